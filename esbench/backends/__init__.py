@@ -1,0 +1,1 @@
+"""Vector-environment backends: one file each, found by the registry."""

@@ -1,0 +1,165 @@
+"""Optimizers that climb a gradient estimate: ClipUp, and any ``torch.optim`` class by name."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from esbench.errors import UsageError, suggestion
+from esbench.population import Vector
+
+if TYPE_CHECKING:
+    import torch
+
+State = dict[str, Any]
+
+
+class Optimizer(ABC):
+    """Turns gradients into steps uphill."""
+
+    @abstractmethod
+    def step(self, center: Vector, gradient: Vector) -> Vector:
+        """Return the new centre, [P]; ``gradient`` [P] points to higher returns."""
+
+    @abstractmethod
+    def state_dict(self) -> State:
+        """Return the state as a table of arrays, numbers and tables."""
+
+    @abstractmethod
+    def load_state_dict(self, state: State) -> None:
+        """Restore what ``state_dict`` returned, exactly."""
+
+
+@final
+class ClipUp(Optimizer):
+    """ClipUp (Toklu, Liskowski & Srivastava 2020, algorithm 2).
+
+    v <- clip(momentum * v + learning_rate * g / |g|, max_speed). A zero gradient adds nothing and
+    the velocity decays. ``max_speed`` defaults to twice the learning rate.
+    """
+
+    def __init__(
+        self, learning_rate: float, momentum: float = 0.9, max_speed: float | None = None
+    ) -> None:
+        self.learning_rate = learning_rate
+        self.momentum = momentum
+        self.max_speed = 2 * learning_rate if max_speed is None else max_speed
+        self._velocity: Vector | None = None
+
+    def step(self, center: Vector, gradient: Vector) -> Vector:
+        """Return the new centre, [P]."""
+        velocity = np.zeros_like(center) if self._velocity is None else self._velocity
+        velocity = self.momentum * velocity
+        length = _norm(gradient)
+        if length > 0.0:
+            velocity = velocity + self.learning_rate * (gradient / length)
+        speed = _norm(velocity)
+        if speed > self.max_speed:
+            velocity = velocity * (self.max_speed / speed)
+        self._velocity = velocity
+        return center + velocity
+
+    def state_dict(self) -> State:
+        """Return the velocity; empty before the first step."""
+        return {} if self._velocity is None else {"velocity": self._velocity}
+
+    def load_state_dict(self, state: State) -> None:
+        """Restore the velocity."""
+        self._velocity = state.get("velocity")
+
+
+@final
+class TorchOptimizer(Optimizer):
+    """A ``torch.optim`` class on one float64 parameter vector."""
+
+    def __init__(self, cls: type[torch.optim.Optimizer], size: int, settings: State) -> None:
+        import torch
+
+        self._parameter = torch.nn.Parameter(torch.zeros(size, dtype=torch.float64))
+        self._optimizer = cls([self._parameter], **settings)
+
+    def step(self, center: Vector, gradient: Vector) -> Vector:
+        """Return the new centre, [P]; torch minimises, hence the sign."""
+        import torch
+
+        with torch.no_grad():
+            self._parameter.copy_(torch.from_numpy(center))
+        self._parameter.grad = torch.from_numpy(-gradient)
+        self._optimizer.step()
+        updated: Vector = self._parameter.detach().numpy().copy()
+        return updated
+
+    def state_dict(self) -> State:
+        """Return the optimizer's buffers (moments, step counts) as arrays."""
+        buffers = self._optimizer.state.get(self._parameter, {})
+        return {name: np.array(value) for name, value in buffers.items() if value is not None}
+
+    def load_state_dict(self, state: State) -> None:
+        """Restore the buffers."""
+        import torch
+
+        self._optimizer.state[self._parameter] = {
+            name: torch.from_numpy(np.array(value)) for name, value in state.items()
+        }
+
+
+def make_optimizer(
+    name: str, size: int, learning_rate: float, settings: Mapping[str, Any]
+) -> Optimizer:
+    """Return the optimizer ``name`` for ``size`` parameters.
+
+    Args:
+        name: ``clipup`` or a class of ``torch.optim``, in any case (``adam``, ``sgd``, ...).
+        size: the number of parameters, P.
+        learning_rate: its learning rate.
+        settings: further arguments of its constructor.
+
+    Raises:
+        UsageError: no such optimizer, or it does not take these arguments.
+    """
+    cls: Any
+    if name == "clipup":
+        cls = ClipUp
+    else:
+        classes = torch_optimizers()
+        if name.lower() not in classes:
+            raise UsageError(
+                f"unknown optimizer {name!r}; {suggestion(name, [*classes, 'clipup'])}"
+            )
+        cls = classes[name.lower()]
+    allowed = set(inspect.signature(cls).parameters) - {"params", "lr", "learning_rate"}
+    for key in settings:
+        if key not in allowed:
+            raise UsageError(f"unknown setting {key!r} of {name}; {suggestion(key, allowed)}")
+    try:
+        if cls is ClipUp:
+            return ClipUp(learning_rate, **settings)
+        return TorchOptimizer(cls, size, {"lr": learning_rate, **settings})
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"optimizer {name} with {dict(settings)}: {error}") from None
+
+
+def torch_optimizers() -> dict[str, type[torch.optim.Optimizer]]:
+    """Return the usable classes of ``torch.optim`` by lower-case name.
+
+    LBFGS needs a closure to re-evaluate and SparseAdam sparse gradients; neither exists here.
+    """
+    import torch
+
+    return {
+        name.lower(): cls
+        for name, cls in vars(torch.optim).items()
+        if inspect.isclass(cls)
+        and issubclass(cls, torch.optim.Optimizer)
+        and cls is not torch.optim.Optimizer
+        and name not in {"LBFGS", "SparseAdam"}
+    }
+
+
+def _norm(vector: Vector) -> float:
+    # np.linalg.norm calls a BLAS dot product, whose bits can depend on the number of threads.
+    return float(np.sqrt(np.sum(vector * vector)))

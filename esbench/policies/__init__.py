@@ -1,0 +1,1 @@
+"""The policy templates: one file each, found by the registry."""

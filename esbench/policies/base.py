@@ -1,0 +1,69 @@
+"""The contract of every policy template.
+
+A policy maps a row of observations to a row of outputs with the parameters of one population
+member. A worker evaluates many members at once, one a slot, through a ``PolicyBatch``; the bits of
+a slot's output must not depend on how many slots are computed beside it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from esbench.population import Vector
+from esbench.settings import Settings
+
+Rows = npt.NDArray[np.float32]
+
+
+class PolicySettings(Settings):
+    """Settings that every policy has.
+
+    Attributes:
+        normalize_observations: subtract the running mean, divide by the running deviation.
+        observation_clip: largest normalised observation, in deviations.
+    """
+
+    normalize_observations: bool = False
+    observation_clip: Annotated[float, Field(gt=0)] = 5.0
+
+
+class PolicyBatch(ABC):
+    """Slots for the parameters of several members of one policy."""
+
+    @abstractmethod
+    def load(self, slot: int, parameters: Vector) -> None:
+        """Put a member's parameters [P] into a slot, and its recurrent state, if any, to rest."""
+
+    @abstractmethod
+    def forward(self, observations: Rows) -> Rows:
+        """Return outputs [k, outputs] of the slots 0..k-1 for observations [k, inputs]."""
+
+
+class Policy(ABC):
+    """The architecture: how many parameters, where they start, how slots compute."""
+
+    Settings: ClassVar[type[PolicySettings]]
+
+    def __init__(self, settings: Any, num_inputs: int, num_outputs: int) -> None:
+        """Describe a policy of ``num_inputs`` observations and ``num_outputs`` outputs."""
+        self.settings = settings
+        self.num_inputs = num_inputs
+        self.num_outputs = num_outputs
+
+    @property
+    @abstractmethod
+    def num_params(self) -> int:
+        """The number of parameters, P."""
+
+    @abstractmethod
+    def initial_parameters(self, generator: np.random.Generator) -> Vector:
+        """Return the parameters [P] that training starts from."""
+
+    @abstractmethod
+    def batch(self, slots: int) -> PolicyBatch:
+        """Return room for ``slots`` members."""

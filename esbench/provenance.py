@@ -1,0 +1,76 @@
+"""What a result depends on besides its specification: versions, commit, hardware, command."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final
+
+PACKAGES: Final = (
+    "esbench",
+    "torch",
+    "gymnasium",
+    "mujoco",
+    "ale-py",
+    "numpy",
+    "scipy",
+    "safetensors",
+)
+
+
+def provenance() -> dict[str, Any]:
+    """Return versions, git commit, hardware and command of this process, for ``trial.json``."""
+    return {
+        "versions": {"python": platform.python_version(), **_versions()},
+        "git_commit": _git_commit(),
+        "hardware": {
+            "machine": platform.machine(),
+            "cpu": _cpu_model(),
+            "cores": os.cpu_count(),
+            "platform": platform.platform(),
+        },
+        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+    }
+
+
+def _versions() -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def _git_commit() -> str | None:
+    """Return the commit of the checkout esbench runs from, with "+" if it was changed since."""
+    folder = Path(__file__).resolve().parent.parent
+    if not (folder / ".git").exists():
+        return None
+    try:
+        commit = _git(folder, "rev-parse", "HEAD")
+        return commit + ("+" if _git(folder, "status", "--porcelain", "-uno") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=10
+    ).stdout.strip()
+
+
+def _cpu_model() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()

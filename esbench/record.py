@@ -1,0 +1,90 @@
+"""One generation as it is recorded, and what a callback may answer to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias, final
+
+
+@final
+@dataclass(frozen=True)
+class GenerationRecord:
+    """A row of ``metrics.jsonl``. Returns are undiscounted and without reward shift.
+
+    Attributes:
+        generation: counted from 1.
+        env_steps: steps the population took in training so far.
+        eval_env_steps: steps spent on evaluating the centre so far.
+        episodes: episodes the population played so far.
+        wall_time_s: seconds of training so far, pauses between runs left out.
+        cpu_time_s: seconds of all processes so far.
+        population_size: members of this generation.
+        population_return_mean, _std, _min, _max: over the members with a finite return.
+        center_return: mean return of the unperturbed policy before the update; NaN if it was not
+            evaluated.
+        center_rank: 1 + the number of members that beat it, ties shared.
+        center_rank_fraction: (rank - 1) / members, in [0, 1].
+        non_finite: members whose return was not finite.
+        episode_length_mean: of the members' episodes, in steps.
+        max_episode_steps: the cap this generation ran under, or None.
+        sigma: deviation of the population.
+        update_norm: Euclidean length of the centre's step.
+        digest: SHA-256 of the centre after the update and the returns in member order.
+    """
+
+    generation: int
+    env_steps: int
+    eval_env_steps: int
+    episodes: int
+    wall_time_s: float
+    cpu_time_s: float
+    population_size: int
+    population_return_mean: float
+    population_return_std: float
+    population_return_min: float
+    population_return_max: float
+    center_return: float
+    center_rank: float
+    center_rank_fraction: float
+    non_finite: int
+    episode_length_mean: float
+    max_episode_steps: int | None
+    sigma: float
+    update_norm: float
+    digest: str
+
+
+@final
+@dataclass(frozen=True)
+class Stop:
+    """A callback's answer that ends training; ``reason`` is kept in the result."""
+
+    reason: str
+
+
+Callback: TypeAlias = Callable[[GenerationRecord], Stop | None]
+"""Sees every generation's record, in order; returns ``Stop("why")`` to end training."""
+
+
+@final
+class TargetReturn:
+    """Early stopping on a target: the centre's mean return over the last generations.
+
+    A callback; a new one is needed for each training run. Resumed runs must replay the records of
+    the generations before, which ``Trainer`` does.
+    """
+
+    def __init__(self, target: float, window: int = 5) -> None:
+        """Stop when the mean of ``window`` generations reaches ``target``."""
+        self.target = target
+        self.window = window
+        self._recent: list[float] = []
+
+    def __call__(self, record: GenerationRecord) -> Stop | None:
+        """Return ``Stop`` once the target is reached."""
+        self._recent = [*self._recent, record.center_return][-self.window :]
+        mean = sum(self._recent) / len(self._recent)
+        if len(self._recent) == self.window and mean >= self.target:
+            return Stop(f"the centre's return reached {self.target:g} (mean {mean:.1f})")
+        return None

@@ -1,0 +1,109 @@
+"""Names to classes, for algorithms, policies and vector-environment backends.
+
+A class registers itself with the decorator in its own file; a package on the side adds one through
+an entry point of the group (its name must be the registered name). Built-in files are found by
+looking into their package, so adding one means adding one file.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from esbench.errors import UsageError, unknown
+
+if TYPE_CHECKING:
+    from esbench.algorithms.base import Algorithm
+    from esbench.backends.base import Backend
+    from esbench.policies.base import Policy
+
+T = TypeVar("T")
+C = TypeVar("C", bound=type)
+
+
+class Registry(Generic[T]):
+    """The classes of one kind by name."""
+
+    def __init__(self, kind: str, package: str) -> None:
+        self.kind = kind
+        self.package = package
+        self.group = package  # the entry-point group has the package's name: esbench.algorithms
+        self._classes: dict[str, type[T]] = {}
+        self._plugins: dict[str, EntryPoint] | None = None
+
+    def register(self, name: str) -> Callable[[C], C]:
+        """Return the decorator that registers a class as ``name``.
+
+        Raises:
+            UsageError: another class has that name already.
+        """
+
+        def decorate(cls: C) -> C:
+            known = self._classes.get(name)
+            if known is not None and _path(known) != _path(cls):
+                raise UsageError(
+                    f"{self.kind} {name!r} is registered twice: by {_path(known)} and {_path(cls)}"
+                )
+            self._classes[name] = cls
+            return cls
+
+        return decorate
+
+    def names(self) -> list[str]:
+        """Return every name, sorted; plugins are listed without being imported."""
+        return sorted({*self._load_builtins(), *self._find_plugins()})
+
+    def get(self, name: str) -> type[T]:
+        """Return the class registered as ``name``.
+
+        Raises:
+            UsageError: no class has that name, or its plugin does not register it.
+        """
+        if name not in self._classes:
+            self._load_builtins()
+        if name not in self._classes and (plugin := self._find_plugins().get(name)):
+            plugin.load()
+            if name not in self._classes:
+                raise UsageError(
+                    f"plugin {plugin.value!r} is listed as {self.kind} {name!r} in the group "
+                    f"{self.group}, but does not register that name"
+                )
+        if name not in self._classes:
+            raise unknown(self.kind, name, self.names())
+        return self._classes[name]
+
+    def _load_builtins(self) -> dict[str, type[T]]:
+        package = importlib.import_module(self.package)
+        for module in pkgutil.iter_modules(package.__path__, f"{self.package}."):
+            importlib.import_module(module.name)
+        return self._classes
+
+    def _find_plugins(self) -> dict[str, EntryPoint]:
+        if self._plugins is None:
+            builtin = set(self._load_builtins())
+            found: dict[str, EntryPoint] = {}
+            for plugin in entry_points(group=self.group):
+                if plugin.name in builtin or plugin.name in found:
+                    raise UsageError(
+                        f"{self.kind} {plugin.name!r} is registered twice: the plugin "
+                        f"{plugin.value!r} takes a name that is in use"
+                    )
+                found[plugin.name] = plugin
+            self._plugins = found
+        return self._plugins
+
+
+def _path(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+ALGORITHMS: Registry[Algorithm] = Registry("algorithm", "esbench.algorithms")
+POLICIES: Registry[Policy] = Registry("policy", "esbench.policies")
+BACKENDS: Registry[Backend] = Registry("backend", "esbench.backends")
+
+register_algorithm = ALGORITHMS.register
+register_policy = POLICIES.register
+register_backend = BACKENDS.register

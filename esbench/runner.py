@@ -1,0 +1,132 @@
+"""Runs trials: takes the lock, resumes, trains, scores, and keeps what went wrong.
+
+Trials run one after the other, each on all workers. Whoever watches gets an event for each step.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias, final
+
+from esbench.errors import EnvironmentFailedError, UsageError
+from esbench.grid import Trial
+from esbench.provenance import provenance
+from esbench.record import Callback, GenerationRecord, Stop
+from esbench.store import now
+from esbench.trainer import Trainer
+from esbench.workers import WorkerPool
+
+Outcome: TypeAlias = Literal["done", "skipped", "failed", "elsewhere"]
+
+
+class Watcher(Protocol):
+    """Sees a grid run; ``esbench run`` draws its progress with one."""
+
+    def trial_started(self, trial: Trial, resumed_at: int) -> None:
+        """A trial begins, or goes on after generation ``resumed_at``."""
+
+    def generation_done(self, trial: Trial, record: GenerationRecord) -> None:
+        """A generation was recorded."""
+
+    def scoring_started(self, trial: Trial, episodes: int) -> None:
+        """Training is over; the held-out episodes begin."""
+
+    def trial_ended(self, trial: Trial, outcome: Outcome, detail: str) -> None:
+        """A trial is over, was done before, failed, or is being run by another process."""
+
+
+@final
+@dataclass(frozen=True)
+class Report:
+    """How a grid's run ended: the trials of each outcome."""
+
+    outcomes: dict[Outcome, list[Trial]]
+
+    def count(self, outcome: Outcome) -> int:
+        """Return the number of trials that ended so."""
+        return len(self.outcomes[outcome])
+
+
+def run_grid(
+    trials: Sequence[Trial],
+    pool: WorkerPool,
+    watcher: Watcher,
+    callbacks: Sequence[Callback] = (),
+) -> Report:
+    """Run every trial that is not done; one that fails does not stop the others.
+
+    Raises:
+        UsageError: a trial's folder cannot be written or does not fit; the rest was not started.
+        KeyboardInterrupt: after the running trial was saved.
+    """
+    report = Report({"done": [], "skipped": [], "failed": [], "elsewhere": []})
+    for trial in trials:
+        outcome, detail = _run_trial(trial, pool, watcher, callbacks)
+        report.outcomes[outcome].append(trial)
+        watcher.trial_ended(trial, outcome, detail)
+    return report
+
+
+def _run_trial(
+    trial: Trial, pool: WorkerPool, watcher: Watcher, callbacks: Sequence[Callback]
+) -> tuple[Outcome, str]:
+    with trial.folder.locked() as mine:
+        if trial.folder.is_done:
+            return "skipped", f"score {trial.folder.result()['score']:.1f}"
+        if not mine:
+            return "elsewhere", "another process runs it"
+        try:
+            return "done", _train(trial, pool, watcher, callbacks)
+        except UsageError:
+            raise
+        except EnvironmentFailedError as error:
+            trial.folder.fail(error.traceback)
+            return "failed", f"{error} (traceback in {trial.folder.path / 'error.txt'})"
+        except Exception as error:  # kept with the trial; the grid goes on and exits with 1
+            trial.folder.fail(traceback.format_exc())
+            summary = f"{type(error).__name__}: {error}"
+            return "failed", f"{summary} (traceback in {trial.folder.path / 'error.txt'})"
+
+
+def _train(trial: Trial, pool: WorkerPool, watcher: Watcher, callbacks: Sequence[Callback]) -> str:
+    folder = trial.folder
+    history = folder.begin(trial.spec, {"labels": trial.labels, "created": now(), **provenance()})
+    with Trainer(trial.spec, pool, folder, folder.path / "log.txt") as trainer:
+        state = folder.load_checkpoint()
+        if state is not None:
+            trainer.load_state_dict(state, history)
+        watcher.trial_started(trial, trainer.progress.generation)
+
+        def watch(record: GenerationRecord) -> None:
+            watcher.generation_done(trial, record)
+
+        try:
+            stop = trainer.train(callbacks=[watch, *callbacks])
+        except KeyboardInterrupt:
+            trainer.save()
+            raise
+        watcher.scoring_started(trial, trial.spec.evaluation.episodes)
+        folder.finish(score_trial(trainer, stop))
+        return f"score {folder.result()['score']:.1f}"
+
+
+def score_trial(trainer: Trainer, stop: Stop | None = None) -> dict[str, object]:
+    """Score a trained policy and return the content of ``result.json``."""
+    score = trainer.evaluate()
+    progress = trainer.progress
+    return {
+        "score": score.mean,
+        "evaluation_episodes": score.returns.size,
+        "returns": score.returns.tolist(),
+        "lengths": score.lengths.tolist(),
+        "env_steps": progress.env_steps,
+        "eval_env_steps": progress.eval_env_steps,
+        "generations": progress.generation,
+        "wall_time_s": progress.wall_time_s,
+        "cpu_time_s": progress.cpu_time_s,
+        "stopped": None if stop is None else stop.reason,
+        "digest": trainer.history[-1].digest if trainer.history else None,
+        "finished": now(),
+    }

@@ -1,0 +1,37 @@
+"""MuJoCo's own lines, once each and where they belong.
+
+MuJoCo prints a warning for every model it compiles and for every unstable step, and writes it to a
+MUJOCO_LOG.TXT in the current folder, unless a handler is installed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+
+import mujoco
+
+
+def log_once() -> None:
+    """Print each distinct warning of this process once to stderr; a worker's goes to its log."""
+    seen: set[str] = set()
+
+    def handle(message: str) -> None:
+        kind = message.partition(" Time = ")[0]  # the same instability at another time is the same
+        if kind not in seen:
+            seen.add(kind)
+            print(f"MuJoCo: {message.strip()}", file=sys.stderr, flush=True)  # noqa: T201
+
+    mujoco.set_mju_user_warning(handle)
+
+
+@contextlib.contextmanager
+def silenced() -> Iterator[None]:
+    """Drop the warnings of models built inside the block; the workers log the same ones."""
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(lambda message: None)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(before)

@@ -1,0 +1,381 @@
+"""The one loop: ask, evaluate, tell, record; it stops, and goes on where it stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Protocol, final
+
+import numpy as np
+
+from esbench.algorithms.base import Algorithm
+from esbench.errors import UsageError
+from esbench.evaluation import CENTER, Episodes, Job, Setup, Task, member_tasks
+from esbench.policies.normalization import Normalizer, ObservationStatistics
+from esbench.policies.spaces import Actions
+from esbench.population import Population, Vector
+from esbench.record import Callback, GenerationRecord, Stop, TargetReturn
+from esbench.registry import ALGORITHMS
+from esbench.seeding import Purpose, stream
+from esbench.settings import parse
+from esbench.shaping import center_rank
+from esbench.simulator_log import silenced
+from esbench.spec import TrialSpec
+from esbench.workers import WorkerPool
+
+State = dict[str, Any]
+CHECKPOINT_SECONDS: Final = 10.0
+
+
+class Recorder(Protocol):
+    """Where a trainer's rows and states go; the store's trial folder is one."""
+
+    def append(self, record: GenerationRecord) -> None:
+        """Keep one generation's row."""
+
+    def checkpoint(self, state: State) -> None:
+        """Keep the state after the rows so far."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Score:
+    """The final policy on held-out episodes of the unmodified environment.
+
+    Attributes:
+        returns: [episodes]; lengths: [episodes] in steps.
+    """
+
+    returns: Vector
+    lengths: Vector
+
+    @property
+    def mean(self) -> float:
+        """The score: the mean return."""
+        return float(np.mean(self.returns))
+
+
+@final
+@dataclass(frozen=True)
+class Progress:
+    """Counters of a run so far; times leave out the pauses between runs."""
+
+    generation: int = 0
+    env_steps: int = 0
+    eval_env_steps: int = 0
+    episodes: int = 0
+    wall_time_s: float = 0.0
+    cpu_time_s: float = 0.0
+
+
+@final
+class Trainer:
+    """One trial: an algorithm, an environment, a policy and a seed.
+
+    Use as a context manager, or call ``close``, if it made its own workers.
+
+    Attributes:
+        spec: what is trained.
+        algorithm: the search.
+        policy: the template; ``algorithm.center`` are its parameters.
+        history: the records of the generations so far.
+    """
+
+    def __init__(
+        self,
+        spec: TrialSpec,
+        pool: WorkerPool | None = None,
+        recorder: Recorder | None = None,
+        log: Path | None = None,
+        owns_pool: bool = False,
+    ) -> None:
+        """Prepare a trial; no process starts before it is needed.
+
+        Args:
+            spec: what to train.
+            pool: worker processes to use; by default its own, one a core.
+            recorder: keeps rows and checkpoints; by default they stay in memory.
+            log: file for what environments print.
+            owns_pool: whether ``close`` closes the given pool too.
+
+        Raises:
+            UsageError: the environment, the policy or a setting cannot be served.
+        """
+        self.spec = spec
+        self.history: list[GenerationRecord] = []
+        self._owns_pool = owns_pool or pool is None
+        self._pool = WorkerPool() if pool is None else pool
+        self._recorder = recorder
+        self._log = log
+        self._configured = False
+        setup = Setup(spec.environment, spec.policy)
+        with silenced():
+            backend = setup.make_backend(slots=1)
+        self.policy = setup.make_policy(
+            backend.single_observation_space, backend.single_action_space
+        )
+        continuous = Actions(backend.single_action_space, spec.environment.id).continuous
+        backend.close()
+        if spec.environment.action_noise and not continuous:
+            raise UsageError(
+                f"environment.action_noise = {spec.environment.action_noise}: "
+                f"{spec.environment.id} has discrete actions, which take no noise; expected 0"
+            )
+        self._setup = setup
+        generator = stream(spec.seed, Purpose.INITIALIZATION)
+        self.algorithm = make_algorithm_from(spec, self.policy.initial_parameters(generator))
+        self._statistics = (
+            ObservationStatistics(self.policy.num_inputs)
+            if self.policy.settings.normalize_observations
+            else None
+        )
+        self._progress = Progress()
+        self._mean_length: float | None = None
+        self._consistent = True
+
+    def __enter__(self) -> Trainer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def center(self) -> Vector:
+        """The parameters of the unperturbed policy, [P]."""
+        return self.algorithm.center
+
+    @property
+    def progress(self) -> Progress:
+        """What has been done so far."""
+        return self._progress
+
+    def train(
+        self, env_steps: int | None = None, callbacks: Sequence[Callback] = ()
+    ) -> Stop | None:
+        """Train until the budget is spent or a callback stops it.
+
+        Args:
+            env_steps: total training steps to reach, instead of the specification's budget; call
+                again with a larger number to go on.
+            callbacks: each sees every new generation's record and may return ``Stop``.
+
+        Returns:
+            The ``Stop`` that ended training early, or None.
+        """
+        budget = self.spec.budget
+        limit = budget.env_steps if env_steps is None else env_steps
+        target = None
+        if budget.target_return is not None:
+            target = TargetReturn(budget.target_return, budget.target_window)
+            for record in self.history:
+                if stop := target(record):
+                    return stop
+        every: list[Callback] = [*callbacks] if target is None else [target, *callbacks]
+        saved = time.monotonic()
+        for record in self._generations(limit):
+            stops = [stop for stop in (callback(record) for callback in every) if stop]
+            if stops:
+                self.save()
+                return stops[0]
+            if time.monotonic() - saved >= CHECKPOINT_SECONDS:
+                self.save()
+                saved = time.monotonic()
+        self.save()
+        return None
+
+    def evaluate(self, episodes: int | None = None) -> Score:
+        """Score the centre on held-out episodes of the unmodified environment.
+
+        Args:
+            episodes: how many; the specification's number by default.
+        """
+        count = self.spec.evaluation.episodes if episodes is None else episodes
+        job = Job(
+            seed=self.spec.seed,
+            generation=0,
+            purpose=Purpose.EVALUATION_EPISODE,
+            population=None,
+            center=self.algorithm.center,
+            episodes=count,
+            normalizer=self._normalizer(),
+        )
+        played = self._play(job, [Task(CENTER, episode) for episode in range(count)])
+        return Score(played.center_returns, played.center_lengths.astype(np.float64))
+
+    def save(self) -> None:
+        """Write a checkpoint of the last complete generation, if there is a recorder.
+
+        Called in the middle of an update (by an interrupt) it writes nothing: the checkpoint
+        before stands, and the same rows follow from it.
+        """
+        if self._recorder is not None and self._consistent:
+            self._recorder.checkpoint(self.state_dict())
+
+    def state_dict(self) -> State:
+        """Return everything that training needs to go on, bit for bit."""
+        return {
+            "algorithm": self.algorithm.state_dict(),
+            "statistics": None if self._statistics is None else self._statistics.state_dict(),
+            "progress": vars(self._progress).copy(),
+            "mean_length": self._mean_length,
+        }
+
+    def load_state_dict(self, state: State, history: Sequence[GenerationRecord] = ()) -> None:
+        """Go on from ``state_dict``; ``history`` are the rows up to it."""
+        self.algorithm.load_state_dict(state["algorithm"])
+        if self._statistics is not None:
+            self._statistics.load_state_dict(state["statistics"])
+        self._progress = Progress(**state["progress"])
+        self._mean_length = state["mean_length"]
+        self.history = list(history)
+
+    def close(self) -> None:
+        """End the worker processes, if they are this trainer's own."""
+        if self._owns_pool:
+            self._pool.close()
+
+    def _generations(self, limit: int) -> Iterator[GenerationRecord]:
+        most = self.spec.budget.generations or math.inf
+        while self._progress.env_steps < limit and self._progress.generation < most:
+            wall, cpu = time.perf_counter(), time.process_time() + self._pool.cpu_time_s
+            population, played = self._evaluate_population()
+            self._consistent = False
+            record = self._learn(population, played)
+            progress = replace(
+                self._progress,
+                wall_time_s=self._progress.wall_time_s + time.perf_counter() - wall,
+                cpu_time_s=self._progress.cpu_time_s
+                + (time.process_time() + self._pool.cpu_time_s - cpu),
+            )
+            self._progress = progress
+            record = replace(
+                record, wall_time_s=progress.wall_time_s, cpu_time_s=progress.cpu_time_s
+            )
+            self.history.append(record)
+            if self._recorder is not None:
+                self._recorder.append(record)
+            self._consistent = True
+            yield record
+
+    def _evaluate_population(self) -> tuple[Population, Episodes]:
+        """Play one generation; it grows until it has made its interactions and episodes."""
+        settings = self.algorithm.settings
+        population = self.algorithm.ask()
+        played = self._play_members(population, 0, self.spec.evaluation.center)
+        most = settings.population_size_max or math.inf
+        while len(population) < most and (
+            played.lengths.sum() < settings.num_interactions
+            or played.lengths.size < settings.min_episodes
+        ):
+            size = len(population)
+            population = population.extended(int(min(size + settings.population_size, most)))
+            played = played.joined(self._play_members(population, size, with_center=False))
+        return population, played
+
+    def _play_members(self, population: Population, first: int, with_center: bool) -> Episodes:
+        environment = self.spec.environment
+        job = Job(
+            seed=self.spec.seed,
+            generation=self.algorithm.generation,
+            purpose=Purpose.TRAINING_EPISODE,
+            population=population,
+            center=self.algorithm.center,
+            episodes=environment.episodes_per_member,
+            normalizer=self._normalizer(),
+            gather=self._statistics is not None,
+            max_steps=self._episode_cap(),
+            action_noise=environment.action_noise,
+            episode_seeds=environment.episode_seeds,
+        )
+        tasks = member_tasks(range(first, len(population)), environment.episodes_per_member)
+        if with_center:
+            tasks = [*(Task(CENTER, e) for e in range(environment.episodes_per_member)), *tasks]
+        return self._play(job, tasks)
+
+    def _play(self, job: Job, tasks: Sequence[Task]) -> Episodes:
+        if not self._configured:
+            self._pool.configure(self._setup, self._log)
+            self._configured = True
+        return self._pool.play(job, tasks)
+
+    def _normalizer(self) -> Normalizer | None:
+        if self._statistics is None:
+            return None
+        return self._statistics.normalizer(self.policy.settings.observation_clip)
+
+    def _episode_cap(self) -> int | None:
+        cap = self.spec.environment.max_episode_steps
+        if cap == "adaptive":  # twice the mean length, as in OpenAI-ES
+            return None if self._mean_length is None else max(1, math.ceil(2 * self._mean_length))
+        return cap
+
+    def _learn(self, population: Population, played: Episodes) -> GenerationRecord:
+        """Tell the algorithm, update the statistics and return the row, without its times."""
+        environment = self.spec.environment
+        returns = _row_means(played.returns)
+        fitness = _row_means(played.returns - environment.reward_shift * played.lengths)
+        cap = self._episode_cap()
+        before = self.algorithm.center
+        normalizer = self._normalizer()
+        self.algorithm.tell(population, fitness)
+        if self._statistics is not None and normalizer is not None:
+            played.merge_into(self._statistics, normalizer.mean)
+        self._mean_length = float(played.lengths.mean())
+        self._progress = replace(
+            self._progress,
+            generation=self._progress.generation + 1,
+            env_steps=self._progress.env_steps + int(played.lengths.sum()),
+            eval_env_steps=self._progress.eval_env_steps + int(played.center_lengths.sum()),
+            episodes=self._progress.episodes + played.lengths.size,
+        )
+        center_return = center_fitness = rank = math.nan
+        if played.center_returns.size:
+            shifts = environment.reward_shift * played.center_lengths
+            center_return = float(_row_means(played.center_returns[None, :])[0])
+            center_fitness = float(_row_means((played.center_returns - shifts)[None, :])[0])
+            rank = center_rank(center_fitness, fitness)
+        finite = returns[np.isfinite(returns)]
+        step = self.algorithm.center - before
+        return GenerationRecord(
+            **vars(self._progress),
+            population_size=len(population),
+            population_return_mean=float(finite.mean()),
+            population_return_std=float(finite.std()),
+            population_return_min=float(finite.min()),
+            population_return_max=float(finite.max()),
+            center_return=center_return,
+            center_rank=rank,
+            center_rank_fraction=(rank - 1) / len(population),
+            non_finite=int(returns.size - finite.size),
+            episode_length_mean=self._mean_length,
+            max_episode_steps=cap,
+            sigma=self.algorithm.sigma,
+            update_norm=float(np.sqrt(np.sum(step * step))),
+            digest=digest(self.algorithm.center, played),
+        )
+
+
+def make_algorithm_from(spec: TrialSpec, center: Vector) -> Algorithm:
+    """Return the algorithm of a specification, at ``center`` [P]."""
+    cls: type[Algorithm] = ALGORITHMS.get(spec.algorithm.name)
+    settings = parse(cls.Settings, spec.algorithm.settings, f"algorithm {spec.algorithm.name}")
+    return cls(settings, center, spec.seed)
+
+
+def digest(center: Vector, played: Episodes) -> str:
+    """Return SHA-256 over the centre and all returns in member order, as little-endian float64."""
+    parts = (center, played.returns, played.center_returns)
+    return hashlib.sha256(b"".join(p.astype("<f8").tobytes() for p in parts)).hexdigest()
+
+
+def _row_means(values: Vector) -> Vector:
+    """Return the mean of each row, added from left to right; a row that is not finite gives NaN."""
+    total = np.zeros(len(values))
+    for column in values.T:
+        total += column
+    total /= values.shape[1]
+    return total

@@ -1,0 +1,369 @@
+"""Local worker processes: the trainer hands out episodes, workers play them.
+
+One process a core, spawned, each with its own slots. Work is pulled: a worker that runs out of
+episodes says so together with what it has finished, and gets the next chunk; chunks shrink as the
+generation ends, so the workers end together. The pool knows which episodes each worker holds: when
+one dies (killed, out of memory) a new one takes its place and those episodes are played again, with
+the same seeds and hence the same results.
+
+Workers ignore Ctrl-C (the trainer decides) and watch their parent: when it is gone, however it
+died, they end at once. Their own output, MuJoCo's warnings for instance, goes to the trial's log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+
+from esbench.errors import EnvironmentFailedError, TrainingError, UsageError
+from esbench.evaluation import EpisodeResult, Episodes, Job, Player, Setup, Task, collect
+from esbench.simulator_log import log_once
+
+if TYPE_CHECKING:
+    from multiprocessing.context import SpawnProcess
+
+DEFAULT_SLOTS: Final = 32
+MAX_DEATHS: Final = 3
+# Libraries that read these at import start one thread instead of one a core: threads of several
+# workers would spin against each other, and could change the bits of a sum.
+SINGLE_THREAD: Final = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
+)
+
+
+class Configure(NamedTuple):
+    """To a worker: the next trial's environment and policy, and where its output goes."""
+
+    setup: Setup
+    slots: int
+    log: str
+
+
+class Begin(NamedTuple):
+    """To a worker: drop what is running and take episodes of this job."""
+
+    job: Job
+
+
+class Work(NamedTuple):
+    """To a worker: more episodes; none means that the job has no more."""
+
+    tasks: list[Task]
+
+
+class Finished(NamedTuple):
+    """From a worker: what it has played, and whether it wants more."""
+
+    results: list[EpisodeResult]
+    wants_more: bool
+    cpu_time_s: float
+
+
+class Failed(NamedTuple):
+    """From a worker: an exception, with its kind, message and traceback."""
+
+    usage: bool
+    message: str
+    traceback: str
+
+
+def usable_cores() -> int:
+    """Return the number of cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(eq=False)
+class _Worker:
+    process: SpawnProcess
+    connection: Connection
+    held: set[Task] = field(default_factory=set)
+    waiting: bool = False  # it asked for more and got no answer yet
+
+
+@final
+class WorkerPool:
+    """A fixed number of worker processes that play the jobs they are given.
+
+    Use as a context manager, or call ``close``. Processes start at the first ``configure`` and are
+    kept from trial to trial.
+    """
+
+    def __init__(self, workers: int | None = None, slots: int = DEFAULT_SLOTS) -> None:
+        """Plan ``workers`` processes (one a core by default) of ``slots`` environments each.
+
+        Raises:
+            UsageError: a number is below 1.
+        """
+        for name, value in (("workers", workers), ("slots", slots)):
+            if value is not None and value < 1:
+                raise UsageError(f"{name} = {value}: expected at least 1")
+        self.size = workers or usable_cores()
+        self.slots = slots
+        self.cpu_time_s = 0.0  # of all workers, in jobs
+        self._workers: list[_Worker] = []
+        self._configuration: Configure | None = None
+
+    def __enter__(self) -> WorkerPool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def process_ids(self) -> list[int]:
+        """The ids of the running worker processes."""
+        return [worker.process.pid for worker in self._workers if worker.process.pid]
+
+    def configure(self, setup: Setup, log: Path | None = None) -> None:
+        """Make every worker ready for a trial; its output is appended to ``log`` (or dropped)."""
+        self._configuration = Configure(setup, self.slots, str(log or os.devnull))
+        for worker in self._workers:
+            self._send(worker, self._configuration)
+        if not self._workers:
+            self._workers = [self._start() for _ in range(self.size)]
+
+    def play(self, job: Job, tasks: Sequence[Task]) -> Episodes:
+        """Play every task once and return the results in task order.
+
+        Raises:
+            EnvironmentFailedError: an environment raised; carries its traceback.
+            UsageError: the policy cannot serve the environment.
+            TrainingError: workers kept dying on these episodes.
+
+        An exception, Ctrl-C too, ends all workers; the next call starts new ones.
+        """
+        if not self._workers:
+            self._workers = [self._start() for _ in range(self.size)]
+        try:
+            return self._play(job, tasks)
+        except BaseException:
+            self.close()
+            raise
+
+    def _play(self, job: Job, tasks: Sequence[Task]) -> Episodes:
+        pending, results, deaths = deque(tasks), dict[Task, EpisodeResult](), 0
+        for worker in self._workers:
+            worker.held.clear()
+            worker.waiting = False
+            self._send(worker, Begin(job))
+        first = min(self.slots, -(-len(tasks) // self.size))
+        for worker in self._workers:
+            self._give(worker, pending, first)
+        while len(results) < len(tasks):
+            before = len(results)
+            for worker in self._ready():
+                message = _receive(worker)
+                match message:
+                    case None:
+                        deaths += 1
+                        lost = [task for task in tasks if task in worker.held]
+                        if deaths >= MAX_DEATHS:
+                            raise TrainingError(_obituary(worker, deaths, lost))
+                        pending.extendleft(reversed(lost))
+                        self._replace(worker, job, pending)
+                    case Finished():
+                        self._take(worker, message, results)
+                        if message.wants_more:
+                            worker.waiting = True
+                    case Failed():
+                        if message.usage:
+                            raise UsageError(message.message)
+                        raise EnvironmentFailedError(message.message, message.traceback)
+            deaths = 0 if len(results) > before else deaths
+            for worker in [w for w in self._workers if w.waiting and pending]:
+                self._give(worker, pending, _chunk(len(pending), self.size, self.slots))
+        return collect(tasks, results)
+
+    def close(self) -> None:
+        """End every worker process, whatever it is doing."""
+        workers, self._workers = self._workers, []
+        for worker in workers:
+            worker.connection.close()
+        for worker in workers:
+            worker.process.terminate()
+        for worker in workers:
+            worker.process.join(timeout=5)
+            if worker.process.is_alive():
+                worker.process.kill()
+                worker.process.join()
+            worker.process.close()
+
+    def _start(self) -> _Worker:
+        assert self._configuration is not None
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_worker_main, args=(theirs,), daemon=True)
+        with _environment(SINGLE_THREAD):
+            process.start()
+        theirs.close()
+        ours.send(self._configuration)
+        return _Worker(process, ours)
+
+    def _replace(self, dead: _Worker, job: Job, pending: deque[Task]) -> None:
+        dead.connection.close()
+        dead.process.join()
+        dead.process.close()
+        worker = self._start()
+        self._workers[self._workers.index(dead)] = worker
+        self._send(worker, Begin(job))
+        self._give(worker, pending, _chunk(len(pending), self.size, self.slots))
+
+    def _send(self, worker: _Worker, message: Configure | Begin | Work) -> None:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            worker.connection.send(message)  # a dead worker is noticed by its sentinel
+
+    def _give(self, worker: _Worker, pending: deque[Task], count: int) -> None:
+        tasks = [pending.popleft() for _ in range(min(count, len(pending)))]
+        worker.held.update(tasks)
+        worker.waiting = False
+        self._send(worker, Work(tasks))
+
+    def _take(self, worker: _Worker, message: Finished, results: dict[Task, EpisodeResult]) -> None:
+        self.cpu_time_s += message.cpu_time_s
+        for result in message.results:
+            worker.held.discard(result.task)
+            results[result.task] = result
+
+    def _ready(self) -> list[_Worker]:
+        handles: dict[Any, _Worker] = {}
+        for worker in self._workers:
+            handles[worker.connection] = worker
+            handles[worker.process.sentinel] = worker
+        return list({id(handles[h]): handles[h] for h in wait(list(handles))}.values())
+
+
+def _receive(worker: _Worker) -> Finished | Failed | None:
+    """Return a worker's next message, or None if it is dead and has sent all it could."""
+    try:
+        message: Finished | Failed = worker.connection.recv()
+    except (EOFError, ConnectionResetError):
+        return None
+    return message
+
+
+def _chunk(pending: int, workers: int, slots: int) -> int:
+    """Return how many episodes to hand out: half a fair share, so that the tail stays short."""
+    return max(1, min(slots, pending // (2 * workers)))
+
+
+def _obituary(worker: _Worker, deaths: int, lost: list[Task]) -> str:
+    worker.process.join(timeout=1)
+    code = worker.process.exitcode
+    cause = f"exit code {code}"
+    if code is not None and code < 0:
+        cause = f"signal {signal.Signals(-code).name}"
+        cause += " (out of memory?)" if code == -signal.SIGKILL else ""
+    return (
+        f"a worker died {deaths} times without finishing an episode, last by {cause}, "
+        f"while it played {', '.join(map(str, lost[:3])) or 'nothing'}"
+    )
+
+
+@contextlib.contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    """Set environment variables for the processes started inside the block."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _worker_main(connection: Connection) -> None:
+    """Run a worker until its parent closes the connection or is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _end_with_parent()
+    log_once()
+    if "torch" in sys.modules:  # the person's own main module may have imported it
+        sys.modules["torch"].set_num_threads(1)
+    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        _serve(connection)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "a worker is a child process"
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _serve(connection: Connection) -> None:
+    player: Player | None = None
+    while True:
+        message = connection.recv()
+        try:
+            match message:
+                case Configure():
+                    if player is not None:
+                        player.close()
+                    _redirect_output(message.log)
+                    player = Player(message.setup, message.slots)
+                case Begin() if player is not None:
+                    player.begin(message.job)
+                case Work() if player is not None:
+                    _play(player, message.tasks, connection)
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            raise
+        except Exception as error:  # whatever an environment raises belongs to its trial
+            usage = isinstance(error, UsageError)
+            summary = str(error) if usage else f"{type(error).__name__}: {error}"
+            connection.send(Failed(usage, summary, traceback.format_exc()))
+
+
+def _play(player: Player, tasks: list[Task], connection: Connection) -> None:
+    """Play a chunk, asking for more as soon as a slot would stand idle."""
+    started = time.process_time()
+    player.add(tasks)
+    results: list[EpisodeResult] = []
+    asked = False
+
+    def report() -> None:
+        nonlocal results, started
+        now = time.process_time()
+        connection.send(Finished(results, not asked, now - started))
+        results, started = [], now
+
+    while player.busy:
+        results += player.step()
+        if player.hungry and not asked:
+            report()
+            asked = True
+        elif player.hungry and connection.poll():
+            message = connection.recv()
+            assert isinstance(message, Work), "a new job begins only after the last one ended"
+            player.add(message.tasks)
+            asked = False
+    if results or not asked:
+        report()
+
+
+def _redirect_output(log: str) -> None:
+    """Send what this process prints to a file, also what C libraries print."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    for stream in (1, 2):
+        os.dup2(descriptor, stream)
+    os.close(descriptor)
