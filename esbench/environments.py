@@ -6,6 +6,7 @@ environment works too, with the defaults below and no reference scores.
 
 from __future__ import annotations
 
+import importlib
 import tomllib
 from pathlib import Path
 from typing import Any, Final
@@ -160,10 +161,13 @@ def _id_of(path: Path) -> str:
 def _require_registered(name: str) -> None:
     import gymnasium
 
+    module, _, registered = name.rpartition(":")
     try:
-        gymnasium.spec(name)
+        if module:
+            importlib.import_module(module)
+        gymnasium.spec(registered)
     except ImportError as error:
-        raise UsageError(f"environment {name!r}: {error}") from None
+        raise UsageError(f"environment {name!r}: cannot import {module!r} ({error})") from None
     except gymnasium.error.Error:
         known = {*environment_names(), *gymnasium.registry}
         raise unknown("environment", name, known) from None

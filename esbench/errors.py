@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Final
+
+MOST_NAMES: Final = 20
 
 
 class EsbenchError(Exception):
@@ -37,6 +40,8 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
     if near:
         return f"did you mean {lowered[near[0]]!r}?"
+    if len(options) > MOST_NAMES:
+        return "no known name is near (see: esbench list)"
     return f"known: {', '.join(options)}" if options else "none is known"
 
 

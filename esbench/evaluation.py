@@ -186,8 +186,8 @@ class Player:
     def step(self) -> list[EpisodeResult]:
         """Fill idle slots, step every running episode once and return those that ended."""
         assert self._job is not None, "begin a job first"
-        self._fill(self._job)
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is counted below
+            self._fill(self._job)
             return self._step(self._job)
 
     def close(self) -> None:

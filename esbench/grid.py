@@ -180,6 +180,69 @@ def expand(grid: Grid, out: Path, source: str) -> list[Trial]:
     ]
 
 
+def open_grid(
+    name_or_file: str | None,
+    *,
+    environments: Sequence[str] = (),
+    algorithms: Sequence[str] = (),
+    seeds: str | None = None,
+    env_steps: int | None = None,
+    overrides: Sequence[str] = (),
+    out: Path | None = None,
+) -> tuple[Path, list[Trial]]:
+    """Return a grid's output folder and its trials, checked against what the folder holds.
+
+    Args:
+        name_or_file: a named grid or a TOML file; None makes one of the other arguments.
+        environments: take the place of the grid's own.
+        algorithms: take the place of the grid's own; settings of those it names are kept.
+        seeds: such as "0-9"; take the place of the grid's own.
+        env_steps: shorthand for ``budget.env_steps=N``.
+        overrides: ``key.sub=value``, applied in order.
+        out: the output folder; ``results/runs/NAME`` by default.
+
+    Raises:
+        UsageError: anything is wrong; nothing has been written.
+    """
+    if name_or_file is None and not (environments and algorithms):
+        raise UsageError(
+            "nothing to run: name a grid (esbench list grids), or give --env and --algorithm"
+        )
+    table: Table
+    if name_or_file is None:
+        name = re.sub(r"[^\w.+-]", "_", "+".join([*environments, *algorithms]))
+        table, source = {"name": name}, "command line"
+    else:
+        table, source = read_grid(name_or_file)
+    if environments:
+        table = {**table, "environments": list(environments)}
+        kept = {k: v for k, v in table.get("environment", {}).items() if k in environments}
+        table = {**table, "environment": kept}
+    if algorithms:
+        own = table.get("algorithms")
+        settings: Table = own if isinstance(own, dict) else {}
+        _require_distinct_option("--algorithm", algorithms)
+        table = {**table, "algorithms": {name: settings.get(name, {}) for name in algorithms}}
+    if seeds is not None:
+        table = {**table, "seeds": parse_seeds(seeds)}
+    if env_steps is not None:
+        table = apply_override(table, f"budget.env_steps={env_steps}")
+    for assignment in overrides:
+        table = apply_override(table, assignment)
+    grid = parse_grid(table, source)
+    root = Path("results/runs") / grid.name if out is None else out
+    trials = expand(grid, root, source)
+    check_folders(trials)
+    return root, trials
+
+
+def _require_distinct_option(option: str, values: Sequence[str]) -> None:
+    try:
+        _require_distinct(values)
+    except ValueError as error:
+        raise UsageError(f"{option} {error}") from None
+
+
 def check_folders(trials: Sequence[Trial]) -> None:
     """Refuse a grid whose output folder holds trials of other specifications, or newer formats."""
     for trial in trials:

@@ -95,15 +95,21 @@ class TorchOptimizer(Optimizer):
 
     def state_dict(self) -> State:
         """Return the optimizer's buffers (moments, step counts) as arrays."""
+        import torch
+
         buffers = self._optimizer.state.get(self._parameter, {})
-        return {name: np.array(value) for name, value in buffers.items() if value is not None}
+        return {
+            name: value.numpy(force=True).copy() if isinstance(value, torch.Tensor) else value
+            for name, value in buffers.items()
+        }
 
     def load_state_dict(self, state: State) -> None:
         """Restore the buffers."""
         import torch
 
         self._optimizer.state[self._parameter] = {
-            name: torch.from_numpy(np.array(value)) for name, value in state.items()
+            name: torch.tensor(value) if isinstance(value, np.ndarray) else value
+            for name, value in state.items()
         }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import types
 from typing import Any, TypeVar, get_args, get_origin
 
@@ -39,30 +40,48 @@ def parse(model: type[S], values: Table, source: str, prefix: str = "") -> S:
         # Through JSON, whose strict mode takes an array for a tuple, as TOML has only arrays.
         return model.model_validate_json(json.dumps(values, default=str))
     except ValidationError as error:
-        lines = [_sentence(model, item, source, prefix) for item in error.errors()]
-        raise UsageError("\n".join(lines)) from None
+        raise UsageError("\n".join(_sentences(model, error.errors(), source, prefix))) from None
 
 
-def _sentence(model: type[Settings], error: ErrorDetails, source: str, prefix: str) -> str:
-    path = [str(part) for part in error["loc"] if not _is_branch(part)]
-    key = ".".join(part for part in (prefix, *path) if part)
-    seen = error["input"]
+def _sentences(
+    model: type[Settings], errors: list[ErrorDetails], source: str, prefix: str
+) -> list[str]:
+    """Return a line for each wrong key; what the branches of a union expected is joined."""
+    lines: dict[str, str] = {}
+    for error in errors:
+        path = [str(part) for part in error["loc"] if not _is_branch(part)]
+        key = ".".join(part for part in (prefix, *path) if part)
+        problem = _problem(error)
+        seen = f"{key} = {_show(error['input'])}"
+        match error["type"]:
+            case "extra_forbidden":
+                near = suggestion(path[-1], fields_at(model, path[:-1]))
+                lines[key] = f"unknown key {key} (= {_show(error['input'])}); {near}"
+            case "missing":
+                lines[key] = f"{key} is missing"
+            case "value_error":
+                lines[key] = f"{seen if path else key or 'settings'}: {problem}"
+            case _ if key in lines:
+                lines[key] += f", or {problem.removeprefix('expected ')}"
+            case _:
+                lines[key] = f"{seen}: {problem}"
+    return [f"{source}: {line}" for line in lines.values()]
+
+
+def _problem(error: ErrorDetails) -> str:
     match error["type"]:
-        case "extra_forbidden":
-            known = fields_at(model, path[:-1])
-            return f"{source}: unknown key {key} (= {_show(seen)}); {suggestion(path[-1], known)}"
-        case "missing":
-            return f"{source}: {key} is missing"
         case "literal_error":
-            expected = str(error["ctx"]["expected"]) if "ctx" in error else ""
+            expected = str(error.get("ctx", {}).get("expected", ""))
             known = [word.strip("' ") for word in expected.replace(" or ", ",").split(",")]
-            near = suggestion(seen, known) if isinstance(seen, str) else ""
-            return f"{source}: {key} = {_show(seen)}: expected {expected}; {near}".rstrip("; ")
+            seen = error["input"]
+            near = f"; {suggestion(seen, known)}" if isinstance(seen, str) else ""
+            return f"expected {expected}{near}"
         case "value_error":
-            name = f"{key} = {_show(seen)}" if path else key or "settings"
-            return f"{source}: {name}: {error['msg'].removeprefix('Value error, ')}"
+            return error["msg"].removeprefix("Value error, ")
         case _:
-            return f"{source}: {key} = {_show(seen)}: {_lower_first(error['msg'])}"
+            text = error["msg"].removeprefix("Input should be ")
+            text = text.replace("a valid integer", "an integer").replace("a valid ", "a ")
+            return f"expected {text[:1].lower()}{text[1:]}"
 
 
 def fields_at(model: type[BaseModel], path: list[str]) -> list[str]:
@@ -85,13 +104,9 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 
 def _is_branch(part: int | str) -> bool:
     """Tell whether a part of a location names a union's branch, not a key a person wrote."""
-    return isinstance(part, str) and (part in {"int", "float", "str", "bool"} or "[" in part)
+    return isinstance(part, str) and bool(re.search(r"^(constrained-)?(int|float|str)$|\[", part))
 
 
 def _show(value: Any) -> str:
     text = json.dumps(value, default=str)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _lower_first(text: str) -> str:
-    return text[:1].lower() + text[1:]

@@ -113,6 +113,10 @@ class TrialFolder:
         """Return ``result.json``."""
         return _read_json(self.path / "result.json")
 
+    def error(self) -> str:
+        """Return the traceback of a failed trial."""
+        return (self.path / "error.txt").read_text(encoding="utf-8")
+
     def check(self, wanted: TrialSpec) -> None:
         """Refuse a folder that holds another specification.
 
@@ -172,6 +176,7 @@ class TrialFolder:
 
         Rows after the checkpoint are dropped: the same ones will be computed again.
         """
+        self.close()
         self.check(spec)
         self._spec_hash = spec.hash
         with disk_errors(self.path):
@@ -407,7 +412,7 @@ def _without_arrays(value: Any, arrays: dict[str, Any], name: str = "") -> Any:
             for key, item in value.items()
         }
     if isinstance(value, np.ndarray):
-        arrays[name] = np.ascontiguousarray(value)
+        arrays[name] = np.array(value, order="C")  # ascontiguousarray would add a dimension to 0-d
         return {"$tensor": name}
     return value
 
@@ -425,8 +430,8 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def write_text(path: Path, content: str) -> None:
-    """Write a small file atomically.
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a small file atomically, its folder too.
 
     Raises:
         UsageError: the file system refuses.

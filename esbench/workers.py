@@ -205,7 +205,7 @@ class WorkerPool:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=_worker_main, args=(theirs,), daemon=True)
-        with _environment(SINGLE_THREAD):
+        with _environment(SINGLE_THREAD), _interrupts_held():
             process.start()
         theirs.close()
         ours.send(self._configuration)
@@ -284,6 +284,16 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Hold Ctrl-C back in the block; a process started there never sees it, even while it loads."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _worker_main(connection: Connection) -> None:

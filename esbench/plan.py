@@ -1,0 +1,125 @@
+"""What a grid will cost, and where it stands."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+import gymnasium
+
+from esbench.grid import Trial
+from esbench.simulator_log import silenced
+from esbench.spec import EnvironmentSpec
+from esbench.store import Status
+
+PROBE_SECONDS = 0.3
+EFFICIENCY = 0.8  # share of the bare loop's speed that training keeps; `esbench bench` measures it
+
+
+@final
+@dataclass(frozen=True)
+class Cost:
+    """What is left to do of one environment's trials.
+
+    Attributes:
+        environment: its name; trials: how many there are; done: how many of them are.
+        env_steps: training steps left, scoring not counted.
+        steps_per_second: estimated from a short bare loop, on all workers.
+    """
+
+    environment: str
+    trials: int
+    done: int
+    env_steps: int
+    steps_per_second: float
+
+    @property
+    def seconds(self) -> float:
+        """The estimated time left."""
+        return self.env_steps / self.steps_per_second
+
+
+@final
+@dataclass(frozen=True)
+class Standing:
+    """Where one trial stands.
+
+    Attributes:
+        trial: the trial; status: of its folder.
+        generation, env_steps: recorded so far; budget: steps to make.
+        detail: its score if done, the last line of its traceback if failed.
+    """
+
+    trial: Trial
+    status: Status
+    generation: int
+    env_steps: int
+    budget: int
+    detail: str
+
+
+def costs(trials: Sequence[Trial], workers: int) -> list[Cost]:
+    """Return the cost of each environment of a grid, with a speed measured on this machine."""
+    by_environment: dict[str, list[Trial]] = {}
+    for trial in trials:
+        by_environment.setdefault(trial.labels["environment"], []).append(trial)
+    return [
+        Cost(
+            environment=name,
+            trials=len(group),
+            done=sum(trial.folder.is_done for trial in group),
+            env_steps=sum(_steps_left(trial) for trial in group),
+            steps_per_second=probe(group[0].spec.environment) * workers * EFFICIENCY,
+        )
+        for name, group in by_environment.items()
+    ]
+
+
+def standings(trials: Sequence[Trial]) -> list[Standing]:
+    """Return where every trial stands."""
+    return [_standing(trial) for trial in trials]
+
+
+def probe(environment: EnvironmentSpec) -> float:
+    """Return the steps/s of one bare environment under random actions, from a short loop."""
+    with silenced():
+        env = gymnasium.make(environment.id, **environment.kwargs)
+    env.reset(seed=0)
+    env.action_space.seed(0)
+    actions = [env.action_space.sample() for _ in range(1000)]
+    steps, start = 0, time.perf_counter()
+    while (elapsed := time.perf_counter() - start) < PROBE_SECONDS:
+        _, _, terminated, truncated, _ = env.step(actions[steps % len(actions)])
+        steps += 1
+        if terminated or truncated:
+            env.reset()
+    env.close()
+    return steps / elapsed
+
+
+def _steps_left(trial: Trial) -> int:
+    if trial.folder.is_done:
+        return 0
+    rows = trial.folder.rows()
+    return max(0, trial.spec.budget.env_steps - (rows[-1]["env_steps"] if rows else 0))
+
+
+def _standing(trial: Trial) -> Standing:
+    status = trial.folder.status
+    rows = trial.folder.rows()
+    detail = ""
+    if status == "done":
+        detail = f"score {trial.folder.result()['score']:.1f}"
+    elif status == "failed":
+        lines = trial.folder.error().strip().splitlines()
+        detail = lines[-1] if lines else ""
+    return Standing(
+        trial=trial,
+        status=status,
+        generation=rows[-1]["generation"] if rows else 0,
+        env_steps=rows[-1]["env_steps"] if rows else 0,
+        budget=trial.spec.budget.env_steps,
+        detail=detail,
+    )

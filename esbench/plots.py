@@ -1,0 +1,418 @@
+"""Figures: for each environment the learning curves and the rank of the unperturbed policy.
+
+Nothing is computed here: curves come from ``analysis``, groups of trials and frozen scores from
+``tables``. A figure is a function of the trials alone, down to its bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import itertools
+import re
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final
+
+import numpy as np
+
+from esbench.analysis.curves import Band, learning_curve, rank_curve
+from esbench.analysis.statistics import Floats
+from esbench.environments import Scores
+from esbench.errors import UsageError
+from esbench.record import GenerationRecord
+from esbench.store import write_bytes
+from esbench.tables import Cell, cells
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+T = TypeVar("T")
+
+DPI: Final = 150
+WIDTH: Final = 6.6  # inches
+HEIGHT: Final = 2.95  # and for each row of the legend:
+LEGEND_ROW: Final = 0.19
+LEGEND_WIDTH: Final = 95  # characters
+MARKERS: Final = 5  # a line
+TIME_UNITS: Final = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
+OF_POPULATION: Final = "\N{DAGGER}"
+NOT_EVALUATED: Final = "unperturbed policy not evaluated"
+SHARES: Final = ((0, 0.25, 0.5, 0.75, 1), ("none", "1/4", "half", "3/4", "all"))
+REFERENCE_COLOR: Final = "#888888"
+MIN_GENERATIONS: Final = 2
+
+
+@final
+@dataclass(frozen=True)
+class Style:
+    """How a line looks: without its colour, line and marker together still name it."""
+
+    color: str
+    line: str
+    marker: str
+
+
+# Okabe & Ito, "Color universal design", 2008, without yellow, which paper swallows.
+BLACK, ORANGE, SKY, GREEN, BLUE, VERMILLION, PURPLE, GREY = COLORS = (
+    "#000000",
+    "#E69F00",
+    "#56B4E9",
+    "#009E73",
+    "#0072B2",
+    "#D55E00",
+    "#CC79A7",
+    "#777777",
+)
+STYLES: Final = {
+    "openai_es": Style(BLUE, "-", "o"),
+    "random_search": Style(GREY, "--", "X"),
+    "ars": Style(VERMILLION, "-.", "s"),
+    "pgpe": Style(GREEN, "-", "^"),
+    "pepg": Style(GREEN, "--", "v"),
+    "snes": Style(PURPLE, "-", "D"),
+    "xnes": Style(PURPLE, "--", "d"),
+    "cem": Style(ORANGE, "-", "P"),
+    "ns_es": Style(SKY, "-", "<"),
+    "nsr_es": Style(SKY, "--", ">"),
+    "nsra_es": Style(SKY, "-.", "8"),
+    "genetic": Style(ORANGE, "-.", "p"),
+    "cma_es": Style(BLACK, "-", "*"),
+    "sep_cma_es": Style(BLACK, "--", "h"),
+    "eggroll": Style(VERMILLION, "--", "H"),
+}
+_LOOKS: Final = tuple(itertools.product("oXs^vDdP<>8p*hH", ("-", "--", "-.")))
+
+_RC: Final[Any] = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib: the same figure everywhere
+    "font.size": 9,
+    "axes.labelsize": 9,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "legend.fontsize": 9,
+    "lines.linewidth": 1.5,
+    "lines.markersize": 5,
+    "svg.hashsalt": "esbench",
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+}
+
+
+@final
+@dataclass(frozen=True)
+class Line:
+    """The curves of one cell.
+
+    Attributes:
+        label: its text in the legend.
+        style: its look.
+        over_steps, over_time: return against environment steps and seconds of training.
+        rank: rank fraction over generations; None if the unperturbed policy was not evaluated,
+            and then the returns are the population's means.
+    """
+
+    label: str
+    style: Style
+    over_steps: Band
+    over_time: Band
+    rank: Band | None
+
+
+def draw(root: Path, out: Path | None = None) -> list[Path]:
+    """Draw a figure for each environment below ``root``, as PNG and SVG.
+
+    Args:
+        root: folder with trials; unfinished ones are drawn where no seed of theirs is done.
+        out: where the figures go; by default ``root / "figures"``.
+
+    Returns:
+        The files, two for each environment.
+
+    Raises:
+        UsageError: no trial has two generations yet, or a file cannot be written.
+    """
+    folder = root / "figures" if out is None else out
+    written = []
+    for environment, members in itertools.groupby(cells(root), lambda cell: cell.environment):
+        group = list(members)
+        if not (lines := curves(group)):
+            continue
+        stem = re.sub(r"[^\w.+-]", "_", environment)
+        for suffix, content in render(environment, lines, _shared_scores(group)).items():
+            write_bytes(path := folder / f"{stem}.{suffix}", content)
+            written.append(path)
+    if not written:
+        raise UsageError(
+            f"nothing to draw in {str(root)!r}: no trial has {MIN_GENERATIONS} generations yet"
+        )
+    return written
+
+
+def render(environment: str, lines: Sequence[Line], scores: Scores) -> dict[str, bytes]:
+    """Return the figure as bytes by file suffix, "png" and "svg"; equal input gives equal bytes."""
+    import matplotlib
+
+    contents = {}
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()  # whatever a person's matplotlibrc says
+        matplotlib.rcParams.update(_RC)
+        figure = make_figure(environment, lines, scores)
+        for suffix, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
+            buffer = io.BytesIO()
+            figure.savefig(buffer, format=suffix, dpi=DPI, metadata=metadata)
+            contents[suffix] = buffer.getvalue()
+    return contents
+
+
+def make_figure(environment: str, lines: Sequence[Line], scores: Scores) -> Figure:
+    """Return the figure: return against steps, return against time, and rank over generations.
+
+    Args:
+        environment: the title.
+        lines: of ``curves``.
+        scores: the environment's frozen numbers; random and solved (or the first reference).
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    columns = max(1, min(len(lines), LEGEND_WIDTH // (max(len(line.label) for line in lines) + 8)))
+    rows = -(-len(lines) // columns)
+    figure = Figure(figsize=(WIDTH, HEIGHT + LEGEND_ROW * rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    steps, seconds, rank = figure.subplots(1, 3)
+    seconds.sharey(steps)
+    _draw_over_steps(steps, lines)
+    _draw_over_time(seconds, lines)
+    _draw_rank(rank, lines)
+    _mark_scores(steps, seconds, scores)
+    for axes in (steps, seconds, rank):
+        axes.grid(visible=True)
+        axes.margins(x=0.02)
+    figure.suptitle(environment, fontsize=10)
+    figure.legend(
+        *steps.get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=columns,
+        frameon=False,
+        title=_legend_title(lines),
+        title_fontsize=8,
+    )
+    return figure
+
+
+def curves(group: Sequence[Cell]) -> list[Line]:
+    """Return the lines of one environment's cells; cells without two generations have none.
+
+    Seeds that are done make the curve, since the shortest cuts the others; without any, those at
+    work do. The legend says how many.
+    """
+    styles = assign_styles([(cell.algorithm, cell.name) for cell in group])
+    mixed = len({_evaluates_center(cell) for cell in group}) > 1
+    lines = []
+    for cell, style in zip(group, styles, strict=True):
+        runs = {trial: trial.records() for trial in cell.trials}
+        runs = {trial: run for trial, run in runs.items() if len(run) >= MIN_GENERATIONS}
+        done = {trial: run for trial, run in runs.items() if trial.is_done}
+        if not runs:
+            continue
+        center = _evaluates_center(cell)
+        mark = OF_POPULATION if mixed and not center else ""
+        label = f"{cell.name}{mark} ({_seeds(len(done or runs), len(cell.trials), bool(done))})"
+        lines.append(_line(label, style, list((done or runs).values()), center))
+    return lines
+
+
+def _evaluates_center(cell: Cell) -> bool:
+    return bool(cell.descriptions[0]["spec"]["evaluation"]["center"])
+
+
+def assign_styles(names: Sequence[tuple[str, str]]) -> list[Style]:
+    """Return a style for each line of a figure, given as (algorithm's label, line's name).
+
+    Known algorithms have theirs. Other labels, and further lines of the same algorithm, take the
+    one that the hash of their name points at or, if its marker is in use, the next free.
+    """
+    chosen: dict[int, Style] = {}
+    for index, (algorithm, _) in enumerate(names):
+        style = STYLES.get(algorithm)
+        if style is not None and style not in chosen.values():
+            chosen[index] = style
+    for index, (_, name) in enumerate(names):
+        if index not in chosen:
+            chosen[index] = _free_style(name, list(chosen.values()))
+    return [chosen[index] for index in range(len(names))]
+
+
+def _free_style(name: str, used: Sequence[Style]) -> Style:
+    """Return the style that a name's hash points at, or the next with a marker not in use."""
+    number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
+    markers = [style.marker for style in used]
+    lines = [style.line for style in used]
+    colors = [style.color for style in used]
+    marker, line = min(
+        _rotated(_LOOKS, number),
+        key=lambda look: (look in zip(markers, lines, strict=True), *_counts(look, markers, lines)),
+    )
+    palette = _rotated(COLORS, number // len(_LOOKS))
+    return Style(min(palette, key=colors.count), line, marker)
+
+
+def _counts(look: tuple[str, str], markers: list[str], lines: list[str]) -> tuple[int, int]:
+    return markers.count(look[0]), lines.count(look[1])
+
+
+def _rotated(items: Sequence[T], start: int) -> list[T]:
+    first = start % len(items)
+    return [*items[first:], *items[:first]]
+
+
+def _line(
+    label: str, style: Style, runs: Sequence[Sequence[GenerationRecord]], center: bool
+) -> Line:
+    returns = [
+        [row.center_return if center else row.population_return_mean for row in run] for run in runs
+    ]
+    return Line(
+        label=label,
+        style=style,
+        over_steps=learning_curve([[row.env_steps for row in run] for run in runs], returns),
+        over_time=learning_curve([[row.wall_time_s for row in run] for run in runs], returns),
+        rank=rank_curve([[row.center_rank_fraction for row in run] for run in runs])
+        if center
+        else None,
+    )
+
+
+def _seeds(drawn: int, total: int, done: bool) -> str:
+    noun = "seed" if total == 1 else "seeds"
+    count = f"{drawn} {noun}" if drawn == total else f"{drawn} of {total} {noun}"
+    return count if done else f"{count}, unfinished"
+
+
+def _shared_scores(group: Sequence[Cell]) -> Scores:
+    """Return the frozen scores, if they hold for every cell."""
+    first, *others = (cell.scores for cell in group)
+    return first if all(other == first for other in others) else Scores()
+
+
+def _draw_band(axes: Axes, line: Line, band: Band, x: Floats, index: int, count: int) -> None:
+    """Draw one curve; markers are few, and those of different lines stand at different points."""
+    style = line.style
+    every = max(1, len(x) // MARKERS)
+    axes.plot(
+        x,
+        band.iqm,
+        color=style.color,
+        linestyle=style.line,
+        marker=style.marker,
+        markevery=(index * every // count, every),
+        markerfacecolor="white",
+        markeredgewidth=1.2,
+        label=line.label,
+        zorder=3,
+    )
+    if not np.isnan(band.low).all():
+        axes.fill_between(x, band.low, band.high, color=style.color, alpha=0.18, linewidth=0)
+
+
+def _draw_over_steps(axes: Axes, lines: Sequence[Line]) -> None:
+    from matplotlib.ticker import EngFormatter, MaxNLocator
+
+    for index, line in enumerate(lines):
+        _draw_band(axes, line, line.over_steps, line.over_steps.x, index, len(lines))
+    axes.set_xlabel("environment steps")
+    axes.set_ylabel(_return_label(lines))
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.xaxis.set_major_formatter(EngFormatter())
+
+
+def _draw_over_time(axes: Axes, lines: Sequence[Line]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    longest = max(line.over_time.x[-1] for line in lines)
+    unit, seconds = next((pair for pair in TIME_UNITS if longest >= 3 * pair[1]), TIME_UNITS[-1])
+    for index, line in enumerate(lines):
+        _draw_band(axes, line, line.over_time, line.over_time.x / seconds, index, len(lines))
+    axes.set_xlabel(f"wall-clock time ({unit})")
+    axes.tick_params(labelleft=False)
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+
+
+def _draw_rank(axes: Axes, lines: Sequence[Line]) -> None:
+    """Draw rank fractions; half way stands a centre whose perturbations make no difference."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set_xlabel("generation")
+    axes.set_ylabel("rank of the unperturbed policy\n(share of members beating it)")
+    axes.set_ylim(-0.03, 1.03)
+    axes.set_yticks(*SHARES)
+    axes.axhline(0.5, color=REFERENCE_COLOR, linestyle=":", linewidth=1.2, zorder=2)
+    bands = [(index, line, line.rank) for index, line in enumerate(lines) if line.rank is not None]
+    if not bands:
+        axes.set_xticks([])
+        text = "\n".join(textwrap.wrap(NOT_EVALUATED, 20))
+        axes.annotate(text, (0.5, 0.75), xycoords="axes fraction", ha="center", va="center")
+        return
+    for index, line, band in bands:
+        _draw_band(axes, line, band, band.x, index, len(lines))
+    if any(band.x[0] > 1 for *_, band in bands):  # the mean of a first block of several
+        axes.set_xlabel("generation\n(averaged in blocks)")
+    axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+
+
+def _mark_scores(steps: Axes, seconds: Axes, scores: Scores) -> None:
+    """Mark random actions and the goal; their names stand beside, clear of the curves."""
+    marks = _marks(scores)
+    for value, _ in marks:
+        for axes in (steps, seconds):
+            axes.axhline(value, color=REFERENCE_COLOR, linestyle=":", linewidth=1.2, zorder=2)
+    low, high = seconds.get_ylim()
+    values = [value for value, _ in marks]
+    close = len(marks) > 1 and max(values) - min(values) < 0.3 * (high - low)
+    for value, text in marks:
+        apart = "bottom" if value == max(values) else "top"
+        seconds.annotate(
+            text,
+            (1, value),
+            xycoords=seconds.get_yaxis_transform(),
+            xytext=(3, 0),
+            textcoords="offset points",
+            verticalalignment=apart if close else "center",
+            annotation_clip=False,
+            fontsize=8,
+            color="#444444",
+            linespacing=1.0,
+        )
+
+
+def _marks(scores: Scores) -> list[tuple[float, str]]:
+    """Return the scores to mark, with their names."""
+    marks = []
+    if scores.random is not None:
+        marks.append((scores.random.mean, "random\npolicy"))
+    if scores.solved is not None:
+        marks.append((scores.solved, "solved"))
+    elif scores.references:
+        first = scores.references[0]
+        name = "\n".join(textwrap.wrap(first.method, 14))
+        marks.append((first.score, name if first.comparable else f"{name}\n(not\ncomparable)"))
+    return marks
+
+
+def _return_label(lines: Sequence[Line]) -> str:
+    without = sum(line.rank is None for line in lines)
+    if without == len(lines):
+        return f"mean return of the population\n({NOT_EVALUATED})"
+    policy = "return of the unperturbed policy"
+    return f"{policy}\n({OF_POPULATION}: mean of the population)" if without else policy
+
+
+def _legend_title(lines: Sequence[Line]) -> str:
+    banded = any(not np.isnan(line.over_steps.low).all() for line in lines)
+    return "IQM over seeds" + (", shaded: 95 % bootstrap interval" if banded else "")

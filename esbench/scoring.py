@@ -1,0 +1,56 @@
+"""Scores a policy that was trained and stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+from esbench.errors import UsageError
+from esbench.store import TrialFolder
+from esbench.trainer import Score, Trainer
+from esbench.workers import WorkerPool
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class StoredScore:
+    """A stored policy, scored again.
+
+    Attributes:
+        score: what it scored now.
+        generation: after how many generations of training.
+        recorded: the score in ``result.json``, or None if the trial is not done or was scored on
+            another number of episodes.
+    """
+
+    score: Score
+    generation: int
+    recorded: float | None
+
+
+def evaluate_trial(path: Path, pool: WorkerPool, episodes: int | None = None) -> StoredScore:
+    """Score the last checkpoint of a trial on its held-out episodes.
+
+    Args:
+        path: the trial's folder.
+        pool: plays the episodes.
+        episodes: how many; the trial's own number by default.
+
+    Raises:
+        UsageError: the folder holds no trial, or the trial has no checkpoint yet.
+    """
+    if episodes is not None and episodes < 1:
+        raise UsageError(f"episodes = {episodes}: expected at least 1")
+    folder = TrialFolder(path)
+    spec = folder.spec()
+    state = folder.load_checkpoint()
+    if state is None:
+        raise UsageError(f"{path} has no checkpoint yet; expected a trial that was trained")
+    with Trainer(spec, pool) as trainer:
+        trainer.load_state_dict(state, folder.records())
+        score = trainer.evaluate(episodes)
+        generation = trainer.progress.generation
+    result = folder.result() if folder.is_done else {}
+    comparable = result.get("evaluation_episodes") == score.returns.size
+    return StoredScore(score, generation, result["score"] if comparable else None)

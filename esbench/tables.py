@@ -1,0 +1,505 @@
+"""Score tables: trials to typed rows, and rows to Markdown, CSV, LaTeX, JSON and the terminal."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Final, TypeAlias, final
+
+from esbench.analysis.statistics import MIN_RUNS, bootstrap_interval, iqm, normalized
+from esbench.environments import Scores, environment_names, load_environment
+from esbench.grid import DEFAULT_LABEL
+from esbench.spec import flatten
+from esbench.store import Json, TrialFolder, find_trials
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+FEW_SEEDS: Final = 10
+NONE: Final = "-"
+TERMINAL_WIDTH: Final = 80
+VARIANT_DIGITS: Final = 6
+_Seeds: TypeAlias = dict[int, tuple[TrialFolder, Json]]
+
+
+@final
+@dataclass(frozen=True)
+class Cell:
+    """The trials that differ in nothing but the seed: one row, one curve.
+
+    Attributes:
+        environment, algorithm, policy: labels. Where several cells have the same three, the
+            algorithm's ends with "#" and the start of the hash of its settings.
+        differs: the settings in which cells of the same labels differ, as "key=value".
+        trials: one a seed, in the order of the seeds.
+        descriptions: their ``trial.json``.
+        scores: frozen numbers of the environment; empty if it was changed (``kwargs``), since they
+            do not hold for another environment.
+    """
+
+    environment: str
+    algorithm: str
+    policy: str
+    differs: tuple[str, ...]
+    trials: tuple[TrialFolder, ...]
+    descriptions: tuple[Json, ...]
+    scores: Scores
+
+    @property
+    def name(self) -> str:
+        """Algorithm and policy in words; the default policy has no name."""
+        return _name(self.algorithm, self.policy)
+
+
+@final
+@dataclass(frozen=True)
+class ScoreRow:
+    """One line of a table. Numbers that do not exist are NaN, texts empty.
+
+    Attributes:
+        environment, algorithm, policy: labels, as in ``Cell``.
+        score: IQM over seeds of the mean return of the final policy over held-out episodes.
+        low, high: its 95 % bootstrap interval; NaN below three seeds.
+        seeds: trials with a score, which all numbers here are of.
+        unfinished: trials without one: partial, running, failed, or with a score not finite.
+        env_steps, wall_time_s: of training, mean over seeds.
+        random_score: of random actions.
+        reference_score, reference_method, reference_source, reference_comparable,
+            reference_note: the first reference of the environment's file.
+        normalized: the score where random actions have 0 and the reference 1.
+        commands: what made the trials, each once.
+        hardware: what they ran on, each once.
+        differs: the settings that set it apart from rows of the same labels, as "key=value".
+    """
+
+    environment: str
+    algorithm: str
+    policy: str
+    score: float
+    low: float
+    high: float
+    seeds: int
+    unfinished: int
+    env_steps: float
+    wall_time_s: float
+    random_score: float
+    reference_score: float
+    reference_method: str
+    reference_source: str
+    reference_comparable: bool | None
+    reference_note: str
+    normalized: float
+    commands: tuple[str, ...]
+    hardware: tuple[str, ...]
+    differs: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Algorithm and policy in words; the default policy has no name."""
+        return _name(self.algorithm, self.policy)
+
+
+def cells(root: Path) -> list[Cell]:
+    """Return the trials below ``root``, grouped by all they have in common but the seed.
+
+    Sorted by labels. A seed that was run twice with the same settings counts once.
+
+    Raises:
+        UsageError: there is no trial, or one is not readable.
+    """
+    groups: dict[tuple[str, str, str], dict[str, _Seeds]] = {}
+    for trial in find_trials(root):
+        description = trial.description()
+        labels, spec = description["labels"], description["spec"]
+        key = (labels["environment"], labels["algorithm"], labels["policy"])
+        seeds = groups.setdefault(key, {}).setdefault(_variant(spec), {})
+        known = seeds.get(spec["seed"])
+        if known is None or (trial.is_done and not known[0].is_done):
+            seeds[spec["seed"]] = (trial, description)
+    return [
+        _cell(key, variant, variants)
+        for key, variants in sorted(groups.items())
+        for variant in sorted(variants)
+    ]
+
+
+def score_table(root: Path) -> list[ScoreRow]:
+    """Return a row for each cell below ``root``, by environment, the best score first.
+
+    Raises:
+        UsageError: there is no trial, or one is not readable.
+    """
+    rows = [_row(cell) for cell in cells(root)]
+    return sorted(rows, key=lambda row: (row.environment, _worst_last(row.score), row.name))
+
+
+def footnotes(rows: Sequence[ScoreRow]) -> list[str]:
+    """Return the sentences below a table: how to read it, what to beware of, and who made it."""
+    lines = [_PROTOCOL]
+    if any(not math.isnan(row.normalized) for row in rows):
+        lines.append("Normalized: 0 is the random policy, 1 the reference.")
+    lines += _warnings(rows)
+    for text, number in _references(rows).items():
+        lines.append(f"[{number}] {text}")
+    if hardware := dict.fromkeys(item for row in rows for item in row.hardware):
+        lines.append(f"Time measured on: {'; '.join(hardware)}.")
+    lines += _makers(rows)
+    return [" ".join(line.split()) for line in lines]
+
+
+def as_markdown(rows: Sequence[ScoreRow]) -> str:
+    """Return the rows as a Markdown table with its notes."""
+    header, body = _grid(rows)
+    table = [header, [":--" if name in _TEXTS else "--:" for name in header], *body]
+    lines = ["| " + " | ".join(map(_markdown, cells)) + " |" for cells in table]
+    return "\n".join([*lines, "", *(f"- {_markdown(note)}" for note in footnotes(rows))]) + "\n"
+
+
+def as_csv(rows: Sequence[ScoreRow]) -> str:
+    """Return every field of the rows as CSV, in full precision; NaN is empty."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    names = [field.name for field in fields(ScoreRow)]
+    writer.writerow(names)
+    for row in rows:
+        writer.writerow(_csv(getattr(row, name)) for name in names)
+    return buffer.getvalue()
+
+
+def as_json(rows: Sequence[ScoreRow]) -> str:
+    """Return ``rows`` (every field, in full precision; NaN is null) and ``footnotes``."""
+    table = [{key: _json(value) for key, value in asdict(row).items()} for row in rows]
+    content = {"rows": table, "footnotes": footnotes(rows)}
+    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def as_latex(rows: Sequence[ScoreRow]) -> str:
+    """Return the rows as a LaTeX table with its notes; it needs the package booktabs."""
+    header, body = _grid(rows)
+    columns = "".join("l" if name in _TEXTS else "r" for name in header)
+    lines = [" & ".join(map(_latex, cells)) + r" \\" for cells in (header, *body)]
+    return "\n".join(
+        [
+            r"% \usepackage{booktabs}",
+            r"\begin{table}",
+            r"\centering",
+            rf"\begin{{tabular}}{{{columns}}}",
+            r"\toprule",
+            lines[0],
+            r"\midrule",
+            *lines[1:],
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\par\medskip",
+            r"\begin{minipage}{\linewidth}\footnotesize\raggedright",
+            *(_latex(note) + r"\par" for note in footnotes(rows)),
+            r"\end{minipage}",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def rich_table(rows: Sequence[ScoreRow]) -> RichTable:
+    """Return the rows as a table for a terminal of 80 columns or more, without its footnotes."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    references = _references(rows)
+    texts = [_texts(row, references) | {"Algorithm": row.name} for row in rows]
+    wide = sum(map(len, _longest(texts))) + len(_TERMINAL_COLUMNS) > TERMINAL_WIDTH
+    table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False)
+    for name in _TERMINAL_COLUMNS:  # names give way first: a number in pieces is none
+        header = name.replace("% ", "%\n") if wide else name
+        if name in _TEXTS:
+            table.add_column(header, overflow="fold")
+        else:
+            table.add_column(header, justify="right", no_wrap=True, overflow="fold")
+    for text in texts:
+        if wide:
+            text["95 % interval"] = text["95 % interval"].replace(", ", ",\n")
+        table.add_row(*(Text(text[name]) for name in _TERMINAL_COLUMNS))
+    return table
+
+
+def format_steps(steps: float) -> str:
+    """Return a number of steps for reading: 950, 1.5 k, 100 k, 3.0 M; "-" if it is not finite."""
+    if not math.isfinite(steps):
+        return NONE
+    if steps < 999.5:
+        return f"{steps:.0f}"
+    if steps < 9_950:
+        return f"{steps / 1e3:.1f} k"
+    if steps < 999_500:
+        return f"{steps / 1e3:.0f} k"
+    return f"{steps / 1e6:.1f} M" if steps < 999_950_000 else f"{steps / 1e9:.1f} G"
+
+
+def format_duration(seconds: float) -> str:
+    """Return a duration for reading: 1.2 s, 3 min 5 s, 2 h 5 min; "-" if it is not finite."""
+    if not math.isfinite(seconds):
+        return NONE
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return "{} h {} min".format(*divmod(round(seconds / 60), 60))
+
+
+_PROTOCOL: Final = (
+    "Score: interquartile mean (IQM) over training seeds of the mean return of the final policy "
+    "over held-out episodes. Interval: 95 % percentile bootstrap over seeds. Steps and time: of "
+    "training, mean over seeds."
+)
+_TEXTS: Final = ("Environment", "Algorithm", "Policy")
+_TERMINAL_COLUMNS: Final = (
+    "Environment",
+    "Algorithm",
+    "Score",
+    "95 % interval",
+    "Seeds",
+    "Steps",
+    "Time",
+    "Reference",
+)
+
+
+def _longest(texts: Sequence[dict[str, str]]) -> list[str]:
+    """Return the longest text of each column of the terminal's table."""
+    return [max([name, *(text[name] for text in texts)], key=len) for name in _TERMINAL_COLUMNS]
+
+
+def _name(algorithm: str, policy: str) -> str:
+    return algorithm if policy == DEFAULT_LABEL else f"{algorithm} {policy}"
+
+
+def _variant(spec: Json) -> str:
+    """Return the hash of a specification without its seed."""
+    common = {key: value for key, value in spec.items() if key != "seed"}
+    return hashlib.sha256(json.dumps(common, sort_keys=True).encode()).hexdigest()
+
+
+def _cell(key: tuple[str, str, str], variant: str, variants: dict[str, _Seeds]) -> Cell:
+    environment, algorithm, policy = key
+    seeds = variants[variant]
+    trials, descriptions = zip(*(seeds[seed] for seed in sorted(seeds)), strict=True)
+    spec = descriptions[0]["spec"]
+    twins = [next(iter(seeds.values()))[1]["spec"] for seeds in variants.values()]
+    return Cell(
+        environment=environment,
+        algorithm=algorithm if len(twins) == 1 else f"{algorithm} #{variant[:VARIANT_DIGITS]}",
+        policy=policy,
+        differs=_differing(spec, twins),
+        trials=trials,
+        descriptions=descriptions,
+        scores=_scores(environment, spec["environment"]["kwargs"]),
+    )
+
+
+def _differing(spec: Json, twins: Sequence[Json]) -> tuple[str, ...]:
+    """Return the settings of ``spec``, without the seed, that are not the same in all ``twins``."""
+    flat = [flatten(twin) for twin in twins]
+    return tuple(
+        f"{key}={json.dumps(value)}"
+        for key, value in flatten(spec).items()
+        if key != "seed" and any(key not in other or other[key] != value for other in flat)
+    )
+
+
+def _scores(environment: str, kwargs: Json) -> Scores:
+    if environment not in environment_names():
+        return Scores()
+    file = load_environment(environment)
+    return file.scores if file.kwargs == kwargs else Scores()
+
+
+def _row(cell: Cell) -> ScoreRow:
+    results = [trial.result() for trial in cell.trials if trial.is_done]
+    scored = [result for result in results if result["score"] is not None]
+    scores = [float(result["score"]) for result in scored]
+    score = float(iqm(scores)) if scores else math.nan
+    low, high = map(float, bootstrap_interval(scores)) if scores else (math.nan, math.nan)
+    random = cell.scores.random.mean if cell.scores.random else math.nan
+    reference = cell.scores.references[0] if cell.scores.references else None
+    return ScoreRow(
+        environment=cell.environment,
+        algorithm=cell.algorithm,
+        policy=cell.policy,
+        score=score,
+        low=low,
+        high=high,
+        seeds=len(scored),
+        unfinished=len(cell.trials) - len(scored),
+        env_steps=_mean(scored, "env_steps"),
+        wall_time_s=_mean(scored, "wall_time_s"),
+        random_score=random,
+        reference_score=reference.score if reference else math.nan,
+        reference_method=reference.method if reference else "",
+        reference_source=reference.source if reference else "",
+        reference_comparable=reference.comparable if reference else None,
+        reference_note=reference.note if reference else "",
+        normalized=normalized(score, random, reference.score) if reference else math.nan,
+        commands=_each_once(cell.descriptions, lambda content: content.get("command", "")),
+        hardware=_each_once(cell.descriptions, _hardware),
+        differs=cell.differs,
+    )
+
+
+def _mean(results: Sequence[Json], key: str) -> float:
+    return fmean(result[key] for result in results) if results else math.nan
+
+
+def _each_once(contents: Sequence[Json], text: Callable[[Json], str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(found for content in contents if (found := text(content))))
+
+
+def _hardware(description: Json) -> str:
+    hardware = description.get("hardware")
+    return f"{hardware['cpu']}, {hardware['cores']} cores" if hardware else ""
+
+
+def _worst_last(score: float) -> float:
+    return math.inf if math.isnan(score) else -score
+
+
+def _warnings(rows: Sequence[ScoreRow]) -> list[str]:
+    lines = []
+    if any(row.seeds < FEW_SEEDS for row in rows):
+        lines.append(
+            f"Fewer than {FEW_SEEDS} seeds in some rows: the order of close scores may be chance."
+        )
+    if any(row.seeds < MIN_RUNS for row in rows):
+        lines.append(f"No interval below {MIN_RUNS} seeds.")
+    if left_out := sum(row.unfinished for row in rows):
+        lines.append(
+            f"{left_out} trial{'s' if left_out > 1 else ''} without a score left out (partial, "
+            "running, failed, or diverged): see 'esbench status'."
+        )
+    return lines + [
+        f"{row.name} on {row.environment}: {', '.join(row.differs)}" for row in rows if row.differs
+    ]
+
+
+def _makers(rows: Sequence[ScoreRow]) -> list[str]:
+    """Return a line for each command, with the rows it made unless it made all."""
+    lines = []
+    for command in dict.fromkeys(command for row in rows for command in row.commands):
+        made = [f"{row.name} on {row.environment}" for row in rows if command in row.commands]
+        which = "" if len(made) == len(rows) else f" ({', '.join(made)})"
+        lines.append(f"Made by{which}: {command}")
+    return lines
+
+
+def _references(rows: Sequence[ScoreRow]) -> dict[str, int]:
+    """Return the references in the order of the rows, described, with the number of each."""
+    texts = dict.fromkeys(_reference(row) for row in rows if row.reference_method)
+    return {text: number for number, text in enumerate(texts, start=1)}
+
+
+def _reference(row: ScoreRow) -> str:
+    comparable = "comparable" if row.reference_comparable else "NOT comparable"
+    note = f" ({row.reference_note})" if row.reference_note else ""
+    source = f"{row.reference_method}, {row.reference_source}"
+    return f"{row.environment}: {source}; {comparable}{note}"
+
+
+def _grid(rows: Sequence[ScoreRow]) -> tuple[list[str], list[list[str]]]:
+    """Return header and cells of the tables for reading; columns that say nothing are left out."""
+    references = _references(rows)
+    texts = [_texts(row, references) for row in rows]
+    optional = ("Random", "Reference", "Normalized")
+    header = [
+        name
+        for name in (texts[0] if texts else ())
+        if not (name == "Policy" and all(row.policy == DEFAULT_LABEL for row in rows))
+        and not (name in optional and all(text[name] == NONE for text in texts))
+    ]
+    return header, [[text[name] for name in header] for text in texts]
+
+
+def _texts(row: ScoreRow, references: dict[str, int]) -> dict[str, str]:
+    """Return a row's cells for reading, by column."""
+    reference = _decimal(row.reference_score)
+    if row.reference_method:
+        reference += f" [{references[_reference(row)]}]"
+    total = row.seeds + row.unfinished
+    interval = f"[{_decimal(row.low)}, {_decimal(row.high)}]"
+    return {
+        "Environment": row.environment,
+        "Algorithm": row.algorithm,
+        "Policy": row.policy,
+        "Score": _decimal(row.score),
+        "95 % interval": NONE if math.isnan(row.low) else interval,
+        "Seeds": f"{row.seeds} of {total}" if row.unfinished else str(row.seeds),
+        "Steps": format_steps(row.env_steps),
+        "Time": format_duration(row.wall_time_s),
+        "Random": _decimal(row.random_score),
+        "Reference": reference,
+        "Normalized": NONE if math.isnan(row.normalized) else f"{row.normalized:.2f}",
+    }
+
+
+def _decimal(value: float) -> str:
+    return NONE if math.isnan(value) else f"{value:.1f}"
+
+
+def _csv(value: object) -> object:
+    match value:
+        case float() if math.isnan(value):
+            return ""
+        case tuple():
+            return "; ".join(value)
+        case None:
+            return ""
+        case _:
+            return value
+
+
+def _json(value: object) -> object:
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _markdown(text: str) -> str:
+    return re.sub(r"([\\|*`<])", r"\\\1", text)
+
+
+_LATEX: Final = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\char34{}",
+    "'": r"\textquotesingle{}",
+    "[": "{[}",  # after \\ it would begin an optional argument
+    "]": "{]}",
+    "--": "-{}-",  # no ligature: options of commands begin so
+}
+_MINUS: Final = re.compile(r"(?:(?<!\S)|(?<=\[))-(?=\d)")
+
+
+def _latex(text: str) -> str:
+    singles = "".join(key for key in _LATEX if len(key) == 1)
+    parts = [
+        re.sub(f"--|[{re.escape(singles)}]", lambda match: _LATEX[match[0]], part)
+        for part in _MINUS.split(text)
+    ]
+    return "$-$".join(parts)
