@@ -1,0 +1,52 @@
+"""Fixtures that many tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from esbench.grid import Trial, expand, parse_grid
+from esbench.spec import TrialSpec
+from esbench.workers import WorkerPool
+
+
+@pytest.fixture
+def make_trial(tmp_path: Path) -> Callable[..., Trial]:
+    """Return a maker of one small trial below ``tmp_path``."""
+
+    def make(name: str = "doubles:Walk-v0", algorithm: str = "openai_es", /, **table: Any) -> Trial:
+        settings = {"population_size": 8, "sigma": 0.1, **table.pop("settings", {})}
+        grid = {
+            "name": "test",
+            "seeds": [table.pop("seed", 0)],
+            "environments": [name],
+            "algorithms": {algorithm: settings},
+            "budget": {"env_steps": 500},
+            "evaluation": {"episodes": 4},
+            "policy": {"template": "mlp", "hidden": [4], "normalize_observations": True},
+            **table,
+        }
+        (trial,) = expand(parse_grid(grid, "test"), tmp_path / "out", "test")
+        return trial
+
+    return make
+
+
+@pytest.fixture
+def make_spec(make_trial: Callable[..., Trial]) -> Callable[..., TrialSpec]:
+    """Return a maker of one small specification."""
+
+    def make(*args: Any, **table: Any) -> TrialSpec:
+        return make_trial(*args, **table).spec
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def pool() -> Iterator[WorkerPool]:
+    """Return two workers that all tests share."""
+    with WorkerPool(2, slots=4) as shared:
+        yield shared

@@ -1,0 +1,124 @@
+"""Environments that misbehave on purpose, by Gymnasium names such as "doubles:Raises-v0"."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class Walk(gymnasium.Env[np.ndarray, np.ndarray]):
+    """A noisy point that wants to be at the origin; episodes of random length below ``length``."""
+
+    def __init__(self, length: int = 20, size: int = 3) -> None:
+        self.observation_space = spaces.Box(-np.inf, np.inf, (size,))
+        self.action_space = spaces.Box(-1.0, 1.0, (size,))
+        self.length = length
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self.position = self.np_random.normal(size=self.observation_space.shape)
+        self.left = int(self.np_random.integers(1, self.length + 1))
+        return self.position.astype(np.float32), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        if not np.isfinite(action).all():
+            raise AssertionError("an action that is not finite reached the simulator")
+        self.position = self.position + action + 0.1 * self.np_random.normal(size=action.shape)
+        self.left -= 1
+        reward = -float(np.abs(self.position).sum())
+        return self.position.astype(np.float32), reward, self.left == 0, False, {}
+
+
+class Raises(Walk):
+    """Raises in the middle of an episode."""
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        if self.left == 1:
+            raise RuntimeError("the simulator fell over")
+        return super().step(action)
+
+
+class Dies(Walk):
+    """Kills its own process, as often as ``flag`` (a file) has bytes left."""
+
+    def __init__(self, flag: str = "") -> None:
+        super().__init__()
+        self.flag = Path(flag)
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        left = self.flag.stat().st_size if self.flag.exists() else 0
+        if left and self.left == 1:
+            self.flag.write_bytes(b"x" * (left - 1))
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().step(action)
+
+
+class BadReward(Walk):
+    """Gives a NaN reward in half of its episodes (or in all)."""
+
+    def __init__(self, always: bool = False) -> None:
+        super().__init__()
+        self.always = always
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        observation, reward, terminated, truncated, info = super().step(action)
+        bad = terminated and (self.always or self.np_random.random() < 0.5)
+        return observation, float("nan") if bad else reward, terminated, truncated, info
+
+
+class BadObservation(Walk):
+    """Shows a NaN in half of its episodes, so that the action would be NaN too."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        observation, info = super().reset(seed=seed)
+        if self.np_random.random() < 0.5:
+            observation[0] = np.nan
+        return observation, info
+
+
+class Slow(Walk):
+    """Takes its time, so that a run can be interrupted."""
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        time.sleep(0.001)
+        return super().step(action)
+
+
+class Chatty(Walk):
+    """Prints at every reset, from Python and from C."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        print("hello from Python", flush=True)  # noqa: T201
+        os.write(2, b"hello from C\n")
+        return super().reset(seed=seed)
+
+
+class Spaces(Walk):
+    """Has the spaces it is given."""
+
+    def __init__(self, observation: str = "box", action: str = "box") -> None:
+        super().__init__()
+        self.observation_space = {
+            "box": spaces.Box(-1, 1, (3,)),
+            "dict": spaces.Dict({"a": spaces.Box(-1, 1, (3,))}),
+            "tuple": spaces.Tuple((spaces.Box(-1, 1, (3,)),)),
+            "infinite_images": spaces.Box(-np.inf, np.inf, (8, 8, 3)),
+            "images": spaces.Box(0, 255, (8, 8, 3), np.uint8),
+        }[observation]
+        self.action_space = {
+            "box": spaces.Box(-1, 1, (3,)),
+            "multi": spaces.MultiDiscrete([2, 2]),
+            "text": spaces.Text(3),
+            "discrete": spaces.Discrete(3),
+        }[action]
+
+
+for cls in (Walk, Raises, Dies, BadReward, BadObservation, Slow, Chatty, Spaces):
+    gymnasium.register(f"{cls.__name__}-v0", entry_point=cls)

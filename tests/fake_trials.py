@@ -1,0 +1,109 @@
+"""Trial folders with made-up rows and scores, written through the real store."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from esbench.grid import Trial, expand, parse_grid
+from esbench.record import GenerationRecord
+
+COMMAND = "esbench run --env CartPole-v1 --algorithm openai_es --seeds 0-2"
+HARDWARE = {"machine": "x86_64", "cpu": "Test CPU", "cores": 2, "platform": "test"}
+
+
+def make_trials(root: Path, **grid: Any) -> list[Trial]:
+    """Return the trials of a grid: OpenAI-ES on CartPole, seeds 0 to 2; nothing is written."""
+    table = {
+        "name": "fake",
+        "environments": ["CartPole-v1"],
+        "algorithms": {"openai_es": {}},
+        "budget": {"env_steps": 1000},
+        **grid,
+    }
+    return expand(parse_grid(table, "fake grid"), root, "fake grid")
+
+
+def make_records(
+    returns: Sequence[float],
+    ranks: Sequence[float] | None = None,
+    population: Sequence[float] | None = None,
+    steps: int = 100,
+    seconds: float = 0.5,
+) -> list[GenerationRecord]:
+    """Return a record for each generation: the centre's return, its rank fraction, and the rest.
+
+    ``steps`` and ``seconds`` are of one generation.
+    """
+    size = 10
+    ranks = [0.5] * len(returns) if ranks is None else ranks
+    population = [value - 1.0 for value in returns] if population is None else population
+    return [
+        GenerationRecord(
+            generation=number,
+            env_steps=number * steps,
+            eval_env_steps=number * 10,
+            episodes=number * size,
+            wall_time_s=number * seconds,
+            cpu_time_s=number * 2 * seconds,
+            population_size=size,
+            population_return_mean=mean,
+            population_return_std=1.0,
+            population_return_min=mean - 2.0,
+            population_return_max=mean + 2.0,
+            center_return=value,
+            center_rank=1 + rank * size,
+            center_rank_fraction=rank,
+            non_finite=0,
+            episode_length_mean=10.0,
+            max_episode_steps=None,
+            sigma=0.1,
+            update_norm=0.01,
+            digest="0" * 64,
+        )
+        for number, (value, rank, mean) in enumerate(
+            zip(returns, ranks, population, strict=True), start=1
+        )
+    ]
+
+
+def write_trial(
+    trial: Trial,
+    records: Sequence[GenerationRecord] = (),
+    score: float | None = None,
+    *,
+    error: str = "",
+    command: str = COMMAND,
+    wall_time_s: float = 1.5,
+) -> None:
+    """Write a trial: done if it has a score (NaN: done, but it diverged), failed if an error."""
+    with trial.folder.locked() as mine:
+        assert mine
+        description = {"labels": trial.labels, "command": command, "hardware": HARDWARE}
+        trial.folder.begin(trial.spec, description)
+        for record in records:
+            trial.folder.append(record)
+        if error:
+            trial.folder.fail(error)
+        if score is not None:
+            steps = records[-1].env_steps if records else trial.spec.budget.env_steps
+            trial.folder.finish({"score": score, "env_steps": steps, "wall_time_s": wall_time_s})
+
+
+def write_scores(root: Path, scores: Sequence[float], **grid: Any) -> list[Trial]:
+    """Write one done trial of two generations for each score, seeds counted from 0."""
+    trials = make_trials(root, seeds=list(range(len(scores))), **grid)
+    for trial, score in zip(trials, scores, strict=True):
+        start = 0.0 if math.isnan(score) else score / 2
+        write_trial(trial, make_records([start, score]), score)
+    return trials
+
+
+def learning(generations: int, end: float, seed: int) -> list[float]:
+    """Return a noisy curve that rises from 0 to ``end``."""
+    noise = np.random.default_rng(seed).normal(scale=end / 10, size=generations)
+    return list(end * (1 - np.exp(-np.linspace(0, 3, generations))) + noise)

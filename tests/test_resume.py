@@ -1,0 +1,139 @@
+"""Killed anywhere and run again, a trial ends with the same bits."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ARGUMENTS = [
+    "run", "--env", "doubles:Walk-v0", "--algorithm", "openai_es", "--seeds", "0",
+    "--env-steps", "6000", "--workers", "2", "--quiet",
+    "--set", "algorithms.openai_es.population_size=8",
+    "--set", "policy.hidden=[8]",
+    "--set", "evaluation.episodes=5",
+]  # fmt: skip
+
+SCRIPT = """
+import sys
+import esbench.trainer
+from esbench.cli import main
+
+if __name__ == "__main__":
+    esbench.trainer.CHECKPOINT_SECONDS = float(sys.argv.pop(1))
+    main()
+"""
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Return a starter of ``esbench run`` in ``tmp_path``, with a checkpoint every so often."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(out: str, every: float = 0.0) -> subprocess.Popen[str]:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        process = subprocess.Popen(
+            [sys.executable, str(script), str(every), *ARGUMENTS, "--out", out],
+            cwd=tmp_path,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def outcome(folder: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return the rows and the result of the only trial, without times."""
+    (path,) = folder.rglob("result.json")
+    rows = [json.loads(line) for line in (path.parent / "metrics.jsonl").read_text().splitlines()]
+    for table in (result := json.loads(path.read_text()), *rows):
+        for key in [key for key in table if key.endswith("time_s") or key == "finished"]:
+            del table[key]
+    return rows, result
+
+
+def rows_in(folder: Path) -> int:
+    return sum(path.read_bytes().count(b"\n") for path in folder.rglob("metrics.jsonl"))
+
+
+def wait_for(condition: Callable[[], object], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition() and process.poll() is None:
+        assert time.monotonic() < deadline, "nothing happened for a minute"
+        time.sleep(0.002)
+
+
+@pytest.mark.parametrize("every", [0.0, 0.1], ids=["always-writing", "now-and-then"])
+def test_killed_again_and_again_it_ends_with_the_same_bits(
+    start: Callable[..., subprocess.Popen[str]], tmp_path: Path, every: float
+) -> None:
+    whole = start("whole", 1000.0)
+    assert whole.communicate(timeout=120)[1] == ""
+    out = tmp_path / "killed"
+    kills = 0
+    for target in (1, 12, 30, 31, 50):
+        process = start("killed", every)
+
+        wait_for(lambda rows=target: rows_in(out) >= rows, process)
+        if target == 30:  # in the middle of writing a checkpoint
+            wait_for(lambda: list(out.rglob("*.tmp")), process)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        kills += process.returncode == -signal.SIGKILL
+    assert kills == 5
+    last = start("killed", every)
+    stdout, stderr = last.communicate(timeout=120)
+    assert (last.returncode, stderr) == (0, "")
+    assert "done" in stdout
+    assert outcome(out) == outcome(tmp_path / "whole")
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(
+    start: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    out = tmp_path / "stopped"
+    process = start("stopped", 1000.0)
+    wait_for(lambda: rows_in(out) >= 3, process)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in stderr
+    assert "To go on: esbench run --env doubles:Walk-v0" in stderr
+    assert list(out.rglob("state.json"))  # written on the way out
+    again = start("stopped", 1000.0)
+    assert again.communicate(timeout=120)[1] == ""
+    whole = start("whole", 1000.0)
+    whole.communicate(timeout=120)
+    assert outcome(out) == outcome(tmp_path / "whole")
+
+
+def test_two_processes_do_not_run_the_same_trial(
+    start: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    first = start("shared")
+    wait_for(lambda: rows_in(tmp_path / "shared") >= 1, first)
+    second = start("shared")
+    stdout, _ = second.communicate(timeout=60)
+    assert first.poll() is None, "the first one must still be running for this to mean anything"
+    assert second.returncode == 0
+    assert "another process runs it" in stdout
+    first.communicate(timeout=120)
+    rows, _ = outcome(tmp_path / "shared")
+    assert [row["generation"] for row in rows] == list(range(1, len(rows) + 1))

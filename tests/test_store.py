@@ -1,0 +1,317 @@
+from __future__ import annotations
+
+import contextlib
+import math
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import esbench.store as store
+from esbench.errors import UsageError
+from esbench.grid import Trial
+from esbench.record import GenerationRecord
+from esbench.runner import run_grid
+from esbench.store import TrialFolder, find_trials, load_results, load_scores, write_bytes
+from esbench.workers import WorkerPool
+
+Make = Callable[..., Trial]
+Begin = Callable[[Trial], TrialFolder]
+
+
+class Silent:
+    """Watches nothing."""
+
+    def trial_started(self, *_: object) -> None: ...
+    def generation_done(self, *_: object) -> None: ...
+    def scoring_started(self, *_: object) -> None: ...
+    def trial_ended(self, *_: object) -> None: ...
+
+
+def record(generation: int) -> GenerationRecord:
+    return GenerationRecord(
+        generation, generation * 10, generation, generation, 0.5, 0.5, 4, 1.0, 0.1, 0.9, 1.1,
+        math.nan, math.nan, math.nan, 0, 10.0, None, 0.1, 1 / 3, "ab",
+    )  # fmt: skip
+
+
+def state(generation: int) -> dict[str, object]:
+    values = {"x": np.arange(3.0), "scalar": np.array(2.5), "n": 2**53 + 1, "none": None}
+    return {"algorithm": values, "progress": {"generation": generation}}
+
+
+@pytest.fixture
+def begin() -> Iterator[Begin]:
+    """Return a function that makes a trial's folder ready for rows; it is closed at the end."""
+    with contextlib.ExitStack() as stack:
+
+        def start(trial: Trial) -> TrialFolder:
+            trial.folder.path.mkdir(parents=True)
+            trial.folder.begin(trial.spec, {"labels": trial.labels})
+            stack.callback(trial.folder.close)
+            return trial.folder
+
+        yield start
+
+
+def test_rows_come_back_exactly_and_nan_is_null(begin: Begin, make_trial: Make) -> None:
+    folder = begin(make_trial())
+    for generation in (1, 2):
+        folder.append(record(generation))
+    rows = folder.rows()
+    assert [row["generation"] for row in rows] == [1, 2]
+    assert rows[0]["update_norm"] == 1 / 3
+    assert rows[0]["center_return"] is None
+    assert "NaN" not in (folder.path / "metrics.jsonl").read_text()
+    assert math.isnan(folder.records()[0].center_return)
+    assert folder.records()[0].max_episode_steps is None
+
+
+@pytest.mark.parametrize("cut", [1, 5, 40])
+def test_a_torn_last_line_is_dropped_on_resume(begin: Begin, make_trial: Make, cut: int) -> None:
+    trial = make_trial()
+    folder = begin(trial)
+    for generation in (1, 2, 3):
+        folder.append(record(generation))
+    folder.checkpoint(state(2))
+    folder.close()
+    path = folder.path / "metrics.jsonl"
+    path.write_bytes(path.read_bytes()[:-cut])
+    assert [row["generation"] for row in folder.rows()] == [1, 2]
+    history = folder.begin(trial.spec, {"labels": trial.labels})
+    assert [row.generation for row in history] == [1, 2]
+    folder.append(record(3))
+    assert [row["generation"] for row in folder.rows()] == [1, 2, 3]
+
+
+def test_garbage_in_the_middle_is_an_error_with_the_line(begin: Begin, make_trial: Make) -> None:
+    folder = begin(make_trial())
+    for generation in (1, 2, 3):
+        folder.append(record(generation))
+    path = folder.path / "metrics.jsonl"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], lines[1][:10], lines[2], ""]))
+    with pytest.raises(UsageError, match="line 2: not readable"):
+        folder.rows()
+
+
+def test_rows_after_the_checkpoint_are_dropped(begin: Begin, make_trial: Make) -> None:
+    trial = make_trial()
+    folder = begin(trial)
+    folder.append(record(1))
+    folder.checkpoint(state(1))
+    folder.append(record(2))
+    folder.close()
+    assert [row.generation for row in folder.begin(trial.spec, {})] == [1]
+    assert [row["generation"] for row in folder.rows()] == [1]
+
+
+def test_rows_that_are_missing_below_the_checkpoint_are_an_error(
+    begin: Begin, make_trial: Make
+) -> None:
+    trial = make_trial()
+    folder = begin(trial)
+    folder.append(record(1))
+    folder.checkpoint(state(1))
+    folder.close()
+    (folder.path / "metrics.jsonl").write_text("")
+    with pytest.raises(UsageError, match="generation 1, but only 0 rows"):
+        folder.begin(trial.spec, {})
+
+
+def test_a_checkpoint_comes_back_exactly_and_alone(begin: Begin, make_trial: Make) -> None:
+    folder = begin(make_trial())
+    for generation in (1, 2):
+        folder.append(record(generation))
+        folder.checkpoint(state(generation))
+    loaded = folder.load_checkpoint()
+    assert loaded is not None
+    assert loaded["progress"] == {"generation": 2}
+    assert loaded["algorithm"]["n"] == 2**53 + 1
+    assert loaded["algorithm"]["none"] is None
+    np.testing.assert_array_equal(loaded["algorithm"]["x"], np.arange(3.0))
+    assert loaded["algorithm"]["scalar"].shape == ()
+    assert len(list((folder.path / "checkpoint").iterdir())) == 2
+
+
+def test_no_checkpoint_is_none(begin: Begin, make_trial: Make) -> None:
+    assert begin(make_trial()).load_checkpoint() is None
+
+
+def test_a_checkpoint_of_another_specification_is_refused_by_name(
+    begin: Begin, make_trial: Make
+) -> None:
+    folder = begin(make_trial())
+    folder.append(record(1))
+    folder.checkpoint(state(1))
+    path = folder.path / "trial.json"
+    path.write_text(path.read_text().replace('"sigma": 0.1', '"sigma": 0.2'))
+    with pytest.raises(UsageError, match=r"algorithm\.settings\.sigma was 0\.1, is now 0\.2"):
+        folder.load_checkpoint()
+
+
+@pytest.mark.parametrize("moment", ["tensors", "state.json"])
+def test_a_crash_while_a_checkpoint_is_written_leaves_the_one_before(
+    begin: Begin, make_trial: Make, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    folder = begin(make_trial())
+    folder.append(record(1))
+    folder.checkpoint(state(1))
+    folder.append(record(2))
+    replace, crash = Path.replace, RuntimeError("power cut")
+
+    def fail(self: Path, target: Path) -> Path:
+        if target.suffix == (".json" if moment == "state.json" else ".safetensors"):
+            raise crash
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(RuntimeError, match="power cut"):
+        folder.checkpoint(state(2))
+    monkeypatch.undo()
+    loaded = folder.load_checkpoint()
+    assert loaded is not None
+    assert loaded["progress"]["generation"] == 1
+    np.testing.assert_array_equal(loaded["algorithm"]["x"], np.arange(3.0))
+
+
+def test_there_is_no_pickle(make_trial: Make, pool: WorkerPool) -> None:
+    trial = make_trial()
+    run_grid([trial], pool, Silent())
+    names = {path.name for path in trial.folder.path.rglob("*") if path.is_file()}
+    kinds = {name.partition(".")[2] for name in names}
+    assert kinds == {"json", "jsonl", "safetensors", "txt", ""}
+    source = "".join(path.read_text() for path in Path(store.__file__).parent.rglob("*.py"))
+    assert "import pickle" not in source
+    assert "torch.load" not in source
+    assert "torch.save" not in source
+
+
+def test_a_newer_format_is_refused(begin: Begin, make_trial: Make) -> None:
+    folder = begin(make_trial())
+    path = folder.path / "trial.json"
+    path.write_text(path.read_text().replace('"format": 1', '"format": 99'))
+    for read in (folder.spec, lambda: load_results(folder.path), lambda: load_scores(folder.path)):
+        with pytest.raises(UsageError, match="written by a newer esbench .format 99"):
+            read()
+
+
+def test_another_specification_in_the_folder_is_refused(begin: Begin, make_trial: Make) -> None:
+    begin(make_trial())
+    edited = make_trial(settings={"sigma": 0.3})
+    before = {p: p.read_bytes() for p in edited.folder.path.rglob("*") if p.is_file()}
+    with pytest.raises(UsageError, match=r"sigma was 0\.1, is now 0\.3.*Nothing was changed"):
+        edited.folder.check(edited.spec)
+    assert before == {p: p.read_bytes() for p in edited.folder.path.rglob("*") if p.is_file()}
+
+
+def test_status_follows_the_life_of_a_trial(make_trial: Make) -> None:
+    trial = make_trial()
+    folder = trial.folder
+    seen = [folder.status]
+    with folder.locked() as mine:
+        assert mine
+        folder.begin(trial.spec, {"labels": trial.labels})
+        seen.append(TrialFolder(folder.path).status)
+    seen.append(folder.status)
+    folder.fail("Traceback: it broke\n")
+    seen.append(folder.status)
+    folder.begin(trial.spec, {})
+    folder.close()
+    seen.append(folder.status)
+    folder.finish({"score": 1.0})
+    seen.append(folder.status)
+    assert seen == ["missing", "running", "partial", "failed", "partial", "done"]
+
+
+def test_a_lock_is_for_one_process_and_is_freed_by_its_death(make_trial: Make) -> None:
+    folder = make_trial().folder
+    script = (
+        "import sys, pathlib; from esbench.store import TrialFolder\n"
+        "with TrialFolder(pathlib.Path(sys.argv[1])).locked() as mine:\n"
+        "    print(mine, flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", script, str(folder.path)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "True\n"
+        with folder.locked() as mine:
+            assert not mine
+        other.kill()
+        other.wait()
+    with folder.locked() as mine:
+        assert mine
+
+
+def test_a_full_disk_is_one_sentence_and_loses_nothing(begin: Begin, make_trial: Make) -> None:
+    trial = make_trial()
+    folder = begin(trial)
+    folder.append(record(1))
+    folder.checkpoint(state(1))
+    size = (folder.path / "metrics.jsonl").stat().st_size
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, before[1]))  # a row is longer
+    try:
+        with pytest.raises(UsageError, match="cannot write .*metrics.jsonl.*resumes from it"):
+            folder.append(record(2))
+        with pytest.raises(UsageError, match="cannot write .*checkpoint"):
+            folder.checkpoint({**state(2), "more": np.zeros(10_000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    folder.close()
+    assert [row.generation for row in folder.begin(trial.spec, {})] == [1]
+    loaded = folder.load_checkpoint()
+    assert loaded is not None
+    assert loaded["progress"]["generation"] == 1
+    assert not list(folder.path.rglob("*.tmp"))
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(UsageError, match="cannot write .*Not a directory"),
+        TrialFolder(tmp_path / "file" / "trial").locked(),
+    ):
+        pass
+    with pytest.raises(UsageError, match="cannot write"):
+        write_bytes(tmp_path / "file" / "figure.png", b"")
+
+
+def test_results_and_scores_as_frames(begin: Begin, make_trial: Make, pool: WorkerPool) -> None:
+    trials = [make_trial(seed=0), make_trial(seed=1), make_trial("CartPole-v1", "random_search")]
+    run_grid(trials, pool, Silent())
+    partial = make_trial(seed=2)
+    begin(partial).append(record(1))
+    root = partial.folder.path.parents[2]
+    frame, scores = load_results(root), load_scores(root)
+    assert len(find_trials(root)) == len(scores) == 4
+    assert set(frame["algorithm"]) == {"openai_es", "random_search"}
+    assert list(scores["status"]).count("done") == 3
+    done = scores[scores["status"] == "done"]
+    assert done["score"].notna().all()
+    assert (done["evaluation_episodes"] == 4).all()
+    for _, group in frame.groupby("trial"):
+        assert list(group["generation"]) == list(range(1, len(group) + 1))
+    empty = root.parent / "empty"
+    empty.mkdir()
+    with pytest.raises(UsageError, match="no trial in"):
+        load_results(empty)
+    with pytest.raises(UsageError, match="no folder"):
+        load_results(root / "nowhere")
+
+
+def test_running_again_skips_and_changes_nothing(make_trial: Make, pool: WorkerPool) -> None:
+    trial = make_trial()
+    run_grid([trial], pool, Silent())
+    before = {p: (p.stat().st_mtime_ns, p.read_bytes()) for p in trial.folder.path.rglob("*.json*")}
+    report = run_grid([trial], pool, Silent())
+    assert report.count("skipped") == 1
+    assert before == {
+        p: (p.stat().st_mtime_ns, p.read_bytes()) for p in trial.folder.path.rglob("*.json*")
+    }

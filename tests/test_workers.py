@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from esbench.errors import EnvironmentFailedError, TrainingError, UsageError
+from esbench.evaluation import CENTER, Episodes, Job, Setup, Task, member_tasks
+from esbench.population import Population
+from esbench.seeding import Purpose, noise_key
+from esbench.spec import TrialSpec
+from esbench.trainer import Trainer
+from esbench.workers import WorkerPool, usable_cores
+
+Spec = Callable[..., TrialSpec]
+
+
+def digests(spec: TrialSpec, workers: int, slots: int) -> list[str]:
+    with WorkerPool(workers, slots) as pool, Trainer(spec, pool) as trainer:
+        trainer.train()
+        return [record.digest for record in trainer.history]
+
+
+@pytest.mark.parametrize("environment", ["CartPole-v1", "Hopper-v5", "doubles:Walk-v0"])
+def test_digests_do_not_depend_on_workers_or_slots(make_spec: Spec, environment: str) -> None:
+    settings = {"population_size": 14, "num_interactions": 100, "sigma": 0.5}
+    table = {"max_episode_steps": "adaptive", "episodes_per_member": 2}
+    budget = {"env_steps": 2000}
+    spec = make_spec(
+        environment, settings=settings, environment={environment: table}, budget=budget
+    )
+    results = [digests(spec, w, s) for w, s in [(1, 1), (1, 64), (2, 5), (3, 2), (3, 32)]]
+    assert len(results[0]) >= 2
+    assert all(result == results[0] for result in results[1:])
+
+
+def test_a_different_seed_gives_different_digests(make_spec: Spec) -> None:
+    one, same, other = (digests(make_spec(seed=seed), 1, 8) for seed in (0, 0, 1))
+    assert one == same
+    assert not set(one) & set(other)
+
+
+def play_walks(pool: WorkerPool, spec: TrialSpec, members: int = 40) -> Episodes:
+    pool.configure(Setup(spec.environment, spec.policy))
+    center = np.zeros(31)  # 3-4-3 with biases
+    population = Population(center, 0.1, noise_key(0, 0), members)
+    job = Job(0, 0, Purpose.TRAINING_EPISODE, population, center, episodes=1)
+    return pool.play(job, [Task(CENTER, 0), *member_tasks(range(members), 1)])
+
+
+def test_a_killed_worker_is_replaced_and_its_episodes_are_the_same(make_spec: Spec) -> None:
+    spec = make_spec("doubles:Slow-v0")
+    with WorkerPool(2, slots=3) as pool:
+        expected = play_walks(pool, spec)
+        victims = pool.process_ids
+
+        def kill() -> None:
+            time.sleep(0.1)
+            os.kill(victims[0], signal.SIGKILL)
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        played = play_walks(pool, spec)
+        killer.join()
+        assert victims[0] not in pool.process_ids
+        assert victims[1] in pool.process_ids
+    np.testing.assert_array_equal(played.returns, expected.returns)
+    np.testing.assert_array_equal(played.lengths, expected.lengths)
+
+
+def test_a_worker_that_died_between_two_jobs_is_replaced(make_spec: Spec) -> None:
+    spec = make_spec()
+    with WorkerPool(2, slots=3) as pool:
+        expected = play_walks(pool, spec)
+        os.kill(pool.process_ids[1], signal.SIGKILL)
+        played = play_walks(pool, spec)
+    np.testing.assert_array_equal(played.returns, expected.returns)
+
+
+def test_episodes_that_kill_their_worker_twice_are_played_again(
+    make_spec: Spec, tmp_path: Path
+) -> None:
+    name, flag = "doubles:Dies-v0", tmp_path / "flag"
+    spec = make_spec(name, environment={name: {"kwargs": {"flag": str(flag)}}})
+    with WorkerPool(2, slots=3) as pool:
+        expected = play_walks(pool, spec)
+        flag.write_bytes(b"xx")
+        played = play_walks(pool, spec)
+        assert flag.read_bytes() == b""
+    np.testing.assert_array_equal(played.returns, expected.returns)
+
+
+def test_workers_that_keep_dying_end_the_trial(make_spec: Spec, tmp_path: Path) -> None:
+    name, flag = "doubles:Dies-v0", tmp_path / "flag"
+    flag.write_bytes(b"x" * 1000)
+    spec = make_spec(name, environment={name: {"kwargs": {"flag": str(flag)}}})
+    with (
+        WorkerPool(1, slots=1) as pool,
+        pytest.raises(TrainingError, match=r"died 3 times .* SIGKILL \(out of memory\?\)"),
+    ):
+        play_walks(pool, spec)
+
+
+def test_an_environment_that_raises_fails_with_its_own_traceback(make_spec: Spec) -> None:
+    spec = make_spec("doubles:Raises-v0")
+    with WorkerPool(2, slots=3) as pool:
+        with pytest.raises(EnvironmentFailedError, match="the simulator fell over") as caught:
+            play_walks(pool, spec)
+        assert 'raise RuntimeError("the simulator fell over")' in caught.value.traceback
+        assert pool.process_ids == []
+        expected = play_walks(pool, make_spec())  # the pool starts anew for the next trial
+        assert np.isfinite(expected.returns).all()
+
+
+def test_what_workers_print_goes_to_the_log(
+    make_spec: Spec, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    spec, log = make_spec("doubles:Chatty-v0"), tmp_path / "log.txt"
+    with WorkerPool(1, slots=3) as pool, Trainer(spec, pool, log=log) as trainer:
+        trainer.train(env_steps=1)
+    assert "hello from Python\n" in log.read_text()
+    assert "hello from C\n" in log.read_text()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_mujoco_prints_nothing_and_logs_a_warning_once(
+    make_spec: Spec,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = {"max_episode_steps": 5}
+    spec = make_spec("HalfCheetah-v5", environment={"HalfCheetah-v5": table})
+    with WorkerPool(1, slots=6) as pool, Trainer(spec, pool, log=tmp_path / "log.txt") as trainer:
+        trainer.train(env_steps=1)
+    assert (tmp_path / "log.txt").read_text().count("settotalmass") == 1
+    assert capfd.readouterr() == ("", "")
+    assert not (tmp_path / "MUJOCO_LOG.TXT").exists()
+
+
+@pytest.mark.parametrize(("workers", "slots"), [(0, 4), (-1, 4), (2, 0)])
+def test_sizes_below_one_are_refused(workers: int, slots: int) -> None:
+    with pytest.raises(UsageError, match="expected at least 1"):
+        WorkerPool(workers, slots)
+
+
+def test_one_worker_a_core_by_default() -> None:
+    assert WorkerPool().size == usable_cores()
+
+
+def alive(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/status")
+    return status.exists() and "State:\tZ" not in status.read_text()
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_no_worker_outlives_its_parent(tmp_path: Path, how: signal.Signals) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent("""
+        import esbench
+
+        if __name__ == "__main__":
+            trainer = esbench.make_trainer("openai_es", env="doubles:Slow-v0", workers=2)
+
+            def report(record):
+                print(*trainer._pool.process_ids, flush=True)
+
+            trainer.train(callbacks=[report])
+        """)
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, str(script)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
+        assert process.stdout is not None
+        workers = [int(pid) for pid in process.stdout.readline().split()]
+        assert len(workers) == 2
+        process.send_signal(how)
+        process.stdout.read()
+        process.wait(timeout=20)
+    deadline = time.monotonic() + 10
+    while any(map(alive, workers)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(alive, workers))
