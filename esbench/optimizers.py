@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 State = dict[str, Any]
 
+# The learning rate has its own place; the rest turn the climb round or need a GPU or autograd.
+NOT_SETTINGS = {"params", "lr", "learning_rate", "maximize", "capturable", "differentiable"}
+
 
 class Optimizer(ABC):
     """Turns gradients into steps uphill."""
@@ -45,6 +48,10 @@ class ClipUp(Optimizer):
     def __init__(
         self, learning_rate: float, momentum: float = 0.9, max_speed: float | None = None
     ) -> None:
+        if not 0.0 <= momentum < 1.0:
+            raise ValueError(f"momentum = {momentum}: expected at least 0 and below 1")
+        if max_speed is not None and not max_speed > 0.0:
+            raise ValueError(f"max_speed = {max_speed}: expected more than 0")
         self.learning_rate = learning_rate
         self.momentum = momentum
         self.max_speed = 2 * learning_rate if max_speed is None else max_speed
@@ -65,11 +72,12 @@ class ClipUp(Optimizer):
 
     def state_dict(self) -> State:
         """Return the velocity; empty before the first step."""
-        return {} if self._velocity is None else {"velocity": self._velocity}
+        return {} if self._velocity is None else {"velocity": self._velocity.copy()}
 
     def load_state_dict(self, state: State) -> None:
         """Restore the velocity."""
-        self._velocity = state.get("velocity")
+        velocity = state.get("velocity")
+        self._velocity = None if velocity is None else np.array(velocity)
 
 
 @final
@@ -137,7 +145,7 @@ def make_optimizer(
                 f"unknown optimizer {name!r}; {suggestion(name, [*classes, 'clipup'])}"
             )
         cls = classes[name.lower()]
-    allowed = set(inspect.signature(cls).parameters) - {"params", "lr", "learning_rate"}
+    allowed = set(inspect.signature(cls).parameters) - NOT_SETTINGS
     for key in settings:
         if key not in allowed:
             raise UsageError(f"unknown setting {key!r} of {name}; {suggestion(key, allowed)}")
@@ -145,7 +153,7 @@ def make_optimizer(
         if cls is ClipUp:
             return ClipUp(learning_rate, **settings)
         return TorchOptimizer(cls, size, {"lr": learning_rate, **settings})
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, IndexError, RuntimeError) as error:
         raise UsageError(f"optimizer {name} with {dict(settings)}: {error}") from None
 
 
@@ -162,7 +170,7 @@ def torch_optimizers() -> dict[str, type[torch.optim.Optimizer]]:
         if inspect.isclass(cls)
         and issubclass(cls, torch.optim.Optimizer)
         and cls is not torch.optim.Optimizer
-        and name not in {"LBFGS", "SparseAdam"}
+        and name not in {"LBFGS", "Muon", "SparseAdam"}
     }
 
 

@@ -19,7 +19,7 @@ Matrix: TypeAlias = npt.NDArray[np.float64]
 Distribution: TypeAlias = Literal["gaussian", "uniform"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Population:
     """``size`` members around ``center``: center + sigma * noise.
 
@@ -75,7 +75,8 @@ class Population:
     def members(self, indices: Sequence[int] | None = None) -> Matrix:
         """Return the parameters of ``indices`` (all members by default), [m, P]."""
         chosen = range(self.size) if indices is None else indices
-        return np.stack([self.member(index) for index in chosen])
+        rows = [self.member(index) for index in chosen]
+        return np.array(rows).reshape(len(rows), self.center.size)
 
     def weighted_noise(self, weights: Vector) -> Vector:
         """Return sum_i weights_i * sign_i * noise_i over the members, [P].

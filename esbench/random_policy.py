@@ -8,6 +8,7 @@ from __future__ import annotations
 import gymnasium
 import numpy as np
 
+from esbench.errors import UsageError
 from esbench.population import Vector
 from esbench.seeding import Purpose, episode_seed
 from esbench.simulator_log import silenced
@@ -21,7 +22,12 @@ def random_policy_returns(environment: EnvironmentSpec, episodes: int, seed: int
         environment: only its id and kwargs are used.
         episodes: how many.
         seed: names the streams; every episode has its own environment and action seeds.
+
+    Raises:
+        UsageError: no episode is asked for.
     """
+    if episodes < 1:
+        raise UsageError(f"episodes = {episodes}: expected at least 1")
     returns = np.zeros(episodes)
     with silenced():
         env = gymnasium.make(environment.id, **environment.kwargs)

@@ -65,7 +65,7 @@ class Registry(Generic[T]):
         if name not in self._classes:
             self._load_builtins()
         if name not in self._classes and (plugin := self._find_plugins().get(name)):
-            plugin.load()
+            self._import(plugin)
             if name not in self._classes:
                 raise UsageError(
                     f"plugin {plugin.value!r} is listed as {self.kind} {name!r} in the group "
@@ -75,6 +75,15 @@ class Registry(Generic[T]):
             raise unknown(self.kind, name, self.names())
         return self._classes[name]
 
+    def _import(self, plugin: EntryPoint) -> None:
+        try:
+            plugin.load()
+        except ImportError as error:
+            raise UsageError(
+                f"{self.kind} {plugin.name!r}: its plugin {plugin.value!r} cannot be imported "
+                f"({error})"
+            ) from error
+
     def _load_builtins(self) -> dict[str, type[T]]:
         package = importlib.import_module(self.package)
         for module in pkgutil.iter_modules(package.__path__, f"{self.package}."):
@@ -83,10 +92,13 @@ class Registry(Generic[T]):
 
     def _find_plugins(self) -> dict[str, EntryPoint]:
         if self._plugins is None:
-            builtin = set(self._load_builtins())
+            classes = self._load_builtins()
             found: dict[str, EntryPoint] = {}
             for plugin in entry_points(group=self.group):
-                if plugin.name in builtin or plugin.name in found:
+                # Another plugin in the same file may have registered this one's class already.
+                known = classes.get(plugin.name)
+                taken = known is not None and known.__module__ != plugin.module
+                if taken or plugin.name in found:
                     raise UsageError(
                         f"{self.kind} {plugin.name!r} is registered twice: the plugin "
                         f"{plugin.value!r} takes a name that is in use"

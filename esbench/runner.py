@@ -58,15 +58,29 @@ def run_grid(
     """Run every trial that is not done; one that fails does not stop the others.
 
     Raises:
-        UsageError: a trial's folder cannot be written or does not fit; the rest was not started.
+        UsageError: a trial cannot be served (nothing was written), or a folder cannot be written
+            (what was saved before is intact).
         KeyboardInterrupt: after the running trial was saved.
     """
+    check_trials(trials)
     report = Report({"done": [], "skipped": [], "failed": [], "elsewhere": []})
     for trial in trials:
         outcome, detail = _run_trial(trial, pool, watcher, callbacks)
         report.outcomes[outcome].append(trial)
         watcher.trial_ended(trial, outcome, detail)
     return report
+
+
+def check_trials(trials: Sequence[Trial]) -> None:
+    """Build everything that the trials need once, so that what cannot be served is known at once.
+
+    Raises:
+        UsageError: an environment, its spaces, a policy or a setting cannot be served.
+    """
+    distinct = {trial.spec.model_copy(update={"seed": 0}).hash: trial for trial in trials}
+    for trial in distinct.values():
+        if not trial.folder.is_done:
+            Trainer(trial.spec).close()
 
 
 def _run_trial(

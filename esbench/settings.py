@@ -7,6 +7,7 @@ import re
 import types
 from typing import Any, TypeVar, get_args, get_origin
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
@@ -38,9 +39,20 @@ def parse(model: type[S], values: Table, source: str, prefix: str = "") -> S:
     """
     try:
         # Through JSON, whose strict mode takes an array for a tuple, as TOML has only arrays.
-        return model.model_validate_json(json.dumps(values, default=str))
+        typed = model.model_validate_json(json.dumps(values, default=_plain))
     except ValidationError as error:
         raise UsageError("\n".join(_sentences(model, error.errors(), source, prefix))) from None
+    try:
+        json.dumps(values, allow_nan=False, default=_plain)  # also inside free tables
+    except ValueError:
+        where = f" in [{prefix}]" if prefix else ""
+        raise UsageError(f"{source}: NaN or infinity{where}: expected finite numbers") from None
+    return typed
+
+
+def _plain(value: Any) -> Any:
+    """Return NumPy's numbers as Python's; whatever else JSON does not know, as text."""
+    return value.item() if isinstance(value, np.generic) else str(value)
 
 
 def _sentences(

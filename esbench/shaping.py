@@ -69,10 +69,9 @@ def raw(returns: Vector) -> Vector:
 def normalized(returns: Vector) -> Vector:
     """Returns shifted to mean 0 and scaled to (population) deviation 1, [N]."""
     values = raw(returns)
-    deviation = values.std()
-    if deviation == 0.0 or np.ptp(values) == 0.0:
+    if np.ptp(values) == 0.0:
         return np.zeros_like(values)
-    scores: Vector = (values - values.mean()) / deviation
+    scores: Vector = (values - values.mean()) / values.std()
     return scores
 
 

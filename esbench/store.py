@@ -205,9 +205,9 @@ class TrialFolder:
         """Append one row."""
         assert self._rows is not None, "begin first"
         with disk_errors(self.path / "metrics.jsonl"):
-            line = _line(asdict(record)).encode()
-            if self._rows.write(line) != len(line):
-                raise OSError(0, "the disk took only part of a row", self._rows.name)
+            rest = memoryview(_line(asdict(record)).encode())
+            while rest:  # a full disk takes a part first, and refuses the rest
+                rest = rest[self._rows.write(rest) :]
 
     def checkpoint(self, state: Json) -> None:
         """Keep the state after the rows so far; returns when it is safe on disk."""

@@ -69,7 +69,7 @@ class GymnasiumBackend(Backend):
         """
         if not isinstance(seed, list) or len(seed) != self.num_envs:
             raise ValueError(f"seed = {seed!r}: expected a list of {self.num_envs} seeds")
-        mask = np.ones(self.num_envs, np.bool_) if options is None else options["reset_mask"]
+        mask = (options or {}).get("reset_mask", np.ones(self.num_envs, np.bool_))
         for slot in np.flatnonzero(mask).tolist():
             chosen = seed[slot]
             if chosen is None:

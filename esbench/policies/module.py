@@ -8,6 +8,7 @@ about 25 us a slot and step for a small network, against 0.5 us for the built-in
 
 from __future__ import annotations
 
+import copy
 import importlib
 import inspect
 from typing import TYPE_CHECKING, Any, final
@@ -47,9 +48,16 @@ class ModulePolicy(Policy):
     def __init__(self, settings: ModuleSettings, num_inputs: int, num_outputs: int) -> None:
         super().__init__(settings, num_inputs, num_outputs)
         self._class = import_factory(settings.factory)
-        known = list(inspect.signature(self._class).parameters)[2:]
+        try:
+            parameters = inspect.signature(self._class).parameters
+        except (TypeError, ValueError) as error:
+            raise UsageError(
+                f"policy {settings.factory} is no torch.nn.Module class ({error})"
+            ) from error
+        takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        known = list(parameters)[2:]
         for name in settings.arguments:
-            if name not in known:
+            if name in list(parameters)[:2] or (name not in known and not takes_any):
                 raise UsageError(
                     f"policy {settings.factory} takes no argument {name!r}; "
                     f"{suggestion(name, known)}"
@@ -70,14 +78,20 @@ class ModulePolicy(Policy):
 
     def batch(self, slots: int) -> PolicyBatch:
         """Return room for ``slots`` members."""
-        return ModuleBatch([self._build(seed=0) for _ in range(slots)])
+        return ModuleBatch(self._build(seed=0), slots)
 
     def _build(self, seed: int) -> torch.nn.Module:
         import torch
 
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            module = self._class(self.num_inputs, self.num_outputs, **self.settings.arguments)
+            try:
+                module = self._class(self.num_inputs, self.num_outputs, **self.settings.arguments)
+            except TypeError as error:
+                raise UsageError(
+                    f"policy {self.settings.factory} cannot be built as "
+                    f"Class({self.num_inputs}, {self.num_outputs}, **arguments): {error}"
+                ) from error
         if not isinstance(module, torch.nn.Module):
             raise UsageError(
                 f"policy {self.settings.factory} makes a {type(module).__name__}; "
@@ -90,14 +104,16 @@ class ModulePolicy(Policy):
 class ModuleBatch(PolicyBatch):
     """One copy of the module a slot."""
 
-    def __init__(self, modules: list[torch.nn.Module]) -> None:
-        self._modules = modules
+    def __init__(self, module: torch.nn.Module, slots: int) -> None:
+        self._at_rest = module
+        self._modules = [module] * slots
 
     def load(self, slot: int, parameters: Vector) -> None:
-        """Put a member's parameters [P] into a slot's module."""
+        """Put a member's parameters [P] into a new copy of the module, which remembers nothing."""
         import torch
 
         values = torch.from_numpy(parameters.astype(np.float32))
+        self._modules[slot] = copy.deepcopy(self._at_rest)
         torch.nn.utils.vector_to_parameters(values, self._modules[slot].parameters())
 
     def forward(self, observations: Rows) -> Rows:
@@ -120,11 +136,11 @@ def import_factory(name: str) -> Any:
     module_name, _, path = name.partition(":")
     try:
         target: Any = importlib.import_module(module_name)
-    except ImportError as error:
+    except (ImportError, TypeError, ValueError) as error:
         raise UsageError(f"policy {name!r}: cannot import {module_name!r} ({error})") from error
     for part in path.split("."):
-        if part not in vars(target):
-            known = [key for key in vars(target) if not key.startswith("_")]
+        if part not in getattr(target, "__dict__", {}):
+            known = [key for key in getattr(target, "__dict__", {}) if not key.startswith("_")]
             raise UsageError(
                 f"policy {name!r}: {module_name!r} has no {part!r}; {suggestion(part, known)}"
             )

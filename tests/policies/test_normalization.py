@@ -1,0 +1,172 @@
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from esbench.policies.normalization import INITIAL_COUNT, STD_FLOOR, ObservationStatistics
+
+SIZE = 3
+
+
+def moments(episode, shift):
+    """Return one episode's count, sum and sum of squares, as a worker gathers them."""
+    shifted = episode - shift
+    return len(episode), shifted.sum(axis=0), (shifted * shifted).sum(axis=0)
+
+
+def without_prior(size=SIZE):
+    statistics = ObservationStatistics(size)
+    zero = np.zeros(size)
+    statistics.load_state_dict({"count": np.array(0.0), "mean": zero, "squares": zero})
+    return statistics
+
+
+def make_episodes(offset=0.0, scale=1.0, lengths=(5, 1, 40, 17, 200)):
+    generator = np.random.default_rng(0)
+    spread = scale * np.array([1.0, 0.1, 30.0])
+    return [offset + spread * generator.standard_normal((n, SIZE)) for n in lengths]
+
+
+@pytest.mark.parametrize("offset", [0.0, -3.0, 1e6])
+def test_merged_statistics_are_those_of_all_observations(offset):
+    episodes, statistics = make_episodes(offset), without_prior()
+    shift = episodes[0][0] + 0.5  # any point among the observations
+    for episode in episodes:
+        statistics.merge(moments(episode, shift), shift)
+    everything = np.concatenate(episodes)
+    assert statistics.count == len(everything)
+    np.testing.assert_allclose(statistics.mean, everything.mean(axis=0), rtol=1e-10, atol=1e-10)
+    variance = statistics.squares / statistics.count
+    centered = everything - everything.mean(axis=0)
+    np.testing.assert_allclose(variance, (centered**2).mean(axis=0), rtol=1e-10)
+    np.testing.assert_allclose(variance, everything.var(axis=0), rtol=1e-8)
+
+
+def test_the_shift_may_move_from_generation_to_generation():
+    statistics, seen = without_prior(), []
+    for generation in range(5):
+        shift = statistics.mean.copy()
+        for episode in make_episodes(offset=10.0 * generation):
+            statistics.merge(moments(episode, shift), shift)
+            seen.append(episode)
+    everything = np.concatenate(seen)
+    np.testing.assert_allclose(statistics.mean, everything.mean(axis=0), rtol=1e-10)
+    np.testing.assert_allclose(
+        statistics.squares / statistics.count, everything.var(axis=0), rtol=1e-10
+    )
+
+
+@pytest.mark.parametrize("offset", [0.0, 2.0, 1e6])
+def test_the_start_weighs_a_hundredth_observation_of_mean_0_and_deviation_1(offset):
+    assert INITIAL_COUNT == 0.01
+    episodes, statistics = make_episodes(offset), ObservationStatistics(SIZE)
+    for episode in episodes:
+        shift = np.full(SIZE, offset)
+        statistics.merge(moments(episode, shift), shift)
+    prior = Fraction(INITIAL_COUNT)
+    for i in range(SIZE):  # exactly, in rationals
+        values = [Fraction(value) for value in np.concatenate(episodes)[:, i].tolist()]
+        count = prior + len(values)
+        mean = sum(values) / count
+        squares = prior + sum(value * value for value in values) - count * mean * mean
+        assert statistics.count == pytest.approx(float(count), rel=1e-15)
+        assert statistics.mean[i] == pytest.approx(float(mean), rel=1e-10)
+        assert statistics.squares[i] == pytest.approx(float(squares), rel=1e-10)
+
+
+def test_by_hand():
+    statistics = without_prior(1)
+    shift = np.array([1.0])
+    statistics.merge(moments(np.array([[1.0], [2.0], [6.0]]), shift), shift)
+    statistics.merge(moments(np.array([[3.0]]), shift), shift)
+    assert (statistics.count, statistics.mean, statistics.squares) == (4.0, 3.0, 14.0)
+    normalizer = statistics.normalizer(5.0)
+    np.testing.assert_allclose(normalizer.mean, [3.0])
+    np.testing.assert_allclose(normalizer.scale, [1 / np.sqrt(14 / 4)], rtol=1e-15)
+    assert normalizer.clip == 5.0
+
+
+def test_an_episode_without_observations_changes_nothing():
+    statistics = ObservationStatistics(SIZE)
+    statistics.merge(moments(np.ones((4, SIZE)), np.zeros(SIZE)), np.zeros(SIZE))
+    before = statistics.state_dict()
+    statistics.merge((0, np.zeros(SIZE), np.zeros(SIZE)), np.full(SIZE, 7.0))
+    for key, value in statistics.state_dict().items():
+        np.testing.assert_array_equal(value, before[key])
+
+
+def test_fresh_statistics_normalise_to_the_observations_themselves():
+    normalizer = ObservationStatistics(SIZE).normalizer(2.0)
+    np.testing.assert_array_equal(normalizer.mean, 0.0)
+    np.testing.assert_array_equal(normalizer.scale, 1.0)
+
+
+@pytest.mark.parametrize("value", [0.0, 4.0, 0.1])
+def test_a_constant_input_is_not_blown_up(value):
+    statistics = without_prior()
+    shift = np.full(SIZE, value / 3)
+    for _ in range(10):
+        statistics.merge(moments(np.full((50, SIZE), value), shift), shift)
+    assert (statistics.squares >= 0.0).all()
+    normalizer = statistics.normalizer(5.0)
+    assert STD_FLOOR == 0.01
+    np.testing.assert_allclose(normalizer.scale, 100.0, rtol=1e-12)
+    np.testing.assert_allclose(normalizer.mean, value, rtol=1e-12, atol=1e-15)
+
+
+def test_a_small_deviation_above_the_floor_is_kept():
+    episodes, statistics = make_episodes(scale=0.2), without_prior()
+    for episode in episodes:
+        statistics.merge(moments(episode, np.zeros(SIZE)), np.zeros(SIZE))
+    deviation = np.concatenate(episodes).std(axis=0)
+    assert 0.01 < deviation[1] < 0.03
+    np.testing.assert_allclose(statistics.normalizer(5.0).scale, 1 / deviation, rtol=1e-10)
+
+
+def test_rounding_cannot_make_a_sum_of_squares_negative():
+    statistics = without_prior()
+    episode = np.full((7, SIZE), 1e8 + 0.1)
+    statistics.merge(moments(episode, np.zeros(SIZE)), np.zeros(SIZE))
+    assert (statistics.squares >= 0.0).all()
+    assert np.isfinite(statistics.normalizer(5.0).scale).all()
+
+
+def test_a_normaliser_is_frozen():
+    statistics = ObservationStatistics(SIZE)
+    normalizer = statistics.normalizer(5.0)
+    mean, scale = normalizer.mean.copy(), normalizer.scale.copy()
+    shift = np.zeros(SIZE)
+    statistics.merge(moments(make_episodes(3.0)[2], shift), shift)
+    np.testing.assert_array_equal(normalizer.mean, mean)
+    np.testing.assert_array_equal(normalizer.scale, scale)
+    np.testing.assert_array_equal(shift, 0.0)
+
+
+def test_the_state_makes_the_round_trip_bit_for_bit():
+    episodes, statistics = make_episodes(5.0), ObservationStatistics(SIZE)
+    shift = np.full(SIZE, 4.5)
+    for episode in episodes[:3]:
+        statistics.merge(moments(episode, shift), shift)
+    state = statistics.state_dict()
+    restored = ObservationStatistics(SIZE)
+    restored.load_state_dict(state)
+    for episode in episodes[3:]:
+        for each in (statistics, restored):
+            each.merge(moments(episode, shift), shift)
+    expected = statistics.state_dict()
+    for key, value in restored.state_dict().items():
+        assert value.dtype == np.float64
+        np.testing.assert_array_equal(value, expected[key])
+
+
+def test_the_state_holds_on_to_no_statistics():
+    statistics, restored = ObservationStatistics(SIZE), ObservationStatistics(SIZE)
+    shift = np.zeros(SIZE)
+    statistics.merge(moments(make_episodes()[0], shift), shift)
+    expected, state = statistics.state_dict(), statistics.state_dict()
+    restored.load_state_dict(state)
+    for array in state.values():
+        array.fill(-1.0)
+    for each in (statistics, restored):
+        for key, value in each.state_dict().items():
+            np.testing.assert_array_equal(value, expected[key])

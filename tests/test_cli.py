@@ -1,0 +1,328 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from esbench import cli
+
+Run = Callable[..., tuple[int, str, str]]
+
+SMALL = [
+    "--set", "algorithms.openai_es.population_size=4",
+    "--set", "evaluation.episodes=3",
+    "--env-steps", "60",
+    "--workers", "2",
+]  # fmt: skip
+
+
+@pytest.fixture
+def esbench(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Iterator[Run]:
+    """Return ``esbench ARGUMENTS`` run in ``tmp_path``: exit code, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = signal.getsignal(signal.SIGTERM)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["esbench", *arguments])
+        with pytest.raises(SystemExit) as exit_:
+            cli.main()
+        out, err = capfd.readouterr()
+        code = exit_.value.code
+        return (code if isinstance(code, int) else 0), out, err
+
+    yield run
+    signal.signal(signal.SIGTERM, before)
+
+
+def small(environment: str = "doubles:Walk-v0", seeds: str = "0") -> list[str]:
+    chosen = ["--env", environment, "--algorithm", "openai_es", "--seeds", seeds]
+    return ["run", *chosen, *SMALL, "--out", "out"]
+
+
+def files(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_run_prints_the_table_and_the_figures(esbench: Run, tmp_path: Path) -> None:
+    code, out, err = esbench(*small(seeds="0-2"))
+    assert (code, err) == (0, "")
+    assert out.count("done ") == 3
+    assert "Environment" in out
+    figures = [line for line in out.splitlines() if line.endswith((".png", ".svg"))]
+    assert len(figures) == 2
+    assert all((tmp_path / line).stat().st_size > 1000 for line in figures)
+
+
+def test_plain_output_has_no_control_characters(esbench: Run) -> None:
+    for extra in ([], ["--quiet"]):
+        _, out, err = esbench(*small(), *extra)
+        assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", out + err)
+
+
+def test_quiet_is_one_line_a_trial(esbench: Run) -> None:
+    _, out, _ = esbench(*small(seeds="0-1"), "--quiet")
+    lines = out.split("\n\n")[0].splitlines()
+    assert len(lines) == 2
+    assert all(line.startswith("done  doubles:Walk-v0 openai_es seed") for line in lines)
+
+
+def test_running_again_skips(esbench: Run, tmp_path: Path) -> None:
+    esbench(*small())
+    before = {p: c for p, c in files(tmp_path).items() if p.suffix in {".json", ".jsonl"}}
+    code, out, _ = esbench(*small())
+    assert code == 0
+    assert out.startswith("skip  doubles:Walk-v0 openai_es seed 0")
+    assert before == {p: c for p, c in files(tmp_path).items() if p.suffix in {".json", ".jsonl"}}
+
+
+def test_a_failing_trial_does_not_stop_the_others(esbench: Run, tmp_path: Path) -> None:
+    both = ["--env", "doubles:Raises-v0", "--env", "doubles:Walk-v0", "--algorithm", "openai_es"]
+    arguments = ["run", *both, "--seeds", "0", *SMALL, "--out", "out", "--quiet"]
+    code, out, err = esbench(*arguments)
+    assert code == 1
+    assert "FAIL  doubles:Raises-v0 openai_es seed 0" in out
+    assert "RuntimeError: the simulator fell over" in out
+    assert "done  doubles:Walk-v0" in out
+    assert "1 of 2 trials failed; the same command retries them" in err
+    (error,) = tmp_path.rglob("error.txt")
+    assert 'raise RuntimeError("the simulator fell over")' in error.read_text()
+    assert "doubles.py" in error.read_text()
+    code, out, _ = esbench(*arguments)
+    assert code == 1  # tried again
+    assert "skip  doubles:Walk-v0" in out
+
+
+def test_all_trials_failing_is_still_tidy(esbench: Run) -> None:
+    code, out, err = esbench(*small("doubles:Raises-v0"))
+    assert code == 1
+    assert "Traceback" not in out + err
+
+
+def test_status_tells_the_five_states(esbench: Run, tmp_path: Path) -> None:
+    esbench(*small(seeds="0"))
+    words = small(seeds="0-1")[1:]
+    del words[words.index("--workers") : words.index("--workers") + 2]
+    status = ["status", *words]
+    _, out, err = esbench(*status)
+    assert err == ""
+    assert "out: 1 done, 1 missing" in out
+    (result,) = tmp_path.rglob("result.json")
+    result.rename(tmp_path / "result")
+    _, out, _ = esbench(*status)
+    assert "out: 1 partial, 1 missing" in out
+    (result.parent / "error.txt").write_text("Traceback\nValueError: oh\n")
+    _, out, _ = esbench(*status)
+    assert "1 failed" in out
+    assert "ValueError: oh" in out
+
+
+def test_plan_estimates_and_writes_nothing(esbench: Run, tmp_path: Path) -> None:
+    code, out, _ = esbench("plan", "quick")
+    assert code == 0
+    assert "CartPole-v1" in out
+    assert "About" in out
+    assert not files(tmp_path)
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "csv", "latex", "json"])
+def test_table_in_every_format(esbench: Run, form: str) -> None:
+    esbench(*small())
+    code, out, err = esbench("table", "out", "--format", form)
+    assert (code, err) == (0, "")
+    assert "openai" in out
+    if form == "json":
+        assert json.loads(out)
+
+
+def test_plot_into_a_folder_of_choice(esbench: Run, tmp_path: Path) -> None:
+    esbench(*small(), "--env-steps", "300")
+    _, out, _ = esbench("plot", "out", "--out", "pictures")
+    assert len(out.splitlines()) == 2
+    assert {path.suffix for path in (tmp_path / "pictures").iterdir()} == {".png", ".svg"}
+
+
+def test_eval_gives_the_recorded_score_again(esbench: Run, tmp_path: Path) -> None:
+    esbench(*small())
+    (result,) = tmp_path.rglob("result.json")
+    code, out, _ = esbench("eval", str(result.parent), "--workers", "1")
+    assert code == 0
+    assert "identical to the recorded score" in out
+    _, out, _ = esbench("eval", str(result.parent), "--episodes", "7", "--workers", "1")
+    assert "over 7 episodes" in out
+    assert "recorded" not in out
+    tampered = json.loads(result.read_text()) | {"score": 1.0}
+    result.write_text(json.dumps(tampered))
+    code, out, _ = esbench("eval", str(result.parent), "--workers", "1")
+    assert code == 1
+    assert "DIFFERENT from the recorded score 1.0" in out
+
+
+def test_eval_of_random_actions_is_reproducible(esbench: Run) -> None:
+    command = ["eval", "--random-policy", "CartPole-v1", "--episodes", "20"]
+    first, again = esbench(*command)[1], esbench(*command)[1]
+    assert first == again
+    assert "CartPole-v1, random actions: mean 2" in first
+    assert esbench(*command, "--seed", "1")[1] != first
+
+
+def test_bench_prints_both(esbench: Run) -> None:
+    command = ["bench", "--env", "CartPole-v1", "--workers", "1", "--seconds", "0.2"]
+    code, out, err = esbench(*command, "--rounds", "1", "--population", "8")
+    assert (code, err) == (0, "")
+    assert "bare loop" in out
+    assert "median" in out
+
+
+def test_list_names_everything(esbench: Run) -> None:
+    _, out, _ = esbench("list")
+    for word in ("openai_es", "random_search", "HalfCheetah-v5", "mlp", "gymnasium", "quick"):
+        assert word in out
+    assert "openai_es" in esbench("list", "algorithms")[1]
+
+
+@pytest.mark.parametrize(
+    "command", ["list", "run", "plan", "status", "table", "plot", "eval", "bench"]
+)
+def test_every_help_has_an_example(esbench: Run, command: str) -> None:
+    _, out, _ = esbench(command, "--help")
+    assert re.search(rf"Examples?:\s+esbench {command}", out)
+
+
+def test_version(esbench: Run) -> None:
+    assert re.fullmatch(r"esbench \d+\.\d+\.\d+\n", esbench("--version")[1])
+
+
+SPACES = {
+    "dict": ('{observation="dict"}', "Dict space"),
+    "tuple": ('{observation="tuple"}', "Tuple space"),
+    "images": ('{observation="infinite_images"}', "images (8, 8, 3) with infinite bounds"),
+    "action": ('{action="multi"}', "MultiDiscrete space, which no policy serves"),
+}
+
+
+@pytest.mark.parametrize(("kwargs", "words"), SPACES.values(), ids=SPACES)
+def test_spaces_that_cannot_be_served(
+    esbench: Run, tmp_path: Path, kwargs: str, words: str
+) -> None:
+    name = "doubles:Spaces-v0"
+    code, _, err = esbench(*small(name), "--set", f'environment."{name}".kwargs={kwargs}')
+    assert code == 2
+    assert words in err
+    assert "Traceback" not in err
+    assert not files(tmp_path)
+
+
+BAD_COMMANDS = {
+    "algorithm": (["--algorithm", "openai"], "unknown algorithm 'openai'"),
+    "environment": (["--env", "CartPole-v7"], "unknown environment 'CartPole-v7'; did you mean"),
+    "environment module": (["--env", "nowhere:X-v0"], "cannot import 'nowhere'"),
+    "policy": (["--set", "policy.template=mpl"], "unknown policy template 'mpl'"),
+    "policy module": (["--set", "policy.template=nowhere:Net"], "cannot import 'nowhere'"),
+    "key": (["--set", "bugdet.env_steps=3"], "unknown key bugdet"),
+    "odd population": (["--set", "algorithms.openai_es.population_size=5"], "even number"),
+    "negative": (["--set", "algorithms.openai_es.population_size=-4"], "population_size = -4"),
+    "optimizer": (["--set", "algorithms.openai_es.optimizer=adm"], "unknown optimizer 'adm'"),
+    "optimizer setting": (
+        ["--set", "algorithms.openai_es.optimizer_settings.beta=1"],
+        "unknown setting 'beta' of adam; did you mean 'betas'",
+    ),
+    "no seeds": (["--set", "seeds=[]"], "seeds = []"),
+    "seed twice": (["--set", "seeds=[4, 4]"], "4 is given 2 times"),
+    "seeds": (["--seeds", "x"], "--seeds 'x': expected seeds such as"),
+    "workers": (["--workers", "0"], "workers = 0: expected at least 1"),
+    "steps": (["--env-steps", "0"], "budget.env_steps = 0"),
+    "set": (["--set", "nonsense"], "expected key.sub=value"),
+    "not a folder": (["--out", "/dev/null/out"], "cannot write /dev/null/out"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "words"), BAD_COMMANDS.values(), ids=BAD_COMMANDS)
+def test_bad_input_is_one_message_and_nothing_is_written(
+    esbench: Run, tmp_path: Path, arguments: list[str], words: str
+) -> None:
+    base = ["run", "--seeds", "0", "--env-steps", "60", "--workers", "1", "--out", "out"]
+    chosen = {"--env": "doubles:Walk-v0", "--algorithm": "openai_es"}
+    for option, value in chosen.items():
+        base += [] if option in arguments else [option, value]
+    code, out, err = esbench(*base, *arguments)
+    assert code == 2
+    assert words in err
+    assert err.startswith("esbench: ")
+    assert "Traceback" not in out + err
+    assert not files(tmp_path)
+
+
+def test_a_file_that_does_not_parse(esbench: Run, tmp_path: Path) -> None:
+    (tmp_path / "grid.toml").write_text("seeds = [1,, 2]")
+    code, _, err = esbench("run", "grid.toml")
+    assert code == 2
+    assert "grid.toml: not valid TOML" in err
+
+
+def test_an_edited_grid_and_a_newer_folder_change_nothing(esbench: Run, tmp_path: Path) -> None:
+    esbench(*small())
+    before = files(tmp_path)
+    code, _, err = esbench(*small(), "--set", "algorithms.openai_es.sigma=0.7")
+    assert code == 2
+    assert "algorithm.settings.sigma was 0.02, is now 0.7" in err
+    assert files(tmp_path) == before
+    (path,) = tmp_path.rglob("trial.json")
+    path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
+    before = files(tmp_path)
+    for command in (small(), ["table", "out"], ["plot", "out"], ["eval", str(path.parent)]):
+        code, _, err = esbench(*command)
+        assert code == 2
+        assert "written by a newer esbench (format 2" in err
+    assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize("command", ["table", "plot", "eval"])
+def test_a_folder_without_trials(esbench: Run, command: str) -> None:
+    code, _, err = esbench(command, "nowhere")
+    assert code == 2
+    assert "nowhere" in err
+    assert "Traceback" not in err
+
+
+def test_eval_wants_one_thing(esbench: Run) -> None:
+    for arguments in ([], ["somewhere", "--random-policy", "CartPole-v1"]):
+        code, _, err = esbench("eval", *arguments)
+        assert code == 2
+        assert "expected either a trial's folder or --random-policy" in err
+    assert esbench("eval", "--random-policy", "CartPole-v9")[0] == 2
+    assert esbench("eval", "--random-policy", "CartPole-v1", "--episodes", "0")[0] == 2
+
+
+def test_a_full_disk_stops_with_one_message_and_the_run_goes_on_later(
+    esbench: Run, tmp_path: Path
+) -> None:
+    """The limit is the operating system's own, on the size of any file the process writes."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import resource, sys\n"
+        "from esbench.cli import main\n"
+        'if __name__ == "__main__":\n'
+        "    size = int(sys.argv.pop(1))\n"
+        "    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))\n"
+        "    main()\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    arguments = [*small(), "--env-steps", "2000"]
+    for size in (1000, 4000, 7000):  # trial.json, then rows, then the checkpoint do not fit
+        command = [sys.executable, str(script), str(size), *arguments]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert re.match(r"esbench: cannot write .*File too large", done.stderr)
+        assert "Traceback" not in done.stderr
+        assert not list(tmp_path.rglob("*.tmp"))
+    assert esbench(*arguments)[0] == 0

@@ -1,0 +1,241 @@
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from esbench.errors import UsageError
+from esbench.optimizers import ClipUp, make_optimizer, torch_optimizers
+
+P = 5
+GRADIENTS = np.random.default_rng(0).standard_normal((100, P)) * np.logspace(-3, 2, 100)[:, None]
+RATES = {"sgd": 0.1, "asgd": 0.1, "adadelta": 50.0, "adagrad": 0.5}  # 0.05 for the others
+
+ROUND_TRIPS = [
+    ("adam", {}),
+    ("adam", {"amsgrad": True}),
+    ("adamw", {"weight_decay": 0.1}),
+    ("sgd", {}),
+    ("sgd", {"momentum": 0.9, "nesterov": True}),
+    ("rprop", {}),
+    ("nadam", {}),
+    ("asgd", {}),
+    ("clipup", {}),
+]
+
+
+def clipup_as_printed(center, gradients, learning_rate, momentum, max_speed):
+    """Toklu et al. 2020: every centre after the first, in the paper's lines."""
+    velocity, centers = np.zeros(P), []
+    for gradient in gradients:
+        new = momentum * velocity + learning_rate * (gradient / np.linalg.norm(gradient))
+        if np.linalg.norm(new) > max_speed:
+            velocity = max_speed * (new / np.linalg.norm(new))
+        else:
+            velocity = new
+        center = center + velocity
+        centers.append(center)
+    return centers
+
+
+def climb(optimizer, center, gradients):
+    """Return the centre after every step, [steps, P]."""
+    centers = []
+    for gradient in gradients:
+        center = optimizer.step(center, gradient)
+        centers.append(center)
+    return np.array(centers)
+
+
+@pytest.mark.parametrize("momentum", [0.9, 0.5, 0.0])
+@pytest.mark.parametrize("max_speed", [0.3, 0.12, 10.0])
+def test_clipup_is_the_published_algorithm(momentum, max_speed):
+    settings = {"momentum": momentum, "max_speed": max_speed}
+    optimizer = make_optimizer("clipup", P, 0.15, settings)
+    expected = clipup_as_printed(np.ones(P), GRADIENTS, 0.15, momentum, max_speed)
+    np.testing.assert_allclose(climb(optimizer, np.ones(P), GRADIENTS), expected, rtol=1e-12)
+
+
+def test_clipup_by_default_has_momentum_and_twice_the_rate_as_speed_limit():
+    expected = clipup_as_printed(np.zeros(P), GRADIENTS, 0.15, 0.9, 0.3)
+    optimizer = make_optimizer("clipup", P, 0.15, {})
+    np.testing.assert_allclose(climb(optimizer, np.zeros(P), GRADIENTS), expected, rtol=1e-12)
+
+
+def test_clipup_by_hand():
+    optimizer = ClipUp(0.5, momentum=0.5, max_speed=0.7)
+    first = optimizer.step(np.zeros(2), np.array([30.0, 40.0]))
+    np.testing.assert_allclose(first, [0.3, 0.4], rtol=1e-15)
+    second = optimizer.step(first, np.array([3.0, 4.0]))  # speed 0.75, cut to 0.7
+    np.testing.assert_allclose(second - first, [0.42, 0.56], rtol=1e-14)
+
+
+def test_clipup_never_exceeds_its_speed():
+    centers = climb(ClipUp(0.15, max_speed=0.2), np.zeros(P), GRADIENTS)
+    speeds = np.linalg.norm(np.diff(centers, axis=0), axis=1)
+    assert speeds.max() <= 0.2 * (1 + 1e-12)
+    assert speeds.max() > 0.19
+
+
+def test_clipup_lets_the_velocity_decay_on_a_zero_gradient():
+    optimizer = ClipUp(0.1, momentum=0.9)
+    still = optimizer.step(np.ones(P), np.zeros(P))
+    np.testing.assert_array_equal(still, np.ones(P))
+    centers = [still, optimizer.step(still, np.eye(P)[0])]
+    for _ in range(5):
+        centers.append(optimizer.step(centers[-1], np.zeros(P)))
+    speeds = np.diff(np.array(centers)[:, 0])
+    np.testing.assert_allclose(speeds, 0.1 * 0.9 ** np.arange(6), rtol=1e-13)
+
+
+@pytest.mark.parametrize("length", [1e-150, 1e150])
+def test_clipup_sees_only_the_direction(length):
+    step = ClipUp(0.1).step(np.zeros(P), np.eye(P)[2] * length)
+    np.testing.assert_allclose(step, 0.1 * np.eye(P)[2], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "cls", "settings"),
+    [
+        ("adam", torch.optim.Adam, {}),
+        ("Adam", torch.optim.Adam, {"betas": [0.8, 0.99], "eps": 1e-4}),
+        ("sgd", torch.optim.SGD, {"momentum": 0.9}),
+        ("SGD", torch.optim.SGD, {"momentum": 0.9, "nesterov": True}),
+        ("adamw", torch.optim.AdamW, {"weight_decay": 0.02}),
+    ],
+)
+def test_torch_optimizers_are_the_plain_ones_by_hand(name, cls, settings):
+    optimizer = make_optimizer(name, P, 0.03, settings)
+    parameter = torch.nn.Parameter(torch.full((P,), 0.5, dtype=torch.float64))
+    by_hand = cls([parameter], lr=0.03, **settings)
+    center = np.full(P, 0.5)
+    for gradient in GRADIENTS[:50]:
+        center = optimizer.step(center, gradient)
+        parameter.grad = torch.from_numpy(-gradient)
+        by_hand.step()
+        np.testing.assert_array_equal(center, parameter.detach().numpy())
+
+
+@pytest.mark.parametrize("name", ["adam", "sgd", "clipup"])
+def test_a_step_starts_from_the_given_center_and_changes_no_argument(name):
+    optimizer = make_optimizer(name, P, 0.1, {})
+    elsewhere = make_optimizer(name, P, 0.1, {})
+    center, gradient = np.zeros(P), GRADIENTS[0].copy()
+    first = optimizer.step(center, gradient)
+    moved = elsewhere.step(center + 100.0, gradient)
+    np.testing.assert_array_equal(center, 0.0)
+    np.testing.assert_array_equal(gradient, GRADIENTS[0])
+    np.testing.assert_allclose(moved - first, 100.0, rtol=1e-12)
+    kept = first.copy()
+    optimizer.step(first, gradient)
+    np.testing.assert_array_equal(first, kept)
+
+
+@pytest.mark.parametrize("before", [0, 1, 17])
+@pytest.mark.parametrize(("name", "settings"), ROUND_TRIPS)
+def test_a_restored_optimizer_continues_bit_for_bit(name, settings, before):
+    optimizer = make_optimizer(name, P, 0.05, settings)
+    center = climb(optimizer, np.ones(P), GRADIENTS[: before + 1])[-1] if before else np.ones(P)
+    state = optimizer.state_dict()
+    expected = climb(optimizer, center, GRADIENTS[50:])
+    fresh = make_optimizer(name, P, 0.05, settings)
+    fresh.load_state_dict(state)
+    np.testing.assert_array_equal(climb(fresh, center, GRADIENTS[50:]), expected)
+    optimizer.load_state_dict(state)  # one that has gone on can go back, too
+    np.testing.assert_array_equal(climb(optimizer, center, GRADIENTS[50:]), expected)
+
+
+@pytest.mark.parametrize(("name", "settings"), ROUND_TRIPS)
+def test_the_state_is_a_copy_of_arrays_and_numbers(name, settings):
+    optimizer = make_optimizer(name, P, 0.05, settings)
+    center = climb(optimizer, np.ones(P), GRADIENTS[:5])[-1]
+    state = optimizer.state_dict()
+    assert all(isinstance(value, np.ndarray | float | int) for value in state.values())
+    before = copy.deepcopy(state)
+    restored = make_optimizer(name, P, 0.05, settings)
+    restored.load_state_dict(copy.deepcopy(state))
+    expected = climb(restored, center, GRADIENTS[5:9])
+
+    other = make_optimizer(name, P, 0.05, settings)
+    other.load_state_dict(state)
+    np.testing.assert_array_equal(climb(other, center, GRADIENTS[5:9]), expected)
+    for key, value in before.items():  # stepping wrote into no array that was handed out or in
+        np.testing.assert_array_equal(state[key], value)
+
+    other.load_state_dict(state)
+    for value in [*state.values(), *optimizer.state_dict().values()]:
+        if isinstance(value, np.ndarray):
+            value.fill(1e6)
+    np.testing.assert_array_equal(climb(optimizer, center, GRADIENTS[5:9]), expected)
+    np.testing.assert_array_equal(climb(other, center, GRADIENTS[5:9]), expected)
+
+
+@pytest.mark.parametrize("name", [*sorted(torch_optimizers()), "clipup"])
+def test_every_optimizer_on_offer_climbs_a_concave_quadratic(name):
+    curvature, top = np.array([1.0, 2.0, 0.5]), np.array([0.3, -0.2, 0.7])
+    center = np.array([1.3, -1.2, -0.3])
+    optimizer = make_optimizer(name, 3, RATES.get(name, 0.05), {})
+    for _ in range(500):
+        center = optimizer.step(center, curvature * (top - center))
+    assert np.abs(center - top).max() < 0.15  # from 1.0; ClipUp circles at its speed
+
+
+def test_optimizers_that_need_more_than_a_gradient_are_not_offered():
+    # LBFGS wants a closure, SparseAdam sparse gradients, Muon matrices.
+    assert {"lbfgs", "sparseadam", "muon", "optimizer"}.isdisjoint(torch_optimizers())
+    assert {"adam", "adamw", "sgd", "rmsprop"} <= set(torch_optimizers())
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("adm", "adam"), ("sdg", "sgd"), ("clip_up", "clipup"), ("AdamWW", "adamw")]
+)
+def test_an_unknown_optimizer_is_named_with_the_nearest(name, near):
+    with pytest.raises(UsageError, match=f"unknown optimizer '{name}'; did you mean '{near}'"):
+        make_optimizer(name, P, 0.1, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "near"),
+    [
+        ("sgd", "momentm", "momentum"),
+        ("adam", "beta", "betas"),
+        ("clipup", "max_sped", "max_speed"),
+    ],
+)
+def test_an_unknown_setting_is_named_with_the_nearest(name, key, near):
+    with pytest.raises(UsageError, match=f"unknown setting '{key}' of {name}; .*'{near}'"):
+        make_optimizer(name, P, 0.1, {key: 0.5})
+
+
+@pytest.mark.parametrize("name", ["adam", "clipup"])
+@pytest.mark.parametrize("key", ["lr", "learning_rate", "params"])
+def test_the_learning_rate_has_one_place(name, key):
+    with pytest.raises(UsageError, match=f"unknown setting '{key}' of {name}"):
+        make_optimizer(name, P, 0.1, {key: 0.5})
+
+
+@pytest.mark.parametrize("key", ["maximize", "capturable", "differentiable"])
+def test_settings_that_turn_the_climb_or_need_a_gpu_or_autograd_are_refused(key):
+    with pytest.raises(UsageError, match=key):
+        make_optimizer("adam", P, 0.1, {key: True})
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("sgd", {"momentum": -1.0}),
+        ("sgd", {"momentum": "much"}),
+        ("sgd", {"nesterov": True}),
+        ("adam", {"betas": [2.0, 0.9]}),
+        ("adam", {"betas": 0.9}),
+        ("adam", {"betas": [0.9]}),
+        ("adam", {"fused": True, "foreach": True}),
+        ("clipup", {"momentum": "much"}),
+        ("clipup", {"momentum": -0.5}),
+        ("clipup", {"max_speed": 0.0}),
+        ("clipup", {"max_speed": -1.0}),
+    ],
+)
+def test_a_bad_value_is_an_error_that_names_the_setting(name, settings):
+    with pytest.raises(UsageError, match=f"{name}.*{next(iter(settings))}"):
+        make_optimizer(name, P, 0.1, settings)

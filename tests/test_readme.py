@@ -1,0 +1,73 @@
+"""What the README shows works as written."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from esbench.environments import read_toml
+from esbench.grid import expand, parse_grid
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("number", range(len(blocks("python"))))
+def test_scripts_run(number: int, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(blocks("python")[number])
+    command = [sys.executable, str(script)]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout
+    if "TargetReturn" in script.read_text():
+        assert "the centre's return reached -3" in done.stdout
+
+
+def test_commands_run_one_after_the_other(tmp_path: Path) -> None:
+    lines = [line for block in blocks("sh") for line in block.splitlines()]
+    assert len(lines) >= 9
+    for line in lines:
+        program, *arguments = shlex.split(line, comments=True)
+        assert program == "esbench"
+        done = subprocess.run(
+            [sys.executable, "-m", "esbench", *arguments],
+            cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, ""), line
+        assert done.stdout
+
+
+def test_the_grid_is_valid(tmp_path: Path) -> None:
+    (text,) = blocks("toml")
+    (tmp_path / "grid.toml").write_text(text)
+    grid = parse_grid(read_toml(tmp_path / "grid.toml"), "README")
+    assert len(expand(grid, tmp_path, "README")) == 2 * 2 * 3
+
+
+def test_there_are_exactly_two_set_up_commands_and_ci_runs_them() -> None:
+    commands = [line for block in blocks("console") for line in block.splitlines()]
+    assert len(commands) == 2
+    assert commands[0].endswith("esbench run quick")
+    assert commands[1].endswith("tox")
+    assert "README.md" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_files_the_readme_names_exist() -> None:
+    for name in re.findall(r"`((?:esbench|envs|plots|results)/[\w./-]+\.\w+)`", README):
+        assert (ROOT / name).exists(), name
+    for name in re.findall(r"\]\((plots/[^)]+)\)", README):
+        assert (ROOT / name).exists(), name

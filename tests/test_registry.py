@@ -1,0 +1,177 @@
+import importlib
+import sys
+from importlib.metadata import EntryPoint
+
+import pytest
+
+import esbench
+from esbench import registry as registry_module
+from esbench.errors import UsageError
+from esbench.registry import ALGORITHMS, BACKENDS, POLICIES, Registry
+
+TORTOISE = """
+from esbench.registry import zoo
+
+@zoo.register("tortoise")
+class Tortoise:
+    pass
+"""
+HARE = """
+from esbench.registry import zoo
+
+@zoo.register("hare")
+class Hare:
+    pass
+"""
+
+
+@pytest.fixture
+def zoo(tmp_path, monkeypatch):
+    """A registry whose package has one built-in file, tortoise.py; plugins can be added."""
+    (tmp_path / "zoo").mkdir()
+    (tmp_path / "zoo" / "__init__.py").write_text("")
+    (tmp_path / "zoo" / "tortoise.py").write_text(TORTOISE)
+    (tmp_path / "hare_plugin.py").write_text(HARE)
+    (tmp_path / "lazy_plugin.py").write_text("class Lazy: pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    made = Registry("animal", "zoo")
+    monkeypatch.setattr(registry_module, "zoo", made, raising=False)
+    yield made
+    for name in ("zoo", "zoo.tortoise", "hare_plugin", "lazy_plugin"):
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def plugins(monkeypatch):
+    """The entry points of the group "zoo" that are installed."""
+    installed: list[EntryPoint] = []
+    monkeypatch.setattr(
+        registry_module,
+        "entry_points",
+        lambda group: [point for point in installed if point.group == group],
+    )
+    return installed
+
+
+def plugin(name, value, group="zoo"):
+    return EntryPoint(name=name, value=value, group=group)
+
+
+def test_the_decorator_registers_and_returns_the_class(zoo):
+    class Lion:
+        pass
+
+    assert zoo.register("lion")(Lion) is Lion
+    assert zoo.get("lion") is Lion
+    assert zoo.names() == ["lion", "tortoise"]
+
+
+def test_a_builtin_file_is_found_by_being_there(zoo):
+    assert zoo.names() == ["tortoise"]
+    assert zoo.get("tortoise").__name__ == "Tortoise"
+
+
+def test_a_second_class_of_the_same_name_is_an_error_that_names_both(zoo):
+    @zoo.register("lion")
+    class Lion:
+        pass
+
+    class Other:
+        pass
+
+    with pytest.raises(UsageError, match=r"animal 'lion' is registered twice: .*Lion and .*Other"):
+        zoo.register("lion")(Other)
+    assert zoo.get("lion") is Lion
+
+
+def test_the_same_class_may_register_again_as_a_reload_does(zoo):
+    first = zoo.get("tortoise")
+    importlib.reload(sys.modules["zoo.tortoise"])
+    assert zoo.get("tortoise") is not first
+    assert zoo.get("tortoise") is sys.modules["zoo.tortoise"].Tortoise
+    zoo.register("tortoise")(zoo.get("tortoise"))
+    assert zoo.names() == ["tortoise"]
+
+
+def test_one_class_may_have_two_names(zoo):
+    zoo.register("turtle")(zoo.get("tortoise"))
+    assert zoo.names() == ["tortoise", "turtle"]
+
+
+@pytest.mark.parametrize("name", ["tortois", "Tortoise", "totroise"])
+def test_an_unknown_name_is_answered_with_the_nearest(zoo, name):
+    with pytest.raises(UsageError, match=f"unknown animal '{name}'; did you mean 'tortoise'"):
+        zoo.get(name)
+
+
+def test_a_name_near_to_nothing_is_answered_with_all(zoo):
+    with pytest.raises(UsageError, match="unknown animal 'xyz'; known: tortoise"):
+        zoo.get("xyz")
+
+
+def test_a_plugin_is_listed_without_import_and_loaded_when_asked_for(zoo, plugins):
+    plugins.append(plugin("hare", "hare_plugin:Hare"))
+    assert zoo.names() == ["hare", "tortoise"]
+    assert zoo.get("tortoise").__name__ == "Tortoise"
+    assert "hare_plugin" not in sys.modules
+    assert zoo.get("hare") is sys.modules["hare_plugin"].Hare
+    assert zoo.names() == ["hare", "tortoise"]
+
+
+def test_a_plugin_is_found_without_listing_first(zoo, plugins):
+    plugins.append(plugin("hare", "hare_plugin:Hare"))
+    assert zoo.get("hare").__name__ == "Hare"
+
+
+def test_a_plugin_is_suggested_too(zoo, plugins):
+    plugins.append(plugin("hare", "hare_plugin:Hare"))
+    with pytest.raises(UsageError, match="did you mean 'hare'"):
+        zoo.get("hara")
+
+
+def test_plugins_of_another_group_do_not_count(zoo, plugins):
+    plugins.append(plugin("hare", "hare_plugin:Hare", group="circus"))
+    assert zoo.names() == ["tortoise"]
+
+
+def test_a_plugin_that_was_imported_before_is_no_clash(zoo, plugins):
+    plugins.append(plugin("hare", "hare_plugin:Hare"))
+    hare = importlib.import_module("hare_plugin").Hare
+    assert zoo.names() == ["hare", "tortoise"]
+    assert zoo.get("hare") is hare
+
+
+def test_a_plugin_that_does_not_register_its_name_is_an_error(zoo, plugins):
+    plugins.append(plugin("lazy", "lazy_plugin:Lazy"))
+    with pytest.raises(UsageError, match=r"'lazy_plugin:Lazy' .*animal 'lazy'.* does not register"):
+        zoo.get("lazy")
+
+
+@pytest.mark.parametrize("ask", [lambda zoo: zoo.names(), lambda zoo: zoo.get("nothing")])
+def test_a_plugin_cannot_take_a_builtin_name(zoo, plugins, ask):
+    plugins.append(plugin("tortoise", "hare_plugin:Hare"))
+    with pytest.raises(UsageError, match=r"'tortoise' is registered twice: .*hare_plugin:Hare"):
+        ask(zoo)
+
+
+def test_two_plugins_cannot_share_a_name(zoo, plugins):
+    plugins += [plugin("hare", "hare_plugin:Hare"), plugin("hare", "lazy_plugin:Lazy")]
+    with pytest.raises(UsageError, match=r"'hare' is registered twice: .*lazy_plugin:Lazy"):
+        zoo.names()
+
+
+def test_the_three_registries_hold_the_built_in_classes():
+    assert {"openai_es", "random_search"} <= set(esbench.list_algorithms())
+    assert {"linear", "mlp", "module"} <= set(esbench.list_policies())
+    assert "gymnasium" in BACKENDS.names()
+    for registry in (ALGORITHMS, POLICIES, BACKENDS):
+        assert registry.names() == sorted(registry.names())
+        assert registry.group == registry.package == f"esbench.{registry.package.split('.')[1]}"
+        for name in registry.names():
+            assert registry.get(name).__doc__
+
+
+def test_the_decorators_fill_the_registries():
+    assert esbench.register_algorithm == ALGORITHMS.register
+    assert esbench.register_policy == POLICIES.register
+    assert esbench.register_backend == BACKENDS.register

@@ -1,0 +1,100 @@
+from itertools import product
+
+import numpy as np
+import pytest
+
+from esbench.seeding import EVALUATION_FLAG, Purpose, episode_seed, noise_key, stream
+
+TRIAL_SEEDS = (0, 1, 2**32 - 1)
+GOLDEN_RAW = (9594371791806708155, 6945143470532081748)
+
+
+def first_draws(seed, purpose, *indices):
+    return tuple(stream(seed, purpose, *indices).bit_generator.random_raw(4).tolist())
+
+
+def test_the_numbers_of_the_purposes_are_frozen():
+    frozen = {
+        "INITIALIZATION": 1,
+        "NOISE": 2,
+        "TRAINING_EPISODE": 3,
+        "CENTER_EPISODE": 4,
+        "ACTION_NOISE": 5,
+        "EVALUATION_EPISODE": 6,
+        "RANDOM_POLICY": 7,
+        "BOOTSTRAP": 8,
+    }
+    assert frozen.items() <= {purpose.name: purpose.value for purpose in Purpose}.items()
+
+
+def test_golden_values_that_every_process_and_machine_must_reproduce():
+    # SeedSequence, Philox and random_raw are covered by NumPy's promise of stable bits.
+    assert first_draws(0, Purpose.NOISE, 1)[:2] == GOLDEN_RAW
+    assert noise_key(123, 7) == 255373780855473034932575530963426452201
+    assert episode_seed(0, Purpose.TRAINING_EPISODE, 0, 0, 0) == 730445757
+    assert episode_seed(0, Purpose.EVALUATION_EPISODE, 0, 0) == 1804999269
+
+
+def test_a_stream_is_at_its_start_whenever_it_is_asked_for():
+    stream(3, Purpose.NOISE, 5).standard_normal(100)
+    assert first_draws(3, Purpose.NOISE, 5) == first_draws(3, Purpose.NOISE, 5)
+
+
+def test_streams_of_different_addresses_are_different():
+    indices = [(), (0,), (1,), (0, 0), (0, 1), (1, 0), (1, 2), (2, 1), (0, 0, 0), (1, 2, 3)]
+    draws = [first_draws(*at[:2], *at[2]) for at in product(TRIAL_SEEDS, Purpose, indices)]
+    assert len(set(draws)) == len(draws)
+
+
+def test_neighbouring_streams_are_uncorrelated():
+    generators = [stream(0, purpose, i) for purpose, i in product(Purpose, range(4))]
+    draws = np.stack([generator.standard_normal(10_000) for generator in generators])
+    correlations = np.corrcoef(draws) - np.eye(len(draws))
+    assert np.abs(correlations).max() < 0.05  # 5 standard errors of 1/sqrt(10000)
+
+
+def test_noise_keys_are_128_bits_and_distinct():
+    keys = {noise_key(seed, i) for seed, i in product(TRIAL_SEEDS, range(1000))}
+    assert len(keys) == 3000
+    assert all(0 <= key < 2**128 for key in keys)
+    for bit in (0, 31, 32, 63, 64, 95, 96, 127):
+        assert 0.4 < np.mean([key >> bit & 1 for key in keys]) < 0.6
+
+
+@pytest.mark.parametrize("seed", TRIAL_SEEDS)
+def test_episode_seeds_fit_31_bits_and_use_them(seed):
+    for purpose in Purpose:
+        seeds = np.array([episode_seed(seed, purpose, 0, i) for i in range(500)])
+        assert seeds.min() >= 0
+        assert seeds.max() < 2**31
+        for bit in (0, 1, 15, 28, 29):
+            assert 0.4 < np.mean(seeds >> bit & 1) < 0.6
+
+
+@pytest.mark.parametrize("seed", TRIAL_SEEDS)
+def test_evaluation_seeds_are_disjoint_from_all_others(seed):
+    for purpose in Purpose:
+        for generation, i in product(range(3), range(500)):
+            flagged = episode_seed(seed, purpose, generation, i) & EVALUATION_FLAG
+            assert bool(flagged) == (purpose is Purpose.EVALUATION_EPISODE)
+    assert EVALUATION_FLAG == 2**30
+
+
+def test_an_episode_seed_is_never_the_trial_seed_plus_something():
+    purpose = Purpose.TRAINING_EPISODE
+    by_index = np.array([episode_seed(7, purpose, 0, i) for i in range(200)])
+    by_trial = np.array([episode_seed(s, purpose, 0, 0) for s in range(200)])
+    for seeds in (by_index, by_trial):
+        assert len(set(seeds.tolist())) == 200
+        steps = np.diff(seeds)
+        assert len(set(steps.tolist())) == 199
+        assert np.abs(steps).min() > 1000
+
+
+def test_trials_with_neighbouring_seeds_share_no_episode():
+    episodes = [
+        {episode_seed(seed, Purpose.TRAINING_EPISODE, g, m) for g in range(10) for m in range(50)}
+        for seed in range(3)
+    ]
+    assert episodes[0].isdisjoint(episodes[1] | episodes[2])
+    assert episodes[1].isdisjoint(episodes[2])
