@@ -158,7 +158,7 @@ def plan(
 ) -> None:
     """Say what a grid will cost: trials, steps and time, from a speed measured now."""
     from esbench.plan import costs
-    from esbench.tables import format_duration, format_steps
+    from esbench.units import format_duration, format_steps
     from esbench.workers import WorkerPool
 
     console = _console()
@@ -196,7 +196,7 @@ def status(
 ) -> None:
     """Say which trials of a grid are done, running, half done, failed or missing."""
     from esbench.plan import standings
-    from esbench.tables import format_steps
+    from esbench.units import format_steps
 
     console = _console()
     root, trials = _open(grid, env, algorithm, seeds, env_steps, set_, out)

@@ -1,7 +1,7 @@
 """Figures: for each environment the learning curves and the rank of the unperturbed policy.
 
 Nothing is computed here: curves come from ``analysis``, groups of trials and frozen scores from
-``tables``. A figure is a function of the trials alone, down to its bytes.
+``cells``. A figure is a function of the trials alone, down to its bytes.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import numpy as np
 
 from esbench.analysis.curves import Band, learning_curve, rank_curve
 from esbench.analysis.statistics import Floats
+from esbench.cells import Cell, cells
 from esbench.environments import Scores
 from esbench.errors import UsageError
 from esbench.record import GenerationRecord
 from esbench.store import write_bytes
-from esbench.tables import Cell, cells
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,6 +14,7 @@ from rich.text import Text
 from esbench.grid import Trial
 from esbench.record import GenerationRecord
 from esbench.runner import Outcome
+from esbench.units import format_steps
 
 PLAIN_SECONDS: Final = 10.0
 MARKS: Final[dict[Outcome, tuple[str, str]]] = {
@@ -64,7 +65,7 @@ class Meter:
         """Return generation, speed, best return of the centre and time left."""
         best = "-" if math.isinf(self.best) else f"{self.best:.1f}"
         return (
-            f"gen {self.generation:>4}  {_thousands(self.steps_per_second):>7} steps/s  "
+            f"gen {self.generation:>4}  {format_steps(self.steps_per_second):>7} steps/s  "
             f"best {best:>8}  ETA {_clock(self.seconds_left)}"
         )
 
@@ -107,7 +108,7 @@ class GridDisplay(ABC):
         if outcome == "done" and self.meter is not None:
             took = time.monotonic() - self._started
             detail = (
-                f"{detail:<15} {_thousands(self.meter.env_steps):>6} steps  "
+                f"{detail:<15} {format_steps(self.meter.env_steps):>6} steps  "
                 f"{self.meter.generation:>4} generations  {took:6.1f} s"
             )
         self.end(trial, outcome, detail)
@@ -217,14 +218,6 @@ class _Info(ProgressColumn):
         """Return the task's text."""
         info: Any = task.fields["info"]
         return Text(str(info), style="cyan")
-
-
-def _thousands(value: float) -> str:
-    if math.isnan(value):
-        return "-"
-    if value >= 1e6:
-        return f"{value / 1e6:.2f} M"
-    return f"{value / 1e3:.1f} k" if value >= 1e3 else f"{value:.0f}"
 
 
 def _clock(seconds: float) -> str:

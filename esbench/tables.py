@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 import math
@@ -12,51 +11,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Final, final
 
 from esbench.analysis.statistics import MIN_RUNS, bootstrap_interval, iqm, normalized
-from esbench.environments import Scores, environment_names, load_environment
+from esbench.cells import Cell, cell_name, cells
 from esbench.grid import DEFAULT_LABEL
-from esbench.spec import flatten
-from esbench.store import Json, TrialFolder, find_trials
+from esbench.store import Json
+from esbench.units import NONE, format_duration, format_steps
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
 FEW_SEEDS: Final = 10
-NONE: Final = "-"
 TERMINAL_WIDTH: Final = 80
-VARIANT_DIGITS: Final = 6
-_Seeds: TypeAlias = dict[int, tuple[TrialFolder, Json]]
-
-
-@final
-@dataclass(frozen=True)
-class Cell:
-    """The trials that differ in nothing but the seed: one row, one curve.
-
-    Attributes:
-        environment, algorithm, policy: labels. Where several cells have the same three, the
-            algorithm's ends with "#" and the start of the hash of its settings.
-        differs: the settings in which cells of the same labels differ, as "key=value".
-        trials: one a seed, in the order of the seeds.
-        descriptions: their ``trial.json``.
-        scores: frozen numbers of the environment; empty if it was changed (``kwargs``), since they
-            do not hold for another environment.
-    """
-
-    environment: str
-    algorithm: str
-    policy: str
-    differs: tuple[str, ...]
-    trials: tuple[TrialFolder, ...]
-    descriptions: tuple[Json, ...]
-    scores: Scores
-
-    @property
-    def name(self) -> str:
-        """Algorithm and policy in words; the default policy has no name."""
-        return _name(self.algorithm, self.policy)
 
 
 @final
@@ -104,31 +71,7 @@ class ScoreRow:
     @property
     def name(self) -> str:
         """Algorithm and policy in words; the default policy has no name."""
-        return _name(self.algorithm, self.policy)
-
-
-def cells(root: Path) -> list[Cell]:
-    """Return the trials below ``root``, grouped by all they have in common but the seed.
-
-    Sorted by labels. A seed that was run twice with the same settings counts once.
-
-    Raises:
-        UsageError: there is no trial, or one is not readable.
-    """
-    groups: dict[tuple[str, str, str], dict[str, _Seeds]] = {}
-    for trial in find_trials(root):
-        description = trial.description()
-        labels, spec = description["labels"], description["spec"]
-        key = (labels["environment"], labels["algorithm"], labels["policy"])
-        seeds = groups.setdefault(key, {}).setdefault(_variant(spec), {})
-        known = seeds.get(spec["seed"])
-        if known is None or (trial.is_done and not known[0].is_done):
-            seeds[spec["seed"]] = (trial, description)
-    return [
-        _cell(key, variant, variants)
-        for key, variants in sorted(groups.items())
-        for variant in sorted(variants)
-    ]
+        return cell_name(self.algorithm, self.policy)
 
 
 def score_table(root: Path) -> list[ScoreRow]:
@@ -231,31 +174,6 @@ def rich_table(rows: Sequence[ScoreRow]) -> RichTable:
     return table
 
 
-def format_steps(steps: float) -> str:
-    """Return a number of steps for reading: 950, 1.5 k, 100 k, 3.0 M; "-" if it is not finite."""
-    if not math.isfinite(steps):
-        return NONE
-    if steps < 999.5:
-        return f"{steps:.0f}"
-    if steps < 9_950:
-        return f"{steps / 1e3:.1f} k"
-    if steps < 999_500:
-        return f"{steps / 1e3:.0f} k"
-    return f"{steps / 1e6:.1f} M" if steps < 999_950_000 else f"{steps / 1e9:.1f} G"
-
-
-def format_duration(seconds: float) -> str:
-    """Return a duration for reading: 1.2 s, 3 min 5 s, 2 h 5 min; "-" if it is not finite."""
-    if not math.isfinite(seconds):
-        return NONE
-    if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    return "{} h {} min".format(*divmod(round(seconds / 60), 60))
-
-
 _PROTOCOL: Final = (
     "Score: interquartile mean (IQM) over training seeds of the mean return of the final policy "
     "over held-out episodes. Interval: 95 % percentile bootstrap over seeds. Steps and time: of "
@@ -277,50 +195,6 @@ _TERMINAL_COLUMNS: Final = (
 def _longest(texts: Sequence[dict[str, str]]) -> list[str]:
     """Return the longest text of each column of the terminal's table."""
     return [max([name, *(text[name] for text in texts)], key=len) for name in _TERMINAL_COLUMNS]
-
-
-def _name(algorithm: str, policy: str) -> str:
-    return algorithm if policy == DEFAULT_LABEL else f"{algorithm} {policy}"
-
-
-def _variant(spec: Json) -> str:
-    """Return the hash of a specification without its seed."""
-    common = {key: value for key, value in spec.items() if key != "seed"}
-    return hashlib.sha256(json.dumps(common, sort_keys=True).encode()).hexdigest()
-
-
-def _cell(key: tuple[str, str, str], variant: str, variants: dict[str, _Seeds]) -> Cell:
-    environment, algorithm, policy = key
-    seeds = variants[variant]
-    trials, descriptions = zip(*(seeds[seed] for seed in sorted(seeds)), strict=True)
-    spec = descriptions[0]["spec"]
-    twins = [next(iter(seeds.values()))[1]["spec"] for seeds in variants.values()]
-    return Cell(
-        environment=environment,
-        algorithm=algorithm if len(twins) == 1 else f"{algorithm} #{variant[:VARIANT_DIGITS]}",
-        policy=policy,
-        differs=_differing(spec, twins),
-        trials=trials,
-        descriptions=descriptions,
-        scores=_scores(environment, spec["environment"]["kwargs"]),
-    )
-
-
-def _differing(spec: Json, twins: Sequence[Json]) -> tuple[str, ...]:
-    """Return the settings of ``spec``, without the seed, that are not the same in all ``twins``."""
-    flat = [flatten(twin) for twin in twins]
-    return tuple(
-        f"{key}={json.dumps(value)}"
-        for key, value in flatten(spec).items()
-        if key != "seed" and any(key not in other or other[key] != value for other in flat)
-    )
-
-
-def _scores(environment: str, kwargs: Json) -> Scores:
-    if environment not in environment_names():
-        return Scores()
-    file = load_environment(environment)
-    return file.scores if file.kwargs == kwargs else Scores()
 
 
 def _row(cell: Cell) -> ScoreRow:

@@ -12,10 +12,10 @@ from fake_trials import learning, make_records, make_trials, write_scores, write
 from matplotlib.figure import Figure
 
 from esbench import environments
+from esbench.cells import cells
 from esbench.environments import RandomScore, Reference, Scores
 from esbench.errors import UsageError
 from esbench.plots import STYLES, assign_styles, curves, draw, make_figure, render
-from esbench.tables import cells
 
 NO_SCORES = Scores()
 RANDOM = RandomScore(mean=22.0, std=1.0, episodes=100, command="measured")

@@ -12,6 +12,7 @@ from fake_trials import COMMAND, make_records, make_trials, write_scores, write_
 from rich.console import Console
 
 from esbench import environments
+from esbench.cells import cells
 from esbench.errors import UsageError
 from esbench.tables import (
     ScoreRow,
@@ -19,10 +20,7 @@ from esbench.tables import (
     as_json,
     as_latex,
     as_markdown,
-    cells,
     footnotes,
-    format_duration,
-    format_steps,
     rich_table,
     score_table,
 )
@@ -354,44 +352,3 @@ def test_the_terminal_table_is_one_line_a_row_if_it_fits() -> None:
     cells = "Swimmer openai_es 36.0 [30.0, 40.0] 10 3.0 M 3 min 5 s -"
     assert " ".join(lines[2].split()) == cells
     assert len(lines) == 3
-
-
-@pytest.mark.parametrize(
-    ("steps", "expected"),
-    [
-        (0, "0"),
-        (999.4, "999"),
-        (999.5, "1.0 k"),
-        (1500, "1.5 k"),
-        (9_949, "9.9 k"),
-        (9_950, "10 k"),
-        (100_000, "100 k"),
-        (999_499, "999 k"),
-        (999_500, "1.0 M"),
-        (3_000_000, "3.0 M"),
-        (999_950_000, "1.0 G"),
-        (math.nan, "-"),
-        (math.inf, "-"),
-    ],
-)
-def test_steps(steps: float, expected: str) -> None:
-    assert format_steps(steps) == expected
-
-
-@pytest.mark.parametrize(
-    ("seconds", "expected"),
-    [
-        (0, "0.0 s"),
-        (1.24, "1.2 s"),
-        (59.94, "59.9 s"),
-        (59.96, "1 min 0 s"),
-        (185, "3 min 5 s"),
-        (3599.6, "1 h 0 min"),
-        (7500, "2 h 5 min"),
-        (90_000, "25 h 0 min"),
-        (math.nan, "-"),
-        (math.inf, "-"),
-    ],
-)
-def test_durations(seconds: float, expected: str) -> None:
-    assert format_duration(seconds) == expected

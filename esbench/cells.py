@@ -1,0 +1,116 @@
+"""Stored trials, grouped by all they have in common but the seed: one row of a table, one curve."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeAlias, final
+
+from esbench.environments import Scores, environment_names, load_environment
+from esbench.grid import DEFAULT_LABEL
+from esbench.spec import flatten
+from esbench.store import Json, TrialFolder, find_trials
+
+VARIANT_DIGITS: Final = 6
+_Seeds: TypeAlias = dict[int, tuple[TrialFolder, Json]]
+
+
+@final
+@dataclass(frozen=True)
+class Cell:
+    """The trials that differ in nothing but the seed: one row, one curve.
+
+    Attributes:
+        environment, algorithm, policy: labels. Where several cells have the same three, the
+            algorithm's ends with "#" and the start of the hash of its settings.
+        differs: the settings in which cells of the same labels differ, as "key=value".
+        trials: one a seed, in the order of the seeds.
+        descriptions: their ``trial.json``.
+        scores: frozen numbers of the environment; empty if it was changed (``kwargs``), since they
+            do not hold for another environment.
+    """
+
+    environment: str
+    algorithm: str
+    policy: str
+    differs: tuple[str, ...]
+    trials: tuple[TrialFolder, ...]
+    descriptions: tuple[Json, ...]
+    scores: Scores
+
+    @property
+    def name(self) -> str:
+        """Algorithm and policy in words; the default policy has no name."""
+        return cell_name(self.algorithm, self.policy)
+
+
+def cells(root: Path) -> list[Cell]:
+    """Return the trials below ``root``, grouped by all they have in common but the seed.
+
+    Sorted by labels. A seed that was run twice with the same settings counts once.
+
+    Raises:
+        UsageError: there is no trial, or one is not readable.
+    """
+    groups: dict[tuple[str, str, str], dict[str, _Seeds]] = {}
+    for trial in find_trials(root):
+        description = trial.description()
+        labels, spec = description["labels"], description["spec"]
+        key = (labels["environment"], labels["algorithm"], labels["policy"])
+        seeds = groups.setdefault(key, {}).setdefault(_variant(spec), {})
+        known = seeds.get(spec["seed"])
+        if known is None or (trial.is_done and not known[0].is_done):
+            seeds[spec["seed"]] = (trial, description)
+    return [
+        _cell(key, variant, variants)
+        for key, variants in sorted(groups.items())
+        for variant in sorted(variants)
+    ]
+
+
+def cell_name(algorithm: str, policy: str) -> str:
+    """Return algorithm and policy in words; the default policy has no name."""
+    return algorithm if policy == DEFAULT_LABEL else f"{algorithm} {policy}"
+
+
+def _variant(spec: Json) -> str:
+    """Return the hash of a specification without its seed."""
+    common = {key: value for key, value in spec.items() if key != "seed"}
+    return hashlib.sha256(json.dumps(common, sort_keys=True).encode()).hexdigest()
+
+
+def _cell(key: tuple[str, str, str], variant: str, variants: dict[str, _Seeds]) -> Cell:
+    environment, algorithm, policy = key
+    seeds = variants[variant]
+    trials, descriptions = zip(*(seeds[seed] for seed in sorted(seeds)), strict=True)
+    spec = descriptions[0]["spec"]
+    twins = [next(iter(seeds.values()))[1]["spec"] for seeds in variants.values()]
+    return Cell(
+        environment=environment,
+        algorithm=algorithm if len(twins) == 1 else f"{algorithm} #{variant[:VARIANT_DIGITS]}",
+        policy=policy,
+        differs=_differing(spec, twins),
+        trials=trials,
+        descriptions=descriptions,
+        scores=_scores(environment, spec["environment"]["kwargs"]),
+    )
+
+
+def _differing(spec: Json, twins: Sequence[Json]) -> tuple[str, ...]:
+    """Return the settings of ``spec``, without the seed, that are not the same in all ``twins``."""
+    flat = [flatten(twin) for twin in twins]
+    return tuple(
+        f"{key}={json.dumps(value)}"
+        for key, value in flatten(spec).items()
+        if key != "seed" and any(key not in other or other[key] != value for other in flat)
+    )
+
+
+def _scores(environment: str, kwargs: Json) -> Scores:
+    if environment not in environment_names():
+        return Scores()
+    file = load_environment(environment)
+    return file.scores if file.kwargs == kwargs else Scores()

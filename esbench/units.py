@@ -1,0 +1,33 @@
+"""Numbers as a person reads them."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+NONE: Final = "-"
+
+
+def format_steps(steps: float) -> str:
+    """Return a number of steps for reading: 950, 1.5 k, 100 k, 3.0 M; "-" if it is not finite."""
+    if not math.isfinite(steps):
+        return NONE
+    if steps < 999.5:
+        return f"{steps:.0f}"
+    if steps < 9_950:
+        return f"{steps / 1e3:.1f} k"
+    if steps < 999_500:
+        return f"{steps / 1e3:.0f} k"
+    return f"{steps / 1e6:.1f} M" if steps < 999_950_000 else f"{steps / 1e9:.1f} G"
+
+
+def format_duration(seconds: float) -> str:
+    """Return a duration for reading: 1.2 s, 3 min 5 s, 2 h 5 min; "-" if it is not finite."""
+    if not math.isfinite(seconds):
+        return NONE
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return "{} h {} min".format(*divmod(round(seconds / 60), 60))
