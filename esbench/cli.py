@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
+EXIT_BROKEN_PIPE: Final = 141
 
 app = typer.Typer(
     name="esbench",
@@ -353,7 +354,7 @@ def main() -> None:
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:  # the reader of our output, `head` say, has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        sys.exit(EXIT_BROKEN_PIPE)
 
 
 def _open(
@@ -420,7 +421,11 @@ def _summary(returns: Any) -> str:
 def _console() -> Console:
     from rich.console import Console
 
-    return Console(force_terminal=None if sys.stdout.isatty() else False)
+    class PipeConsole(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # rich would exit with 1, which means a failed trial here
+
+    return PipeConsole(force_terminal=None if sys.stdout.isatty() else False)
 
 
 def _table(*columns: str, title: str | None = None, no_header: bool = False) -> Table:

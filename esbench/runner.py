@@ -93,7 +93,7 @@ def _run_trial(
             return "elsewhere", "another process runs it"
         try:
             return "done", _train(trial, pool, watcher, callbacks)
-        except UsageError:
+        except (UsageError, BrokenPipeError):  # no fault of the trial: input, or a display gone
             raise
         except EnvironmentFailedError as error:
             trial.folder.fail(error.traceback)

@@ -174,19 +174,14 @@ class TrialFolder:
     def begin(self, spec: TrialSpec, description: Json) -> list[GenerationRecord]:
         """Write ``trial.json`` if it is new, and return the rows the checkpoint stands on.
 
-        Rows after the checkpoint are dropped: the same ones will be computed again.
+        Rows after the checkpoint are dropped: the same ones will be computed again. A trial that
+        goes on under other package versions than before says so in ``resumed_with``.
         """
         self.close()
         self.check(spec)
         self._spec_hash = spec.hash
         with disk_errors(self.path):
-            if not (self.path / "trial.json").exists():
-                content = {
-                    "format": FORMAT,
-                    "hash": spec.hash,
-                    "spec": spec.model_dump(mode="json"),
-                }
-                _replace(self.path / "trial.json", _dump(content | description))
+            self._describe(spec, description)
             checkpoint = self.load_checkpoint()
             generation = 0 if checkpoint is None else checkpoint["progress"]["generation"]
             rows = self.rows()
@@ -200,6 +195,20 @@ class TrialFolder:
             (self.path / "error.txt").unlink(missing_ok=True)
             self._rows = path.open("ab", buffering=0)
         return [GenerationRecord(**_as_record(row)) for row in rows[:generation]]
+
+    def _describe(self, spec: TrialSpec, description: Json) -> None:
+        path = self.path / "trial.json"
+        if not path.exists():
+            content = {"format": FORMAT, "hash": spec.hash, "spec": spec.model_dump(mode="json")}
+            _replace(path, _dump(content | description))
+            return
+        content = self.description()
+        resumed: list[Json] = content.get("resumed_with", [])
+        latest = resumed[-1] if resumed else content
+        if latest.get("versions") != description.get("versions"):
+            again = {key: description.get(key) for key in ("created", "versions", "command")}
+            content["resumed_with"] = [*resumed, again]
+            _replace(path, _dump(content))
 
     def append(self, record: GenerationRecord) -> None:
         """Append one row."""

@@ -76,6 +76,21 @@ def test_quiet_is_one_line_a_trial(esbench: Run) -> None:
     assert all(line.startswith("done  doubles:Walk-v0 openai_es seed") for line in lines)
 
 
+def test_a_reader_that_leaves_early_is_no_failure_of_the_trial(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "esbench", *small("doubles:Slow-v0", "0-2")]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(timeout=60) == 141
+        assert process.stderr.read() == b""
+    assert not list(tmp_path.rglob("error.txt"))
+
+
 def test_running_again_skips(esbench: Run, tmp_path: Path) -> None:
     esbench(*small())
     before = {p: c for p, c in files(tmp_path).items() if p.suffix in {".json", ".jsonl"}}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import resource
 import subprocess
@@ -207,6 +208,19 @@ def test_another_specification_in_the_folder_is_refused(begin: Begin, make_trial
     with pytest.raises(UsageError, match=r"sigma was 0\.1, is now 0\.3.*Nothing was changed"):
         edited.folder.check(edited.spec)
     assert before == {p: p.read_bytes() for p in edited.folder.path.rglob("*") if p.is_file()}
+
+
+def test_going_on_with_other_versions_is_recorded(begin: Begin, make_trial: Make) -> None:
+    trial = make_trial()
+    folder = begin(trial)
+    path = folder.path / "trial.json"
+    before = json.loads(path.read_text())
+    for version, expected in (("1", 1), ("1", 1), ("2", 2)):
+        folder.begin(trial.spec, {"versions": {"numpy": version}, "command": "again"})
+        content = json.loads(path.read_text())
+        assert len(content["resumed_with"]) == expected
+        assert content["resumed_with"][-1]["versions"] == {"numpy": version}
+    assert {key: value for key, value in content.items() if key != "resumed_with"} == before
 
 
 def test_status_follows_the_life_of_a_trial(make_trial: Make) -> None:
