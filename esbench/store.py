@@ -199,8 +199,8 @@ class TrialFolder:
     def _describe(self, spec: TrialSpec, description: Json) -> None:
         path = self.path / "trial.json"
         if not path.exists():
-            content = {"format": FORMAT, "hash": spec.hash, "spec": spec.model_dump(mode="json")}
-            _replace(path, _dump(content | description))
+            whole = {"format": FORMAT, "hash": spec.hash, "spec": spec.model_dump(mode="json")}
+            _replace(path, _dump(whole | description))
             return
         content = self.description()
         resumed: list[Json] = content.get("resumed_with", [])
