@@ -127,15 +127,14 @@ class Setup:
             UsageError: the policy cannot serve the spaces.
         """
         name = self.environment.id
-        if len(observations.shape or ()) >= 3 and self.policy.template in {"linear", "mlp"}:
-            Observations(observations, name)
+        cls: type[Policy] = POLICIES.get(self.policy.template)
+        settings = parse(cls.Settings, self.policy.settings, f"policy {self.policy.template}")
+        inputs, outputs = Observations(observations, name).size, Actions(actions, name).size
+        if len(observations.shape or ()) >= 3 and not cls.takes_images:
             raise UsageError(
                 f"{name}: its observations are images {observations.shape}; the policy "
                 f"{self.policy.template!r} takes vectors (give a torch.nn.Module of your own)"
             )
-        cls: type[Policy] = POLICIES.get(self.policy.template)
-        settings = parse(cls.Settings, self.policy.settings, f"policy {self.policy.template}")
-        inputs, outputs = Observations(observations, name).size, Actions(actions, name).size
         return cls(settings, inputs, outputs)
 
 
@@ -303,12 +302,14 @@ class Episodes:
         )
 
     def merge_into(self, statistics: ObservationStatistics, shift: Vector) -> None:
-        """Add the observations to running statistics, in member order; sick episodes are left out.
+        """Add the observations to running statistics, in member order.
+
+        Episodes with a return or an observation that is not finite are left out.
 
         The order is the members', however the results arrived, so the bits do not depend on it.
         """
         for total, moments in zip(self.returns.ravel().tolist(), self.moments, strict=True):
-            if np.isfinite(total):
+            if np.isfinite(total) and np.isfinite(moments[2]).all():
                 statistics.merge(moments, shift)
 
 

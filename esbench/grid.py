@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -24,6 +25,7 @@ from esbench.settings import Settings, Table, fields_at, parse
 from esbench.spec import (
     AlgorithmSpec,
     BudgetSpec,
+    EnvironmentSpec,
     EvaluationSpec,
     PolicySpec,
     Seed,
@@ -32,7 +34,8 @@ from esbench.spec import (
 from esbench.store import TrialFolder
 
 DEFAULT_LABEL: Final = "default"
-Name = Annotated[str, Field(min_length=1)]
+MOST_SEEDS: Final = 100_000
+Name = Annotated[str, Field(pattern=r"[^.]")]  # a folder: neither empty nor . nor ..
 
 
 class Grid(Settings):
@@ -52,7 +55,7 @@ class Grid(Settings):
         environment: name -> anything of its file in ``envs/``, for this grid only.
     """
 
-    name: Annotated[str, Field(pattern=r"^[\w.+-]+$")]
+    name: Annotated[str, Field(pattern=r"^[\w+-][\w.+-]*$")]
     description: str = ""
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] = (0, 1, 2)
     environments: Annotated[tuple[Name, ...], Field(min_length=1)]
@@ -131,7 +134,20 @@ def read_grid(name_or_file: str) -> tuple[Table, str]:
                 "(or give the path of a .toml file)"
             )
         path = Path(str(files("esbench.grids").joinpath(f"{name_or_file}.toml")))
-    return {"name": path.stem, **read_toml(path)}, str(path)
+    table = {"name": path.stem, **read_toml(path)}
+    _require_tables(table, str(path))
+    return table, str(path)
+
+
+def _require_tables(table: Table, source: str) -> None:
+    """Refuse a value where a table belongs, before overrides are put into it."""
+    for key in ("algorithms", "policy", "policies", "budget", "evaluation", "environment"):
+        value = table.get(key, {})
+        nested = value if key == "environment" and isinstance(value, dict) else {}
+        for name, item in ((key, value), *((f"{key}.{k}", v) for k, v in nested.items())):
+            if not isinstance(item, dict | (list if name == "algorithms" else dict)):
+                near = "; did you mean 'environments'?" if name == "environment" else ""
+                raise UsageError(f"{source}: {name} = {item!r}: expected a table{near}")
 
 
 def apply_override(table: Table, assignment: str) -> Table:
@@ -171,13 +187,20 @@ def expand(grid: Grid, out: Path, source: str) -> list[Trial]:
     Raises:
         UsageError: any name, key or value is wrong; nothing has been written.
     """
-    return [
+    trials = [
         trial
         for name in grid.environments
-        for trial in _cells(
-            grid, load_environment(name, grid.environment.get(name), source), out, source
-        )
+        for trial in _Layers(grid, load_environment(name), source).trials(out)
     ]
+    owners: dict[Path, Trial] = {}
+    for trial in trials:
+        other = owners.setdefault(trial.folder.path, trial)
+        if other is not trial:
+            raise UsageError(
+                f"{source}: {other.labels} and {trial.labels} would share the folder "
+                f"{trial.folder.path}; expected labels that differ in letters, digits or . + -"
+            )
+    return trials
 
 
 def open_grid(
@@ -263,6 +286,10 @@ def parse_seeds(text: str) -> list[int]:
             raise UsageError(f"--seeds {text!r}: expected seeds such as 3, 0-9 or 0,2,5-7")
         first = int(match[1])
         last = int(match[2] or first)
+        if last >= 2**32 or last - first >= MOST_SEEDS:
+            raise UsageError(
+                f"--seeds {text!r}: expected seeds below {2**32}, and at most {MOST_SEEDS} of them"
+            )
         if last < first:
             raise UsageError(
                 f"--seeds {text!r}: {first}-{last} runs backwards; expected {last}-{first}"
@@ -271,29 +298,84 @@ def parse_seeds(text: str) -> list[int]:
     return seeds
 
 
-def _cells(grid: Grid, file: EnvironmentFile, out: Path, source: str) -> Iterator[Trial]:
-    if file.backend not in BACKENDS.names():
-        BACKENDS.get(file.backend)
-    budget = parse(BudgetSpec, _above(grid, file, "budget"), source, "budget")
-    evaluation = parse(EvaluationSpec, _above(grid, file, "evaluation"), source, "evaluation")
-    for label, settings in grid.algorithms.items():
-        algorithm, pairs = _algorithm(grid, file, label, settings, source)
-        if file.episode_seeds == "pair" and not pairs:
+@final
+@dataclass(frozen=True)
+class _Layers:
+    """The settings of one environment's trials, put on top of each other from weak to strong."""
+
+    grid: Grid
+    file: EnvironmentFile
+    source: str
+
+    def trials(self, out: Path) -> Iterator[Trial]:
+        """Yield the environment's trials."""
+        environment = self._environment()
+        budget = parse(BudgetSpec, self._section("budget"), self.source, "budget")
+        evaluation = parse(EvaluationSpec, self._section("evaluation"), self.source, "evaluation")
+        for label, settings in self.grid.algorithms.items():
+            algorithm = self._algorithm(label, settings)
+            for policy_label, policy in self._policies():
+                for seed in self.grid.seeds:
+                    spec = TrialSpec(
+                        algorithm=algorithm,
+                        environment=environment,
+                        policy=policy,
+                        budget=budget,
+                        evaluation=evaluation,
+                        seed=seed,
+                    )
+                    yield _trial(spec, self.file.id, label, policy_label, out)
+
+    def _own(self, section: str) -> Table:
+        """Return what the grid says of a section for this environment alone."""
+        own: Table = self.grid.environment.get(self.file.id, {}).get(section, {})
+        return own
+
+    def _section(self, name: str) -> Table:
+        below: Table = getattr(self.file, name)
+        return merged(merged(below, getattr(self.grid, name)), self._own(name))
+
+    def _environment(self) -> EnvironmentSpec:
+        overrides = self.grid.environment.get(self.file.id, {})
+        if "id" in overrides:
             raise UsageError(
-                f'{source}: episode_seeds = "pair" for {file.id}: {label} does not sample '
-                'antithetic pairs; expected "fresh" or "shared"'
+                f"{self.source}: environment.{self.file.id}.id = {overrides['id']!r}: the name "
+                "cannot be changed here; expected it among the environments"
             )
-        for policy_label, policy in _policies(grid, file, source):
-            for seed in grid.seeds:
-                spec = TrialSpec(
-                    algorithm=algorithm,
-                    environment=file.spec(),
-                    policy=policy,
-                    budget=budget,
-                    evaluation=evaluation,
-                    seed=seed,
+        file = load_environment(self.file.id, overrides, self.source)
+        for label in overrides.get("algorithms", {}):
+            if label not in self.grid.algorithms:
+                raise UsageError(
+                    f"{self.source}: environment.{self.file.id}.algorithms.{label} is not among "
+                    f"the grid's algorithms; {suggestion(label, self.grid.algorithms)}"
                 )
-                yield _trial(spec, file.id, label, policy_label, out)
+        BACKENDS.get(file.backend)
+        return file.spec()
+
+    def _algorithm(self, label: str, settings: Table) -> AlgorithmSpec:
+        """Return the algorithm with every default filled in."""
+        name = settings.get("algorithm", label)
+        if not isinstance(name, str) or name not in ALGORITHMS.names():
+            key = f"algorithms.{label}" + (".algorithm" if "algorithm" in settings else "")
+            near = suggestion(str(name), ALGORITHMS.names())
+            raise UsageError(f"{self.source}: unknown algorithm {name!r} ({key}); {near}")
+        own = {key: value for key, value in settings.items() if key != "algorithm"}
+        values = merged(self.file.algorithms.get(name, {}), own)
+        values = merged(values, self._own("algorithms").get(label, {}))
+        typed = parse(ALGORITHMS.get(name).Settings, values, self.source, f"algorithms.{label}")
+        return AlgorithmSpec(name=name, settings=typed.model_dump(mode="json"))
+
+    def _policies(self) -> Iterator[tuple[str, PolicySpec]]:
+        tables = self.grid.policies or {DEFAULT_LABEL: self.grid.policy}
+        for label, table in tables.items():
+            prefix = f"policies.{label}" if self.grid.policies else "policy"
+            values = _policy_on(_policy_on(self.file.policy, table), self._own("policy"))
+            yield label, policy_spec(values, self.source, prefix)
+
+
+def _policy_on(below: Table, above: Table) -> Table:
+    """Return ``above`` if it names a template of its own, else its settings on top of ``below``."""
+    return above if "template" in above else merged(below, above)
 
 
 def _trial(spec: TrialSpec, environment: str, algorithm: str, policy: str, out: Path) -> Trial:
@@ -301,38 +383,6 @@ def _trial(spec: TrialSpec, environment: str, algorithm: str, policy: str, out: 
     parts = [environment, algorithm, *([] if policy == DEFAULT_LABEL else [policy])]
     path = out.joinpath(*(re.sub(r"[^\w.+-]", "_", part) for part in parts), f"seed-{spec.seed}")
     return Trial(spec, labels, TrialFolder(path))
-
-
-def _above(grid: Grid, file: EnvironmentFile, section: str) -> Table:
-    """Return the environment's section with the grid's on top, and on that the grid's for it."""
-    for_one: Table = grid.environment.get(file.id, {}).get(section, {})
-    below: Table = getattr(file, section)
-    return merged(merged(below, getattr(grid, section)), for_one)
-
-
-def _algorithm(
-    grid: Grid, file: EnvironmentFile, label: str, settings: Table, source: str
-) -> tuple[AlgorithmSpec, bool]:
-    """Return the algorithm with every default filled in, and whether it samples pairs."""
-    name = settings.get("algorithm", label)
-    if not isinstance(name, str) or name not in ALGORITHMS.names():
-        key = f"algorithms.{label}" + (".algorithm" if "algorithm" in settings else "")
-        near = suggestion(str(name), ALGORITHMS.names())
-        raise UsageError(f"{source}: unknown algorithm {name!r} ({key}); {near}")
-    for_one = grid.environment.get(file.id, {}).get("algorithms", {}).get(label, {})
-    own = {key: value for key, value in settings.items() if key != "algorithm"}
-    values = merged(merged(file.algorithms.get(name, {}), own), for_one)
-    model = ALGORITHMS.get(name).Settings
-    typed = parse(model, values, source, f"algorithms.{label}")
-    return AlgorithmSpec(name=name, settings=typed.model_dump(mode="json")), typed.uses_pairs
-
-
-def _policies(grid: Grid, file: EnvironmentFile, source: str) -> Iterator[tuple[str, PolicySpec]]:
-    tables = grid.policies or {DEFAULT_LABEL: grid.policy}
-    for label, table in tables.items():
-        prefix = f"policies.{label}" if grid.policies else "policy"
-        values = table if "template" in table else merged(file.policy, table)
-        yield label, policy_spec(values, source, prefix)
 
 
 def policy_spec(table: Table, source: str, prefix: str = "policy") -> PolicySpec:
@@ -362,9 +412,9 @@ def policy_spec(table: Table, source: str, prefix: str = "policy") -> PolicySpec
 
 
 def _require_distinct(values: Sequence[Any]) -> None:
-    for value in values:
-        if values.count(value) > 1:
-            raise ValueError(f"{value!r} is given {values.count(value)} times; expected once")
+    for value, times in Counter(values).items():
+        if times > 1:
+            raise ValueError(f"{value!r} is given {times} times; expected once")
 
 
 def _split_key(key: str) -> list[str]:

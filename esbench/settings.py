@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import types
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, Final, TypeVar, get_args, get_origin
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -14,6 +14,14 @@ from pydantic_core import ErrorDetails
 from esbench.errors import UsageError, suggestion
 
 Table = dict[str, Any]
+
+_PLAIN_WORDS: Final = {
+    "a valid integer": "an integer",
+    "a valid array": "a list",
+    "a valid dictionary": "a table",
+    "an object": "a table",
+    "a valid ": "a ",
+}
 
 
 class Settings(BaseModel):
@@ -66,6 +74,8 @@ def _sentences(
         problem = _problem(error)
         seen = f"{key} = {_show(error['input'])}"
         match error["type"]:
+            case "json_invalid":
+                lines[key] = f"{prefix or 'a value'} has text that is not valid Unicode"
             case "extra_forbidden":
                 near = suggestion(path[-1], fields_at(model, path[:-1]))
                 lines[key] = f"unknown key {key} (= {_show(error['input'])}); {near}"
@@ -92,7 +102,8 @@ def _problem(error: ErrorDetails) -> str:
             return error["msg"].removeprefix("Value error, ")
         case _:
             text = error["msg"].removeprefix("Input should be ")
-            text = text.replace("a valid integer", "an integer").replace("a valid ", "a ")
+            for words, plain in _PLAIN_WORDS.items():
+                text = text.replace(words, plain)
             return f"expected {text[:1].lower()}{text[1:]}"
 
 

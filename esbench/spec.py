@@ -30,8 +30,8 @@ class EnvironmentSpec(Settings):
             the mean length of the generation before; none by default.
         action_noise: deviation of Gaussian noise on continuous actions.
         reward_shift: subtracted from every reward (the alive bonus, in ARS).
-        episode_seeds: fresh (each member has its own), pair (a mirrored pair shares them) or
-            shared (the whole generation does): common random numbers.
+        episode_seeds: fresh (each member has its own), pair (a mirrored pair shares them; without
+            pairs as fresh) or shared (the whole generation does): common random numbers.
 
     The last four act in training only; scores come from the unmodified environment.
     """

@@ -83,6 +83,7 @@ class Trainer:
         algorithm: the search.
         policy: the template; ``algorithm.center`` are its parameters.
         history: the records of the generations so far.
+        stopped: the ``Stop`` that ended training early, also if that was before a resume.
     """
 
     def __init__(
@@ -107,11 +108,11 @@ class Trainer:
         """
         self.spec = spec
         self.history: list[GenerationRecord] = []
+        self.stopped: Stop | None = None
         self._owns_pool = owns_pool or pool is None
         self._pool = WorkerPool() if pool is None else pool
         self._recorder = recorder
         self._log = log
-        self._configured = False
         setup = Setup(spec.environment, spec.policy)
         with silenced():
             backend = setup.make_backend(slots=1)
@@ -173,14 +174,17 @@ class Trainer:
             target = TargetReturn(budget.target_return, budget.target_window)
             for record in self.history:
                 if stop := target(record):
+                    self.stopped = stop
                     return stop
+        self.stopped = None
         every: list[Callback] = [*callbacks] if target is None else [target, *callbacks]
         saved = time.monotonic()
         for record in self._generations(limit):
             stops = [stop for stop in (callback(record) for callback in every) if stop]
             if stops:
+                self.stopped = stops[0]
                 self.save()
-                return stops[0]
+                return self.stopped
             if time.monotonic() - saved >= CHECKPOINT_SECONDS:
                 self.save()
                 saved = time.monotonic()
@@ -222,6 +226,7 @@ class Trainer:
             "statistics": None if self._statistics is None else self._statistics.state_dict(),
             "progress": vars(self._progress).copy(),
             "mean_length": self._mean_length,
+            "stopped": None if self.stopped is None else self.stopped.reason,
         }
 
     def load_state_dict(self, state: State, history: Sequence[GenerationRecord] = ()) -> None:
@@ -231,6 +236,7 @@ class Trainer:
             self._statistics.load_state_dict(state["statistics"])
         self._progress = Progress(**state["progress"])
         self._mean_length = state["mean_length"]
+        self.stopped = None if state["stopped"] is None else Stop(state["stopped"])
         self.history = list(history)
 
     def close(self) -> None:
@@ -267,13 +273,16 @@ class Trainer:
         population = self.algorithm.ask()
         played = self._play_members(population, 0, self.spec.evaluation.center)
         most = settings.population_size_max or math.inf
+        more = played
         while len(population) < most and (
-            played.lengths.sum() < settings.num_interactions
+            # Members that all fail before their first step would never make an interaction.
+            (played.lengths.sum() < settings.num_interactions and more.lengths.any())
             or played.lengths.size < settings.min_episodes
         ):
             size = len(population)
             population = population.extended(int(min(size + settings.population_size, most)))
-            played = played.joined(self._play_members(population, size, with_center=False))
+            more = self._play_members(population, size, with_center=False)
+            played = played.joined(more)
         return population, played
 
     def _play_members(self, population: Population, first: int, with_center: bool) -> Episodes:
@@ -297,9 +306,7 @@ class Trainer:
         return self._play(job, tasks)
 
     def _play(self, job: Job, tasks: Sequence[Task]) -> Episodes:
-        if not self._configured:
-            self._pool.configure(self._setup, self._log)
-            self._configured = True
+        self._pool.configure(self._setup, self._log)
         return self._pool.play(job, tasks)
 
     def _normalizer(self) -> Normalizer | None:

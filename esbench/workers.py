@@ -23,6 +23,7 @@ import traceback
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
@@ -127,8 +128,14 @@ class WorkerPool:
         return [worker.process.pid for worker in self._workers if worker.process.pid]
 
     def configure(self, setup: Setup, log: Path | None = None) -> None:
-        """Make every worker ready for a trial; its output is appended to ``log`` (or dropped)."""
-        self._configuration = Configure(setup, self.slots, str(log or os.devnull))
+        """Make every worker ready for a trial; its output is appended to ``log`` (or dropped).
+
+        Cheap if they are ready for it already, so that trainers may share a pool and take turns.
+        """
+        wanted = Configure(setup, self.slots, str(log or os.devnull))
+        if wanted == self._configuration and self._workers:
+            return
+        self._configuration = wanted
         for worker in self._workers:
             self._send(worker, self._configuration)
         if not self._workers:
@@ -205,7 +212,7 @@ class WorkerPool:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=_worker_main, args=(theirs,), daemon=True)
-        with _environment(SINGLE_THREAD), _interrupts_held():
+        with _environment(SINGLE_THREAD), interrupts_held():
             process.start()
         theirs.close()
         ours.send(self._configuration)
@@ -248,7 +255,7 @@ def _receive(worker: _Worker) -> Finished | Failed | None:
     """Return a worker's next message, or None if it is dead and has sent all it could."""
     try:
         message: Finished | Failed = worker.connection.recv()
-    except (EOFError, ConnectionResetError):
+    except (EOFError, OSError):  # it died between two messages, or in the middle of one
         return None
     return message
 
@@ -287,8 +294,10 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _interrupts_held() -> Iterator[None]:
+def interrupts_held() -> Iterator[None]:
     """Hold Ctrl-C back in the block; a process started there never sees it, even while it loads."""
+    # Starting the tracker unblocks the signal; started before, it is not started in the block.
+    resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -300,15 +309,16 @@ def _worker_main(connection: Connection) -> None:
     """Run a worker until its parent closes the connection or is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    _end_with_parent()
+    end_with_parent()
     log_once()
     if "torch" in sys.modules:  # the person's own main module may have imported it
         sys.modules["torch"].set_num_threads(1)
-    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        _serve(connection)
+    with contextlib.suppress(_ParentGoneError):
+        _serve(_Link(connection))
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """End this process at once when its parent is gone, however that died."""
     parent = multiprocessing.parent_process()
     assert parent is not None, "a worker is a child process"
 
@@ -319,10 +329,41 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _serve(connection: Connection) -> None:
+class _ParentGoneError(Exception):
+    """The trainer has closed the connection. An environment may raise EOFError; never this."""
+
+
+@final
+class _Link:
+    """A worker's end of the connection to its trainer."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def send(self, message: Finished | Failed) -> None:
+        try:
+            self._connection.send(message)
+        except OSError as error:
+            raise _ParentGoneError from error
+
+    def receive(self) -> Configure | Begin | Work:
+        try:
+            message: Configure | Begin | Work = self._connection.recv()
+        except (EOFError, OSError) as error:
+            raise _ParentGoneError from error
+        return message
+
+    def has_message(self) -> bool:
+        try:
+            return self._connection.poll()
+        except OSError as error:
+            raise _ParentGoneError from error
+
+
+def _serve(link: _Link) -> None:
     player: Player | None = None
     while True:
-        message = connection.recv()
+        message = link.receive()
         try:
             match message:
                 case Configure():
@@ -333,16 +374,16 @@ def _serve(connection: Connection) -> None:
                 case Begin() if player is not None:
                     player.begin(message.job)
                 case Work() if player is not None:
-                    _play(player, message.tasks, connection)
-        except (EOFError, BrokenPipeError, ConnectionResetError):
+                    _play(player, message.tasks, link)
+        except _ParentGoneError:
             raise
         except Exception as error:  # whatever an environment raises belongs to its trial
             usage = isinstance(error, UsageError)
             summary = str(error) if usage else f"{type(error).__name__}: {error}"
-            connection.send(Failed(usage, summary, traceback.format_exc()))
+            link.send(Failed(usage, summary, traceback.format_exc()))
 
 
-def _play(player: Player, tasks: list[Task], connection: Connection) -> None:
+def _play(player: Player, tasks: list[Task], link: _Link) -> None:
     """Play a chunk, asking for more as soon as a slot would stand idle."""
     started = time.process_time()
     player.add(tasks)
@@ -352,7 +393,7 @@ def _play(player: Player, tasks: list[Task], connection: Connection) -> None:
     def report() -> None:
         nonlocal results, started
         now = time.process_time()
-        connection.send(Finished(results, not asked, now - started))
+        link.send(Finished(results, not asked, now - started))
         results, started = [], now
 
     while player.busy:
@@ -360,8 +401,8 @@ def _play(player: Player, tasks: list[Task], connection: Connection) -> None:
         if player.hungry and not asked:
             report()
             asked = True
-        elif player.hungry and connection.poll():
-            message = connection.recv()
+        elif player.hungry and link.has_message():
+            message = link.receive()
             assert isinstance(message, Work), "a new job begins only after the last one ended"
             player.add(message.tasks)
             asked = False

@@ -73,13 +73,26 @@ class BadReward(Walk):
         return observation, float("nan") if bad else reward, terminated, truncated, info
 
 
+class Disconnects(Walk):
+    """Loses its simulator's server in the middle of an episode."""
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        if self.left == 1:
+            raise EOFError("the server hung up")
+        return super().step(action)
+
+
 class BadObservation(Walk):
-    """Shows a NaN in half of its episodes, so that the action would be NaN too."""
+    """Shows ``value`` in a share of its episodes; a NaN makes the action NaN too."""
+
+    def __init__(self, value: float = float("nan"), share: float = 0.5) -> None:
+        super().__init__()
+        self.value, self.share = value, share
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
         observation, info = super().reset(seed=seed)
-        if self.np_random.random() < 0.5:
-            observation[0] = np.nan
+        if self.np_random.random() < self.share:
+            observation[0] = self.value
         return observation, info
 
 
@@ -120,5 +133,6 @@ class Spaces(Walk):
         }[action]
 
 
-for cls in (Walk, Raises, Dies, BadReward, BadObservation, Slow, Chatty, Spaces):
+DOUBLES = (Walk, Raises, Disconnects, Dies, BadReward, BadObservation, Slow, Chatty, Spaces)
+for cls in DOUBLES:
     gymnasium.register(f"{cls.__name__}-v0", entry_point=cls)

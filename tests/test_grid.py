@@ -206,14 +206,21 @@ BAD = [
         ["CartPole-v1.action_nois", "'action_n"],
     ),
     ({"environment": {"CartPole-v1": {"backend": "gymnasum"}}}, ["backend", "'gymnasium'"]),
-    ({"seed": [1]}, ["unknown key seed", "did you mean 'seeds'"]),
+    ({"environment": {"CartPole-v1": {"id": "Acrobot-v1"}}}, ["the name cannot be changed here"]),
     (
-        {
-            "algorithms": ["random_search"],
-            "environment": {"CartPole-v1": {"episode_seeds": "pair"}},
-        },
-        ["episode_seeds", "random_search does not sample antithetic pairs"],
+        {"environment": {"CartPole-v1": {"algorithms": {"openai_se": {"sigma": 1}}}}},
+        ["algorithms.openai_se is not among", "did you mean 'openai_es'"],
     ),
+    (
+        {"algorithms": {"a b": {"algorithm": "openai_es"}, "a/b": {"algorithm": "openai_es"}}},
+        ["would share the folder", "'a b'", "'a/b'"],
+    ),
+    ({"algorithms": {"..": {"algorithm": "openai_es"}}}, ["algorithms"]),
+    ({"name": ".."}, ['name = ".."']),
+    ({"algorithms": "openai_es"}, ['algorithms = "openai_es": expected a table']),
+    ({"policy": "mlp"}, ['policy = "mlp": expected a table']),
+    ({"environments": ["\udce9"]}, ["not valid Unicode"]),
+    ({"seed": [1]}, ["unknown key seed", "did you mean 'seeds'"]),
 ]
 
 
@@ -225,6 +232,63 @@ def test_bad_grids_name_the_key_the_value_and_the_nearest(
         trials_of(table)
     for word in words:
         assert word in str(caught.value)
+
+
+LAYERS = {
+    "budget": ("generations", [1, 2, 3]),
+    "evaluation": ("episodes", [5, 6, 7]),
+    "policy": ("hidden", [[8], [16], [32]]),
+}
+
+
+@pytest.mark.parametrize("section", LAYERS)
+def test_every_section_has_the_same_layers(tmp_path: Path, section: str) -> None:
+    """The environment's file, the grid, the grid's table for the environment, and --set."""
+    key, values = LAYERS[section]
+    base = 'environments = ["CartPole-v1", "Acrobot-v1"]\nalgorithms = ["openai_es"]\nseeds = [0]\n'
+    grid = f"[{section}]\n{key} = {values[0]}\n"
+    one = f'[environment."CartPole-v1".{section}]\n{key} = {values[1]}\n'
+
+    def found(text: str, *overrides: str) -> list[Any]:
+        specs = [trial.spec for trial in opened(tmp_path, text, overrides=overrides)]
+        if section == "policy":
+            return [spec.policy.settings["hidden"] for spec in specs]
+        return [getattr(getattr(spec, section), key) for spec in specs]
+
+    own = found(base)
+    assert found(base + grid) == [values[0]] * 2
+    assert found(base + one) == [values[1], own[1]]
+    assert found(base + grid + one) == [values[1], values[0]]
+    assert found(base + grid + one, f"{section}.{key}={values[2]}") == [values[2]] * 2
+
+
+def test_a_policy_with_a_template_replaces_and_one_without_changes() -> None:
+    one = {"environment": {"CartPole-v1": {"policy": {"template": "linear"}}}}
+    assert trials_of({"policy": {"hidden": [3]}, **one})[0].spec.policy.template == "linear"
+    (trial, *_) = trials_of({"policy": {"template": "mlp", "activation": "relu"}})
+    assert trial.spec.policy.settings["activation"] == "relu"
+    assert trial.spec.policy.settings["normalize_observations"] is False  # nothing is inherited
+
+
+def test_values_where_tables_belong(tmp_path: Path) -> None:
+    for text, words in {
+        'environment = ["CartPole-v1"]': "did you mean 'environments'",
+        "budget = 3": "budget = 3: expected a table",
+        '[environment]\n"CartPole-v1" = 3': "environment.CartPole-v1 = 3: expected a table",
+    }.items():
+        with pytest.raises(UsageError, match=words):
+            opened(tmp_path, text, overrides=["budget.env_steps=3"], environments=["CartPole-v1"])
+
+
+def test_pairs_without_pairs_are_fresh() -> None:
+    table = {"CartPole-v1": {"episode_seeds": "pair"}}
+    assert trials_of({"algorithms": ["random_search", "openai_es"], "environment": table})
+
+
+def test_seeds_are_bounded_before_they_are_listed() -> None:
+    for text in ("0-9999999999999999999", "0-4000000000"):
+        with pytest.raises(UsageError, match="expected seeds below"):
+            parse_seeds(text)
 
 
 def test_the_file_is_named(tmp_path: Path) -> None:

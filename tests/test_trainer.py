@@ -172,6 +172,41 @@ def test_a_generation_without_a_finite_return_ends_the_trial(
         train(spec, pool)
 
 
+def test_members_that_never_make_a_step_do_not_grow_the_population_for_ever(
+    make_spec: Spec, pool: WorkerPool
+) -> None:
+    name = "doubles:BadObservation-v0"
+    table = {name: {"kwargs": {"share": 1.0}}}
+    spec = make_spec(name, environment=table, settings={"num_interactions": 100})
+    with pytest.raises(TrainingError, match="none of the 8 returns is finite"):
+        train(spec, pool)
+
+
+def test_an_infinite_observation_does_not_spoil_the_statistics(
+    make_spec: Spec, pool: WorkerPool
+) -> None:
+    name = "doubles:BadObservation-v0"
+    table = {name: {"kwargs": {"value": float("1e308"), "share": 0.3}}}
+    trainer = train(make_spec(name, environment=table), pool)
+    assert trainer.history[-1].non_finite == 0
+    assert math.isfinite(trainer.history[-1].population_return_mean)
+    statistics = trainer.state_dict()["statistics"]
+    assert np.isfinite(statistics["mean"]).all()
+    assert np.isfinite(statistics["squares"]).all()
+
+
+def test_why_training_stopped_survives_a_resume(make_spec: Spec, pool: WorkerPool) -> None:
+    with Trainer(make_spec(), pool) as trainer:
+        trainer.train(callbacks=[lambda record: Stop("enough") if record.generation == 2 else None])
+        state = trainer.state_dict()
+    with Trainer(make_spec(), pool) as resumed:
+        resumed.load_state_dict(state, trainer.history)
+        assert resumed.stopped == Stop("enough")
+        resumed.train()  # asked to go on, it does
+        assert resumed.stopped is None
+        assert resumed.progress.generation > 2
+
+
 def test_callbacks_see_every_record_and_can_stop(make_spec: Spec, pool: WorkerPool) -> None:
     seen: list[int] = []
 

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
+import struct
 import subprocess
 import sys
 import textwrap
@@ -13,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from esbench import workers
 from esbench.errors import EnvironmentFailedError, TrainingError, UsageError
 from esbench.evaluation import CENTER, Episodes, Job, Setup, Task, member_tasks
 from esbench.population import Population
@@ -24,8 +27,8 @@ from esbench.workers import WorkerPool, usable_cores
 Spec = Callable[..., TrialSpec]
 
 
-def digests(spec: TrialSpec, workers: int, slots: int) -> list[str]:
-    with WorkerPool(workers, slots) as pool, Trainer(spec, pool) as trainer:
+def digests(spec: TrialSpec, size: int, slots: int) -> list[str]:
+    with WorkerPool(size, slots) as pool, Trainer(spec, pool) as trainer:
         trainer.train()
         return [record.digest for record in trainer.history]
 
@@ -121,6 +124,36 @@ def test_an_environment_that_raises_fails_with_its_own_traceback(make_spec: Spec
         assert np.isfinite(expected.returns).all()
 
 
+def test_an_environment_that_loses_its_server_is_no_lost_trainer(make_spec: Spec) -> None:
+    with (
+        WorkerPool(2, slots=3) as pool,
+        pytest.raises(EnvironmentFailedError, match="EOFError: the server hung up") as caught,
+    ):
+        play_walks(pool, make_spec("doubles:Disconnects-v0"))
+    assert "doubles.py" in caught.value.traceback
+
+
+def test_a_message_torn_by_a_death_counts_as_the_death(make_spec: Spec) -> None:
+    ours, theirs = multiprocessing.Pipe()
+    with ours:
+        with theirs:
+            os.write(theirs.fileno(), struct.pack("!i", 1000) + b"half of a message")
+        assert workers._receive(workers._Worker(process=None, connection=ours)) is None
+
+
+def test_trainers_on_one_pool_take_turns(make_spec: Spec) -> None:
+    first, second = make_spec(), make_spec("Pendulum-v1")
+    with WorkerPool(1) as pool:
+        with Trainer(first, pool) as one, Trainer(second, pool) as other:
+            one.train(env_steps=1)
+            other.train(env_steps=1)
+            turns = [one.evaluate(5).returns.tolist() for _ in range(2)]
+            other.evaluate(5)
+        with Trainer(first, pool) as alone:
+            alone.train(env_steps=1)
+            assert turns == [alone.evaluate(5).returns.tolist()] * 2
+
+
 def test_what_workers_print_goes_to_the_log(
     make_spec: Spec, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -148,10 +181,10 @@ def test_mujoco_prints_nothing_and_logs_a_warning_once(
     assert not (tmp_path / "MUJOCO_LOG.TXT").exists()
 
 
-@pytest.mark.parametrize(("workers", "slots"), [(0, 4), (-1, 4), (2, 0)])
-def test_sizes_below_one_are_refused(workers: int, slots: int) -> None:
+@pytest.mark.parametrize(("size", "slots"), [(0, 4), (-1, 4), (2, 0)])
+def test_sizes_below_one_are_refused(size: int, slots: int) -> None:
     with pytest.raises(UsageError, match="expected at least 1"):
-        WorkerPool(workers, slots)
+        WorkerPool(size, slots)
 
 
 def test_one_worker_a_core_by_default() -> None:
@@ -183,12 +216,12 @@ def test_no_worker_outlives_its_parent(tmp_path: Path, how: signal.Signals) -> N
     command = [sys.executable, str(script)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
         assert process.stdout is not None
-        workers = [int(pid) for pid in process.stdout.readline().split()]
-        assert len(workers) == 2
+        pids = [int(pid) for pid in process.stdout.readline().split()]
+        assert len(pids) == 2
         process.send_signal(how)
         process.stdout.read()
         process.wait(timeout=20)
     deadline = time.monotonic() + 10
-    while any(map(alive, workers)) and time.monotonic() < deadline:
+    while any(map(alive, pids)) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not any(map(alive, workers))
+    assert not any(map(alive, pids))

@@ -48,6 +48,7 @@ class Policy(ABC):
     """The architecture: how many parameters, where they start, how slots compute."""
 
     Settings: ClassVar[type[PolicySettings]]
+    takes_images: ClassVar[bool] = False  # flattened, row by row
 
     def __init__(self, settings: Any, num_inputs: int, num_outputs: int) -> None:
         """Describe a policy of ``num_inputs`` observations and ``num_outputs`` outputs."""

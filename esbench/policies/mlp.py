@@ -28,7 +28,7 @@ class MLPSettings(PolicySettings):
         bias: add a constant to every unit.
     """
 
-    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64, 64)
+    hidden: tuple[Annotated[int, Field(ge=1, le=65_536)], ...] = (64, 64)
     activation: Activation = "tanh"
     bias: bool = True
 

@@ -43,6 +43,7 @@ class ModulePolicy(Policy):
     """A torch.nn.Module, by its import name."""
 
     Settings = ModuleSettings
+    takes_images = True
     settings: ModuleSettings
 
     def __init__(self, settings: ModuleSettings, num_inputs: int, num_outputs: int) -> None:

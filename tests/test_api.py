@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import esbench
+from esbench.errors import UsageError
+
+
+class Net(torch.nn.Module):
+    def __init__(self, num_inputs: int, num_outputs: int, width: int = 3) -> None:
+        super().__init__()
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(num_inputs, width), torch.nn.Tanh(), torch.nn.Linear(width, num_outputs)
+        )
+
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        output: torch.Tensor = self.layers(observations)
+        return output
+
+
+def test_the_names() -> None:
+    assert {"openai_es", "random_search"} <= set(esbench.list_algorithms())
+    assert {"linear", "mlp"} <= set(esbench.list_policies())
+    assert "HalfCheetah-v5" in esbench.list_environments()
+    assert all(hasattr(esbench, name) for name in esbench.__all__)
+
+
+def test_an_algorithm_for_any_function() -> None:
+    start = np.arange(4.0)
+    algorithm = esbench.make_algorithm("openai_es", num_params=4, center_init=start, sigma=0.1)
+    np.testing.assert_array_equal(algorithm.center, start)
+    population = algorithm.ask()
+    assert len(population) == 64
+    assert population.members().shape == (64, 4)
+    algorithm.tell(population, -np.square(population.members()).sum(axis=1))
+    assert np.square(algorithm.center).sum() < np.square(start).sum()
+    assert start.tolist() == [0, 1, 2, 3]
+
+
+def test_seeds_and_settings_may_be_numpy_numbers() -> None:
+    algorithm = esbench.make_algorithm("openai_es", num_params=4, population_size=np.int64(8))
+    assert len(algorithm.ask()) == 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"name": "openai"}, "unknown algorithm 'openai'; did you mean 'openai_es'"),
+        ({"num_params": 0}, "num_params = 0: expected at least 1"),
+        (
+            {"center_init": [1.0, 2.0]},
+            r"center_init of shape \(2,\): expected a number or \(3,\)",
+        ),
+        ({"sigm": 1.0}, "unknown key sigm .*did you mean 'sigma'"),
+        ({"sigma": -1.0}, "sigma = -1.0: expected greater than 0"),
+        ({"sigma": float("nan")}, "sigma"),
+        ({"optimizer": "adm"}, "unknown optimizer 'adm'; did you mean 'adam'"),
+        ({"optimizer_settings": {"eps": float("nan")}}, "NaN or infinity"),
+    ],
+)
+def test_wrong_algorithms_are_one_sentence(arguments: dict[str, object], words: str) -> None:
+    merged = {"name": "openai_es", "num_params": 3, **arguments}
+    with pytest.raises(UsageError, match=words):
+        esbench.make_algorithm(**merged)  # type: ignore[arg-type]
+
+
+def test_a_trainer_has_the_tuned_settings_below_its_own() -> None:
+    with esbench.make_trainer(
+        "openai_es",
+        env="HalfCheetah-v5",
+        seed=4,
+        policy={"hidden": [8]},
+        environment={"max_episode_steps": 7},
+        budget={"env_steps": 10},
+        evaluation={"episodes": 2},
+        sigma=0.5,
+    ) as trainer:
+        spec = trainer.spec
+    assert spec.seed == 4
+    assert spec.algorithm.settings["sigma"] == 0.5
+    assert spec.algorithm.settings["population_size"] == 32  # of envs/HalfCheetah-v5.toml
+    assert spec.policy.settings["hidden"] == [8]
+    assert spec.policy.settings["normalize_observations"] is True
+    assert spec.environment.max_episode_steps == 7
+    assert (spec.budget.env_steps, spec.evaluation.episodes) == (10, 2)
+
+
+@pytest.mark.parametrize("policy", ["linear", {"template": "linear"}, Net])
+def test_policies_by_name_table_and_class(policy: object) -> None:
+    with esbench.make_trainer("openai_es", env="CartPole-v1", policy=policy) as trainer:  # type: ignore[arg-type]
+        assert trainer.policy.num_params == (8 if policy is not Net else 4 * 3 + 3 + 3 * 2 + 2)
+
+
+def test_a_module_trains_in_the_workers() -> None:
+    with esbench.make_trainer(
+        "openai_es", env="CartPole-v1", policy=Net, workers=1, population_size=4
+    ) as trainer:
+        trainer.train(env_steps=1)
+        assert trainer.evaluate(2).returns.shape == (2,)
+
+
+def test_a_class_that_workers_cannot_import_is_refused() -> None:
+    class Local(Net):
+        pass
+
+    with pytest.raises(UsageError, match="defined at the top level of a file"):
+        esbench.make_trainer("openai_es", env="CartPole-v1", policy=Local)
