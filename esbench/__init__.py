@@ -8,9 +8,9 @@ from esbench.api import (
     make_trainer,
 )
 from esbench.errors import EsbenchError, TrainingError, UsageError
+from esbench.frames import load_results, load_scores
 from esbench.record import GenerationRecord, Stop, TargetReturn
 from esbench.registry import register_algorithm, register_backend, register_policy
-from esbench.store import load_results, load_scores
 
 __version__ = "0.1.0"
 

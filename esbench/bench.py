@@ -5,24 +5,33 @@ The two are measured in turn, several rounds, and medians are compared, because 
 
 from __future__ import annotations
 
+import contextlib
+import math
 import multiprocessing
+import signal
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 import gymnasium
 
+from esbench.errors import TrainingError, UsageError
 from esbench.grid import Trial, expand, parse_grid
+from esbench.making import making
+from esbench.random_policy import random_steps_per_second
 from esbench.record import GenerationRecord, Stop
+from esbench.runner import check_trials
 from esbench.simulator_log import log_once, silenced
 from esbench.spec import EnvironmentSpec
 from esbench.trainer import Trainer
-from esbench.workers import WorkerPool
+from esbench.workers import WorkerPool, end_with_parent, interrupts_held
+
+if TYPE_CHECKING:
+    from multiprocessing.context import SpawnProcess
 
 ENDLESS: Final = 10**15
 
@@ -83,10 +92,16 @@ def measure(
         rounds: how often the two are measured in turn.
 
     Raises:
-        UsageError: an unknown environment or a wrong number.
+        UsageError: an unknown environment, one that cannot be made, or a wrong number.
+        TrainingError: an environment failed while it was stepped.
     """
+    if rounds < 1:
+        raise UsageError(f"rounds = {rounds}: expected at least 1")
+    if not 0 < seconds < math.inf:
+        raise UsageError(f"seconds = {seconds}: expected a number above 0")
     with WorkerPool(workers) as pool, tempfile.TemporaryDirectory() as folder:
         trial = _trial(environment, population_size, Path(folder))
+        check_trials([trial])
         bare = _BareLoops(trial.spec.environment, pool.size)
         start = time.perf_counter()
         with trial.folder.locked(), bare, Trainer(trial.spec, pool, trial.folder) as trainer:
@@ -130,17 +145,23 @@ class _BareLoops:
     """Processes that step one plain environment each, when they are told to."""
 
     def __init__(self, environment: EnvironmentSpec, processes: int) -> None:
-        context = multiprocessing.get_context("spawn")
-        pipes = [context.Pipe() for _ in range(processes)]
-        self._connections = [ours for ours, _ in pipes]
-        self._processes = [
-            context.Process(target=_bare_loop, args=(theirs, environment), daemon=True)
-            for _, theirs in pipes
-        ]
+        self._environment = environment
+        self._count = processes
+        self._connections: list[Connection] = []
+        self._processes: list[SpawnProcess] = []
 
     def __enter__(self) -> _BareLoops:
-        for process in self._processes:
-            process.start()
+        context = multiprocessing.get_context("spawn")
+        for _ in range(self._count):
+            ours, theirs = context.Pipe()
+            process = context.Process(
+                target=_bare_main, args=(theirs, self._environment), daemon=True
+            )
+            with interrupts_held():
+                process.start()
+            theirs.close()
+            self._connections.append(ours)
+            self._processes.append(process)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -149,29 +170,41 @@ class _BareLoops:
             process.join()
 
     def measure(self, seconds: float) -> float:
-        """Return the steps/s of all processes together."""
-        for connection in self._connections:
-            connection.send(seconds)
-        return sum(float(connection.recv()) for connection in self._connections)
+        """Return the steps/s of all processes together.
+
+        Raises:
+            TrainingError: an environment failed, or a process died.
+        """
+        try:
+            for connection in self._connections:
+                with contextlib.suppress(BrokenPipeError):  # its last words can still be read
+                    connection.send(seconds)
+            speeds: list[float | str] = [connection.recv() for connection in self._connections]
+        except (EOFError, OSError):
+            raise TrainingError("a process of the bare loop died") from None
+        for speed in speeds:
+            if isinstance(speed, str):
+                raise TrainingError(f"the bare loop failed: {speed}")
+        return sum(map(float, speeds))
 
 
-def _bare_loop(connection: Connection, environment: EnvironmentSpec) -> None:
+def _bare_main(connection: Connection, environment: EnvironmentSpec) -> None:
+    """Run a bare loop until its parent ends it or is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    end_with_parent()
     log_once()
-    with silenced():
-        env = gymnasium.make(environment.id, **environment.kwargs)
-    env.action_space.seed(0)
-    actions = [env.action_space.sample() for _ in range(1000)]
-    for seconds in _messages(connection):
-        env.reset(seed=0)
-        steps, start = 0, time.perf_counter()
-        while (elapsed := time.perf_counter() - start) < seconds:
-            _, _, terminated, truncated, _ = env.step(actions[steps % 1000])
-            steps += 1
-            if terminated or truncated:
-                env.reset()
-        connection.send(steps / elapsed)
+    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        try:
+            _serve(connection, environment)
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            raise
+        except Exception as error:  # whatever the environment raises is told, not printed
+            connection.send(f"{type(error).__name__}: {error}")
 
 
-def _messages(connection: Connection) -> Iterator[float]:
+def _serve(connection: Connection, environment: EnvironmentSpec) -> None:
+    with silenced(), making(environment.id, environment.kwargs):
+        env = gymnasium.make(environment.id, **environment.kwargs)  # as a plain script makes it
     while True:
-        yield connection.recv()
+        connection.send(random_steps_per_second(env, connection.recv()))

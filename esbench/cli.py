@@ -196,6 +196,8 @@ def status(
     out: Out = None,
 ) -> None:
     """Say which trials of a grid are done, running, half done, failed or missing."""
+    from rich.text import Text
+
     from esbench.plan import standings
     from esbench.units import format_steps
 
@@ -207,9 +209,9 @@ def status(
     for item in standings(trials):
         counts[item.status] = counts.get(item.status, 0) + 1
         steps = f"{format_steps(item.env_steps)} of {format_steps(item.budget)}"
-        style = styles.get(item.status, "")
-        name = f"[{style}]{item.status}[/]" if style else item.status
-        table.add_row(item.trial.name, name, str(item.generation), steps, item.detail)
+        state = Text(item.status, style=styles.get(item.status, ""))
+        name, detail = Text(item.trial.name), Text(item.detail)  # brackets in them are no markup
+        table.add_row(name, state, str(item.generation), steps, detail)
     console.print(table)
     _plain(console, f"{root}: {', '.join(f'{n} {name}' for name, n in counts.items())}")
 
@@ -309,6 +311,7 @@ def bench(
     from esbench.bench import measure
 
     console = _console()
+    signal.signal(signal.SIGTERM, _interrupt)
     result = measure(env, workers, population, seconds, rounds)
     table = _table("round", "bare loop", "simulated", "training", "simulated / bare")
     for number, item in enumerate(result.rounds, start=1):
@@ -392,19 +395,19 @@ def _print_results(console: Console, root: Path) -> None:
     from esbench.tables import score_table
 
     console.print()
-    _print_table(console, score_table(root))
     try:
+        _print_table(console, score_table(root))
         for path in draw(root, None):
             _plain(console, str(path))
-    except UsageError as error:  # every trial failed before its second generation
-        _plain(console, str(error))
+    except UsageError as error:  # a damaged trial, or none has two generations yet
+        _complain(str(error))
 
 
 def _print_table(console: Console, rows: Any) -> None:
     from esbench.tables import footnotes, rich_table
 
     console.print(rich_table(rows))
-    for note in footnotes(rows):
+    for note in footnotes(rows, terminal=True):
         _plain(console, note)
 
 

@@ -161,13 +161,25 @@ def _id_of(path: Path) -> str:
 def _require_registered(name: str) -> None:
     import gymnasium
 
+    from esbench.making import register_atari
+
     module, _, registered = name.rpartition(":")
+    if module:
+        _import(module, name)
+    register_atari(registered)
     try:
-        if module:
-            importlib.import_module(module)
         gymnasium.spec(registered)
-    except ImportError as error:
-        raise UsageError(f"environment {name!r}: cannot import {module!r} ({error})") from None
     except gymnasium.error.Error:
         known = {*environment_names(), *gymnasium.registry}
         raise unknown("environment", name, known) from None
+
+
+def _import(module: str, name: str) -> None:
+    from esbench.making import reason
+
+    try:
+        importlib.import_module(module)
+    except Exception as error:  # a person's own file may raise anything
+        raise UsageError(
+            f"environment {name!r}: cannot import {module!r} ({reason(error)})"
+        ) from error

@@ -7,6 +7,7 @@ grid's table for the environment, and ``--set``.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tomllib
 from collections import Counter
@@ -31,7 +32,7 @@ from esbench.spec import (
     Seed,
     TrialSpec,
 )
-from esbench.store import TrialFolder
+from esbench.store import DamagedTrialError, TrialFolder
 
 DEFAULT_LABEL: Final = "default"
 MOST_SEEDS: Final = 100_000
@@ -270,7 +271,8 @@ def check_folders(trials: Sequence[Trial]) -> None:
     """Refuse a grid whose output folder holds trials of other specifications, or newer formats."""
     for trial in trials:
         if trial.folder.status != "missing":
-            trial.folder.check(trial.spec)
+            with contextlib.suppress(DamagedTrialError):  # fails when its turn comes, alone
+                trial.folder.check(trial.spec)
 
 
 def parse_seeds(text: str) -> list[int]:

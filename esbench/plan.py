@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-import gymnasium
-
 from esbench.grid import Trial
+from esbench.making import make_environment
+from esbench.random_policy import random_steps_per_second
 from esbench.simulator_log import silenced
 from esbench.spec import EnvironmentSpec
-from esbench.store import Status
+from esbench.store import DamagedTrialError, Status, score_text
 
 PROBE_SECONDS = 0.3
 EFFICIENCY = 0.8  # share of the bare loop's speed that training keeps; `esbench bench` measures it
@@ -49,7 +48,7 @@ class Standing:
     Attributes:
         trial: the trial; status: of its folder.
         generation, env_steps: recorded so far; budget: steps to make.
-        detail: its score if done, the last line of its traceback if failed.
+        detail: its score in words if done, the last line of its traceback if failed.
     """
 
     trial: Trial
@@ -61,7 +60,11 @@ class Standing:
 
 
 def costs(trials: Sequence[Trial], workers: int) -> list[Cost]:
-    """Return the cost of each environment of a grid, with a speed measured on this machine."""
+    """Return the cost of each environment of a grid, with a speed measured on this machine.
+
+    Raises:
+        UsageError: an environment cannot be made.
+    """
     by_environment: dict[str, list[Trial]] = {}
     for trial in trials:
         by_environment.setdefault(trial.labels["environment"], []).append(trial)
@@ -78,25 +81,28 @@ def costs(trials: Sequence[Trial], workers: int) -> list[Cost]:
 
 
 def standings(trials: Sequence[Trial]) -> list[Standing]:
-    """Return where every trial stands."""
-    return [_standing(trial) for trial in trials]
+    """Return where every trial stands; a damaged one has failed, and says how."""
+    found = []
+    for trial in trials:
+        try:
+            found.append(_standing(trial))
+        except DamagedTrialError as error:
+            budget = trial.spec.budget.env_steps
+            found.append(Standing(trial, "failed", 0, 0, budget, str(error)))
+    return found
 
 
 def probe(environment: EnvironmentSpec) -> float:
-    """Return the steps/s of one bare environment under random actions, from a short loop."""
+    """Return the steps/s of one bare environment under random actions, from a short loop.
+
+    Raises:
+        UsageError: the environment cannot be made.
+    """
     with silenced():
-        env = gymnasium.make(environment.id, **environment.kwargs)
-    env.reset(seed=0)
-    env.action_space.seed(0)
-    actions = [env.action_space.sample() for _ in range(1000)]
-    steps, start = 0, time.perf_counter()
-    while (elapsed := time.perf_counter() - start) < PROBE_SECONDS:
-        _, _, terminated, truncated, _ = env.step(actions[steps % len(actions)])
-        steps += 1
-        if terminated or truncated:
-            env.reset()
+        env = make_environment(environment.id, environment.kwargs)
+    speed = random_steps_per_second(env, PROBE_SECONDS)
     env.close()
-    return steps / elapsed
+    return speed
 
 
 def _steps_left(trial: Trial) -> int:
@@ -108,10 +114,11 @@ def _steps_left(trial: Trial) -> int:
 
 def _standing(trial: Trial) -> Standing:
     status = trial.folder.status
+    trial.folder.check(trial.spec)
     rows = trial.folder.rows()
     detail = ""
     if status == "done":
-        detail = f"score {trial.folder.result()['score']:.1f}"
+        detail = score_text(trial.folder.result())
     elif status == "failed":
         lines = trial.folder.error().strip().splitlines()
         detail = lines[-1] if lines else ""

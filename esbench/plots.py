@@ -23,8 +23,8 @@ from esbench.analysis.statistics import Floats
 from esbench.cells import Cell, cells
 from esbench.environments import Scores
 from esbench.errors import UsageError
+from esbench.files import write_bytes
 from esbench.record import GenerationRecord
-from esbench.store import write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

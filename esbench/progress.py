@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Any, Final, Self, final
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, Progress, ProgressColumn, Task
+from rich.table import Column
 from rich.text import Text
 
 from esbench.grid import Trial
@@ -34,17 +37,22 @@ class Meter:
         self.generation = 0
         self.env_steps = 0
         self.best = -math.inf
+        self.scoring = 0  # held-out episodes being played; 0 while it trains
         self._first_steps: int | None = None
         self._start = time.monotonic()
 
-    def update(self, record: GenerationRecord) -> None:
-        """Take in a generation; the speed counts from the second one of this run on."""
+    def recall(self, record: GenerationRecord) -> None:
+        """Take in a generation of an earlier run."""
         value = record.center_return
         if math.isnan(value):
             value = record.population_return_mean
         self.generation = record.generation
         self.env_steps = record.env_steps
         self.best = max(self.best, value)
+
+    def update(self, record: GenerationRecord) -> None:
+        """Take in a generation; the speed counts from the second one of this run on."""
+        self.recall(record)
         if self._first_steps is None:
             self._first_steps, self._start = record.env_steps, time.monotonic()
 
@@ -62,8 +70,11 @@ class Meter:
         return max(0, self.trial.spec.budget.env_steps - self.env_steps) / self.steps_per_second
 
     def text(self) -> str:
-        """Return generation, speed, best return of the centre and time left."""
+        """Return generation, speed, best return of the centre and time left, or that it scores."""
         best = "-" if math.isinf(self.best) else f"{self.best:.1f}"
+        if self.scoring:
+            episodes = counted(self.scoring, "held-out episode")
+            return f"gen {self.generation:>4}  best {best:>8}  scoring on {episodes}"
         return (
             f"gen {self.generation:>4}  {format_steps(self.steps_per_second):>7} steps/s  "
             f"best {best:>8}  ETA {_clock(self.seconds_left)}"
@@ -89,6 +100,8 @@ class GridDisplay(ABC):
     def trial_started(self, trial: Trial, resumed_at: int) -> None:
         """A trial begins or goes on."""
         self.meter = Meter(trial)
+        for record in trial.folder.records()[:resumed_at] if resumed_at else ():
+            self.meter.recall(record)
         self._started = time.monotonic()
         self.begin(trial, f"resumed after generation {resumed_at}" if resumed_at else "")
 
@@ -100,7 +113,9 @@ class GridDisplay(ABC):
 
     def scoring_started(self, trial: Trial, episodes: int) -> None:
         """The held-out episodes begin."""
-        self.advance(self.meter or Meter(trial))
+        assert self.meter is not None
+        self.meter.scoring = episodes
+        self.advance(self.meter)
 
     def trial_ended(self, trial: Trial, outcome: Outcome, detail: str) -> None:
         """A trial is over."""
@@ -109,7 +124,7 @@ class GridDisplay(ABC):
             took = time.monotonic() - self._started
             detail = (
                 f"{detail:<15} {format_steps(self.meter.env_steps):>6} steps  "
-                f"{self.meter.generation:>4} generations  {took:6.1f} s"
+                f"{counted(self.meter.generation, 'generation'):>16}  {took:6.1f} s"
             )
         self.end(trial, outcome, detail)
 
@@ -165,19 +180,16 @@ class PlainDisplay(GridDisplay):
 
 @final
 class LiveDisplay(GridDisplay):
-    """A bar for the grid and one for the running trial; ended trials scroll by above."""
+    """A bar for the grid and one for the running trial; ended trials scroll by above.
+
+    Names have lines of their own: beside a bar they would not fit a terminal of 80 columns.
+    """
 
     def __init__(self, console: Console, trials: int) -> None:
         super().__init__(console, trials)
-        self._progress = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=16),
-            _Info(),
-            console=console,
-            transient=True,
-        )
+        self._progress = _Bars(BarColumn(16), _Info(), console=console, transient=True)
         self._progress.start()
-        self._grid = self._progress.add_task("all trials", total=trials, info=f"0/{trials}")
+        self._grid = self._progress.add_task("", total=trials, info=self._count())
         self._bar = self._progress.add_task("", total=None, visible=False, info="")
 
     def begin(self, trial: Trial, note: str) -> None:
@@ -192,32 +204,56 @@ class LiveDisplay(GridDisplay):
 
     def advance(self, meter: Meter) -> None:
         """Move the trial's bar."""
-        done = min(meter.env_steps, meter.trial.spec.budget.env_steps)
-        info = meter.text()
-        if done == meter.trial.spec.budget.env_steps:
-            info = f"gen {meter.generation:>4}  best {meter.best:.1f}  scoring"
-        self._progress.update(self._bar, completed=done, info=info)
+        budget = meter.trial.spec.budget.env_steps
+        done = budget if meter.scoring else min(meter.env_steps, budget)
+        self._progress.update(self._bar, completed=done, info=meter.text())
 
     def end(self, trial: Trial, outcome: Outcome, detail: str) -> None:
-        """Print a line above the bars and move the grid's."""
+        """Print a line above the bars, or two where it does not fit, and move the grid's bar."""
         mark, style = MARKS[outcome]
         line = Text.assemble((f"{mark:<5} ", style), f"{trial.name:<40} {detail}")
+        if line.cell_len > self.console.width:
+            detail = re.sub(" {2,}", "  ", detail)
+            line = Text.assemble((f"{mark:<5} ", style), f"{trial.name}\n      {detail}")
         self._progress.print(line, soft_wrap=True)
-        self._progress.update(self._grid, completed=self.ended, info=f"{self.ended}/{self.trials}")
+        self._progress.update(self._grid, completed=self.ended, info=self._count())
 
     def stop(self) -> None:
         """Take the bars down."""
         self._progress.stop()
+
+    def _count(self) -> str:
+        return f"{self.ended} of {counted(self.trials, 'trial')}"
+
+
+@final
+class _Bars(Progress):
+    """Bars with their descriptions above."""
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        """Yield the lines of every visible task."""
+        for task in self.tasks:
+            if task.visible and task.description:
+                yield Text(task.description, no_wrap=True, overflow="ellipsis")
+            yield self.make_tasks_table([task])
 
 
 @final
 class _Info(ProgressColumn):
     """The text beside a bar."""
 
+    def __init__(self) -> None:
+        super().__init__(Column(no_wrap=True, overflow="ellipsis"))
+
     def render(self, task: Task) -> Text:
         """Return the task's text."""
         info: Any = task.fields["info"]
         return Text(str(info), style="cyan")
+
+
+def counted(number: int, thing: str) -> str:
+    """Return "1 trial", "2 trials"."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _clock(seconds: float) -> str:

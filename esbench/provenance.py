@@ -34,8 +34,23 @@ def provenance() -> dict[str, Any]:
             "cores": os.cpu_count(),
             "platform": platform.platform(),
         },
-        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": shlex.join([*_program(), *sys.argv[1:]]),
     }
+
+
+def _program() -> list[str]:
+    """Return how this program was started: a command, ``python -m MODULE`` or ``python FILE.py``.
+
+    Files are named without their folder.
+    """
+    path = sys.argv[0]
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    if spec is not None and path == spec.origin:  # so it is only after python -m
+        return ["python", "-m", spec.name.removesuffix(".__main__")]
+    if path in {"", "-c"}:  # typed in
+        return ["python", path] if path else ["python"]
+    name = Path(path).name
+    return ["python", name] if name.endswith(".py") else [name]
 
 
 def _versions() -> dict[str, str | None]:

@@ -78,7 +78,7 @@ class Registry(Generic[T]):
     def _import(self, plugin: EntryPoint) -> None:
         try:
             plugin.load()
-        except ImportError as error:
+        except (ImportError, AttributeError) as error:
             raise UsageError(
                 f"{self.kind} {plugin.name!r}: its plugin {plugin.value!r} cannot be imported "
                 f"({error})"
@@ -95,9 +95,9 @@ class Registry(Generic[T]):
             classes = self._load_builtins()
             found: dict[str, EntryPoint] = {}
             for plugin in entry_points(group=self.group):
-                # Another plugin in the same file may have registered this one's class already.
+                # Its class may be registered already, by another plugin of the same package.
                 known = classes.get(plugin.name)
-                taken = known is not None and known.__module__ != plugin.module
+                taken = known is not None and _package(known.__module__) != _package(plugin.module)
                 if taken or plugin.name in found:
                     raise UsageError(
                         f"{self.kind} {plugin.name!r} is registered twice: the plugin "
@@ -106,6 +106,10 @@ class Registry(Generic[T]):
                 found[plugin.name] = plugin
             self._plugins = found
         return self._plugins
+
+
+def _package(module: str) -> str:
+    return module.partition(".")[0]
 
 
 def _path(cls: type) -> str:

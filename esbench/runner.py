@@ -14,7 +14,7 @@ from esbench.errors import EnvironmentFailedError, UsageError
 from esbench.grid import Trial
 from esbench.provenance import provenance
 from esbench.record import Callback, GenerationRecord, Stop
-from esbench.store import now
+from esbench.store import DamagedTrialError, now, score_text
 from esbench.trainer import Trainer
 from esbench.workers import WorkerPool
 
@@ -55,11 +55,12 @@ def run_grid(
     watcher: Watcher,
     callbacks: Sequence[Callback] = (),
 ) -> Report:
-    """Run every trial that is not done; one that fails does not stop the others.
+    """Run every trial that is not done; one that fails, or is damaged, does not stop the others.
 
     Raises:
-        UsageError: a trial cannot be served (nothing was written), or a folder cannot be written
-            (what was saved before is intact).
+        UsageError: a trial cannot be served (nothing was written), a folder holds another
+            specification or is of a newer esbench (it was not touched), or a folder cannot be
+            written (what was saved before is intact).
         KeyboardInterrupt: after the running trial was saved.
     """
     check_trials(trials)
@@ -86,25 +87,36 @@ def check_trials(trials: Sequence[Trial]) -> None:
 def _run_trial(
     trial: Trial, pool: WorkerPool, watcher: Watcher, callbacks: Sequence[Callback]
 ) -> tuple[Outcome, str]:
-    with trial.folder.locked() as mine:
-        if trial.folder.is_done:
-            return "skipped", f"score {trial.folder.result()['score']:.1f}"
-        if not mine:
-            return "elsewhere", "another process runs it"
-        try:
-            return "done", _train(trial, pool, watcher, callbacks)
-        except (UsageError, BrokenPipeError):  # no fault of the trial: input, or a display gone
-            raise
-        except EnvironmentFailedError as error:
-            trial.folder.fail(error.traceback)
-            return "failed", f"{error} (traceback in {trial.folder.path / 'error.txt'})"
-        except Exception as error:  # kept with the trial; the grid goes on and exits with 1
-            trial.folder.fail(traceback.format_exc())
-            summary = f"{type(error).__name__}: {error}"
-            return "failed", f"{summary} (traceback in {trial.folder.path / 'error.txt'})"
+    try:
+        with trial.folder.locked() as mine:
+            if trial.folder.is_done:
+                trial.folder.check(trial.spec)
+                return "skipped", score_text(trial.folder.result())
+            if not mine:
+                return "elsewhere", "another process runs it"
+            return _attempt(trial, pool, watcher, callbacks)
+    except DamagedTrialError as error:  # the other trials can be run; this one is left as it is
+        return "failed", str(error)
+
+
+def _attempt(
+    trial: Trial, pool: WorkerPool, watcher: Watcher, callbacks: Sequence[Callback]
+) -> tuple[Outcome, str]:
+    try:
+        return "done", _train(trial, pool, watcher, callbacks)
+    except (UsageError, BrokenPipeError):  # no fault of the trial: input, or a display gone
+        raise
+    except EnvironmentFailedError as error:
+        trial.folder.fail(error.traceback)
+        return "failed", f"{error} (traceback in {trial.folder.path / 'error.txt'})"
+    except Exception as error:  # kept with the trial; the grid goes on and exits with 1
+        trial.folder.fail(traceback.format_exc())
+        summary = f"{type(error).__name__}: {error}"
+        return "failed", f"{summary} (traceback in {trial.folder.path / 'error.txt'})"
 
 
 def _train(trial: Trial, pool: WorkerPool, watcher: Watcher, callbacks: Sequence[Callback]) -> str:
+    """Train, score and keep the result; returns the score in words."""
     folder = trial.folder
     history = folder.begin(trial.spec, {"labels": trial.labels, "created": now(), **provenance()})
     with Trainer(trial.spec, pool, folder, folder.path / "log.txt") as trainer:
@@ -117,13 +129,16 @@ def _train(trial: Trial, pool: WorkerPool, watcher: Watcher, callbacks: Sequence
             watcher.generation_done(trial, record)
 
         try:
-            stop = trainer.train(callbacks=[watch, *callbacks])
+            # A run that was stopped, and then killed while it was scored, is not trained further.
+            stop = trainer.stopped or trainer.train(callbacks=[watch, *callbacks])
         except KeyboardInterrupt:
             trainer.save()
             raise
         watcher.scoring_started(trial, trial.spec.evaluation.episodes)
-        folder.finish(score_trial(trainer, stop))
-        return f"score {folder.result()['score']:.1f}"
+        result = score_trial(trainer, stop)
+        text = score_text(result)
+        folder.finish(result)  # the last thing that can go wrong: a done trial has not failed
+        return text
 
 
 def score_trial(trainer: Trainer, stop: Stop | None = None) -> dict[str, object]:

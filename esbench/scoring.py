@@ -20,8 +20,8 @@ class StoredScore:
     Attributes:
         score: what it scored now.
         generation: after how many generations of training.
-        recorded: the score in ``result.json``, or None if the trial is not done or was scored on
-            another number of episodes.
+        recorded: the score in ``result.json``, or None if the trial is not done, was scored on
+            another number of episodes, or scored what is not finite.
     """
 
     score: Score
@@ -38,7 +38,7 @@ def evaluate_trial(path: Path, pool: WorkerPool, episodes: int | None = None) ->
         episodes: how many; the trial's own number by default.
 
     Raises:
-        UsageError: the folder holds no trial, or the trial has no checkpoint yet.
+        UsageError: the folder holds no trial, a damaged one, or one without a checkpoint yet.
     """
     if episodes is not None and episodes < 1:
         raise UsageError(f"episodes = {episodes}: expected at least 1")

@@ -1,4 +1,4 @@
-"""The only module that reads or writes results. One folder a trial, safe to kill at any moment.
+"""Trials on disk. One folder a trial, safe to kill at any moment.
 
     trial.json      what is trained: specification, hash, versions, commit, hardware, command
     metrics.jsonl   one object a generation, appended; a torn last line is dropped on resume
@@ -15,53 +15,69 @@ generations than the rows. Everything but the rows is replaced atomically. There
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
+from types import NoneType
+from typing import IO, Any, Final, Literal, TypeAlias, final
 
 import numpy as np
 import safetensors.numpy
+from safetensors import SafetensorError
 
 from esbench.errors import UsageError
+from esbench.files import (
+    Json,
+    as_line,
+    as_text,
+    disk_errors,
+    read_bytes,
+    remove_temporaries,
+    replace,
+    with_arrays,
+    without_arrays,
+)
+from esbench.lock import is_taken, take
 from esbench.record import GenerationRecord
 from esbench.settings import parse
 from esbench.spec import TrialSpec, differences
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 FORMAT: Final = 1
-Json: TypeAlias = dict[str, Any]
 Status: TypeAlias = Literal["missing", "partial", "running", "failed", "done"]
-_INTEGERS = {field.name for field in fields(GenerationRecord) if field.type == "int"}
+
+_Keys: TypeAlias = Mapping[str, type | tuple[type, ...]]
+_NUMBER: Final = (int, float)
+_ROW_KEYS: Final = {field.name for field in fields(GenerationRecord)}
+_TRIAL_KEYS: Final[_Keys] = {"spec": dict, "labels": dict}
+_LABEL_KEYS: Final[_Keys] = {"environment": str, "algorithm": str, "policy": str}
+_STATE_KEYS: Final[_Keys] = {"tensors": str, "state": dict, "spec": dict}
+_RESULT_KEYS: Final[_Keys] = {
+    "score": (*_NUMBER, NoneType),
+    "env_steps": int,
+    "wall_time_s": _NUMBER,
+}
 
 
-@contextlib.contextmanager
-def disk_errors(path: Path) -> Iterator[None]:
-    """Turn what the file system refuses (full, read-only, not a folder) into one sentence."""
-    try:
-        yield
-    except OSError as error:
-        raise UsageError(
-            f"cannot write {error.filename or path}: {error.strerror or error}; what was saved "
-            "before is intact, and the same command resumes from it"
-        ) from error
+class DamagedTrialError(UsageError):
+    """A stored trial cannot be read; the message says which file, and what to remove."""
 
 
 @final
 class TrialFolder:
-    """A trial on disk. Reading never changes it; writing needs the lock."""
+    """A trial on disk. Reading never changes it; writing needs the lock.
+
+    Everything that reads raises ``DamagedTrialError`` for a file that is not what was written, and
+    ``UsageError`` for one of a newer esbench or one that the file system refuses.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._rows: IO[bytes] | None = None
-        self._spec_hash = ""
+        self._spec: TrialSpec | None = None
 
     # Reading
 
@@ -72,7 +88,7 @@ class TrialFolder:
             return "done"
         if not (self.path / "trial.json").exists():
             return "missing"
-        if self._is_locked():
+        if is_taken(self.path / "lock"):
             return "running"
         return "failed" if (self.path / "error.txt").exists() else "partial"
 
@@ -85,37 +101,47 @@ class TrialFolder:
         """Return ``trial.json``.
 
         Raises:
-            UsageError: it is missing, unreadable, or of a newer version of esbench.
+            UsageError: it is missing, damaged, or of a newer version of esbench.
         """
-        path = self.path / "trial.json"
-        content = _read_json(path)
-        written = content.get("format")
-        if not isinstance(written, int) or written > FORMAT:
-            raise UsageError(
-                f"{path}: written by a newer esbench (format {written}, this one reads up to "
-                f"{FORMAT}); upgrade esbench, or use another output folder"
-            )
-        return content
+        return self._described()[0]
 
     def spec(self) -> TrialSpec:
-        """Return the trial's specification."""
-        return parse(TrialSpec, self.description()["spec"], str(self.path / "trial.json"))
+        """Return the trial's specification; raises what ``description`` does."""
+        return self._described()[1]
 
     def rows(self) -> list[Json]:
-        """Return the rows of ``metrics.jsonl``, without a torn last line."""
-        return _read_rows(self.path / "metrics.jsonl")
+        """Return the rows of ``metrics.jsonl``, without a torn last line.
+
+        Raises:
+            DamagedTrialError: any other line is not a row.
+        """
+        path = self.path / "metrics.jsonl"
+        try:
+            lines = read_bytes(path).split(b"\n")[:-1]  # what follows the last newline is torn
+        except FileNotFoundError:
+            return []
+        rows = [_as_row(line) for line in lines]
+        if rows and rows[-1] is None:
+            del rows[-1]
+        if None in rows:
+            raise self._damaged(path, f"line {rows.index(None) + 1} is not readable")
+        return [row for row in rows if row is not None]
 
     def records(self) -> list[GenerationRecord]:
         """Return the rows as records; null is NaN again."""
-        return [GenerationRecord(**_as_record(row)) for row in self.rows()]
+        return [_as_record(row) for row in self.rows()]
 
     def result(self) -> Json:
-        """Return ``result.json``."""
-        return _read_json(self.path / "result.json")
+        """Return ``result.json``; its score is None if it was not finite.
+
+        Raises:
+            UsageError: it is missing, damaged, or of a newer version of esbench.
+        """
+        return self._read("result.json", _RESULT_KEYS)
 
     def error(self) -> str:
         """Return the traceback of a failed trial."""
-        return (self.path / "error.txt").read_text(encoding="utf-8")
+        return (self.path / "error.txt").read_text(encoding="utf-8", errors="replace")
 
     def check(self, wanted: TrialSpec) -> None:
         """Refuse a folder that holds another specification.
@@ -123,7 +149,7 @@ class TrialFolder:
         Raises:
             UsageError: names every setting that differs.
         """
-        if not (self.path / "trial.json").exists():
+        if not (self.is_done or (self.path / "trial.json").exists()):
             return
         if different := differences(self.spec(), wanted):
             raise UsageError(
@@ -135,117 +161,131 @@ class TrialFolder:
         """Return the trainer's state as it was saved, or None if none was.
 
         Raises:
-            UsageError: the checkpoint belongs to another specification.
+            UsageError: the checkpoint is damaged, of another specification, or of a newer esbench.
         """
         path = self.path / "checkpoint" / "state.json"
         if not path.exists():
             return None
-        content = _read_json(path)
-        if content["spec"] != (expected := json.loads(self.spec().model_dump_json())):
-            stored = parse(TrialSpec, content["spec"], str(path))
-            wanted = parse(TrialSpec, expected, str(path))
+        content = self._read("checkpoint/state.json", _STATE_KEYS)
+        if different := differences(self._parsed(path, content["spec"]), self.spec()):
             raise UsageError(
-                f"{path} is a checkpoint of another specification: "
-                f"{'; '.join(differences(stored, wanted))}"
+                f"{path} is a checkpoint of another specification: {'; '.join(different)}"
             )
-        tensors = safetensors.numpy.load_file(path.with_name(content["tensors"]))
-        state: Json = _with_arrays(content["state"], tensors)
+        tensors = path.parent / content["tensors"]
+        try:
+            data = read_bytes(tensors)
+        except FileNotFoundError:
+            if self._read("checkpoint/state.json", _STATE_KEYS)["tensors"] != content["tensors"]:
+                return self.load_checkpoint()  # the trial runs, and has just saved the next one
+            raise self._damaged(tensors, "it is missing") from None
+        try:
+            state: Json = with_arrays(content["state"], safetensors.numpy.load(data))
+        except (SafetensorError, KeyError, TypeError, ValueError) as error:
+            raise self._damaged(tensors, f"its arrays are not readable: {error}") from None
+        self._require(path, state, {"progress": dict})
+        self._require(path, state["progress"], {"generation": int})
         return state
 
     # Writing
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[bool]:
-        """Try to take the trial for this process; gives whether it could."""
+        """Try to take the trial for this process; gives whether it could.
+
+        Raises:
+            UsageError: the file system refuses.
+        """
         with disk_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             lock = (self.path / "lock").open("ab")
         with lock:
+            with disk_errors(self.path / "lock"):
+                mine = take(lock)
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-                return
-            try:
-                yield True
+                yield mine
             finally:
-                self.close()
+                if mine:
+                    self.close()
 
     def begin(self, spec: TrialSpec, description: Json) -> list[GenerationRecord]:
         """Write ``trial.json`` if it is new, and return the rows the checkpoint stands on.
 
         Rows after the checkpoint are dropped: the same ones will be computed again. A trial that
-        goes on under other package versions than before says so in ``resumed_with``.
+        goes on under other package versions than before says so in ``resumed_with``. What a killed
+        process left half written is removed.
+
+        Raises:
+            UsageError: the folder holds another specification, or cannot be written.
+            DamagedTrialError: there is no going on from what it holds.
         """
         self.close()
         self.check(spec)
-        self._spec_hash = spec.hash
+        self._spec = spec
+        self._describe(spec, description)
+        rows = self._rows_of_checkpoint()
+        path = self.path / "metrics.jsonl"
         with disk_errors(self.path):
-            self._describe(spec, description)
-            checkpoint = self.load_checkpoint()
-            generation = 0 if checkpoint is None else checkpoint["progress"]["generation"]
-            rows = self.rows()
-            if len(rows) < generation:
-                raise UsageError(
-                    f"{self.path}: the checkpoint is of generation {generation}, but only "
-                    f"{len(rows)} rows of metrics.jsonl are readable; remove it to start over"
-                )
-            path = self.path / "metrics.jsonl"
-            _replace(path, "".join(map(_line, rows[:generation])))
+            remove_temporaries(self.path)
+            remove_temporaries(self.path / "checkpoint")
+            replace(path, "".join(map(as_line, rows)))
             (self.path / "error.txt").unlink(missing_ok=True)
             self._rows = path.open("ab", buffering=0)
-        return [GenerationRecord(**_as_record(row)) for row in rows[:generation]]
-
-    def _describe(self, spec: TrialSpec, description: Json) -> None:
-        path = self.path / "trial.json"
-        if not path.exists():
-            whole = {"format": FORMAT, "hash": spec.hash, "spec": spec.model_dump(mode="json")}
-            _replace(path, _dump(whole | description))
-            return
-        content = self.description()
-        resumed: list[Json] = content.get("resumed_with", [])
-        latest = resumed[-1] if resumed else content
-        if latest.get("versions") != description.get("versions"):
-            again = {key: description.get(key) for key in ("created", "versions", "command")}
-            content["resumed_with"] = [*resumed, again]
-            _replace(path, _dump(content))
+        return [_as_record(row) for row in rows]
 
     def append(self, record: GenerationRecord) -> None:
-        """Append one row."""
+        """Append one row.
+
+        Raises:
+            UsageError: the file system refuses.
+        """
         assert self._rows is not None, "begin first"
         with disk_errors(self.path / "metrics.jsonl"):
-            rest = memoryview(_line(asdict(record)).encode())
+            rest = memoryview(as_line(asdict(record)).encode())
             while rest:  # a full disk takes a part first, and refuses the rest
                 rest = rest[self._rows.write(rest) :]
 
     def checkpoint(self, state: Json) -> None:
-        """Keep the state after the rows so far; returns when it is safe on disk."""
+        """Keep the state after the rows so far; returns when it is safe on disk.
+
+        Raises:
+            UsageError: the file system refuses.
+        """
         assert self._rows is not None, "begin first"
+        assert self._spec is not None, "begin first"
         folder = self.path / "checkpoint"
+        tensors: dict[str, np.ndarray[Any, Any]] = {}
+        plain = without_arrays(state, tensors)
+        name = f"{state['progress']['generation']:08d}.safetensors"
+        spec = self._spec.model_dump(mode="json")
+        content = {"format": FORMAT, "tensors": name, "state": plain, "spec": spec}
         with disk_errors(folder):
             os.fsync(self._rows.fileno())
             folder.mkdir(exist_ok=True)
-            tensors: dict[str, np.ndarray[Any, Any]] = {}
-            plain = _without_arrays(state, tensors)
-            name = f"{state['progress']['generation']:08d}.safetensors"
-            _replace(folder / name, safetensors.numpy.save(tensors))
-            spec = self.description()["spec"]
-            content = {"format": FORMAT, "tensors": name, "state": plain, "spec": spec}
-            _replace(folder / "state.json", _dump(content))
+            replace(folder / name, safetensors.numpy.save(tensors))
+            replace(folder / "state.json", as_text(content))
             for old in folder.glob("*.safetensors"):
                 if old.name != name:
                     old.unlink()
 
     def finish(self, result: Json) -> None:
-        """Write the result; the trial is done."""
+        """Write the result; the trial is done.
+
+        Raises:
+            UsageError: the file system refuses.
+        """
+        assert self._spec is not None, "begin first"
         with disk_errors(self.path):
-            content = {"format": FORMAT, "hash": self._spec_hash, **result}
-            _replace(self.path / "result.json", _dump(content))
+            content = {"format": FORMAT, "hash": self._spec.hash, **result}
+            replace(self.path / "result.json", as_text(content))
 
     def fail(self, traceback: str) -> None:
-        """Keep the traceback of a trial that could not go on."""
+        """Keep the traceback of a trial that could not go on.
+
+        Raises:
+            UsageError: the file system refuses.
+        """
         with disk_errors(self.path):
-            _replace(self.path / "error.txt", traceback)
+            replace(self.path / "error.txt", traceback)
 
     def close(self) -> None:
         """Close the rows' file."""
@@ -253,15 +293,79 @@ class TrialFolder:
             self._rows.close()
             self._rows = None
 
-    def _is_locked(self) -> bool:
+    def _described(self) -> tuple[Json, TrialSpec]:
+        path = self.path / "trial.json"
+        if not (self.is_done or path.exists()):
+            raise UsageError(f"no file {str(path)!r}; expected a trial's folder")
+        content = self._read("trial.json", _TRIAL_KEYS)
+        self._require(path, content["labels"], _LABEL_KEYS)
+        return content, self._parsed(path, content["spec"])
+
+    def _read(self, name: str, keys: _Keys) -> Json:
+        """Return a JSON file of a format this esbench knows, with at least ``keys`` in it."""
+        path = self.path / name
         try:
-            with (self.path / "lock").open("rb") as lock:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
+            text = read_bytes(path)
         except FileNotFoundError:
-            return False
-        return False
+            raise self._damaged(path, "it is missing") from None
+        try:
+            content = json.loads(text)
+        except ValueError as error:
+            raise self._damaged(path, f"not readable as JSON: {error}") from None
+        if not isinstance(content, dict):
+            raise self._damaged(path, "expected a JSON object")
+        written = content.get("format")
+        if isinstance(written, int) and written > FORMAT:
+            raise UsageError(
+                f"{path}: written by a newer esbench (format {written}, this one reads up to "
+                f"{FORMAT}); upgrade esbench, or use another output folder"
+            )
+        self._require(path, content, {"format": int, **keys})
+        return content
+
+    def _require(self, path: Path, table: Json, keys: _Keys) -> None:
+        for key, kind in keys.items():
+            if key not in table or not isinstance(table[key], kind):
+                raise self._damaged(path, f"it has no valid {key!r}")
+
+    def _parsed(self, path: Path, spec: Json) -> TrialSpec:
+        try:
+            return parse(TrialSpec, spec, "specification")
+        except UsageError as error:
+            raise self._damaged(path, str(error).replace("\n", "; ")) from None
+
+    def _damaged(self, path: Path, problem: str) -> DamagedTrialError:
+        remedy = (
+            "remove it, and the same command scores the trial again"
+            if path.name == "result.json"
+            else f"remove the folder {self.path} to start that trial over"
+        )
+        return DamagedTrialError(f"{path} is damaged ({problem}); {remedy}")
+
+    def _describe(self, spec: TrialSpec, description: Json) -> None:
+        path = self.path / "trial.json"
+        if path.exists():
+            content = self.description()
+            resumed: list[Json] = content.get("resumed_with", [])
+            latest = resumed[-1] if resumed else content
+            if latest.get("versions") == description.get("versions"):
+                return
+            again = {key: description.get(key) for key in ("created", "versions", "command")}
+            content["resumed_with"] = [*resumed, again]
+        else:
+            common = {"format": FORMAT, "hash": spec.hash, "spec": spec.model_dump(mode="json")}
+            content = common | description
+        with disk_errors(path):
+            replace(path, as_text(content))
+
+    def _rows_of_checkpoint(self) -> list[Json]:
+        checkpoint = self.load_checkpoint()
+        generation = 0 if checkpoint is None else checkpoint["progress"]["generation"]
+        rows = self.rows()
+        if len(rows) < generation:
+            problem = f"the checkpoint is of generation {generation}, but only {len(rows)} rows"
+            raise self._damaged(self.path / "metrics.jsonl", f"{problem} are readable")
+        return rows[:generation]
 
 
 def find_trials(root: Path) -> list[TrialFolder]:
@@ -278,160 +382,18 @@ def find_trials(root: Path) -> list[TrialFolder]:
     return [TrialFolder(path) for path in found]
 
 
-def load_results(root: Path | str) -> pd.DataFrame:
-    """Return every generation of every trial below ``root`` as one data frame.
+def score_text(result: Json) -> str:
+    """Return a result's score in words: "score 12.3", or how many episodes were not finite.
 
-    Columns: environment, algorithm, policy, seed, trial (its folder), status, and the keys of
-    ``GenerationRecord``; one row a trial and generation, sorted by trial and generation.
-
-    Raises:
-        UsageError: there is no trial.
+    Args:
+        result: before it is written (NaN) or as it is read (None for NaN).
     """
-    import pandas as pd
-
-    frames = []
-    for trial in find_trials(Path(root)):
-        frame = pd.DataFrame([_as_record(row) for row in trial.rows()], columns=_columns())
-        for position, (name, value) in enumerate(_labels(trial).items()):
-            frame.insert(position, name, value)
-        frames.append(frame)
-    frames = [frame for frame in frames if len(frame)] or frames[:1]
-    return pd.concat(frames, ignore_index=True)
-
-
-def load_scores(root: Path | str) -> pd.DataFrame:
-    """Return one row a trial below ``root``: its labels, status, score and cost.
-
-    Columns: environment, algorithm, policy, seed, trial, status, score, env_steps, generations,
-    wall_time_s, episodes (of the score); NaN where the trial is not done.
-    """
-    import pandas as pd
-
-    keys = ("score", "env_steps", "generations", "wall_time_s", "evaluation_episodes")
-    rows = []
-    for trial in find_trials(Path(root)):
-        result = trial.result() if trial.status == "done" else {}
-        values = {key: _number(result.get(key)) for key in keys}
-        rows.append(_labels(trial) | values)
-    return pd.DataFrame(rows)
-
-
-def _labels(trial: TrialFolder) -> Json:
-    description = trial.description()
-    labels = description["labels"]
-    return {
-        "environment": labels["environment"],
-        "algorithm": labels["algorithm"],
-        "policy": labels["policy"],
-        "seed": description["spec"]["seed"],
-        "trial": str(trial.path),
-        "status": trial.status,
-    }
-
-
-def _columns() -> list[str]:
-    return [field.name for field in fields(GenerationRecord)]
-
-
-def _as_record(row: Json) -> Json:
-    known = {key: row.get(key) for key in _columns()}
-    return {
-        key: math.nan if value is None and key != "max_episode_steps" else value
-        for key, value in known.items()
-    }
-
-
-def _number(value: Any) -> float:
-    return math.nan if value is None else float(value)
-
-
-def _read_json(path: Path) -> Json:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UsageError(f"no file {str(path)!r}; expected a trial's folder") from None
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: not readable as JSON ({error})") from None
-    if not isinstance(content, dict):
-        raise UsageError(f"{path}: expected a JSON object")
-    return content
-
-
-def _read_rows(path: Path) -> list[Json]:
-    """Return the complete rows; a torn one can only be the last, and is left out."""
-    if not path.exists():
-        return []
-    lines = path.read_bytes().split(b"\n")
-    rows = []
-    for number, line in enumerate(lines[:-1]):  # what follows the last newline is torn, or nothing
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            if number == len(lines) - 2:
-                break
-            raise UsageError(f"{path}, line {number + 1}: not readable as JSON") from None
-    return rows
-
-
-def _line(row: Json) -> str:
-    return json.dumps(_finite(row), separators=(",", ":"), allow_nan=False) + "\n"
-
-
-def _dump(content: Json) -> str:
-    return json.dumps(_finite(content), indent=2, allow_nan=False) + "\n"
-
-
-def _finite(value: Any) -> Any:
-    """Return JSON without NaN or infinity, which JSON does not know: they become null."""
-    match value:
-        case float():
-            return value if math.isfinite(value) else None
-        case dict():
-            return {key: _finite(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_finite(item) for item in value]
-        case _:
-            return value
-
-
-def _replace(path: Path, content: str | bytes) -> None:
-    """Write a file so that, whatever happens, the old or the new one is there whole."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def _without_arrays(value: Any, arrays: dict[str, Any], name: str = "") -> Any:
-    """Return nested tables with every array moved to ``arrays`` under its dotted name."""
-    if isinstance(value, dict):
-        return {
-            key: _without_arrays(item, arrays, f"{name}.{key}" if name else key)
-            for key, item in value.items()
-        }
-    if isinstance(value, np.ndarray):
-        arrays[name] = np.array(value, order="C")  # ascontiguousarray would add a dimension to 0-d
-        return {"$tensor": name}
-    return value
-
-
-def _with_arrays(value: Any, arrays: dict[str, Any]) -> Any:
-    if isinstance(value, dict):
-        if set(value) == {"$tensor"}:
-            return arrays[value["$tensor"]]
-        return {key: _with_arrays(item, arrays) for key, item in value.items()}
-    return value
+    if _is_finite(result["score"]):
+        return f"score {result['score']:.1f}"
+    returns = result.get("returns", [])
+    bad = sum(not _is_finite(value) for value in returns)
+    why = f" ({bad} of {len(returns)} held-out episodes not finite)" if bad else ""
+    return f"score -{why}"
 
 
 def now() -> str:
@@ -439,12 +401,22 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write a small file atomically, its folder too.
+def _as_row(line: bytes) -> Json | None:
+    """Return a line of ``metrics.jsonl``, or None if it is no whole row."""
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) and row.keys() >= _ROW_KEYS else None
 
-    Raises:
-        UsageError: the file system refuses.
-    """
-    with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _replace(path, content)
+
+def _as_record(row: Json) -> GenerationRecord:
+    values: Json = {
+        key: math.nan if row[key] is None and key != "max_episode_steps" else row[key]
+        for key in _ROW_KEYS
+    }
+    return GenerationRecord(**values)
+
+
+def _is_finite(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, final
 
 from esbench.analysis.statistics import MIN_RUNS, bootstrap_interval, iqm, normalized
 from esbench.cells import Cell, cell_name, cells
+from esbench.files import Json
 from esbench.grid import DEFAULT_LABEL
-from esbench.store import Json
 from esbench.units import NONE, format_duration, format_steps
 
 if TYPE_CHECKING:
@@ -84,10 +84,13 @@ def score_table(root: Path) -> list[ScoreRow]:
     return sorted(rows, key=lambda row: (row.environment, _worst_last(row.score), row.name))
 
 
-def footnotes(rows: Sequence[ScoreRow]) -> list[str]:
-    """Return the sentences below a table: how to read it, what to beware of, and who made it."""
+def footnotes(rows: Sequence[ScoreRow], *, terminal: bool = False) -> list[str]:
+    """Return the sentences below a table: how to read it, what to beware of, and who made it.
+
+    ``terminal``: below ``rich_table``, which has fewer columns than the others.
+    """
     lines = [_PROTOCOL]
-    if any(not math.isnan(row.normalized) for row in rows):
+    if not terminal and any(not math.isnan(row.normalized) for row in rows):
         lines.append("Normalized: 0 is the random policy, 1 the reference.")
     lines += _warnings(rows)
     for text, number in _references(rows).items():

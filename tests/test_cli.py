@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import gymnasium
 import pytest
 
 from esbench import cli
@@ -135,10 +136,11 @@ def test_status_tells_the_five_states(esbench: Run, tmp_path: Path) -> None:
     result.rename(tmp_path / "result")
     _, out, _ = esbench(*status)
     assert "out: 1 partial, 1 missing" in out
-    (result.parent / "error.txt").write_text("Traceback\nValueError: oh\n")
+    (result.parent / "error.txt").write_text("Traceback\nValueError: oh [/no]\n")
     _, out, _ = esbench(*status)
     assert "1 failed" in out
-    assert "ValueError: oh" in out
+    assert "ValueError: oh" in " ".join(out.split())
+    assert "[/no]" in out
 
 
 def test_plan_estimates_and_writes_nothing(esbench: Run, tmp_path: Path) -> None:
@@ -235,6 +237,52 @@ def test_spaces_that_cannot_be_served(
     assert words in err
     assert "Traceback" not in err
     assert not files(tmp_path)
+
+
+gymnasium.register("Missing-v0", entry_point="a_library_nobody_has:Env")
+CANNOT_BE_MADE = {
+    "run": ["run", "--env", "Missing-v0", "--algorithm", "openai_es", "--out", "out"],
+    "plan": ["plan", "--env", "Missing-v0", "--algorithm", "openai_es", "--out", "out"],
+    "eval": ["eval", "--random-policy", "Missing-v0"],
+    "bench": ["bench", "--env", "Missing-v0"],
+}
+
+
+@pytest.mark.parametrize("command", CANNOT_BE_MADE.values(), ids=CANNOT_BE_MADE)
+def test_an_environment_that_cannot_be_made(
+    esbench: Run, tmp_path: Path, command: list[str]
+) -> None:
+    code, out, err = esbench(*command)
+    assert (code, out) == (2, "")
+    assert err == (
+        "esbench: environment 'Missing-v0' cannot be made: No module named 'a_library_nobody_has'; "
+        "install the package that provides 'a_library_nobody_has'\n"
+    )
+    assert not files(tmp_path)
+
+
+def test_images_of_atari_games_are_refused_in_words(esbench: Run, tmp_path: Path) -> None:
+    code, _, err = esbench(*small("ALE/Pong-v5"))
+    assert code == 2
+    assert re.fullmatch(r"esbench: ALE/Pong-v5: its observations are images.*\n", err)
+    assert not files(tmp_path)
+
+
+BAD_NUMBERS = {
+    "rounds": (["bench", "--rounds", "0"], "rounds = 0: expected at least 1"),
+    "seconds": (["bench", "--seconds", "0"], "seconds = 0.0: expected a number above 0"),
+    "population": (["bench", "--population", "3"], "population_size = 3: expected an even number"),
+    "episodes": (["eval", "--random-policy", "CartPole-v1", "--episodes", "0"], "episodes = 0"),
+    "seed": (["eval", "--random-policy", "CartPole-v1", "--seed", "-1"], "seed = -1: expected"),
+}
+
+
+@pytest.mark.parametrize(("command", "words"), BAD_NUMBERS.values(), ids=BAD_NUMBERS)
+def test_bad_numbers_are_one_sentence(esbench: Run, command: list[str], words: str) -> None:
+    code, out, err = esbench(*command)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert err.count("\n") == 1
 
 
 BAD_COMMANDS = {
@@ -341,3 +389,26 @@ def test_a_full_disk_stops_with_one_message_and_the_run_goes_on_later(
         assert "Traceback" not in done.stderr
         assert not list(tmp_path.rglob("*.tmp"))
     assert esbench(*arguments)[0] == 0
+
+
+def test_a_damaged_trial_fails_alone_and_says_what_to_remove(esbench: Run, tmp_path: Path) -> None:
+    esbench(*small(seeds="0"))
+    (path,) = tmp_path.rglob("trial.json")
+    path.write_text("{}")
+    code, out, err = esbench(*small(seeds="0-1"), "--quiet")
+    assert code == 1
+    assert "FAIL  doubles:Walk-v0 openai_es seed 0" in out
+    assert "done  doubles:Walk-v0 openai_es seed 1" in out
+    assert "trial.json" in err
+    assert "Traceback" not in out + err
+    words = [word for word in small(seeds="0-1")[1:] if word not in {"--workers", "2"}]
+    assert "1 done" in esbench("status", *words)[1]
+
+
+def test_a_score_that_is_not_finite_is_shown_and_stops_nothing(esbench: Run) -> None:
+    name = "doubles:BadReward-v0"
+    arguments = small(name, seeds="0-1")
+    assert esbench(*arguments, "--quiet")[0] == 0
+    code, out, err = esbench(*arguments, "--quiet")
+    assert (code, err) == (0, "")
+    assert out.count("held-out episodes not finite") == 2

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import gymnasium
 import pytest
 
@@ -52,7 +54,9 @@ def test_solved_is_gymnasiums_own_threshold(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_references_have_sources(name: str) -> None:
-    for reference in load_environment(name).scores.references:
+    references = load_environment(name).scores.references
+    assert references
+    for reference in references:
         assert reference.source
         assert reference.comparable or reference.note
 
@@ -83,6 +87,29 @@ def test_unknown_names_suggest_the_nearest() -> None:
         load_environment("HalfCheeta-v5")
     with pytest.raises(UsageError, match="no known name is near"):
         load_environment("xxxxxxxxxxxxxxxx")
+
+
+def test_atari_games_are_known_and_suggested() -> None:
+    assert load_environment("ALE/Pong-v5").id == "ALE/Pong-v5"
+    with pytest.raises(UsageError, match="did you mean 'ALE/Pong-v5'"):
+        load_environment("ALE/Pnog-v5")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("import nothing_there", "No module named 'nothing_there'; install the package"),
+        ("import gymnasium\n1 / 0", "ZeroDivisionError: division by zero"),
+        ("if", "SyntaxError"),
+    ],
+)
+def test_a_persons_own_file_that_does_not_import(
+    content: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_file.py").write_text(content)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UsageError, match=rf"cannot import 'broken_file' \({words}"):
+        load_environment("broken_file:Env-v0")
 
 
 def test_tables_merge_and_values_replace() -> None:

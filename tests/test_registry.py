@@ -23,6 +23,7 @@ from esbench.registry import zoo
 class Hare:
     pass
 """
+MOUSE = HARE.replace("hare", "mouse").replace("Hare", "Mouse")
 
 
 @pytest.fixture
@@ -37,8 +38,9 @@ def zoo(tmp_path, monkeypatch):
     made = Registry("animal", "zoo")
     monkeypatch.setattr(registry_module, "zoo", made, raising=False)
     yield made
-    for name in ("zoo", "zoo.tortoise", "hare_plugin", "lazy_plugin"):
-        sys.modules.pop(name, None)
+    for name in [*sys.modules]:
+        if name.partition(".")[0] in {"zoo", "hare_plugin", "lazy_plugin", "plugp"}:
+            del sys.modules[name]
 
 
 @pytest.fixture
@@ -145,6 +147,28 @@ def test_a_plugin_that_does_not_register_its_name_is_an_error(zoo, plugins):
     plugins.append(plugin("lazy", "lazy_plugin:Lazy"))
     with pytest.raises(UsageError, match=r"'lazy_plugin:Lazy' .*animal 'lazy'.* does not register"):
         zoo.get("lazy")
+
+
+def test_plugins_of_one_package_may_load_each_other(zoo, plugins, tmp_path):
+    (tmp_path / "plugp").mkdir()
+    (tmp_path / "plugp" / "__init__.py").write_text(
+        "from plugp.fast import Hare\nfrom plugp.small import Mouse\n"
+    )
+    (tmp_path / "plugp" / "fast.py").write_text(HARE)
+    (tmp_path / "plugp" / "small.py").write_text(MOUSE)
+    plugins += [plugin("hare", "plugp:Hare"), plugin("mouse", "plugp:Mouse")]
+    zoo.get("hare")
+    fresh = Registry("animal", "zoo")  # has not looked for plugins before the classes came
+    fresh._classes = zoo._classes
+    for registry in (zoo, fresh):
+        assert registry.names() == ["hare", "mouse", "tortoise"]
+        assert registry.get("mouse") is sys.modules["plugp.small"].Mouse
+
+
+def test_a_plugin_whose_class_does_not_exist_is_an_error(zoo, plugins):
+    plugins.append(plugin("hare", "hare_plugin:Har"))
+    with pytest.raises(UsageError, match=r"'hare_plugin:Har' cannot be imported .*'Har'"):
+        zoo.get("hare")
 
 
 @pytest.mark.parametrize("ask", [lambda zoo: zoo.names(), lambda zoo: zoo.get("nothing")])

@@ -16,7 +16,7 @@ import pytest
 
 ARGUMENTS = [
     "run", "--env", "doubles:Walk-v0", "--algorithm", "openai_es", "--seeds", "0",
-    "--env-steps", "6000", "--workers", "2", "--quiet",
+    "--env-steps", "9000", "--workers", "2", "--quiet",
     "--set", "algorithms.openai_es.population_size=8",
     "--set", "policy.hidden=[8]",
     "--set", "evaluation.episodes=5",
@@ -129,9 +129,10 @@ def test_two_processes_do_not_run_the_same_trial(
 ) -> None:
     first = start("shared")
     wait_for(lambda: rows_in(tmp_path / "shared") >= 1, first)
+    first.send_signal(signal.SIGSTOP)  # it holds the trial for as long as this takes
     second = start("shared")
     stdout, _ = second.communicate(timeout=60)
-    assert first.poll() is None, "the first one must still be running for this to mean anything"
+    first.send_signal(signal.SIGCONT)
     assert second.returncode == 0
     assert "another process runs it" in stdout
     first.communicate(timeout=120)

@@ -6,6 +6,7 @@ import math
 import resource
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,10 +15,12 @@ import pytest
 
 import esbench.store as store
 from esbench.errors import UsageError
+from esbench.files import write_bytes
+from esbench.frames import load_results, load_scores
 from esbench.grid import Trial
 from esbench.record import GenerationRecord
 from esbench.runner import run_grid
-from esbench.store import TrialFolder, find_trials, load_results, load_scores, write_bytes
+from esbench.store import DamagedTrialError, TrialFolder, find_trials, score_text
 from esbench.workers import WorkerPool
 
 Make = Callable[..., Trial]
@@ -96,7 +99,7 @@ def test_garbage_in_the_middle_is_an_error_with_the_line(begin: Begin, make_tria
     path = folder.path / "metrics.jsonl"
     lines = path.read_text().splitlines()
     path.write_text("\n".join([lines[0], lines[1][:10], lines[2], ""]))
-    with pytest.raises(UsageError, match="line 2: not readable"):
+    with pytest.raises(DamagedTrialError, match="metrics.jsonl is damaged .line 2 is not readable"):
         folder.rows()
 
 
@@ -120,7 +123,7 @@ def test_rows_that_are_missing_below_the_checkpoint_are_an_error(
     folder.checkpoint(state(1))
     folder.close()
     (folder.path / "metrics.jsonl").write_text("")
-    with pytest.raises(UsageError, match="generation 1, but only 0 rows"):
+    with pytest.raises(DamagedTrialError, match="generation 1, but only 0 rows"):
         folder.begin(trial.spec, {})
 
 
@@ -192,13 +195,152 @@ def test_there_is_no_pickle(make_trial: Make, pool: WorkerPool) -> None:
     assert "torch.save" not in source
 
 
-def test_a_newer_format_is_refused(begin: Begin, make_trial: Make) -> None:
+READERS: dict[str, Callable[[TrialFolder], object]] = {
+    "trial.json": TrialFolder.spec,
+    "checkpoint/state.json": TrialFolder.load_checkpoint,
+    "result.json": TrialFolder.result,
+}
+
+
+@pytest.fixture
+def whole(begin: Begin, make_trial: Make) -> TrialFolder:
+    """Return a folder that has every file."""
+    folder = begin(make_trial())
+    folder.append(record(1))
+    folder.checkpoint(state(1))
+    folder.finish({"score": 1.0, "env_steps": 10, "wall_time_s": 1.0})
+    return folder
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_newer_format_is_refused(whole: TrialFolder, name: str) -> None:
+    path = whole.path / name
+    path.write_text('{"format": 99}')
+    with pytest.raises(UsageError, match="written by a newer esbench .format 99") as error:
+        READERS[name](whole)
+    assert error.type is UsageError  # it is not damaged
+
+
+def test_frames_refuse_a_newer_format(begin: Begin, make_trial: Make) -> None:
     folder = begin(make_trial())
     path = folder.path / "trial.json"
     path.write_text(path.read_text().replace('"format": 1', '"format": 99'))
-    for read in (folder.spec, lambda: load_results(folder.path), lambda: load_scores(folder.path)):
+    for read in (load_results, load_scores):
         with pytest.raises(UsageError, match="written by a newer esbench .format 99"):
-            read()
+            read(folder.path)
+
+
+DAMAGES = {
+    "empty": ("", "not readable as JSON"),
+    "torn": ('{"format": 1, "sp', "not readable as JSON"),
+    "not text": ("\0\0\0", "not readable as JSON"),
+    "a list": ("[]", "expected a JSON object"),
+    "no format": ("{}", "no valid 'format'"),
+    "nothing else": ('{"format": 1}', "no valid '(spec|tensors|score)'"),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize(("text", "words"), DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_file_is_one_sentence(
+    whole: TrialFolder, name: str, text: str, words: str
+) -> None:
+    (whole.path / name).write_text(text)
+    with pytest.raises(DamagedTrialError, match=rf"{name} is damaged \(.*{words}.*; remove"):
+        READERS[name](whole)
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("trial.json", "seed"),
+        ("trial.json", "labels"),
+        ("trial.json", "environment"),
+        ("checkpoint/state.json", "state"),
+        ("checkpoint/state.json", "generation"),
+        ("result.json", "env_steps"),
+    ],
+)
+def test_a_key_that_is_missing_is_named(whole: TrialFolder, name: str, key: str) -> None:
+    path = whole.path / name
+    path.write_text(path.read_text().replace(f'"{key}":', '"other":'))
+    with pytest.raises(DamagedTrialError, match=f"{name} is damaged .*{key}"):
+        READERS[name](whole)
+
+
+@pytest.mark.parametrize("left", [0, 4, 40, None])
+def test_damaged_or_missing_tensors_are_one_sentence(whole: TrialFolder, left: int | None) -> None:
+    path = whole.path / "checkpoint" / "00000001.safetensors"
+    if left is None:
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:left])
+    words = rf"00000001.safetensors is damaged .*remove the folder {whole.path} to start"
+    with pytest.raises(DamagedTrialError, match=words):
+        whole.load_checkpoint()
+
+
+def test_a_checkpoint_that_is_replaced_while_it_is_read_is_not_damaged(
+    begin: Begin, make_trial: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = begin(make_trial())
+    folder.checkpoint(state(1))
+    read = store.read_bytes
+
+    def late(path: Path) -> bytes:
+        if path.name == "00000001.safetensors":
+            folder.checkpoint(state(2))
+        return read(path)
+
+    monkeypatch.setattr(store, "read_bytes", late)
+    loaded = TrialFolder(folder.path).load_checkpoint()
+    assert loaded is not None
+    assert loaded["progress"]["generation"] == 2
+
+
+def test_rows_that_are_no_rows_are_damage(begin: Begin, make_trial: Make) -> None:
+    folder = begin(make_trial())
+    folder.append(record(1))
+    path = folder.path / "metrics.jsonl"
+    for other in (b"[]", b"1", b'{"generation": 1}'):
+        path.write_bytes(other + b"\n" + path.read_bytes().splitlines()[-1] + b"\n")
+        with pytest.raises(DamagedTrialError, match="line 1 is not readable"):
+            folder.rows()
+
+
+def test_what_cannot_be_read_is_not_called_unwritable(begin: Begin, make_trial: Make) -> None:
+    trial = make_trial()
+    folder = begin(trial)
+    path = folder.path / "metrics.jsonl"
+    path.unlink()
+    path.mkdir()  # root may read any file, but nobody a folder
+    with pytest.raises(UsageError, match="cannot read .*metrics.jsonl: Is a directory"):
+        folder.begin(trial.spec, {})
+
+
+def test_what_a_killed_writer_left_is_removed(begin: Begin, make_trial: Make) -> None:
+    trial = make_trial()
+    folder = begin(trial)
+    folder.append(record(1))
+    folder.checkpoint(state(1))
+    for name in (".trial.json.99.tmp", "checkpoint/.state.json.99.tmp"):
+        (folder.path / name).write_text("half")
+    folder.begin(trial.spec, {})
+    assert not list(folder.path.rglob("*.tmp"))
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        ({"score": 12.34}, "score 12.3"),
+        ({"score": 7}, "score 7.0"),
+        ({"score": math.nan, "returns": [1.0, math.inf, math.nan]}, "score - (2 of 3 held-out "),
+        ({"score": None, "returns": [1.0, None, 2.0]}, "score - (1 of 3 held-out "),
+        ({"score": None}, "score -"),
+    ],
+)
+def test_a_score_in_words(result: dict[str, object], text: str) -> None:
+    assert score_text(result) == text + ("episodes not finite)" if "(" in text else "")
 
 
 def test_another_specification_in_the_folder_is_refused(begin: Begin, make_trial: Make) -> None:
@@ -261,6 +403,29 @@ def test_a_lock_is_for_one_process_and_is_freed_by_its_death(make_trial: Make) -
         other.wait()
     with folder.locked() as mine:
         assert mine
+
+
+def test_who_only_looks_is_never_in_the_way(begin: Begin, make_trial: Make) -> None:
+    folder = begin(make_trial()).path
+    (folder / "lock").touch()
+    script = (
+        "import sys, pathlib; from esbench.store import TrialFolder\n"
+        "trial = TrialFolder(pathlib.Path(sys.argv[1])); print(trial.status, flush=True)\n"
+        "while True: trial.status"
+    )
+    command = [sys.executable, "-c", script, str(folder)]
+    with contextlib.ExitStack() as stack:
+        for _ in range(2):
+            looker = stack.enter_context(
+                subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            )
+            stack.callback(looker.kill)
+            assert looker.stdout is not None
+            assert looker.stdout.readline() == "partial\n"
+        for _ in range(50):
+            with TrialFolder(folder).locked() as mine:
+                assert mine
+            time.sleep(0.001)
 
 
 def test_a_full_disk_is_one_sentence_and_loses_nothing(begin: Begin, make_trial: Make) -> None:

@@ -266,6 +266,18 @@ def test_footnotes_warn_of_few_seeds_and_name_who_made_which_row() -> None:
     assert footnotes([many])[1:] == ["Made by: second"]
 
 
+@pytest.mark.usefixtures("_scores_of_cartpole")
+def test_footnotes_are_of_the_columns_there_are(tmp_path: Path) -> None:
+    write_scores(tmp_path / "run", [40.0, 40.0, 40.0])
+    rows = score_table(tmp_path / "run")
+    assert not any("Normalized" in line for line in printed(rows))
+    notes = footnotes(rows)
+    assert footnotes(rows, terminal=True) == [
+        note for note in notes if not note.startswith("Normalized:")
+    ]
+    assert len(footnotes(rows, terminal=True)) == len(notes) - 1
+
+
 def test_csv_has_every_field_in_full_precision() -> None:
     header, cells = csv.reader(as_csv([make_row(commands=("a, b", "c"))]).splitlines())
     values = dict(zip(header, cells, strict=True))

@@ -14,17 +14,23 @@ import numpy as np
 from gymnasium.vector.utils import batch_space
 
 from esbench.backends.base import Array, Backend
+from esbench.making import make_environment
 from esbench.registry import register_backend
 
 
 @final
 @register_backend("gymnasium")
 class GymnasiumBackend(Backend):
-    """Any Gymnasium environment, exactly as ``gymnasium.make`` gives it."""
+    """Any Gymnasium environment, exactly as ``gymnasium.make`` gives it.
+
+    Raises:
+        UsageError: the environment cannot be made. One that can be made once and not again, for
+            another slot, raises its own error: that is no fault of the input.
+    """
 
     def __init__(self, environment_id: str, kwargs: dict[str, Any], slots: int) -> None:
         self._id, self._kwargs = environment_id, kwargs
-        self._envs = [self._make()]
+        self._envs = [make_environment(environment_id, kwargs)]
         self.num_envs = slots
         self.single_observation_space = self._envs[0].observation_space
         self.single_action_space = self._envs[0].action_space
@@ -37,13 +43,11 @@ class GymnasiumBackend(Backend):
         self._terminations = np.zeros(slots, dtype=np.bool_)
         self._truncations = np.zeros(slots, dtype=np.bool_)
 
-    def _make(self) -> gymnasium.Env[Any, Any]:
-        return gymnasium.make(self._id, disable_env_checker=True, **self._kwargs)
-
     def start(self, slot: int, seed: int) -> None:
         """Begin an episode in one slot; environments are built when a slot is first used."""
         while len(self._envs) <= slot:
-            self._envs.append(self._make())
+            env = gymnasium.make(self._id, disable_env_checker=True, **self._kwargs)
+            self._envs.append(env)
         self.observations[slot], _ = self._envs[slot].reset(seed=seed)
         self._terminations[slot] = self._truncations[slot] = False
         self.live[slot] = True

@@ -1,11 +1,13 @@
 import gymnasium
 import numpy as np
 import pytest
+from doubles import Walk
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import esbench
 from esbench.backends.reference import GymnasiumBackend
 from esbench.environments import load_environment
+from esbench.errors import UsageError
 from esbench.simulator_log import silenced
 
 ENVIRONMENTS = [
@@ -14,6 +16,8 @@ ENVIRONMENTS = [
     pytest.param("Hopper-v5", {"max_episode_steps": 25}, id="Hopper"),
 ]
 SLOTS, STEPS = 3, 250
+
+gymnasium.register("Needs-v0", entry_point="no_library:Env")
 
 
 @pytest.fixture(autouse=True)
@@ -24,6 +28,52 @@ def _quiet():
 
 def make(environment_id, kwargs, slots=SLOTS):
     return GymnasiumBackend(environment_id, kwargs, slots)
+
+
+@pytest.mark.parametrize(
+    ("environment_id", "kwargs", "words"),
+    [
+        ("CartPole-v1", {"foo": 1}, "with kwargs {'foo': 1}: TypeError: .*argument 'foo'$"),
+        ("FrozenLake-v1", {"map_name": "9x9"}, "KeyError: '9x9'$"),
+        ("HalfCheetah-v5", {"xml_file": "no.xml"}, "no.xml does not exist"),
+        ("Needs-v0", {}, "No module named 'no_library'; install the package that provides"),
+        ("nowhere:Env-v0", {}, "cannot be made: .*nowhere"),
+        ("CartPole-v7", {}, "`CartPole`"),
+    ],
+)
+def test_what_cannot_be_made_is_one_sentence(environment_id, kwargs, words):
+    with pytest.raises(UsageError, match=words) as raised:
+        make(environment_id, kwargs)
+    assert f"environment {environment_id!r} cannot be made" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.filterwarnings("ignore:.*out of date")
+def test_what_is_missing_can_be_read_in_gymnasiums_own_words():
+    with pytest.raises(UsageError, match="cannot be made: .*gymnasium-robotics project"):
+        make("HalfCheetah-v3", {})
+
+
+def test_an_environment_that_can_be_made_once_is_no_wrong_input():
+    made = []
+
+    def once():
+        if made:
+            raise OSError("the port is in use")
+        made.append(Walk())
+        return made[0]
+
+    gymnasium.register("Once-v0", entry_point=once)
+    backend = make("Once-v0", {})
+    backend.start(0, seed=0)
+    with pytest.raises(OSError, match="the port is in use"):
+        backend.start(1, seed=0)
+
+
+def test_atari_games_are_known():
+    backend = make("ALE/Pong-v5", {}, slots=1)
+    assert backend.single_observation_space.shape == (210, 160, 3)
+    backend.close()
 
 
 def random_actions(space, seed, steps, slots):
