@@ -10,9 +10,10 @@ import numpy.typing as npt
 from esbench.algorithms.base import Algorithm
 from esbench.environments import environment_names
 from esbench.errors import UsageError
-from esbench.grid import expand, parse_grid
+from esbench.grid import parse_grid
 from esbench.registry import ALGORITHMS, POLICIES
 from esbench.settings import Table, parse
+from esbench.trials import expand
 
 if TYPE_CHECKING:
     import torch

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, final
 import gymnasium
 
 from esbench.errors import TrainingError, UsageError
-from esbench.grid import Trial, expand, parse_grid
+from esbench.grid import parse_grid
 from esbench.making import making
 from esbench.random_policy import random_steps_per_second
 from esbench.record import GenerationRecord, Stop
@@ -28,7 +28,9 @@ from esbench.runner import check_trials
 from esbench.simulator_log import log_once, silenced
 from esbench.spec import EnvironmentSpec
 from esbench.trainer import Trainer
-from esbench.workers import WorkerPool, end_with_parent, interrupts_held
+from esbench.trials import Trial, expand
+from esbench.worker import end_with_parent, interrupts_held
+from esbench.workers import WorkerPool
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess

@@ -11,9 +11,9 @@ from typing import Final, TypeAlias, final
 
 from esbench.environments import Scores, environment_names, load_environment
 from esbench.files import Json
-from esbench.grid import DEFAULT_LABEL
 from esbench.spec import flatten
 from esbench.store import TrialFolder, find_trials
+from esbench.trials import DEFAULT_LABEL
 
 VARIANT_DIGITS: Final = 6
 _Seeds: TypeAlias = dict[int, tuple[TrialFolder, Json]]

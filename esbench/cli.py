@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from esbench.grid import Trial
     from esbench.progress import GridDisplay
+    from esbench.trials import Trial
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
@@ -369,7 +369,7 @@ def _open(
     overrides: list[str] | None,
     out: Path | None,
 ) -> tuple[Path, list[Trial]]:
-    from esbench.grid import open_grid
+    from esbench.trials import open_grid
 
     return open_grid(
         grid,

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-from esbench.grid import Trial
 from esbench.making import make_environment
 from esbench.random_policy import random_steps_per_second
 from esbench.simulator_log import silenced
 from esbench.spec import EnvironmentSpec
 from esbench.store import DamagedTrialError, Status, score_text
+from esbench.trials import Trial
 
 PROBE_SECONDS = 0.3
 EFFICIENCY = 0.8  # share of the bare loop's speed that training keeps; `esbench bench` measures it

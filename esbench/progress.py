@@ -14,9 +14,9 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task
 from rich.table import Column
 from rich.text import Text
 
-from esbench.grid import Trial
 from esbench.record import GenerationRecord
 from esbench.runner import Outcome
+from esbench.trials import Trial
 from esbench.units import format_steps
 
 PLAIN_SECONDS: Final = 10.0

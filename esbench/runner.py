@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias, final
 
 from esbench.errors import EnvironmentFailedError, UsageError
-from esbench.grid import Trial
 from esbench.provenance import provenance
 from esbench.record import Callback, GenerationRecord, Stop
 from esbench.store import DamagedTrialError, now, score_text
 from esbench.trainer import Trainer
+from esbench.trials import Trial
 from esbench.workers import WorkerPool
 
 Outcome: TypeAlias = Literal["done", "skipped", "failed", "elsewhere"]

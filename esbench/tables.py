@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, final
 from esbench.analysis.statistics import MIN_RUNS, bootstrap_interval, iqm, normalized
 from esbench.cells import Cell, cell_name, cells
 from esbench.files import Json
-from esbench.grid import DEFAULT_LABEL
+from esbench.trials import DEFAULT_LABEL
 from esbench.units import NONE, format_duration, format_steps
 
 if TYPE_CHECKING:

@@ -5,9 +5,6 @@ episodes says so together with what it has finished, and gets the next chunk; ch
 generation ends, so the workers end together. The pool knows which episodes each worker holds: when
 one dies (killed, out of memory) a new one takes its place and those episodes are played again, with
 the same seeds and hence the same results.
-
-Workers ignore Ctrl-C (the trainer decides) and watch their parent: when it is gone, however it
-died, they end at once. Their own output, MuJoCo's warnings for instance, goes to the trial's log.
 """
 
 from __future__ import annotations
@@ -16,21 +13,16 @@ import contextlib
 import multiprocessing
 import os
 import signal
-import sys
-import threading
-import time
-import traceback
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from esbench.errors import EnvironmentFailedError, TrainingError, UsageError
-from esbench.evaluation import EpisodeResult, Episodes, Job, Player, Setup, Task, collect
-from esbench.simulator_log import log_once
+from esbench.evaluation import EpisodeResult, Episodes, Job, Setup, Task, collect
+from esbench.worker import Begin, Configure, Failed, Finished, Work, interrupts_held, worker_main
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
@@ -42,42 +34,6 @@ MAX_DEATHS: Final = 3
 SINGLE_THREAD: Final = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
 )
-
-
-class Configure(NamedTuple):
-    """To a worker: the next trial's environment and policy, and where its output goes."""
-
-    setup: Setup
-    slots: int
-    log: str
-
-
-class Begin(NamedTuple):
-    """To a worker: drop what is running and take episodes of this job."""
-
-    job: Job
-
-
-class Work(NamedTuple):
-    """To a worker: more episodes; none means that the job has no more."""
-
-    tasks: list[Task]
-
-
-class Finished(NamedTuple):
-    """From a worker: what it has played, and whether it wants more."""
-
-    results: list[EpisodeResult]
-    wants_more: bool
-    cpu_time_s: float
-
-
-class Failed(NamedTuple):
-    """From a worker: an exception, with its kind, message and traceback."""
-
-    usage: bool
-    message: str
-    traceback: str
 
 
 def usable_cores() -> int:
@@ -211,7 +167,7 @@ class WorkerPool:
         assert self._configuration is not None
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        process = context.Process(target=_worker_main, args=(theirs,), daemon=True)
+        process = context.Process(target=worker_main, args=(theirs,), daemon=True)
         with _environment(SINGLE_THREAD), interrupts_held():
             process.start()
         theirs.close()
@@ -291,130 +247,3 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-@contextlib.contextmanager
-def interrupts_held() -> Iterator[None]:
-    """Hold Ctrl-C back in the block; a process started there never sees it, even while it loads."""
-    # Starting the tracker unblocks the signal; started before, it is not started in the block.
-    resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _worker_main(connection: Connection) -> None:
-    """Run a worker until its parent closes the connection or is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    end_with_parent()
-    log_once()
-    if "torch" in sys.modules:  # the person's own main module may have imported it
-        sys.modules["torch"].set_num_threads(1)
-    with contextlib.suppress(_ParentGoneError):
-        _serve(_Link(connection))
-
-
-def end_with_parent() -> None:
-    """End this process at once when its parent is gone, however that died."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None, "a worker is a child process"
-
-    def watch() -> None:
-        wait([parent.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-class _ParentGoneError(Exception):
-    """The trainer has closed the connection. An environment may raise EOFError; never this."""
-
-
-@final
-class _Link:
-    """A worker's end of the connection to its trainer."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    def send(self, message: Finished | Failed) -> None:
-        try:
-            self._connection.send(message)
-        except OSError as error:
-            raise _ParentGoneError from error
-
-    def receive(self) -> Configure | Begin | Work:
-        try:
-            message: Configure | Begin | Work = self._connection.recv()
-        except (EOFError, OSError) as error:
-            raise _ParentGoneError from error
-        return message
-
-    def has_message(self) -> bool:
-        try:
-            return self._connection.poll()
-        except OSError as error:
-            raise _ParentGoneError from error
-
-
-def _serve(link: _Link) -> None:
-    player: Player | None = None
-    while True:
-        message = link.receive()
-        try:
-            match message:
-                case Configure():
-                    if player is not None:
-                        player.close()
-                    _redirect_output(message.log)
-                    player = Player(message.setup, message.slots)
-                case Begin() if player is not None:
-                    player.begin(message.job)
-                case Work() if player is not None:
-                    _play(player, message.tasks, link)
-        except _ParentGoneError:
-            raise
-        except Exception as error:  # whatever an environment raises belongs to its trial
-            usage = isinstance(error, UsageError)
-            summary = str(error) if usage else f"{type(error).__name__}: {error}"
-            link.send(Failed(usage, summary, traceback.format_exc()))
-
-
-def _play(player: Player, tasks: list[Task], link: _Link) -> None:
-    """Play a chunk, asking for more as soon as a slot would stand idle."""
-    started = time.process_time()
-    player.add(tasks)
-    results: list[EpisodeResult] = []
-    asked = False
-
-    def report() -> None:
-        nonlocal results, started
-        now = time.process_time()
-        link.send(Finished(results, not asked, now - started))
-        results, started = [], now
-
-    while player.busy:
-        results += player.step()
-        if player.hungry and not asked:
-            report()
-            asked = True
-        elif player.hungry and link.has_message():
-            message = link.receive()
-            assert isinstance(message, Work), "a new job begins only after the last one ended"
-            player.add(message.tasks)
-            asked = False
-    if results or not asked:
-        report()
-
-
-def _redirect_output(log: str) -> None:
-    """Send what this process prints to a file, also what C libraries print."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    for stream in (1, 2):
-        os.dup2(descriptor, stream)
-    os.close(descriptor)

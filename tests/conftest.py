@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from esbench.grid import Trial, expand, parse_grid
+from esbench.grid import parse_grid
 from esbench.spec import TrialSpec
+from esbench.trials import Trial, expand
 from esbench.workers import WorkerPool
 
 

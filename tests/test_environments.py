@@ -13,9 +13,10 @@ from esbench.environments import (
     read_toml,
 )
 from esbench.errors import UsageError
-from esbench.grid import expand, parse_grid
+from esbench.grid import parse_grid
 from esbench.random_policy import random_policy_returns
 from esbench.trainer import Trainer
+from esbench.trials import expand
 
 NAMES = environment_names()
 

@@ -6,15 +6,8 @@ from typing import Any
 import pytest
 
 from esbench.errors import UsageError
-from esbench.grid import (
-    Trial,
-    apply_override,
-    expand,
-    grid_names,
-    open_grid,
-    parse_grid,
-    parse_seeds,
-)
+from esbench.grid import apply_override, grid_names, parse_grid, parse_seeds
+from esbench.trials import Trial, expand, open_grid
 
 FULL = """
 name = "locomotion"

@@ -10,9 +10,9 @@ from fake_trials import make_records, make_trials, write_trial
 
 from esbench import plan
 from esbench.errors import UsageError
-from esbench.grid import Trial
 from esbench.plan import costs, probe, standings
 from esbench.spec import EnvironmentSpec
+from esbench.trials import Trial
 
 
 @pytest.fixture

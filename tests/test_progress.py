@@ -11,8 +11,8 @@ from fake_trials import make_records, make_trials, write_trial
 from rich.console import Console
 
 from esbench import progress
-from esbench.grid import Trial
 from esbench.progress import GridDisplay, LiveDisplay, Meter, PlainDisplay
+from esbench.trials import Trial
 
 LONG = {"environments": ["InvertedDoublePendulum-v5"], "algorithms": {"random_search": {}}}
 

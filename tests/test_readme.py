@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from esbench.environments import read_toml
-from esbench.grid import expand, parse_grid
+from esbench.grid import parse_grid
+from esbench.trials import expand
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from esbench.errors import UsageError
-from esbench.grid import Trial
 from esbench.runner import run_grid
+from esbench.trials import Trial
 from esbench.workers import WorkerPool
 
 Make = Callable[..., Trial]

@@ -7,9 +7,9 @@ import pytest
 from test_runner import run
 
 from esbench.errors import UsageError
-from esbench.grid import Trial
 from esbench.scoring import evaluate_trial
 from esbench.store import DamagedTrialError
+from esbench.trials import Trial
 from esbench.workers import WorkerPool
 
 Make = Callable[..., Trial]

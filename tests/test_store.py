@@ -17,10 +17,10 @@ import esbench.store as store
 from esbench.errors import UsageError
 from esbench.files import write_bytes
 from esbench.frames import load_results, load_scores
-from esbench.grid import Trial
 from esbench.record import GenerationRecord
 from esbench.runner import run_grid
 from esbench.store import DamagedTrialError, TrialFolder, find_trials, score_text
+from esbench.trials import Trial
 from esbench.workers import WorkerPool
 
 Make = Callable[..., Trial]

@@ -12,9 +12,10 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import esbench
-from esbench.grid import Trial, expand, parse_grid
+from esbench.grid import parse_grid
 from esbench.policies.mlp import MLP, MLPSettings
 from esbench.trainer import Trainer
+from esbench.trials import Trial, expand
 from esbench.workers import WorkerPool
 
 PARAMS = 5_702  # 17-64-64-6, the policy of HalfCheetah-v5
