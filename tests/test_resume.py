@@ -49,6 +49,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            start_new_session=True,  # a terminal sends Ctrl-C to the whole group
         )
         started.append(process)
         return process
@@ -111,8 +112,10 @@ def test_ctrl_c_saves_and_says_how_to_go_on(
     out = tmp_path / "stopped"
     process = start("stopped", 1000.0)
     wait_for(lambda: rows_in(out) >= 3, process)
-    process.send_signal(signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
+    (log,) = out.rglob("log.txt")
+    assert log.read_text() == ""  # the workers were not interrupted, they were told
     assert process.returncode == 130
     assert "Traceback" not in stderr
     assert "To go on: esbench run --env doubles:Walk-v0" in stderr

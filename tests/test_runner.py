@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from esbench.errors import UsageError
+from esbench.record import GenerationRecord, Stop
 from esbench.runner import run_grid
 from esbench.trials import Trial
 from esbench.workers import WorkerPool
@@ -119,3 +120,20 @@ def test_a_newer_format_stops_everything(make_trial: Make, pool: WorkerPool, nam
     with pytest.raises(UsageError, match="written by a newer esbench"):
         run(pool, trial, other)
     assert other.folder.status == "missing"
+
+
+def test_a_stopped_trial_killed_while_it_was_scored_is_not_trained_further(
+    make_trial: Make, pool: WorkerPool
+) -> None:
+    def stop_at_two(record: GenerationRecord) -> Stop | None:
+        return Stop("enough") if record.generation == 2 else None
+
+    trial = make_trial()
+    run_grid([trial], pool, Watcher(), callbacks=[stop_at_two])
+    result = trial.folder.path / "result.json"
+    whole = json.loads(result.read_text())
+    result.unlink()
+    assert run(pool, trial) == [("done", f"score {whole['score']:.1f}")]
+    again = json.loads(result.read_text())
+    assert (again["generations"], again["stopped"]) == (2, "enough")
+    assert again["returns"] == whole["returns"]

@@ -10,7 +10,10 @@ import pytest
 
 from esbench.algorithms.openai_es import OpenAIES
 from esbench.errors import TrainingError, UsageError
+from esbench.evaluation import CENTER, Job, Task
+from esbench.population import Population
 from esbench.record import GenerationRecord, Stop, TargetReturn
+from esbench.seeding import Purpose
 from esbench.spec import TrialSpec
 from esbench.trainer import Trainer
 from esbench.workers import WorkerPool
@@ -83,6 +86,46 @@ def test_counters_add_up(make_spec: Spec, pool: WorkerPool) -> None:
     lengths = [record.episode_length_mean for record in trainer.history]
     np.testing.assert_allclose(steps / 24, lengths)
     assert trainer.history[-1].eval_env_steps > 0
+
+
+@pytest.mark.parametrize("shift", [0.0, 5.0])
+def test_the_rank_is_of_the_centre_among_what_the_algorithm_was_told(
+    make_spec: Spec, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, shift: float
+) -> None:
+    told: list[np.ndarray] = []
+    tell = OpenAIES._tell
+
+    def listen(self: OpenAIES, population: Population, returns: np.ndarray) -> None:
+        told.append(returns)
+        tell(self, population, returns)
+
+    monkeypatch.setattr(OpenAIES, "_tell", listen)
+    length = {"max_episode_steps": 1}  # so that the shift moves every return by the same
+    trainer = train(make_spec(environment={WALK: {"reward_shift": shift, **length}}), pool)
+    assert len(told) == len(trainer.history) > 3
+    for record, returns in zip(trainer.history, told, strict=True):
+        assert record.center_rank == 1 + np.count_nonzero(returns > record.center_return - shift)
+
+
+def test_the_centre_that_plays_is_the_one_the_search_would_return(
+    make_spec: Spec, pool: WorkerPool
+) -> None:
+    """Random search draws around the start; its centre is its best member."""
+    spec = make_spec("CartPole-v1", "random_search", budget={"env_steps": 1})
+    with Trainer(spec, pool) as trainer:
+        trainer.train()
+        job = Job(
+            seed=spec.seed,
+            generation=1,
+            purpose=Purpose.TRAINING_EPISODE,
+            population=None,
+            center=trainer.center,
+            episodes=1,
+            normalizer=trainer._normalizer(),
+        )
+        (expected,) = pool.play(job, [Task(CENTER, 0)]).center_returns
+        trainer.train(env_steps=trainer.progress.env_steps + 1)
+        assert trainer.history[1].center_return == expected
 
 
 def test_the_rank_diagnostic_changes_nothing_else(make_spec: Spec, pool: WorkerPool) -> None:
