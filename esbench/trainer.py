@@ -213,8 +213,8 @@ class Trainer:
     def save(self) -> None:
         """Write a checkpoint of the last complete generation, if there is a recorder.
 
-        Called in the middle of an update (by an interrupt) it writes nothing: the checkpoint
-        before stands, and the same rows follow from it.
+        An update that was interrupted has been undone, so that there always is one; called from
+        within an update it writes nothing.
         """
         if self._recorder is not None and self._consistent:
             self._recorder.checkpoint(self.state_dict())
@@ -249,22 +249,28 @@ class Trainer:
         while self._progress.env_steps < limit and self._progress.generation < most:
             wall, cpu = time.perf_counter(), time.process_time() + self._pool.cpu_time_s
             population, played = self._evaluate_population()
+            before, known = self.state_dict(), len(self.history)
             self._consistent = False
-            record = self._learn(population, played)
-            progress = replace(
-                self._progress,
-                wall_time_s=self._progress.wall_time_s + time.perf_counter() - wall,
-                cpu_time_s=self._progress.cpu_time_s
-                + (time.process_time() + self._pool.cpu_time_s - cpu),
-            )
-            self._progress = progress
-            record = replace(
-                record, wall_time_s=progress.wall_time_s, cpu_time_s=progress.cpu_time_s
-            )
-            self.history.append(record)
-            if self._recorder is not None:
-                self._recorder.append(record)
-            self._consistent = True
+            try:
+                record = self._learn(population, played)
+                progress = replace(
+                    self._progress,
+                    wall_time_s=self._progress.wall_time_s + time.perf_counter() - wall,
+                    cpu_time_s=self._progress.cpu_time_s
+                    + (time.process_time() + self._pool.cpu_time_s - cpu),
+                )
+                self._progress = progress
+                record = replace(
+                    record, wall_time_s=progress.wall_time_s, cpu_time_s=progress.cpu_time_s
+                )
+                self.history.append(record)
+                if self._recorder is not None:
+                    self._recorder.append(record)
+            except BaseException:  # Ctrl-C in the middle of an update: as if it had not begun
+                self.load_state_dict(before, self.history[:known])
+                raise
+            finally:
+                self._consistent = True
             yield record
 
     def _evaluate_population(self) -> tuple[Population, Episodes]:

@@ -305,19 +305,24 @@ def test_a_state_goes_on_bit_for_bit(make_spec: Spec, pool: WorkerPool, environm
     assert second.evaluate(3).returns.tolist() == whole.evaluate(3).returns.tolist()
 
 
-def test_an_interrupt_inside_an_update_saves_nothing(
+def test_an_interrupt_inside_an_update_undoes_it(
     make_spec: Spec, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = Memory()
     with Trainer(make_spec(), pool, memory) as trainer:
         trainer.train(env_steps=1)
-        saved = len(memory.states)
+        tell = OpenAIES._tell
 
-        def interrupted(*_: object) -> None:
+        def interrupted(*arguments: Any) -> None:
+            tell(*arguments)
             raise KeyboardInterrupt
 
         monkeypatch.setattr(OpenAIES, "_tell", interrupted)
         with pytest.raises(KeyboardInterrupt):
             trainer.train()
         trainer.save()
-        assert len(memory.states) == saved
+        assert memory.states[-1]["progress"] == memory.states[-2]["progress"]
+        monkeypatch.undo()
+        trainer.train()
+    whole = train(make_spec(), pool)
+    assert results(trainer) == results(whole)

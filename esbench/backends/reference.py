@@ -1,8 +1,8 @@
 """The reference backend: plain Gymnasium environments, stepped one after the other.
 
-Measured on two cores (HalfCheetah-v5, two processes, 33 slots each): about 0.6 us a step on top of
-the environment's own 31 us. ``SyncVectorEnv`` costs 8 us more a step, for infos and copies that
-nobody here reads.
+Measured on two cores (HalfCheetah-v5, 33 environments, random actions, medians of nine rounds in
+turn): 33.2 us a step, as a bare loop over the same environments; ``SyncVectorEnv`` takes 38.3 us,
+for infos and copies that nobody here reads.
 """
 
 from __future__ import annotations

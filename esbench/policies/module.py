@@ -3,7 +3,7 @@
 ``template = "package.file:Class"`` names it; the class is built as ``Class(num_inputs, num_outputs,
 **arguments)`` and maps a float32 tensor [1, num_inputs] to [1, num_outputs]. Every slot holds its
 own copy of the module and computes alone, so its bits cannot depend on the other slots; that costs
-about 25 us a slot and step for a small network, against 0.5 us for the built-in templates.
+20.5 us a slot and step for 17-64-64-6, against 0.64 us for the built-in template of that size.
 """
 
 from __future__ import annotations
