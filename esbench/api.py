@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,8 +44,9 @@ def make_algorithm(
     num_params: int,
     seed: int = 0,
     center_init: npt.ArrayLike = 0.0,
+    shapes: Sequence[Sequence[int]] | None = None,
     **settings: Any,
-) -> Algorithm:
+) -> Algorithm[Any]:
     """Return an algorithm for any function of ``num_params`` numbers.
 
     Args:
@@ -51,6 +54,8 @@ def make_algorithm(
         num_params: the number of parameters, P.
         seed: names its noise streams.
         center_init: where the search starts: a number, or [P].
+        shapes: of the tensors that lie in the vector one after the other, for algorithms that
+            perturb matrices; one vector by default.
         settings: its settings, by the names of ``esbench list algorithms``.
 
     Raises:
@@ -58,14 +63,17 @@ def make_algorithm(
     """
     if num_params < 1:
         raise UsageError(f"num_params = {num_params}: expected at least 1")
-    cls: type[Algorithm] = ALGORITHMS.get(name)
+    cls: type[Algorithm[Any]] = ALGORITHMS.get(name)
     typed = parse(cls.Settings, settings, f"make_algorithm({name!r})")
     start = np.asarray(center_init, dtype=np.float64)
     if start.shape not in {(), (num_params,)}:
         raise UsageError(
             f"center_init of shape {start.shape}: expected a number or ({num_params},)"
         )
-    return cls(typed, np.broadcast_to(start, (num_params,)), seed)
+    layout = ((num_params,),) if shapes is None else tuple(tuple(shape) for shape in shapes)
+    if sum(math.prod(shape) for shape in layout) != num_params:
+        raise UsageError(f"shapes {layout}: expected {num_params} numbers in all")
+    return cls(typed, np.broadcast_to(start, (num_params,)), seed, layout)
 
 
 def make_trainer(

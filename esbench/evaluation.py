@@ -16,12 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from esbench.backends.base import Backend
+from esbench.behaviors.base import Behavior, SlotView
 from esbench.errors import UsageError
 from esbench.policies.base import Policy
 from esbench.policies.normalization import Moments, Normalizer, ObservationStatistics
 from esbench.policies.spaces import Actions, Observations, Space
-from esbench.population import Population, Vector
-from esbench.registry import BACKENDS, POLICIES
+from esbench.population import Matrix, Population, Vector
+from esbench.registry import BACKENDS, BEHAVIORS, POLICIES
 from esbench.seeding import Purpose, episode_seed, stream
 from esbench.settings import parse
 from esbench.spec import EnvironmentSpec, EpisodeSeeds, PolicySpec
@@ -40,13 +41,15 @@ class EpisodeResult(NamedTuple):
     """One episode as played: its undiscounted return, unshifted, and its length in steps.
 
     ``total`` is NaN if an action or a reward was not finite. ``moments`` are the observations'
-    count, sum and sum of squares about the normaliser's mean, or None if they were not gathered.
+    count, sum and sum of squares about the normaliser's mean, or None if they were not gathered;
+    ``behavior`` is what characterises the episode, [D], or None.
     """
 
     task: Task
     total: float
     length: int
     moments: Moments | None
+    behavior: Vector | None = None
 
 
 @final
@@ -57,12 +60,13 @@ class Job:
     Attributes:
         seed: the trial's seed.
         generation: names the random streams, with ``purpose``.
-        purpose: TRAINING_EPISODE, or EVALUATION_EPISODE for the held-out ones.
+        purpose: TRAINING_EPISODE, PROBE_EPISODE, or EVALUATION_EPISODE for the held-out ones.
         population: the members' recipe; None if only the centre plays.
         center: [P], the unperturbed policy.
         episodes: episodes a member.
         normalizer: frozen observation normaliser, or None.
         gather: gather the observations' moments of the members' episodes.
+        characterize: gather the behaviours of the members' episodes.
         max_steps: cut episodes after so many steps; None leaves the environment's own limit.
         action_noise: deviation of the noise on continuous actions.
         episode_seeds: who shares environment seeds with whom.
@@ -76,6 +80,7 @@ class Job:
     episodes: int
     normalizer: Normalizer | None = None
     gather: bool = False
+    characterize: bool = False
     max_steps: int | None = None
     action_noise: float = 0.0
     episode_seeds: EpisodeSeeds = "fresh"
@@ -88,7 +93,7 @@ class Job:
 
     def environment_seed(self, task: Task) -> int:
         """Return the seed of an episode's environment."""
-        if self.purpose is not Purpose.TRAINING_EPISODE:
+        if self.purpose is not Purpose.TRAINING_EPISODE:  # all play the same episodes
             return episode_seed(self.seed, self.purpose, self.generation, task.episode)
         if self.episode_seeds == "shared":
             return episode_seed(self.seed, self.purpose, self.generation, 0, task.episode)
@@ -119,6 +124,17 @@ class Setup:
         spec = self.environment
         backend: type[Backend] = BACKENDS.get(spec.backend)
         return backend(spec.id, spec.kwargs, slots)
+
+    def make_behavior(self) -> Behavior:
+        """Return a recorder of episodes for one slot.
+
+        Raises:
+            UsageError: an unknown behaviour or setting, or one that cannot serve the environment.
+        """
+        spec = self.environment
+        cls: type[Behavior] = BEHAVIORS.get(spec.behavior)
+        settings = parse(cls.Settings, spec.behavior_settings, f"behavior {spec.behavior}")
+        return cls(settings, spec.id)
 
     def make_policy(self, observations: Space, actions: Space) -> Policy:
         """Return the policy that maps one space to the other.
@@ -159,10 +175,15 @@ class Player:
         self._squares = np.zeros((slots, self._observations.size))
         self._pending: deque[Task] = deque()
         self._job: Job | None = None
+        self._setup = setup
+        self._behaviors: list[Behavior] = []  # one a slot, made when they are first needed
+        self._views = [SlotView(self.backend, slot) for slot in range(slots)]
 
     def begin(self, job: Job) -> None:
         """Make ready for the episodes of a job; whatever was running is dropped."""
         self._job = job
+        if job.characterize and not self._behaviors:
+            self._behaviors = [self._setup.make_behavior() for _ in range(self._slots)]
         self._pending.clear()
         for slot in range(self._slots):
             self._tasks[slot] = None
@@ -203,6 +224,8 @@ class Player:
         _, rewards, terminated, truncated, _ = self.backend.step(self._act(job, outputs))
         self._returns += rewards
         self._lengths[:used] += 1
+        if job.characterize:
+            self._record_step(used)
         ended = terminated[:used] | truncated[:used]
         if job.max_steps is not None:
             ended |= self._lengths[:used] >= job.max_steps
@@ -225,6 +248,13 @@ class Player:
             self._lengths[slot] = 0
             self._sums[slot] = 0.0
             self._squares[slot] = 0.0
+            if job.characterize and task.member != CENTER:
+                self._behaviors[slot].begin(self._views[slot])
+
+    def _record_step(self, used: int) -> None:
+        for slot, task in enumerate(self._tasks[:used]):
+            if task is not None and task.member != CENTER:
+                self._behaviors[slot].step(self._views[slot])
 
     def _observe(self, job: Job, used: int) -> npt.NDArray[np.float32]:
         """Return the policy's inputs [used, n] and count them into the episodes' moments."""
@@ -270,7 +300,11 @@ class Player:
         moments: Moments | None = None
         if self._job.gather and task.member != CENTER:
             moments = (length, self._sums[slot].copy(), self._squares[slot].copy())
-        return EpisodeResult(task, total if np.isfinite(total) else float("nan"), length, moments)
+        behavior: Vector | None = None
+        if self._job.characterize and task.member != CENTER:
+            behavior = self._behaviors[slot].end(self._views[slot])
+        total = total if np.isfinite(total) else float("nan")
+        return EpisodeResult(task, total, length, moments, behavior)
 
 
 @final
@@ -283,6 +317,7 @@ class Episodes:
         lengths: [members, episodes] in steps.
         center_returns, center_lengths: [episodes]; empty if the centre did not play.
         moments: of the members' episodes in member order; empty if not gathered.
+        behaviors: [members, D], the mean over a member's episodes; D = 0 if not gathered.
     """
 
     returns: npt.NDArray[np.float64]
@@ -290,6 +325,7 @@ class Episodes:
     center_returns: npt.NDArray[np.float64]
     center_lengths: npt.NDArray[np.int64]
     moments: list[Moments]
+    behaviors: Matrix
 
     def joined(self, more: Episodes) -> Episodes:
         """Return these episodes followed by those of further members."""
@@ -299,6 +335,7 @@ class Episodes:
             np.concatenate([self.center_returns, more.center_returns]),
             np.concatenate([self.center_lengths, more.center_lengths]),
             self.moments + more.moments,
+            np.concatenate([self.behaviors, more.behaviors]),
         )
 
     def merge_into(self, statistics: ObservationStatistics, shift: Vector) -> None:
@@ -325,7 +362,18 @@ def collect(tasks: Sequence[Task], results: dict[Task, EpisodeResult]) -> Episod
         center_returns=np.array([r.total for r in center]),
         center_lengths=np.array([r.length for r in center], dtype=np.int64),
         moments=[r.moments for r in members if r.moments is not None],
+        behaviors=_mean_behaviors([r.behavior for r in members], episodes),
     )
+
+
+def _mean_behaviors(behaviors: list[Vector | None], episodes: int) -> Matrix:
+    """Return the mean behaviour of each member, [members, D]; episodes are added in order."""
+    given = [behavior for behavior in behaviors if behavior is not None]
+    rows = np.array(given).reshape(len(behaviors), -1) if given else np.empty((len(behaviors), 0))
+    total = np.zeros((len(rows) // episodes, rows.shape[1]))
+    for episode in range(episodes):
+        total += rows[episode::episodes]
+    return total / episodes
 
 
 def member_tasks(members: range, episodes: int) -> list[Task]:

@@ -25,8 +25,14 @@ class Optimizer(ABC):
     """Turns gradients into steps uphill."""
 
     @abstractmethod
-    def step(self, center: Vector, gradient: Vector) -> Vector:
-        """Return the new centre, [P]; ``gradient`` [P] points to higher returns."""
+    def step(self, center: Vector, gradient: Vector, scale: float = 1.0) -> Vector:
+        """Return the new centre, [P].
+
+        Args:
+            center: [P].
+            gradient: [P], points to higher returns.
+            scale: factor on the learning rate, and on what is given in its units.
+        """
 
     @abstractmethod
     def state_dict(self) -> State:
@@ -57,16 +63,16 @@ class ClipUp(Optimizer):
         self.max_speed = 2 * learning_rate if max_speed is None else max_speed
         self._velocity: Vector | None = None
 
-    def step(self, center: Vector, gradient: Vector) -> Vector:
-        """Return the new centre, [P]."""
+    def step(self, center: Vector, gradient: Vector, scale: float = 1.0) -> Vector:
+        """Return the new centre, [P]; ``scale`` multiplies the largest speed too."""
         velocity = np.zeros_like(center) if self._velocity is None else self._velocity
         velocity = self.momentum * velocity
         length = _norm(gradient)
         if length > 0.0:
-            velocity = velocity + self.learning_rate * (gradient / length)
+            velocity = velocity + scale * self.learning_rate * (gradient / length)
         speed = _norm(velocity)
-        if speed > self.max_speed:
-            velocity = velocity * (self.max_speed / speed)
+        if speed > scale * self.max_speed:
+            velocity = velocity * (scale * self.max_speed / speed)
         self._velocity = velocity
         return center + velocity
 
@@ -89,14 +95,19 @@ class TorchOptimizer(Optimizer):
 
         self._parameter = torch.nn.Parameter(torch.zeros(size, dtype=torch.float64))
         self._optimizer = cls([self._parameter], **settings)
+        self._learning_rate = settings["lr"]
 
-    def step(self, center: Vector, gradient: Vector) -> Vector:
-        """Return the new centre, [P]; torch minimises, hence the sign."""
+    def step(self, center: Vector, gradient: Vector, scale: float = 1.0) -> Vector:
+        """Return the new centre, [P]; torch minimises, hence the sign.
+
+        ``scale`` is nothing to Rprop, which adapts its own steps after the first, and reaches ASGD
+        a step late.
+        """
         import torch
 
-        with torch.no_grad():
-            self._parameter.copy_(torch.from_numpy(center))
+        self._parameter.detach().numpy()[:] = center
         self._parameter.grad = torch.from_numpy(-gradient)
+        self._optimizer.param_groups[0]["lr"] = scale * self._learning_rate
         self._optimizer.step()
         updated: Vector = self._parameter.detach().numpy().copy()
         return updated
@@ -127,7 +138,7 @@ def make_optimizer(
     """Return the optimizer ``name`` for ``size`` parameters.
 
     Args:
-        name: ``clipup`` or a class of ``torch.optim``, in any case (``adam``, ``sgd``, ...).
+        name: ``clipup`` or a class of ``torch.optim`` (``adam``, ``sgd``, ...), in any case.
         size: the number of parameters, P.
         learning_rate: its learning rate.
         settings: further arguments of its constructor.
@@ -136,7 +147,7 @@ def make_optimizer(
         UsageError: no such optimizer, or it does not take these arguments.
     """
     cls: Any
-    if name == "clipup":
+    if name.lower() == "clipup":
         cls = ClipUp
     else:
         classes = torch_optimizers()
@@ -149,12 +160,26 @@ def make_optimizer(
     for key in settings:
         if key not in allowed:
             raise UsageError(f"unknown setting {key!r} of {name}; {suggestion(key, allowed)}")
-    try:
+
+    def make(size: int) -> Optimizer:
         if cls is ClipUp:
             return ClipUp(learning_rate, **settings)
         return TorchOptimizer(cls, size, {"lr": learning_rate, **settings})
-    except (TypeError, ValueError, IndexError, RuntimeError) as error:
+
+    try:
+        _try_out(make(1))
+        return make(size)
+    except (TypeError, ValueError, LookupError, ArithmeticError, RuntimeError) as error:
         raise UsageError(f"optimizer {name} with {dict(settings)}: {error}") from None
+
+
+def _try_out(optimizer: Optimizer) -> None:
+    """Climb a few steps: torch looks at many settings only there, which would be in training."""
+    center = np.zeros(1)
+    for _ in range(3):
+        center = optimizer.step(center, np.ones(1))
+    if not np.isfinite(center).all():
+        raise ValueError("its steps are not finite")
 
 
 def torch_optimizers() -> dict[str, type[torch.optim.Optimizer]]:

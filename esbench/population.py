@@ -1,51 +1,95 @@
-"""A population as a recipe: the centre, the scale and a noise key, never a matrix.
+"""A population as a recipe: how to make any member, never a matrix of all of them.
 
-Whoever holds the recipe, in whichever process, rebuilds any members bit for bit: row ``i`` of the
-noise is drawn from Philox with the generation's key and a counter whose high word is ``i``, so rows
-are independent streams 2**128 draws apart and cost nothing until they are asked for.
+Whoever holds the recipe, in whichever process, rebuilds any members bit for bit.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Self, final
 
 import numpy as np
-import numpy.typing as npt
 
-Vector: TypeAlias = npt.NDArray[np.float64]
-Matrix: TypeAlias = npt.NDArray[np.float64]
-Distribution: TypeAlias = Literal["gaussian", "uniform"]
+from esbench.noise import Matrix, Noise, Vector
+
+__all__ = ["Matrix", "Population", "SampledPopulation", "StoredPopulation", "Vector"]
 
 
-@dataclass(frozen=True, eq=False)
-class Population:
-    """``size`` members around ``center``: center + sigma * noise.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Population(ABC):
+    """``size`` members.
 
     Attributes:
-        center: [P], the unperturbed parameters.
-        sigma: the deviation, a number or [P].
-        key: the 128-bit noise key of the generation.
-        size: the number of members; even if ``antithetic``.
+        size: the number of members, N.
+        lineage: which centre of a meta-population they descend from; 0 if there is only one. Each
+            lineage has its own observation statistics.
+        probe: whether the algorithm only asks how these members do, and learns in a later
+            generation: told, they do not end the generation.
+        episodes: episodes a member, if not the environment's own number.
+    """
+
+    size: int
+    lineage: int = 0
+    probe: bool = False
+    episodes: int | None = None
+
+    def __len__(self) -> int:
+        return self.size
+
+    @property
+    @abstractmethod
+    def num_params(self) -> int:
+        """The number of parameters, P."""
+
+    @abstractmethod
+    def member(self, index: int) -> Vector:
+        """Return the parameters of one member, [P]; a new array."""
+
+    @abstractmethod
+    def row(self, member: int) -> int:
+        """Return the number of a member's noise; the two members of a pair share theirs."""
+
+    @final
+    def members(self, indices: Sequence[int] | None = None) -> Matrix:
+        """Return the parameters of ``indices`` (all members by default), [m, P]."""
+        chosen = range(self.size) if indices is None else indices
+        rows = [self.member(index) for index in chosen]
+        return np.array(rows).reshape(len(rows), self.num_params)
+
+    @final
+    def extended(self, size: int) -> Self:
+        """Return the same recipe with ``size`` members; the members both have are equal."""
+        return replace(self, size=size)
+
+
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SampledPopulation(Population):
+    """Members around a centre: center + sigma * noise.
+
+    Attributes:
+        center: [P].
+        sigma: the deviation: a number, [P], or a matrix [P, P] that the noise is multiplied by.
+        noise: of the generation.
         antithetic: members 2i and 2i+1 are a pair, center + and - the same noise.
-        distribution: standard normal noise, or uniform noise on [-1, 1).
     """
 
     center: Vector
-    sigma: float | Vector
-    key: int
-    size: int
+    sigma: float | Vector | Matrix
+    noise: Noise
     antithetic: bool = True
-    distribution: Distribution = "gaussian"
 
     def __post_init__(self) -> None:
         if self.size < 1 or (self.antithetic and self.size % 2):
             expected = "a positive even number of members" if self.antithetic else "a positive size"
             raise ValueError(f"population size {self.size}: expected {expected}")
 
-    def __len__(self) -> int:
-        return self.size
+    @property
+    def num_params(self) -> int:
+        """The number of parameters, P."""
+        return self.center.size
 
     @property
     def num_rows(self) -> int:
@@ -60,39 +104,78 @@ class Population:
         """Return -1 for the second member of an antithetic pair, else +1."""
         return -1 if self.antithetic and member % 2 else 1
 
-    def noise(self, row: int) -> Vector:
-        """Return noise row ``row``, [P], in units of sigma."""
-        bits = np.random.Philox(key=self.key, counter=[0, 0, row, 0])
-        generator = np.random.Generator(bits)
-        if self.distribution == "uniform":
-            return generator.uniform(-1.0, 1.0, self.center.size)
-        return generator.standard_normal(self.center.size)
+    def member(self, index: int) -> Vector:
+        """Return the parameters of one member, [P]."""
+        noise = self.noise.row(self.row(index))
+        if isinstance(self.sigma, np.ndarray) and self.sigma.ndim == 2:
+            # Without BLAS, whose bits can depend on the number of threads.
+            step: Vector = np.einsum("ij,j->i", self.sigma, noise)
+        else:
+            step = self.sigma * noise
+        return self.center + self.sign(index) * step
+
+    def weighted_noise(self, weights: Vector) -> Vector:
+        """Return sum_i weights_i * z_i over the members' signed noise z_i, [P].
+
+        In units of sigma; added in member order, a block of noise at a time, without BLAS: the
+        memory is O(P) and the bits do not depend on the number of threads.
+        """
+        return self._sums(weights, np.zeros_like(weights))[0]
+
+    def weighted_squares(self, weights: Vector) -> Vector:
+        """Return sum_i weights_i * z_i**2 over the members' noise z_i, [P]."""
+        return self._sums(np.zeros_like(weights), weights)[1]
+
+    def weighted_moments(self, weights: Vector, square_weights: Vector) -> tuple[Vector, Vector]:
+        """Return ``weighted_noise`` and ``weighted_squares``, drawing the noise only once."""
+        return self._sums(weights, square_weights)
+
+    def _sums(self, weights: Vector, square_weights: Vector) -> tuple[Vector, Vector]:
+        for given in (weights, square_weights):
+            if given.shape != (self.size,):
+                raise ValueError(f"weights of shape {given.shape}: expected ({self.size},)")
+        first, second = self._by_row(weights, -1.0), self._by_row(square_weights, 1.0)
+        sums = np.zeros(self.center.size), np.zeros(self.center.size)
+        for row, (w, w2) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
+            if w == 0.0 and w2 == 0.0:
+                continue
+            for place, block in self.noise.blocks(row):
+                if w != 0.0:
+                    sums[0][place] += w * block
+                if w2 != 0.0:
+                    sums[1][place] += w2 * (block * block)
+        return sums
+
+    def _by_row(self, weights: Vector, sign: float) -> Vector:
+        """Return the weight of each noise row; ``sign`` is that of a pair's second member."""
+        return weights[0::2] + sign * weights[1::2] if self.antithetic else weights
+
+
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StoredPopulation(Population):
+    """Members as they are, [N, P]: of libraries that sample themselves, and of probes.
+
+    Attributes:
+        stored: [N, P]. It cannot be extended.
+    """
+
+    stored: Matrix
+
+    def __post_init__(self) -> None:
+        if self.size != len(self.stored):
+            raise ValueError(f"population size {self.size}: expected {len(self.stored)}, as stored")
+
+    @property
+    def num_params(self) -> int:
+        """The number of parameters, P."""
+        return int(self.stored.shape[1])
 
     def member(self, index: int) -> Vector:
         """Return the parameters of one member, [P]."""
-        return self.center + self.sign(index) * self.sigma * self.noise(self.row(index))
+        parameters: Vector = self.stored[index].copy()
+        return parameters
 
-    def members(self, indices: Sequence[int] | None = None) -> Matrix:
-        """Return the parameters of ``indices`` (all members by default), [m, P]."""
-        chosen = range(self.size) if indices is None else indices
-        rows = [self.member(index) for index in chosen]
-        return np.array(rows).reshape(len(rows), self.center.size)
-
-    def weighted_noise(self, weights: Vector) -> Vector:
-        """Return sum_i weights_i * sign_i * noise_i over the members, [P].
-
-        One row of noise exists at a time and rows are added in order, without BLAS, so the memory
-        is O(P) and the bits do not depend on the number of threads.
-        """
-        if weights.shape != (self.size,):
-            raise ValueError(f"weights of shape {weights.shape}: expected ({self.size},)")
-        per_row = weights[0::2] - weights[1::2] if self.antithetic else weights
-        total = np.zeros_like(self.center)
-        for row, weight in enumerate(per_row.tolist()):
-            if weight != 0.0:
-                total += weight * self.noise(row)
-        return total
-
-    def extended(self, size: int) -> Population:
-        """Return the same recipe with ``size`` members; the members both have are equal."""
-        return replace(self, size=size)
+    def row(self, member: int) -> int:
+        """Return the member's own number."""
+        return member

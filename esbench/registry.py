@@ -1,4 +1,4 @@
-"""Names to classes, for algorithms, policies and vector-environment backends.
+"""Names to classes, for algorithms, policies, behaviors and vector-environment backends.
 
 A class registers itself with the decorator in its own file; a package on the side adds one through
 an entry point of the group (its name must be the registered name). Built-in files are found by
@@ -11,13 +11,14 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from esbench.errors import UsageError, unknown
 
 if TYPE_CHECKING:
     from esbench.algorithms.base import Algorithm
     from esbench.backends.base import Backend
+    from esbench.behaviors.base import Behavior
     from esbench.policies.base import Policy
 
 T = TypeVar("T")
@@ -60,7 +61,8 @@ class Registry(Generic[T]):
         """Return the class registered as ``name``.
 
         Raises:
-            UsageError: no class has that name, or its plugin does not register it.
+            UsageError: no class has that name, or its plugin cannot be imported (the message says
+                what to install) or does not register it.
         """
         if name not in self._classes:
             self._load_builtins()
@@ -78,11 +80,11 @@ class Registry(Generic[T]):
     def _import(self, plugin: EntryPoint) -> None:
         try:
             plugin.load()
-        except (ImportError, AttributeError) as error:
-            raise UsageError(
-                f"{self.kind} {plugin.name!r}: its plugin {plugin.value!r} cannot be imported "
-                f"({error})"
-            ) from error
+        except UsageError:
+            raise
+        except Exception as error:  # what a plugin imports may be missing, broken or too old
+            reason = _why_not(plugin, error)
+            raise UsageError(f"{self.kind} {plugin.name!r}: {reason}") from error
 
     def _load_builtins(self) -> dict[str, type[T]]:
         package = importlib.import_module(self.package)
@@ -108,6 +110,30 @@ class Registry(Generic[T]):
         return self._plugins
 
 
+def _why_not(plugin: EntryPoint, error: Exception) -> str:
+    """Return why a plugin cannot be imported, and what to install if that is all."""
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    # A submodule that is missing is another version's, and the plugin's own package is not missing.
+    if not missing or "." in missing or missing == _package(plugin.module):
+        why = f"{type(error).__name__}: {error}"
+        return f"its plugin {plugin.value!r} cannot be imported ({why})"
+    return f"the package {missing!r} is not installed; {_how_to_install(plugin, missing)}"
+
+
+def _how_to_install(plugin: EntryPoint, missing: str) -> str:
+    """Return what to install: the extra that the plugin's distribution names after the plugin."""
+    distribution = plugin.dist
+    extras = distribution.metadata.get_all("Provides-Extra", []) if distribution else []
+    for extra in extras:
+        if distribution and _normalized(extra) == _normalized(plugin.name):
+            return f"install it with: pip install '{distribution.name}[{extra}]'"
+    return f"install the package that provides {missing!r}"
+
+
+def _normalized(extra: str) -> str:
+    return extra.lower().replace("_", "-").replace(".", "-")
+
+
 def _package(module: str) -> str:
     return module.partition(".")[0]
 
@@ -116,10 +142,12 @@ def _path(cls: type) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
-ALGORITHMS: Registry[Algorithm] = Registry("algorithm", "esbench.algorithms")
+ALGORITHMS: Registry[Algorithm[Any]] = Registry("algorithm", "esbench.algorithms")
 POLICIES: Registry[Policy] = Registry("policy", "esbench.policies")
 BACKENDS: Registry[Backend] = Registry("backend", "esbench.backends")
+BEHAVIORS: Registry[Behavior] = Registry("behavior", "esbench.behaviors")
 
 register_algorithm = ALGORITHMS.register
 register_policy = POLICIES.register
 register_backend = BACKENDS.register
+register_behavior = BEHAVIORS.register

@@ -28,6 +28,8 @@ class Purpose(enum.IntEnum):
     EVALUATION_EPISODE = 6
     RANDOM_POLICY = 7
     BOOTSTRAP = 8
+    PROBE_EPISODE = 9
+    CHOICE = 10
 
 
 def _sequence(seed: int, purpose: Purpose, indices: tuple[int, ...]) -> np.random.SeedSequence:

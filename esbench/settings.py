@@ -25,9 +25,19 @@ _PLAIN_WORDS: Final = {
 
 
 class Settings(BaseModel):
-    """Frozen, strictly typed settings: an unknown key, a wrong type or a NaN is an error."""
+    """Frozen, strictly typed settings: an unknown key, a wrong type or a NaN is an error.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+    A docstring below a setting says what it means, for ``esbench list --settings``; its unit, if it
+    has one, ends it in square brackets.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+    )
 
 
 S = TypeVar("S", bound=Settings)
@@ -113,16 +123,17 @@ def fields_at(model: type[BaseModel], path: list[str]) -> list[str]:
     for part in path:
         if current is None or part not in current.model_fields:
             continue  # a key of a free table: its values are of the table's model
-        current = _model_in(current.model_fields[part].annotation)
+        current = model_in(current.model_fields[part].annotation)
     return list(current.model_fields) if current else []
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
+def model_in(annotation: Any) -> type[BaseModel] | None:
+    """Return the model that a field is, or is a list, a table or an option of; None if none."""
     if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
         return annotation if issubclass(annotation, BaseModel) else None
     if get_origin(annotation) is None:
         return None
-    return next(filter(None, map(_model_in, get_args(annotation))), None)
+    return next(filter(None, map(model_in, get_args(annotation))), None)
 
 
 def _is_branch(part: int | str) -> bool:

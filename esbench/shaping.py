@@ -21,6 +21,12 @@ def _worst_if_not_finite(returns: Vector) -> Vector:
     return np.where(np.isfinite(returns), returns, -np.inf)
 
 
+def all_equal(returns: Vector) -> bool:
+    """Return whether no member did better than another, so that nothing can be learnt."""
+    values = _worst_if_not_finite(returns)
+    return bool((values == values[0]).all())
+
+
 def ranks(returns: Vector) -> Vector:
     """Return ranks 0 (worst) .. N-1 (best), [N]; ties get the mean of the ranks they span."""
     _, group, counts = np.unique(

@@ -32,8 +32,10 @@ class EnvironmentSpec(Settings):
         reward_shift: subtracted from every reward (the alive bonus, in ARS).
         episode_seeds: fresh (each member has its own), pair (a mirrored pair shares them; without
             pairs as fresh) or shared (the whole generation does): common random numbers.
+        behavior: what novelty search compares episodes by; other algorithms do not look at it.
+        behavior_settings: its settings.
 
-    The last four act in training only; scores come from the unmodified environment.
+    The last six act in training only; scores come from the unmodified environment.
     """
 
     id: str
@@ -44,6 +46,8 @@ class EnvironmentSpec(Settings):
     action_noise: Annotated[float, Field(ge=0)] = 0.0
     reward_shift: float = 0.0
     episode_seeds: EpisodeSeeds = "fresh"
+    behavior: str = "final_observation"
+    behavior_settings: dict[str, Any] = Field(default_factory=dict)
 
 
 class AlgorithmSpec(Settings):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import time
@@ -13,8 +14,10 @@ from typing import Any, Final, Protocol, final
 import numpy as np
 
 from esbench.algorithms.base import Algorithm
+from esbench.algorithms.settings import GrowingSettings
 from esbench.errors import UsageError
 from esbench.evaluation import CENTER, Episodes, Job, Setup, Task, member_tasks
+from esbench.noise import Shapes
 from esbench.policies.normalization import Normalizer, ObservationStatistics
 from esbench.policies.spaces import Actions
 from esbench.population import Population, Vector
@@ -128,12 +131,14 @@ class Trainer:
             )
         self._setup = setup
         generator = stream(spec.seed, Purpose.INITIALIZATION)
-        self.algorithm = make_algorithm_from(spec, self.policy.initial_parameters(generator))
-        self._statistics = (
-            ObservationStatistics(self.policy.num_inputs)
-            if self.policy.settings.normalize_observations
-            else None
+        self.algorithm = make_algorithm_from(
+            spec, self.policy.initial_parameters(generator), self.policy.shapes
         )
+        self._reward_shift = spec.environment.reward_shift + self.algorithm.settings.reward_shift
+        if self.algorithm.needs_behaviors:
+            setup.make_behavior()  # so that what cannot be served is known at once
+        # Of each lineage; a new one starts where the meta-population has started.
+        self._statistics: dict[int, ObservationStatistics] = {}
         self._progress = Progress()
         self._mean_length: float | None = None
         self._consistent = True
@@ -205,7 +210,7 @@ class Trainer:
             population=None,
             center=self.algorithm.center,
             episodes=count,
-            normalizer=self._normalizer(),
+            normalizer=self._normalizer(self.algorithm.center_lineage),
         )
         played = self._play(job, [Task(CENTER, episode) for episode in range(count)])
         return Score(played.center_returns, played.center_lengths.astype(np.float64))
@@ -223,7 +228,7 @@ class Trainer:
         """Return everything that training needs to go on, bit for bit."""
         return {
             "algorithm": self.algorithm.state_dict(),
-            "statistics": None if self._statistics is None else self._statistics.state_dict(),
+            "statistics": {str(k): s.state_dict() for k, s in sorted(self._statistics.items())},
             "progress": vars(self._progress).copy(),
             "mean_length": self._mean_length,
             "stopped": None if self.stopped is None else self.stopped.reason,
@@ -232,8 +237,9 @@ class Trainer:
     def load_state_dict(self, state: State, history: Sequence[GenerationRecord] = ()) -> None:
         """Go on from ``state_dict``; ``history`` are the rows up to it."""
         self.algorithm.load_state_dict(state["algorithm"])
-        if self._statistics is not None:
-            self._statistics.load_state_dict(state["statistics"])
+        self._statistics = {}
+        for lineage, statistics in state["statistics"].items():
+            self._statistics_of(int(lineage)).load_state_dict(statistics)
         self._progress = Progress(**state["progress"])
         self._mean_length = state["mean_length"]
         self.stopped = None if state["stopped"] is None else Stop(state["stopped"])
@@ -249,9 +255,7 @@ class Trainer:
         while self._progress.env_steps < limit and self._progress.generation < most:
             wall, cpu = time.perf_counter(), time.process_time() + self._pool.cpu_time_s
             population, played = self._evaluate_population()
-            before, known = self.state_dict(), len(self.history)
-            self._consistent = False
-            try:
+            with self._whole_update():
                 record = self._learn(population, played)
                 progress = replace(
                     self._progress,
@@ -266,59 +270,88 @@ class Trainer:
                 self.history.append(record)
                 if self._recorder is not None:
                     self._recorder.append(record)
-            except BaseException:  # Ctrl-C in the middle of an update: as if it had not begun
-                self.load_state_dict(before, self.history[:known])
-                raise
-            finally:
-                self._consistent = True
             yield record
+
+    @contextlib.contextmanager
+    def _whole_update(self) -> Iterator[None]:
+        """Undo what the block has done if it raises, Ctrl-C in its middle included."""
+        before, known = self.state_dict(), len(self.history)
+        self._consistent = False
+        try:
+            yield
+        except BaseException:
+            self.load_state_dict(before, self.history[:known])
+            raise
+        finally:
+            self._consistent = True
 
     def _evaluate_population(self) -> tuple[Population, Episodes]:
         """Play one generation; it grows until it has made its interactions and episodes."""
-        settings = self.algorithm.settings
         population = self.algorithm.ask()
+        while population.probe:
+            self._answer(population)
+            population = self.algorithm.ask()
         played = self._play_members(population, 0, self.spec.evaluation.center)
+        settings = self.algorithm.settings
+        if not isinstance(settings, GrowingSettings):
+            return population, played
         most = settings.population_size_max or math.inf
-        more = played
+        more, step = played, len(population)
         while len(population) < most and (
             # Members that all fail before their first step would never make an interaction.
             (played.lengths.sum() < settings.num_interactions and more.lengths.any())
             or played.lengths.size < settings.min_episodes
         ):
             size = len(population)
-            population = population.extended(int(min(size + settings.population_size, most)))
+            population = population.extended(int(min(size + step, most)))
             more = self._play_members(population, size, with_center=False)
             played = played.joined(more)
         return population, played
 
+    def _answer(self, probe: Population) -> None:
+        """Play what an algorithm asks for between two generations; its steps are training steps."""
+        played = self._play_members(probe, 0, with_center=False)
+        with self._whole_update():
+            self.algorithm.tell(probe, self._fitness(played), played.behaviors)
+            self._progress = self._counted(played)
+
     def _play_members(self, population: Population, first: int, with_center: bool) -> Episodes:
         environment = self.spec.environment
+        episodes = population.episodes or environment.episodes_per_member
+        normalizer = self._normalizer(population.lineage)
         job = Job(
             seed=self.spec.seed,
             generation=self.algorithm.generation,
-            purpose=Purpose.TRAINING_EPISODE,
+            purpose=Purpose.PROBE_EPISODE if population.probe else Purpose.TRAINING_EPISODE,
             population=population,
             center=self.algorithm.center,
-            episodes=environment.episodes_per_member,
-            normalizer=self._normalizer(),
-            gather=self._statistics is not None,
+            episodes=episodes,
+            normalizer=normalizer,
+            gather=normalizer is not None and not population.probe,
+            characterize=self.algorithm.needs_behaviors,
             max_steps=self._episode_cap(),
-            action_noise=environment.action_noise,
+            action_noise=0.0 if population.probe else environment.action_noise,
             episode_seeds=environment.episode_seeds,
         )
-        tasks = member_tasks(range(first, len(population)), environment.episodes_per_member)
+        tasks = member_tasks(range(first, len(population)), episodes)
         if with_center:
-            tasks = [*(Task(CENTER, e) for e in range(environment.episodes_per_member)), *tasks]
+            tasks = [*(Task(CENTER, e) for e in range(episodes)), *tasks]
         return self._play(job, tasks)
 
     def _play(self, job: Job, tasks: Sequence[Task]) -> Episodes:
         self._pool.configure(self._setup, self._log)
         return self._pool.play(job, tasks)
 
-    def _normalizer(self) -> Normalizer | None:
-        if self._statistics is None:
+    def _statistics_of(self, lineage: int) -> ObservationStatistics:
+        if lineage not in self._statistics:
+            self._statistics[lineage] = ObservationStatistics(self.policy.num_inputs)
+        return self._statistics[lineage]
+
+    def _normalizer(self, lineage: int) -> Normalizer | None:
+        settings = self.policy.settings
+        if not settings.normalize_observations:
             return None
-        return self._statistics.normalizer(self.policy.settings.observation_clip)
+        return self._statistics_of(lineage).normalizer(settings.observation_clip)
 
     def _episode_cap(self) -> int | None:
         cap = self.spec.environment.max_episode_steps
@@ -326,28 +359,36 @@ class Trainer:
             return None if self._mean_length is None else max(1, math.ceil(2 * self._mean_length))
         return cap
 
+    def _fitness(self, played: Episodes) -> Vector:
+        """Return what an algorithm is told of each member: the mean return, shifted."""
+        return _row_means(played.returns - self._reward_shift * played.lengths)
+
+    def _counted(self, played: Episodes) -> Progress:
+        """Return the progress with these episodes counted."""
+        done = self._progress
+        return replace(
+            done,
+            env_steps=done.env_steps + int(played.lengths.sum()),
+            eval_env_steps=done.eval_env_steps + int(played.center_lengths.sum()),
+            episodes=done.episodes + played.lengths.size,
+        )
+
     def _learn(self, population: Population, played: Episodes) -> GenerationRecord:
         """Tell the algorithm, update the statistics and return the row, without its times."""
-        environment = self.spec.environment
         returns = _row_means(played.returns)
-        fitness = _row_means(played.returns - environment.reward_shift * played.lengths)
+        fitness = self._fitness(played)
         cap = self._episode_cap()
         before = self.algorithm.center
-        normalizer = self._normalizer()
-        self.algorithm.tell(population, fitness)
-        if self._statistics is not None and normalizer is not None:
-            played.merge_into(self._statistics, normalizer.mean)
+        normalizer = self._normalizer(population.lineage)
+        self.algorithm.tell(population, fitness, played.behaviors)
+        if normalizer is not None:
+            played.merge_into(self._statistics_of(population.lineage), normalizer.mean)
         self._mean_length = float(played.lengths.mean())
-        self._progress = replace(
-            self._progress,
-            generation=self._progress.generation + 1,
-            env_steps=self._progress.env_steps + int(played.lengths.sum()),
-            eval_env_steps=self._progress.eval_env_steps + int(played.center_lengths.sum()),
-            episodes=self._progress.episodes + played.lengths.size,
-        )
+        progress = self._counted(played)
+        self._progress = replace(progress, generation=progress.generation + 1)
         center_return = center_fitness = rank = math.nan
         if played.center_returns.size:
-            shifts = environment.reward_shift * played.center_lengths
+            shifts = self._reward_shift * played.center_lengths
             center_return = float(_row_means(played.center_returns[None, :])[0])
             center_fitness = float(_row_means((played.center_returns - shifts)[None, :])[0])
             rank = center_rank(center_fitness, fitness)
@@ -372,11 +413,11 @@ class Trainer:
         )
 
 
-def make_algorithm_from(spec: TrialSpec, center: Vector) -> Algorithm:
+def make_algorithm_from(spec: TrialSpec, center: Vector, shapes: Shapes) -> Algorithm[Any]:
     """Return the algorithm of a specification, at ``center`` [P]."""
-    cls: type[Algorithm] = ALGORITHMS.get(spec.algorithm.name)
+    cls: type[Algorithm[Any]] = ALGORITHMS.get(spec.algorithm.name)
     settings = parse(cls.Settings, spec.algorithm.settings, f"algorithm {spec.algorithm.name}")
-    return cls(settings, center, spec.seed)
+    return cls(settings, center, spec.seed, shapes)
 
 
 def digest(center: Vector, played: Episodes) -> str:

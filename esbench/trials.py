@@ -7,8 +7,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, final
+from typing import Any, Final, final
 
+from esbench.algorithms.base import Algorithm
+from esbench.algorithms.settings import AlgorithmSettings
 from esbench.environments import EnvironmentFile, load_environment, merged
 from esbench.errors import UsageError, suggestion
 from esbench.grid import Grid, apply_override, parse_grid, parse_seeds, read_grid, require_distinct
@@ -177,7 +179,7 @@ class _Layers:
                     spec = TrialSpec(
                         algorithm=algorithm,
                         environment=environment,
-                        policy=policy,
+                        policy=_normalizing(policy, algorithm),
                         budget=budget,
                         evaluation=evaluation,
                         seed=seed,
@@ -217,10 +219,11 @@ class _Layers:
             key = f"algorithms.{label}" + (".algorithm" if "algorithm" in settings else "")
             near = suggestion(str(name), ALGORITHMS.names())
             raise UsageError(f"{self.source}: unknown algorithm {name!r} ({key}); {near}")
+        model = ALGORITHMS.get(name).Settings
         own = {key: value for key, value in settings.items() if key != "algorithm"}
-        values = merged(self.file.algorithms.get(name, {}), own)
-        values = merged(values, self._own("algorithms").get(label, {}))
-        typed = parse(ALGORITHMS.get(name).Settings, values, self.source, f"algorithms.{label}")
+        values = _displacing(model, self.file.algorithms.get(name, {}), own)
+        values = _displacing(model, values, self._own("algorithms").get(label, {}))
+        typed = parse(model, values, self.source, f"algorithms.{label}")
         return AlgorithmSpec(name=name, settings=typed.model_dump(mode="json"))
 
     def _policies(self) -> Iterator[tuple[str, PolicySpec]]:
@@ -229,6 +232,29 @@ class _Layers:
             prefix = f"policies.{label}" if self.grid.policies else "policy"
             values = _policy_on(_policy_on(self.file.policy, table), self._own("policy"))
             yield label, policy_spec(values, self.source, prefix)
+
+
+def _normalizing(policy: PolicySpec, algorithm: AlgorithmSpec) -> PolicySpec:
+    """Return the policy with observations normalised if the algorithm's own definition says so."""
+    cls: type[Algorithm[Any]] = ALGORITHMS.get(algorithm.name)
+    wanted = parse(cls.Settings, algorithm.settings, "algorithm").normalizes_observations
+    if wanted is None:
+        return policy
+    return policy.model_copy(
+        update={"settings": {**policy.settings, "normalize_observations": wanted}}
+    )
+
+
+def _displacing(model: type[AlgorithmSettings], below: Table, above: Table) -> Table:
+    """Return ``above`` merged on ``below``, without what an alternative setting above displaces."""
+    gone = {
+        name
+        for group in model.alternatives
+        if any(key in above for key in group)
+        for name in group
+        if name not in above
+    }
+    return merged({key: value for key, value in below.items() if key not in gone}, above)
 
 
 def _policy_on(below: Table, above: Table) -> Table:

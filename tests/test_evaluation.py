@@ -18,9 +18,10 @@ from esbench.evaluation import (
     collect,
     member_tasks,
 )
+from esbench.noise import GaussianNoise
 from esbench.policies.normalization import Normalizer, ObservationStatistics
 from esbench.policies.spaces import Actions, Observations
-from esbench.population import Population
+from esbench.population import SampledPopulation
 from esbench.seeding import Purpose, noise_key, stream
 from esbench.spec import TrialSpec
 
@@ -29,7 +30,8 @@ Spec = Callable[..., TrialSpec]
 
 def make_job(player: Player, size: int = 6, **changes: object) -> Job:
     center = player.policy.initial_parameters(stream(0, Purpose.INITIALIZATION))
-    population = Population(center, 0.3, noise_key(0, 0), size)
+    noise = GaussianNoise(noise_key(0, 0), center.size)
+    population = SampledPopulation(center=center, sigma=0.3, noise=noise, size=size)
     job = Job(0, 3, Purpose.TRAINING_EPISODE, population, center, episodes=2)
     return replace(job, **changes)  # type: ignore[arg-type]
 

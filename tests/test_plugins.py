@@ -14,26 +14,31 @@ PLUGIN = '''
 import gymnasium
 import numpy as np
 
-from esbench.algorithms.base import Algorithm, AlgorithmSettings
+from esbench.algorithms.base import Algorithm
+from esbench.algorithms.settings import AlgorithmSettings
 from esbench.backends.base import Backend
 from esbench.policies.base import Policy, PolicyBatch, PolicySettings
-from esbench.population import Population
+from esbench.population import SampledPopulation
 from esbench.registry import register_algorithm, register_backend, register_policy
-from esbench.seeding import noise_key
 
 
 @register_algorithm("stand_still")
-class StandStill(Algorithm):
+class StandStill(Algorithm[SampledPopulation]):
     """Learns nothing."""
 
     Settings = AlgorithmSettings
     sigma = 0.1
 
     def _ask(self):
-        key = noise_key(self.seed, self.generation)
-        return Population(self._center, 0.1, key, self.settings.population_size, antithetic=False)
+        return SampledPopulation(
+            center=self._center,
+            sigma=0.1,
+            noise=self.gaussian_noise(),
+            size=self.population_size,
+            antithetic=False,
+        )
 
-    def _tell(self, population, returns):
+    def _tell(self, population, returns, behaviors):
         pass
 
     def _state_dict(self):
@@ -50,8 +55,8 @@ class Straight(Policy):
     Settings = PolicySettings
 
     @property
-    def num_params(self):
-        return self.num_inputs * self.num_outputs
+    def shapes(self):
+        return ((self.num_inputs, self.num_outputs),)
 
     def initial_parameters(self, generator):
         return generator.standard_normal(self.num_params)
@@ -87,6 +92,12 @@ class Tiny(Backend):
     def start(self, slot, seed):
         self.observations[slot], _ = self.envs[slot].reset(seed=seed)
         self.live[slot] = True
+
+    def info(self, slot):
+        return {}
+
+    def environment(self, slot):
+        return self.envs[slot]
 
     def retire(self, slot):
         self.live[slot] = False

@@ -4,15 +4,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from esbench.population import Population
+from esbench.noise import NOISES
+from esbench.population import SampledPopulation
 
 KEY = 0x0123456789ABCDEF_FEDCBA9876543210
 P = 11
 
 
 def make(size=8, **changes):
-    recipe = {"center": np.linspace(-2.0, 3.0, P), "sigma": 0.3, "key": KEY, "size": size}
-    return Population(**(recipe | changes))
+    center = changes.pop("center", np.linspace(-2.0, 3.0, P))
+    noise = NOISES[changes.pop("distribution", "gaussian")](changes.pop("key", KEY), center.size)
+    recipe = {"center": center, "sigma": 0.3, "noise": noise, "size": size}
+    return SampledPopulation(**(recipe | changes))
 
 
 def philox(row, key=KEY):
@@ -40,8 +43,8 @@ def test_rows_are_whole_streams_apart_and_gaussian_or_uniform():
     population = make()
     uniform = make(distribution="uniform")
     for row in range(4):
-        np.testing.assert_array_equal(population.noise(row), philox(row).standard_normal(P))
-        np.testing.assert_array_equal(uniform.noise(row), philox(row).uniform(-1, 1, P))
+        np.testing.assert_array_equal(population.noise.row(row), philox(row).standard_normal(P))
+        np.testing.assert_array_equal(uniform.noise.row(row), philox(row).uniform(-1, 1, P))
 
 
 def test_pairs_are_mirrored_about_the_center():
@@ -137,14 +140,14 @@ def test_the_last_member_of_a_huge_population_costs_nothing():
 
 def test_gaussian_noise_is_standard_normal():
     population = make(center=np.zeros(500), antithetic=False)
-    noise = np.stack([population.noise(row) for row in range(40)])
+    noise = np.stack([population.noise.row(row) for row in range(40)])
     assert stats.kstest(noise.reshape(-1), "norm").pvalue > 0.01
     assert stats.kstest(noise[:, 0], "norm").pvalue > 0.01  # the first draw of every row
 
 
 def test_uniform_noise_is_uniform_from_minus_one_to_one():
     population = make(center=np.zeros(500), antithetic=False, distribution="uniform")
-    noise = np.stack([population.noise(row) for row in range(40)])
+    noise = np.stack([population.noise.row(row) for row in range(40)])
     assert stats.kstest(noise.reshape(-1), "uniform", args=(-1, 2)).pvalue > 0.01
     assert noise.min() >= -1.0
     assert noise.max() < 1.0
@@ -152,7 +155,7 @@ def test_uniform_noise_is_uniform_from_minus_one_to_one():
 
 def test_rows_and_generations_are_uncorrelated():
     populations = [make(center=np.zeros(10_000), key=KEY + i) for i in range(3)]
-    noise = np.stack([p.noise(row) for p in populations for row in range(10)])
+    noise = np.stack([p.noise.row(row) for p in populations for row in range(10)])
     correlations = np.corrcoef(noise) - np.eye(len(noise))
     assert np.abs(correlations).max() < 0.05  # 5 standard errors of 1/sqrt(10000)
 

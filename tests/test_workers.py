@@ -18,7 +18,8 @@ import pytest
 from esbench import workers
 from esbench.errors import EnvironmentFailedError, TrainingError, UsageError
 from esbench.evaluation import CENTER, Episodes, Job, Setup, Task, member_tasks
-from esbench.population import Population
+from esbench.noise import GaussianNoise
+from esbench.population import SampledPopulation
 from esbench.seeding import Purpose, noise_key
 from esbench.spec import TrialSpec
 from esbench.trainer import Trainer
@@ -55,7 +56,8 @@ def test_a_different_seed_gives_different_digests(make_spec: Spec) -> None:
 def play_walks(pool: WorkerPool, spec: TrialSpec, members: int = 40) -> Episodes:
     pool.configure(Setup(spec.environment, spec.policy))
     center = np.zeros(31)  # 3-4-3 with biases
-    population = Population(center, 0.1, noise_key(0, 0), members)
+    noise = GaussianNoise(noise_key(0, 0), center.size)
+    population = SampledPopulation(center=center, sigma=0.1, noise=noise, size=members)
     job = Job(0, 0, Purpose.TRAINING_EPISODE, population, center, episodes=1)
     return pool.play(job, [Task(CENTER, 0), *member_tasks(range(members), 1)])
 

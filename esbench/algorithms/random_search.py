@@ -11,53 +11,62 @@ from typing import final
 
 import numpy as np
 
-from esbench.algorithms.base import Algorithm, AlgorithmSettings, Positive, State
-from esbench.population import Distribution, Population, Vector
+from esbench.algorithms.base import Algorithm, State, fitting, scale_of
+from esbench.algorithms.settings import DeviationSettings, PerParameter
+from esbench.noise import NOISES, Distribution, Matrix, Shapes, Vector
+from esbench.population import SampledPopulation
 from esbench.registry import register_algorithm
 from esbench.seeding import noise_key
 
 
-class RandomSearchSettings(AlgorithmSettings):
-    """Settings of random search.
+class RandomSearchSettings(DeviationSettings):
+    """Settings of random search."""
 
-    Attributes:
-        sigma: half-width (uniform) or deviation (gaussian) of the samples, in parameter units.
-        distribution: of the samples: gaussian or uniform.
-    """
+    sigma: PerParameter | None = 1.0
+    """Half-width (uniform) or deviation (gaussian) of the samples: a number, or one for each
+    parameter [parameter units]."""
 
-    sigma: Positive = 1.0
     distribution: Distribution = "gaussian"
+    """Of the samples."""
 
 
 @final
 @register_algorithm("random_search")
-class RandomSearch(Algorithm):
-    """Random search (Rastrigin 1963): keeps the best of independent samples."""
+class RandomSearch(Algorithm[SampledPopulation]):
+    """Random search: keeps the best of independent samples around the start."""
 
     Settings = RandomSearchSettings
+    paper = "Rastrigin 1963"
     settings: RandomSearchSettings
 
-    def __init__(self, settings: RandomSearchSettings, center: Vector, seed: int) -> None:
-        super().__init__(settings, center, seed)
+    def __init__(
+        self,
+        settings: RandomSearchSettings,
+        center: Vector,
+        seed: int,
+        shapes: Shapes | None = None,
+    ) -> None:
+        super().__init__(settings, center, seed, shapes)
+        self._sigma = fitting("sigma", settings.initial_sigma(center.size), center.size)
         self._origin = self._center.copy()
         self._best_return = -np.inf
 
     @property
     def sigma(self) -> float:
         """The scale of the samples; constant."""
-        return self.settings.sigma
+        return scale_of(self._sigma)
 
-    def _ask(self) -> Population:
-        return Population(
+    def _ask(self) -> SampledPopulation:
+        noise = NOISES[self.settings.distribution]
+        return SampledPopulation(
             center=self._origin,
-            sigma=self.settings.sigma,
-            key=noise_key(self.seed, self.generation),
-            size=self.settings.population_size,
+            sigma=self._sigma,
+            noise=noise(noise_key(self.seed, self.generation), self._origin.size),
+            size=self.population_size,
             antithetic=False,
-            distribution=self.settings.distribution,
         )
 
-    def _tell(self, population: Population, returns: Vector) -> None:
+    def _tell(self, population: SampledPopulation, returns: Vector, behaviors: Matrix) -> None:
         finite = np.where(np.isfinite(returns), returns, -np.inf)
         best = int(np.argmax(finite))
         if finite[best] > self._best_return:

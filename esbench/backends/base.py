@@ -18,7 +18,8 @@ class Backend(VectorEnv[Array, Array, Array]):
 
     It differs from Gymnasium's in two ways, both for speed: a slot whose episode has ended (or that
     was never reset) is skipped by ``step`` until a masked ``reset`` revives it, and the arrays
-    returned are the backend's own, valid until the next call. Infos are not gathered.
+    returned are the backend's own, valid until the next call. Infos are not gathered, only
+    kept: ``info`` returns a slot's last one.
 
     Attributes:
         live: [S], whether a slot is in the middle of an episode.
@@ -40,6 +41,18 @@ class Backend(VectorEnv[Array, Array, Array]):
     @abstractmethod
     def start(self, slot: int, seed: int) -> None:
         """Begin an episode in one slot; ``reset`` for one slot without a mask to build."""
+
+    @abstractmethod
+    def info(self, slot: int) -> dict[str, Any]:
+        """Return what the environment of a slot last gave as its info."""
+
+    @abstractmethod
+    def environment(self, slot: int) -> gymnasium.Env[Any, Any]:
+        """Return the Gymnasium environment of a slot, to look at.
+
+        Raises:
+            UsageError: this backend has none.
+        """
 
     @abstractmethod
     def retire(self, slot: int) -> None:

@@ -40,6 +40,7 @@ class GymnasiumBackend(Backend):
         space = self.single_observation_space
         self.observations = np.zeros((slots, *(space.shape or ())), dtype=space.dtype)
         self._rewards = np.zeros(slots)
+        self._infos: list[dict[str, Any]] = [{}] * slots
         self._terminations = np.zeros(slots, dtype=np.bool_)
         self._truncations = np.zeros(slots, dtype=np.bool_)
 
@@ -48,9 +49,17 @@ class GymnasiumBackend(Backend):
         while len(self._envs) <= slot:
             env = gymnasium.make(self._id, disable_env_checker=True, **self._kwargs)
             self._envs.append(env)
-        self.observations[slot], _ = self._envs[slot].reset(seed=seed)
+        self.observations[slot], self._infos[slot] = self._envs[slot].reset(seed=seed)
         self._terminations[slot] = self._truncations[slot] = False
         self.live[slot] = True
+
+    def info(self, slot: int) -> dict[str, Any]:
+        """Return the last info of a slot."""
+        return self._infos[slot]
+
+    def environment(self, slot: int) -> gymnasium.Env[Any, Any]:
+        """Return the environment of a slot."""
+        return self._envs[slot]
 
     def retire(self, slot: int) -> None:
         """End a slot's episode from outside."""
@@ -91,9 +100,10 @@ class GymnasiumBackend(Backend):
             Observations, rewards, terminations, truncations, each [S, ...], and no infos.
         """
         envs, observations, rewards = self._envs, self.observations, self._rewards
+        infos = self._infos
         rewards.fill(0.0)
         for slot in np.flatnonzero(self.live).tolist():
-            observation, reward, terminated, truncated, _ = envs[slot].step(actions[slot])
+            observation, reward, terminated, truncated, infos[slot] = envs[slot].step(actions[slot])
             observations[slot] = observation
             rewards[slot] = reward
             if terminated or truncated:

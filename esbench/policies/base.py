@@ -7,29 +7,28 @@ a slot's output must not depend on how many slots are computed beside it.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, final
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from esbench.population import Vector
+from esbench.noise import Shapes, Vector
 from esbench.settings import Settings
 
 Rows = npt.NDArray[np.float32]
 
 
 class PolicySettings(Settings):
-    """Settings that every policy has.
-
-    Attributes:
-        normalize_observations: subtract the running mean, divide by the running deviation.
-        observation_clip: largest normalised observation, in deviations.
-    """
+    """Settings that every policy has."""
 
     normalize_observations: bool = False
+    """Whether to subtract each observation's running mean and divide by its running deviation."""
+
     observation_clip: Annotated[float, Field(gt=0)] = 5.0
+    """Largest normalised observation, on either side of the mean [deviations]."""
 
 
 class PolicyBatch(ABC):
@@ -58,8 +57,14 @@ class Policy(ABC):
 
     @property
     @abstractmethod
+    def shapes(self) -> Shapes:
+        """The shapes of the parameter tensors, in the order in which they lie in the vector."""
+
+    @final
+    @property
     def num_params(self) -> int:
         """The number of parameters, P."""
+        return sum(math.prod(shape) for shape in self.shapes)
 
     @abstractmethod
     def initial_parameters(self, generator: np.random.Generator) -> Vector:

@@ -13,8 +13,8 @@ from typing import Literal, TypeAlias, final
 
 import numpy as np
 
+from esbench.noise import Shapes, Vector
 from esbench.policies.base import PolicyBatch, Rows
-from esbench.population import Vector
 
 Activation: TypeAlias = Literal["tanh", "relu", "identity"]
 
@@ -34,9 +34,10 @@ ACTIVATIONS: dict[Activation, Callable[[Rows, Rows], Rows]] = {
 }
 
 
-def count_params(sizes: Sequence[int], bias: bool) -> int:
-    """Return the number of parameters of fully connected layers of these sizes."""
-    return sum((i + bias) * o for i, o in pairwise(sizes))
+def layer_shapes(sizes: Sequence[int], bias: bool) -> Shapes:
+    """Return the shapes of W1 [in, out], b1 [out], W2, b2, ... of layers of these sizes."""
+    layers = (((i, o), (o,)) if bias else ((i, o),) for i, o in pairwise(sizes))
+    return tuple(shape for layer in layers for shape in layer)
 
 
 @final

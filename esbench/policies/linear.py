@@ -6,20 +6,17 @@ from typing import final
 
 import numpy as np
 
+from esbench.noise import Shapes, Vector
 from esbench.policies.base import Policy, PolicyBatch, PolicySettings
-from esbench.policies.feedforward import FeedForwardBatch, count_params
-from esbench.population import Vector
+from esbench.policies.feedforward import FeedForwardBatch, layer_shapes
 from esbench.registry import register_policy
 
 
 class LinearSettings(PolicySettings):
-    """Settings of the linear policy.
-
-    Attributes:
-        bias: add a constant to every output.
-    """
+    """Settings of the linear policy."""
 
     bias: bool = False
+    """Whether to add a constant to every output."""
 
 
 @final
@@ -31,9 +28,9 @@ class Linear(Policy):
     settings: LinearSettings
 
     @property
-    def num_params(self) -> int:
-        """The number of parameters, P."""
-        return count_params(self._sizes, self.settings.bias)
+    def shapes(self) -> Shapes:
+        """The shapes of weights and biases, layer by layer."""
+        return layer_shapes(self._sizes, self.settings.bias)
 
     @property
     def _sizes(self) -> tuple[int, int]:

@@ -11,26 +11,25 @@ from typing import Annotated, final
 import numpy as np
 from pydantic import Field
 
+from esbench.noise import Shapes, Vector
 from esbench.policies.base import Policy, PolicyBatch, PolicySettings
-from esbench.policies.feedforward import Activation, FeedForwardBatch, count_params
-from esbench.population import Vector
+from esbench.policies.feedforward import Activation, FeedForwardBatch, layer_shapes
 from esbench.registry import register_policy
 
 OUTPUT_LENGTH = 0.01
 
 
 class MLPSettings(PolicySettings):
-    """Settings of the multi-layer perceptron.
-
-    Attributes:
-        hidden: units of each hidden layer.
-        activation: between layers: tanh, relu or identity.
-        bias: add a constant to every unit.
-    """
+    """Settings of the multi-layer perceptron."""
 
     hidden: tuple[Annotated[int, Field(ge=1, le=65_536)], ...] = (64, 64)
+    """Size of each hidden layer, from first to last [units]."""
+
     activation: Activation = "tanh"
+    """What every hidden unit applies to its sum."""
+
     bias: bool = True
+    """Whether to add a constant to every unit."""
 
 
 @final
@@ -42,9 +41,9 @@ class MLP(Policy):
     settings: MLPSettings
 
     @property
-    def num_params(self) -> int:
-        """The number of parameters, P."""
-        return count_params(self._sizes, self.settings.bias)
+    def shapes(self) -> Shapes:
+        """The shapes of weights and biases, layer by layer."""
+        return layer_shapes(self._sizes, self.settings.bias)
 
     @property
     def _sizes(self) -> tuple[int, ...]:

@@ -17,8 +17,8 @@ import numpy as np
 from pydantic import Field
 
 from esbench.errors import UsageError, suggestion
+from esbench.noise import Shapes, Vector
 from esbench.policies.base import Policy, PolicyBatch, PolicySettings, Rows
-from esbench.population import Vector
 from esbench.registry import register_policy
 
 if TYPE_CHECKING:
@@ -26,15 +26,13 @@ if TYPE_CHECKING:
 
 
 class ModuleSettings(PolicySettings):
-    """Settings of a person's own module.
-
-    Attributes:
-        factory: "package.file:Class" of the module, importable in the workers too.
-        arguments: further arguments of its constructor.
-    """
+    """Settings of a person's own module."""
 
     factory: str
+    """Its class, as "package.file:Class"; the workers must be able to import it too."""
+
     arguments: dict[str, Any] = Field(default_factory=dict)
+    """Further arguments of its constructor."""
 
 
 @final
@@ -63,14 +61,14 @@ class ModulePolicy(Policy):
                     f"policy {settings.factory} takes no argument {name!r}; "
                     f"{suggestion(name, known)}"
                 )
-        self._num_params = sum(p.numel() for p in self._build(seed=0).parameters())
-        if self._num_params == 0:
+        self._shapes = tuple(tuple(p.shape) for p in self._build(seed=0).parameters())
+        if self.num_params == 0:
             raise UsageError(f"policy {settings.factory} has no parameters to train")
 
     @property
-    def num_params(self) -> int:
-        """The number of parameters, P, in the order of ``module.parameters()``."""
-        return self._num_params
+    def shapes(self) -> Shapes:
+        """The shapes of ``module.parameters()``."""
+        return self._shapes
 
     def initial_parameters(self, generator: np.random.Generator) -> Vector:
         """Return the module's own initialisation [P], with torch seeded from ``generator``."""

@@ -295,7 +295,7 @@ class BrokenDescent(Algorithm):
     def _ask(self):
         return make("openai_es", {"sigma": 0.1}, num_params=P, center_init=self._center).ask()
 
-    def _tell(self, population, returns):
+    def _tell(self, population, returns, behaviors):
         self._center = population.member(int(np.argmin(returns)))
 
     def _state_dict(self):

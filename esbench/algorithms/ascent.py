@@ -1,0 +1,45 @@
+"""The step uphill that algorithms share: weight decay, an optimizer and its decaying rate."""
+
+from __future__ import annotations
+
+from typing import final
+
+from esbench.algorithms.settings import AscentSettings
+from esbench.noise import Vector
+from esbench.optimizers import State, make_optimizer
+
+
+@final
+class Ascent:
+    """Climbs a gradient estimate as ``AscentSettings`` say."""
+
+    def __init__(self, settings: AscentSettings, num_params: int) -> None:
+        """Make the optimizer.
+
+        Raises:
+            UsageError: no such optimizer, or it does not take its settings.
+        """
+        self._settings = settings
+        self._optimizer = make_optimizer(
+            settings.optimizer, num_params, settings.learning_rate, settings.optimizer_settings
+        )
+
+    def step(self, center: Vector, gradient: Vector, generation: int) -> Vector:
+        """Return the new centre, [P].
+
+        Args:
+            center: [P].
+            gradient: [P], points to higher returns.
+            generation: how often the learning rate has decayed.
+        """
+        settings = self._settings
+        scale = settings.learning_rate_decay**generation
+        return self._optimizer.step(center, gradient - settings.weight_decay * center, scale)
+
+    def state_dict(self) -> State:
+        """Return the optimizer's state."""
+        return self._optimizer.state_dict()
+
+    def load_state_dict(self, state: State) -> None:
+        """Restore what ``state_dict`` returned, exactly."""
+        self._optimizer.load_state_dict(state)

@@ -1,0 +1,75 @@
+"""The contract of every behaviour characterisation: an episode in, a vector out.
+
+Each slot of a worker has its own recorder, which sees the episode of that slot only.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, final
+
+import gymnasium
+import numpy as np
+
+from esbench.backends.base import Backend
+from esbench.noise import Vector
+from esbench.settings import Settings
+
+
+class BehaviorSettings(Settings):
+    """Settings of a behaviour characterisation; none by default."""
+
+
+@final
+class SlotView:
+    """One slot of a backend, as it is after the last step; nothing is copied until it is read."""
+
+    def __init__(self, backend: Backend, slot: int) -> None:
+        self._backend = backend
+        self._slot = slot
+
+    @property
+    def observation(self) -> Vector:
+        """The last observation, flattened, [n]; a copy."""
+        return np.array(self._backend.observations[self._slot], dtype=np.float64).reshape(-1)
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """The last info that the environment gave."""
+        return self._backend.info(self._slot)
+
+    @property
+    def environment(self) -> gymnasium.Env[Any, Any]:
+        """The environment itself, to look at and not to touch.
+
+        Raises:
+            UsageError: the backend has none.
+        """
+        return self._backend.environment(self._slot)
+
+
+class Behavior(ABC):
+    """Records one slot's episodes, one after the other."""
+
+    Settings: ClassVar[type[BehaviorSettings]]
+
+    def __init__(self, settings: Any, environment: str) -> None:
+        """Serve the slots of ``environment`` (its name, for messages).
+
+        Raises:
+            UsageError: the environment cannot be characterised so.
+        """
+        self.settings = settings
+        self.environment = environment
+
+    @abstractmethod
+    def begin(self, view: SlotView) -> None:
+        """Forget the last episode; a new one has been reset."""
+
+    @abstractmethod
+    def step(self, view: SlotView) -> None:
+        """See one more step; called after every step, the last one too."""
+
+    @abstractmethod
+    def end(self, view: SlotView) -> Vector:
+        """Return what characterises the episode, [D]; the same D for every episode."""
