@@ -26,6 +26,7 @@ EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 EXIT_BROKEN_PIPE: Final = 141
+LONGEST_DEFAULT: Final = 24
 
 app = typer.Typer(
     name="esbench",
@@ -44,6 +45,7 @@ class Kind(StrEnum):
     ALGORITHMS = "algorithms"
     ENVIRONMENTS = "environments"
     POLICIES = "policies"
+    BEHAVIORS = "behaviors"
     BACKENDS = "backends"
     GRIDS = "grids"
 
@@ -94,18 +96,36 @@ def _top(
         raise typer.Exit
 
 
-@app.command("list", epilog="Example: esbench list environments")
+@app.command(
+    "list",
+    epilog="Examples: esbench list environments   |   esbench list --settings openai_es",
+)
 def list_(
     kind: Annotated[Kind | None, typer.Argument(help="What to list; all by default.")] = None,
+    settings: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Instead, what can be set in this algorithm, policy or behavior "
+            "(KIND is only needed if two of them share the name).",
+        ),
+    ] = None,
 ) -> None:
-    """List algorithms, environments, policies, backends and grids."""
+    """List algorithms, environments, policies, behaviors, backends and grids, or settings."""
+    from rich.text import Text
+
     from esbench.catalogue import catalogue
 
     console = _console()
+    if settings is not None:
+        _print_settings(console, kind, settings)
+        return
     for number, chosen in enumerate([kind] if kind else list(Kind)):
         table = _table("name", "", title=None if kind else chosen.value, no_header=True)
-        for name, text in catalogue(chosen.value):
-            table.add_row(name, text)
+        table.columns[0].no_wrap = True
+        for entry in catalogue(chosen.value):
+            paper = ("\n", (entry.paper, "dim")) if entry.paper else ()
+            table.add_row(Text(entry.name), Text.assemble(entry.text, *paper))
         console.print(*([""] if number else []), table, sep="\n")
 
 
@@ -380,6 +400,33 @@ def _open(
         overrides=overrides or [],
         out=out,
     )
+
+
+def _print_settings(console: Console, kind: Kind | None, name: str) -> None:
+    from rich.text import Text
+
+    from esbench.catalogue import NOT_SET, example, kind_with_settings, settings_of
+
+    chosen = kind.value if kind else kind_with_settings(name)
+    rows = settings_of(chosen, name)
+    if not rows:
+        _plain(console, f"{name} has no settings")
+        return
+    table = _table("setting", "default", "type, range and unit; meaning")
+    table.columns[0].no_wrap = True
+    # A longer default is a list, which may break between its items and leaves room for the meaning.
+    table.columns[1].no_wrap = all(len(row.default) <= LONGEST_DEFAULT for row in rows)
+    for row in rows:
+        takes = f"{row.type}: {row.allowed}" if row.allowed else row.type
+        takes += f" [{row.unit}]" if row.unit else ""
+        # As Text, because brackets are markup in a str.
+        meaning = Text.assemble((takes, "cyan"), "\n", row.meaning)
+        table.add_row(Text(row.name, "bold"), Text(row.default), meaning)
+    console.print(table)
+    if any(row.default == NOT_SET for row in rows):
+        _plain(console, f"default {NOT_SET}: not set; its meaning says what happens then\n")
+    if text := example(chosen, name, rows):
+        _plain(console, f"To set one, on the command line or in a grid's TOML file:\n\n{text}\n")
 
 
 def _display(console: Console, trials: int, quiet: bool) -> GridDisplay:

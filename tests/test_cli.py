@@ -13,6 +13,10 @@ import gymnasium
 import pytest
 
 from esbench import cli
+from esbench.catalogue import example, settings_of
+from esbench.policies.base import Policy
+from esbench.registry import POLICIES
+from esbench.settings import Settings
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -202,9 +206,106 @@ def test_bench_prints_both(esbench: Run) -> None:
 
 def test_list_names_everything(esbench: Run) -> None:
     _, out, _ = esbench("list")
-    for word in ("openai_es", "random_search", "HalfCheetah-v5", "mlp", "gymnasium", "quick"):
+    words = ["openai_es", "random_search", "HalfCheetah-v5", "mlp", "gymnasium", "quick"]
+    for word in [*words, "final_observation", "Salimans et al. 2017, arXiv:1703.03864"]:
         assert word in out
     assert "openai_es" in esbench("list", "algorithms")[1]
+
+
+def column(table: str, heading: str) -> str:
+    """Return the text of a printed table from ``heading`` to the right, in one line."""
+    lines = table.splitlines()
+    start = next(line.index(heading) for line in lines if heading in line)
+    return " ".join(" ".join(line[start:] for line in lines).split())
+
+
+@pytest.mark.parametrize(
+    "words", [["algorithms", "openai_es"], ["policies", "mlp"], ["policies", "module"]]
+)
+def test_settings_are_listed_within_80_columns(
+    esbench: Run, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    kind, name = words
+    code, out, err = esbench("list", kind, "--settings", name)
+    assert (code, err) == (0, "")
+    table, _, below = out.partition("To set one")
+    assert all(len(line) <= 80 for line in table.splitlines())
+    text = column(table, "type, range and unit; meaning")
+    for row in settings_of(kind, name):
+        start = rf"^ {re.escape(row.name)} +{re.escape(row.default)} +{re.escape(row.type)[:20]}"
+        assert re.search(start, table, re.MULTILINE), row
+        allowed, unit = row.allowed and f": {row.allowed}", row.unit and f" [{row.unit}]"
+        assert f"{row.type}{allowed}{unit} {row.meaning}" in text
+    assert example(kind, name, settings_of(kind, name)) in below
+    assert esbench("list", "--settings", name) == (code, out, err)
+
+
+class ManySettings(Settings):
+    weights: tuple[float, ...] = tuple(k / 7 for k in range(1, 12))
+    """Meaning of many."""
+
+    pair: tuple[float, float] = (0.9, 0.999)
+    """Meaning of two."""
+
+
+@pytest.mark.parametrize("columns", [40, 50, 80])
+def test_names_and_short_defaults_never_break(
+    esbench: Run, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    out = esbench("list", "policies", "--settings", "mlp")[1]
+    for row in settings_of("policies", "mlp"):
+        assert re.search(rf"^ {row.name} +{re.escape(row.default)} ", out, re.MULTILINE)
+    listed = esbench("list", "environments")[1]
+    assert "\n InvertedDoublePendulum-v5   " in listed
+
+
+def test_a_long_default_breaks_between_its_items_and_leaves_the_meaning_room(
+    esbench: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    many = type("Many", (Policy,), {"Settings": ManySettings})
+    monkeypatch.setattr(POLICIES, "_classes", {**POLICIES._classes, "many": many})
+    out = esbench("list", "--settings", "many")[1]
+    assert "Meaning of many." in out
+    for number in ManySettings().weights:
+        assert repr(number) in out
+
+
+def test_what_has_no_settings_to_list(esbench: Run) -> None:
+    code, out, _ = esbench("list", "--settings", "final_observation")
+    assert (code, out) == (0, "final_observation has no settings\n")
+    for arguments, words in (
+        (["grids", "--settings", "quick"], "grids have no --settings; only algorithms, policies"),
+        (["algorithms", "--settings", "openaies"], "unknown algorithm 'openaies'; did you mean"),
+        (["--settings", "mpl"], "unknown algorithm, policy or behavior 'mpl'; did you mean 'mlp'"),
+    ):
+        code, out, err = esbench("list", *arguments)
+        assert (code, out) == (2, "")
+        assert err.startswith(f"esbench: {words}")
+        assert err.count("\n") == 1
+
+
+def test_a_plugin_whose_package_is_missing_is_listed(esbench: Run, tmp_path: Path) -> None:
+    (tmp_path / "zoo.py").write_text("import a_library_nobody_has\n")
+    info = tmp_path / "zoo-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: zoo\nVersion: 1.0\nProvides-Extra: hare\n"
+    )
+    (info / "entry_points.txt").write_text("[esbench.algorithms]\nhare = zoo:Hare\n")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    done = subprocess.run(
+        [sys.executable, "-m", "esbench", "list", "algorithms"],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "openai_es" in done.stdout
+    assert re.search(
+        r"^ hare +the package 'a_library_nobody_has' is not", done.stdout, re.MULTILINE
+    )
+    assert "pip install 'zoo[hare]'" in " ".join(done.stdout.split())
 
 
 @pytest.mark.parametrize(
