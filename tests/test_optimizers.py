@@ -1,4 +1,5 @@
 import copy
+import warnings
 
 import numpy as np
 import pytest
@@ -6,6 +7,10 @@ import torch
 
 from esbench.errors import UsageError
 from esbench.optimizers import ClipUp, make_optimizer, torch_optimizers
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # torch.jit.script is deprecated
+    from evotorch.optimizers import ClipUp as EvotorchClipUp
 
 P = 5
 GRADIENTS = np.random.default_rng(0).standard_normal((100, P)) * np.logspace(-3, 2, 100)[:, None]
@@ -38,11 +43,27 @@ def clipup_as_printed(center, gradients, learning_rate, momentum, max_speed):
     return centers
 
 
-def climb(optimizer, center, gradients):
+def climb(optimizer, center, gradients, decay=1.0):
     """Return the centre after every step, [steps, P]."""
     centers = []
-    for gradient in gradients:
-        center = optimizer.step(center, gradient)
+    for step, gradient in enumerate(gradients):
+        center = optimizer.step(center, gradient, decay**step)
+        centers.append(center)
+    return np.array(centers)
+
+
+def evotorch_climb(center, gradients, decay=1.0, **settings):
+    """Return what evotorch's ClipUp makes of the gradients, [steps, P].
+
+    None of them may be zero: it divides by their length.
+    """
+    optimizer = EvotorchClipUp(solution_length=P, dtype=torch.float64, stepsize=0.15, **settings)
+    (group,) = optimizer.param_groups
+    lr, max_speed = group["lr"], group["max_speed"]
+    centers = []
+    for step, gradient in enumerate(gradients):
+        group["lr"], group["max_speed"] = lr * decay**step, max_speed * decay**step
+        center = center + optimizer.ascent(torch.from_numpy(gradient)).numpy()
         centers.append(center)
     return np.array(centers)
 
@@ -60,6 +81,19 @@ def test_clipup_by_default_has_momentum_and_twice_the_rate_as_speed_limit():
     expected = clipup_as_printed(np.zeros(P), GRADIENTS, 0.15, 0.9, 0.3)
     optimizer = make_optimizer("clipup", P, 0.15, {})
     np.testing.assert_allclose(climb(optimizer, np.zeros(P), GRADIENTS), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("decay", [1.0, 0.95])
+@pytest.mark.parametrize(
+    "settings", [{}, {"max_speed": 0.12}, {"momentum": 0.5, "max_speed": 10.0}, {"momentum": 0.0}]
+)
+def test_a_hundred_steps_of_clipup_are_evotorchs(settings, decay):
+    expected = evotorch_climb(np.ones(P), GRADIENTS, decay, **settings)
+    centers = climb(make_optimizer("clipup", P, 0.15, settings), np.ones(P), GRADIENTS, decay)
+    np.testing.assert_allclose(centers, expected, rtol=1e-12, atol=1e-14)
+    if decay < 1.0:
+        speeds = np.linalg.norm(np.diff(centers, axis=0), axis=1)
+        assert speeds[-1] < 0.05 * speeds[0]
 
 
 def test_clipup_by_hand():
@@ -116,6 +150,48 @@ def test_torch_optimizers_are_the_plain_ones_by_hand(name, cls, settings):
         np.testing.assert_array_equal(center, parameter.detach().numpy())
 
 
+@pytest.mark.parametrize(
+    ("name", "cls", "settings"),
+    [
+        ("adam", torch.optim.Adam, {}),
+        ("sgd", torch.optim.SGD, {"momentum": 0.9}),
+        ("adamw", torch.optim.AdamW, {"weight_decay": 0.02}),
+        ("rmsprop", torch.optim.RMSprop, {}),
+    ],
+)
+def test_a_decaying_rate_is_torchs_own_schedule(name, cls, settings):
+    parameter = torch.nn.Parameter(torch.full((P,), 0.5, dtype=torch.float64))
+    by_hand = cls([parameter], lr=0.03, **settings)
+    schedule = torch.optim.lr_scheduler.LambdaLR(by_hand, lambda step: 0.9**step)
+    expected = []
+    for gradient in GRADIENTS[:50]:
+        parameter.grad = torch.from_numpy(-gradient)
+        by_hand.step()
+        schedule.step()
+        expected.append(parameter.detach().numpy().copy())
+    optimizer = make_optimizer(name, P, 0.03, settings)
+    centers = climb(optimizer, np.full(P, 0.5), GRADIENTS[:50], 0.9)
+    np.testing.assert_allclose(centers, expected, rtol=1e-13)
+
+
+# Rprop adapts its steps itself, and ASGD takes the rate a step late.
+@pytest.mark.parametrize("name", sorted({*torch_optimizers()} - {"rprop", "asgd"}))
+def test_the_scale_scales_the_step_and_nothing_later(name):
+    halved, whole = (make_optimizer(name, P, 0.05, {}) for _ in range(2))
+    center = np.full(P, 0.5)
+    for gradient in GRADIENTS[40:45]:
+        center = whole.step(center, gradient)
+        halved.step(center, gradient)
+    halved.load_state_dict(whole.state_dict())
+    steps = [
+        optimizer.step(center, GRADIENTS[45], scale) - center
+        for optimizer, scale in ((halved, 0.5), (whole, 1.0))
+    ]
+    np.testing.assert_allclose(steps[0], 0.5 * steps[1], rtol=1e-9)
+    again, other = (optimizer.step(center, GRADIENTS[46]) for optimizer in (halved, whole))
+    np.testing.assert_array_equal(again, other)
+
+
 @pytest.mark.parametrize("name", ["adam", "sgd", "clipup"])
 def test_a_step_starts_from_the_given_center_and_changes_no_argument(name):
     optimizer = make_optimizer(name, P, 0.1, {})
@@ -143,6 +219,30 @@ def test_a_restored_optimizer_continues_bit_for_bit(name, settings, before):
     np.testing.assert_array_equal(climb(fresh, center, GRADIENTS[50:]), expected)
     optimizer.load_state_dict(state)  # one that has gone on can go back, too
     np.testing.assert_array_equal(climb(optimizer, center, GRADIENTS[50:]), expected)
+
+
+@pytest.mark.parametrize(("name", "settings"), ROUND_TRIPS)
+def test_a_decaying_climb_can_be_broken_off_and_restored(name, settings):
+    def go(optimizer, center, steps):
+        for step in steps:
+            center = optimizer.step(center, GRADIENTS[step], 0.9**step)
+        return center
+
+    whole, part, rest = (make_optimizer(name, P, 0.05, settings) for _ in range(3))
+    expected = go(whole, np.ones(P), range(40))
+    middle = go(part, np.ones(P), range(17))
+    rest.load_state_dict(part.state_dict())
+    np.testing.assert_array_equal(go(rest, middle, range(17, 40)), expected)
+
+
+@pytest.mark.parametrize("name", ["adam", "sgd", "clipup"])
+def test_a_center_may_be_any_view_and_read_only(name):
+    center = np.broadcast_to(0.5, P)
+    flipped = np.linspace(0.0, 1.0, P)[::-1]
+    for given in (center, flipped):
+        plain, viewed = (make_optimizer(name, P, 0.1, {}) for _ in range(2))
+        expected = plain.step(given.copy(), GRADIENTS[0].copy())
+        np.testing.assert_array_equal(viewed.step(given, GRADIENTS[0][::-1][::-1]), expected)
 
 
 @pytest.mark.parametrize(("name", "settings"), ROUND_TRIPS)
@@ -194,6 +294,13 @@ def test_an_unknown_optimizer_is_named_with_the_nearest(name, near):
         make_optimizer(name, P, 0.1, {})
 
 
+@pytest.mark.parametrize("name", ["ClipUp", "CLIPUP", "clipup", "Adam", "ADAM"])
+def test_the_case_of_a_name_does_not_count(name):
+    expected = make_optimizer(name.lower(), P, 0.1, {}).step(np.ones(P), GRADIENTS[0])
+    step = make_optimizer(name, P, 0.1, {}).step(np.ones(P), GRADIENTS[0])
+    np.testing.assert_array_equal(step, expected)
+
+
 @pytest.mark.parametrize(
     ("name", "key", "near"),
     [
@@ -229,7 +336,15 @@ def test_settings_that_turn_the_climb_or_need_a_gpu_or_autograd_are_refused(key)
         ("adam", {"betas": [2.0, 0.9]}),
         ("adam", {"betas": 0.9}),
         ("adam", {"betas": [0.9]}),
+        ("adam", {"betas": {"one": 0.9}}),
         ("adam", {"fused": True, "foreach": True}),
+        # The following are looked at only in a step.
+        ("adam", {"betas": [0.9, 0.9, 0.9]}),
+        ("adam", {"weight_decay": True}),
+        ("asgd", {"alpha": "much"}),
+        ("asgd", {"alpha": 1e9}),
+        ("rmsprop", {"alpha": 2.0}),
+        ("rprop", {"step_sizes": 0.1}),
         ("clipup", {"momentum": "much"}),
         ("clipup", {"momentum": -0.5}),
         ("clipup", {"max_speed": 0.0}),

@@ -22,7 +22,7 @@ from esbench.algorithms.settings import (
 from esbench.noise import Matrix, Shapes, Vector
 from esbench.population import SampledPopulation
 from esbench.registry import register_algorithm
-from esbench.shaping import SHAPINGS, all_equal
+from esbench.shaping import SHAPINGS
 
 
 class OpenAIESSettings(AscentSettings, ShapingSettings, PairSettings, DeviationSettings):
@@ -67,9 +67,9 @@ class OpenAIES(Algorithm[SampledPopulation]):
         )
 
     def _tell(self, population: SampledPopulation, returns: Vector, behaviors: Matrix) -> None:
-        if all_equal(returns):
-            return  # equal returns say nothing: no step, not even Adam's momentum or the decay
         utilities = SHAPINGS[self.settings.shaping](returns)  # fitness shaping   (section 2.1)
+        if (utilities == utilities[0]).all():
+            return  # equal returns say nothing: no step, not even Adam's momentum or the decay
         gradient = population.weighted_noise(utilities) / len(population)  # 1/n sum F_i eps_i (5)
         self._center = self._ascent.step(self._center, gradient, self.generation)  #     (line 5)
 

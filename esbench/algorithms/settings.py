@@ -15,7 +15,8 @@ Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
 Fraction = Annotated[float, Field(gt=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
-PerParameter: TypeAlias = Positive | tuple[Positive, ...]
+# Not strict about tuples: what a validator of the whole model has seen is no JSON array any more.
+PerParameter: TypeAlias = Positive | Annotated[tuple[Positive, ...], Field(strict=False)]
 
 
 class AlgorithmSettings(Settings):
@@ -27,7 +28,7 @@ class AlgorithmSettings(Settings):
     population_size: Count | None = 64
     """Members a generation [members]."""
 
-    center_init: float | tuple[float, ...] | None = None
+    center_init: float | Annotated[tuple[float, ...], Field(strict=False)] | None = None
     """Where the search starts: a number, or one for each parameter; by default the policy's own
     initialisation [parameter units]."""
 
@@ -59,14 +60,19 @@ class GrowingSettings(AlgorithmSettings):
     population_size_max: Count | None = None
     """Where that growth ends; by default nowhere [members]."""
 
+    @property
+    def _may_not_use_pairs(self) -> bool:
+        return "antithetic" in type(self).model_fields
+
     @model_validator(mode="after")
     def _check_sizes(self) -> GrowingSettings:
         for name in ("population_size", "population_size_max"):
             size = getattr(self, name)
             if self.uses_pairs and size is not None and size % 2:
+                instead = " (or set antithetic = false)" if self._may_not_use_pairs else ""
                 raise ValueError(
                     f"{name} = {size}: expected an even number, because members come in "
-                    "antithetic pairs (or set antithetic = false)"
+                    f"antithetic pairs{instead}"
                 )
         size, most = self.population_size, self.population_size_max
         if size is not None and most is not None and most < size:

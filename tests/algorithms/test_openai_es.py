@@ -217,3 +217,58 @@ def test_an_odd_population_without_pairs_is_fine():
     )
     assert len(algorithm.ask()) == 7
     assert algorithm.sigma == algorithm.settings.sigma == 0.02
+
+
+def test_a_deviation_for_each_parameter():
+    sigma = np.linspace(0.1, 0.7, P)
+    algorithm = esbench.make_algorithm("openai_es", num_params=P, sigma=sigma.tolist())
+    assert algorithm.sigma == pytest.approx(math.sqrt(np.mean(sigma**2)))
+    one = esbench.make_algorithm("openai_es", num_params=P, sigma=1.0)
+    members, unit = (a.ask().members() for a in (algorithm, one))
+    np.testing.assert_allclose(members, sigma * unit, rtol=1e-12)
+    with pytest.raises(UsageError, match=f"sigma has 2 numbers: expected one, or {P}"):
+        esbench.make_algorithm("openai_es", num_params=P, sigma=[0.1, 0.2])
+
+
+def test_a_radius_is_the_expected_distance_of_a_member():
+    algorithm = esbench.make_algorithm("openai_es", num_params=10_000, radius=3.0)
+    assert algorithm.sigma == 0.03
+    distances = np.linalg.norm(algorithm.ask().members(range(8)), axis=1)
+    np.testing.assert_allclose(distances, 3.0, rtol=0.05)
+    with pytest.raises(UsageError, match="exactly one of them"):
+        esbench.make_algorithm("openai_es", num_params=P, radius=3.0, sigma=0.1)
+
+
+def test_center_init_is_where_it_starts():
+    for center in (0.5, list(range(P))):
+        algorithm = esbench.make_algorithm("openai_es", num_params=P, center_init=center)
+        np.testing.assert_array_equal(algorithm.center, np.broadcast_to(center, P))
+    with pytest.raises(UsageError, match="center_init of shape"):
+        esbench.make_algorithm("openai_es", num_params=P, center_init=[1.0, 2.0])
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "clipup"])
+def test_the_learning_rate_decays_by_generation(optimizer):
+    settings = {"optimizer": optimizer, "optimizer_settings": {"momentum": 0.0}}
+    settings |= {"weight_decay": 0.0, "population_size": 6}
+    constant, decaying = (
+        esbench.make_algorithm("openai_es", num_params=P, learning_rate_decay=decay, **settings)
+        for decay in (1.0, 0.5)
+    )
+    for generation in range(4):
+        steps = []
+        for algorithm in (constant, decaying):
+            before = algorithm.center.copy()
+            algorithm.tell(algorithm.ask(), [1, 5, 3, 2, 6, 4])
+            steps.append(algorithm.center - before)
+        np.testing.assert_allclose(steps[1], 0.5**generation * steps[0], rtol=1e-9)
+
+
+@pytest.mark.parametrize("shaping", SHAPINGS)
+def test_one_failure_among_equals_moves_nothing_but_ranks(shaping):
+    algorithm = esbench.make_algorithm(
+        "openai_es", num_params=P, shaping=shaping, population_size=6, antithetic=False
+    )
+    algorithm.tell(algorithm.ask(), [0.1, math.nan, 0.1, 0.1, 0.1, 0.1])
+    moved = bool(algorithm.center.any())
+    assert moved == (shaping not in {"raw", "normalized"})

@@ -1,0 +1,170 @@
+"""ARS: Mania, Guy & Recht, "Simple random search provides a competitive approach to reinforcement
+learning", 2018 (arXiv:1803.07055), algorithms 1 and 2.
+
+The paper starts at zero, as the linear policy does; here the search starts wherever the policy's
+own initialisation is.
+"""  # noqa: D205
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, TypeAlias, final
+
+import numpy as np
+from pydantic import model_validator
+
+from esbench.algorithms.base import Algorithm, State, fitting, scale_of
+from esbench.algorithms.settings import (
+    Count,
+    DeviationSettings,
+    Fraction,
+    PerParameter,
+    Positive,
+)
+from esbench.noise import Matrix, Shapes, Vector
+from esbench.population import SampledPopulation
+from esbench.registry import register_algorithm
+from esbench.shaping import raw
+
+Version: TypeAlias = Literal["V1", "V2", "V1-t", "V2-t"]
+
+
+class ARSSettings(DeviationSettings):
+    """Settings of ARS; defaults of the paper's HalfCheetah, whose num_best is 4."""
+
+    alternatives: ClassVar[tuple[tuple[str, ...], ...]] = (
+        ("sigma", "radius"),
+        ("population_size", "num_pairs"),
+    )
+
+    population_size: Count = 64
+    """Members a generation: two for each pair [members]."""
+
+    num_pairs: Count | None = None
+    """Instead of population_size: directions a generation, each tried both ways (the paper's
+    N) [pairs]."""
+
+    num_best: Count | None = None
+    """Pairs that are kept, those whose better member has the highest returns (the paper's b); by
+    default all. If the population grows, so does this, in proportion [pairs]."""
+
+    version: Version = "V2-t"
+    """V2 and V2-t normalise observations, V1 and V1-t do not; V1-t and V2-t may drop pairs."""
+
+    sigma: PerParameter | None = 0.03
+    """Deviation of the population (the paper's nu): a number, or one for each parameter; constant
+    [parameter units]."""
+
+    learning_rate: Positive = 0.02
+    """Length of the step, in units of the averaged, scaled noise (the paper's alpha)."""
+
+    learning_rate_decay: Fraction = 1.0
+    """What the learning rate is multiplied by after every generation."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _pairs_make_the_population(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("population_size") is None:
+            pairs = values.get("num_pairs")
+            if isinstance(pairs, int) and pairs > 0:
+                return {**values, "population_size": 2 * pairs}
+        return values
+
+    @model_validator(mode="after")
+    def _check_pairs(self) -> ARSSettings:
+        pairs = self.population_size // 2
+        if self.num_pairs is not None and self.num_pairs != pairs:
+            raise ValueError(
+                f"population_size = {self.population_size} and num_pairs = {self.num_pairs}: "
+                "expected only one of them, or a population of two members a pair"
+            )
+        if self.num_best is not None and self.num_best > pairs:
+            raise ValueError(
+                f"num_best = {self.num_best}: expected at most the number of pairs ({pairs})"
+            )
+        if self.version in {"V1", "V2"} and self.num_best not in {None, pairs}:
+            raise ValueError(
+                f"num_best = {self.num_best} with version = {self.version!r}: expected all {pairs} "
+                f"pairs, because only {self.version}-t drops some"
+            )
+        return self
+
+    @property
+    def uses_pairs(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def normalizes_observations(self) -> bool:
+        """Whether the version filters observations."""
+        return self.version in {"V2", "V2-t"}
+
+    def num_kept(self, num_pairs: int) -> int:
+        """Return b for a population that may have grown to ``num_pairs``; rounded down."""
+        own = self.population_size // 2
+        return num_pairs if self.num_best is None else self.num_best * num_pairs // own
+
+
+@final
+@register_algorithm("ars")
+class ARS(Algorithm[SampledPopulation]):
+    """ARS: finite differences along the best directions, scaled by the returns' deviation."""
+
+    Settings = ARSSettings
+    paper = "Mania et al. 2018, arXiv:1803.07055"
+    settings: ARSSettings
+
+    def __init__(
+        self, settings: ARSSettings, center: Vector, seed: int, shapes: Shapes | None = None
+    ) -> None:
+        super().__init__(settings, center, seed, shapes)
+        self._sigma = fitting("sigma", settings.initial_sigma(center.size), center.size)
+
+    @property
+    def sigma(self) -> float:
+        """The deviation of the noise; constant."""
+        return scale_of(self._sigma)
+
+    def _ask(self) -> SampledPopulation:
+        return SampledPopulation(
+            center=self._center,
+            sigma=self._sigma,  # M_j +- nu delta_k                          (algorithm 2, line 5)
+            noise=self.gaussian_noise(),  # delta_1 .. delta_N ~ N(0, I)                  (line 4)
+            size=self.population_size,
+            antithetic=True,
+        )
+
+    def _tell(self, population: SampledPopulation, returns: Vector, behaviors: Matrix) -> None:
+        # A return that is not finite counts as the worst finite one, for the order as for the step.
+        pairs = raw(returns).reshape(-1, 2)  # r(pi_k,+), r(pi_k,-)
+        kept = best_pairs(pairs, self.settings.num_kept(len(pairs)))
+        # From the least of them, so that equal returns have a deviation of exactly 0.
+        rewards = pairs[kept] - pairs[kept].min()
+        deviation = rewards.std()  # sigma_R, of the 2b returns that are kept
+        if deviation == 0.0:
+            return
+        alpha = self.settings.learning_rate * self.settings.learning_rate_decay**self.generation
+        weights = np.zeros_like(pairs)
+        weights[kept] = alpha / len(kept) * (rewards / deviation)
+        # M_j+1 = M_j + alpha/(b sigma_R) sum_k (r_k,+ - r_k,-) delta_k                   (line 7)
+        self._center = self._center + population.weighted_noise(weights.ravel())
+
+    def _state_dict(self) -> State:
+        return {}
+
+    def _load_state_dict(self, state: State) -> None:
+        pass
+
+
+def best_pairs(pairs: Matrix, count: int) -> list[int]:
+    """Return the ``count`` pairs with the highest max(r+, r-), best first (line 6).
+
+    Of equal pairs the earlier member's comes first. (The authors' code keeps all that tie for the
+    last place; the paper's sum ends at b.)
+
+    Args:
+        pairs: returns, [n, 2].
+        count: b.
+    """
+    order = np.argsort(-pairs.max(axis=1), kind="stable")
+    kept: list[int] = order[:count].tolist()
+    return kept

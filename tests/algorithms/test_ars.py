@@ -1,0 +1,285 @@
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import esbench
+from esbench.algorithms.ars import ARS, best_pairs
+from esbench.errors import UsageError
+from esbench.grid import parse_grid
+from esbench.settings import parse
+from esbench.trials import expand
+
+P = 7
+TARGET = np.linspace(-0.5, 0.8, P)
+START = np.linspace(0.5, -0.9, P)
+VERSIONS = {"V1": False, "V2": True, "V1-t": False, "V2-t": True}
+
+
+def fitness(members):
+    return -np.sum((members - TARGET) ** 2 * np.arange(1, P + 1), axis=1)
+
+
+def make(**given):
+    return esbench.make_algorithm(
+        "ars", **{"num_params": P, "seed": 3, "center_init": START, **given}
+    )
+
+
+def run(algorithm, updates, function=fitness):
+    centers = []
+    for _ in range(updates):
+        population = algorithm.ask()
+        algorithm.tell(population, function(population.members()))
+        centers.append(algorithm.center.copy())
+    return np.array(centers)
+
+
+def paper_step(m, deltas, plus, minus, *, b, alpha):
+    """Mania et al. 2018, algorithm 2, lines 6 and 7."""
+    order = sorted(range(len(deltas)), key=lambda k: max(plus[k], minus[k]), reverse=True)[:b]
+    sigma_r = np.std([plus[k] for k in order] + [minus[k] for k in order])
+    total = np.zeros(len(m))
+    for k in order:
+        total += (plus[k] - minus[k]) * deltas[k]
+    return m + alpha / (b * sigma_r) * total
+
+
+@pytest.mark.parametrize(("n", "b"), [(1, 1), (8, 8), (8, 4), (32, 1), (32, 5)])
+@pytest.mark.parametrize("decay", [1.0, 0.98])
+def test_a_hundred_updates_are_the_papers(n, b, decay):
+    nu, alpha = 0.03, 0.02
+    algorithm = make(
+        num_pairs=n, num_best=b, sigma=nu, learning_rate=alpha, learning_rate_decay=decay
+    )
+    m = START
+    for j in range(100):
+        population = algorithm.ask()
+        deltas = [population.noise.row(k) for k in range(n)]
+        plus = fitness(np.array([m + nu * delta for delta in deltas]))
+        minus = fitness(np.array([m - nu * delta for delta in deltas]))
+        m = paper_step(m, deltas, plus, minus, b=b, alpha=alpha * decay**j)
+        algorithm.tell(population, fitness(population.members()))
+        np.testing.assert_allclose(algorithm.center, m, rtol=1e-9, atol=1e-11)
+    assert np.abs(m - START).max() > 0.1
+
+
+def test_by_hand():
+    algorithm = make(num_pairs=3, num_best=2, learning_rate=0.5)
+    population = algorithm.ask()
+    # Pairs (1, 0), (5, 9) and (6, 2): the last two are kept, whose deviation is 2.5.
+    algorithm.tell(population, [1.0, 0.0, 5.0, 9.0, 6.0, 2.0])
+    step = (5 - 9) * population.noise.row(1) + (6 - 2) * population.noise.row(2)
+    expected = START + 0.5 / (2 * 2.5) * step
+    np.testing.assert_allclose(algorithm.center, expected, rtol=1e-14)
+
+
+def test_one_pair_makes_the_same_step_whatever_its_returns():
+    # Swimmer's setting: sigma_R is half of the difference, so the step is 2 alpha delta.
+    algorithm = make(num_pairs=1, num_best=1, learning_rate=0.1)
+    population = algorithm.ask()
+    algorithm.tell(population, [7.0, 7.0 + 1e-9])
+    np.testing.assert_allclose(
+        algorithm.center, START - 2 * 0.1 * population.noise.row(0), rtol=1e-13
+    )
+
+
+@pytest.mark.parametrize("num_best", [None, 8])
+def test_truncated_to_all_pairs_it_is_untruncated(num_best):
+    truncated = run(make(num_pairs=8, num_best=num_best, version="V2-t"), 20)
+    np.testing.assert_array_equal(truncated, run(make(num_pairs=8, version="V2"), 20))
+    fewer = run(make(num_pairs=8, num_best=7, version="V2-t"), 20)
+    assert not np.array_equal(truncated, fewer)
+
+
+def test_the_version_is_only_the_filter_and_the_truncation():
+    one, two = (make(num_pairs=8, num_best=3, version=version) for version in ("V1-t", "V2-t"))
+    np.testing.assert_array_equal(run(one, 5), run(two, 5))
+
+
+def trial(weak, strong, policy=None):
+    """Return the trial of a grid that says ``weak`` and, for its only environment, ``strong``."""
+    grid = {
+        "name": "ars",
+        "environments": ["CartPole-v1"],
+        "algorithms": {"ars": weak},
+        "environment": {"CartPole-v1": {"algorithms": {"ars": strong}}},
+        "policy": policy or {},
+        "seeds": [0],
+    }
+    (only,) = expand(parse_grid(grid, "test"), Path(), "test")
+    return only.spec
+
+
+@pytest.mark.parametrize(("version", "normalizes"), VERSIONS.items())
+def test_the_second_versions_normalise_observations(version, normalizes):
+    given = {"version": version, "num_pairs": 4, "num_best": 4}
+    spec = trial(given, {}, {"normalize_observations": not normalizes})
+    assert spec.policy.settings["normalize_observations"] is normalizes
+
+
+@pytest.mark.parametrize(
+    ("weak", "strong", "size"),
+    [
+        ({"num_pairs": 8}, {}, 16),
+        ({"population_size": 12}, {}, 12),
+        ({"num_pairs": 8}, {"population_size": 12}, 12),
+        ({"population_size": 12}, {"num_pairs": 8}, 16),
+        ({"num_pairs": 8}, {"num_pairs": 4}, 8),
+    ],
+)
+def test_a_stronger_layers_size_displaces_the_other_name(weak, strong, size):
+    given = trial({"num_best": 2, **weak}, strong).algorithm.settings
+    assert given["population_size"] == size
+    again = parse(ARS.Settings, given, "test")  # as a stored trial is read
+    assert again.model_dump(mode="json") == given
+    assert ARS(again, START, 0).population_size == size
+
+
+def test_sizes_by_either_name():
+    assert make(num_pairs=5).population_size == 10
+    assert make(population_size=10).population_size == 10
+    assert make(num_pairs=5, population_size=10).population_size == 10
+    given = make().settings
+    assert (given.population_size, given.num_best, given.version) == (64, None, "V2-t")
+    assert (given.sigma, given.learning_rate, given.reward_shift) == (0.03, 0.02, 0.0)
+    assert make(num_pairs=5, radius=0.3).sigma == pytest.approx(0.3 / math.sqrt(P))
+
+
+@pytest.mark.parametrize(
+    ("growth", "num_best", "kept"), [(8, 3, 3), (16, 3, 6), (20, 3, 7), (24, None, 24), (9, 8, 9)]
+)
+def test_in_a_grown_population_the_same_part_is_kept(growth, num_best, kept):
+    algorithm = make(num_pairs=8, num_best=num_best)
+    population = algorithm.ask().extended(2 * growth)
+    returns = fitness(population.members())
+    algorithm.tell(population, returns)
+    deltas = [population.noise.row(k) for k in range(growth)]
+    expected = paper_step(START, deltas, returns[0::2], returns[1::2], b=kept, alpha=0.02)
+    np.testing.assert_allclose(algorithm.center, expected, rtol=1e-12)
+
+
+def test_of_pairs_that_tie_for_the_last_place_the_earlier_is_kept():
+    pairs = np.array([[1.0, 5.0], [5.0, 2.0], [9.0, 0.0], [3.0, 5.0]])
+    assert best_pairs(pairs, 1) == [2]
+    assert best_pairs(pairs, 2) == [2, 0]
+    assert best_pairs(pairs, 3) == [2, 0, 1]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_failed_member_counts_as_the_worst(value):
+    failing, worst = (make(num_pairs=3, num_best=2) for _ in range(2))
+    # The second pair is kept for its better member; the third is the worst.
+    failing.tell(failing.ask(), [1.0, 4.0, value, 8.0, value, value])
+    worst.tell(worst.ask(), [1.0, 4.0, 1.0, 8.0, 1.0, 1.0])
+    np.testing.assert_array_equal(failing.center, worst.center)
+    only = make(num_pairs=3, num_best=2)
+    only.tell(only.ask(), [value, value, 2.0, value, value, value])
+    np.testing.assert_array_equal(only.center, START)  # one return says nothing
+
+
+@pytest.mark.parametrize(
+    "returns",
+    [
+        [-21.3] * 8,
+        [0.1] * 7 + [math.nan],
+        # Only of those kept: their deviation is 0 but for rounding, and the last pair is not kept.
+        [0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.0, 0.05],
+        [0.0] * 7 + [1e-200],  # its square is 0
+    ],
+)
+def test_a_deviation_of_zero_makes_no_step(returns):
+    algorithm = make(num_pairs=4, num_best=3)
+    algorithm.tell(algorithm.ask(), returns)
+    np.testing.assert_array_equal(algorithm.center, START)
+    assert algorithm.generation == 1
+
+
+def test_one_parameter_and_one_pair():
+    algorithm = make(num_params=1, center_init=1.0, num_pairs=1, learning_rate=0.01)
+    centers = run(algorithm, 300, lambda members: -(members[:, 0] ** 2))
+    assert np.abs(centers[-20:]).max() < 0.1
+
+
+integers = st.lists(st.integers(-1000, 1000), min_size=16, max_size=16)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    returns=integers,
+    shift=st.integers(-(10**6), 10**6),
+    power=st.integers(-20, 20),
+    num_best=st.integers(1, 8),
+)
+def test_shifted_and_scaled_returns_make_the_same_step(returns, shift, power, num_best):
+    # Integers and powers of two, so that no product is rounded and the bits must agree.
+    one, other = (make(num_pairs=8, num_best=num_best) for _ in range(2))
+    one.tell(one.ask(), np.array(returns, dtype=float))
+    other.tell(other.ask(), (np.array(returns, dtype=float) + shift) * 2.0**power)
+    np.testing.assert_array_equal(other.center, one.center)
+
+
+@settings(max_examples=50, deadline=None)
+@given(returns=integers, num_best=st.integers(1, 8))
+def test_turned_pairs_make_the_opposite_step(returns, num_best):
+    one, turned = (make(num_pairs=8, num_best=num_best, center_init=0.0) for _ in range(2))
+    values = np.array(returns, dtype=float)
+    one.tell(one.ask(), values)
+    turned.tell(turned.ask(), values.reshape(-1, 2)[:, ::-1].ravel())
+    np.testing.assert_allclose(turned.center, -one.center, rtol=1e-11, atol=1e-15)
+
+
+@settings(max_examples=10, deadline=None)
+@given(power=st.integers(-8, 8))
+def test_another_unit_of_the_parameters_changes_nothing(power):
+    unit = 2.0**power
+    one = make(num_pairs=8, num_best=3)
+    other = make(
+        num_pairs=8,
+        num_best=3,
+        center_init=START * unit,
+        sigma=0.03 * unit,
+        learning_rate=0.02 * unit,
+    )
+    centers = run(other, 10, lambda members: fitness(members / unit))
+    np.testing.assert_array_equal(centers / unit, run(one, 10))
+
+
+@settings(max_examples=10, deadline=None)
+@given(shift=st.floats(-100, 100))
+def test_another_origin_of_the_parameters_changes_nothing(shift):
+    one, moved = (make(num_pairs=8, num_best=3, center_init=START + by) for by in (0.0, shift))
+    centers = run(moved, 10, lambda members: fitness(members - shift))
+    np.testing.assert_allclose(centers - shift, run(one, 10), rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"num_pairs": 0}, "num_pairs = 0: expected greater than or equal to 1"),
+        ({"num_pairs": "8"}, 'num_pairs = "8": expected an integer'),
+        ({"population_size": 7}, "population_size = 7: expected an even number"),
+        ({"population_size": 8, "num_pairs": 8}, "population_size = 8 and num_pairs = 8"),
+        ({"num_pairs": 8, "num_best": 9}, r"num_best = 9: expected at most .* \(8\)"),
+        ({"population_size": 8, "num_best": 5}, r"num_best = 5: expected at most .* \(4\)"),
+        ({"num_best": 0}, "num_best = 0"),
+        (
+            {"num_pairs": 8, "num_best": 4, "version": "V1"},
+            "num_best = 4 with version = 'V1': expected all 8 pairs, because only V1-t drops some",
+        ),
+        (
+            {"num_pairs": 8, "num_best": 4, "version": "V2"},
+            "num_best = 4 with version = 'V2': expected all 8 pairs, because only V2-t drops some",
+        ),
+        ({"version": "v2"}, "did you mean 'V2'"),
+        ({"num_pairs": 8, "population_size_max": 8}, "population_size_max = 8"),
+        ({"step_size": 0.1}, "unknown key step_size"),
+    ],
+)
+def test_bad_settings_are_named(given, message):
+    with pytest.raises(UsageError, match=message) as caught:
+        make(**given)
+    assert "\n" not in str(caught.value)  # one sentence
