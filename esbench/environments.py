@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import tomllib
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -18,12 +18,14 @@ from esbench.registry import ALGORITHMS
 from esbench.settings import Settings, Table, parse
 from esbench.spec import EnvironmentSpec
 
+Kind: TypeAlias = Literal["environment", "function"]
+
 DEFAULT_POLICY: Final[Table] = {"template": "mlp", "normalize_observations": True}
 DEFAULT_ENV_STEPS: Final = 1_000_000
 
 
 class RandomScore(Settings):
-    """What uniformly random actions score, as measured.
+    """What uniformly random actions (standard normal ones where no bounds are) score, as measured.
 
     Attributes:
         mean, std: of the episodes' returns; episodes: how many; command: what measured it.
@@ -72,8 +74,11 @@ class EnvironmentFile(EnvironmentSpec):
     Attributes:
         policy: template and settings; budget; evaluation; algorithms: tuned settings by name.
         scores: reference scores. description: one line for ``esbench list``.
+        kind: "function" is one of optimisation, whose returns approach the best possible, 0, over
+            many orders of magnitude; figures show them on a logarithmic axis.
     """
 
+    kind: Kind = "environment"
     description: str = ""
     policy: Table = Field(default_factory=lambda: dict(DEFAULT_POLICY))
     budget: Table = Field(default_factory=lambda: {"env_steps": DEFAULT_ENV_STEPS})
@@ -97,6 +102,11 @@ def folder() -> Path:
 def environment_names() -> list[str]:
     """Return the names of the benchmark environments, sorted."""
     return sorted(_id_of(path) for path in folder().glob("*.toml"))
+
+
+def environment_kind(name: str) -> Kind:
+    """Return the kind that an environment's file says it is of."""
+    return load_environment(name).kind if name in environment_names() else "environment"
 
 
 def read_toml(path: Path) -> Table:
@@ -161,12 +171,12 @@ def _id_of(path: Path) -> str:
 def _require_registered(name: str) -> None:
     import gymnasium
 
-    from esbench.making import register_atari
+    from esbench.making import register_family
 
     module, _, registered = name.rpartition(":")
     if module:
         _import(module, name)
-    register_atari(registered)
+    register_family(registered)
     try:
         gymnasium.spec(registered)
     except gymnasium.error.Error:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import gymnasium
 
 from esbench.errors import UsageError
 
-ATARI: Final = "ALE/"
 # Gymnasium puts this and all arguments behind a TypeError's own words.
 CREATOR: Final = " was raised from the environment creator for "
 
@@ -37,7 +36,7 @@ def making(environment_id: str, kwargs: dict[str, Any]) -> Iterator[None]:
         UsageError: the block raised; the message has the environment, its kwargs and the reason.
     """
     try:
-        register_atari(environment_id)
+        register_family(environment_id)
         yield
     except Exception as error:  # constructors raise anything: missing files, keys, libraries
         given = f" with kwargs {kwargs}" if kwargs else ""
@@ -46,13 +45,31 @@ def making(environment_id: str, kwargs: dict[str, Any]) -> Iterator[None]:
         ) from error
 
 
-def register_atari(environment_id: str) -> None:
-    """Make Gymnasium know the Atari games if ``environment_id`` is one, in this process."""
-    if environment_id.startswith(ATARI):
-        import ale_py
+def register_family(environment_id: str) -> None:
+    """Make Gymnasium know the environments of a namespace that is not its own, in this process."""
+    namespace, slash, _ = environment_id.partition("/")
+    if slash and namespace in FAMILIES:
+        FAMILIES[namespace]()
 
-        ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner for each game
-        gymnasium.register_envs(ale_py)
+
+def _register_atari() -> None:
+    import ale_py
+
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner for each game
+    gymnasium.register_envs(ale_py)
+
+
+def _register_functions() -> None:
+    from esbench import functions
+
+    gymnasium.register_envs(functions)
+
+
+# Those that would cost an import where nobody plays them.
+FAMILIES: Final[dict[str, Callable[[], None]]] = {
+    "ALE": _register_atari,
+    "esbench": _register_functions,
+}
 
 
 def reason(error: Exception) -> str:
@@ -60,6 +77,6 @@ def reason(error: Exception) -> str:
     words = " ".join(str(error).partition(CREATOR)[0].split())
     if isinstance(error, ModuleNotFoundError) and error.name:
         return f"{words}; install the package that provides {error.name.partition('.')[0]!r}"
-    if words and isinstance(error, ImportError | gymnasium.error.Error):
+    if words and isinstance(error, ImportError | gymnasium.error.Error | UsageError):
         return words
     return f"{type(error).__name__}: {words}" if words else type(error).__name__

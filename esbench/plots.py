@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import itertools
+import math
 import re
 import textwrap
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ import numpy as np
 from esbench.analysis.curves import Band, learning_curve, rank_curve
 from esbench.analysis.statistics import Floats
 from esbench.cells import Cell, cells
-from esbench.environments import Scores
+from esbench.environments import Kind, Scores, environment_kind
 from esbench.errors import UsageError
 from esbench.files import write_bytes
 from esbench.record import GenerationRecord
@@ -38,6 +39,7 @@ HEIGHT: Final = 2.95  # and for each row of the legend:
 LEGEND_ROW: Final = 0.19
 LEGEND_WIDTH: Final = 95  # characters
 MARKERS: Final = 5  # a line
+DECADES: Final = 6  # ticks of a logarithmic axis, at most
 TIME_UNITS: Final = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
 OF_POPULATION: Final = "\N{DAGGER}"
 NOT_EVALUATED: Final = "unperturbed policy not evaluated"
@@ -144,7 +146,8 @@ def draw(root: Path, out: Path | None = None) -> list[Path]:
         if not (lines := curves(group)):
             continue
         stem = re.sub(r"[^\w.+-]", "_", environment)
-        for suffix, content in render(environment, lines, _shared_scores(group)).items():
+        scores, kind = _shared_scores(group), environment_kind(environment)
+        for suffix, content in render(environment, lines, scores, kind).items():
             write_bytes(path := folder / f"{stem}.{suffix}", content)
             written.append(path)
     if not written:
@@ -154,7 +157,9 @@ def draw(root: Path, out: Path | None = None) -> list[Path]:
     return written
 
 
-def render(environment: str, lines: Sequence[Line], scores: Scores) -> dict[str, bytes]:
+def render(
+    environment: str, lines: Sequence[Line], scores: Scores, kind: Kind = "environment"
+) -> dict[str, bytes]:
     """Return the figure as bytes by file suffix, "png" and "svg"; equal input gives equal bytes."""
     import matplotlib
 
@@ -162,7 +167,7 @@ def render(environment: str, lines: Sequence[Line], scores: Scores) -> dict[str,
     with matplotlib.rc_context():
         matplotlib.rcdefaults()  # whatever a person's matplotlibrc says
         matplotlib.rcParams.update(_RC)
-        figure = make_figure(environment, lines, scores)
+        figure = make_figure(environment, lines, scores, kind)
         for suffix, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
             buffer = io.BytesIO()
             figure.savefig(buffer, format=suffix, dpi=DPI, metadata=metadata)
@@ -170,13 +175,16 @@ def render(environment: str, lines: Sequence[Line], scores: Scores) -> dict[str,
     return contents
 
 
-def make_figure(environment: str, lines: Sequence[Line], scores: Scores) -> Figure:
+def make_figure(
+    environment: str, lines: Sequence[Line], scores: Scores, kind: Kind = "environment"
+) -> Figure:
     """Return the figure: return against steps, return against time, and rank over generations.
 
     Args:
         environment: the title.
         lines: of ``curves``.
         scores: the environment's frozen numbers; random and solved (or the first reference).
+        kind: a function's returns stand on a logarithmic axis: the best possible is 0.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -190,6 +198,8 @@ def make_figure(environment: str, lines: Sequence[Line], scores: Scores) -> Figu
     _draw_over_steps(steps, lines)
     _draw_over_time(seconds, lines)
     _draw_rank(rank, lines)
+    if kind == "function":
+        _scale_returns(steps, lines, scores)
     _mark_scores(steps, seconds, scores)
     for axes in (steps, seconds, rank):
         axes.grid(visible=True)
@@ -344,6 +354,37 @@ def _draw_over_time(axes: Axes, lines: Sequence[Line]) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(4))
 
 
+def _scale_returns(axes: Axes, lines: Sequence[Line], scores: Scores) -> None:
+    """Make the axis of returns logarithmic, and linear about 0."""
+    from matplotlib.ticker import SymmetricalLogLocator
+
+    exponent = _smallest_decade(lines, scores)
+    axes.set_yscale("symlog", linthresh=10.0**exponent)
+    locator = SymmetricalLogLocator(axes.yaxis.get_transform())
+    locator.set_params(numticks=DECADES)
+    axes.yaxis.set_major_locator(locator)
+    linear = f"log scale, linear above $-10^{{{exponent}}}$"
+    axes.set_ylabel(f"{_return_label(lines)}\n({linear})")
+
+
+def _smallest_decade(lines: Sequence[Line], scores: Scores) -> int:
+    """Return the exponent of the power of ten below which returns are not told apart.
+
+    It is that of the return nearest to 0; but since 0 is the best possible, a return above it comes
+    of noise, and what is as near to 0 as the largest of those means nothing either.
+    """
+    drawn = [values for line in lines for values in _drawn(line)]
+    values = np.concatenate([*drawn, [value for value, _ in _marks(scores)]])
+    values = values[np.isfinite(values) & (values != 0)]
+    return math.floor(math.log10(abs(values.max()))) if values.size else 0
+
+
+def _drawn(line: Line) -> list[Floats]:
+    """Return the curves and the edges of the bands that are drawn of a line's returns."""
+    bands = (line.over_steps, line.over_time)
+    return [values for band in bands for values in (band.iqm, band.low, band.high)]
+
+
 def _draw_rank(axes: Axes, lines: Sequence[Line]) -> None:
     """Draw rank fractions; half way stands a centre whose perturbations make no difference."""
     from matplotlib.ticker import MaxNLocator
@@ -372,9 +413,10 @@ def _mark_scores(steps: Axes, seconds: Axes, scores: Scores) -> None:
     for value, _ in marks:
         for axes in (steps, seconds):
             axes.axhline(value, color=REFERENCE_COLOR, linestyle=":", linewidth=1.2, zorder=2)
-    low, high = seconds.get_ylim()
     values = [value for value, _ in marks]
-    close = len(marks) > 1 and max(values) - min(values) < 0.3 * (high - low)
+    scale = seconds.yaxis.get_transform()
+    low, high, *heights = scale.transform([*seconds.get_ylim(), *values])
+    close = len(marks) > 1 and max(heights) - min(heights) < 0.3 * (high - low)
     for value, text in marks:
         apart = "bottom" if value == max(values) else "top"
         seconds.annotate(

@@ -17,7 +17,7 @@ from rich.text import Text
 from esbench.record import GenerationRecord
 from esbench.runner import Outcome
 from esbench.trials import Trial
-from esbench.units import format_steps
+from esbench.units import format_number, format_steps
 
 PLAIN_SECONDS: Final = 10.0
 MARKS: Final[dict[Outcome, tuple[str, str]]] = {
@@ -71,7 +71,7 @@ class Meter:
 
     def text(self) -> str:
         """Return generation, speed, best return of the centre and time left, or that it scores."""
-        best = "-" if math.isinf(self.best) else f"{self.best:.1f}"
+        best = "-" if math.isinf(self.best) else format_number(self.best)
         if self.scoring:
             episodes = counted(self.scoring, "held-out episode")
             return f"gen {self.generation:>4}  best {best:>8}  scoring on {episodes}"

@@ -45,6 +45,7 @@ from esbench.lock import is_taken, take
 from esbench.record import GenerationRecord
 from esbench.settings import parse
 from esbench.spec import TrialSpec, differences
+from esbench.units import format_number
 
 FORMAT: Final = 1
 Status: TypeAlias = Literal["missing", "partial", "running", "failed", "done"]
@@ -389,7 +390,7 @@ def score_text(result: Json) -> str:
         result: before it is written (NaN) or as it is read (None for NaN).
     """
     if _is_finite(result["score"]):
-        return f"score {result['score']:.1f}"
+        return f"score {format_number(result['score'])}"
     returns = result.get("returns", [])
     bad = sum(not _is_finite(value) for value in returns)
     why = f" ({bad} of {len(returns)} held-out episodes not finite)" if bad else ""

@@ -17,7 +17,7 @@ from esbench.analysis.statistics import MIN_RUNS, bootstrap_interval, iqm, norma
 from esbench.cells import Cell, cell_name, cells
 from esbench.files import Json
 from esbench.trials import DEFAULT_LABEL
-from esbench.units import NONE, format_duration, format_steps
+from esbench.units import NONE, format_duration, format_number, format_steps
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -155,16 +155,20 @@ def as_latex(rows: Sequence[ScoreRow]) -> str:
 
 
 def rich_table(rows: Sequence[ScoreRow]) -> RichTable:
-    """Return the rows as a table for a terminal of 80 columns or more, without its footnotes."""
+    """Return the rows as a table for a terminal of 80 columns or more, without its footnotes.
+
+    Without references there is no column of them.
+    """
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     references = _references(rows)
     texts = [_texts(row, references) | {"Algorithm": row.name} for row in rows]
-    wide = sum(map(len, _longest(texts))) + len(_TERMINAL_COLUMNS) > TERMINAL_WIDTH
+    columns = [name for name in _TERMINAL_COLUMNS if references or name != "Reference"]
+    wide = sum(len(_longest(texts, name)) + 1 for name in columns) > TERMINAL_WIDTH
     table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False)
-    for name in _TERMINAL_COLUMNS:  # names give way first: a number in pieces is none
+    for name in columns:  # names give way first: a number in pieces is none
         header = name.replace("% ", "%\n") if wide else name
         if name in _TEXTS:
             table.add_column(header, overflow="fold")
@@ -173,7 +177,7 @@ def rich_table(rows: Sequence[ScoreRow]) -> RichTable:
     for text in texts:
         if wide:
             text["95 % interval"] = text["95 % interval"].replace(", ", ",\n")
-        table.add_row(*(Text(text[name]) for name in _TERMINAL_COLUMNS))
+        table.add_row(*(Text(text[name]) for name in columns))
     return table
 
 
@@ -195,9 +199,9 @@ _TERMINAL_COLUMNS: Final = (
 )
 
 
-def _longest(texts: Sequence[dict[str, str]]) -> list[str]:
-    """Return the longest text of each column of the terminal's table."""
-    return [max([name, *(text[name] for text in texts)], key=len) for name in _TERMINAL_COLUMNS]
+def _longest(texts: Sequence[dict[str, str]], column: str) -> str:
+    """Return the longest text of a column of the terminal's table."""
+    return max([column, *(text[column] for text in texts)], key=len)
 
 
 def _row(cell: Cell) -> ScoreRow:
@@ -306,28 +310,24 @@ def _grid(rows: Sequence[ScoreRow]) -> tuple[list[str], list[list[str]]]:
 
 def _texts(row: ScoreRow, references: dict[str, int]) -> dict[str, str]:
     """Return a row's cells for reading, by column."""
-    reference = _decimal(row.reference_score)
+    reference = format_number(row.reference_score)
     if row.reference_method:
         reference += f" [{references[_reference(row)]}]"
     total = row.seeds + row.unfinished
-    interval = f"[{_decimal(row.low)}, {_decimal(row.high)}]"
+    interval = f"[{format_number(row.low)}, {format_number(row.high)}]"
     return {
         "Environment": row.environment,
         "Algorithm": row.algorithm,
         "Policy": row.policy,
-        "Score": _decimal(row.score),
+        "Score": format_number(row.score),
         "95 % interval": NONE if math.isnan(row.low) else interval,
         "Seeds": f"{row.seeds} of {total}" if row.unfinished else str(row.seeds),
         "Steps": format_steps(row.env_steps),
         "Time": format_duration(row.wall_time_s),
-        "Random": _decimal(row.random_score),
+        "Random": format_number(row.random_score),
         "Reference": reference,
         "Normalized": NONE if math.isnan(row.normalized) else f"{row.normalized:.2f}",
     }
-
-
-def _decimal(value: float) -> str:
-    return NONE if math.isnan(value) else f"{value:.1f}"
 
 
 def _csv(value: object) -> object:

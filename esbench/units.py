@@ -8,6 +8,21 @@ from typing import Final
 NONE: Final = "-"
 
 
+def format_number(value: float) -> str:
+    """Return a score for reading: 4013.4, -0.0041, -3.2e-09, 1.235e+06; "-" if it is NaN.
+
+    One decimal from 1 on, two significant digits below, and powers of ten below 1e-4 and from a
+    million on.
+    """
+    if math.isnan(value):
+        return NONE
+    if not value:
+        return "0.0"  # and not -0.0
+    if abs(value) >= 999_999.95:
+        return f"{value:.3e}"
+    return f"{value:.1f}" if abs(value) >= 1 else f"{value:#.2g}"
+
+
 def format_steps(steps: float) -> str:
     """Return a number of steps for reading: 950, 1.5 k, 100 k, 3.0 M; "-" if it is not finite."""
     if not math.isfinite(steps):

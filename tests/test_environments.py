@@ -6,6 +6,7 @@ import gymnasium
 import pytest
 
 from esbench.environments import (
+    environment_kind,
     environment_names,
     folder,
     load_environment,
@@ -14,11 +15,13 @@ from esbench.environments import (
 )
 from esbench.errors import UsageError
 from esbench.grid import parse_grid
+from esbench.making import register_family
 from esbench.random_policy import random_policy_returns
 from esbench.trainer import Trainer
 from esbench.trials import expand
 
 NAMES = environment_names()
+FUNCTIONS = [name for name in NAMES if environment_kind(name) == "function"]
 
 
 def test_the_benchmark_has_its_environments() -> None:
@@ -26,6 +29,8 @@ def test_the_benchmark_has_its_environments() -> None:
         "CartPole-v1", "Acrobot-v1", "MountainCarContinuous-v0", "Pendulum-v1",
         "InvertedPendulum-v5", "InvertedDoublePendulum-v5", "Swimmer-v5", "Hopper-v5",
         "HalfCheetah-v5", "Walker2d-v5", "Ant-v5", "Humanoid-v5",
+        "esbench/Sphere-v0", "esbench/Ellipsoid-v0", "esbench/RotatedEllipsoid-v0",
+        "esbench/Rosenbrock-v0", "esbench/Rastrigin-v0", "esbench/NoisySphere-v0",
     }  # fmt: skip
 
 
@@ -50,10 +55,11 @@ def test_a_file_is_complete_and_can_be_trained(name: str, tmp_path: object) -> N
 
 @pytest.mark.parametrize("name", NAMES)
 def test_solved_is_gymnasiums_own_threshold(name: str) -> None:
+    register_family(name)
     assert load_environment(name).scores.solved in {None, gymnasium.spec(name).reward_threshold}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in FUNCTIONS])
 def test_references_have_sources(name: str) -> None:
     references = load_environment(name).scores.references
     assert references
@@ -62,7 +68,7 @@ def test_references_have_sources(name: str) -> None:
         assert reference.comparable or reference.note
 
 
-@pytest.mark.parametrize("name", ["CartPole-v1", "InvertedPendulum-v5", "Walker2d-v5"])
+@pytest.mark.parametrize("name", ["CartPole-v1", "InvertedPendulum-v5", "Walker2d-v5", *FUNCTIONS])
 def test_the_random_score_is_what_its_command_measures(name: str) -> None:
     file = load_environment(name)
     random = file.scores.random
@@ -70,6 +76,24 @@ def test_the_random_score_is_what_its_command_measures(name: str) -> None:
     returns = random_policy_returns(file.spec(), random.episodes, seed=0)
     assert returns.mean() == pytest.approx(random.mean, rel=2e-3)
     assert returns.std() == pytest.approx(random.std, rel=2e-3)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_are_points_that_are_evaluated_as_often_as_their_noise_asks(name: str) -> None:
+    file = load_environment(name)
+    assert file.policy == {"template": "vector"}
+    noisy = name == "esbench/NoisySphere-v0"
+    assert file.evaluation == {"episodes": 100 if noisy else 1}
+    assert file.scores.solved == (None if noisy else -1e-8)
+    assert not file.scores.references  # what is best is known: 0
+
+
+def test_a_kind_is_an_environment_unless_its_file_says_otherwise() -> None:
+    assert environment_kind("CartPole-v1") == environment_kind("Taxi-v3") == "environment"
+    assert environment_kind("esbench/Sphere-v0") == "function"
+    assert "kind" not in load_environment("esbench/Sphere-v0").spec().model_dump()
+    with pytest.raises(UsageError, match="kind = .* did you mean 'function'"):
+        load_environment("CartPole-v1", {"kind": "functon"}, "test")
 
 
 def test_any_gymnasium_environment_has_defaults() -> None:
@@ -94,6 +118,12 @@ def test_atari_games_are_known_and_suggested() -> None:
     assert load_environment("ALE/Pong-v5").id == "ALE/Pong-v5"
     with pytest.raises(UsageError, match="did you mean 'ALE/Pong-v5'"):
         load_environment("ALE/Pnog-v5")
+
+
+def test_functions_are_known_and_suggested() -> None:
+    for near in ("esbench/Spere-v0", "esbench/sphere-v0"):
+        with pytest.raises(UsageError, match="did you mean 'esbench/Sphere-v0'"):
+            load_environment(near)
 
 
 @pytest.mark.parametrize(

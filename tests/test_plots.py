@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -21,8 +22,10 @@ NO_SCORES = Scores()
 RANDOM = RandomScore(mean=22.0, std=1.0, episodes=100, command="measured")
 
 
-def draw_figure(root: Path, scores: Scores = NO_SCORES) -> Figure:
-    return make_figure("CartPole-v1", curves(cells(root)), scores)
+def draw_figure(
+    root: Path, scores: Scores = NO_SCORES, kind: environments.Kind = "environment"
+) -> Figure:
+    return make_figure("CartPole-v1", curves(cells(root)), scores, kind)
 
 
 def legend_texts(figure: Figure) -> list[str]:
@@ -198,6 +201,83 @@ def test_texts_do_not_overlap(tmp_path: Path, solved: float) -> None:
     assert rank is not None
     assert not rank.overlaps(first)
     assert not rank.overlaps(second)
+
+
+def write_returns(root: Path, returns: Sequence[float], **grid: object) -> None:
+    for trial in make_trials(root, **grid):
+        write_trial(trial, make_records(returns), returns[-1])
+
+
+def heights(figure: Figure, values: Sequence[float]) -> list[float]:
+    """Return where values stand in the first panel, from 0 (bottom) to 1 (top)."""
+    figure.draw_without_rendering()
+    axes = figure.axes[0]
+    pixels = axes.transData.transform([(0.0, value) for value in values])
+    return [float(y) for _, y in axes.transAxes.inverted().transform(pixels)]
+
+
+def test_the_returns_of_a_function_stand_on_a_logarithmic_axis(tmp_path: Path) -> None:
+    write_returns(tmp_path, [-(10.0**-power) for power in range(-3, 10)])
+    figure = draw_figure(tmp_path, kind="function")
+    label = "return of the unperturbed policy\n(log scale, linear above $-10^{-9}$)"
+    assert figure.axes[0].get_ylabel() == label
+    assert [axes.get_yscale() for axes in figure.axes] == ["symlog", "symlog", "linear"]
+    assert figure.axes[0].lines[0].get_ydata()[-1] == pytest.approx(-1e-9)
+    places = heights(figure, [-1e3, -1.0, -1e-3, -1e-6, -1e-9])
+    assert np.diff(places) == pytest.approx(np.full(4, np.diff(places).mean()), rel=1e-6)
+    assert 0 < places[0] < places[-1] < 1
+    ticks = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    assert 3 <= len(ticks) <= 8
+    assert any("10^{-" in tick for tick in ticks)
+    plain = draw_figure(tmp_path).axes
+    assert [axes.get_yscale() for axes in plain] == ["linear"] * 3
+    assert plain[0].get_ylabel() == "return of the unperturbed policy"
+
+
+def test_returns_above_the_best_possible_say_where_noise_begins(tmp_path: Path) -> None:
+    write_returns(tmp_path, [-300.0, -40.0, -5.0, 0.03, -0.001, 0.02, 0.0, -0.001])
+    figure = draw_figure(tmp_path, kind="function")
+    assert figure.axes[0].get_ylabel().endswith("(log scale, linear above $-10^{-2}$)")
+    assert figure.axes[0].get_ylim()[1] > 0.03
+
+
+def test_a_function_that_is_always_at_its_best_can_be_drawn(tmp_path: Path) -> None:
+    write_returns(tmp_path, [0.0, 0.0, 0.0])
+    figure = draw_figure(tmp_path, kind="function")
+    assert figure.axes[0].get_ylabel().endswith("(log scale, linear above $-10^{0}$)")
+    figure.draw_without_rendering()
+
+
+@pytest.mark.parametrize("solved", [-1e-8, -1.5])
+def test_texts_do_not_overlap_on_a_logarithmic_axis(tmp_path: Path, solved: float) -> None:
+    write_returns(tmp_path, [-22.0, -1.0, -1e-3, -1e-6, -1e-7])
+    random = RANDOM.model_copy(update={"mean": -2.0})
+    figure = draw_figure(tmp_path, Scores(random=random, solved=solved), kind="function")
+    figure.draw_without_rendering()
+    first, second = (text.get_window_extent() for text in figure.axes[1].texts)
+    assert not first.overlaps(second)
+    aligned = {text.get_verticalalignment() for text in figure.axes[1].texts}
+    assert aligned == ({"center"} if solved == -1e-8 else {"bottom", "top"})
+    panel, label = figure.axes[0].get_window_extent(), figure.axes[0].yaxis.label
+    assert label.get_window_extent().x0 >= -2
+    assert label.get_window_extent().height < 1.25 * panel.height
+
+
+def test_the_environments_file_says_whether_it_is_a_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds = {}
+    monkeypatch.setattr(
+        "esbench.plots.render",
+        lambda name, lines, scores, kind: kinds.update({name: kind}) or {"png": b""},
+    )
+    names = ["esbench/Sphere-v0", "CartPole-v1", "MountainCar-v0"]
+    write_returns(tmp_path, [-2.0, -1.0], environments=names)
+    draw(tmp_path)
+    assert kinds == {
+        "esbench/Sphere-v0": "function", "CartPole-v1": "environment",
+        "MountainCar-v0": "environment",
+    }  # fmt: skip
 
 
 def test_the_legend_has_room_for_every_algorithm(tmp_path: Path) -> None:

@@ -357,10 +357,27 @@ def test_the_terminal_table_keeps_names_whole_at_usual_widths() -> None:
 
 
 def test_the_terminal_table_is_one_line_a_row_if_it_fits() -> None:
-    lines = printed([make_row(environment="Swimmer", score=36.0, low=30.0, high=40.0)])
+    known = make_row(environment="Swimmer", score=36.0, low=30.0, high=40.0)
+    lines = printed([dataclasses.replace(known, reference_method="A", reference_score=9.0)])
     assert " ".join(lines[0].split()) == (
         "Environment Algorithm Score 95 % interval Seeds Steps Time Reference"
     )
-    cells = "Swimmer openai_es 36.0 [30.0, 40.0] 10 3.0 M 3 min 5 s -"
+    cells = "Swimmer openai_es 36.0 [30.0, 40.0] 10 3.0 M 3 min 5 s 9.0 [1]"
     assert " ".join(lines[2].split()) == cells
     assert len(lines) == 3
+
+
+def test_the_terminal_table_has_no_column_of_references_where_none_is() -> None:
+    lines = printed([make_row(environment="esbench/RotatedEllipsoid-v0")])
+    assert not any("Reference" in line for line in lines)
+    assert any("esbench/RotatedEllipsoid-v0 openai_es" in line for line in lines)
+
+
+def test_small_scores_are_legible_everywhere() -> None:
+    row = make_row(score=-3.2e-9, low=-0.0041, high=-0.0, random_score=-3_172_801.0)
+    numbers = "| -3.2e-09 | [-0.0041, 0.0] | 10 | 3.0 M | 3 min 5 s | -3.173e+06 |"
+    assert numbers in as_markdown([row])
+    assert r"& $-$3.2e-09 & {[}$-$0.0041, 0.0{]} &" in as_latex([row])
+    text = " ".join(" ".join(printed([row])).split())
+    assert "-3.2e-09 [-0.0041, 0.0] 10 3.0 M" in text
+    assert "-3.2e-09" in as_csv([row])

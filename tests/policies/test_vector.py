@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from esbench.errors import UsageError
+from esbench.functions import FUNCTIONS, optimum, shift
+from esbench.policies.vector import VectorPolicy
+from esbench.registry import POLICIES
+from esbench.settings import parse
+
+
+def make(outputs: int = 3, inputs: int = 1, **settings: Any) -> VectorPolicy:
+    typed = parse(VectorPolicy.Settings, settings, "test")
+    policy = POLICIES.get("vector")(typed, inputs, outputs)
+    assert isinstance(policy, VectorPolicy)
+    return policy
+
+
+def test_a_parameter_for_each_output() -> None:
+    for inputs in (1, 5):
+        policy = make(7, inputs)
+        assert policy.num_params == policy.num_outputs == 7
+        assert policy.shapes == ((7,),)
+
+
+def test_the_outputs_are_the_parameters_in_float32_whatever_is_observed() -> None:
+    parameters = np.random.default_rng(0).standard_normal((4, 3))
+    batch = make(3, inputs=2).batch(4)
+    for slot, row in enumerate(parameters):
+        batch.load(slot, row)
+    for observed in (0.0, 1.0, np.nan):
+        outputs = batch.forward(np.full((4, 2), observed, np.float32))
+        assert outputs.dtype == np.float32
+        np.testing.assert_array_equal(outputs, parameters.astype(np.float32))
+    for width in (1, 2, 3):
+        outputs = batch.forward(np.ones((width, 2), np.float32))
+        np.testing.assert_array_equal(outputs, parameters[:width].astype(np.float32))
+
+
+def test_slots_hold_copies_and_outputs_are_copies() -> None:
+    batch, parameters = make().batch(2), np.array([1.0, 2.0, 3.0])
+    batch.load(0, parameters)
+    batch.load(1, -parameters)
+    first = batch.forward(np.ones((2, 1), np.float32))
+    parameters[:] = 7.0
+    first[0] = 9.0
+    expected = [[1.0, 2.0, 3.0], [-1.0, -2.0, -3.0]]
+    second = batch.forward(np.ones((2, 1), np.float32))
+    np.testing.assert_array_equal(second, expected)
+    batch.load(1, parameters)
+    np.testing.assert_array_equal(second, expected)
+    after = batch.forward(np.ones((2, 1), np.float32))
+    np.testing.assert_array_equal(after, [[1.0, 2.0, 3.0], [7.0, 7.0, 7.0]])
+
+
+def test_it_starts_at_normal_numbers_of_the_given_generator() -> None:
+    drawn = np.random.default_rng(0).standard_normal(1000)
+    for scale in (0.0, 1.0, 2.5):
+        start = make(1000, init_scale=scale).initial_parameters(np.random.default_rng(0))
+        np.testing.assert_array_equal(start, scale * drawn)
+    default = make(1000).initial_parameters(np.random.default_rng(0))
+    np.testing.assert_array_equal(default, drawn)
+
+
+def test_observations_are_not_normalised_by_default() -> None:
+    assert make().settings.normalize_observations is False
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"init_scale": -1.0}, "init_scale = -1.0: expected"),
+        ({"init_scal": 1.0}, "did you mean 'init_scale'"),
+        ({"hidden": [3]}, "unknown key hidden"),
+    ],
+)
+def test_bad_settings_are_named(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        make(**settings)
+
+
+def test_images_are_refused_in_one_sentence(make_spec: Any) -> None:
+    from esbench.trainer import Trainer
+
+    spec = make_spec(
+        "doubles:Spaces-v0",
+        policy={"template": "vector"},
+        environment={"doubles:Spaces-v0": {"kwargs": {"observation": "images"}}},
+    )
+    with pytest.raises(UsageError, match="are images .* the policy 'vector' takes vectors"):
+        Trainer(spec).close()
+
+
+@pytest.mark.parametrize(
+    ("name", "measured"),
+    [
+        ("sphere", 9.4e-15),
+        ("ellipsoid", 3.6e-9),
+        ("rotated_ellipsoid", 2.7e-9),
+        ("rosenbrock", 3.4e-12),
+        ("rastrigin", 1.9e-12),
+    ],
+)
+def test_what_rounding_leaves_is_below_what_counts_as_solved(name: str, measured: float) -> None:
+    policy = make(10)
+    batch = policy.batch(1)
+    batch.load(0, shift(10))
+    (point,) = batch.forward(np.ones((1, 1), np.float32)).astype(np.float64)
+    value = float(FUNCTIONS[name](point - shift(10) + optimum(name, 10)))
+    assert value == pytest.approx(measured, rel=0.02)
+    assert value < 1e-8
