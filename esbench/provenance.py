@@ -19,6 +19,10 @@ PACKAGES: Final = (
     "ale-py",
     "numpy",
     "scipy",
+    "cmaes",
+    "evotorch",
+    "evosax",
+    "jax",
     "safetensors",
 )
 
