@@ -1,0 +1,212 @@
+"""CMA-ES: Hansen, "The CMA Evolution Strategy: A Tutorial", 2016 (arXiv:1604.00772).
+
+And sep-CMA-ES: Ros & Hansen, "A Simple Modification in CMA-ES Achieving Linear Time and Space
+Complexity", PPSN 2008 (doi:10.1007/978-3-540-87700-4_30).
+
+The mathematics is that of the library ``cmaes`` (Nomura & Shibata, "cmaes: A Simple yet Practical
+Python Library for CMA-ES", 2024, arXiv:2402.01373). What this file adds: noise that is named by
+seed and generation, ranks under which failed members are the worst, and exact checkpoints. The
+covariance goes through BLAS, so its last bits can depend on how many threads that has.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from bisect import bisect_right
+from typing import Annotated, Any, ClassVar, Final, final
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from esbench.algorithms.base import Algorithm, State
+from esbench.algorithms.settings import AlgorithmSettings, Positive
+from esbench.errors import UsageError
+from esbench.noise import Matrix, Shapes, Vector
+from esbench.population import StoredPopulation
+from esbench.registry import register_algorithm
+from esbench.seeding import noise_key
+from esbench.shaping import all_equal, ranks
+
+# A generation of 1,000 parameters and 24 members takes two cores 10 seconds, growing as P^3.
+MOST_PARAMS: Final = 1_000
+# The library holds a P x P matrix for every member, twice: 4 GB here.
+MOST_NUMBERS: Final = 250_000_000
+GENERATOR: Final = "_rng"  # of the library; no state, because every generation reseeds it
+
+
+class CMAESSettings(AlgorithmSettings):
+    """Settings of both algorithms; everything else is the library's default."""
+
+    alternatives: ClassVar[tuple[tuple[str, ...], ...]] = (("sigma", "radius"),)
+
+    population_size: Annotated[int, Field(ge=2)] | None = None
+    """Members a generation; by default 4 + floor(3 ln P) [members]."""
+
+    sigma: Positive | None = 0.5
+    """Deviation that the search starts with, for parameters of order one [parameter units]."""
+
+    radius: Positive | None = None
+    """Instead of sigma: the expected distance of a member from the centre, so that sigma is
+    radius / sqrt(P) [parameter units]."""
+
+    @model_validator(mode="after")
+    def _one_deviation(self) -> CMAESSettings:
+        if self.radius is not None and "sigma" not in self.model_fields_set:
+            object.__setattr__(self, "sigma", None)  # a radius displaces the default
+        if (self.sigma is None) == (self.radius is None):
+            given = f"sigma = {self.sigma} and radius = {self.radius}"
+            raise ValueError(f"{given}: expected exactly one of them")
+        return self
+
+    def initial_sigma(self, num_params: int) -> float:
+        """Return the deviation that the search starts with."""
+        if self.radius is not None:
+            return float(self.radius / np.sqrt(num_params))
+        assert self.sigma is not None, "validated above"
+        return self.sigma
+
+
+class LibraryAlgorithm(Algorithm[StoredPopulation]):
+    """An optimizer of the library, behind our interface.
+
+    It has no stopping criterion: a trial ends with its budget. An update that leaves the range of
+    finite numbers, after sigma has shrunk to zero or grown beyond 1e32, is not made.
+    """
+
+    Settings = CMAESSettings
+    settings: CMAESSettings
+
+    def __init__(
+        self, settings: CMAESSettings, center: Vector, seed: int, shapes: Shapes | None = None
+    ) -> None:
+        super().__init__(settings, center, seed, shapes)
+        try:
+            with np.errstate(divide="ignore"):  # 2 or 3 members have a rank-mu learning rate of 0
+                self._library = self._make_library(settings.initial_sigma(center.size))
+        except AssertionError as error:  # a centre of 1e32 and more
+            raise UsageError(f"the library cmaes refuses this start: {error}") from None
+        # The library leaves it uninitialised; a checkpoint must not hold what lay in memory.
+        self._library._funhist_values.fill(0.0)
+
+    @property
+    def sigma(self) -> float:
+        """The root mean square of the parameters' deviations."""
+        covariance = self._library._C
+        variances = np.diagonal(covariance) if covariance.ndim == 2 else covariance
+        return float(self._library._sigma * np.sqrt(np.mean(variances)))
+
+    @abstractmethod
+    def _make_library(self, sigma: float) -> Any:
+        """Return the library's optimizer at the centre, which it may write to.
+
+        Raises:
+            UsageError: it cannot serve so many parameters or members.
+        """
+
+    def _ask(self) -> StoredPopulation:
+        size = self.population_size
+        self._library.reseed_rng(noise_key(self.seed, self.generation) & 0xFFFF_FFFF)
+        members = [self._library.ask() for _ in range(size)]
+        return StoredPopulation(size=size, stored=np.array(members))
+
+    def _tell(self, population: StoredPopulation, returns: Vector, behaviors: Matrix) -> None:
+        if all_equal(returns):
+            return
+        before = self._state_dict()
+        # It minimises, and only the order counts; of equal members it takes the earlier one first.
+        losses = (-ranks(returns)).tolist()
+        try:
+            with np.errstate(all="ignore"):
+                self._library.tell(list(zip(population.stored, losses, strict=True)))
+            sound = _is_sound(self._library)
+        except (AssertionError, np.linalg.LinAlgError):  # a parameter of 1e32 and more
+            sound = False
+        if sound:
+            self._center = np.array(self._library.mean)
+        else:
+            self._load_state_dict(before)
+
+    def _state_dict(self) -> State:
+        # Not its __getstate__: that keeps one triangle of C, which is not exactly symmetric while
+        # a population is out, and a search restored from it would differ in the last bits.
+        return {
+            "library": {
+                name: _plain(value)
+                for name, value in vars(self._library).items()
+                if value is not None and name != GENERATOR
+            }
+        }
+
+    def _load_state_dict(self, state: State) -> None:
+        for name in vars(self._library).keys() - {GENERATOR}:
+            value = state["library"].get(name)  # B and D are None until they are needed
+            setattr(self._library, name, None if value is None else _plain(value))
+
+
+@final
+@register_algorithm("cma_es")
+class CMAES(LibraryAlgorithm):
+    """CMA-ES: adapts the full covariance matrix of the population; for up to 1,000 parameters."""
+
+    paper = "Hansen 2016, arXiv:1604.00772"
+
+    def _make_library(self, sigma: float) -> Any:
+        from cmaes import CMA  # type: ignore[import-untyped]  # here: it takes SciPy a second
+
+        num_params, size = self._center.size, self.population_size
+        if num_params > MOST_PARAMS:
+            raise UsageError(
+                f"cma_es with {num_params:,} parameters: expected at most {MOST_PARAMS:,}, because "
+                "the time of a generation grows with their cube; use sep_cma_es"
+            )
+        if size * num_params**2 > MOST_NUMBERS:
+            raise UsageError(
+                f"population_size = {size} with {num_params:,} parameters: expected at most "
+                f"{MOST_NUMBERS // num_params**2}, because the library holds a matrix for each "
+                "member; use sep_cma_es"
+            )
+        return CMA(mean=self._center.copy(), sigma=sigma, population_size=size)
+
+
+@final
+@register_algorithm("sep_cma_es")
+class SepCMAES(LibraryAlgorithm):
+    """sep-CMA-ES: CMA-ES with a diagonal covariance, for many parameters."""
+
+    paper = "Ros & Hansen 2008, doi:10.1007/978-3-540-87700-4_30"
+
+    def _make_library(self, sigma: float) -> Any:
+        from cmaes import SepCMA
+
+        def library(size: int) -> Any:
+            return SepCMA(mean=self._center.copy(), sigma=sigma, population_size=size)
+
+        def rate(size: int) -> float:
+            fresh = library(size)
+            return float(fresh._c1 + fresh._cmu)
+
+        num_params, size = self._center.size, self.population_size
+        if num_params < 2:
+            raise UsageError("sep_cma_es with 1 parameter: expected at least 2; use cma_es")
+        if rate(size) > 1.0:
+            # Variances could turn negative, and the search diverge: so it does with 200 and P = 10.
+            most = bisect_right(range(size), 1.0, lo=2, key=rate) - 1
+            raise UsageError(
+                f"population_size = {size} with {num_params} parameters: expected at most {most}, "
+                "because sep_cma_es would learn the variances at a rate above 1; use cma_es"
+            )
+        return library(size)
+
+
+def _plain(value: Any) -> Any:
+    """Return an array's copy, or a NumPy number as Python's."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _is_sound(library: Any) -> bool:
+    """Return whether the library can go on."""
+    numbers = (value for name, value in vars(library).items() if name != GENERATOR)
+    finite = all(np.isfinite(value).all() for value in numbers if value is not None)
+    return finite and library._sigma > 0.0

@@ -1,0 +1,339 @@
+import json
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import esbench
+from esbench.algorithms.cma_es import CMAESSettings
+from esbench.errors import UsageError
+from esbench.functions import ellipsoid, rotated_ellipsoid, sphere
+from esbench.seeding import noise_key
+from esbench.settings import parse
+
+cmaes = pytest.importorskip("cmaes")
+
+P = 10
+LIBRARY = {"cma_es": cmaes.CMA, "sep_cma_es": cmaes.SepCMA}
+
+both = pytest.mark.parametrize("name", LIBRARY)
+
+
+def make(name, *, num_params=P, seed=7, **changes):
+    return esbench.make_algorithm(
+        name, num_params=num_params, seed=seed, **({"center_init": 1.0} | changes)
+    )
+
+
+def run(algorithm, generations, function=sphere):
+    """Return the centres [generations, P] of a run that minimises a function."""
+    centers = []
+    for _ in range(generations):
+        population = algorithm.ask()
+        algorithm.tell(population, -function(population.members()))
+        centers.append(algorithm.center)
+    return np.array(centers)
+
+
+def assert_same(one, two):
+    assert one.keys() == two.keys()
+    for key in one:
+        assert type(one[key]) is type(two[key])
+        np.testing.assert_array_equal(one[key], two[key])
+
+
+@both
+@pytest.mark.parametrize("function", [sphere, rotated_ellipsoid])
+@pytest.mark.parametrize("size", [None, 20])
+def test_it_is_the_library(name, function, size):
+    algorithm = make(name, population_size=size, sigma=0.3)
+    library = LIBRARY[name](mean=np.ones(P), sigma=0.3, population_size=size)
+    for generation in range(100):
+        library.reseed_rng(noise_key(7, generation) & 0xFFFFFFFF)
+        points = np.array([library.ask() for _ in range(library.population_size)])
+        population = algorithm.ask()
+        np.testing.assert_array_equal(population.members(), points)
+        values = function(points)
+        library.tell(list(zip(points, values.tolist(), strict=True)))
+        algorithm.tell(population, -values)
+        np.testing.assert_array_equal(algorithm.center, library.mean)
+    assert function(algorithm.center) < function(np.ones(P)) / 5
+
+
+def test_the_covariance_beats_its_diagonal_where_the_axes_are_rotated():
+    for seed in range(5):
+        full, diagonal = (make(name, seed=seed) for name in ("cma_es", "sep_cma_es"))
+        assert full.population_size == diagonal.population_size == 10
+        run(full, 400, rotated_ellipsoid)
+        run(diagonal, 400, rotated_ellipsoid)
+        # Measured: at most 5e-6, and at least 95.
+        assert rotated_ellipsoid(full.center) < 1e-4
+        assert rotated_ellipsoid(diagonal.center) > 1.0
+
+
+def test_the_diagonal_is_enough_where_they_are_not():
+    full, diagonal = (make(name) for name in ("cma_es", "sep_cma_es"))
+    run(full, 400, ellipsoid)
+    run(diagonal, 400, ellipsoid)
+    assert ellipsoid(diagonal.center) < 1e-12
+    assert ellipsoid(full.center) > 1e3 * ellipsoid(diagonal.center)
+
+
+@both
+@pytest.mark.parametrize("sampled", [False, True], ids=["after-tell", "after-ask"])
+def test_a_state_that_went_through_files_continues_bit_for_bit(name, sampled):
+    algorithm = make(name)
+    run(algorithm, 7, rotated_ellipsoid)
+    if sampled:
+        algorithm.ask()  # decomposes C, and replaces it by what the factors multiply to
+    arrays, numbers = {}, {}
+    for key, value in algorithm.state_dict()["library"].items():
+        (arrays if isinstance(value, np.ndarray) else numbers)[key] = value
+    assert ("_D" in arrays) == sampled  # None before it is needed
+    numbers = json.loads(json.dumps(numbers))
+    arrays = {k: np.frombuffer(v.tobytes(), v.dtype).reshape(v.shape) for k, v in arrays.items()}
+
+    restored = make(name, center_init=-3.0, sigma=9.0)
+    run(restored, 2)
+    restored.ask()  # so that what the state has as None is an array
+    restored.load_state_dict(algorithm.state_dict() | {"library": arrays | numbers})
+    assert_same(restored.state_dict()["library"], algorithm.state_dict()["library"])
+    expected = run(algorithm, 60, rotated_ellipsoid)
+    np.testing.assert_array_equal(run(restored, 60, rotated_ellipsoid), expected)
+    assert_same(restored.state_dict()["library"], algorithm.state_dict()["library"])
+
+
+@both
+def test_a_checkpoint_holds_nothing_that_lay_in_memory(name):
+    for filling in (1.0, math.nan):  # memory that the library might get for its uninitialised array
+        dirt = [np.full(64, filling) for _ in range(1000)]
+        del dirt
+        library = make(name).state_dict()["library"]
+        for value in library.values():
+            assert np.isfinite(value).all()
+        np.testing.assert_array_equal(library["_funhist_values"], 0.0)
+
+
+@both
+def test_an_earlier_center_stays_what_it_was(name):
+    algorithm = make(name)
+    centers = [algorithm.center]
+    for _ in range(3):
+        run(algorithm, 1)
+        centers.append(algorithm.center)
+    copies = [center.copy() for center in centers]
+    run(algorithm, 3)
+    np.testing.assert_array_equal(centers, copies)
+    np.testing.assert_array_equal(centers[0], 1.0)
+    assert len(np.unique(centers, axis=0)) == 4
+
+
+@both
+def test_the_start_is_not_written_to(name):
+    start = np.ones(P)
+    run(make(name, center_init=start), 3)
+    np.testing.assert_array_equal(start, 1.0)
+
+
+@both
+def test_equal_returns_change_nothing_at_all(name):
+    algorithm = make(name)
+    run(algorithm, 5)
+    population, before = algorithm.ask(), algorithm.state_dict()
+    for value in (-3.0, -1e300):
+        algorithm.tell(population, np.full(len(population), value))
+    assert_same(algorithm.state_dict()["library"], before["library"])
+    assert algorithm.generation == before["generation"] + 2
+    assert not np.array_equal(algorithm.ask().members(), population.members())
+
+
+@both
+def test_failed_members_rank_worst(name):
+    failing, worst = make(name), make(name)
+    failing.tell(failing.ask(), [0, 1, 2, 3, math.nan, 5, 6, math.inf, 8, 9])
+    worst.tell(worst.ask(), [0, 1, 2, 3, -1e300, 5, 6, -1e300, 8, 9])
+    np.testing.assert_array_equal(failing.center, worst.center)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.sampled_from(sorted(LIBRARY)), st.floats(-1e3, 1e3), st.integers(0, 1000))
+def test_only_the_order_of_the_returns_counts(name, constant, seed):
+    plain, other = make(name, seed=seed), make(name, seed=seed)
+    for _ in range(3):
+        population = plain.ask()
+        returns = np.random.default_rng(seed).integers(-5, 5, 10).astype(float)
+        plain.tell(population, returns)
+        other.tell(other.ask(), np.arctan(returns) + constant)
+    np.testing.assert_array_equal(plain.center, other.center)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.sampled_from(sorted(LIBRARY)), st.integers(-20, 20), st.integers(0, 1000))
+def test_the_unit_of_the_parameters_does_not_matter(name, exponent, seed):
+    unit = 2.0**exponent  # a power of two, so that nothing is rounded
+    one = run(make(name, seed=seed, sigma=0.5), 20, rotated_ellipsoid)
+    scaled = make(name, seed=seed, sigma=0.5 * unit, center_init=unit)
+    other = run(scaled, 20, lambda points: rotated_ellipsoid(points / unit))
+    np.testing.assert_array_equal(other, unit * one)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 1000))
+def test_where_the_optimum_lies_does_not_matter(seed):
+    # Not of CMA-ES, step by step: the axes of equal eigenvalues are what rounding makes them.
+    shift = np.linspace(-3.0, 3.0, P)
+    here = run(make("sep_cma_es", seed=seed), 10)
+    moved = make("sep_cma_es", seed=seed, center_init=1.0 + shift)
+    there = run(moved, 10, lambda points: sphere(points - shift))
+    np.testing.assert_allclose(there - shift, here, rtol=0, atol=1e-9)
+
+
+@both
+@pytest.mark.parametrize("size", [2, 3])
+def test_the_smallest_populations_work(name, size):
+    algorithm = make(name, num_params=3, population_size=size)
+    run(algorithm, 300)
+    assert sphere(algorithm.center) < 1.0
+
+
+def test_one_parameter():
+    algorithm = make("cma_es", num_params=1)
+    assert algorithm.population_size == 4
+    run(algorithm, 60)
+    assert sphere(algorithm.center) < 1e-12
+    with pytest.raises(UsageError, match=r"sep_cma_es with 1 parameter: .* at least 2; use cma_es"):
+        make("sep_cma_es", num_params=1)
+
+
+@both
+def test_a_slope_without_end_does_not_end_in_an_error(name):
+    algorithm = make(name, num_params=3, sigma=1e20)
+    run(algorithm, 300, lambda points: points.sum(axis=1))
+    assert -1e33 < algorithm.center.min() < -1e28
+    assert np.isfinite(algorithm.center).all()
+    assert np.isfinite(algorithm.ask().members()).all()
+    assert 0.0 < algorithm.sigma < math.inf
+
+
+@both
+def test_a_deviation_that_shrinks_to_nothing_does_not_end_in_an_error(name):
+    algorithm = make(name, num_params=3, sigma=1e-290, center_init=0.0)
+    run(algorithm, 500, lambda points: np.abs(points).sum(axis=1))
+    assert np.isfinite(algorithm.ask().members()).all()
+    assert algorithm.sigma >= 0.0
+    assert algorithm.generation == 500
+
+
+@both
+def test_a_converged_search_goes_on_under_noise(name):
+    # Members are equal, their returns are not, so sigma shrinks until there is no smaller number.
+    algorithm = make(name, num_params=3, sigma=1e-300)
+    noise = np.random.default_rng(0)
+    for _ in range(300):
+        population = algorithm.ask()
+        algorithm.tell(population, noise.standard_normal(len(population)))
+    np.testing.assert_array_equal(algorithm.center, 1.0)
+    np.testing.assert_array_equal(algorithm.ask().members(), 1.0)
+    assert algorithm.sigma < 1e-320
+
+
+@both
+@pytest.mark.parametrize(
+    ("attribute", "value"), [("_sigma", 0.0), ("_sigma", math.nan), ("_C", np.full(P, math.inf))]
+)
+def test_an_update_that_is_not_finite_is_not_made(name, attribute, value, monkeypatch):
+    algorithm = make(name)
+    run(algorithm, 3)
+    algorithm.ask()
+    before, members = algorithm.state_dict(), algorithm.ask().members()
+    tell = LIBRARY[name].tell
+
+    def broken(library, solutions):
+        tell(library, solutions)
+        setattr(library, attribute, value)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LIBRARY[name], "tell", broken)
+        run(algorithm, 1)
+    assert_same(algorithm.state_dict()["library"], before["library"])
+    np.testing.assert_array_equal(algorithm.center, before["center"])
+    assert not np.array_equal(algorithm.ask().members(), members)  # other noise
+    run(algorithm, 30)
+    assert sphere(algorithm.center) < sphere(before["center"])
+
+
+@both
+def test_the_defaults_are_the_tutorials(name):
+    assert [make(name, num_params=n).population_size for n in (2, 10, 100)] == [6, 10, 17]
+    assert make(name, sigma=0.25).sigma == pytest.approx(0.25)
+    algorithm = make(name, radius=1.0)
+    assert algorithm.sigma == pytest.approx(1 / np.sqrt(P))
+    assert algorithm.settings.sigma is None
+
+
+def test_settings_can_be_read_back_and_start_anywhere():
+    table = {"radius": 1.0, "center_init": [1.0, 2.0]}
+    parsed = parse(CMAESSettings, table, "test")
+    assert parsed.center_init == (1.0, 2.0)
+    assert parse(CMAESSettings, parsed.model_dump(), "test") == parsed
+
+
+def test_sigma_is_of_the_parameters_and_not_of_the_step_size_alone():
+    algorithm = make("cma_es", num_params=4)
+    run(algorithm, 30, ellipsoid)
+    drawn = []
+    for _ in range(300):
+        population = algorithm.ask()
+        drawn += list(population.members() - algorithm.center)
+        algorithm.tell(population, np.zeros(len(population)))
+    assert algorithm.sigma == pytest.approx(np.sqrt(np.mean(np.square(drawn))), rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "num_params", "settings", "message"),
+    [
+        ("cma_es", 1_001, {}, "1,001 parameters: expected at most 1,000, .*; use sep_cma_es"),
+        ("cma_es", 1_000_000, {}, "1,000,000 parameters: expected at most 1,000"),
+        ("cma_es", 1_000, {"population_size": 251}, "population_size = 251 .* at most 250"),
+        (
+            "sep_cma_es",
+            10,
+            {"population_size": 200},
+            "population_size = 200 .* at most 79, .*; use cma_es",
+        ),
+        ("cma_es", 3, {"center_init": 1e33}, "refuses this start"),
+        ("cma_es", 3, {"population_size": 1}, "population_size = 1"),
+        ("cma_es", 3, {"sigma": [0.1, 0.1, 0.1]}, "sigma = .*: expected a number"),
+        ("cma_es", 3, {"sigma": 0.0}, "sigma = 0"),
+        ("cma_es", 3, {"sigma": 0.1, "radius": 0.1}, "expected exactly one of them"),
+        ("cma_es", 3, {"num_interactions": 5}, "unknown key num_interactions"),
+    ],
+)
+def test_what_cannot_be_served_is_a_sentence(name, num_params, settings, message):
+    with pytest.raises(UsageError, match=message) as error:
+        make(name, num_params=num_params, **settings)
+    assert "\n" not in str(error.value)
+
+
+def test_more_members_than_the_diagonal_can_learn_from_would_diverge():
+    """The reason for the refusal: the library itself, with learning rates that exceed 1."""
+    library = cmaes.SepCMA(mean=np.ones(10), sigma=0.5, population_size=200, seed=1)
+    for _ in range(100):
+        points = [library.ask() for _ in range(200)]
+        library.tell([(point, sphere(point)) for point in points])
+    refused = sphere(library.mean)
+    algorithm = make("sep_cma_es", population_size=79)
+    run(algorithm, 100)
+    assert sphere(algorithm.center) < 1e-15 < 1e-6 < refused
+
+
+def test_the_library_is_imported_when_it_is_used():
+    script = (
+        "import sys, esbench; esbench.list_algorithms(); assert 'cmaes' not in sys.modules;"
+        "esbench.make_algorithm('cma_es', num_params=2); assert 'cmaes' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -1,0 +1,464 @@
+import math
+import pickle
+import tracemalloc
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import esbench
+from esbench.algorithms import genetic
+from esbench.algorithms.genetic import Genetic, GeneticSettings
+from esbench.errors import UsageError
+from esbench.noise import GaussianNoise
+from esbench.seeding import Purpose, noise_key, stream
+from esbench.trainer import Trainer
+from esbench.workers import WorkerPool
+
+P, SIZE, PARENTS, CANDIDATES, EPISODES = 5, 30, 6, 4, 3
+SIGMA, SIGMA_INIT, SEED = 0.05, 0.4, 11
+START = np.linspace(-1.0, 1.0, P)
+
+
+def fitness(members):
+    return -np.sum((members - 0.3) ** 2 * np.arange(1, P + 1), axis=1)
+
+
+def luck(generation, episode, size):
+    """Return what an episode adds to each member's return."""
+    return 0.5 * np.random.default_rng([generation, episode]).standard_normal(size)
+
+
+def make(**changes):
+    given = {"num_params": P, "seed": SEED, "center_init": START, "population_size": SIZE}
+    given |= {"sigma": SIGMA, "sigma_init": SIGMA_INIT, "num_parents": PARENTS}
+    given |= {"elite_candidates": CANDIDATES, "elite_episodes": EPISODES} | changes
+    return esbench.make_algorithm("genetic", **given)
+
+
+def score(population, generation):
+    """Return noisy returns; the mean over the episodes of a probe, or one episode's."""
+    values = fitness(population.members())
+    if not population.probe:
+        return values + luck(generation, 0, len(population))
+    episodes = range(1, population.episodes + 1)
+    return values + np.mean([luck(generation, e, len(population)) for e in episodes], axis=0)
+
+
+def step(algorithm):
+    """Answer probes and tell one generation; return its population."""
+    while (population := algorithm.ask()).probe:
+        algorithm.tell(population, score(population, algorithm.generation))
+    algorithm.tell(population, score(population, algorithm.generation))
+    return population
+
+
+def fresh(monkeypatch):
+    """Forget what this process has decoded, as another process would have."""
+    monkeypatch.setattr(genetic, "DECODER", genetic.Decoder())
+
+
+def papers(generations, elite_episodes):
+    """Yield the population of each generation of Such et al. 2017, algorithm 1, as a matrix."""
+    key = noise_key(SEED)
+    population, returns, elite = np.empty((0, P)), np.empty(0), START
+    for g in range(generations):
+        if g > 0:
+            order = np.argsort(-returns, kind="stable")  # sort in descending order
+            population = population[order]
+            others = population[order != 0]
+            if elite_episodes:
+                candidates = np.vstack([elite, others[: CANDIDATES - 1]])
+                lucks = [luck(g, e, CANDIDATES) for e in range(1, elite_episodes + 1)]
+                best = np.argmax(fitness(candidates) + np.mean(lucks, axis=0))
+                elite = candidates[best]
+            else:
+                elite = population[0]
+            population = np.vstack([elite, population[(population != elite).any(axis=1)]])
+        children = [elite]  # copy the elite
+        for i in range(1, SIZE):
+            philox = np.random.Philox(key=key, counter=[0, 0, g * 2**32 + i, 0])
+            epsilon = np.random.Generator(philox).standard_normal(P)
+            if g == 0:
+                children.append(START + SIGMA_INIT * epsilon)  # initialize random DNN
+                continue
+            parent = population[stream(SEED, Purpose.CHOICE, g, i).integers(PARENTS)]
+            random_again = (parent == START).all()
+            children.append(parent + (SIGMA_INIT if random_again else SIGMA) * epsilon)
+        population = np.array(children)
+        yield population
+        returns = fitness(population) + luck(g, 0, SIZE)
+
+
+@pytest.mark.parametrize("elite_episodes", [0, EPISODES])
+def test_the_populations_are_the_papers(elite_episodes):
+    algorithm = make(elite_episodes=elite_episodes)
+    elites = []
+    for expected in papers(30, elite_episodes):
+        np.testing.assert_array_equal(step(algorithm).members(), expected)
+        elites.append(expected[0])
+    assert len(np.unique(elites, axis=0)) > 5
+    assert fitness(algorithm.center[None])[0] > fitness(START[None])[0] / 5
+
+
+def test_more_candidates_than_parents_are_kept_for_the_probe(monkeypatch):
+    monkeypatch.setitem(globals(), "PARENTS", 2)
+    algorithm = make(num_parents=2)
+    for expected in papers(15, EPISODES):
+        np.testing.assert_array_equal(step(algorithm).members(), expected)
+
+
+def test_a_probe_replays_the_elite_and_the_best_others():
+    algorithm = make()
+    first = algorithm.ask()
+    returns = np.arange(float(SIZE))
+    algorithm.tell(first, returns)
+    np.testing.assert_array_equal(algorithm.center, START)  # until the probe is answered
+    probe = algorithm.ask()
+    assert (probe.probe, probe.episodes, len(probe)) == (True, EPISODES, CANDIDATES)
+    expected = first.members([0, SIZE - 1, SIZE - 2, SIZE - 3])
+    np.testing.assert_array_equal(probe.members(), expected)
+    np.testing.assert_array_equal(algorithm.ask().members(), expected)
+
+    algorithm.tell(probe, [3.0, 1.0, 4.0, math.nan])
+    assert algorithm.generation == 1
+    np.testing.assert_array_equal(algorithm.center, expected[2])
+    second = algorithm.ask()
+    assert (second.probe, second.episodes, len(second)) == (False, None, SIZE)
+    np.testing.assert_array_equal(second.member(0), expected[2])
+    parents = [genetic_parent(second, i) for i in range(1, 200)]
+    best = [first.genome(i) for i in (SIZE - 2, SIZE - 1, *range(SIZE - 3, SIZE - 7, -1))]
+    assert set(parents) == set(best)
+
+
+def genetic_parent(population, member):
+    return population.extended(member + 1).genome(member)[:-1]
+
+
+@pytest.mark.parametrize("answer", [[1.0] * 4, [math.nan] * 4, [2.0, 2.0, 1.0, math.nan]])
+def test_of_equal_candidates_the_elite_stays(answer):
+    algorithm = make()
+    step(algorithm)
+    algorithm.tell(algorithm.ask(), answer)
+    np.testing.assert_array_equal(algorithm.center, START)
+    assert not algorithm.ask().probe
+
+
+def test_the_elite_plays_again_and_may_lose():
+    algorithm = make(elite_episodes=0)
+    first = algorithm.ask()
+    algorithm.tell(first, [0.0, 5.0, *range(-28, 0)])
+    np.testing.assert_array_equal(algorithm.center, first.member(1))
+    second = algorithm.ask()
+    np.testing.assert_array_equal(second.member(0), first.member(1))
+    algorithm.tell(second, [1.0, 0.0, 2.0, *range(-27, 0)])
+    np.testing.assert_array_equal(algorithm.center, second.member(2))
+
+
+def test_parents_are_drawn_uniformly():
+    algorithm = make(elite_episodes=0)
+    step(algorithm)
+    population = algorithm.ask().extended(6001)
+    counts = Counter(population.genome(i)[:-1] for i in range(1, 6001))
+    assert len(counts) == PARENTS
+    assert max(abs(count - 1000) for count in counts.values()) < 150  # five deviations
+
+
+def test_the_first_generation_is_random_and_later_mutations_are_small():
+    algorithm = make(num_params=1000, center_init=0.0)
+    first = algorithm.ask().members()
+    np.testing.assert_array_equal(first[0], 0.0)
+    np.testing.assert_allclose(first[1:].std(axis=1), SIGMA_INIT, rtol=0.1)
+    algorithm.tell(algorithm.ask(), np.arange(float(SIZE)))
+    algorithm.tell(algorithm.ask(), [0.0, 3.0, 2.0, 1.0])
+    second = algorithm.ask()
+    steps = [np.std(second.member(i) - first, axis=1).min() for i in range(1, SIZE)]
+    np.testing.assert_allclose(steps, SIGMA, rtol=0.1)
+
+
+def test_deviations_can_differ_by_parameter():
+    sigma, sigma_init = np.arange(1.0, P + 1), np.arange(P, 0.0, -1.0)
+    settings = GeneticSettings(
+        population_size=SIZE, sigma=tuple(sigma), sigma_init=tuple(sigma_init), elite_episodes=0
+    )
+    algorithm = Genetic(settings, START, SEED)
+    first = algorithm.ask()
+    algorithm.tell(first, np.arange(float(SIZE)))
+    second = algorithm.ask()
+    noise = GaussianNoise(noise_key(SEED), P)
+    np.testing.assert_array_equal(first.member(7), START + sigma_init * noise.row(7))
+    (mutation,) = second.genome(9)[-1:]
+    assert mutation == 2**32 + 9
+    parent = first.member(second.genome(9)[0])
+    np.testing.assert_array_equal(second.member(9), parent + sigma * noise.row(mutation))
+    assert algorithm.sigma == pytest.approx(np.sqrt(np.mean(sigma**2)))
+
+
+def test_equal_returns_keep_elite_and_parents_but_not_their_children():
+    algorithm = make()
+    for _ in range(3):
+        step(algorithm)
+    algorithm.tell(algorithm.ask(), [4.0, 3.0, 2.0, 1.0])
+    before = algorithm.ask()
+    for value in (-21.0, -30.0):
+        algorithm.tell(algorithm.ask(), np.full(SIZE, value))
+        after = algorithm.ask()
+        assert not after.probe
+        assert after.genomes == before.genomes
+        np.testing.assert_array_equal(after.member(0), before.member(0))
+        assert not (after.members()[1:] == before.members()[1:]).any()
+    assert algorithm.generation == 5
+
+
+def test_without_any_signal_every_generation_is_random_again():
+    algorithm = make(num_params=1000, center_init=0.0)
+    for _ in range(3):
+        algorithm.tell(algorithm.ask(), np.zeros(SIZE))
+        np.testing.assert_array_equal(algorithm.center, 0.0)
+        np.testing.assert_allclose(algorithm.ask().members()[1:].std(axis=1), SIGMA_INIT, rtol=0.1)
+
+
+@pytest.mark.parametrize("episodes", [0, EPISODES])
+def test_a_failed_member_counts_as_the_worst(episodes):
+    failing, worst = make(elite_episodes=episodes), make(elite_episodes=episodes)
+    returns = np.arange(float(SIZE))
+    failing.tell(failing.ask(), np.where(returns % 7 == 0, math.nan, returns))
+    worst.tell(worst.ask(), np.where(returns % 7 == 0, -1e9, returns))
+    assert failing.ask().genomes == worst.ask().genomes
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.floats(-1e3, 1e3), st.integers(0, 1000), st.sampled_from([0, EPISODES]))
+def test_only_the_order_of_the_returns_counts(constant, seed, episodes):
+    plain, other = (make(seed=seed, elite_episodes=episodes) for _ in range(2))
+    for generation in range(6):
+        population = plain.ask()
+        rng = np.random.default_rng([seed, generation])
+        returns = rng.integers(-9, 9, len(population)).astype(float)
+        plain.tell(population, returns)
+        other.tell(other.ask(), np.arctan(returns) + constant)
+    assert plain.ask().genomes == other.ask().genomes
+    np.testing.assert_array_equal(plain.center, other.center)
+
+
+def test_the_unit_of_the_parameters_does_not_matter():
+    one = make(elite_episodes=0)
+    other = make(
+        elite_episodes=0, sigma=SIGMA / 8, sigma_init=SIGMA_INIT / 8, center_init=START / 8
+    )
+    for _ in range(10):
+        population = one.ask()
+        one.tell(population, fitness(population.members()))
+        other.tell(other.ask(), fitness(8 * other.ask().members()))
+        np.testing.assert_array_equal(8 * other.center, one.center)
+
+
+def test_the_smallest_searches_work():
+    for changes in ({"population_size": 2}, {"num_parents": 1}, {"elite_candidates": 2}):
+        algorithm = make(**changes)
+        for _ in range(20):
+            step(algorithm)
+        assert np.isfinite(algorithm.center).all()
+    algorithm = make(num_params=1, center_init=0.0)
+    for _ in range(20):
+        while (population := algorithm.ask()).probe:
+            algorithm.tell(population, -np.abs(population.members()[:, 0] - 1.0))
+        algorithm.tell(population, -np.abs(population.members()[:, 0] - 1.0))
+    assert algorithm.center == pytest.approx(1.0, abs=0.05)
+
+
+# Decoding: a genome is a chain of mutations, whoever decodes it and from wherever.
+
+
+def from_the_start(population, genome):
+    """Return the parameters of a genome, decoded as it is written."""
+    ancestor = population.ancestor
+    vector = ancestor.parameters.copy()
+    for place, mutation in enumerate(genome):
+        vector = vector + (SIGMA if place else SIGMA_INIT) * ancestor.noise.row(mutation)
+    return vector
+
+
+@pytest.mark.parametrize("episodes", [0, EPISODES])
+def test_a_long_chain_has_the_same_bits_however_it_is_decoded(episodes, monkeypatch):
+    algorithm = make(elite_episodes=episodes)
+    for generation in range(40):
+        population = step(algorithm)
+        if generation % 13 == 12:
+            everyone = population.members()
+            for member in range(0, SIZE, 7):
+                expected = from_the_start(population, population.genome(member))
+                np.testing.assert_array_equal(everyone[member], expected)
+            travelled = pickle.loads(pickle.dumps(population))  # noqa: S301
+            with monkeypatch.context() as patch:
+                fresh(patch)
+                np.testing.assert_array_equal(travelled.members([17, 3]), everyone[[17, 3]])
+                np.testing.assert_array_equal(travelled.members(), everyone)
+    assert max(map(len, algorithm.ask().genomes)) > 15
+
+
+def test_a_worker_that_missed_generations_catches_up(monkeypatch):
+    algorithm, missing = make(), genetic.Decoder()
+    for generation in range(30):
+        population = step(algorithm)
+        if generation % 4 == 3:
+            expected = population.members()
+            with monkeypatch.context() as patch:
+                patch.setattr(genetic, "DECODER", missing)
+                np.testing.assert_array_equal(population.members(), expected)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"seed": 12}, {"sigma": 0.06}, {"sigma_init": 0.41}, {"center_init": 0.0}, {}]
+)
+def test_trials_that_take_turns_in_a_process_do_not_mix(changes):
+    returns = np.arange(float(SIZE))  # the same parents in both, of other parameters
+    both = [{"elite_episodes": 0}, {"elite_episodes": 0} | changes]
+    alone = []
+    for changes in both:
+        algorithm = make(**changes)
+        alone.append([])
+        for _ in range(4):
+            alone[-1].append(algorithm.ask().members())
+            algorithm.tell(algorithm.ask(), returns)
+    together = [make(**changes) for changes in both]
+    for generation in range(4):
+        for algorithm, expected in zip(together, alone, strict=True):
+            np.testing.assert_array_equal(algorithm.ask().members(), expected[generation])
+        for algorithm in together:
+            algorithm.tell(algorithm.ask(), returns)
+
+
+def drawn_rows(monkeypatch, population, members):
+    """Return how many noise vectors it takes to make members."""
+    rows = []
+    blocks = GaussianNoise.blocks
+
+    def counted(self, row):
+        rows.append(row)
+        return blocks(self, row)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(GaussianNoise, "blocks", counted)
+        population.members(members)
+    return len(rows)
+
+
+@pytest.mark.parametrize("episodes", [0, EPISODES])
+def test_a_parent_costs_one_noise_vector_however_old_it_is(episodes, monkeypatch):
+    fresh(monkeypatch)
+    algorithm = make(elite_episodes=episodes)
+    for _ in range(60):
+        population = step(algorithm)
+    kept = max(PARENTS, CANDIDATES) + 1 if episodes else PARENTS
+    while (population := algorithm.ask()).probe:
+        # The members it replays are children of this generation's parents.
+        assert drawn_rows(monkeypatch, population, range(CANDIDATES)) <= kept
+        assert drawn_rows(monkeypatch, population, range(CANDIDATES)) == 0
+        algorithm.tell(population, np.arange(4.0))
+    assert drawn_rows(monkeypatch, population, range(SIZE)) <= kept + SIZE - 1
+    assert drawn_rows(monkeypatch, population, range(SIZE)) == SIZE - 1
+
+    fresh(monkeypatch)  # after a resume: what all genomes share is decoded once
+    chains = Counter(mutation for genome in population.genomes for mutation in genome)
+    everywhere = sum(count == len(population.genomes) for count in chains.values())
+    expected = everywhere + sum(n for n in chains.values() if n < len(population.genomes))
+    assert everywhere > 0 or episodes
+    assert drawn_rows(monkeypatch, population, [0]) == expected
+
+
+def test_memory_at_a_million_parameters_is_the_parents(monkeypatch):
+    fresh(monkeypatch)
+    vector = 8_000_000  # bytes
+    for size in (16, 48):
+        algorithm = make(num_params=1_000_000, center_init=0.0, population_size=size, num_parents=8)
+        tracemalloc.start()
+        for _ in range(3):
+            while (population := algorithm.ask()).probe:
+                algorithm.tell(population, np.arange(float(len(population))))
+                population.member(0)
+            population.member(size - 1)
+            algorithm.tell(population, np.arange(float(size)))
+        held, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        # Nine genomes, and two vectors more while they replace those of the generation before.
+        assert peak < (9 + 2 + 0.1) * vector
+        assert held < (9 + 0.1) * vector
+
+
+def test_a_population_travels_as_seeds():
+    algorithm = make(population_size=40, num_parents=20, elite_episodes=0)
+    for _ in range(40):
+        step(algorithm)
+    content = pickle.dumps(algorithm.ask())
+    mutations = sum(map(len, algorithm.ask().genomes))
+    assert mutations > 500
+    assert len(content) < 8 * P + 12 * mutations + 2000
+
+
+def test_extending_adds_children():
+    algorithm = make()
+    step(algorithm)
+    algorithm.tell(algorithm.ask(), np.arange(4.0))
+    population = algorithm.ask()
+    longer = population.extended(3 * SIZE)
+    np.testing.assert_array_equal(longer.members(range(SIZE)), population.members())
+    assert np.unique(longer.members(), axis=0).shape == (3 * SIZE, P)
+    algorithm.tell(longer, np.arange(3.0 * SIZE))
+    assert algorithm.ask().genomes[1] == longer.genome(3 * SIZE - 1)
+
+
+@pytest.mark.parametrize("generations", [0, 1, 7])
+def test_a_state_before_its_probe_is_answered_continues_bit_for_bit(generations):
+    algorithm = make()
+    for _ in range(generations):
+        step(algorithm)
+    assert algorithm.ask().probe == (generations > 0)
+    state = algorithm.state_dict()
+    assert state["mutations"].dtype == np.int64
+    restored = make(center_init=5.0)
+    step(restored)
+    restored.load_state_dict(state)
+    for _ in range(10):
+        np.testing.assert_array_equal(step(restored).members(), step(algorithm).members())
+    np.testing.assert_array_equal(restored.center, algorithm.center)
+
+
+def test_one_worker_is_as_good_as_two(make_spec, pool):
+    settings = {"genetic": {"population_size": 12, "sigma": 0.1, "elite_episodes": 2}}
+    spec = make_spec("doubles:Walk-v0", "genetic", algorithms=settings, budget={"generations": 5})
+    with WorkerPool(1, slots=3) as single:
+        runs = []
+        for workers in (single, pool):
+            with Trainer(spec, workers) as trainer:
+                trainer.train(env_steps=10**6)
+            runs.append(trainer)
+    one, two = ([record.digest for record in trainer.history] for trainer in runs)
+    assert one == two
+    assert len(set(one)) == 5
+    # A probe before every generation but the first: five candidates, two episodes.
+    assert runs[0].progress.episodes == 5 * 12 + 4 * 5 * 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"population_size": 1}, "population_size = 1"),
+        ({"num_parents": 0}, "num_parents = 0"),
+        ({"elite_candidates": 1}, "elite_candidates = 1"),
+        ({"elite_episodes": -1}, "elite_episodes = -1"),
+        ({"sigma_init": 0.0}, "sigma_init = 0"),
+    ],
+)
+def test_bad_settings_are_named(changes, message):
+    with pytest.raises(UsageError, match=message):
+        make(**changes)
+
+
+@pytest.mark.parametrize("name", ["sigma", "sigma_init"])
+def test_deviations_of_another_length_are_refused(name):
+    settings = GeneticSettings(**{name: (0.1, 0.2)})
+    with pytest.raises(UsageError, match=f"{name} has 2 numbers: expected one, or 5"):
+        Genetic(settings, START, SEED)
