@@ -1,0 +1,179 @@
+"""xNES: Glasmachers, Schaul, Sun, Wierstra & Schmidhuber, "Exponential Natural Evolution
+Strategies", GECCO 2010 (doi:10.1145/1830483.1830557).
+
+Algorithm numbers below are those of Wierstra, Schaul, Glasmachers, Sun, Peters & Schmidhuber,
+"Natural Evolution Strategies", JMLR 15, 2014 (arXiv:1106.4487). There A = sigma B, with learning
+rates for sigma and B that are equal by default; with equal rates both updates are the one of A,
+as exp(a I) exp(M) = exp(a I + M).
+"""  # noqa: D205
+
+from __future__ import annotations
+
+from typing import Final, final
+
+import numpy as np
+
+from esbench.algorithms.ascent import Ascent
+from esbench.algorithms.base import Algorithm, State, fitting, scale_of
+from esbench.algorithms.settings import (
+    AscentSettings,
+    Count,
+    DeviationSettings,
+    Fraction,
+    NonNegative,
+    PairSettings,
+    PerParameter,
+    Positive,
+    ShapingSettings,
+)
+from esbench.algorithms.snes import utilities_of
+from esbench.errors import UsageError
+from esbench.noise import Matrix, Shapes, Vector
+from esbench.population import SampledPopulation
+from esbench.registry import register_algorithm
+from esbench.shaping import Shaping
+
+# At 2,000 parameters and the default 26 members an update takes 2 s on one core, and its matrix,
+# 32 MB, goes to every worker.
+MOST_PARAMS: Final = 2_000
+
+
+class XNESSettings(AscentSettings, ShapingSettings, PairSettings, DeviationSettings):
+    """Settings of xNES; defaults of the paper."""
+
+    population_size: Count | None = None
+    """Members a generation; by default 4 + floor(3 ln P) for P parameters [members]."""
+
+    sigma: PerParameter | None = 0.1
+    """Deviation that the search starts with: a number, or one for each parameter [parameter
+    units]."""
+
+    learning_rate: Positive = 1.0
+    """Learning rate of the optimizer, which steps in units of the deviation; with sgd, 1 moves the
+    centre to the weighted mean of the members."""
+
+    optimizer: str = "sgd"
+    """clipup, or a class of torch.optim in any case: adam, sgd, ..."""
+
+    weight_decay: NonNegative = 0.0
+    """Weight decay: the learning rate times this much of the centre is subtracted from the
+    centre, past the optimizer."""
+
+    sigma_learning_rate: NonNegative | None = None
+    """Learning rate of the deviations, by default (9 + 3 ln P) / (5 P sqrt(P)) for P parameters; a
+    given one replaces that (evotorch multiplies by it, unless scale_learning_rate = False)."""
+
+    sigma_learning_rate_decay: Fraction = 1.0
+    """What the deviations' learning rate is multiplied by after every generation."""
+
+    shaping: Shaping = "nes"
+    """What returns are turned into before they are averaged: nes (logarithmic utilities), centered
+    (ranks in [-0.5, 0.5]), linear (ranks in [0, 1]), normalized (z-scores) or raw; all but nes are
+    then shifted to sum 0 and divided by the sum of their magnitudes."""
+
+    antithetic: bool = False
+    """Whether to sample in pairs, centre plus and minus the same noise."""
+
+
+@final
+@register_algorithm("xnes")
+class XNES(Algorithm[SampledPopulation]):
+    """xNES: natural gradient of the centre and of the whole covariance matrix."""
+
+    Settings = XNESSettings
+    paper = (
+        "Glasmachers et al. 2010, doi:10.1145/1830483.1830557; "
+        "Wierstra et al. 2014, arXiv:1106.4487"
+    )
+    settings: XNESSettings
+
+    def __init__(
+        self, settings: XNESSettings, center: Vector, seed: int, shapes: Shapes | None = None
+    ) -> None:
+        super().__init__(settings, center, seed, shapes)
+        if center.size > MOST_PARAMS:
+            raise UsageError(
+                f"xnes with {center.size} parameters: expected at most {MOST_PARAMS}, because it "
+                "keeps a matrix with a row for each; use snes"
+            )
+        sigma = fitting("sigma", settings.initial_sigma(center.size), center.size)
+        self._factor = np.diag(np.zeros(center.size) + sigma)  # A, of the covariance A A^T
+        self._ascent = Ascent(settings, center.size)
+
+    @property
+    def sigma(self) -> float:
+        """The root mean square of the parameters' deviations: |A|_F / sqrt(P)."""
+        return scale_of(self._factor) * float(np.sqrt(self._center.size))
+
+    def _ask(self) -> SampledPopulation:
+        return SampledPopulation(
+            center=self._center,
+            sigma=self._factor,  # z_k = mu + A s_k                               (algorithm 5)
+            noise=self.gaussian_noise(),  # s_k ~ N(0, I)
+            size=self.population_size,
+            antithetic=self.settings.antithetic,
+        )
+
+    def _tell(self, population: SampledPopulation, returns: Vector, behaviors: Matrix) -> None:
+        utilities = utilities_of(returns, self.settings.shaping)  # u_k             (section 3.1)
+        if not utilities.any():
+            return  # nothing to learn: not even the optimizer's momentum or the decay moves
+        gradient = population.weighted_noise(utilities)  # grad_delta J = sum u_k s_k
+        self._center = self._moved(gradient)
+        self._factor = self._adapted(population, utilities)
+
+    def _moved(self, gradient: Vector) -> Vector:
+        """Return mu + eta_delta A grad_delta J, decayed, [P]."""
+        settings = self.settings
+        origin = np.zeros_like(gradient)  # of the local coordinates s
+        local = self._ascent.step(origin, gradient, self.generation)
+        rate = settings.learning_rate * settings.learning_rate_decay**self.generation
+        decayed = self._center - rate * settings.weight_decay * self._center
+        # Without BLAS, whose bits can depend on the number of threads.
+        moved: Vector = decayed + np.einsum("ij,j->i", self._factor, local)
+        return moved
+
+    def _adapted(self, population: SampledPopulation, utilities: Vector) -> Matrix:
+        """Return A exp(eta_A/2 grad_M J), [P, P]."""
+        size, rate = self._center.size, self.settings.sigma_learning_rate
+        if rate is None:
+            rate = (9.0 + 3.0 * float(np.log(size))) / (5.0 * size * float(np.sqrt(size)))  # eta_A
+        rate *= self.settings.sigma_learning_rate_decay**self.generation
+        # grad_M J = sum u_k (s_k s_k^T - I), where the I drop out: the u_k sum to 0. The members
+        # of an antithetic pair share s_k up to its sign, and so one term.
+        weights = np.zeros(population.num_rows)
+        np.add.at(weights, [population.row(member) for member in range(len(population))], utilities)
+        noise = np.array([population.noise.row(row) for row in range(population.num_rows)])
+        return times_exponential(self._factor, 0.5 * rate * weights, noise)
+
+    def _state_dict(self) -> State:
+        return {"factor": self._factor.copy(), "optimizer": self._ascent.state_dict()}
+
+    def _load_state_dict(self, state: State) -> None:
+        self._factor = np.array(state["factor"])
+        self._ascent.load_state_dict(state["optimizer"])
+
+
+def times_exponential(matrix: Matrix, weights: Vector, vectors: Matrix) -> Matrix:
+    """Return A exp(W), [P, P], with W = sum_k w_k s_k s_k^T.
+
+    The exponential's own series, summed as A + A W + A W W/2 + ..., where a term costs N P^2 and
+    not the P^3 of a product of matrices. ``scipy.linalg.expm`` calls BLAS, and its bits depend on
+    the number of threads.
+
+    Args:
+        matrix: A, [P, P].
+        weights: w, [N].
+        vectors: s, [N, P].
+    """
+    norm = float(np.sum(np.abs(weights) * np.sum(vectors * vectors, axis=1)))  # |W| is at most it
+    steps = max(1, int(np.ceil(norm)))  # exp(W) = exp(W / steps)^steps, whose terms only shrink
+    for _ in range(steps):
+        term, order, bound = matrix, 0, 1.0
+        while bound > np.finfo(np.float64).eps / 16:
+            order += 1
+            bound *= norm / (steps * order)
+            local = np.einsum("ij,kj->ik", term, vectors) * (weights / (steps * order))
+            term = np.einsum("ik,kj->ij", local, vectors)
+            matrix = matrix + term
+    return matrix
