@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from esbench.backends.base import Backend
-from esbench.behaviors.base import Behavior, SlotView
+from esbench.behaviors.base import Behavior, SlotView, behavior_class
 from esbench.errors import UsageError
 from esbench.policies.base import Policy
 from esbench.policies.normalization import Moments, Normalizer, ObservationStatistics
 from esbench.policies.spaces import Actions, Observations, Space
 from esbench.population import Matrix, Population, Vector
-from esbench.registry import BACKENDS, BEHAVIORS, POLICIES
+from esbench.registry import BACKENDS, POLICIES
 from esbench.seeding import Purpose, episode_seed, stream
 from esbench.settings import parse
 from esbench.spec import EnvironmentSpec, EpisodeSeeds, PolicySpec
@@ -132,7 +132,7 @@ class Setup:
             UsageError: an unknown behaviour or setting, or one that cannot serve the environment.
         """
         spec = self.environment
-        cls: type[Behavior] = BEHAVIORS.get(spec.behavior)
+        cls = behavior_class(spec.behavior)
         settings = parse(cls.Settings, spec.behavior_settings, f"behavior {spec.behavior}")
         return cls(settings, spec.id)
 

@@ -5,6 +5,8 @@ Each slot of a worker has its own recorder, which sees the episode of that slot 
 
 from __future__ import annotations
 
+import importlib
+import inspect
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, final
 
@@ -12,7 +14,9 @@ import gymnasium
 import numpy as np
 
 from esbench.backends.base import Backend
+from esbench.errors import UsageError
 from esbench.noise import Vector
+from esbench.registry import BEHAVIORS
 from esbench.settings import Settings
 
 
@@ -51,7 +55,7 @@ class SlotView:
 class Behavior(ABC):
     """Records one slot's episodes, one after the other."""
 
-    Settings: ClassVar[type[BehaviorSettings]]
+    Settings: ClassVar[type[BehaviorSettings]] = BehaviorSettings
 
     def __init__(self, settings: Any, environment: str) -> None:
         """Serve the slots of ``environment`` (its name, for messages).
@@ -73,3 +77,26 @@ class Behavior(ABC):
     @abstractmethod
     def end(self, view: SlotView) -> Vector:
         """Return what characterises the episode, [D]; the same D for every episode."""
+
+
+def behavior_class(name: str) -> type[Behavior]:
+    """Return the class registered as ``name``, or a person's own: "package.file:Class".
+
+    Raises:
+        UsageError: there is none, or it is no behaviour.
+    """
+    if ":" not in name:
+        return BEHAVIORS.get(name)
+    module, _, path = name.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(f"behavior {name!r} cannot be imported ({error})") from error
+    if not (isinstance(found, type) and issubclass(found, Behavior)) or inspect.isabstract(found):
+        raise UsageError(
+            f"behavior {name!r} is no behavior; expected a subclass of "
+            "esbench.behaviors.base.Behavior with begin, step and end"
+        )
+    return found

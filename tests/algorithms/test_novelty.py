@@ -1,0 +1,663 @@
+import copy
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy import stats
+
+import esbench
+from esbench.algorithms.novelty import NoveltyWeight, novelties
+from esbench.errors import UsageError
+from esbench.seeding import Purpose, noise_key, stream
+from esbench.shaping import SHAPINGS
+
+ALL = ("ns_es", "nsr_es", "nsra_es")
+P, SIZE, SIGMA, RATE = 5, 12, 0.1, 0.05
+TARGET = np.linspace(-0.5, 0.8, P)
+
+every_search = pytest.mark.parametrize("name", ALL)
+
+
+def fitness(members):
+    return -np.sum((members - TARGET) ** 2 * np.arange(1, P + 1), axis=1)
+
+
+def behavior(members):
+    return np.stack([np.sin(members[:, 0]) + members[:, 1], members[:, 2] * members[:, 3]], axis=1)
+
+
+def make(name, *, seed=0, num_params=P, **changes):
+    changes = {"population_size": SIZE, "sigma": SIGMA, "learning_rate": RATE, **changes}
+    return esbench.make_algorithm(
+        name, num_params=num_params, seed=seed, **{"center_init": 0.25, **changes}
+    )
+
+
+def answer(algorithm, returns=fitness, behaviors=behavior):
+    """Tell the probe that is pending."""
+    probe = algorithm.ask()
+    assert probe.probe
+    algorithm.tell(probe, returns(probe.members()), behaviors(probe.members()))
+
+
+def run(algorithm, generations, returns=fitness, behaviors=behavior):
+    """Return the centres [generations, P], and the parent of every generation."""
+    centers, parents = [], []
+    for _ in range(generations):
+        answer(algorithm, returns, behaviors)
+        population = algorithm.ask()
+        members = population.members()
+        algorithm.tell(population, returns(members), behaviors(members))
+        centers.append(algorithm.center.copy())
+        parents.append(population.lineage)
+    return np.array(centers), parents
+
+
+def constant(value):
+    """Return a function of members that gives each of them the same number or row."""
+    return lambda members: np.broadcast_to(value, (len(members), *np.shape(value)))
+
+
+# --- the paper, once more ---
+
+
+def adam():
+    m, v, t = np.zeros(P), np.zeros(P), 0
+
+    def climb(theta, gradient):
+        nonlocal m, v, t
+        m, v, t = 0.9 * m + 0.1 * gradient, 0.999 * v + 0.001 * gradient**2, t + 1
+        return theta + RATE * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+
+    return climb
+
+
+def centered_ranks(values):
+    return (stats.rankdata(values) - 1) / (len(values) - 1) - 0.5
+
+
+def dense_noise(seed, generation):
+    philox = np.random.Philox(key=noise_key(seed, generation))
+    rows = [np.random.Generator(philox.jumped(i)).standard_normal(P) for i in range(SIZE // 2)]
+    return np.stack([sign * row for row in rows for sign in (1, -1)])
+
+
+def paper(name, iterations, *, seed, M, k, delta_w=0.2, t_w=2, spread=5.0):  # noqa: N803
+    """Conti et al. 2018, algorithms 1 to 3: centres, archive and w at the end."""
+
+    def novelty(point):
+        return np.mean(sorted(math.dist(point, a) for a in A)[:k])
+
+    theta = [np.full(P, 0.25)]
+    for m in range(1, M):
+        z = stream(seed, Purpose.INITIALIZATION, m).standard_normal(P)
+        theta.append(theta[0] + spread * SIGMA * z)
+    b = list(behavior(np.array(theta)))
+    A = list(b)  # noqa: N806
+    climbs = [adam() for _ in range(M)]
+    w, f_best, t_best = {"ns_es": 0.0, "nsr_es": 0.5, "nsra_es": 1.0}[name], -np.inf, 0
+    for t in range(iterations):
+        N = np.array([novelty(b_m) for b_m in b])  # noqa: N806
+        chances = N / N.sum() if N.any() else np.full(M, 1 / M)
+        m = stream(seed, Purpose.CHOICE, t).choice(M, p=chances)
+        epsilon = dense_noise(seed, t)
+        members = theta[m] + SIGMA * epsilon
+        f = centered_ranks(fitness(members))
+        n = centered_ranks([novelty(point) for point in behavior(members)])
+        gradient = (w * f + (1 - w) * n) @ epsilon / SIZE
+        theta[m] = climbs[m](theta[m], gradient - 0.005 * theta[m])
+        b[m] = behavior(theta[m][None])[0]
+        A.append(b[m])
+        updated = fitness(theta[m][None])[0]
+        t_best += 1
+        if updated > f_best:
+            w, f_best, t_best = min(1.0, w + delta_w * (name == "nsra_es")), updated, 0
+        elif t_best == t_w:
+            w, t_best = max(0.0, w - delta_w * (name == "nsra_es")), 0
+    return np.array(theta), np.array(A), w
+
+
+@every_search
+@pytest.mark.parametrize(("seed", "size", "k"), [(0, 1, 3), (1, 3, 1), (2, 4, 10), (3, 5, 4)])
+def test_fifty_generations_are_the_papers(name, seed, size, k):
+    own = {"weight_patience": 2, "weight_delta": 0.2} if name == "nsra_es" else {}
+    algorithm = make(name, seed=seed, meta_population_size=size, k=k, **own)
+    run(algorithm, 50)
+    answer(algorithm)
+    theta, archive, w = paper(name, 50, seed=seed, M=size, k=k)
+    state = algorithm.state_dict()
+    np.testing.assert_allclose(state["centers"], theta, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(state["archive"], archive, rtol=0, atol=1e-12)
+    assert algorithm.novelty_weight == pytest.approx(1 - w, abs=1e-12)
+    assert len(archive) == size + 50
+    assert np.ptp(theta - 0.25, axis=0).max() > 0.1 or size == 1
+    best = int(np.argmax(fitness(theta)))
+    assert algorithm.center_lineage == best
+    np.testing.assert_array_equal(algorithm.center, state["centers"][best])
+
+
+def test_the_adaptive_run_above_really_adapts():
+    w = [paper("nsra_es", t, seed=2, M=4, k=10)[2] for t in range(0, 51, 5)]
+    assert min(w) < 0.7
+    assert (np.diff(w) > 0).any()
+
+
+# --- novelty ---
+
+ARCHIVE = np.array([[0.0, 0.0], [3.0, 4.0], [0.0, 10.0]])
+
+
+@pytest.mark.parametrize(
+    ("k", "expected"),
+    [
+        (1, [0.0, 5.0, 3.0]),
+        (2, [2.5, (5 + math.sqrt(40)) / 2, 3.5]),
+        (3, [5.0, (15 + math.sqrt(40)) / 3, 13 / 3]),
+        (10, [5.0, (15 + math.sqrt(40)) / 3, 13 / 3]),
+    ],
+)
+def test_novelty_is_the_mean_distance_to_the_nearest(k, expected):
+    behaviors = np.array([[0.0, 0.0], [6.0, 8.0], [0.0, 4.0]])
+    np.testing.assert_allclose(novelties(behaviors, ARCHIVE, k), expected, rtol=1e-15)
+
+
+def test_novelty_does_not_shrink_with_an_archive_that_grows_elsewhere():
+    """estorch divides the sum by the size of the archive."""
+    here, far = np.array([[1.0], [2.0]]), np.arange(1e6, 2e6, 1e4)[:, None]
+    few = novelties(np.zeros((1, 1)), here, 2)
+    many = novelties(np.zeros((1, 1)), np.concatenate([here, far]), 2)
+    assert few == many == 1.5
+
+
+def test_one_neighbour_is_enough():
+    """estorch breaks with k = 1."""
+    assert novelties(np.array([[4.0], [9.0]]), np.array([[5.0], [0.0]]), 1).tolist() == [1.0, 4.0]
+    algorithm = make("ns_es", k=1, meta_population_size=2)
+    centers, _ = run(algorithm, 10)
+    assert np.isfinite(centers).all()
+    assert not np.array_equal(algorithm.state_dict()["centers"][0], np.full(P, 0.25))
+
+
+@pytest.mark.parametrize("k", [1, 7])
+def test_an_archive_of_one_or_none(k):
+    behaviors = np.array([[3.0, 4.0], [0.0, 1.0]])
+    assert novelties(behaviors, np.zeros((1, 2)), k).tolist() == [5.0, 1.0]
+    assert novelties(behaviors, np.empty((0, 2)), k).tolist() == [0.0, 0.0]
+    assert novelties(behaviors, np.empty((0, 0)), k).tolist() == [0.0, 0.0]
+
+
+def test_a_behavior_that_is_not_finite_has_no_novelty():
+    behaviors = np.array([[math.nan, 0.0], [0.0, math.inf], [1.0, 0.0]])
+    for archive in (np.zeros((2, 2)), np.empty((0, 2))):
+        assert np.isfinite(novelties(behaviors, archive, 3)).tolist() == [False, False, True]
+    assert np.isnan(novelties(behaviors[:2], np.zeros((2, 2)), 3)).all()
+
+
+finite = st.floats(-1e3, 1e3, width=32)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data(), st.integers(1, 6), st.integers(1, 12), st.integers(1, 300), st.integers(1, 15))
+def test_novelty_is_brute_force(data, size, entries, dimension, k):
+    behaviors = data.draw(arrays(np.float64, (size, dimension), elements=finite))
+    archive = data.draw(arrays(np.float64, (entries, dimension), elements=finite))
+    expected = [np.mean(sorted(math.dist(b, a) for a in archive)[:k]) for b in behaviors]
+    np.testing.assert_allclose(novelties(behaviors, archive, k), expected, rtol=1e-12)
+
+
+# --- reductions ---
+
+
+@pytest.mark.parametrize("shaping", SHAPINGS)
+def test_without_novelty_it_is_openai_es(shaping):
+    plain = make("openai_es", shaping=shaping, seed=7)
+    search = make("nsra_es", shaping=shaping, seed=7, meta_population_size=1, weight_delta=0.0, k=3)
+    centers, _ = run(search, 30)
+    for center in centers:
+        population = plain.ask()
+        plain.tell(population, fitness(population.members()))
+        np.testing.assert_array_equal(center, plain.center)
+
+
+@pytest.mark.parametrize(("name", "weight"), [("ns_es", 1.0), ("nsr_es", 0.5)])
+def test_the_adaptive_one_with_a_fixed_weight_is_the_other(name, weight):
+    fixed = make("nsra_es", novelty_weight=weight, weight_delta=0.0, weight_patience=2)
+    other = make(name)
+    np.testing.assert_array_equal(run(fixed, 30)[0], run(other, 30)[0])
+    np.testing.assert_array_equal(fixed.state_dict()["centers"], other.state_dict()["centers"])
+
+
+def test_novelty_alone_does_not_look_at_returns():
+    one, other = make("ns_es"), make("ns_es")
+    run(one, 20)
+    run(other, 20, returns=lambda members: np.cos(50 * members[:, 0]))
+    np.testing.assert_array_equal(one.state_dict()["centers"], other.state_dict()["centers"])
+
+
+@every_search
+@given(shift=st.sampled_from([-8.0, 0.5, 1024.0]))
+@settings(deadline=None, max_examples=3)
+def test_a_constant_added_to_returns_and_behaviors_changes_nothing(name, shift):
+    # Multiples of 1/1024, so that the sums are exact.
+    def coarse(function):
+        return lambda members: np.round(function(members) * 1024) / 1024
+
+    plain = run(make(name), 10, coarse(fitness), coarse(behavior))
+    moved = run(
+        make(name),
+        10,
+        lambda members: coarse(fitness)(members) + shift,
+        lambda members: coarse(behavior)(members) + np.array([shift, -shift]),
+    )
+    np.testing.assert_array_equal(plain[0], moved[0])
+    assert plain[1] == moved[1]
+
+
+@every_search
+@given(factor=st.sampled_from([0.125, 4.0]), angle=st.sampled_from([0.25, 0.5, 0.75]))
+@settings(deadline=None, max_examples=4)
+def test_units_and_directions_of_the_behavior_do_not_matter(name, factor, angle):
+    turn = np.array([[0, -1], [1, 0]])  # by a right angle: no rounding
+    turns = np.linalg.matrix_power(turn, int(4 * angle))
+    plain = run(make(name), 10)
+    other = run(make(name), 10, behaviors=lambda members: factor * behavior(members) @ turns)
+    np.testing.assert_array_equal(plain[0], other[0])
+
+
+# --- the weight ---
+
+
+def test_the_schedule_of_the_weight():
+    weight = NoveltyWeight(0.0, delta=0.25, patience=3)
+    script = [
+        (1.0, 0.0),  # a new best: it cannot fall below 0
+        *((1.0, 0.0), (0.5, 0.0), (1.0, 0.25)),  # equal is no new best
+        *((math.nan, 0.25), (-math.inf, 0.25), (0.0, 0.5)),
+        *((0.0, 0.5), (2.0, 0.25)),  # a new best, before patience is lost
+        *((0.0, 0.25), (0.0, 0.25), (0.0, 0.5)),  # which it counts from anew
+        *[(0.0, value) for value in (0.5, 0.5, 0.75, 0.75, 0.75, 1.0, 1.0, 1.0, 1.0)],
+        *((3.0, 0.75), (4.0, 0.5), (5.0, 0.25), (6.0, 0.0), (7.0, 0.0)),
+    ]
+    for updated, expected in script:
+        weight.adapt(updated)
+        assert weight.value == expected
+    assert weight.best == 7.0
+
+
+def test_the_default_schedule_has_exact_ends():
+    weight = make("nsra_es").settings.weight()
+    weight.adapt(0.0)
+    seen = []
+    for _ in range(21 * 50):
+        weight.adapt(-1.0)
+        seen.append(weight.value)
+    assert seen[:49] == [0.0] * 49
+    assert seen[49] == 0.05
+    assert seen[99] == 0.1
+    assert seen[-51:] == [1.0] * 51
+    for best in range(1, 21):
+        weight.adapt(best)
+    assert weight.value == 0.0
+
+
+def scripted(returns, **changes):
+    """Return the weights of NSRA-ES after probes with these returns."""
+    algorithm = make("nsra_es", meta_population_size=1, **changes)
+    answer(algorithm, constant(1e9))  # the start is no updated centre
+    weights = []
+    for value in returns:
+        population = algorithm.ask()
+        algorithm.tell(population, fitness(population.members()), behavior(population.members()))
+        answer(algorithm, constant(value))
+        weights.append(algorithm.novelty_weight)
+    return weights
+
+
+def test_the_best_return_is_that_of_updated_centres():
+    changes = {"weight_patience": 2, "weight_delta": 0.25}
+    assert scripted([1, 1, 1, 1, 1, 2], **changes) == [0.0, 0.0, 0.25, 0.25, 0.5, 0.25]
+
+
+def test_the_delta_is_not_ignored():
+    """estorch takes its default, whatever it is given."""
+    for delta in (0.125, 0.5):
+        assert scripted([1, 1], weight_patience=1, weight_delta=delta)[-1] == delta
+
+
+def test_the_weight_of_novelty_has_a_maximum():
+    weights = scripted([1] * 5, weight_patience=1, weight_delta=0.25, novelty_weight_max=0.6)
+    assert weights == [0.0, 0.25, 0.5, 0.6, 0.6]
+
+
+# --- the meta-population ---
+
+
+@every_search
+def test_it_starts_with_a_probe_of_centres_about_the_first(name):
+    start = np.linspace(-1, 1, P)
+    algorithm = make(name, center_init=start, meta_population_size=4, center_spread=2.0)
+    probe, again = algorithm.ask(), algorithm.ask()
+    assert (probe.probe, probe.size, probe.lineage, probe.episodes) == (True, 4, 0, None)
+    members = probe.members()
+    np.testing.assert_array_equal(members, again.members())
+    np.testing.assert_array_equal(members[0], start)
+    for m in (1, 2, 3):
+        z = stream(0, Purpose.INITIALIZATION, m).standard_normal(P)
+        np.testing.assert_allclose(members[m], start + 2.0 * SIGMA * z, rtol=1e-15)
+    np.testing.assert_array_equal(algorithm.center, start)
+    algorithm.tell(probe, fitness(members), behavior(members))
+    assert algorithm.generation == 0
+    np.testing.assert_array_equal(algorithm.state_dict()["archive"], behavior(members))
+
+
+@every_search
+def test_one_centre_starts_exactly_where_it_is_told(name):
+    start = np.linspace(-1, 1, P)
+    probe = make(name, center_init=start, meta_population_size=1).ask()
+    np.testing.assert_array_equal(probe.members(), start[None])
+
+
+def test_no_spread_and_a_spread_for_each_parameter():
+    algorithm = make("ns_es", center_spread=0.0)
+    np.testing.assert_array_equal(algorithm.ask().members(), np.full((5, P), 0.25))
+    sigma = (1e-9, *[0.1] * (P - 1))
+    members = make("ns_es", sigma=sigma, center_spread=1.0).ask().members()
+    assert np.abs(members[1:, 0] - 0.25).max() < 1e-8
+    assert np.abs(members[1:, 1:] - 0.25).min() > 1e-5
+
+
+@every_search
+def test_after_every_generation_the_updated_parent_is_asked_about(name):
+    algorithm = make(name, meta_population_size=3, probe_episodes=4)
+    answer(algorithm)
+    for generation in range(6):
+        population = algorithm.ask()
+        assert not population.probe
+        parent, before = population.lineage, algorithm.state_dict()["centers"]
+        np.testing.assert_array_equal(population.center, before[parent])
+        members = population.members()
+        algorithm.tell(population, fitness(members), behavior(members))
+        probe, again = algorithm.ask(), algorithm.ask()
+        assert (probe.probe, len(probe), probe.lineage, probe.episodes) == (True, 1, parent, 4)
+        np.testing.assert_array_equal(probe.members(), again.members())
+        after = algorithm.state_dict()["centers"]
+        np.testing.assert_array_equal(probe.member(0), after[parent])
+        assert [m for m in range(3) if not np.array_equal(before[m], after[m])] == [parent]
+        algorithm.tell(probe, fitness(probe.members()), behavior(probe.members()))
+        assert algorithm.generation == generation + 1
+        archive = algorithm.state_dict()["archive"]
+        assert len(archive) == 3 + generation + 1
+        np.testing.assert_array_equal(archive[-1], behavior(probe.members())[0])
+
+
+def test_each_parent_has_its_own_optimizer():
+    algorithm = make("ns_es", meta_population_size=3)
+    _, parents = run(algorithm, 12)
+    state = algorithm.state_dict()["optimizers"]
+    for m in range(3):
+        assert float(state[str(m)]["step"] if parents.count(m) else 0) == parents.count(m)
+    assert len(set(parents)) == 3
+
+
+def parents_with(behaviors, generations, k=10):
+    """Return how often each centre is the parent when the centres behave so."""
+    algorithm = make("ns_es", meta_population_size=len(behaviors), k=k)
+    probe = algorithm.ask()
+    algorithm.tell(probe, np.zeros(len(behaviors)), behaviors)
+    state, counts = algorithm.state_dict(), np.zeros(len(behaviors), int)
+    for generation in range(generations):
+        algorithm.load_state_dict({**state, "generation": generation})
+        counts[algorithm.ask().lineage] += 1
+    return counts
+
+
+def test_a_parent_is_drawn_in_proportion_to_its_novelty():
+    behaviors = np.array([[0.0], [0.0], [1.0], [4.0]])  # k = 2: novelties 0, 0, 1/2 and 3/2
+    counts = parents_with(behaviors, 2000, k=2)
+    assert counts[:2].tolist() == [0, 0]
+    assert stats.chisquare(counts[2:], [500, 1500]).pvalue > 0.01
+
+
+@pytest.mark.parametrize("value", [0.0, math.nan])
+def test_without_any_novelty_parents_are_drawn_uniformly(value):
+    counts = parents_with(np.full((4, 2), value), 2000)
+    assert stats.chisquare(counts).pvalue > 0.01
+
+
+def test_a_parent_that_cannot_be_compared_is_not_drawn():
+    counts = parents_with(np.array([[0.0], [math.nan], [1.0], [3.0]]), 200)
+    assert counts[1] == 0
+    assert (counts[[0, 2, 3]] > 0).all()
+
+
+def test_novelties_too_large_to_add_up():
+    counts = parents_with(np.array([[0.0], [1e154], [1.2e154]]) * 1e154, 200, k=2)
+    assert (counts > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("returns", "best"),
+    [
+        ([1, 3, 2], 1),
+        ([3, 3, 2], 0),
+        ([1, 2, 2], 1),
+        ([math.nan, 1, math.inf], 1),
+        ([math.nan, math.inf, math.nan], 0),
+    ],
+)
+def test_the_centre_is_the_one_with_the_best_probe(returns, best):
+    algorithm = make("ns_es", meta_population_size=3)
+    probe = algorithm.ask()
+    members = probe.members()
+    algorithm.tell(probe, returns, behavior(members))
+    assert algorithm.center_lineage == best
+    np.testing.assert_array_equal(algorithm.center, members[best])
+    restored = make("ns_es", meta_population_size=3, seed=9)
+    restored.load_state_dict(algorithm.state_dict())
+    assert restored.center_lineage == best
+    np.testing.assert_array_equal(restored.center, members[best])
+
+
+def test_the_centre_is_the_best_member_as_it_is_now():
+    algorithm = make("nsr_es", meta_population_size=2)
+    probe = algorithm.ask()
+    algorithm.tell(probe, [1, 0], np.array([[5.0], [5.0]]))
+    while (population := algorithm.ask()).lineage != 0:  # the first centre leads
+        algorithm.tell(population, fitness(population.members()), np.ones((SIZE, 1)))
+        algorithm.tell(algorithm.ask(), [-1], [[5.0]])
+    algorithm.tell(population, fitness(population.members()), np.ones((SIZE, 1)))
+    moved = algorithm.state_dict()["centers"][0]
+    assert not np.array_equal(moved, np.full(P, 0.25))
+    np.testing.assert_array_equal(algorithm.center, moved)
+    algorithm.tell(algorithm.ask(), [-2], [[5.0]])  # worse than the other's last probe
+    assert algorithm.center_lineage == 1
+
+
+# --- the archive ---
+
+
+def test_the_archive_drops_its_oldest():
+    algorithm = make("ns_es", meta_population_size=3, archive_size_max=4)
+    unlimited = make("ns_es", meta_population_size=3, archive_size_max=10**9)
+    run(algorithm, 1)
+    run(unlimited, 1)
+    np.testing.assert_array_equal(
+        algorithm.state_dict()["archive"], unlimited.state_dict()["archive"]
+    )
+    seen = list(unlimited.state_dict()["archive"])
+    for _ in range(5):
+        answer(algorithm)
+        seen.append(algorithm.state_dict()["archive"][-1])
+        np.testing.assert_array_equal(algorithm.state_dict()["archive"], seen[-4:])
+        population = algorithm.ask()
+        members = population.members()
+        algorithm.tell(population, fitness(members), behavior(members))
+
+
+def test_a_cap_below_the_meta_population():
+    algorithm = make("ns_es", meta_population_size=5, archive_size_max=1)
+    run(algorithm, 10)
+    assert algorithm.state_dict()["archive"].shape == (1, 2)
+
+
+def test_what_is_not_finite_is_not_archived():
+    algorithm = make("ns_es", meta_population_size=3)
+    probe = algorithm.ask()
+    algorithm.tell(probe, [1, 2, 3], [[0, 0], [math.nan, 1], [math.inf, 2]])
+    np.testing.assert_array_equal(algorithm.state_dict()["archive"], [[0, 0]])
+    assert algorithm.center_lineage == 0  # what cannot be characterised counts as the worst
+
+
+# --- edges ---
+
+
+def told_once(name, returns, behaviors, **changes):
+    """Return a search after one generation, and where its parent was before."""
+    algorithm = make(name, meta_population_size=1, **changes)
+    answer(algorithm, constant(0.0), constant([0.0, 0.0]))
+    population = algorithm.ask()
+    algorithm.tell(population, returns, behaviors)
+    return algorithm, population.center
+
+
+SAME, APART = np.zeros((SIZE, 2)), np.arange(2.0 * SIZE).reshape(SIZE, 2)
+
+
+@pytest.mark.parametrize("shaping", SHAPINGS)
+@pytest.mark.parametrize(
+    ("name", "returns", "behaviors", "moves"),
+    [
+        ("ns_es", np.full(SIZE, -21.0), APART, True),
+        ("nsr_es", np.full(SIZE, -21.0), APART, True),
+        ("nsra_es", np.full(SIZE, -21.0), APART, False),  # at first it looks at returns alone
+        ("ns_es", np.arange(SIZE), SAME, False),
+        ("nsr_es", np.arange(SIZE), SAME, True),
+        ("nsra_es", np.arange(SIZE), SAME, True),
+        ("ns_es", np.full(SIZE, -21.0), SAME, False),
+        ("nsr_es", np.full(SIZE, -21.0), SAME, False),
+        ("nsra_es", np.full(SIZE, -21.0), SAME, False),
+        ("nsr_es", np.arange(SIZE), np.full((SIZE, 2), math.nan), False),
+    ],
+)
+def test_what_is_equal_says_nothing(name, returns, behaviors, moves, shaping):
+    algorithm, before = told_once(name, returns, behaviors, shaping=shaping)
+    assert np.array_equal(algorithm.center, before) != moves
+    assert (algorithm.state_dict()["optimizers"]["0"] == {}) != moves
+    assert algorithm.generation == 1
+
+
+@every_search
+@pytest.mark.parametrize("shaping", SHAPINGS)
+def test_a_failed_member_counts_as_the_worst_in_both(name, shaping):
+    generator = np.random.default_rng(0)
+    returns, behaviors = generator.normal(size=SIZE), generator.normal(size=(SIZE, 2))
+    # Novelty is the distance from 0 here. Ranks see a failed member below all others, the other
+    # shapings see it as the worst of them.
+    below, nearer = (0.0, 1.0) if shaping in {"raw", "normalized"} else (1.0, 0.5)
+    others = np.delete(np.arange(SIZE), 3)
+    worst_returns, worst_behaviors = returns.copy(), behaviors.copy()
+    worst_returns[3] = returns[others].min() - below
+    nearest = others[np.argmin(np.hypot(*behaviors[others].T))]
+    worst_behaviors[3] = nearer * behaviors[nearest]
+    expected, _ = told_once(name, worst_returns, worst_behaviors, shaping=shaping)
+    for value in (math.nan, math.inf, -math.inf):
+        failed_return, failed_behavior = returns.copy(), behaviors.copy()
+        failed_return[3] = failed_behavior[3, 1] = value
+        for told in ((failed_return, behaviors), (returns, failed_behavior)):
+            algorithm, _ = told_once(name, *told, shaping=shaping)
+            np.testing.assert_array_equal(algorithm.center, expected.center)
+
+
+@every_search
+@pytest.mark.parametrize("changes", [{"population_size": 2}, {"num_params": 1}])
+def test_the_smallest_search(name, changes):
+    algorithm = make(name, **changes)
+    for _ in range(10):
+        population = algorithm.ask()
+        members = population.members()
+        algorithm.tell(population, -np.sum(members**2, axis=1), members)
+    assert algorithm.generation > 3
+    assert np.isfinite(algorithm.center).all()
+
+
+@every_search
+def test_an_odd_population_without_pairs(name):
+    run(make(name, population_size=7, antithetic=False), 5)
+
+
+@every_search
+def test_behaviors_of_many_dimensions(name):
+    matrix = np.random.default_rng(0).normal(size=(P, 5000))
+    centers, _ = run(make(name), 5, behaviors=lambda members: members @ matrix)
+    assert np.isfinite(centers).all()
+
+
+@every_search
+def test_members_must_have_behaviors(name):
+    algorithm = make(name)
+    with pytest.raises(ValueError, match=r"behaviors of shape \(5, 0\): expected \(5, D\)"):
+        algorithm.tell(algorithm.ask(), np.zeros(5))
+
+
+@every_search
+@pytest.mark.parametrize("asked", range(6))
+def test_a_state_between_probe_and_generation_goes_on_bit_for_bit(name, asked):
+    own = {"weight_patience": 1} if name == "nsra_es" else {}
+    changes = {"meta_population_size": 3, "archive_size_max": 6, "learning_rate_decay": 0.9, **own}
+    algorithm = make(name, **changes)
+    for _ in range(asked):
+        population = algorithm.ask()
+        members = population.members()
+        algorithm.tell(population, fitness(members), behavior(members))
+    state = algorithm.state_dict()
+    kept = copy.deepcopy(state)
+    restored = make(name, **changes, center_init=-3.0)
+    restored.load_state_dict(state)
+    for _ in range(12):
+        one, other = algorithm.ask(), restored.ask()
+        np.testing.assert_array_equal(one.members(), other.members())
+        assert (one.probe, one.lineage) == (other.probe, other.lineage)
+        members = one.members()
+        for search, population in ((algorithm, one), (restored, other)):
+            search.tell(population, fitness(members), behavior(members))
+        assert algorithm.novelty_weight == restored.novelty_weight
+    np.testing.assert_equal(algorithm.state_dict(), restored.state_dict())
+    np.testing.assert_equal(state, kept)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("ns_es", {"k": 0}, "k = 0"),
+        ("ns_es", {"meta_population_size": 0}, "meta_population_size = 0"),
+        ("ns_es", {"archive_size_max": 0}, "archive_size_max = 0"),
+        ("ns_es", {"center_spread": -1.0}, "center_spread = -1"),
+        ("ns_es", {"probe_episodes": 0}, "probe_episodes = 0"),
+        ("ns_es", {"novelty_weight": 0.5}, "unknown key novelty_weight"),
+        ("nsr_es", {"novelty_weight": 1.5}, "novelty_weight = 1.5"),
+        ("nsr_es", {"weight_delta": 0.1}, "unknown key weight_delta"),
+        ("nsra_es", {"weight_delta": -0.1}, "weight_delta = -0.1"),
+        ("nsra_es", {"weight_patience": 0}, "weight_patience = 0"),
+        (
+            "nsra_es",
+            {"novelty_weight": 0.5, "novelty_weight_max": 0.2},
+            r"novelty_weight = 0\.5: expected at most novelty_weight_max \(0\.2\)",
+        ),
+        ("nsra_es", {"population_size": 7}, "population_size = 7: expected an even number"),
+        ("nsra_es", {"nearest": 3}, "unknown key nearest"),
+    ],
+)
+def test_bad_settings_are_named(name, changes, message):
+    with pytest.raises(UsageError, match=message):
+        make(name, **changes)
+
+
+@every_search
+def test_the_other_defaults_are_those_of_openai_es(name):
+    own = esbench.make_algorithm(name, num_params=P).settings.model_dump()
+    plain = esbench.make_algorithm("openai_es", num_params=P).settings.model_dump()
+    assert {key: own[key] for key in plain} == plain
+    assert (own["k"], own["meta_population_size"]) == (10, 5)
