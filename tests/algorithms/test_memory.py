@@ -1,0 +1,77 @@
+"""Memory at a million parameters: a few vectors, however many members."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+PARAMS = 1_000_000
+# P x P matrices are what these two are about; they refuse a million parameters in one sentence.
+FULL_MATRIX = {"xnes", "cma_es"}
+# Its members are the library's own matrix [N, P].
+STORED = {"sep_cma_es"}
+
+SCRIPT = """
+import gc, json, os, re, sys
+from pathlib import Path
+
+import numpy as np
+
+import torch
+
+import esbench
+
+PARAMS = int(sys.argv[1])
+status, clear = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+def kilobytes(name):
+    return int(re.search(rf"{name}:\\s+(\\d+)", status.read_text())[1])
+
+def vectors(name, size):
+    gc.collect()
+    clear.write_text("5")  # the peak is counted from here
+    before = kilobytes("VmRSS")
+    algorithm = esbench.make_algorithm(name, num_params=PARAMS, population_size=size)
+    returns, behaviors = np.arange(float(size)), np.arange(2.0 * size).reshape(size, 2)
+    for _ in range(3):
+        population = algorithm.ask()
+        while population.probe:
+            n = len(population)
+            algorithm.tell(population, returns[:n], behaviors[:n])
+            population = algorithm.ask()
+        algorithm.tell(population, returns, behaviors)
+    assert np.isfinite(algorithm.center).all()
+    return 1024 * (kilobytes("VmHWM") - before) / (8 * PARAMS)
+
+for name in sys.argv[2:]:
+    for size in (20, 60):
+        if os.fork() == 0:  # a process of its own: memory that is freed is not always given back
+            print(json.dumps([name, size, vectors(name, size)]), flush=True)
+            os._exit(0)
+        assert os.wait()[1] == 0, (name, size)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak memory from /proc")
+def test_a_million_parameters_need_a_few_vectors_and_not_a_population() -> None:
+    import esbench
+
+    builtin = set(esbench.list_algorithms()) - {"evotorch", "evosax"}
+    names = sorted(builtin - FULL_MATRIX - STORED)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(PARAMS), *names],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    measured = {
+        (name, size): value for name, size, value in map(json.loads, done.stdout.split("\n")[:-1])
+    }
+    assert {name for name, _ in measured} == set(names)
+    for name in names:
+        few, many = measured[name, 20], measured[name, 60]
+        assert few < 45, (name, few)  # below 360 MB, the optimizer's moments included
+        assert many < few + 10, (name, few, many)  # 40 more members would be 40 more vectors

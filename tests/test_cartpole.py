@@ -1,0 +1,55 @@
+"""Every algorithm solves CartPole-v1 on five fixed seeds, with its settings of the grid classic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from esbench.environments import load_environment
+from esbench.grid import parse_grid, read_grid
+from esbench.trainer import Trainer
+from esbench.trials import expand
+from esbench.workers import WorkerPool
+
+SOLVED = load_environment("CartPole-v1").scores.solved
+GRID = read_grid("classic")[0]
+# The first does not look at returns, the second looks away half of the time, and the third is the
+# baseline; what the grid's table shows of them is in the README.
+UNSOLVED = {"ns_es", "nsr_es", "random_search"}
+# Training ends once the unperturbed policy has balanced the pole for five generations; the grid
+# itself goes on to 100,000 steps.
+BUDGET = {"env_steps": 100_000, "target_return": SOLVED, "target_window": 5}
+
+
+def scores(name: str, pool: WorkerPool) -> list[float]:
+    table = {
+        **GRID,
+        "environments": ["CartPole-v1"],
+        "algorithms": {name: GRID["algorithms"][name]},
+        "environment": {},
+        "budget": BUDGET,
+        "evaluation": {"episodes": 10},
+    }
+    found = []
+    for trial in expand(parse_grid(table, "test"), Path(), "test"):
+        with Trainer(trial.spec, pool) as trainer:
+            trainer.train()
+            found.append(trainer.evaluate().mean)
+    return found
+
+
+@pytest.fixture(scope="module")
+def wide_pool():  # type: ignore[no-untyped-def]
+    with WorkerPool() as pool:
+        yield pool
+
+
+@pytest.mark.parametrize("name", sorted(set(GRID["algorithms"]) - UNSOLVED))
+def test_it_is_solved_on_every_seed(name: str, wide_pool: WorkerPool) -> None:
+    assert len(found := scores(name, wide_pool)) == 5
+    assert min(found) >= SOLVED, found
+
+
+def test_random_search_does_not_solve_it_on_every_seed(wide_pool: WorkerPool) -> None:
+    assert min(scores("random_search", wide_pool)) < SOLVED
