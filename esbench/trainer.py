@@ -334,9 +334,18 @@ class Trainer:
             episode_seeds=environment.episode_seeds,
         )
         tasks = member_tasks(range(first, len(population)), episodes)
-        if with_center:
-            tasks = [*(Task(CENTER, e) for e in range(episodes)), *tasks]
-        return self._play(job, tasks)
+        if not with_center:
+            return self._play(job, tasks)
+        center = [Task(CENTER, episode) for episode in range(episodes)]
+        lineage = self.algorithm.center_lineage
+        if normalizer is None or lineage == population.lineage:
+            return self._play(job, [*center, *tasks])
+        # The centre is of another lineage than the members, and has seen other observations.
+        own = replace(job, normalizer=self._normalizer(lineage), gather=False)
+        alone, played = self._play(own, center), self._play(job, tasks)
+        return replace(
+            played, center_returns=alone.center_returns, center_lengths=alone.center_lengths
+        )
 
     def _play(self, job: Job, tasks: Sequence[Task]) -> Episodes:
         self._pool.configure(self._setup, self._log)

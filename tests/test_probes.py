@@ -11,6 +11,7 @@ import pytest
 from esbench.algorithms.base import Algorithm, State
 from esbench.algorithms.settings import AlgorithmSettings
 from esbench.errors import UsageError
+from esbench.evaluation import CENTER, Job, Task
 from esbench.noise import Matrix, Vector
 from esbench.population import Population, SampledPopulation, StoredPopulation
 from esbench.registry import ALGORITHMS
@@ -152,6 +153,31 @@ def test_the_score_is_under_the_statistics_of_the_centres_lineage(
     right = trainer.evaluate(5).returns
     trainer.algorithm.center_lineage = 1
     assert not np.array_equal(trainer.evaluate(5).returns, right)
+
+
+def test_the_centre_plays_under_the_statistics_of_its_own_lineage(
+    curious: Spec, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    play = WorkerPool.play
+
+    def watched(self: WorkerPool, job: Job, tasks: list[Task]) -> Any:
+        played = play(self, job, tasks)
+        seen.extend((task.member, job.normalizer, played) for task in tasks[:1])
+        return played
+
+    monkeypatch.setattr(WorkerPool, "play", watched)
+    trainer = trained(curious(), pool, 4)
+    centers = [(normalizer, played) for member, normalizer, played in seen if member == CENTER]
+    assert len(centers) == 4
+    for (normalizer, played), record in zip(centers, trainer.history, strict=True):
+        assert played.center_returns.mean() == record.center_return
+        assert normalizer is not None
+    # In generation 3 the centre is of lineage 1, which has learnt from generation 2 alone; the
+    # members are of lineage 0.
+    after_one = trained(curious(), pool, 2)._normalizer(lineage=1)
+    np.testing.assert_array_equal(centers[2][0].mean, after_one.mean)
+    assert centers[2][1].returns.size == 0
 
 
 @pytest.mark.parametrize("generations", [1, 2, 3])

@@ -81,7 +81,7 @@ class NoveltyWeight:
             self._add(self._delta)  # w <- max(0, w - delta_w)
 
     def _add(self, change: float) -> None:
-        # Rounded, so that twenty steps of 0.05 reach 1, and as many back 0.
+        # Rounded, so that ten steps of 0.1 reach 1.
         self.value = min(self._most, max(0.0, round(self.value + change, 12)))
 
 
@@ -229,7 +229,6 @@ class NoveltySearch(Algorithm[SampledPopulation | StoredPopulation]):
         chances = np.where(np.isfinite(novelty), novelty, 0.0)
         if not chances.any():
             chances = np.ones(len(chances))
-        chances = chances / chances.max()  # so that the sum is finite
         generator = stream(self.seed, Purpose.CHOICE, self.generation)
         return int(generator.choice(len(chances), p=chances / chances.sum()))
 
@@ -298,7 +297,10 @@ class NoveltySearch(Algorithm[SampledPopulation | StoredPopulation]):
 
     @final
     def _load_state_dict(self, state: State) -> None:
-        self._centers = list(np.array(state["centers"]))
+        centers = np.array(state["centers"])
+        if len(centers) != len(self._centers):
+            raise ValueError(f"state of {len(centers)} centres: expected {len(self._centers)}")
+        self._centers = list(centers)
         for m, ascent in enumerate(self._ascents):
             ascent.load_state_dict(state["optimizers"][str(m)])
         self._behaviors = np.array(state["behaviors"])

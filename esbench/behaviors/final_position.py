@@ -56,4 +56,4 @@ class FinalPosition(Behavior):
 def _coordinates(environment: Any) -> Vector | None:
     data = getattr(environment, "data", None)
     coordinates = getattr(data, "qpos", None)
-    return None if coordinates is None else np.array(coordinates, dtype=np.float64).reshape(-1)
+    return None if coordinates is None else np.asarray(coordinates).reshape(-1)

@@ -66,5 +66,5 @@ class RamTrajectory(Behavior):
                 f"behavior ram_trajectory: {self.environment} is no Atari game; expected an "
                 "environment such as ALE/Pong-v5 (or take behavior final_observation)"
             )
-        ram: np.ndarray[Any, np.dtype[np.uint8]] = game.ale.getRAM()
-        return ram.copy()
+        ram: np.ndarray[Any, np.dtype[np.uint8]] = game.ale.getRAM()  # a new array
+        return ram

@@ -213,8 +213,9 @@ def test_novelty_is_brute_force(data, size, entries, dimension, k):
 
 @pytest.mark.parametrize("shaping", SHAPINGS)
 def test_without_novelty_it_is_openai_es(shaping):
-    plain = make("openai_es", shaping=shaping, seed=7)
-    search = make("nsra_es", shaping=shaping, seed=7, meta_population_size=1, weight_delta=0.0, k=3)
+    common = {"shaping": shaping, "seed": 7, "learning_rate_decay": 0.9}
+    plain = make("openai_es", **common)
+    search = make("nsra_es", **common, meta_population_size=1, weight_delta=0.0, k=3)
     centers, _ = run(search, 30)
     for center in centers:
         population = plain.ask()
@@ -301,6 +302,10 @@ def test_the_default_schedule_has_exact_ends():
     for best in range(1, 21):
         weight.adapt(best)
     assert weight.value == 0.0
+    tenth = NoveltyWeight(0.0, delta=0.1)
+    for _ in range(10):
+        tenth.adapt(-math.inf)
+    assert tenth.value == 1.0
 
 
 def scripted(returns, **changes):
@@ -433,9 +438,12 @@ def test_a_parent_that_cannot_be_compared_is_not_drawn():
     assert (counts[[0, 2, 3]] > 0).all()
 
 
-def test_novelties_too_large_to_add_up():
-    counts = parents_with(np.array([[0.0], [1e154], [1.2e154]]) * 1e154, 200, k=2)
-    assert (counts > 0).all()
+def test_behaviors_too_far_apart_for_a_distance_count_as_none():
+    assert (parents_with(np.array([[0.0], [1e300], [-1e300]]), 200, k=2) > 0).all()
+    far, failed = APART.copy(), APART.copy()
+    far[3], failed[3] = 1e300, math.nan
+    one, other = (told_once("ns_es", np.zeros(SIZE), behaviors)[0] for behaviors in (far, failed))
+    np.testing.assert_array_equal(one.center, other.center)
 
 
 @pytest.mark.parametrize(
@@ -603,29 +611,38 @@ def test_members_must_have_behaviors(name):
 
 
 @every_search
-@pytest.mark.parametrize("asked", range(6))
+@pytest.mark.parametrize("asked", range(9))
 def test_a_state_between_probe_and_generation_goes_on_bit_for_bit(name, asked):
-    own = {"weight_patience": 1} if name == "nsra_es" else {}
+    def worsening(search, members):  # so that the weight counts and rises
+        return fitness(members) - 100 * search.generation
+
+    own = {"weight_patience": 2} if name == "nsra_es" else {}
     changes = {"meta_population_size": 3, "archive_size_max": 6, "learning_rate_decay": 0.9, **own}
     algorithm = make(name, **changes)
     for _ in range(asked):
         population = algorithm.ask()
         members = population.members()
-        algorithm.tell(population, fitness(members), behavior(members))
+        algorithm.tell(population, worsening(algorithm, members), behavior(members))
     state = algorithm.state_dict()
     kept = copy.deepcopy(state)
     restored = make(name, **changes, center_init=-3.0)
     restored.load_state_dict(state)
-    for _ in range(12):
+    for _ in range(16):
         one, other = algorithm.ask(), restored.ask()
         np.testing.assert_array_equal(one.members(), other.members())
         assert (one.probe, one.lineage) == (other.probe, other.lineage)
         members = one.members()
         for search, population in ((algorithm, one), (restored, other)):
-            search.tell(population, fitness(members), behavior(members))
+            search.tell(population, worsening(search, members), behavior(members))
         assert algorithm.novelty_weight == restored.novelty_weight
     np.testing.assert_equal(algorithm.state_dict(), restored.state_dict())
     np.testing.assert_equal(state, kept)
+
+
+def test_a_state_of_another_meta_population_is_refused():
+    state = make("ns_es", meta_population_size=3).state_dict()
+    with pytest.raises(ValueError, match="state of 3 centres: expected 2"):
+        make("ns_es", meta_population_size=2).load_state_dict(state)
 
 
 @pytest.mark.parametrize(
