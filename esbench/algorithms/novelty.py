@@ -18,7 +18,6 @@ from typing import Annotated, TypeAlias, final
 
 import numpy as np
 from pydantic import Field, model_validator
-from scipy.spatial.distance import cdist
 
 from esbench.algorithms.ascent import Ascent
 from esbench.algorithms.base import Algorithm, State, fitting, scale_of
@@ -43,6 +42,8 @@ def novelties(behaviors: Matrix, archive: Matrix, k: int) -> Vector:
         archive: [A, D]; if it is smaller than k, all of it is nearest.
         k: at least 1.
     """
+    from scipy.spatial.distance import cdist  # here: it takes as long to import as all of esbench
+
     novelty = np.full(len(behaviors), np.nan)
     finite = np.isfinite(behaviors).all(axis=1)
     if not len(archive):
