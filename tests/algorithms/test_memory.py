@@ -13,6 +13,7 @@ PARAMS = 1_000_000
 FULL_MATRIX = {"xnes", "cma_es"}
 # Its members are the library's own matrix [N, P].
 STORED = {"sep_cma_es"}
+FIVE_CENTERS = {"ns_es", "nsr_es", "nsra_es"}
 
 SCRIPT = """
 import gc, json, os, re, sys
@@ -46,6 +47,11 @@ def vectors(name, size):
     assert np.isfinite(algorithm.center).all()
     return 1024 * (kilobytes("VmHWM") - before) / (8 * PARAMS)
 
+# What torch loads at the first step of an optimizer, 50 MB and more, is nobody's vector.
+warm = esbench.make_algorithm("openai_es", num_params=10)
+population = warm.ask()
+warm.tell(population, np.arange(float(len(population))))
+
 for name in sys.argv[2:]:
     for size in (20, 60):
         if os.fork() == 0:  # a process of its own: memory that is freed is not always given back
@@ -73,5 +79,6 @@ def test_a_million_parameters_need_a_few_vectors_and_not_a_population() -> None:
     assert {name for name, _ in measured} == set(names)
     for name in names:
         few, many = measured[name, 20], measured[name, 60]
-        assert few < 45, (name, few)  # below 360 MB, the optimizer's moments included
-        assert many < few + 10, (name, few, many)  # 40 more members would be 40 more vectors
+        # The optimizer's moments included; novelty search keeps five centres, each with its own.
+        assert few < (36 if name in FIVE_CENTERS else 24), (name, few)
+        assert many < few + 4, (name, few, many)  # 40 more members would be 40 more vectors
