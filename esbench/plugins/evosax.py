@@ -18,46 +18,35 @@ import inspect
 import json
 import typing
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, Final, final
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
-from evosax.algorithms.distribution_based import distribution_based_algorithms
-from evosax.algorithms.population_based import population_based_algorithms
-from evosax.core import fitness_shaping
-from evosax.core.optimizer import clipup
 from pydantic import Field, model_validator
 
 from esbench.algorithms.base import State
 from esbench.errors import UsageError, suggestion
 from esbench.noise import Matrix, Shapes, UniformNoise, Vector
-from esbench.plugins.library import LibraryAlgorithm, LibrarySettings, check_arguments, check_name
+from esbench.plugins.library import (
+    LazyModule,
+    LibraryAlgorithm,
+    LibrarySettings,
+    check_arguments,
+    check_name,
+)
 from esbench.population import StoredPopulation
 from esbench.registry import register_algorithm
 from esbench.seeding import noise_key
 from esbench.shaping import all_equal, raw
 
+jax: Any = LazyModule("jax")
+jnp: Any = LazyModule("jax.numpy")
+optax: Any = LazyModule("optax")
+distribution_based: Any = LazyModule("evosax.algorithms.distribution_based")
+population_based: Any = LazyModule("evosax.algorithms.population_based")
+
 # Random search takes a function to sample with; the Stein variational ones have several centres.
 _NOT_SERVED: Final = {"RandomSearch", "SV_CMA_ES", "SV_Open_ES"}
-STRATEGIES: Final[dict[str, Any]] = {
-    name: cls
-    for name, cls in {**distribution_based_algorithms, **population_based_algorithms}.items()
-    if name not in _NOT_SERVED
-}
-OPTIMIZERS: Final[dict[str, Any]] = {"clipup": clipup} | {
-    name: make
-    for name, make in vars(optax).items()
-    if inspect.isfunction(make)
-    and not name.startswith(("_", "scale_by_"))
-    and next(iter(inspect.signature(make).parameters), "") == "learning_rate"
-}
-SHAPINGS: Final[dict[str, Any]] = {
-    name.removesuffix("_fitness_shaping_fn"): function
-    for name, function in vars(fitness_shaping).items()
-    if name.endswith("_fitness_shaping_fn")
-}
 _LARGEST: Final = float(np.finfo(np.float32).max)
 
 
@@ -75,8 +64,8 @@ class EvosaxSettings(LibrarySettings):
     @model_validator(mode="after")
     def _fits_the_strategy(self) -> EvosaxSettings:
         name, given = self.strategy, self.arguments
-        check_name(name, "a strategy of evosax", STRATEGIES)
-        cls = STRATEGIES[name]
+        check_name(name, "a strategy of evosax", strategies())
+        cls = strategies()[name]
         allowed = {*options_of(cls), *fields_of(cls)}
         check_arguments(name, given, allowed, {"population_size": "population_size"})
         for option in options_of(cls) & given.keys():
@@ -98,7 +87,7 @@ class Evosax(LibraryAlgorithm):
     ) -> None:
         super().__init__(settings, center, seed, shapes)
         self._origin = self._center.copy()
-        self._has_center = settings.strategy in distribution_based_algorithms
+        self._has_center = settings.strategy in distribution_based.distribution_based_algorithms
         self._strategy = make_strategy(settings, self.population_size, center.size)
         self._params = make_params(settings, self._strategy)
         self._state = _as_arrays(self._initial_state()) if self._has_center else None
@@ -157,7 +146,42 @@ class Evosax(LibraryAlgorithm):
         self._center = np.array(place, dtype=np.float64)
 
 
-def keys(seed: int, *indices: int) -> tuple[jax.Array, jax.Array]:
+@functools.cache
+def strategies() -> dict[str, Any]:
+    """Return the classes that are served, by name."""
+    known = {
+        **distribution_based.distribution_based_algorithms,
+        **population_based.population_based_algorithms,
+    }
+    return {name: cls for name, cls in known.items() if name not in _NOT_SERVED}
+
+
+@functools.cache
+def optimizers() -> dict[str, Any]:
+    """Return what makes an optimizer: optax's functions of a learning rate, and clipup."""
+    from evosax.core.optimizer import clipup
+
+    return {"clipup": clipup} | {
+        name: make
+        for name, make in vars(import_module("optax")).items()
+        if inspect.isfunction(make)
+        and not name.startswith(("_", "scale_by_"))
+        and next(iter(inspect.signature(make).parameters), "") == "learning_rate"
+    }
+
+
+@functools.cache
+def shapings() -> dict[str, Any]:
+    """Return evosax's functions that shape the fitness, by name."""
+    end, module = "_fitness_shaping_fn", import_module("evosax.core.fitness_shaping")
+    return {
+        name.removesuffix(end): function
+        for name, function in vars(module).items()
+        if name.endswith(end)
+    }
+
+
+def keys(seed: int, *indices: int) -> tuple[Any, Any]:
     """Return the JAX keys of a generation: to ask with, and to tell with."""
     words = np.array(
         [noise_key(seed, *indices) >> shift & 0xFFFF_FFFF for shift in (0, 32, 64, 96)]
@@ -178,7 +202,7 @@ def make_strategy(settings: EvosaxSettings, population_size: int, num_params: in
     options = {
         name: value
         for name, value in settings.arguments.items()
-        if name in options_of(STRATEGIES[settings.strategy])
+        if name in options_of(strategies()[settings.strategy])
     }
     try:
         return _cached_strategy(
@@ -193,7 +217,7 @@ def make_strategy(settings: EvosaxSettings, population_size: int, num_params: in
 
 @functools.lru_cache(maxsize=16)
 def _cached_strategy(name: str, population_size: int, num_params: int, options: str) -> Any:
-    cls = STRATEGIES[name]
+    cls = strategies()[name]
     given = {key: _converted(cls, key, value) for key, value in json.loads(options).items()}
     return cls(population_size=population_size, solution=jnp.zeros(num_params), **given)
 
@@ -242,15 +266,15 @@ def _converted(cls: Any, option: str, value: Any) -> Any:
 
 
 def _optimizer(table: Any) -> Any:
-    if not isinstance(table, dict) or table.get("name") not in OPTIMIZERS:
+    if not isinstance(table, dict) or table.get("name") not in optimizers():
         name = table.get("name") if isinstance(table, dict) else table
         raise ValueError(
             f"arguments.optimizer = {table}: expected a table whose name is an optimizer of optax, "
-            f"or clipup; {suggestion(str(name), OPTIMIZERS)}"
+            f"or clipup; {suggestion(str(name), optimizers())}"
         )
     given = {key: value for key, value in table.items() if key != "name"}
     try:
-        return OPTIMIZERS[table["name"]](**given)
+        return optimizers()[table["name"]](**given)
     except (TypeError, ValueError) as error:
         raise ValueError(f"arguments.optimizer = {table}: {error}") from None
 
@@ -262,10 +286,10 @@ def _std_schedule(value: Any) -> Any:
 
 
 def _fitness_shaping_fn(name: Any) -> Any:
-    if name not in SHAPINGS:
-        near = suggestion(str(name), SHAPINGS)
+    if name not in shapings():
+        near = suggestion(str(name), shapings())
         raise ValueError(f"arguments.fitness_shaping_fn = {name}: expected a shaping; {near}")
-    return SHAPINGS[name]
+    return shapings()[name]
 
 
 _CONVERTERS: Final[dict[str, Callable[[Any], Any]]] = {

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import inspect
 import logging
 import warnings
@@ -31,30 +32,33 @@ from collections.abc import Iterator
 from typing import Any, Final, final
 
 import numpy as np
-import torch
-from evotorch import Problem
-from evotorch import algorithms as evotorch_algorithms
 from pydantic import Field, model_validator
 
 from esbench.algorithms.base import State, scale_of
 from esbench.algorithms.settings import Count
 from esbench.errors import TrainingError, UsageError
 from esbench.noise import Matrix, Shapes, Vector
-from esbench.plugins.library import LibraryAlgorithm, LibrarySettings, check_arguments, check_name
+from esbench.plugins.library import (
+    LazyModule,
+    LibraryAlgorithm,
+    LibrarySettings,
+    check_arguments,
+    check_name,
+)
 from esbench.population import StoredPopulation
 from esbench.registry import register_algorithm
 from esbench.seeding import noise_key
 from esbench.shaping import all_equal, raw
+
+evotorch: Any = LazyModule("evotorch")
+evotorch_algorithms: Any = LazyModule("evotorch.algorithms")
+torch: Any = LazyModule("torch")
 
 # The genetic algorithms and MAP-Elites take operators and feature grids, which are objects; PyCMAES
 # draws from NumPy's global generator.
 _NOT_SERVED: Final = {
     "GeneticAlgorithm", "MAPElites", "PyCMAES", "SearchAlgorithm", "SteadyStateGA"
 }  # fmt: skip
-ALGORITHMS: Final[dict[str, Any]] = {
-    name: getattr(evotorch_algorithms, name)
-    for name in sorted(set(evotorch_algorithms.__all__) - _NOT_SERVED)
-}
 # What is ours to say, and what needs evotorch's own environments, several objectives or actors.
 _OURS: Final = {"popsize": "population_size", "center_init": "center_init"}
 _NOT_PASSED: Final = {
@@ -80,7 +84,7 @@ class EvotorchSettings(LibrarySettings):
     @model_validator(mode="after")
     def _fits_the_constructor(self) -> EvotorchSettings:
         name = self.search_algorithm
-        check_name(name, "a search algorithm of evotorch", ALGORITHMS)
+        check_name(name, "a search algorithm of evotorch", search_algorithms())
         known = parameters_of(name)
         check_arguments(name, self.arguments, set(known) - {*_OURS, *_NOT_PASSED}, _OURS)
         needed = {n for n, p in known.items() if p.default is inspect.Parameter.empty}
@@ -151,7 +155,7 @@ class Evotorch(LibraryAlgorithm):
     def _build(self) -> None:
         """Make the search that begins with this generation."""
 
-        def evaluate(values: torch.Tensor) -> torch.Tensor:  # a method would be copied with us
+        def evaluate(values: Any) -> Any:  # a method would be copied with us
             return self._evaluate(values)
 
         with _apart():
@@ -199,7 +203,7 @@ class Evotorch(LibraryAlgorithm):
                     return
                 self._search, self._answers, self._seeds = self._running, [], {}
 
-    def _evaluate(self, values: torch.Tensor) -> torch.Tensor:
+    def _evaluate(self, values: Any) -> Any:
         if self._given == len(self._answers):
             raise _Interruption(values)
         self._given += 1
@@ -215,14 +219,21 @@ class Evotorch(LibraryAlgorithm):
 class _Interruption(Exception):  # noqa: N818
     """An evaluation that waits for its returns; ``members`` [N, P] are a copy."""
 
-    def __init__(self, values: torch.Tensor) -> None:
+    def __init__(self, values: Any) -> None:
         self.members: Matrix = np.array(values.numpy(), dtype=np.float64)
         self.members.flags.writeable = False
 
 
+@functools.cache
+def search_algorithms() -> dict[str, Any]:
+    """Return the classes that are served, by name."""
+    served = sorted(set(evotorch_algorithms.__all__) - _NOT_SERVED)
+    return {name: getattr(evotorch_algorithms, name) for name in served}
+
+
 def parameters_of(name: str) -> dict[str, inspect.Parameter]:
     """Return the parameters of a search algorithm's constructor."""
-    return dict(inspect.signature(ALGORITHMS[name]).parameters)
+    return dict(inspect.signature(search_algorithms()[name]).parameters)
 
 
 def make_search(settings: EvotorchSettings, center: Vector, seed: int, evaluate: Any) -> Any:
@@ -243,7 +254,7 @@ def make_search(settings: EvotorchSettings, center: Vector, seed: int, evaluate:
         arguments["popsize"] = settings.population_size
     if "center_init" in parameters_of(name):
         arguments["center_init"] = center.tolist()
-    problem = Problem(
+    problem = evotorch.Problem(
         "max",
         evaluate,
         solution_length=center.size,
@@ -256,7 +267,7 @@ def make_search(settings: EvotorchSettings, center: Vector, seed: int, evaluate:
         vectorized=True,
     )
     try:
-        return ALGORITHMS[name](problem, **arguments)
+        return search_algorithms()[name](problem, **arguments)
     except (TypeError, ValueError, IndexError, RuntimeError, AssertionError) as error:
         raise UsageError(f"evotorch {name} with {settings.arguments}: {error}") from None
 

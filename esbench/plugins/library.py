@@ -9,7 +9,9 @@ stands.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, final
 
 import numpy as np
 from pydantic import Field
@@ -19,6 +21,28 @@ from esbench.algorithms.settings import AlgorithmSettings, Positive
 from esbench.errors import suggestion
 from esbench.noise import Matrix
 from esbench.population import StoredPopulation
+
+
+@final
+class LazyModule:
+    """A module that is imported when something of it is first used.
+
+    So that a plugin is listed in no time: these libraries take seconds to import.
+    """
+
+    def __init__(self, name: str) -> None:
+        """Name a module.
+
+        Raises:
+            ModuleNotFoundError: its package is not installed.
+        """
+        package = name.partition(".")[0]
+        if find_spec(package) is None:
+            raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(import_module(self._name), attribute)
 
 
 class LibrarySettings(AlgorithmSettings):

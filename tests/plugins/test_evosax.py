@@ -189,9 +189,9 @@ def test_returns_that_single_precision_cannot_tell_apart_are_equal() -> None:
     np.testing.assert_array_equal(algorithm.center, START)
 
 
-@pytest.mark.parametrize("name", plugin.STRATEGIES)
+@pytest.mark.parametrize("name", plugin.strategies())
 def test_the_arguments_of_every_strategy_are_known(name: str) -> None:
-    cls = plugin.STRATEGIES[name]
+    cls = plugin.strategies()[name]
     assert plugin.fields_of(cls) >= plugin.fields_of(cls) & {"std_init"}
     with pytest.raises(UsageError, match=f"{name} takes no argument 'params_path' from a table"):
         make_evosax(name, arguments={"params_path": "x"})

@@ -131,7 +131,7 @@ def test_it_is_registered_by_its_module() -> None:
 
 
 def test_what_is_served_is_named() -> None:
-    assert list(plugin.ALGORITHMS) == sorted(CASES)
+    assert list(plugin.search_algorithms()) == sorted(CASES)
 
 
 def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
@@ -182,7 +182,7 @@ class LooksTwice(algorithms.SearchAlgorithm):
 
 
 def test_a_redraw_within_a_step_leaves_what_was_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(plugin.ALGORITHMS, "LooksTwice", LooksTwice)
+    monkeypatch.setitem(plugin.search_algorithms(), "LooksTwice", LooksTwice)
     algorithm = make_evotorch("SNES", search_algorithm="LooksTwice", arguments={})
     seen = []
     for generation in range(8):
