@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from bisect import bisect_right
-from typing import Annotated, Any, ClassVar, Final, final
+from typing import Annotated, Any, Final, final
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from esbench.algorithms.base import Algorithm, State
-from esbench.algorithms.settings import AlgorithmSettings, Positive
+from esbench.algorithms.settings import FirstDeviationSettings, Positive
 from esbench.errors import UsageError
 from esbench.noise import Matrix, Shapes, Vector
 from esbench.population import StoredPopulation
@@ -34,36 +34,14 @@ MOST_NUMBERS: Final = 250_000_000
 GENERATOR: Final = "_rng"  # of the library; no state, because every generation reseeds it
 
 
-class CMAESSettings(AlgorithmSettings):
+class CMAESSettings(FirstDeviationSettings):
     """Settings of both algorithms; everything else is the library's default."""
-
-    alternatives: ClassVar[tuple[tuple[str, ...], ...]] = (("sigma", "radius"),)
 
     population_size: Annotated[int, Field(ge=2)] | None = None
     """Members a generation; by default 4 + floor(3 ln P) [members]."""
 
     sigma: Positive | None = 0.5
     """Deviation that the search starts with, for parameters of order one [parameter units]."""
-
-    radius: Positive | None = None
-    """Instead of sigma: the expected distance of a member from the centre, so that sigma is
-    radius / sqrt(P) [parameter units]."""
-
-    @model_validator(mode="after")
-    def _one_deviation(self) -> CMAESSettings:
-        if self.radius is not None and "sigma" not in self.model_fields_set:
-            object.__setattr__(self, "sigma", None)  # a radius displaces the default
-        if (self.sigma is None) == (self.radius is None):
-            given = f"sigma = {self.sigma} and radius = {self.radius}"
-            raise ValueError(f"{given}: expected exactly one of them")
-        return self
-
-    def initial_sigma(self, num_params: int) -> float:
-        """Return the deviation that the search starts with."""
-        if self.radius is not None:
-            return float(self.radius / np.sqrt(num_params))
-        assert self.sigma is not None, "validated above"
-        return self.sigma
 
 
 class LibraryAlgorithm(Algorithm[StoredPopulation]):
@@ -82,7 +60,7 @@ class LibraryAlgorithm(Algorithm[StoredPopulation]):
         super().__init__(settings, center, seed, shapes)
         try:
             with np.errstate(divide="ignore"):  # 2 or 3 members have a rank-mu learning rate of 0
-                self._library = self._make_library(settings.initial_sigma(center.size))
+                self._library = self._make_library(settings.initial_scale(center.size))
         except AssertionError as error:  # a centre of 1e32 and more
             raise UsageError(f"the library cmaes refuses this start: {error}") from None
         # The library leaves it uninitialised; a checkpoint must not hold what lay in memory.

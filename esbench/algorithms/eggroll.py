@@ -49,9 +49,7 @@ class EGGROLL(Algorithm[SampledPopulation]):
         self, settings: EGGROLLSettings, center: Vector, seed: int, shapes: Shapes | None = None
     ) -> None:
         super().__init__(settings, center, seed, shapes)
-        sigma = settings.initial_sigma(center.size)
-        assert isinstance(sigma, float), "validated by the settings"
-        self._sigma = sigma
+        self._sigma = settings.initial_scale(center.size)
         self._ascent = Ascent(settings, center.size)
 
     @property

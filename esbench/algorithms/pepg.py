@@ -18,26 +18,15 @@ from __future__ import annotations
 
 from typing import final
 
-import numpy as np
-
-from esbench.algorithms.ascent import Ascent
-from esbench.algorithms.base import Algorithm, State, fitting, scale_of
-from esbench.algorithms.pgpe import ascended
-from esbench.algorithms.settings import (
-    AscentSettings,
-    NonNegative,
-    PerParameter,
-    Positive,
-    ShapingSettings,
-    SigmaRateSettings,
-)
-from esbench.noise import Matrix, Shapes, Vector
+from esbench.algorithms.separable import SeparableSearch, SeparableSettings, ascended
+from esbench.algorithms.settings import NonNegative, PerParameter, Positive
+from esbench.noise import Matrix, Vector
 from esbench.population import SampledPopulation
 from esbench.registry import register_algorithm
 from esbench.shaping import SHAPINGS, all_equal
 
 
-class PEPGSettings(AscentSettings, ShapingSettings, SigmaRateSettings):
+class PEPGSettings(SeparableSettings):
     """Settings of PEPG; defaults of the package's examples."""
 
     sigma: PerParameter | None = 2.0
@@ -61,34 +50,12 @@ class PEPGSettings(AscentSettings, ShapingSettings, SigmaRateSettings):
 
 @final
 @register_algorithm("pepg")
-class PEPG(Algorithm[SampledPopulation]):
+class PEPG(SeparableSearch):
     """PEPG: PGPE with Adam and weight decay on the centre, as in the package PEPG-ES."""
 
     Settings = PEPGSettings
     paper = "Sehnke et al. 2010, doi:10.1016/j.neunet.2009.12.004"
     settings: PEPGSettings
-
-    def __init__(
-        self, settings: PEPGSettings, center: Vector, seed: int, shapes: Shapes | None = None
-    ) -> None:
-        super().__init__(settings, center, seed, shapes)
-        sigma = fitting("sigma", settings.initial_sigma(center.size), center.size)
-        self._sigma = np.zeros(center.size) + sigma
-        self._ascent = Ascent(settings, center.size)
-
-    @property
-    def sigma(self) -> float:
-        """The root mean square of the deviations."""
-        return scale_of(self._sigma)
-
-    def _ask(self) -> SampledPopulation:
-        return SampledPopulation(
-            center=self._center,  # mu
-            sigma=self._sigma,
-            noise=self.gaussian_noise(),
-            size=self.population_size,
-            antithetic=True,
-        )
 
     def _tell(self, population: SampledPopulation, returns: Vector, behaviors: Matrix) -> None:
         utilities = SHAPINGS[self.settings.shaping](returns)
@@ -100,14 +67,6 @@ class PEPG(Algorithm[SampledPopulation]):
         mu_gradient = self._sigma * noise / len(population)
         # 1/N sum ((r+ + r-)/2 - b) (eps^2 - sigma^2)/sigma; a half, since members are in pairs
         sigma_gradient = self._sigma * (squares - utilities.sum()) / (2 * len(population))
-        settings = self.settings
-        rate = settings.sigma_learning_rate * settings.sigma_learning_rate_decay**self.generation
+        step = self.settings.sigma_rate(self.generation) * sigma_gradient
         self._center = self._ascent.step(self._center, mu_gradient, self.generation)
-        self._sigma = ascended(settings, self._sigma, rate * sigma_gradient)
-
-    def _state_dict(self) -> State:
-        return {"sigma": self._sigma.copy(), "optimizer": self._ascent.state_dict()}
-
-    def _load_state_dict(self, state: State) -> None:
-        self._sigma = np.array(state["sigma"])
-        self._ascent.load_state_dict(state["optimizer"])
+        self._sigma = ascended(self.settings, self._sigma, step)

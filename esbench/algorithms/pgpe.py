@@ -15,31 +15,17 @@ With r the utilities, b their mean and s = sigma * z, both ways of sampling are 
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import final
 
-import numpy as np
-
-from esbench.algorithms.ascent import Ascent
-from esbench.algorithms.base import Algorithm, State, fitting, scale_of
-from esbench.algorithms.settings import (
-    AdaptiveDeviationSettings,
-    AscentSettings,
-    NonNegative,
-    PairSettings,
-    PerParameter,
-    Positive,
-    ShapingSettings,
-    SigmaRateSettings,
-)
-from esbench.noise import Matrix, Shapes, Vector
+from esbench.algorithms.separable import SeparableSearch, SeparableSettings, ascended
+from esbench.algorithms.settings import NonNegative, PairSettings, PerParameter, Positive
+from esbench.noise import Matrix, Vector
 from esbench.population import SampledPopulation
 from esbench.registry import register_algorithm
 from esbench.shaping import SHAPINGS, all_equal
 
-LEFT: Final = 0.01  # the part of a deviation that an update leaves at least
 
-
-class PGPESettings(AscentSettings, ShapingSettings, PairSettings, SigmaRateSettings):
+class PGPESettings(PairSettings, SeparableSettings):
     """Settings of PGPE; defaults of Toklu et al.'s library pgpelib."""
 
     sigma: PerParameter | None = 0.1
@@ -63,34 +49,12 @@ class PGPESettings(AscentSettings, ShapingSettings, PairSettings, SigmaRateSetti
 
 @final
 @register_algorithm("pgpe")
-class PGPE(Algorithm[SampledPopulation]):
+class PGPE(SeparableSearch):
     """PGPE: gradients for the centre, climbed by ClipUp, and for each parameter's deviation."""
 
     Settings = PGPESettings
     paper = "Sehnke et al. 2010, doi:10.1016/j.neunet.2009.12.004; Toklu et al. 2020"
     settings: PGPESettings
-
-    def __init__(
-        self, settings: PGPESettings, center: Vector, seed: int, shapes: Shapes | None = None
-    ) -> None:
-        super().__init__(settings, center, seed, shapes)
-        sigma = fitting("sigma", settings.initial_sigma(center.size), center.size)
-        self._sigma = np.zeros(center.size) + sigma
-        self._ascent = Ascent(settings, center.size)
-
-    @property
-    def sigma(self) -> float:
-        """The root mean square of the deviations."""
-        return scale_of(self._sigma)
-
-    def _ask(self) -> SampledPopulation:
-        return SampledPopulation(
-            center=self._center,  # mu
-            sigma=self._sigma,
-            noise=self.gaussian_noise(),
-            size=self.population_size,
-            antithetic=self.settings.antithetic,  # symmetric sampling
-        )
 
     def _tell(self, population: SampledPopulation, returns: Vector, behaviors: Matrix) -> None:
         utilities = SHAPINGS[self.settings.shaping](returns)
@@ -101,23 +65,6 @@ class PGPE(Algorithm[SampledPopulation]):
         mu_gradient = self._sigma * noise / len(population)  # 1/N sum (r - b) s
         # 1/N sum (r - b) (s^2 - sigma^2)/sigma, with s = sigma z
         sigma_gradient = self._sigma * (squares - utilities.sum()) / len(population)
-        settings = self.settings
-        rate = settings.sigma_learning_rate * settings.sigma_learning_rate_decay**self.generation
+        step = self.settings.sigma_rate(self.generation) * sigma_gradient
         self._center = self._ascent.step(self._center, mu_gradient, self.generation)
-        self._sigma = ascended(settings, self._sigma, rate * sigma_gradient)
-
-    def _state_dict(self) -> State:
-        return {"sigma": self._sigma.copy(), "optimizer": self._ascent.state_dict()}
-
-    def _load_state_dict(self, state: State) -> None:
-        self._sigma = np.array(state["sigma"])
-        self._ascent.load_state_dict(state["optimizer"])
-
-
-def ascended(settings: AdaptiveDeviationSettings, sigma: Vector, step: Vector) -> Vector:
-    """Return the deviations sigma + step, [P], within the settings' bounds.
-
-    With no limit on its change, plain ascent can overshoot zero, and from zero no deviation comes
-    back: 1 % is left whatever the step.
-    """
-    return settings.controlled(sigma, np.maximum(sigma + step, LEFT * sigma))
+        self._sigma = ascended(self.settings, self._sigma, step)

@@ -82,8 +82,8 @@ class GrowingSettings(AlgorithmSettings):
         return self
 
 
-class DeviationSettings(GrowingSettings):
-    """Settings of algorithms that sample about a centre."""
+class FirstDeviationSettings(AlgorithmSettings):
+    """Settings of algorithms that start with a deviation."""
 
     alternatives: ClassVar[tuple[tuple[str, ...], ...]] = (("sigma", "radius"),)
 
@@ -102,7 +102,7 @@ class DeviationSettings(GrowingSettings):
         return values
 
     @model_validator(mode="after")
-    def _one_deviation(self) -> DeviationSettings:
+    def _one_deviation(self) -> FirstDeviationSettings:
         if (self.sigma is None) == (self.radius is None):
             given = f"sigma = {self.sigma} and radius = {self.radius}"
             raise ValueError(f"{given}: expected exactly one of them")
@@ -114,6 +114,16 @@ class DeviationSettings(GrowingSettings):
             return float(self.radius / np.sqrt(num_params))
         assert self.sigma is not None, "validated above"
         return self.sigma
+
+    def initial_scale(self, num_params: int) -> float:
+        """Return ``initial_sigma`` where ``sigma`` is declared to be one number."""
+        sigma = self.initial_sigma(num_params)
+        assert isinstance(sigma, float), "validated by the field's type"
+        return sigma
+
+
+class DeviationSettings(FirstDeviationSettings, GrowingSettings):
+    """Settings of algorithms that sample about a centre."""
 
 
 class AdaptiveDeviationSettings(DeviationSettings):
@@ -145,7 +155,7 @@ class AdaptiveDeviationSettings(DeviationSettings):
         return np.minimum(np.maximum(new, low), high)
 
 
-class SigmaRateSettings(AdaptiveDeviationSettings):
+class SigmaRateSettings(Settings):
     """Settings of algorithms that learn the deviation with a rate."""
 
     sigma_learning_rate: NonNegative | None = None
@@ -153,6 +163,11 @@ class SigmaRateSettings(AdaptiveDeviationSettings):
 
     sigma_learning_rate_decay: Fraction = 1.0
     """What the deviation's learning rate is multiplied by after every generation."""
+
+    def sigma_rate(self, generation: int, default: float = 0.0) -> float:
+        """Return the deviation's learning rate after so many generations."""
+        given = self.sigma_learning_rate
+        return (default if given is None else given) * self.sigma_learning_rate_decay**generation
 
 
 class AscentSettings(Settings):

@@ -11,25 +11,15 @@ from typing import final
 
 import numpy as np
 
-from esbench.algorithms.ascent import Ascent
-from esbench.algorithms.base import Algorithm, State, fitting, scale_of
-from esbench.algorithms.settings import (
-    AscentSettings,
-    Count,
-    NonNegative,
-    PairSettings,
-    PerParameter,
-    Positive,
-    ShapingSettings,
-    SigmaRateSettings,
-)
-from esbench.noise import Matrix, Shapes, Vector
+from esbench.algorithms.separable import SeparableSearch, SeparableSettings
+from esbench.algorithms.settings import Count, NonNegative, PairSettings, PerParameter, Positive
+from esbench.noise import Matrix, Vector
 from esbench.population import SampledPopulation
 from esbench.registry import register_algorithm
 from esbench.shaping import SHAPINGS, Shaping, all_equal
 
 
-class SNESSettings(AscentSettings, ShapingSettings, PairSettings, SigmaRateSettings):
+class SNESSettings(PairSettings, SeparableSettings):
     """Settings of SNES; defaults of the paper."""
 
     population_size: Count | None = None
@@ -61,34 +51,12 @@ class SNESSettings(AscentSettings, ShapingSettings, PairSettings, SigmaRateSetti
 
 @final
 @register_algorithm("snes")
-class SNES(Algorithm[SampledPopulation]):
+class SNES(SeparableSearch):
     """SNES: natural gradient of the centre and of each parameter's deviation."""
 
     Settings = SNESSettings
     paper = "Schaul et al. 2011, doi:10.1145/2001576.2001692; Wierstra et al. 2014, arXiv:1106.4487"
     settings: SNESSettings
-
-    def __init__(
-        self, settings: SNESSettings, center: Vector, seed: int, shapes: Shapes | None = None
-    ) -> None:
-        super().__init__(settings, center, seed, shapes)
-        sigma = fitting("sigma", settings.initial_sigma(center.size), center.size)
-        self._sigma = np.zeros(center.size) + sigma
-        self._ascent = Ascent(settings, center.size)
-
-    @property
-    def sigma(self) -> float:
-        """The root mean square of the deviations."""
-        return scale_of(self._sigma)
-
-    def _ask(self) -> SampledPopulation:
-        return SampledPopulation(
-            center=self._center,
-            sigma=self._sigma,  # z_k = mu + sigma s_k                            (algorithm 6)
-            noise=self.gaussian_noise(),  # s_k ~ N(0, I)
-            size=self.population_size,
-            antithetic=self.settings.antithetic,
-        )
 
     def _tell(self, population: SampledPopulation, returns: Vector, behaviors: Matrix) -> None:
         utilities = utilities_of(returns, self.settings.shaping)  # u_k             (section 3.1)
@@ -100,20 +68,14 @@ class SNES(Algorithm[SampledPopulation]):
         self._adapt_sigma(squares - utilities.sum())  # grad_sigma J = sum u_k (s_k^2 - 1)
 
     def _adapt_sigma(self, gradient: Vector) -> None:
-        settings, rate = self.settings, self.settings.sigma_learning_rate
-        if rate is None:
-            size = self._center.size
-            rate = (3.0 + float(np.log(size))) / (5.0 * float(np.sqrt(size)))  # eta_sigma (table 1)
-        rate *= settings.sigma_learning_rate_decay**self.generation
+        size = self._center.size
+        rate = self.settings.sigma_rate(
+            self.generation,
+            default=(3.0 + float(np.log(size)))
+            / (5.0 * float(np.sqrt(size))),  # eta_sigma, table 1
+        )
         grown = self._sigma * np.exp(0.5 * rate * gradient)  # sigma exp(eta_sigma/2 grad_sigma J)
-        self._sigma = settings.controlled(self._sigma, grown)
-
-    def _state_dict(self) -> State:
-        return {"sigma": self._sigma.copy(), "optimizer": self._ascent.state_dict()}
-
-    def _load_state_dict(self, state: State) -> None:
-        self._sigma = np.array(state["sigma"])
-        self._ascent.load_state_dict(state["optimizer"])
+        self._sigma = self.settings.controlled(self._sigma, grown)
 
 
 def utilities_of(returns: Vector, shaping: Shaping) -> Vector:

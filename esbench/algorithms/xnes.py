@@ -19,12 +19,12 @@ from esbench.algorithms.settings import (
     AscentSettings,
     Count,
     DeviationSettings,
-    Fraction,
     NonNegative,
     PairSettings,
     PerParameter,
     Positive,
     ShapingSettings,
+    SigmaRateSettings,
 )
 from esbench.algorithms.snes import utilities_of
 from esbench.errors import UsageError
@@ -38,7 +38,9 @@ from esbench.shaping import Shaping
 MOST_PARAMS: Final = 2_000
 
 
-class XNESSettings(AscentSettings, ShapingSettings, PairSettings, DeviationSettings):
+class XNESSettings(
+    AscentSettings, ShapingSettings, SigmaRateSettings, PairSettings, DeviationSettings
+):
     """Settings of xNES; defaults of the paper."""
 
     population_size: Count | None = None
@@ -62,9 +64,6 @@ class XNESSettings(AscentSettings, ShapingSettings, PairSettings, DeviationSetti
     sigma_learning_rate: NonNegative | None = None
     """Learning rate of the deviations, by default (9 + 3 ln P) / (5 P sqrt(P)) for P parameters; a
     given one replaces that (evotorch multiplies by it, unless scale_learning_rate = False)."""
-
-    sigma_learning_rate_decay: Fraction = 1.0
-    """What the deviations' learning rate is multiplied by after every generation."""
 
     shaping: Shaping = "nes"
     """What returns are turned into before they are averaged: nes (logarithmic utilities), centered
@@ -135,10 +134,12 @@ class XNES(Algorithm[SampledPopulation]):
 
     def _adapted(self, population: SampledPopulation, utilities: Vector) -> Matrix:
         """Return A exp(eta_A/2 grad_M J), [P, P]."""
-        size, rate = self._center.size, self.settings.sigma_learning_rate
-        if rate is None:
-            rate = (9.0 + 3.0 * float(np.log(size))) / (5.0 * size * float(np.sqrt(size)))  # eta_A
-        rate *= self.settings.sigma_learning_rate_decay**self.generation
+        size = self._center.size
+        rate = self.settings.sigma_rate(
+            self.generation,
+            default=(9.0 + 3.0 * float(np.log(size)))
+            / (5.0 * size * float(np.sqrt(size))),  # eta_A
+        )
         # grad_M J = sum u_k (s_k s_k^T - I), where the I drop out: the u_k sum to 0. The members
         # of an antithetic pair share s_k up to its sign, and so one term.
         weights = np.zeros(population.num_rows)
