@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ UNSOLVED = {"ns_es", "nsr_es", "random_search"}
 BUDGET = {"env_steps": 100_000, "target_return": SOLVED, "target_window": 5}
 
 
-def scores(name: str, pool: WorkerPool) -> list[float]:
+def scores(name: str, pool: WorkerPool) -> Iterator[float]:
     table = {
         **GRID,
         "environments": ["CartPole-v1"],
@@ -31,12 +32,10 @@ def scores(name: str, pool: WorkerPool) -> list[float]:
         "budget": BUDGET,
         "evaluation": {"episodes": 10},
     }
-    found = []
     for trial in expand(parse_grid(table, "test"), Path(), "test"):
         with Trainer(trial.spec, pool) as trainer:
             trainer.train()
-            found.append(trainer.evaluate().mean)
-    return found
+            yield trainer.evaluate().mean
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +46,9 @@ def wide_pool():  # type: ignore[no-untyped-def]
 
 @pytest.mark.parametrize("name", sorted(set(GRID["algorithms"]) - UNSOLVED))
 def test_it_is_solved_on_every_seed(name: str, wide_pool: WorkerPool) -> None:
-    assert len(found := scores(name, wide_pool)) == 5
+    assert len(found := list(scores(name, wide_pool))) == 5
     assert min(found) >= SOLVED, found
 
 
 def test_random_search_does_not_solve_it_on_every_seed(wide_pool: WorkerPool) -> None:
-    assert min(scores("random_search", wide_pool)) < SOLVED
+    assert any(score < SOLVED for score in scores("random_search", wide_pool))
