@@ -1,39 +1,27 @@
-"""Throughput on this machine: training end to end beside bare environments, in one run.
+"""Throughput on this machine: training end to end beside bare loops, in one run.
 
-The two are measured in turn, several rounds, and medians are compared, because machines drift.
+They are measured in turn, several rounds, and medians are compared, because machines drift.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
-import multiprocessing
-import signal
 import statistics
 import tempfile
 import time
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
-import gymnasium
-
-from esbench.errors import TrainingError, UsageError
+from esbench.bare import BareLoops
+from esbench.errors import UsageError
+from esbench.evaluation import Setup
 from esbench.grid import parse_grid
-from esbench.making import making
-from esbench.random_policy import random_steps_per_second
 from esbench.record import GenerationRecord, Stop
 from esbench.runner import check_trials
-from esbench.simulator_log import log_once, silenced
-from esbench.spec import EnvironmentSpec
 from esbench.trainer import Trainer
 from esbench.trials import Trial, expand
-from esbench.worker import end_with_parent, interrupts_held
 from esbench.workers import WorkerPool
-
-if TYPE_CHECKING:
-    from multiprocessing.context import SpawnProcess
 
 ENDLESS: Final = 10**15
 
@@ -45,12 +33,14 @@ class Round:
 
     Attributes:
         bare: plain Gymnasium environments in a loop, one a process, random actions.
+        simulator: MuJoCo alone, one process each, the actions of members; None elsewhere.
         training: the population's steps, end to end: sampling, policy, normalisation, rollouts,
             update, record and checkpoint.
         simulated: those and the steps of the unperturbed policy.
     """
 
     bare: float
+    simulator: float | None
     training: float
     simulated: float
 
@@ -61,20 +51,23 @@ class Throughput:
     """The rounds of one environment, and their medians."""
 
     environment: str
+    backend: str
     population_size: int
     workers: int
     startup_s: float
     rounds: tuple[Round, ...]
 
-    def median(self, name: str) -> float:
-        """Return the median over the rounds of bare, training or simulated steps/s."""
-        values: list[float] = [getattr(item, name) for item in self.rounds]
-        return statistics.median(values)
+    def median(self, name: str) -> float | None:
+        """Return the median over the rounds of one of their speeds; None if it has none."""
+        values: list[float] = [v for r in self.rounds if (v := getattr(r, name)) is not None]
+        return statistics.median(values) if values else None
 
-    @property
-    def ratio(self) -> float:
-        """The median over the rounds of simulated / bare."""
-        return statistics.median(item.simulated / item.bare for item in self.rounds)
+    def ratio(self, to: str) -> float | None:
+        """Return the median over the rounds of simulated / ``to``; None if there is none."""
+        values: list[float | None] = [getattr(item, to) for item in self.rounds]
+        pairs = zip(self.rounds, values, strict=True)
+        ratios = [item.simulated / value for item, value in pairs if value is not None]
+        return statistics.median(ratios) if ratios else None
 
 
 def measure(
@@ -84,14 +77,14 @@ def measure(
     seconds: float = 5.0,
     rounds: int = 3,
 ) -> Throughput:
-    """Measure OpenAI-ES with the environment's own policy beside the bare environment.
+    """Measure OpenAI-ES with the environment's own policy beside bare loops.
 
     Args:
         environment: any Gymnasium name.
         workers: processes, of both; one a core by default.
         population_size: members a generation.
         seconds: of each measurement; training finishes its generation.
-        rounds: how often the two are measured in turn.
+        rounds: how often they are measured in turn.
 
     Raises:
         UsageError: an unknown environment, one that cannot be made, or a wrong number.
@@ -104,16 +97,23 @@ def measure(
     with WorkerPool(workers) as pool, tempfile.TemporaryDirectory() as folder:
         trial = _trial(environment, population_size, Path(folder))
         check_trials([trial])
-        bare = _BareLoops(trial.spec.environment, pool.size)
+        setup = Setup(trial.spec.environment, trial.spec.policy)
+        bare = BareLoops(setup, pool.size)
         start = time.perf_counter()
         with trial.folder.locked(), bare, Trainer(trial.spec, pool, trial.folder) as trainer:
             trial.folder.begin(trial.spec, {"labels": trial.labels})
             trainer.train(env_steps=1)
             startup = time.perf_counter() - start
-            results = [
-                Round(bare.measure(seconds), *_train(trainer, seconds)) for _ in range(rounds)
-            ]
-    return Throughput(environment, population_size, pool.size, startup, tuple(results))
+            if bare.has_simulator:
+                bare.record(trainer.next_job())
+            results = [_round(bare, trainer, seconds) for _ in range(rounds)]
+    name = setup.backend_name
+    return Throughput(environment, name, population_size, pool.size, startup, tuple(results))
+
+
+def _round(bare: BareLoops, trainer: Trainer, seconds: float) -> Round:
+    simulator = bare.measure("simulator", seconds) if bare.has_simulator else None
+    return Round(bare.measure("gymnasium", seconds), simulator, *_train(trainer, seconds))
 
 
 def _trial(environment: str, population_size: int, folder: Path) -> Trial:
@@ -140,73 +140,3 @@ def _train(trainer: Trainer, seconds: float) -> tuple[float, float]:
     trained = trainer.progress.env_steps - before.env_steps
     evaluated = trainer.progress.eval_env_steps - before.eval_env_steps
     return trained / elapsed, (trained + evaluated) / elapsed
-
-
-@final
-class _BareLoops:
-    """Processes that step one plain environment each, when they are told to."""
-
-    def __init__(self, environment: EnvironmentSpec, processes: int) -> None:
-        self._environment = environment
-        self._count = processes
-        self._connections: list[Connection] = []
-        self._processes: list[SpawnProcess] = []
-
-    def __enter__(self) -> _BareLoops:
-        context = multiprocessing.get_context("spawn")
-        for _ in range(self._count):
-            ours, theirs = context.Pipe()
-            process = context.Process(
-                target=_bare_main, args=(theirs, self._environment), daemon=True
-            )
-            with interrupts_held():
-                process.start()
-            theirs.close()
-            self._connections.append(ours)
-            self._processes.append(process)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for process in self._processes:
-            process.terminate()
-            process.join()
-
-    def measure(self, seconds: float) -> float:
-        """Return the steps/s of all processes together.
-
-        Raises:
-            TrainingError: an environment failed, or a process died.
-        """
-        try:
-            for connection in self._connections:
-                with contextlib.suppress(BrokenPipeError):  # its last words can still be read
-                    connection.send(seconds)
-            speeds: list[float | str] = [connection.recv() for connection in self._connections]
-        except (EOFError, OSError):
-            raise TrainingError("a process of the bare loop died") from None
-        for speed in speeds:
-            if isinstance(speed, str):
-                raise TrainingError(f"the bare loop failed: {speed}")
-        return sum(map(float, speeds))
-
-
-def _bare_main(connection: Connection, environment: EnvironmentSpec) -> None:
-    """Run a bare loop until its parent ends it or is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    end_with_parent()
-    log_once()
-    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        try:
-            _serve(connection, environment)
-        except (EOFError, BrokenPipeError, ConnectionResetError):
-            raise
-        except Exception as error:  # whatever the environment raises is told, not printed
-            connection.send(f"{type(error).__name__}: {error}")
-
-
-def _serve(connection: Connection, environment: EnvironmentSpec) -> None:
-    with silenced(), making(environment.id, environment.kwargs):
-        env = gymnasium.make(environment.id, **environment.kwargs)  # as a plain script makes it
-    while True:
-        connection.send(random_steps_per_second(env, connection.recv()))

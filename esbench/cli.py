@@ -327,32 +327,33 @@ def bench(
     seconds: Annotated[float, typer.Option(help="Seconds of each measurement.")] = 5.0,
     rounds: Annotated[int, typer.Option(help="Measurements of each kind, in turn.")] = 3,
 ) -> None:
-    """Measure training end to end beside bare Gymnasium environments, in one run."""
+    """Measure training end to end beside Gymnasium and the simulator alone, in one run."""
     from esbench.bench import measure
 
     console = _console()
     signal.signal(signal.SIGTERM, _interrupt)
     result = measure(env, workers, population, seconds, rounds)
-    table = _table("round", "bare loop", "simulated", "training", "simulated / bare")
+    speeds = ("bare", "simulator", "simulated", "training")
+    table = _table("round", "gymnasium", "simulator", *speeds[2:], "/ gymnasium", "/ simulator")
     for number, item in enumerate(result.rounds, start=1):
-        table.add_row(
-            str(number),
-            f"{item.bare:,.0f}",
-            f"{item.simulated:,.0f}",
-            f"{item.training:,.0f}",
-            f"{item.simulated / item.bare:.2f}",
-        )
-    medians = [f"{result.median(name):,.0f}" for name in ("bare", "simulated", "training")]
-    table.add_row("median", *medians, f"{result.ratio:.2f}", style="bold")
+        alone = item.simulator and item.simulated / item.simulator
+        values = [_rate(getattr(item, name)) for name in speeds]
+        ratios = [_ratio(item.simulated / item.bare), _ratio(alone)]
+        table.add_row(str(number), *values, *ratios)
+    values = [_rate(result.median(name)) for name in speeds]
+    ratios = [_ratio(result.ratio(name)) for name in speeds[:2]]
+    table.add_row("median", *values, *ratios, style="bold")
     _plain(
         console,
-        f"{env}, population {result.population_size}, {result.workers} processes, env steps/s",
+        f"{env}, population {result.population_size}, {result.workers} processes, "
+        f"backend {result.backend}, env steps/s",
     )
     console.print(table)
     _plain(
         console,
-        "bare loop: plain environments, random actions. simulated: training end to end, the steps "
-        "of the unperturbed policy\nincluded. training: the population's steps alone. "
+        "gymnasium: plain environments, random actions. simulator: mj_step alone, on members' "
+        "actions.\nsimulated: training end to end, the steps of the unperturbed policy included. "
+        "training: the population's alone.\n"
         f"First generation after {result.startup_s:.1f} s.",
     )
 
@@ -476,6 +477,14 @@ def _console() -> Console:
             raise BrokenPipeError  # rich would exit with 1, which means a failed trial here
 
     return PipeConsole(force_terminal=None if sys.stdout.isatty() else False)
+
+
+def _rate(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}"
+
+
+def _ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
 
 
 def _table(*columns: str, title: str | None = None, no_header: bool = False) -> Table:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from esbench.backends.base import Backend
+from esbench.backends.choice import backend_name
 from esbench.behaviors.base import Behavior, SlotView, behavior_class
 from esbench.errors import UsageError
 from esbench.policies.base import Policy
@@ -121,9 +122,14 @@ class Setup:
 
     def make_backend(self, slots: int) -> Backend:
         """Return the environment's slots."""
+        backend: type[Backend] = BACKENDS.get(self.backend_name)
+        return backend(self.environment.id, self.environment.kwargs, slots)
+
+    @property
+    def backend_name(self) -> str:
+        """The name of the backend that plays the environment."""
         spec = self.environment
-        backend: type[Backend] = BACKENDS.get(spec.backend)
-        return backend(spec.id, spec.kwargs, slots)
+        return backend_name(spec.backend, spec.id, spec.kwargs)
 
     def make_behavior(self) -> Behavior:
         """Return a recorder of episodes for one slot.
@@ -166,7 +172,8 @@ class Player:
         self._observations = Observations(observations, setup.environment.id)
         self._actions = Actions(actions, setup.environment.id)
         self._batch = self.policy.batch(slots)
-        self._slots = slots
+        self._slots = self._width = slots
+        self._used = 0  # the running episodes are in the slots below it
         self._tasks: list[Task | None] = [None] * slots
         self._noise: list[np.random.Generator | None] = [None] * slots
         self._returns = np.zeros(slots)
@@ -179,9 +186,15 @@ class Player:
         self._behaviors: list[Behavior] = []  # one a slot, made when they are first needed
         self._views = [SlotView(self.backend, slot) for slot in range(slots)]
 
-    def begin(self, job: Job) -> None:
-        """Make ready for the episodes of a job; whatever was running is dropped."""
-        self._job = job
+    def begin(self, job: Job, width: int | None = None) -> None:
+        """Make ready for the episodes of a job; whatever was running is dropped.
+
+        Args:
+            job: what is played.
+            width: how many episodes to run at once; as many as there are slots by default.
+        """
+        self._job, self._used = job, 0
+        self._width = self._slots if width is None else min(width, self._slots)
         if job.characterize and not self._behaviors:
             self._behaviors = [self._setup.make_behavior() for _ in range(self._slots)]
         self._pending.clear()
@@ -196,12 +209,12 @@ class Player:
     @property
     def hungry(self) -> bool:
         """Whether a slot is idle and no episode is queued."""
-        return not self._pending and None in self._tasks
+        return not self._pending and None in self._tasks[: self._width]
 
     @property
     def busy(self) -> bool:
         """Whether an episode is running or queued."""
-        return bool(self._pending) or any(task is not None for task in self._tasks)
+        return bool(self._pending) or self._used > 0
 
     def step(self) -> list[EpisodeResult]:
         """Fill idle slots, step every running episode once and return those that ended."""
@@ -215,12 +228,12 @@ class Player:
         self.backend.close()
 
     def _step(self, job: Job) -> list[EpisodeResult]:
-        used = max((s for s, task in enumerate(self._tasks) if task is not None), default=-1) + 1
+        used = self._used
         if used == 0:
             return []
         outputs = self._batch.forward(self._observe(job, used))
-        finite = np.logical_and.reduce(np.isfinite(outputs), axis=1)
-        sick = [] if finite.all() else self._retire_sick(finite)
+        finite = np.isfinite(outputs)
+        sick = [] if finite.all() else self._retire_sick(np.logical_and.reduce(finite, axis=1))
         _, rewards, terminated, truncated, _ = self.backend.step(self._act(job, outputs))
         self._returns += rewards
         self._lengths[:used] += 1
@@ -238,9 +251,10 @@ class Player:
         ]
 
     def _fill(self, job: Job) -> None:
-        while self._pending and None in self._tasks:
+        while self._pending and None in self._tasks[: self._width]:
             slot, task = self._tasks.index(None), self._pending.popleft()
             self._tasks[slot] = task
+            self._used = max(self._used, slot + 1)
             self._batch.load(slot, job.parameters(task.member))
             self.backend.start(slot, job.environment_seed(task))
             self._noise[slot] = job.noise_stream(task) if job.action_noise else None
@@ -295,6 +309,8 @@ class Player:
         assert task is not None
         assert self._job is not None
         self._tasks[slot] = None
+        while self._used and self._tasks[self._used - 1] is None:
+            self._used -= 1
         self.backend.retire(slot)
         total, length = float(self._returns[slot]), int(self._lengths[slot])
         moments: Moments | None = None

@@ -57,6 +57,12 @@ class Registry(Generic[T]):
         """Return every name, sorted; plugins are listed without being imported."""
         return sorted({*self._load_builtins(), *self._find_plugins()})
 
+    def builtin_names(self) -> list[str]:
+        """Return the names of the package's own classes, sorted; the same in every process."""
+        inside = f"{self.package}."
+        classes = self._load_builtins().items()
+        return sorted(name for name, cls in classes if cls.__module__.startswith(inside))
+
     def get(self, name: str) -> type[T]:
         """Return the class registered as ``name``.
 

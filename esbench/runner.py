@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias, final
 
 from esbench.errors import EnvironmentFailedError, UsageError
+from esbench.evaluation import Setup
 from esbench.provenance import provenance
 from esbench.record import Callback, GenerationRecord, Stop
 from esbench.store import DamagedTrialError, now, score_text
@@ -118,7 +119,9 @@ def _attempt(
 def _train(trial: Trial, pool: WorkerPool, watcher: Watcher, callbacks: Sequence[Callback]) -> str:
     """Train, score and keep the result; returns the score in words."""
     folder = trial.folder
-    history = folder.begin(trial.spec, {"labels": trial.labels, "created": now(), **provenance()})
+    backend = Setup(trial.spec.environment, trial.spec.policy).backend_name
+    about = {"labels": trial.labels, "created": now(), "backend": backend, **provenance()}
+    history = folder.begin(trial.spec, about)
     with Trainer(trial.spec, pool, folder, folder.path / "log.txt") as trainer:
         state = folder.load_checkpoint()
         if state is not None:

@@ -24,7 +24,8 @@ class EnvironmentSpec(Settings):
     Attributes:
         id: its Gymnasium name; "package:Name-v0" imports the package first.
         kwargs: arguments of ``gymnasium.make``; part of the environment, scored with them too.
-        backend: which vector environment plays it.
+        backend: which vector environment plays it; "auto" is the fastest that serves it. They are
+            bit-identical; the one that ran is in ``trial.json``.
         episodes_per_member: a member's return is the mean over so many episodes.
         max_episode_steps: training episodes are cut after so many steps; "adaptive" cuts at twice
             the mean length of the generation before; none by default.
@@ -40,7 +41,7 @@ class EnvironmentSpec(Settings):
 
     id: str
     kwargs: dict[str, Any] = Field(default_factory=dict)
-    backend: str = "gymnasium"
+    backend: str = "auto"
     episodes_per_member: Count = 1
     max_episode_steps: Count | Literal["adaptive"] | None = None
     action_noise: Annotated[float, Field(ge=0)] = 0.0

@@ -215,6 +215,10 @@ class Trainer:
         played = self._play(job, [Task(CENTER, episode) for episode in range(count)])
         return Score(played.center_returns, played.center_lengths.astype(np.float64))
 
+    def next_job(self) -> Job:
+        """Return what the members of the next generation, or of the probe before it, play."""
+        return self._job(self.algorithm.ask())
+
     def save(self) -> None:
         """Write a checkpoint of the last complete generation, if there is a recorder.
 
@@ -315,17 +319,16 @@ class Trainer:
             self.algorithm.tell(probe, self._fitness(played), played.behaviors)
             self._progress = self._counted(played)
 
-    def _play_members(self, population: Population, first: int, with_center: bool) -> Episodes:
+    def _job(self, population: Population) -> Job:
         environment = self.spec.environment
-        episodes = population.episodes or environment.episodes_per_member
         normalizer = self._normalizer(population.lineage)
-        job = Job(
+        return Job(
             seed=self.spec.seed,
             generation=self.algorithm.generation,
             purpose=Purpose.PROBE_EPISODE if population.probe else Purpose.TRAINING_EPISODE,
             population=population,
             center=self.algorithm.center,
-            episodes=episodes,
+            episodes=population.episodes or environment.episodes_per_member,
             normalizer=normalizer,
             gather=normalizer is not None and not population.probe,
             characterize=self.algorithm.needs_behaviors,
@@ -333,12 +336,15 @@ class Trainer:
             action_noise=0.0 if population.probe else environment.action_noise,
             episode_seeds=environment.episode_seeds,
         )
-        tasks = member_tasks(range(first, len(population)), episodes)
+
+    def _play_members(self, population: Population, first: int, with_center: bool) -> Episodes:
+        job = self._job(population)
+        tasks = member_tasks(range(first, len(population)), job.episodes)
         if not with_center:
             return self._play(job, tasks)
-        center = [Task(CENTER, episode) for episode in range(episodes)]
+        center = [Task(CENTER, episode) for episode in range(job.episodes)]
         lineage = self.algorithm.center_lineage
-        if normalizer is None or lineage == population.lineage:
+        if job.normalizer is None or lineage == population.lineage:
             return self._play(job, [*center, *tasks])
         # The centre is of another lineage than the members, and has seen other observations.
         own = replace(job, normalizer=self._normalizer(lineage), gather=False)

@@ -11,10 +11,11 @@ from typing import Any, Final, final
 
 from esbench.algorithms.base import Algorithm
 from esbench.algorithms.settings import AlgorithmSettings
+from esbench.backends.choice import check_backend
 from esbench.environments import EnvironmentFile, load_environment, merged
 from esbench.errors import UsageError, suggestion
 from esbench.grid import Grid, apply_override, parse_grid, parse_seeds, read_grid, require_distinct
-from esbench.registry import ALGORITHMS, BACKENDS, POLICIES
+from esbench.registry import ALGORITHMS, POLICIES
 from esbench.settings import Table, fields_at, parse
 from esbench.spec import (
     AlgorithmSpec,
@@ -209,7 +210,7 @@ class _Layers:
                     f"{self.source}: environment.{self.file.id}.algorithms.{label} is not among "
                     f"the grid's algorithms; {suggestion(label, self.grid.algorithms)}"
                 )
-        BACKENDS.get(file.backend)
+        check_backend(file.backend)
         return file.spec()
 
     def _algorithm(self, label: str, settings: Table) -> AlgorithmSpec:

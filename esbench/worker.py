@@ -33,9 +33,10 @@ class Configure(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """To a worker: drop what is running and take episodes of this job."""
+    """To a worker: drop what is running and take episodes of this job, so many at once."""
 
     job: Job
+    width: int
 
 
 class Work(NamedTuple):
@@ -139,7 +140,7 @@ def _serve(link: _Link) -> None:
                     _redirect_output(message.log)
                     player = Player(message.setup, message.slots)
                 case Begin() if player is not None:
-                    player.begin(message.job)
+                    player.begin(message.job, message.width)
                 case Work() if player is not None:
                     _play(player, message.tasks, link)
         except _ParentGoneError:

@@ -27,7 +27,7 @@ from esbench.worker import Begin, Configure, Failed, Finished, Work, interrupts_
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
 
-DEFAULT_SLOTS: Final = 32
+DEFAULT_SLOTS: Final = 72
 MAX_DEATHS: Final = 3
 # Libraries that read these at import start one thread instead of one a core: threads of several
 # workers would spin against each other, and could change the bits of a sum.
@@ -117,13 +117,13 @@ class WorkerPool:
 
     def _play(self, job: Job, tasks: Sequence[Task]) -> Episodes:
         pending, results, deaths = deque(tasks), dict[Task, EpisodeResult](), 0
+        width = _width(len(tasks), self.size, self.slots)
         for worker in self._workers:
             worker.held.clear()
             worker.waiting = False
-            self._send(worker, Begin(job))
-        first = min(self.slots, -(-len(tasks) // self.size))
+            self._send(worker, Begin(job, width))
         for worker in self._workers:
-            self._give(worker, pending, first)
+            self._give(worker, pending, width)
         while len(results) < len(tasks):
             before = len(results)
             for worker in self._ready():
@@ -135,7 +135,7 @@ class WorkerPool:
                         if deaths >= MAX_DEATHS:
                             raise TrainingError(_obituary(worker, deaths, lost))
                         pending.extendleft(reversed(lost))
-                        self._replace(worker, job, pending)
+                        self._replace(worker, Begin(job, width), pending)
                     case Finished():
                         self._take(worker, message, results)
                         if message.wants_more:
@@ -146,7 +146,7 @@ class WorkerPool:
                         raise EnvironmentFailedError(message.message, message.traceback)
             deaths = 0 if len(results) > before else deaths
             for worker in [w for w in self._workers if w.waiting and pending]:
-                self._give(worker, pending, _chunk(len(pending), self.size, self.slots))
+                self._give(worker, pending, _chunk(len(pending), self.size, width))
         return collect(tasks, results)
 
     def close(self) -> None:
@@ -174,14 +174,14 @@ class WorkerPool:
         ours.send(self._configuration)
         return _Worker(process, ours)
 
-    def _replace(self, dead: _Worker, job: Job, pending: deque[Task]) -> None:
+    def _replace(self, dead: _Worker, begin: Begin, pending: deque[Task]) -> None:
         dead.connection.close()
         dead.process.join()
         dead.process.close()
         worker = self._start()
         self._workers[self._workers.index(dead)] = worker
-        self._send(worker, Begin(job))
-        self._give(worker, pending, _chunk(len(pending), self.size, self.slots))
+        self._send(worker, begin)
+        self._give(worker, pending, _chunk(len(pending), self.size, begin.width))
 
     def _send(self, worker: _Worker, message: Configure | Begin | Work) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -214,6 +214,16 @@ def _receive(worker: _Worker) -> Finished | Failed | None:
     except (EOFError, OSError):  # it died between two messages, or in the middle of one
         return None
     return message
+
+
+def _width(tasks: int, workers: int, slots: int) -> int:
+    """Return how many episodes a worker runs at once, at most ``slots``.
+
+    As many as make whole rounds of its share: with 33 for 32 slots, the last would run alone.
+    """
+    share = -(-tasks // workers)
+    rounds = max(1, -(-share // slots))
+    return max(1, -(-share // rounds))
 
 
 def _chunk(pending: int, workers: int, slots: int) -> int:

@@ -10,8 +10,11 @@ from pathlib import Path
 import gymnasium
 import pytest
 
+from esbench import make_trainer
+from esbench.bare import SimulatorLoop
 from esbench.bench import measure
 from esbench.errors import TrainingError, UsageError
+from esbench.evaluation import EpisodeResult, Player, Setup, Task
 
 WEARS_OUT = """
 import gymnasium
@@ -52,7 +55,34 @@ def test_both_speeds_of_every_round_are_measured() -> None:
         assert item.bare > 0
         assert item.simulated > item.training > 0
     assert result.median("bare") == sum(item.bare for item in result.rounds) / 2
-    assert 0 < result.ratio < 10
+    assert 0 < (result.ratio("bare") or 0) < 100
+    assert (result.backend, result.median("simulator")) == ("gymnasium", None)
+    assert result.ratio("simulator") is None
+
+
+def test_mujoco_is_measured_alone_too() -> None:
+    result = measure("Hopper-v5", 1, population_size=4, seconds=0.05, rounds=1)
+    (item,) = result.rounds
+    assert result.backend == "mujoco"
+    assert item.simulator is not None
+    assert 0 < item.bare < item.simulator
+    assert result.ratio("simulator") == item.simulated / item.simulator
+
+
+def test_the_simulator_alone_runs_the_very_episodes() -> None:
+    with make_trainer("openai_es", env="Hopper-v5", population_size=4, workers=1) as trainer:
+        setup, job = Setup(trainer.spec.environment, trainer.spec.policy), trainer.next_job()
+        loop = SimulatorLoop(setup, job, range(1, 3))
+        player = Player(setup, slots=2)
+        player.begin(job)
+        player.add([Task(1, 0), Task(2, 0)])
+        played: list[EpisodeResult] = []
+        while player.busy:
+            played += player.step()
+    lengths = {result.task.member: result.length for result in played}
+    assert [len(controls) for _, controls in loop.episodes] == [lengths[1], lengths[2]]
+    assert len({seed for seed, _ in loop.episodes}) == 2
+    assert loop.steps_per_second(0.01) > 0
 
 
 BAD = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, final
 
 import gymnasium
 import numpy as np
@@ -34,6 +34,14 @@ class Backend(VectorEnv[Array, Array, Array]):
     live: npt.NDArray[np.bool_]
     observations: Array
 
+    @classmethod
+    @abstractmethod
+    def serves(cls, environment_id: str, kwargs: dict[str, Any]) -> bool:
+        """Return whether this backend plays ``gymnasium.make(environment_id, **kwargs)``.
+
+        The reference backend says so of everything, and is asked last.
+        """
+
     @abstractmethod
     def __init__(self, environment_id: str, kwargs: dict[str, Any], slots: int) -> None:
         """Make ``slots`` environments of ``gymnasium.make(environment_id, **kwargs)``."""
@@ -54,6 +62,44 @@ class Backend(VectorEnv[Array, Array, Array]):
             UsageError: this backend has none.
         """
 
-    @abstractmethod
+    @final
     def retire(self, slot: int) -> None:
         """End a slot's episode from outside; the slot is skipped until its next reset."""
+        self.live[slot] = False
+
+    @final
+    def reset(
+        self,
+        *,
+        seed: int | list[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[Array, dict[str, Any]]:
+        """Reset the slots of ``options["reset_mask"]`` (all by default) with explicit seeds.
+
+        Args:
+            seed: one seed a slot.
+            options: ``{"reset_mask": [S] of bool}``, or nothing.
+
+        Returns:
+            The observations [S, ...] and no infos.
+        """
+        if not isinstance(seed, list) or len(seed) != self.num_envs:
+            raise ValueError(f"seed = {seed!r}: expected a list of {self.num_envs} seeds")
+        mask = (options or {}).get("reset_mask", np.ones(self.num_envs, np.bool_))
+        for slot in np.flatnonzero(mask).tolist():
+            chosen = seed[slot]
+            if chosen is None:
+                raise ValueError(f"no seed for slot {slot}: every episode needs its own")
+            self.start(slot, chosen)
+        return self.observations, {}
+
+    @abstractmethod
+    def step(self, actions: Array) -> tuple[Array, Array, Array, Array, dict[str, Any]]:
+        """Step the live slots; the others keep their last observation and get reward 0.
+
+        Args:
+            actions: [k, ...] for the slots 0..k-1; all live slots must be among them.
+
+        Returns:
+            Observations, rewards, terminations, truncations, each [S, ...], and no infos.
+        """

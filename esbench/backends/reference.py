@@ -28,6 +28,11 @@ class GymnasiumBackend(Backend):
             another slot, raises its own error: that is no fault of the input.
     """
 
+    @classmethod
+    def serves(cls, environment_id: str, kwargs: dict[str, Any]) -> bool:
+        """Say so of everything."""
+        return True
+
     def __init__(self, environment_id: str, kwargs: dict[str, Any], slots: int) -> None:
         self._id, self._kwargs = environment_id, kwargs
         self._envs = [make_environment(environment_id, kwargs)]
@@ -61,44 +66,8 @@ class GymnasiumBackend(Backend):
         """Return the environment of a slot."""
         return self._envs[slot]
 
-    def retire(self, slot: int) -> None:
-        """End a slot's episode from outside."""
-        self.live[slot] = False
-
-    def reset(
-        self,
-        *,
-        seed: int | list[int | None] | None = None,
-        options: dict[str, Any] | None = None,
-    ) -> tuple[Array, dict[str, Any]]:
-        """Reset the slots of ``options["reset_mask"]`` (all by default) with explicit seeds.
-
-        Args:
-            seed: one seed a slot.
-            options: ``{"reset_mask": [S] of bool}``, or nothing.
-
-        Returns:
-            The observations [S, ...] and no infos.
-        """
-        if not isinstance(seed, list) or len(seed) != self.num_envs:
-            raise ValueError(f"seed = {seed!r}: expected a list of {self.num_envs} seeds")
-        mask = (options or {}).get("reset_mask", np.ones(self.num_envs, np.bool_))
-        for slot in np.flatnonzero(mask).tolist():
-            chosen = seed[slot]
-            if chosen is None:
-                raise ValueError(f"no seed for slot {slot}: every episode needs its own")
-            self.start(slot, chosen)
-        return self.observations, {}
-
     def step(self, actions: Array) -> tuple[Array, Array, Array, Array, dict[str, Any]]:
-        """Step the live slots; the others keep their last observation and get reward 0.
-
-        Args:
-            actions: [k, ...] for the slots 0..k-1; all live slots must be among them.
-
-        Returns:
-            Observations, rewards, terminations, truncations, each [S, ...], and no infos.
-        """
+        """Step the live slots, one after the other."""
         envs, observations, rewards = self._envs, self.observations, self._rewards
         infos = self._infos
         rewards.fill(0.0)

@@ -1,0 +1,196 @@
+"""Slots of MuJoCo that are stepped without Gymnasium's Python around every step.
+
+One ``MjData`` a slot, one model for all; a step is ``mj_step`` for each live slot, then rewards and
+observations for all of them at once. Episodes begin in the Gymnasium environment itself, which
+is lent the slot's data for as long as its ``reset`` takes.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, cast, final
+
+import gymnasium
+import numpy as np
+from gymnasium.vector.utils import batch_space
+from gymnasium.wrappers import TimeLimit
+
+from esbench.backends.base import Array, Backend
+from esbench.backends.mujoco.ant import Ant
+from esbench.backends.mujoco.arms import Pusher, Reacher
+from esbench.backends.mujoco.humanoids import Humanoid, HumanoidStandup
+from esbench.backends.mujoco.pendulums import InvertedDoublePendulum, InvertedPendulum
+from esbench.backends.mujoco.runners import HalfCheetah, Hopper, Swimmer, Walker2d
+from esbench.backends.mujoco.task import Task, bytes_of
+from esbench.errors import UsageError
+from esbench.making import make_environment, making
+from esbench.registry import register_backend
+
+# By the entry point of the environment, because its name may be a person's own.
+TASKS: Final[dict[str, Callable[[Any, int], Task]]] = {
+    "gymnasium.envs.mujoco.ant_v5:AntEnv": Ant,
+    "gymnasium.envs.mujoco.half_cheetah_v5:HalfCheetahEnv": HalfCheetah,
+    "gymnasium.envs.mujoco.hopper_v5:HopperEnv": Hopper,
+    "gymnasium.envs.mujoco.humanoid_v5:HumanoidEnv": Humanoid,
+    "gymnasium.envs.mujoco.humanoidstandup_v5:HumanoidStandupEnv": HumanoidStandup,
+    "gymnasium.envs.mujoco.inverted_double_pendulum_v5:InvertedDoublePendulumEnv": (
+        InvertedDoublePendulum
+    ),
+    "gymnasium.envs.mujoco.inverted_pendulum_v5:InvertedPendulumEnv": InvertedPendulum,
+    "gymnasium.envs.mujoco.pusher_v5:PusherEnv": Pusher,
+    "gymnasium.envs.mujoco.reacher_v5:ReacherEnv": Reacher,
+    "gymnasium.envs.mujoco.swimmer_v5:SwimmerEnv": Swimmer,
+    "gymnasium.envs.mujoco.walker2d_v5:Walker2dEnv": Walker2d,
+}
+NEVER: Final = int(np.iinfo(np.int64).max)
+
+
+class _Slot(NamedTuple):
+    """What a step of one slot touches; all but the data are memory."""
+
+    data: Any
+    control: memoryview
+    action: memoryview
+    copies: list[tuple[memoryview, memoryview]]
+
+
+@final
+@register_backend("mujoco")
+class MujocoBackend(Backend):
+    """Gymnasium's MuJoCo environments, v5, bit-identical and near the speed of the simulator.
+
+    Raises:
+        UsageError: the environment cannot be made, or is none of them.
+    """
+
+    def __init__(self, environment_id: str, kwargs: dict[str, Any], slots: int) -> None:
+        import mujoco
+
+        self._env = make_environment(environment_id, kwargs)
+        self._plain = plain = cast(Any, self._env.unwrapped)
+        self._mujoco = mujoco
+        task = _task_of(environment_id, kwargs)
+        if task is None:
+            raise UsageError(
+                f"backend 'mujoco' does not play {environment_id!r}: expected one of Gymnasium's "
+                "MuJoCo environments, v5, without render_mode; use the backend 'gymnasium'"
+            )
+        with making(environment_id, kwargs):  # a person's own XML may lack a body
+            self._model = plain.model
+            self._task = task(plain, slots)
+        self._time_limit = _time_limit(self._env)
+        self.num_envs = slots
+        space = self.single_observation_space = self._env.observation_space
+        self.single_action_space = self._env.action_space
+        self.observation_space = batch_space(self.single_observation_space, slots)
+        self.action_space = batch_space(self.single_action_space, slots)
+        self.live = np.zeros(slots, dtype=np.bool_)
+        self.observations = np.zeros((slots, *(space.shape or ())))
+        self._seen = np.zeros_like(self.observations)
+        # Of each slot, made when it is first used.
+        self._data: list[Any] = []
+        self._stepped: list[_Slot] = []
+        self._actions = np.zeros((slots, self._model.nu))
+        self._elapsed = np.zeros(slots, dtype=np.int64)
+        self._reset_infos: list[dict[str, Any]] = [{}] * slots
+        self._rewards = np.zeros(slots)
+        self._terminations = np.zeros(slots, dtype=np.bool_)
+        self._truncations = np.zeros(slots, dtype=np.bool_)
+
+    @classmethod
+    def serves(cls, environment_id: str, kwargs: dict[str, Any]) -> bool:
+        """Return whether it is one of them, whatever its name, and nothing is rendered."""
+        return _task_of(environment_id, kwargs) is not None
+
+    def start(self, slot: int, seed: int) -> None:
+        """Begin an episode in one slot, in the words of the Gymnasium environment."""
+        while len(self._data) <= slot:
+            self._add_slot()
+        self._plain.data = self._data[slot]
+        self.observations[slot], self._reset_infos[slot] = self._env.reset(seed=seed)
+        for target, source in self._stepped[slot].copies:
+            target[:] = source
+        self._task.begin(slot)
+        self._elapsed[slot] = 0
+        self._terminations[slot] = self._truncations[slot] = False
+        self.live[slot] = True
+
+    def info(self, slot: int) -> dict[str, Any]:
+        """Return the last info of a slot."""
+        if not self._elapsed[slot]:
+            return self._reset_infos[slot]
+        return self._task.info(slot, self._data[slot])
+
+    def environment(self, slot: int) -> gymnasium.Env[Any, Any]:
+        """Return the one environment there is, in the state of a slot."""
+        self._plain.data = self._data[slot]
+        return self._env
+
+    def step(self, actions: Array) -> tuple[Array, Array, Array, Array, dict[str, Any]]:
+        """Step the live slots: MuJoCo one after the other, everything else at once."""
+        if actions.shape[1:] != (self._model.nu,):
+            raise ValueError(f"actions of shape {actions.shape}: expected (k, {self._model.nu})")
+        model, task, skip = self._model, self._task, self._plain.frame_skip
+        step, forces = self._mujoco.mj_step, self._mujoco.mj_rnePostConstraint
+        with_forces, count = task.contact_forces, len(actions)
+        live = np.flatnonzero(self.live).tolist()
+        self._actions[:count] = actions
+        slots = self._stepped
+        for data, control, action, copies in map(slots.__getitem__, live):
+            control[:] = action
+            step(model, data, skip)
+            if with_forces:
+                forces(model, data)
+            for target, source in copies:
+                target[:] = source
+        rewards, terminated = task.evaluate(actions, live)
+        stepped = self.live[:count].copy()
+        if len(live) == count:
+            task.observe(self.observations[:count])
+        else:  # the others keep what they have
+            task.observe(self._seen[:count])
+            self.observations[:count][stepped] = self._seen[:count][stepped]
+        self._rewards.fill(0.0)
+        self._rewards[:count][stepped] = rewards[stepped]
+        self._elapsed[:count] += stepped
+        terminated = terminated & stepped
+        truncated = (self._elapsed[:count] >= self._time_limit) & stepped
+        self._terminations[:count] |= terminated
+        self._truncations[:count] |= truncated
+        self.live[:count] &= ~(terminated | truncated)
+        return self.observations, self._rewards, self._terminations, self._truncations, {}
+
+    def _add_slot(self) -> None:
+        slot, data = len(self._data), self._mujoco.MjData(self._model)
+        self._data.append(data)
+        control, action = bytes_of(data.ctrl), bytes_of(self._actions[slot])
+        self._stepped.append(_Slot(data, control, action, self._task.copies(slot, data)))
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Close the environment."""
+        self._env.close()
+
+
+def _task_of(environment_id: str, kwargs: dict[str, Any]) -> Callable[[Any, int], Task] | None:
+    """Return the task of an environment, or None if it is none of them."""
+    module, _, name = environment_id.rpartition(":")
+    try:
+        if module:
+            importlib.import_module(module)
+        spec = gymnasium.spec(name)
+    except (ImportError, gymnasium.error.Error):
+        return None  # the reference backend says what is wrong
+    rendered = {**spec.kwargs, **kwargs}.get("render_mode") is not None
+    if rendered or spec.additional_wrappers or not isinstance(spec.entry_point, str):
+        return None
+    return TASKS.get(spec.entry_point)
+
+
+def _time_limit(env: gymnasium.Env[Any, Any]) -> int:
+    """Return after how many steps an episode is truncated."""
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, TimeLimit):
+            return env._max_episode_steps
+        env = env.env
+    return NEVER

@@ -1,0 +1,246 @@
+"""The fast path is Gymnasium to the last bit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+from esbench.backends.choice import backend_name
+from esbench.backends.mujoco import MujocoBackend
+from esbench.backends.mujoco import backend as module
+from esbench.backends.mujoco.runners import HalfCheetah
+from esbench.errors import UsageError
+from esbench.simulator_log import silenced
+
+SLOTS = 3
+INFINITE = float("inf")
+PLAIN: dict[str, dict[str, Any]] = {
+    name: {}
+    for name in (
+        "Ant-v5", "HalfCheetah-v5", "Hopper-v5", "Humanoid-v5", "HumanoidStandup-v5",
+        "InvertedDoublePendulum-v5", "InvertedPendulum-v5", "Pusher-v5", "Reacher-v5", "Swimmer-v5",
+        "Walker2d-v5",
+    )
+}  # fmt: skip
+COSTS = {"ctrl_cost_weight": 0.3, "forward_reward_weight": 2, "reset_noise_scale": 0.03}
+EVERYWHERE = {"exclude_current_positions_from_observation": False}
+UNHEALTHY = {"terminate_when_unhealthy": False, "healthy_reward": 3}
+LITTLE = {
+    "include_cinert_in_observation": False,
+    "include_cvel_in_observation": False,
+    "include_qfrc_actuator_in_observation": False,
+    "include_cfrc_ext_in_observation": False,
+}
+OTHERS: list[tuple[str, dict[str, Any]]] = [
+    ("Ant-v5", {**COSTS, **EVERYWHERE, **UNHEALTHY, "main_body": "front_left_leg"}),
+    ("Ant-v5", {
+        "include_cfrc_ext_in_observation": False, "contact_cost_weight": 0.1,
+        "contact_force_range": [-0.5, 0.2], "healthy_z_range": [0.4, 0.7], "frame_skip": 3,
+    }),
+    ("HalfCheetah-v5", {**COSTS, **EVERYWHERE, "frame_skip": 2, "max_episode_steps": 70}),
+    ("Hopper-v5", {**COSTS, **EVERYWHERE, **UNHEALTHY, "healthy_state_range": [-2, 2]}),
+    ("Hopper-v5", {
+        "healthy_state_range": [-2.0, 2.0], "healthy_z_range": [0.5, 1.24],
+        "healthy_angle_range": [-0.1, INFINITE],
+    }),
+    ("Humanoid-v5", {**COSTS, **EVERYWHERE, **UNHEALTHY, **LITTLE}),
+    ("Humanoid-v5", {
+        "contact_cost_weight": 1e-4, "contact_cost_range": [0.5, 1.0],
+        "healthy_z_range": [1.3, 1.5],
+    }),
+    ("HumanoidStandup-v5", {**EVERYWHERE, **LITTLE, "impact_cost_range": [0.01, 0.02]}),
+    ("HumanoidStandup-v5", {"uph_cost_weight": 2, "ctrl_cost_weight": 1, "frame_skip": 2}),
+    ("InvertedDoublePendulum-v5", {"healthy_reward": 1, "reset_noise_scale": 0.5}),
+    ("InvertedPendulum-v5", {"reset_noise_scale": 0.15, "max_episode_steps": 7}),
+    ("Pusher-v5", {"reward_near_weight": 2, "reward_dist_weight": 0.1, "frame_skip": 1}),
+    ("Reacher-v5", {"reward_dist_weight": 3, "reward_control_weight": 0.2}),
+    ("Swimmer-v5", {**COSTS, **EVERYWHERE}),
+    ("Walker2d-v5", {**COSTS, **EVERYWHERE, **UNHEALTHY}),
+    ("Walker2d-v5", {"healthy_z_range": [1.1, 1.3], "healthy_angle_range": [-0.1, 0.3]}),
+]  # fmt: skip
+CASES = [*PLAIN.items(), *OTHERS]
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    with silenced():
+        yield
+
+
+class DiffersError(AssertionError):
+    """The fast path and Gymnasium differ."""
+
+
+def require_equal(ours: object, theirs: object, what: str) -> None:
+    mine, other = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
+    if mine.tobytes() != other.tobytes():
+        raise DiffersError(f"{what}: {mine} is not {other}")
+
+
+def actions_of(space: Any, steps: int) -> Iterator[np.ndarray[Any, Any]]:
+    """Yield actions [SLOTS, n]: calm ones, wild ones and, at times, ones out of bounds."""
+    space.seed(0)
+    for step in range(steps):
+        size = (0.05, 1.0, 0.3, 2.0)[step // 25 % 4]
+        yield np.array([space.sample() for _ in range(SLOTS)]) * np.float32(size)
+
+
+def play(environment_id: str, kwargs: dict[str, Any], steps: int) -> int:
+    """Play beside Gymnasium, with resets at different times, and return the number of episodes.
+
+    Raises:
+        DiffersError: an observation, reward, end or info is not the same.
+    """
+    backend = MujocoBackend(environment_id, kwargs, SLOTS)
+    plain = [gymnasium.make(environment_id, **kwargs) for _ in range(SLOTS)]
+    assert backend.single_observation_space == plain[0].observation_space
+    assert backend.single_action_space == plain[0].action_space
+    waiting, episodes = dict.fromkeys(range(SLOTS), 0), 0
+    for step, actions in enumerate(actions_of(backend.single_action_space, steps)):
+        for slot in [slot for slot, since in waiting.items() if step >= since + slot]:
+            del waiting[slot]
+            backend.start(slot, seed=100 * step + slot)
+            first, info = plain[slot].reset(seed=100 * step + slot)
+            require_equal(backend.observations[slot], first, f"first observation of {slot}")
+            compare_infos(backend.info(slot), info, f"first info of {slot}")
+        before = backend.observations.copy()
+        observations, rewards, terminations, truncations, _ = backend.step(actions)
+        for slot in range(SLOTS):
+            where = f"{environment_id} {kwargs}, step {step}, slot {slot}"
+            if slot in waiting:
+                require_equal(observations[slot], before[slot], where)
+                require_equal(rewards[slot], 0.0, where)
+                continue
+            observation, reward, terminated, truncated, info = plain[slot].step(actions[slot])
+            require_equal(observations[slot], observation, f"{where}: observation")
+            require_equal(rewards[slot], reward, f"{where}: reward")
+            ends = [terminations[slot], truncations[slot], not backend.live[slot]]
+            require_equal(ends, [terminated, truncated, terminated or truncated], f"{where}: end")
+            compare_infos(backend.info(slot), info, where)
+            if terminated or truncated:
+                episodes += 1
+                waiting[slot] = step + 1
+    backend.close()
+    return episodes
+
+
+def compare_infos(ours: dict[str, Any], theirs: dict[str, Any], where: str) -> None:
+    assert ours.keys() == theirs.keys()
+    for name, value in theirs.items():
+        require_equal(ours[name], value, f"{where}: {name}")
+
+
+@pytest.mark.parametrize(("environment_id", "kwargs"), CASES)
+def test_every_bit_is_gymnasiums(environment_id: str, kwargs: dict[str, Any]) -> None:
+    assert MujocoBackend.serves(environment_id, kwargs)
+    endless = kwargs.get("terminate_when_unhealthy") is False
+    long = endless or environment_id in {"HalfCheetah-v5", "HumanoidStandup-v5", "Swimmer-v5"}
+    episodes = play(environment_id, kwargs, 1100 if long or environment_id == "Ant-v5" else 500)
+    assert episodes >= SLOTS
+
+
+def test_all_tasks_are_compared() -> None:
+    served = {gymnasium.spec(name).entry_point for name in PLAIN}
+    assert served == set(module.TASKS)
+
+
+def test_one_ulp_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken(HalfCheetah):  # type: ignore[misc]
+        def evaluate(self, actions: Any, live: Any) -> Any:
+            rewards, ended = super().evaluate(actions, live)
+            return np.nextafter(rewards, np.inf), ended
+
+    entry = gymnasium.spec("HalfCheetah-v5").entry_point
+    monkeypatch.setitem(module.TASKS, entry, Broken)
+    with pytest.raises(DiffersError, match=r"step 0, slot 0: reward"):
+        play("HalfCheetah-v5", {}, 3)
+
+
+def test_an_own_xml_is_played(tmp_path: Path) -> None:
+    folder = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
+    text = (folder / "half_cheetah.xml").read_text()
+    heavy = tmp_path / "heavy.xml"
+    heavy.write_text(text.replace('gravity="0 0 -9.81"', 'gravity="0 0 -20"'))
+    assert heavy.read_text() != text
+    kwargs = {"xml_file": str(heavy), "max_episode_steps": 60}
+    assert MujocoBackend.serves("HalfCheetah-v5", kwargs)
+    assert play("HalfCheetah-v5", kwargs, 200) >= SLOTS
+
+
+def test_what_an_own_xml_lacks_is_one_sentence(tmp_path: Path) -> None:
+    folder = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
+    xml = tmp_path / "reacher.xml"
+    xml.write_text((folder / "reacher.xml").read_text().replace('name="target"', 'name="aim"', 1))
+    with pytest.raises(UsageError, match="cannot be made with kwargs"):
+        MujocoBackend("Reacher-v5", {"xml_file": str(xml)}, 1)
+
+
+gymnasium.register("MyHopper-v0", entry_point=str(gymnasium.spec("Hopper-v5").entry_point))
+
+
+@pytest.mark.parametrize(
+    ("environment_id", "kwargs", "expected"),
+    [
+        ("Ant-v5", {}, "mujoco"),
+        ("MyHopper-v0", {"healthy_reward": 0.5}, "mujoco"),
+        ("Ant-v5", {"render_mode": "rgb_array"}, "gymnasium"),
+        ("Ant-v4", {}, "gymnasium"),
+        ("CartPole-v1", {}, "gymnasium"),
+        ("doubles:Walk-v0", {}, "gymnasium"),
+        ("Absent-v0", {}, "gymnasium"),
+        ("no_such_package:Absent-v0", {}, "gymnasium"),
+    ],
+)
+def test_it_is_chosen_where_it_serves(
+    environment_id: str, kwargs: dict[str, Any], expected: str
+) -> None:
+    assert backend_name("auto", environment_id, kwargs) == expected
+    assert backend_name("gymnasium", environment_id, kwargs) == "gymnasium"
+
+
+def test_the_name_without_a_limit_has_none() -> None:
+    assert play("MyHopper-v0", {"terminate_when_unhealthy": False}, 1200) == 0
+
+
+def test_another_environment_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"'mujoco' does not play 'CartPole-v1'.*'gymnasium'"):
+        MujocoBackend("CartPole-v1", {}, 1)
+
+
+def test_actions_of_another_size_are_refused() -> None:
+    backend = MujocoBackend("Hopper-v5", {}, 1)
+    backend.start(0, seed=0)
+    with pytest.raises(ValueError, match=r"actions of shape \(1, 2\): expected \(k, 3\)"):
+        backend.step(np.zeros((1, 2), np.float32))
+
+
+def test_the_environment_of_a_slot_is_in_its_state() -> None:
+    backend = MujocoBackend("Hopper-v5", {}, 2)
+    for slot in range(2):
+        backend.start(slot, seed=slot)
+    backend.step(np.ones((2, 3), np.float32))
+    for slot in range(2):
+        plain: Any = backend.environment(slot).unwrapped
+        require_equal(plain._get_obs(), backend.observations[slot], "its observation")
+
+
+def test_what_is_not_finite_ends_as_it_does_in_gymnasium() -> None:
+    for name in PLAIN:
+        backend = MujocoBackend(name, {}, 1)
+        plain = gymnasium.make(name)
+        backend.start(0, seed=0)
+        plain.reset(seed=0)
+        for size in (1.0, np.nan, 1.0):
+            action = np.full((1, *backend.single_action_space.shape), size, np.float32)
+            observations, rewards, terminations, _, _ = backend.step(action)
+            observation, reward, terminated, _, _ = plain.step(action[0])
+            require_equal(observations[0], observation, name)
+            require_equal(rewards[0], reward, name)
+            require_equal(terminations[0], terminated, name)
+            if terminated:
+                break
