@@ -24,6 +24,7 @@ from esbench.trials import Trial, expand
 from esbench.workers import WorkerPool
 
 ENDLESS: Final = 10**15
+PARTS: Final = ("sample", "reset", "observe", "act", "simulate", "count")
 
 
 @final
@@ -48,7 +49,12 @@ class Round:
 @final
 @dataclass(frozen=True)
 class Throughput:
-    """The rounds of one environment, and their medians."""
+    """The rounds of one environment, and their medians.
+
+    Attributes:
+        profile: the shares, of the processes' time in all rounds' training, of what workers do, of
+            their waiting for each other, and of the update and the storing that they wait for.
+    """
 
     environment: str
     backend: str
@@ -56,6 +62,7 @@ class Throughput:
     workers: int
     startup_s: float
     rounds: tuple[Round, ...]
+    profile: dict[str, float]
 
     def median(self, name: str) -> float | None:
         """Return the median over the rounds of one of their speeds; None if it has none."""
@@ -106,9 +113,27 @@ def measure(
             startup = time.perf_counter() - start
             if bare.has_simulator:
                 bare.record(trainer.next_job())
+            trainer.watch.take()
+            pool.watch.take()
             results = [_round(bare, trainer, seconds) for _ in range(rounds)]
-    name = setup.backend_name
-    return Throughput(environment, name, population_size, pool.size, startup, tuple(results))
+    return Throughput(
+        environment=environment,
+        backend=setup.backend_name,
+        population_size=population_size,
+        workers=pool.size,
+        startup_s=startup,
+        rounds=tuple(results),
+        profile=_shares(trainer.watch.seconds, pool.watch.seconds, pool.size),
+    )
+
+
+def _shares(trainer: dict[str, float], workers: dict[str, float], count: int) -> dict[str, float]:
+    """Return the shares of ``count`` processes' time, in the order of a generation."""
+    parts = {part: workers.get(part, 0.0) for part in PARTS}
+    parts["idle"] = max(0.0, count * trainer["play"] - sum(workers.values()))
+    parts |= {part: count * trainer[part] for part in ("update", "store")}
+    whole = sum(parts.values())
+    return {part: seconds / whole for part, seconds in parts.items()}
 
 
 def _round(bare: BareLoops, trainer: Trainer, seconds: float) -> Round:

@@ -39,6 +39,19 @@ app = typer.Typer(
 )
 
 
+PROFILE_WORDS: Final = {
+    "sample": "members' parameters, from their noise",
+    "reset": "first states of episodes",
+    "observe": "observations normalised, and counted for the statistics",
+    "act": "the policy's forward passes",
+    "simulate": "the environments' steps, rewards and ends",
+    "count": "returns and lengths added up",
+    "idle": "workers wait for others to end the generation, or for messages",
+    "update": "ask and tell, and the observation statistics; workers wait",
+    "store": "rows and checkpoints; workers wait",
+}
+
+
 class Kind(StrEnum):
     """What ``esbench list`` lists."""
 
@@ -326,6 +339,9 @@ def bench(
     population: Annotated[int, typer.Option(help="Members a generation.")] = 64,
     seconds: Annotated[float, typer.Option(help="Seconds of each measurement.")] = 5.0,
     rounds: Annotated[int, typer.Option(help="Measurements of each kind, in turn.")] = 3,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Show where the time of a generation goes.")
+    ] = False,
 ) -> None:
     """Measure training end to end beside Gymnasium and the simulator alone, in one run."""
     from esbench.bench import measure
@@ -356,6 +372,11 @@ def bench(
         "training: the population's alone.\n"
         f"First generation after {result.startup_s:.1f} s.",
     )
+    if profile:
+        shares = _table("part of a generation", "share of the processes' time", "what")
+        for part, share in result.profile.items():
+            shares.add_row(part, f"{100 * share:.1f} %", PROFILE_WORDS[part])
+        console.print(shares)
 
 
 def main() -> None:

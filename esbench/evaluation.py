@@ -27,6 +27,7 @@ from esbench.registry import BACKENDS, POLICIES
 from esbench.seeding import Purpose, episode_seed, stream
 from esbench.settings import parse
 from esbench.spec import EnvironmentSpec, EpisodeSeeds, PolicySpec
+from esbench.stopwatch import Stopwatch
 
 CENTER = -1  # the "member" that is the unperturbed policy
 
@@ -162,7 +163,13 @@ class Setup:
 
 @final
 class Player:
-    """Plays the episodes of one job after the other in S slots."""
+    """Plays the episodes of one job after the other in S slots.
+
+    Attributes:
+        backend: its slots.
+        policy: the template.
+        watch: the seconds spent to sample, reset, observe, act, simulate and count.
+    """
 
     def __init__(self, setup: Setup, slots: int) -> None:
         self.backend = setup.make_backend(slots)
@@ -183,6 +190,7 @@ class Player:
         self._pending: deque[Task] = deque()
         self._job: Job | None = None
         self._setup = setup
+        self.watch = Stopwatch()
         self._behaviors: list[Behavior] = []  # one a slot, made when they are first needed
         self._views = [SlotView(self.backend, slot) for slot in range(slots)]
 
@@ -219,6 +227,7 @@ class Player:
     def step(self) -> list[EpisodeResult]:
         """Fill idle slots, step every running episode once and return those that ended."""
         assert self._job is not None, "begin a job first"
+        self.watch.start()
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is counted below
             self._fill(self._job)
             return self._step(self._job)
@@ -231,10 +240,16 @@ class Player:
         used = self._used
         if used == 0:
             return []
-        outputs = self._batch.forward(self._observe(job, used))
+        watch = self.watch
+        inputs = self._observe(job, used)
+        watch.lap("observe")
+        outputs = self._batch.forward(inputs)
         finite = np.isfinite(outputs)
         sick = [] if finite.all() else self._retire_sick(np.logical_and.reduce(finite, axis=1))
-        _, rewards, terminated, truncated, _ = self.backend.step(self._act(job, outputs))
+        actions = self._act(job, outputs)
+        watch.lap("act")
+        _, rewards, terminated, truncated, _ = self.backend.step(actions)
+        watch.lap("simulate")
         self._returns += rewards
         self._lengths[:used] += 1
         if job.characterize:
@@ -242,13 +257,15 @@ class Player:
         ended = terminated[:used] | truncated[:used]
         if job.max_steps is not None:
             ended |= self._lengths[:used] >= job.max_steps
-        if not ended.any():
-            return sick
-        return sick + [
-            self._finish(slot)
-            for slot in np.flatnonzero(ended).tolist()
-            if self._tasks[slot] is not None
-        ]
+        finished = []
+        if ended.any():
+            finished = [
+                self._finish(slot)
+                for slot in np.flatnonzero(ended).tolist()
+                if self._tasks[slot] is not None
+            ]
+        watch.lap("count")
+        return sick + finished
 
     def _fill(self, job: Job) -> None:
         while self._pending and None in self._tasks[: self._width]:
@@ -256,7 +273,9 @@ class Player:
             self._tasks[slot] = task
             self._used = max(self._used, slot + 1)
             self._batch.load(slot, job.parameters(task.member))
+            self.watch.lap("sample")
             self.backend.start(slot, job.environment_seed(task))
+            self.watch.lap("reset")
             self._noise[slot] = job.noise_stream(task) if job.action_noise else None
             self._returns[slot] = 0.0
             self._lengths[slot] = 0

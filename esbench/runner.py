@@ -64,6 +64,8 @@ def run_grid(
             written (what was saved before is intact).
         KeyboardInterrupt: after the running trial was saved.
     """
+    if not all(trial.folder.is_done for trial in trials):
+        pool.start()  # the workers load while this process loads torch
     check_trials(trials)
     report = Report({"done": [], "skipped": [], "failed": [], "elsewhere": []})
     for trial in trials:

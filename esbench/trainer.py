@@ -28,6 +28,7 @@ from esbench.settings import parse
 from esbench.shaping import center_rank
 from esbench.simulator_log import silenced
 from esbench.spec import TrialSpec
+from esbench.stopwatch import Stopwatch
 from esbench.workers import WorkerPool
 
 State = dict[str, Any]
@@ -87,6 +88,7 @@ class Trainer:
         policy: the template; ``algorithm.center`` are its parameters.
         history: the records of the generations so far.
         stopped: the ``Stop`` that ended training early, also if that was before a resume.
+        watch: the seconds spent to play, update and store.
     """
 
     def __init__(
@@ -142,6 +144,7 @@ class Trainer:
         self._progress = Progress()
         self._mean_length: float | None = None
         self._consistent = True
+        self.watch = Stopwatch()
 
     def __enter__(self) -> Trainer:
         return self
@@ -226,7 +229,9 @@ class Trainer:
         within an update it writes nothing.
         """
         if self._recorder is not None and self._consistent:
+            self.watch.start()
             self._recorder.checkpoint(self.state_dict())
+            self.watch.lap("store")
 
     def state_dict(self) -> State:
         """Return everything that training needs to go on, bit for bit."""
@@ -258,9 +263,12 @@ class Trainer:
         most = self.spec.budget.generations or math.inf
         while self._progress.env_steps < limit and self._progress.generation < most:
             wall, cpu = time.perf_counter(), time.process_time() + self._pool.cpu_time_s
+            self.watch.start()
             population, played = self._evaluate_population()
+            self.watch.lap("play")
             with self._whole_update():
                 record = self._learn(population, played)
+                self.watch.lap("update")
                 progress = replace(
                     self._progress,
                     wall_time_s=self._progress.wall_time_s + time.perf_counter() - wall,
@@ -274,6 +282,7 @@ class Trainer:
                 self.history.append(record)
                 if self._recorder is not None:
                     self._recorder.append(record)
+            self.watch.lap("store")
             yield record
 
     @contextlib.contextmanager

@@ -46,11 +46,12 @@ class Work(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """From a worker: what it has played, and whether it wants more."""
+    """From a worker: what it has played, whether it wants more, and where its time has gone."""
 
     results: list[EpisodeResult]
     wants_more: bool
     cpu_time_s: float
+    seconds: dict[str, float]
 
 
 class Failed(NamedTuple):
@@ -161,7 +162,7 @@ def _play(player: Player, tasks: list[Task], link: _Link) -> None:
     def report() -> None:
         nonlocal results, started
         now = time.process_time()
-        link.send(Finished(results, not asked, now - started))
+        link.send(Finished(results, not asked, now - started, player.watch.take()))
         results, started = [], now
 
     while player.busy:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from esbench.errors import EnvironmentFailedError, TrainingError, UsageError
 from esbench.evaluation import EpisodeResult, Episodes, Job, Setup, Task, collect
+from esbench.stopwatch import Stopwatch
 from esbench.worker import Begin, Configure, Failed, Finished, Work, interrupts_held, worker_main
 
 if TYPE_CHECKING:
@@ -53,8 +54,7 @@ class _Worker:
 class WorkerPool:
     """A fixed number of worker processes that play the jobs they are given.
 
-    Use as a context manager, or call ``close``. Processes start at the first ``configure`` and are
-    kept from trial to trial.
+    Use as a context manager, or call ``close``. Processes are kept from trial to trial.
     """
 
     def __init__(self, workers: int | None = None, slots: int = DEFAULT_SLOTS) -> None:
@@ -69,6 +69,7 @@ class WorkerPool:
         self.size = workers or usable_cores()
         self.slots = slots
         self.cpu_time_s = 0.0  # of all workers, in jobs
+        self.watch = Stopwatch()  # the parts of their time
         self._workers: list[_Worker] = []
         self._configuration: Configure | None = None
 
@@ -83,6 +84,14 @@ class WorkerPool:
         """The ids of the running worker processes."""
         return [worker.process.pid for worker in self._workers if worker.process.pid]
 
+    def start(self) -> None:
+        """Start the processes, if there are none: they load while the caller does something else.
+
+        ``configure`` and ``play`` do so too.
+        """
+        if not self._workers:
+            self._workers = [self._start() for _ in range(self.size)]
+
     def configure(self, setup: Setup, log: Path | None = None) -> None:
         """Make every worker ready for a trial; its output is appended to ``log`` (or dropped).
 
@@ -93,9 +102,8 @@ class WorkerPool:
             return
         self._configuration = wanted
         for worker in self._workers:
-            self._send(worker, self._configuration)
-        if not self._workers:
-            self._workers = [self._start() for _ in range(self.size)]
+            self._send(worker, wanted)
+        self.start()
 
     def play(self, job: Job, tasks: Sequence[Task]) -> Episodes:
         """Play every task once and return the results in task order.
@@ -107,8 +115,8 @@ class WorkerPool:
 
         An exception, Ctrl-C too, ends all workers; the next call starts new ones.
         """
-        if not self._workers:
-            self._workers = [self._start() for _ in range(self.size)]
+        assert self._configuration is not None, "configure first"
+        self.start()
         try:
             return self._play(job, tasks)
         except BaseException:
@@ -164,14 +172,14 @@ class WorkerPool:
             worker.process.close()
 
     def _start(self) -> _Worker:
-        assert self._configuration is not None
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=worker_main, args=(theirs,), daemon=True)
         with _environment(SINGLE_THREAD), interrupts_held():
             process.start()
         theirs.close()
-        ours.send(self._configuration)
+        if self._configuration is not None:
+            ours.send(self._configuration)
         return _Worker(process, ours)
 
     def _replace(self, dead: _Worker, begin: Begin, pending: deque[Task]) -> None:
@@ -195,6 +203,7 @@ class WorkerPool:
 
     def _take(self, worker: _Worker, message: Finished, results: dict[Task, EpisodeResult]) -> None:
         self.cpu_time_s += message.cpu_time_s
+        self.watch.add(message.seconds)
         for result in message.results:
             worker.held.discard(result.task)
             results[result.task] = result

@@ -12,7 +12,7 @@ import pytest
 
 from esbench import make_trainer
 from esbench.bare import SimulatorLoop
-from esbench.bench import measure
+from esbench.bench import PARTS, measure
 from esbench.errors import TrainingError, UsageError
 from esbench.evaluation import EpisodeResult, Player, Setup, Task
 
@@ -56,7 +56,7 @@ def test_both_speeds_of_every_round_are_measured() -> None:
         assert item.simulated > item.training > 0
     assert result.median("bare") == sum(item.bare for item in result.rounds) / 2
     assert 0 < (result.ratio("bare") or 0) < 100
-    assert (result.backend, result.median("simulator")) == ("gymnasium", None)
+    assert (result.backend, result.median("simulator")) == ("cartpole", None)
     assert result.ratio("simulator") is None
 
 
@@ -142,3 +142,11 @@ def test_all_processes_end_quietly(tmp_path: Path, number: signal.Signals) -> No
         _, err = process.communicate(timeout=20)  # ends when the last child has closed stderr
     assert process.returncode == (-number if number is signal.SIGKILL else 130)
     assert "Traceback" not in err
+
+
+def test_the_profile_is_of_all_the_time() -> None:
+    result = measure("CartPole-v1", 2, population_size=8, seconds=0.1, rounds=1)
+    assert list(result.profile) == [*PARTS, "idle", "update", "store"]
+    assert sum(result.profile.values()) == pytest.approx(1.0)
+    assert all(share >= 0 for share in result.profile.values())
+    assert min(result.profile["simulate"], result.profile["act"], result.profile["update"]) > 0

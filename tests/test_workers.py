@@ -47,6 +47,24 @@ def test_digests_do_not_depend_on_workers_or_slots(make_spec: Spec, environment:
     assert all(result == results[0] for result in results[1:])
 
 
+@pytest.mark.parametrize("environment", ["CartPole-v1", "HalfCheetah-v5", "Walker2d-v5"])
+def test_digests_do_not_depend_on_the_backend(make_spec: Spec, environment: str) -> None:
+    def run(backend: str) -> tuple[str, list[str]]:
+        table = {"backend": backend, "kwargs": {"max_episode_steps": 120}}
+        spec = make_spec(
+            environment,
+            settings={"population_size": 12, "sigma": 0.5},
+            environment={environment: table},
+            budget={"env_steps": 3000},
+        )
+        return Setup(spec.environment, spec.policy).backend_name, digests(spec, 2, 4)
+
+    fast, reference = run("auto"), run("gymnasium")
+    assert (fast[0] != "gymnasium", reference[0]) == (True, "gymnasium")
+    assert fast[1] == reference[1]
+    assert len(fast[1]) >= 2
+
+
 def test_a_different_seed_gives_different_digests(make_spec: Spec) -> None:
     one, same, other = (digests(make_spec(seed=seed), 1, 8) for seed in (0, 0, 1))
     assert one == same
@@ -181,6 +199,34 @@ def test_mujoco_prints_nothing_and_logs_a_warning_once(
     assert (tmp_path / "log.txt").read_text().count("settotalmass") == 1
     assert capfd.readouterr() == ("", "")
     assert not (tmp_path / "MUJOCO_LOG.TXT").exists()
+
+
+@pytest.mark.parametrize(
+    ("tasks", "size", "slots", "width"),
+    [
+        (257, 2, 72, 65),  # two rounds; with 64 at once the last would run alone
+        (65, 2, 72, 33),
+        (144, 2, 72, 72),
+        (146, 2, 72, 37),
+        (3, 2, 72, 2),
+        (1, 2, 72, 1),
+        (10, 1, 3, 3),
+        (0, 2, 72, 1),
+    ],
+)
+def test_a_generation_is_played_in_whole_rounds(
+    tasks: int, size: int, slots: int, width: int
+) -> None:
+    assert workers._width(tasks, size, slots) == width
+
+
+def test_started_workers_are_the_ones_that_play(make_spec: Spec) -> None:
+    with WorkerPool(2, slots=3) as pool:
+        pool.start()
+        started = pool.process_ids
+        assert len(started) == 2
+        play_walks(pool, make_spec("doubles:Walk-v0"), members=4)
+        assert pool.process_ids == started
 
 
 @pytest.mark.parametrize(("size", "slots"), [(0, 4), (-1, 4), (2, 0)])

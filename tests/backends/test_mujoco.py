@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from beside_gymnasium import SLOTS, DiffersError, play, require_equal
 
 from esbench.backends.choice import backend_name
 from esbench.backends.mujoco import MujocoBackend
@@ -17,7 +18,6 @@ from esbench.backends.mujoco.runners import HalfCheetah
 from esbench.errors import UsageError
 from esbench.simulator_log import silenced
 
-SLOTS = 3
 INFINITE = float("inf")
 PLAIN: dict[str, dict[str, Any]] = {
     name: {}
@@ -72,75 +72,14 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-class DiffersError(AssertionError):
-    """The fast path and Gymnasium differ."""
-
-
-def require_equal(ours: object, theirs: object, what: str) -> None:
-    mine, other = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
-    if mine.tobytes() != other.tobytes():
-        raise DiffersError(f"{what}: {mine} is not {other}")
-
-
-def actions_of(space: Any, steps: int) -> Iterator[np.ndarray[Any, Any]]:
-    """Yield actions [SLOTS, n]: calm ones, wild ones and, at times, ones out of bounds."""
-    space.seed(0)
-    for step in range(steps):
-        size = (0.05, 1.0, 0.3, 2.0)[step // 25 % 4]
-        yield np.array([space.sample() for _ in range(SLOTS)]) * np.float32(size)
-
-
-def play(environment_id: str, kwargs: dict[str, Any], steps: int) -> int:
-    """Play beside Gymnasium, with resets at different times, and return the number of episodes.
-
-    Raises:
-        DiffersError: an observation, reward, end or info is not the same.
-    """
-    backend = MujocoBackend(environment_id, kwargs, SLOTS)
-    plain = [gymnasium.make(environment_id, **kwargs) for _ in range(SLOTS)]
-    assert backend.single_observation_space == plain[0].observation_space
-    assert backend.single_action_space == plain[0].action_space
-    waiting, episodes = dict.fromkeys(range(SLOTS), 0), 0
-    for step, actions in enumerate(actions_of(backend.single_action_space, steps)):
-        for slot in [slot for slot, since in waiting.items() if step >= since + slot]:
-            del waiting[slot]
-            backend.start(slot, seed=100 * step + slot)
-            first, info = plain[slot].reset(seed=100 * step + slot)
-            require_equal(backend.observations[slot], first, f"first observation of {slot}")
-            compare_infos(backend.info(slot), info, f"first info of {slot}")
-        before = backend.observations.copy()
-        observations, rewards, terminations, truncations, _ = backend.step(actions)
-        for slot in range(SLOTS):
-            where = f"{environment_id} {kwargs}, step {step}, slot {slot}"
-            if slot in waiting:
-                require_equal(observations[slot], before[slot], where)
-                require_equal(rewards[slot], 0.0, where)
-                continue
-            observation, reward, terminated, truncated, info = plain[slot].step(actions[slot])
-            require_equal(observations[slot], observation, f"{where}: observation")
-            require_equal(rewards[slot], reward, f"{where}: reward")
-            ends = [terminations[slot], truncations[slot], not backend.live[slot]]
-            require_equal(ends, [terminated, truncated, terminated or truncated], f"{where}: end")
-            compare_infos(backend.info(slot), info, where)
-            if terminated or truncated:
-                episodes += 1
-                waiting[slot] = step + 1
-    backend.close()
-    return episodes
-
-
-def compare_infos(ours: dict[str, Any], theirs: dict[str, Any], where: str) -> None:
-    assert ours.keys() == theirs.keys()
-    for name, value in theirs.items():
-        require_equal(ours[name], value, f"{where}: {name}")
-
-
 @pytest.mark.parametrize(("environment_id", "kwargs"), CASES)
 def test_every_bit_is_gymnasiums(environment_id: str, kwargs: dict[str, Any]) -> None:
     assert MujocoBackend.serves(environment_id, kwargs)
     endless = kwargs.get("terminate_when_unhealthy") is False
     long = endless or environment_id in {"HalfCheetah-v5", "HumanoidStandup-v5", "Swimmer-v5"}
-    episodes = play(environment_id, kwargs, 1100 if long or environment_id == "Ant-v5" else 500)
+    episodes = play(
+        MujocoBackend, environment_id, kwargs, 1100 if long or environment_id == "Ant-v5" else 500
+    )
     assert episodes >= SLOTS
 
 
@@ -158,7 +97,7 @@ def test_one_ulp_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = gymnasium.spec("HalfCheetah-v5").entry_point
     monkeypatch.setitem(module.TASKS, entry, Broken)
     with pytest.raises(DiffersError, match=r"step 0, slot 0: reward"):
-        play("HalfCheetah-v5", {}, 3)
+        play(MujocoBackend, "HalfCheetah-v5", {}, 3)
 
 
 def test_an_own_xml_is_played(tmp_path: Path) -> None:
@@ -169,7 +108,7 @@ def test_an_own_xml_is_played(tmp_path: Path) -> None:
     assert heavy.read_text() != text
     kwargs = {"xml_file": str(heavy), "max_episode_steps": 60}
     assert MujocoBackend.serves("HalfCheetah-v5", kwargs)
-    assert play("HalfCheetah-v5", kwargs, 200) >= SLOTS
+    assert play(MujocoBackend, "HalfCheetah-v5", kwargs, 200) >= SLOTS
 
 
 def test_what_an_own_xml_lacks_is_one_sentence(tmp_path: Path) -> None:
@@ -190,7 +129,8 @@ gymnasium.register("MyHopper-v0", entry_point=str(gymnasium.spec("Hopper-v5").en
         ("MyHopper-v0", {"healthy_reward": 0.5}, "mujoco"),
         ("Ant-v5", {"render_mode": "rgb_array"}, "gymnasium"),
         ("Ant-v4", {}, "gymnasium"),
-        ("CartPole-v1", {}, "gymnasium"),
+        ("CartPole-v1", {}, "cartpole"),
+        ("Acrobot-v1", {}, "gymnasium"),
         ("doubles:Walk-v0", {}, "gymnasium"),
         ("Absent-v0", {}, "gymnasium"),
         ("no_such_package:Absent-v0", {}, "gymnasium"),
@@ -204,7 +144,7 @@ def test_it_is_chosen_where_it_serves(
 
 
 def test_the_name_without_a_limit_has_none() -> None:
-    assert play("MyHopper-v0", {"terminate_when_unhealthy": False}, 1200) == 0
+    assert play(MujocoBackend, "MyHopper-v0", {"terminate_when_unhealthy": False}, 1200) == 0
 
 
 def test_another_environment_is_refused() -> None:

@@ -7,16 +7,16 @@ is lent the slot's data for as long as its ``reset`` takes.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, cast, final
 
 import gymnasium
 import numpy as np
 from gymnasium.vector.utils import batch_space
-from gymnasium.wrappers import TimeLimit
 
 from esbench.backends.base import Array, Backend
+from esbench.backends.ends import Ends
+from esbench.backends.lookup import entry_point
 from esbench.backends.mujoco.ant import Ant
 from esbench.backends.mujoco.arms import Pusher, Reacher
 from esbench.backends.mujoco.humanoids import Humanoid, HumanoidStandup
@@ -43,7 +43,6 @@ TASKS: Final[dict[str, Callable[[Any, int], Task]]] = {
     "gymnasium.envs.mujoco.swimmer_v5:SwimmerEnv": Swimmer,
     "gymnasium.envs.mujoco.walker2d_v5:Walker2dEnv": Walker2d,
 }
-NEVER: Final = int(np.iinfo(np.int64).max)
 
 
 class _Slot(NamedTuple):
@@ -79,24 +78,20 @@ class MujocoBackend(Backend):
         with making(environment_id, kwargs):  # a person's own XML may lack a body
             self._model = plain.model
             self._task = task(plain, slots)
-        self._time_limit = _time_limit(self._env)
         self.num_envs = slots
         space = self.single_observation_space = self._env.observation_space
         self.single_action_space = self._env.action_space
         self.observation_space = batch_space(self.single_observation_space, slots)
         self.action_space = batch_space(self.single_action_space, slots)
-        self.live = np.zeros(slots, dtype=np.bool_)
+        self._ends = Ends(self._env, slots)
+        self.live = self._ends.live
         self.observations = np.zeros((slots, *(space.shape or ())))
         self._seen = np.zeros_like(self.observations)
         # Of each slot, made when it is first used.
         self._data: list[Any] = []
         self._stepped: list[_Slot] = []
         self._actions = np.zeros((slots, self._model.nu))
-        self._elapsed = np.zeros(slots, dtype=np.int64)
         self._reset_infos: list[dict[str, Any]] = [{}] * slots
-        self._rewards = np.zeros(slots)
-        self._terminations = np.zeros(slots, dtype=np.bool_)
-        self._truncations = np.zeros(slots, dtype=np.bool_)
 
     @classmethod
     def serves(cls, environment_id: str, kwargs: dict[str, Any]) -> bool:
@@ -112,13 +107,11 @@ class MujocoBackend(Backend):
         for target, source in self._stepped[slot].copies:
             target[:] = source
         self._task.begin(slot)
-        self._elapsed[slot] = 0
-        self._terminations[slot] = self._truncations[slot] = False
-        self.live[slot] = True
+        self._ends.begin(slot)
 
     def info(self, slot: int) -> dict[str, Any]:
         """Return the last info of a slot."""
-        if not self._elapsed[slot]:
+        if not self._ends.elapsed[slot]:
             return self._reset_infos[slot]
         return self._task.info(slot, self._data[slot])
 
@@ -145,21 +138,14 @@ class MujocoBackend(Backend):
             for target, source in copies:
                 target[:] = source
         rewards, terminated = task.evaluate(actions, live)
-        stepped = self.live[:count].copy()
         if len(live) == count:
             task.observe(self.observations[:count])
         else:  # the others keep what they have
             task.observe(self._seen[:count])
-            self.observations[:count][stepped] = self._seen[:count][stepped]
-        self._rewards.fill(0.0)
-        self._rewards[:count][stepped] = rewards[stepped]
-        self._elapsed[:count] += stepped
-        terminated = terminated & stepped
-        truncated = (self._elapsed[:count] >= self._time_limit) & stepped
-        self._terminations[:count] |= terminated
-        self._truncations[:count] |= truncated
-        self.live[:count] &= ~(terminated | truncated)
-        return self.observations, self._rewards, self._terminations, self._truncations, {}
+            self.observations[live] = self._seen[live]
+        ends = self._ends
+        ends.settle(rewards, terminated)
+        return self.observations, ends.rewards, ends.terminations, ends.truncations, {}
 
     def _add_slot(self) -> None:
         slot, data = len(self._data), self._mujoco.MjData(self._model)
@@ -174,23 +160,4 @@ class MujocoBackend(Backend):
 
 def _task_of(environment_id: str, kwargs: dict[str, Any]) -> Callable[[Any, int], Task] | None:
     """Return the task of an environment, or None if it is none of them."""
-    module, _, name = environment_id.rpartition(":")
-    try:
-        if module:
-            importlib.import_module(module)
-        spec = gymnasium.spec(name)
-    except (ImportError, gymnasium.error.Error):
-        return None  # the reference backend says what is wrong
-    rendered = {**spec.kwargs, **kwargs}.get("render_mode") is not None
-    if rendered or spec.additional_wrappers or not isinstance(spec.entry_point, str):
-        return None
-    return TASKS.get(spec.entry_point)
-
-
-def _time_limit(env: gymnasium.Env[Any, Any]) -> int:
-    """Return after how many steps an episode is truncated."""
-    while isinstance(env, gymnasium.Wrapper):
-        if isinstance(env, TimeLimit):
-            return env._max_episode_steps
-        env = env.env
-    return NEVER
+    return TASKS.get(entry_point(environment_id, kwargs) or "")
