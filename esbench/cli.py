@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shlex
 import signal
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -17,7 +16,6 @@ from esbench.errors import EsbenchError, TrainingError, UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from esbench.progress import GridDisplay
     from esbench.trials import Trial
@@ -26,7 +24,6 @@ EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 EXIT_BROKEN_PIPE: Final = 141
-LONGEST_DEFAULT: Final = 24
 
 app = typer.Typer(
     name="esbench",
@@ -37,19 +34,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-
-
-PROFILE_WORDS: Final = {
-    "sample": "members' parameters, from their noise",
-    "reset": "first states of episodes",
-    "observe": "observations normalised, and counted for the statistics",
-    "act": "the policy's forward passes",
-    "simulate": "the environments' steps, rewards and ends",
-    "count": "returns and lengths added up",
-    "idle": "workers wait for others to end the generation, or for messages",
-    "update": "ask and tell, and the observation statistics; workers wait",
-    "store": "rows and checkpoints; workers wait",
-}
 
 
 class Kind(StrEnum):
@@ -105,7 +89,7 @@ def _top(
     if version:
         from esbench import __version__
 
-        _console().print(f"esbench {__version__}", highlight=False)
+        _write(f"esbench {__version__}")
         raise typer.Exit
 
 
@@ -125,21 +109,14 @@ def list_(
     ] = None,
 ) -> None:
     """List algorithms, environments, policies, behaviors, backends and grids, or settings."""
-    from rich.text import Text
+    from esbench.catalogue import catalogue, kind_with_settings
+    from esbench.display import print_catalogue, print_settings
 
-    from esbench.catalogue import catalogue
-
-    console = _console()
     if settings is not None:
-        _print_settings(console, kind, settings)
+        print_settings(kind.value if kind else kind_with_settings(settings), settings)
         return
-    for number, chosen in enumerate([kind] if kind else list(Kind)):
-        table = _table("name", "", title=None if kind else chosen.value, no_header=True)
-        table.columns[0].no_wrap = True
-        for entry in catalogue(chosen.value):
-            paper = ("\n", (entry.paper, "dim")) if entry.paper else ()
-            table.add_row(Text(entry.name), Text.assemble(entry.text, *paper))
-        console.print(*([""] if number else []), table, sep="\n")
+    kinds = [kind] if kind else list(Kind)
+    print_catalogue({chosen.value: catalogue(chosen.value) for chosen in kinds})
 
 
 @app.command(
@@ -158,22 +135,23 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", help="One line a trial.")] = False,
 ) -> None:
     """Train every trial of a grid; skips what is done and resumes what is half done."""
+    from esbench.display import make_console, print_plain
     from esbench.runner import run_grid
     from esbench.workers import WorkerPool
 
-    console = _console()
+    console = make_console()
     root, trials = _open(grid, env, algorithm, seeds, env_steps, set_, out)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        with WorkerPool(workers) as pool, _display(console, len(trials), quiet) as display:
-            report = run_grid(trials, pool, display)
+        with WorkerPool(workers) as pool, _watcher(console, len(trials), quiet) as watcher:
+            report = run_grid(trials, pool, watcher)
     except KeyboardInterrupt:
         command = shlex.join(["esbench", *sys.argv[1:]])
         _complain(f"interrupted; what was done is saved. To go on: {command}")
         raise typer.Exit(EXIT_INTERRUPTED) from None
     _print_results(console, root)
     if busy := report.count("elsewhere"):
-        _plain(console, f"{busy} trials are being run by another process; see: esbench status")
+        print_plain(f"{busy} trials are being run by another process; see: esbench status")
     if failed := report.count("failed"):
         _complain(f"{failed} of {len(trials)} trials failed; the same command retries them")
         raise typer.Exit(EXIT_FAILED)
@@ -191,31 +169,13 @@ def plan(
     workers: Workers = None,
 ) -> None:
     """Say what a grid will cost: trials, steps and time, from a speed measured now."""
+    from esbench.display import print_costs
     from esbench.plan import costs
-    from esbench.units import format_duration, format_steps
     from esbench.workers import WorkerPool
 
-    console = _console()
     root, trials = _open(grid, env, algorithm, seeds, env_steps, set_, out)
     size = WorkerPool(workers).size
-    rows = costs(trials, size)
-    table = _table("environment", "trials", "done", "steps left", "steps/s", "time left")
-    for cost in rows:
-        table.add_row(
-            cost.environment,
-            str(cost.trials),
-            str(cost.done),
-            format_steps(cost.env_steps),
-            format_steps(cost.steps_per_second),
-            format_duration(cost.seconds),
-        )
-    console.print(table)
-    total = format_duration(sum(cost.seconds for cost in rows))
-    _plain(
-        console,
-        f"About {total} of training on {size} workers, one trial after the other on all of them; "
-        f"scoring comes on top.\nOutput: {root}",
-    )
+    print_costs(costs(trials, size), size, root)
 
 
 @app.command(epilog="Example: esbench status quick")
@@ -229,24 +189,11 @@ def status(
     out: Out = None,
 ) -> None:
     """Say which trials of a grid are done, running, half done, failed or missing."""
-    from rich.text import Text
-
+    from esbench.display import print_standings
     from esbench.plan import standings
-    from esbench.units import format_steps
 
-    console = _console()
     root, trials = _open(grid, env, algorithm, seeds, env_steps, set_, out)
-    styles = {"done": "green", "running": "cyan", "failed": "red", "partial": "yellow"}
-    table = _table("trial", "status", "generation", "steps", "")
-    counts: dict[str, int] = {}
-    for item in standings(trials):
-        counts[item.status] = counts.get(item.status, 0) + 1
-        steps = f"{format_steps(item.env_steps)} of {format_steps(item.budget)}"
-        state = Text(item.status, style=styles.get(item.status, ""))
-        name, detail = Text(item.trial.name), Text(item.detail)  # brackets in them are no markup
-        table.add_row(name, state, str(item.generation), steps, detail)
-    console.print(table)
-    _plain(console, f"{root}: {', '.join(f'{n} {name}' for name, n in counts.items())}")
+    print_standings(standings(trials), root)
 
 
 @app.command(epilog="Example: esbench table results/runs/quick --format markdown")
@@ -256,11 +203,12 @@ def table(
 ) -> None:
     """Print the scores: interquartile mean over seeds with its interval, cost and reference."""
     from esbench import tables
+    from esbench.display import print_scores
 
     rows = tables.score_table(folder)
     match format_:
         case Format.TEXT:
-            _print_table(_console(), rows)
+            print_scores(rows)
         case Format.MARKDOWN:
             _write(tables.as_markdown(rows))
         case Format.CSV:
@@ -281,9 +229,8 @@ def plot(
     """Draw learning curves and the rank of the unperturbed policy, as PNG and SVG."""
     from esbench.plots import draw
 
-    console = _console()
     for path in draw(folder, out):
-        _plain(console, str(path))
+        _write(str(path))
 
 
 @app.command(
@@ -302,7 +249,8 @@ def eval_(
     workers: Workers = None,
 ) -> None:
     """Score a stored policy again on its held-out episodes, or random actions."""
-    console = _console()
+    from esbench.display import summary
+
     if (trial is None) == (random_policy is None):
         raise UsageError("expected either a trial's folder or --random-policy ENV")
     if random_policy is not None:
@@ -311,7 +259,7 @@ def eval_(
 
         spec = load_environment(random_policy).spec()
         returns = random_policy_returns(spec, 100 if episodes is None else episodes, seed)
-        _plain(console, f"{random_policy}, random actions: {_summary(returns)}")
+        _write(f"{random_policy}, random actions: {summary(returns)}")
         return
     from esbench.scoring import evaluate_trial
     from esbench.workers import WorkerPool
@@ -319,11 +267,10 @@ def eval_(
     assert trial is not None
     with WorkerPool(workers) as pool:
         stored = evaluate_trial(trial, pool, episodes)
-    _plain(console, f"generation {stored.generation}: {_summary(stored.score.returns)}")
+    _write(f"generation {stored.generation}: {summary(stored.score.returns)}")
     if stored.recorded is not None:
         same = stored.recorded == stored.score.mean
-        _plain(
-            console,
+        _write(
             "identical to the recorded score"
             if same
             else f"DIFFERENT from the recorded score {stored.recorded!r}",
@@ -345,38 +292,10 @@ def bench(
 ) -> None:
     """Measure training end to end beside Gymnasium and the simulator alone, in one run."""
     from esbench.bench import measure
+    from esbench.display import print_throughput
 
-    console = _console()
     signal.signal(signal.SIGTERM, _interrupt)
-    result = measure(env, workers, population, seconds, rounds)
-    speeds = ("bare", "simulator", "simulated", "training")
-    table = _table("round", "gymnasium", "simulator", *speeds[2:], "/ gymnasium", "/ simulator")
-    for number, item in enumerate(result.rounds, start=1):
-        alone = item.simulator and item.simulated / item.simulator
-        values = [_rate(getattr(item, name)) for name in speeds]
-        ratios = [_ratio(item.simulated / item.bare), _ratio(alone)]
-        table.add_row(str(number), *values, *ratios)
-    values = [_rate(result.median(name)) for name in speeds]
-    ratios = [_ratio(result.ratio(name)) for name in speeds[:2]]
-    table.add_row("median", *values, *ratios, style="bold")
-    _plain(
-        console,
-        f"{env}, population {result.population_size}, {result.workers} processes, "
-        f"backend {result.backend}, env steps/s",
-    )
-    console.print(table)
-    _plain(
-        console,
-        "gymnasium: plain environments, random actions. simulator: mj_step alone, on members' "
-        "actions.\nsimulated: training end to end, the steps of the unperturbed policy included. "
-        "training: the population's alone.\n"
-        f"First generation after {result.startup_s:.1f} s.",
-    )
-    if profile:
-        shares = _table("part of a generation", "share of the processes' time", "what")
-        for part, share in result.profile.items():
-            shares.add_row(part, f"{100 * share:.1f} %", PROFILE_WORDS[part])
-        console.print(shares)
+    print_throughput(measure(env, workers, population, seconds, rounds), profile)
 
 
 def main() -> None:
@@ -424,34 +343,7 @@ def _open(
     )
 
 
-def _print_settings(console: Console, kind: Kind | None, name: str) -> None:
-    from rich.text import Text
-
-    from esbench.catalogue import NOT_SET, example, kind_with_settings, settings_of
-
-    chosen = kind.value if kind else kind_with_settings(name)
-    rows = settings_of(chosen, name)
-    if not rows:
-        _plain(console, f"{name} has no settings")
-        return
-    table = _table("setting", "default", "type, range and unit; meaning")
-    table.columns[0].no_wrap = True
-    # A longer default is a list, which may break between its items and leaves room for the meaning.
-    table.columns[1].no_wrap = all(len(row.default) <= LONGEST_DEFAULT for row in rows)
-    for row in rows:
-        takes = f"{row.type}: {row.allowed}" if row.allowed else row.type
-        takes += f" [{row.unit}]" if row.unit else ""
-        # As Text, because brackets are markup in a str.
-        meaning = Text.assemble((takes, "cyan"), "\n", row.meaning)
-        table.add_row(Text(row.name, "bold"), Text(row.default), meaning)
-    console.print(table)
-    if any(row.default == NOT_SET for row in rows):
-        _plain(console, f"default {NOT_SET}: not set; its meaning says what happens then\n")
-    if text := example(chosen, name, rows):
-        _plain(console, f"To set one, on the command line or in a grid's TOML file:\n\n{text}\n")
-
-
-def _display(console: Console, trials: int, quiet: bool) -> GridDisplay:
+def _watcher(console: Console, trials: int, quiet: bool) -> GridDisplay:
     from esbench.progress import LiveDisplay, PlainDisplay
 
     if quiet or not console.is_terminal:
@@ -460,74 +352,17 @@ def _display(console: Console, trials: int, quiet: bool) -> GridDisplay:
 
 
 def _print_results(console: Console, root: Path) -> None:
+    from esbench.display import print_plain, print_scores
     from esbench.plots import draw
     from esbench.tables import score_table
 
     console.print()
     try:
-        _print_table(console, score_table(root))
+        print_scores(score_table(root), console)
         for path in draw(root, None):
-            _plain(console, str(path))
+            print_plain(str(path), console)
     except UsageError as error:  # a damaged trial, or none has two generations yet
         _complain(str(error))
-
-
-def _print_table(console: Console, rows: Any) -> None:
-    from esbench.tables import footnotes, rich_table
-
-    console.print(rich_table(rows))
-    for note in footnotes(rows, terminal=True):
-        _plain(console, note)
-
-
-def _summary(returns: Any) -> str:
-    mean, std = float(returns.mean()), float(returns.std())
-    low, high = float(returns.min()), float(returns.max())
-    digits = 2 if not mean or abs(mean) >= 1 else 2 - math.floor(math.log10(abs(mean)))
-    return (
-        f"mean {mean:.{digits}f}, std {std:.{digits}f}, min {low:.{digits}f}, "
-        f"max {high:.{digits}f} over {returns.size} episodes"
-    )
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    class PipeConsole(Console):
-        def on_broken_pipe(self) -> None:
-            raise BrokenPipeError  # rich would exit with 1, which means a failed trial here
-
-    return PipeConsole(force_terminal=None if sys.stdout.isatty() else False)
-
-
-def _rate(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.0f}"
-
-
-def _ratio(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
-
-
-def _table(*columns: str, title: str | None = None, no_header: bool = False) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        show_header=not no_header,
-    )
-    numeric = {"trials", "done", "generation", "steps left", "steps/s", "time left"}
-    for name in columns:
-        table.add_column(name, justify="right" if name in numeric else "left")
-    return table
-
-
-def _plain(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def _write(text: str) -> None:

@@ -3,6 +3,7 @@ import math
 import subprocess
 import sys
 
+import cmaes
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,8 +15,6 @@ from esbench.errors import UsageError
 from esbench.functions import ellipsoid, rotated_ellipsoid, sphere
 from esbench.seeding import noise_key
 from esbench.settings import parse
-
-cmaes = pytest.importorskip("cmaes")
 
 P = 10
 LIBRARY = {"cma_es": cmaes.CMA, "sep_cma_es": cmaes.SepCMA}

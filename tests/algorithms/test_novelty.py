@@ -593,7 +593,8 @@ def test_the_smallest_search(name, changes):
 
 @every_search
 def test_an_odd_population_without_pairs(name):
-    run(make(name, population_size=7, antithetic=False), 5)
+    centers, _ = run(make(name, population_size=7, antithetic=False), 5)
+    assert np.isfinite(centers).all()
 
 
 @every_search

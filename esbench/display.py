@@ -1,0 +1,210 @@
+"""What the command line prints: tables in the width of the terminal, and lines of plain text."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
+
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from esbench.catalogue import NOT_SET, Entry, example, settings_of
+from esbench.noise import Vector
+from esbench.units import format_duration, format_steps
+
+if TYPE_CHECKING:  # they take long to import, and few commands need them
+    from esbench.bench import Throughput
+    from esbench.plan import Cost, Standing
+
+LONGEST_DEFAULT: Final = 24
+NUMERIC: Final = {"trials", "done", "generation", "steps left", "steps/s", "time left"}
+STATUS_STYLES: Final = {"done": "green", "running": "cyan", "failed": "red", "partial": "yellow"}
+PARTS_OF_A_GENERATION: Final = {
+    "sample": "members' parameters, from their noise",
+    "reset": "first states of episodes",
+    "observe": "observations normalised, and counted for the statistics",
+    "act": "the policy's forward passes",
+    "simulate": "the environments' steps, rewards and ends",
+    "count": "returns and lengths added up",
+    "idle": "workers wait for each other at the end, or for messages",
+    "update": "ask, tell and statistics; workers wait",
+    "store": "rows and checkpoints; workers wait",
+}
+
+
+@final
+class PipeConsole(Console):
+    """A console whose reader may leave: rich would exit with 1, which means a failed trial here."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise it, for the command line to end quietly."""
+        raise BrokenPipeError
+
+
+def make_console() -> Console:
+    """Return the console on standard output, coloured if that is a terminal."""
+    return PipeConsole(force_terminal=None if sys.stdout.isatty() else False)
+
+
+def print_plain(text: str, console: Console | None = None) -> None:
+    """Print text as it is, unwrapped."""
+    (console or make_console()).print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_catalogue(kinds: Mapping[str, Iterable[Entry]]) -> None:
+    """Print the entries of each kind, with their papers."""
+    console = make_console()
+    for number, (kind, entries) in enumerate(kinds.items()):
+        table = _table("name", "", title=kind if len(kinds) > 1 else None, no_header=True)
+        table.columns[0].no_wrap = True
+        for entry in entries:
+            paper = ("\n", (entry.paper, "dim")) if entry.paper else ()
+            table.add_row(Text(entry.name), Text.assemble(entry.text, *paper))
+        console.print(*([""] if number else []), table, sep="\n")
+
+
+def print_settings(kind: str, name: str) -> None:
+    """Print the settings of an algorithm, policy or behavior, and how to set one.
+
+    Raises:
+        UsageError: this kind has no settings, or the name is unknown or not installed.
+    """
+    console, rows = make_console(), settings_of(kind, name)
+    if not rows:
+        print_plain(f"{name} has no settings", console)
+        return
+    table = _table("setting", "default", "type, range and unit; meaning")
+    table.columns[0].no_wrap = True
+    # A longer default is a list, which may break between its items and leaves room for the meaning.
+    table.columns[1].no_wrap = all(len(row.default) <= LONGEST_DEFAULT for row in rows)
+    for row in rows:
+        takes = f"{row.type}: {row.allowed}" if row.allowed else row.type
+        takes += f" [{row.unit}]" if row.unit else ""
+        # As Text, because brackets are markup in a str.
+        meaning = Text.assemble((takes, "cyan"), "\n", row.meaning)
+        table.add_row(Text(row.name, "bold"), Text(row.default), meaning)
+    console.print(table)
+    if any(row.default == NOT_SET for row in rows):
+        print_plain(f"default {NOT_SET}: not set; its meaning says what happens then\n", console)
+    if text := example(kind, name, rows):
+        how = f"To set one, on the command line or in a grid's TOML file:\n\n{text}\n"
+        print_plain(how, console)
+
+
+def print_costs(costs: Sequence[Cost], workers: int, root: Path) -> None:
+    """Print what a grid will cost on so many workers."""
+    console = make_console()
+    table = _table("environment", "trials", "done", "steps left", "steps/s", "time left")
+    for cost in costs:
+        table.add_row(
+            cost.environment,
+            str(cost.trials),
+            str(cost.done),
+            format_steps(cost.env_steps),
+            format_steps(cost.steps_per_second),
+            format_duration(cost.seconds),
+        )
+    console.print(table)
+    total = format_duration(sum(cost.seconds for cost in costs))
+    print_plain(
+        f"About {total} of training on {workers} workers, one trial after the other on all of "
+        f"them; scoring comes on top.\nOutput: {root}",
+        console,
+    )
+
+
+def print_standings(standings: Iterable[Standing], root: Path) -> None:
+    """Print how far each trial is, and how many of each status there are."""
+    console = make_console()
+    table = _table("trial", "status", "generation", "steps", "")
+    counts: dict[str, int] = {}
+    for item in standings:
+        counts[item.status] = counts.get(item.status, 0) + 1
+        steps = f"{format_steps(item.env_steps)} of {format_steps(item.budget)}"
+        state = Text(item.status, style=STATUS_STYLES.get(item.status, ""))
+        name, detail = Text(item.trial.name), Text(item.detail)  # brackets in them are no markup
+        table.add_row(name, state, str(item.generation), steps, detail)
+    console.print(table)
+    print_plain(f"{root}: {', '.join(f'{n} {name}' for name, n in counts.items())}", console)
+
+
+def print_scores(rows: Any, console: Console | None = None) -> None:
+    """Print a table of scores with its footnotes."""
+    from esbench.tables import footnotes, rich_table
+
+    console = console or make_console()
+    console.print(rich_table(rows))
+    for note in footnotes(rows, terminal=True):
+        print_plain(note, console)
+
+
+def print_throughput(result: Throughput, profile: bool) -> None:
+    """Print the rounds of a measurement, their medians and, if asked for, the profile."""
+    console = make_console()
+    speeds = ("bare", "simulator", "simulated", "training")
+    table = _table("round", "gymnasium", "simulator", *speeds[2:], "/ gymnasium", "/ simulator")
+    for number, item in enumerate(result.rounds, start=1):
+        alone = item.simulator and item.simulated / item.simulator
+        values = [_rate(getattr(item, name)) for name in speeds]
+        ratios = [_ratio(item.simulated / item.bare), _ratio(alone)]
+        table.add_row(str(number), *values, *ratios)
+    values = [_rate(result.median(name)) for name in speeds]
+    ratios = [_ratio(result.ratio(name)) for name in speeds[:2]]
+    table.add_row("median", *values, *ratios, style="bold")
+    print_plain(
+        f"{result.environment}, population {result.population_size}, {result.workers} processes, "
+        f"backend {result.backend}, env steps/s",
+        console,
+    )
+    console.print(table)
+    print_plain(
+        "gymnasium: plain environments, random actions. simulator: mj_step alone, on members' "
+        "actions.\nsimulated: training end to end, the steps of the unperturbed policy included. "
+        "training: the population's alone.\n"
+        f"First generation after {result.startup_s:.1f} s.",
+        console,
+    )
+    if profile:
+        shares = _table("part of a generation", "share of the processes' time", "")
+        for part, share in result.profile.items():
+            shares.add_row(part, f"{100 * share:.1f} %", PARTS_OF_A_GENERATION[part])
+        console.print(shares)
+
+
+def summary(returns: Vector) -> str:
+    """Return mean, deviation and extremes of some episodes' returns in words."""
+    mean, std = float(np.mean(returns)), float(np.std(returns))
+    low, high = float(np.min(returns)), float(np.max(returns))
+    digits = 2 if not mean or abs(mean) >= 1 else 2 - math.floor(math.log10(abs(mean)))
+    return (
+        f"mean {mean:.{digits}f}, std {std:.{digits}f}, min {low:.{digits}f}, "
+        f"max {high:.{digits}f} over {returns.size} episodes"
+    )
+
+
+def _rate(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}"
+
+
+def _ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _table(*columns: str, title: str | None = None, no_header: bool = False) -> Table:
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        show_header=not no_header,
+    )
+    for name in columns:
+        table.add_column(name, justify="right" if name in NUMERIC else "left")
+    return table
