@@ -6,18 +6,17 @@ is lent the slot's data for as long as its ``reset`` takes.
 
 Measured in one process, in turns of a tenth of a second, random actions; ``mj_step`` alone on as
 many slots, this backend, and plain environments one after the other (us a step, medians, on a
-machine busy enough to be half as fast as it can be): HalfCheetah-v5 with 65 slots 51.9, 56.3, 106.5;
-Walker2d-v5 202.8, 218.4, 326.2; Ant-v5 with 33 slots 298.5, 356.5, 477.1. What was tried:
+machine busy enough to be half as fast as it can be): HalfCheetah-v5 with 65 slots 51.9, 56.3 and
+106.5; Walker2d-v5 202.8, 218.4 and 326.2; Ant-v5 with 33 slots 298.5, 356.5 and 477.1. What was
+tried:
 
 - Rows copied as arrays: 115 to 360 ns for each small assignment, against 68 to 73 as memory. A
-  HalfCheetah step has three, and the whole rollout costs 1.1 us a step less.
-- One ``MjData`` for all slots, its state put in and taken out: the solver's warm start and the
-  contacts of the last step are state too, so it is no faster once it is exact.
-- ``mujoco.rollout`` is faster still, but begins the solver without its warm start: not exact.
+  HalfCheetah step has three.
+- ``mujoco.rollout`` steps many at once, but begins the solver without its warm start: not exact.
 - ``mj_rnePostConstraint``, which Gymnasium calls after every step, only writes ``cfrc_ext`` and two
   arrays that nobody reads; it is called where ``cfrc_ext`` is read.
-- More slots share the fixed costs of a step among more: 4.4 us a step with 32 and 3.2 with 64, where
-  ``mj_step`` takes 40; from there on it hardly helps.
+- More slots share the fixed costs of a step, policy included: at best 4.4 us a step with 32 slots,
+  3.2 with 64 and 3.1 with 72, where ``mj_step`` takes 40.
 """
 
 from __future__ import annotations
