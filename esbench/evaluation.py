@@ -215,9 +215,9 @@ class Player:
         self._pending.extend(tasks)
 
     @property
-    def hungry(self) -> bool:
-        """Whether a slot is idle and no episode is queued."""
-        return not self._pending and None in self._tasks[: self._width]
+    def free(self) -> int:
+        """How many slots are idle with no episode queued for them."""
+        return max(0, self._tasks[: self._width].count(None) - len(self._pending))
 
     @property
     def busy(self) -> bool:

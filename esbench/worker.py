@@ -46,10 +46,10 @@ class Work(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """From a worker: what it has played, whether it wants more, and where its time has gone."""
+    """From a worker: what it has played, how many slots wait for more, and where its time went."""
 
     results: list[EpisodeResult]
-    wants_more: bool
+    free: int
     cpu_time_s: float
     seconds: dict[str, float]
 
@@ -159,24 +159,25 @@ def _play(player: Player, tasks: list[Task], link: _Link) -> None:
     results: list[EpisodeResult] = []
     asked = False
 
-    def report() -> None:
+    def report(free: int) -> None:
         nonlocal results, started
         now = time.process_time()
-        link.send(Finished(results, not asked, now - started, player.watch.take()))
+        link.send(Finished(results, free, now - started, player.watch.take()))
         results, started = [], now
 
     while player.busy:
         results += player.step()
-        if player.hungry and not asked:
-            report()
+        free = player.free
+        if free and not asked:
+            report(free)
             asked = True
-        elif player.hungry and link.has_message():
+        elif free and link.has_message():
             message = link.receive()
             assert isinstance(message, Work), "a new job begins only after the last one ended"
             player.add(message.tasks)
             asked = False
     if results or not asked:
-        report()
+        report(0 if asked else player.free)
 
 
 def _redirect_output(log: str) -> None:
