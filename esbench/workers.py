@@ -3,9 +3,9 @@
 One process a core, spawned, each with its own slots. Work is pulled: a worker that has free slots
 says so together with what it has finished, and gets as many episodes, or fewer as the generation
 ends, so that the workers end together: on HalfCheetah-v5 with 256 members they idle 1.6 % of the
-time, and 7.8 % where episodes wait in a worker's queue for slots to come free. The pool knows which episodes each worker holds: when
-one dies (killed, out of memory) a new one takes its place and those episodes are played again, with
-the same seeds and hence the same results.
+time, and 7.8 % where episodes wait in a worker's queue for slots to come free. The pool knows which
+episodes each worker holds: when one dies (killed, out of memory) a new one takes its place and
+those episodes are played again, with the same seeds and hence the same results.
 """
 
 from __future__ import annotations

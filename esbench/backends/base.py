@@ -56,7 +56,10 @@ class Backend(VectorEnv[Array, Array, Array]):
 
     @abstractmethod
     def environment(self, slot: int) -> gymnasium.Env[Any, Any]:
-        """Return the Gymnasium environment of a slot, to look at.
+        """Return the Gymnasium environment of a slot, to look at until another slot's is asked for.
+
+        A backend that keeps the simulation elsewhere lends one environment a slot's state; what
+        else it holds is not the slot's.
 
         Raises:
             UsageError: this backend has none.

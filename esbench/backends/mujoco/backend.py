@@ -130,7 +130,7 @@ class MujocoBackend(Backend):
         return self._task.info(slot, self._data[slot])
 
     def environment(self, slot: int) -> gymnasium.Env[Any, Any]:
-        """Return the one environment there is, in the state of a slot."""
+        """Return the one environment there is, with the ``data`` of a slot."""
         self._plain.data = self._data[slot]
         return self._env
 
