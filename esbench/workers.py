@@ -94,7 +94,8 @@ class WorkerPool:
         ``configure`` and ``play`` do so too.
         """
         if not self._workers:
-            self._workers = [self._start() for _ in range(self.size)]
+            self._configuration = None  # of earlier processes
+            self._start_all()
 
     def configure(self, setup: Setup, log: Path | None = None) -> None:
         """Make every worker ready for a trial; its output is appended to ``log`` (or dropped).
@@ -107,7 +108,7 @@ class WorkerPool:
         self._configuration = wanted
         for worker in self._workers:
             self._send(worker, wanted)
-        self.start()
+        self._start_all()
 
     def play(self, job: Job, tasks: Sequence[Task]) -> Episodes:
         """Play every task once and return the results in task order.
@@ -120,7 +121,7 @@ class WorkerPool:
         An exception, Ctrl-C too, ends all workers; the next call starts new ones.
         """
         assert self._configuration is not None, "configure first"
-        self.start()
+        self._start_all()
         try:
             return self._play(job, tasks)
         except BaseException:
@@ -132,10 +133,11 @@ class WorkerPool:
         width = _width(len(tasks), self.size, self.slots)
         for worker in self._workers:
             worker.held.clear()
-            worker.free = 0
+            worker.free = width
             self._send(worker, Begin(job, width))
         for worker in self._workers:
-            self._give(worker, pending, width)
+            if pending:
+                self._give(worker, pending, width)
         while len(results) < len(tasks):
             before = len(results)
             for worker in self._ready():
@@ -174,6 +176,10 @@ class WorkerPool:
                 worker.process.kill()
                 worker.process.join()
             worker.process.close()
+
+    def _start_all(self) -> None:
+        if not self._workers:
+            self._workers = [self._start() for _ in range(self.size)]
 
     def _start(self) -> _Worker:
         context = multiprocessing.get_context("spawn")
@@ -252,7 +258,7 @@ def _obituary(worker: _Worker, deaths: int, lost: list[Task]) -> str:
         cause = f"signal {signal.Signals(-code).name}"
         cause += " (out of memory?)" if code == -signal.SIGKILL else ""
     return (
-        f"a worker died {deaths} times without finishing an episode, last by {cause}, "
+        f"a worker died {deaths} times without reporting an episode, last by {cause}, "
         f"while it played {', '.join(map(str, lost[:3])) or 'nothing'}"
     )
 

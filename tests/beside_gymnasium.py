@@ -62,7 +62,9 @@ def play(cls: type[Backend], environment_id: str, kwargs: dict[str, Any], steps:
             require_equal(observations[slot], observation, f"{where}: observation")
             require_equal(rewards[slot], reward, f"{where}: reward")
             ends = [terminations[slot], truncations[slot], not backend.live[slot]]
-            require_equal(ends, [terminated, truncated, terminated or truncated], f"{where}: end")
+            require_equal(
+                ends, [bool(terminated), truncated, bool(terminated or truncated)], f"{where}: end"
+            )
             compare_infos(backend.info(slot), info, where)
             if terminated or truncated:
                 episodes += 1

@@ -229,6 +229,24 @@ def test_started_workers_are_the_ones_that_play(make_spec: Spec) -> None:
         assert pool.process_ids == started
 
 
+def test_started_anew_they_know_nothing_of_the_trial_before(make_spec: Spec) -> None:
+    with WorkerPool(2, slots=3) as pool:
+        failing = make_spec("doubles:Raises-v0")
+        pool.configure(Setup(failing.environment, failing.policy))
+        pool.close()
+        pool.start()
+        assert pool._configuration is None
+        play_walks(pool, make_spec("doubles:Walk-v0"), members=4)
+
+
+def test_fewer_episodes_than_workers_leave_nothing_behind(make_spec: Spec) -> None:
+    spec = make_spec("doubles:Walk-v0")
+    with WorkerPool(4, slots=3) as pool:
+        few = [play_walks(pool, spec, members=2) for _ in range(5)]
+        assert len({played.returns.tobytes() for played in few}) == 1
+        assert play_walks(pool, spec, members=40).returns.shape == (40, 1)
+
+
 @pytest.mark.parametrize(("size", "slots"), [(0, 4), (-1, 4), (2, 0)])
 def test_sizes_below_one_are_refused(size: int, slots: int) -> None:
     with pytest.raises(UsageError, match="expected at least 1"):

@@ -56,10 +56,10 @@ class Backend(VectorEnv[Array, Array, Array]):
 
     @abstractmethod
     def environment(self, slot: int) -> gymnasium.Env[Any, Any]:
-        """Return the Gymnasium environment of a slot, to look at until another slot's is asked for.
+        """Return the Gymnasium environment of a slot, to look at and not to touch.
 
-        A backend that keeps the simulation elsewhere lends one environment a slot's state; what
-        else it holds is not the slot's.
+        A backend that keeps the simulation elsewhere lends one with the slot's simulation in it;
+        what else it holds may not be the slot's.
 
         Raises:
             UsageError: this backend has none.

@@ -2,7 +2,8 @@
 
 Its own vectorised CartPole draws all first states from one generator, and so cannot begin an
 episode with a seed of its own; the equations are the same, in the same order. Episodes begin in the
-plain environment.
+plain environment. NumPy's sine and cosine of an array had the bits of a number's wherever this was
+run; a test compares them.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class CartPoleBackend(Backend):
         if not self.serves(environment_id, kwargs):
             raise UsageError(
                 f"backend 'cartpole' does not play {environment_id!r}: expected Gymnasium's "
-                "CartPole, without render_mode; use the backend 'gymnasium'"
+                "CartPole, without render_mode or wrappers; use the backend 'gymnasium'"
             )
         self._plain = cast(Any, self._env.unwrapped)
         self.num_envs = slots
@@ -66,9 +67,10 @@ class CartPoleBackend(Backend):
         return {}
 
     def environment(self, slot: int) -> gymnasium.Env[Any, Any]:
-        """Return the one environment there is, in the state of a slot."""
-        self._plain.state = self._state[:, slot].copy()
-        return self._env
+        """Return an environment whose ``state`` is the slot's, from now on."""
+        lent: gymnasium.Env[Any, Any] = object.__new__(type(self._plain))
+        vars(lent).update(vars(self._plain), state=self._state[:, slot])
+        return lent
 
     def step(self, actions: Array) -> tuple[Array, Array, Array, Array, dict[str, Any]]:
         """Step the live slots; actions [k] are 0 or 1."""

@@ -44,7 +44,10 @@ class SlotView:
 
     @property
     def environment(self) -> gymnasium.Env[Any, Any]:
-        """The environment itself, to look at and not to touch.
+        """The slot's environment, to look at and not to touch.
+
+        Its simulation (``unwrapped.data`` of MuJoCo's, say) is the slot's; other attributes may not
+        be, where the backend is not ``gymnasium``.
 
         Raises:
             UsageError: the backend has none.

@@ -18,7 +18,6 @@ import inspect
 import json
 import typing
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any, Final, final
 
 import numpy as np
@@ -33,6 +32,7 @@ from esbench.plugins.library import (
     LibrarySettings,
     check_arguments,
     check_name,
+    imported,
 )
 from esbench.population import StoredPopulation
 from esbench.registry import register_algorithm
@@ -159,11 +159,9 @@ def strategies() -> dict[str, Any]:
 @functools.cache
 def optimizers() -> dict[str, Any]:
     """Return what makes an optimizer: optax's functions of a learning rate, and clipup."""
-    from evosax.core.optimizer import clipup
-
-    return {"clipup": clipup} | {
+    return {"clipup": imported("evosax.core.optimizer").clipup} | {
         name: make
-        for name, make in vars(import_module("optax")).items()
+        for name, make in vars(imported("optax")).items()
         if inspect.isfunction(make)
         and not name.startswith(("_", "scale_by_"))
         and next(iter(inspect.signature(make).parameters), "") == "learning_rate"
@@ -173,7 +171,7 @@ def optimizers() -> dict[str, Any]:
 @functools.cache
 def shapings() -> dict[str, Any]:
     """Return evosax's functions that shape the fitness, by name."""
-    end, module = "_fitness_shaping_fn", import_module("evosax.core.fitness_shaping")
+    end, module = "_fitness_shaping_fn", imported("evosax.core.fitness_shaping")
     return {
         name.removesuffix(end): function
         for name, function in vars(module).items()

@@ -44,6 +44,7 @@ from esbench.plugins.library import (
     LibrarySettings,
     check_arguments,
     check_name,
+    imported,
 )
 from esbench.population import StoredPopulation
 from esbench.registry import register_algorithm
@@ -227,7 +228,7 @@ class _Interruption(Exception):  # noqa: N818
 @functools.cache
 def search_algorithms() -> dict[str, Any]:
     """Return the classes that are served, by name."""
-    served = sorted(set(evotorch_algorithms.__all__) - _NOT_SERVED)
+    served = sorted(set(imported("evotorch.algorithms").__all__) - _NOT_SERVED)
     return {name: getattr(evotorch_algorithms, name) for name in served}
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from importlib import import_module
 from importlib.util import find_spec
+from types import ModuleType
 from typing import Any, final
 
 import numpy as np
@@ -18,7 +19,7 @@ from pydantic import Field
 
 from esbench.algorithms.base import Algorithm
 from esbench.algorithms.settings import AlgorithmSettings, Positive
-from esbench.errors import suggestion
+from esbench.errors import UsageError, suggestion
 from esbench.noise import Matrix
 from esbench.population import StoredPopulation
 
@@ -42,7 +43,22 @@ class LazyModule:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
-        return getattr(import_module(self._name), attribute)
+        if attribute.startswith("_"):
+            raise AttributeError(attribute)
+        return getattr(imported(self._name), attribute)
+
+
+def imported(name: str) -> ModuleType:
+    """Return a module of a library.
+
+    Raises:
+        UsageError: it cannot be imported: it is broken, or of another version.
+    """
+    try:
+        return import_module(name)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise UsageError(f"{name} cannot be imported ({reason})") from error
 
 
 class LibrarySettings(AlgorithmSettings):

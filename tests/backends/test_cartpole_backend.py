@@ -75,11 +75,13 @@ def test_other_actions_are_refused(wrong: int) -> None:
         backend.step(np.array([0, wrong]))
 
 
-def test_the_environment_of_a_slot_is_in_its_state() -> None:
+def test_the_environment_of_a_slot_stays_in_its_state() -> None:
     backend = CartPoleBackend("CartPole-v1", {}, 2)
     for slot in range(2):
         backend.start(slot, seed=slot)
+    lent: list[Any] = [backend.environment(slot).unwrapped for slot in range(2)]
     backend.step(np.array([0, 1]))
     for slot in range(2):
-        plain: Any = backend.environment(slot).unwrapped
-        require_equal(plain.state.astype(np.float32), backend.observations[slot], "its state")
+        seen = lent[slot].state.astype(np.float32)
+        require_equal(seen, backend.observations[slot], "its state")
+    assert lent[0].state[1] < 0 < lent[1].state[1]

@@ -75,11 +75,11 @@ def _quiet() -> Iterator[None]:
 @pytest.mark.parametrize(("environment_id", "kwargs"), CASES)
 def test_every_bit_is_gymnasiums(environment_id: str, kwargs: dict[str, Any]) -> None:
     assert MujocoBackend.serves(environment_id, kwargs)
-    endless = kwargs.get("terminate_when_unhealthy") is False
-    long = endless or environment_id in {"HalfCheetah-v5", "HumanoidStandup-v5", "Swimmer-v5"}
-    episodes = play(
-        MujocoBackend, environment_id, kwargs, 1100 if long or environment_id == "Ant-v5" else 500
-    )
+    if kwargs:
+        episodes = play(MujocoBackend, environment_id, {"max_episode_steps": 90, **kwargs}, 300)
+    else:
+        long = environment_id in {"Ant-v5", "HalfCheetah-v5", "HumanoidStandup-v5", "Swimmer-v5"}
+        episodes = play(MujocoBackend, environment_id, kwargs, 1010 if long else 400)
     assert episodes >= SLOTS
 
 
@@ -159,14 +159,47 @@ def test_actions_of_another_size_are_refused() -> None:
         backend.step(np.zeros((1, 2), np.float32))
 
 
-def test_the_environment_of_a_slot_is_in_its_state() -> None:
+@pytest.mark.parametrize("early", [True, False])
+def test_the_environment_of_a_slot_stays_in_its_state(early: bool) -> None:
     backend = MujocoBackend("Hopper-v5", {}, 2)
+    plain: list[Any] = [gymnasium.make("Hopper-v5").unwrapped for _ in range(2)]
+    lent: list[Any] = []
+
+    def look() -> None:
+        lent[:] = [backend.environment(slot).unwrapped for slot in range(2)]
+
     for slot in range(2):
         backend.start(slot, seed=slot)
-    backend.step(np.ones((2, 3), np.float32))
+        plain[slot].reset(seed=slot)
+    if early:
+        look()
+    for _ in range(12):  # until it touches the ground
+        backend.step(np.ones((2, 3), np.float32))
+        for env in plain:
+            env.step(np.ones(3, np.float32))
+    if not early:
+        look()
     for slot in range(2):
-        plain: Any = backend.environment(slot).unwrapped
-        require_equal(plain._get_obs(), backend.observations[slot], "its observation")
+        require_equal(lent[slot]._get_obs(), backend.observations[slot], "its observation")
+        for field in ("qpos", "qvel", "cfrc_ext", "cfrc_int", "cacc", "ctrl"):
+            theirs = getattr(plain[slot].data, field)
+            require_equal(getattr(lent[slot].data, field), theirs, field)
+    assert np.abs(plain[0].data.cfrc_ext).sum() > 0
+    assert lent[0].data.qpos[0] != lent[1].data.qpos[0]
+
+
+@pytest.mark.parametrize("value", [0, 1, None])
+def test_what_gymnasium_takes_for_a_truth_value_is_one(value: object) -> None:
+    for name in ("Hopper-v5", "Ant-v5", "Humanoid-v5"):
+        play(MujocoBackend, name, {"terminate_when_unhealthy": value}, 60)
+
+
+def test_a_module_that_cannot_be_imported_is_told_by_the_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_at_import.py").write_text("raise RuntimeError('no license')")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert backend_name("auto", "broken_at_import:Env-v0", {}) == "gymnasium"
 
 
 def test_what_is_not_finite_ends_as_it_does_in_gymnasium() -> None:

@@ -50,7 +50,7 @@ class Ant(Task):
         self._effort = env._ctrl_cost_weight * squares(actions)
         self._contact = env._contact_cost_weight * squares(self._contact_forces(count))
         rewards = (self._forward + self._survive) - (self._effort + self._contact)
-        return rewards, ~healthy & env._terminate_when_unhealthy
+        return rewards, ~healthy & bool(env._terminate_when_unhealthy)
 
     def info(self, slot: int, data: Any) -> Info:
         """Return place, velocity and the parts of the reward."""

@@ -86,7 +86,7 @@ class Humanoid(HumanoidTask):
             *env._contact_cost_range,
         )
         rewards = (self._forward + self._survive) - (self._effort + self._contact)
-        return rewards, ~healthy & env._terminate_when_unhealthy
+        return rewards, ~healthy & bool(env._terminate_when_unhealthy)
 
     def info(self, slot: int, data: Any) -> Info:
         """Return place, velocity, tendons and the parts of the reward."""

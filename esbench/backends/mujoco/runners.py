@@ -41,7 +41,7 @@ class Runner(Task):
             return self._forward - self._effort, np.zeros(count, np.bool_)
         self._survive = healthy * env._healthy_reward
         rewards: Vector = (self._forward + self._survive) - self._effort
-        return rewards, ~healthy & env._terminate_when_unhealthy
+        return rewards, ~healthy & bool(env._terminate_when_unhealthy)
 
     @abstractmethod
     def _healthy(self, count: int) -> Flags | None:
