@@ -7,10 +7,34 @@ MUJOCO_LOG.TXT in the current folder, unless a handler is installed.
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
 
-import mujoco
+
+@contextlib.contextmanager
+def _no_windows() -> Iterator[None]:
+    """Keep mujoco from looking for GLFW where nothing could be shown anyway.
+
+    GLFW's package starts a Python for every library it finds, to ask for its version; interrupted
+    there, that one prints a traceback of its own.
+    """
+    screens = ("MUJOCO_GL", "DISPLAY", "WAYLAND_DISPLAY")
+    if sys.platform != "linux" or any(os.environ.get(name) for name in screens):
+        yield
+        return
+    before = os.environ.get("MUJOCO_GL")
+    os.environ["MUJOCO_GL"] = "disabled"
+    try:
+        yield
+    finally:
+        del os.environ["MUJOCO_GL"]
+        if before is not None:
+            os.environ["MUJOCO_GL"] = before
+
+
+with _no_windows():
+    import mujoco
 
 
 def log_once() -> None:
