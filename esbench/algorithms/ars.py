@@ -3,7 +3,7 @@ learning", 2018 (arXiv:1803.07055), algorithms 1 and 2.
 
 The paper starts at zero, as the linear policy does; here the search starts wherever the policy's
 own initialisation is.
-"""  # noqa: D205
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ With the decaying extra variance Z_t of Szita & Lorincz, "Learning Tetris Using 
 Cross-Entropy Method", Neural Computation 18(12), 2006 (doi:10.1162/neco.2006.18.12.2936). They
 divide the elites' squares by their number; here, as in evotorch, it is one less (ddof = 1), which
 makes the variance unbiased and matters when the elites are few.
-"""  # noqa: D205
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ is the paper's for Gaussian noise, with E for the score, and as in OpenAI-ES wit
 The paper tunes deviation, rate and optimizer for every task. The defaults here are those of
 ``openai_es``, so that a comparison of the two compares their noise; the authors' code shapes
 returns as ``shaping = "normalized"``.
-"""  # noqa: D205
+"""
 
 from __future__ import annotations
 

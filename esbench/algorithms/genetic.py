@@ -12,7 +12,7 @@ from the paper:
   its children in later generations, should nothing have beaten it.
 - The elite is not only copied but plays again as member 0, under the same luck as its rivals.
 - If all returns of a generation are equal, the same parents have other children.
-"""  # noqa: D205
+"""
 
 from __future__ import annotations
 

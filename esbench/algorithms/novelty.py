@@ -9,7 +9,7 @@ centre that was updated last: its behaviour goes into the archive that novelty i
 it was updated since, it counts with the return it had before. As in the authors' code, returns and
 novelties are shaped each by themselves, and a centre's own behaviour is in the archive that it is
 chosen by.
-"""  # noqa: D205
+"""
 
 from __future__ import annotations
 

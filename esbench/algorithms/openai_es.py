@@ -3,7 +3,7 @@ Alternative to Reinforcement Learning", 2017 (arXiv:1703.03864).
 
 As in the authors' code, the estimate below has no factor 1/sigma (Adam is invariant to it) and the
 weight decay acts on it at that scale.
-"""  # noqa: D205
+"""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ Two deviations from the package:
 - It adds Adam's eps to sqrt(v), torch to sqrt(v / (1 - beta2^t)): a step differs by the fraction
   eps (1 - sqrt(1 - beta2^t)) / sqrt(v) at most, which for a gradient g is 3e-7 / |g| at the first
   update and 2e-8 / |g| after a hundred.
-"""  # noqa: D205
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ With r the utilities, b their mean and s = sigma * z, both ways of sampling are 
              1/n sum ((r+ + r-)/2 - b) (s^2 - sigma^2)/sigma
                                               = 1/N sum (r_i - b) (s_i^2 - sigma^2)/sigma
     singles: the right-hand sides, over N members.
-"""  # noqa: D205
+"""
 
 from __future__ import annotations
 

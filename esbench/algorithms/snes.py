@@ -3,7 +3,7 @@ Strategies", GECCO 2011 (doi:10.1145/2001576.2001692).
 
 Algorithm numbers below are those of Wierstra, Schaul, Glasmachers, Sun, Peters & Schmidhuber,
 "Natural Evolution Strategies", JMLR 15, 2014 (arXiv:1106.4487).
-"""  # noqa: D205
+"""
 
 from __future__ import annotations
 
@@ -12,15 +12,27 @@ from typing import final
 import numpy as np
 
 from esbench.algorithms.separable import SeparableSearch, SeparableSettings
-from esbench.algorithms.settings import Count, NonNegative, PairSettings, PerParameter, Positive
+from esbench.algorithms.settings import (
+    AscentSettings,
+    Count,
+    DeviationSettings,
+    NonNegative,
+    PairSettings,
+    PerParameter,
+    Positive,
+    ShapingSettings,
+    SigmaRateSettings,
+)
 from esbench.noise import Matrix, Vector
 from esbench.population import SampledPopulation
 from esbench.registry import register_algorithm
 from esbench.shaping import SHAPINGS, Shaping, all_equal
 
 
-class SNESSettings(PairSettings, SeparableSettings):
-    """Settings of SNES; defaults of the paper."""
+class NaturalSettings(
+    AscentSettings, ShapingSettings, SigmaRateSettings, PairSettings, DeviationSettings
+):
+    """Settings that natural evolution strategies share; defaults of the papers."""
 
     population_size: Count | None = None
     """Members a generation; by default 4 + floor(3 ln P) for P parameters [members]."""
@@ -29,16 +41,8 @@ class SNESSettings(PairSettings, SeparableSettings):
     """Deviation that the search starts with: a number, or one for each parameter [parameter
     units]."""
 
-    learning_rate: Positive = 1.0
-    """Learning rate of the optimizer; with sgd, 1 moves the centre to the weighted mean of the
-    members."""
-
     optimizer: str = "sgd"
     """clipup, or a class of torch.optim in any case: adam, sgd, ..."""
-
-    sigma_learning_rate: NonNegative | None = None
-    """Learning rate of the deviation, by default (3 + ln P) / (5 sqrt(P)) for P parameters; a
-    given one replaces that (evotorch multiplies by it, unless scale_learning_rate = False)."""
 
     shaping: Shaping = "nes"
     """What returns are turned into before they are averaged: nes (logarithmic utilities), centered
@@ -47,6 +51,18 @@ class SNESSettings(PairSettings, SeparableSettings):
 
     antithetic: bool = False
     """Whether to sample in pairs, centre plus and minus the same noise."""
+
+
+class SNESSettings(NaturalSettings, SeparableSettings):
+    """Settings of SNES."""
+
+    learning_rate: Positive = 1.0
+    """Learning rate of the optimizer; with sgd, 1 moves the centre to the weighted mean of the
+    members."""
+
+    sigma_learning_rate: NonNegative | None = None
+    """Learning rate of the deviation, by default (3 + ln P) / (5 sqrt(P)) for P parameters; a
+    given one replaces that (evotorch multiplies by it, unless scale_learning_rate = False)."""
 
 
 @final
@@ -69,11 +85,8 @@ class SNES(SeparableSearch):
 
     def _adapt_sigma(self, gradient: Vector) -> None:
         size = self._center.size
-        rate = self.settings.sigma_rate(
-            self.generation,
-            default=(3.0 + float(np.log(size)))
-            / (5.0 * float(np.sqrt(size))),  # eta_sigma, table 1
-        )
+        eta = float((3.0 + np.log(size)) / (5.0 * np.sqrt(size)))  # eta_sigma      (table 1)
+        rate = self.settings.sigma_rate(self.generation, default=eta)
         grown = self._sigma * np.exp(0.5 * rate * gradient)  # sigma exp(eta_sigma/2 grad_sigma J)
         self._sigma = self.settings.controlled(self._sigma, grown)
 

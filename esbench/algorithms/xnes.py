@@ -5,7 +5,7 @@ Algorithm numbers below are those of Wierstra, Schaul, Glasmachers, Sun, Peters 
 "Natural Evolution Strategies", JMLR 15, 2014 (arXiv:1106.4487). There A = sigma B, with learning
 rates for sigma and B that are equal by default; with equal rates both updates are the one of A,
 as exp(a I) exp(M) = exp(a I + M).
-"""  # noqa: D205
+"""
 
 from __future__ import annotations
 
@@ -15,47 +15,24 @@ import numpy as np
 
 from esbench.algorithms.ascent import Ascent
 from esbench.algorithms.base import Algorithm, State, fitting, scale_of
-from esbench.algorithms.settings import (
-    AscentSettings,
-    Count,
-    DeviationSettings,
-    NonNegative,
-    PairSettings,
-    PerParameter,
-    Positive,
-    ShapingSettings,
-    SigmaRateSettings,
-)
-from esbench.algorithms.snes import utilities_of
+from esbench.algorithms.settings import NonNegative, Positive
+from esbench.algorithms.snes import NaturalSettings, utilities_of
 from esbench.errors import UsageError
 from esbench.noise import Matrix, Shapes, Vector
 from esbench.population import SampledPopulation
 from esbench.registry import register_algorithm
-from esbench.shaping import Shaping
 
 # At 2,000 parameters and the default 26 members an update takes 2 s on one core, and its matrix,
 # 32 MB, goes to every worker.
 MOST_PARAMS: Final = 2_000
 
 
-class XNESSettings(
-    AscentSettings, ShapingSettings, SigmaRateSettings, PairSettings, DeviationSettings
-):
-    """Settings of xNES; defaults of the paper."""
-
-    population_size: Count | None = None
-    """Members a generation; by default 4 + floor(3 ln P) for P parameters [members]."""
-
-    sigma: PerParameter | None = 0.1
-    """Deviation that the search starts with: a number, or one for each parameter [parameter
-    units]."""
+class XNESSettings(NaturalSettings):
+    """Settings of xNES."""
 
     learning_rate: Positive = 1.0
     """Learning rate of the optimizer, which steps in units of the deviation; with sgd, 1 moves the
     centre to the weighted mean of the members."""
-
-    optimizer: str = "sgd"
-    """clipup, or a class of torch.optim in any case: adam, sgd, ..."""
 
     weight_decay: NonNegative = 0.0
     """Weight decay: the learning rate times this much of the centre is subtracted from the
@@ -64,14 +41,6 @@ class XNESSettings(
     sigma_learning_rate: NonNegative | None = None
     """Learning rate of the deviations, by default (9 + 3 ln P) / (5 P sqrt(P)) for P parameters; a
     given one replaces that (evotorch multiplies by it, unless scale_learning_rate = False)."""
-
-    shaping: Shaping = "nes"
-    """What returns are turned into before they are averaged: nes (logarithmic utilities), centered
-    (ranks in [-0.5, 0.5]), linear (ranks in [0, 1]), normalized (z-scores) or raw; all but nes are
-    then shifted to sum 0 and divided by the sum of their magnitudes."""
-
-    antithetic: bool = False
-    """Whether to sample in pairs, centre plus and minus the same noise."""
 
 
 @final
@@ -135,11 +104,8 @@ class XNES(Algorithm[SampledPopulation]):
     def _adapted(self, population: SampledPopulation, utilities: Vector) -> Matrix:
         """Return A exp(eta_A/2 grad_M J), [P, P]."""
         size = self._center.size
-        rate = self.settings.sigma_rate(
-            self.generation,
-            default=(9.0 + 3.0 * float(np.log(size)))
-            / (5.0 * size * float(np.sqrt(size))),  # eta_A
-        )
+        eta = float((9.0 + 3.0 * np.log(size)) / (5.0 * size * np.sqrt(size)))  # eta_A  (table 1)
+        rate = self.settings.sigma_rate(self.generation, default=eta)
         # grad_M J = sum u_k (s_k s_k^T - I), where the I drop out: the u_k sum to 0. The members
         # of an antithetic pair share s_k up to its sign, and so one term.
         weights = np.zeros(population.num_rows)

@@ -86,9 +86,10 @@ class CartPoleBackend(Backend):
         return self.observations, ends.rewards, ends.terminations, ends.truncations, {}
 
     def _moved(self, state: Vector, actions: Array) -> Vector:
-        """Return the states [4, k] a step later; Florian 2007, "Correct equations for the dynamics
-        of the cart-pole system", as in Gymnasium.
-        """  # noqa: D205
+        """Return the states [4, k] a step later.
+
+        Florian 2007, "Correct equations for the dynamics of the cart-pole system", as in Gymnasium.
+        """
         env = self._plain
         x, x_dot, theta, theta_dot = state
         force = np.where(actions == 1, env.force_mag, -env.force_mag)

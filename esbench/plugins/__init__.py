@@ -1,3 +1,4 @@
-"""Algorithms of other libraries: one file a library, found by its entry point, imported only when
-its name is asked for, and an example of how a package on the side adds an algorithm.
-"""  # noqa: D205
+"""Algorithms of other libraries, as a package on the side adds them: one file a library.
+
+They are found by their entry points and imported when their names are asked for.
+"""

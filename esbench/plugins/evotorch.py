@@ -18,7 +18,7 @@ long as all updates took, without the evaluations. After equal returns, from whi
 the step goes back to where it was told last and draws on with another seed.
 
 Numbers are float64; nothing is distributed, and no ray actor starts.
-"""  # noqa: D205
+"""
 
 from __future__ import annotations
 

@@ -83,9 +83,9 @@ def test_every_bit_is_gymnasiums(environment_id: str, kwargs: dict[str, Any]) ->
     assert episodes >= SLOTS
 
 
-def test_all_tasks_are_compared() -> None:
+def test_all_rules_are_compared() -> None:
     served = {gymnasium.spec(name).entry_point for name in PLAIN}
-    assert served == set(module.TASKS)
+    assert served == set(module.RULES)
 
 
 def test_one_ulp_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +95,7 @@ def test_one_ulp_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
             return np.nextafter(rewards, np.inf), ended
 
     entry = gymnasium.spec("HalfCheetah-v5").entry_point
-    monkeypatch.setitem(module.TASKS, entry, Broken)
+    monkeypatch.setitem(module.RULES, entry, Broken)
     with pytest.raises(DiffersError, match=r"step 0, slot 0: reward"):
         play(MujocoBackend, "HalfCheetah-v5", {}, 3)
 

@@ -1,4 +1,4 @@
-"""The exact fast path for Gymnasium's MuJoCo environments, v5: one file for each kind of task."""
+"""The exact fast path for Gymnasium's MuJoCo environments, v5: one file for each kind."""
 
 from esbench.backends.mujoco.backend import MujocoBackend
 

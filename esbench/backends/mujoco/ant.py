@@ -7,11 +7,11 @@ from typing import Any, final
 
 import numpy as np
 
-from esbench.backends.mujoco.task import Array, Flags, Info, Task, Vector, all_finite, squares
+from esbench.backends.mujoco.rules import Array, Flags, Info, Rules, Vector, all_finite, squares
 
 
 @final
-class Ant(Task):
+class Ant(Rules):
     """Ant-v5."""
 
     fields = ("qpos", "qvel", "xpos", "cfrc_ext")

@@ -7,11 +7,11 @@ from typing import Any, final
 
 import numpy as np
 
-from esbench.backends.mujoco.task import Array, Flags, Info, Task, Vector, squares
+from esbench.backends.mujoco.rules import Array, Flags, Info, Rules, Vector, squares
 
 
 @final
-class Reacher(Task):
+class Reacher(Rules):
     """Reacher-v5."""
 
     fields = ("qpos", "qvel", "xpos")
@@ -56,7 +56,7 @@ class Reacher(Task):
 
 
 @final
-class Pusher(Task):
+class Pusher(Rules):
     """Pusher-v5."""
 
     fields = ("qpos", "qvel", "xpos")

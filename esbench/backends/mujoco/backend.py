@@ -14,7 +14,7 @@ tried:
   HalfCheetah step has three.
 - ``mujoco.rollout`` steps many at once, but begins the solver without its warm start: not exact.
 - ``mj_rnePostConstraint``, which Gymnasium calls after every step, only writes ``cfrc_ext``,
-  ``cfrc_int`` and ``cacc``: it is called where a task or somebody who looks may read them.
+  ``cfrc_int`` and ``cacc``: it is called where the rules or somebody who looks may read them.
 - More slots share the fixed costs of a step, policy included: at best 4.4 us a step with 32 slots,
   3.2 with 64 and 3.1 with 72, where ``mj_step`` takes 40.
 """
@@ -35,14 +35,14 @@ from esbench.backends.mujoco.ant import Ant
 from esbench.backends.mujoco.arms import Pusher, Reacher
 from esbench.backends.mujoco.humanoids import Humanoid, HumanoidStandup
 from esbench.backends.mujoco.pendulums import InvertedDoublePendulum, InvertedPendulum
+from esbench.backends.mujoco.rules import Rules, bytes_of
 from esbench.backends.mujoco.runners import HalfCheetah, Hopper, Swimmer, Walker2d
-from esbench.backends.mujoco.task import Task, bytes_of
 from esbench.errors import UsageError
 from esbench.making import make_environment, making
 from esbench.registry import register_backend
 
 # By the entry point of the environment, because its name may be a person's own.
-TASKS: Final[dict[str, Callable[[Any, int], Task]]] = {
+RULES: Final[dict[str, Callable[[Any, int], Rules]]] = {
     "gymnasium.envs.mujoco.ant_v5:AntEnv": Ant,
     "gymnasium.envs.mujoco.half_cheetah_v5:HalfCheetahEnv": HalfCheetah,
     "gymnasium.envs.mujoco.hopper_v5:HopperEnv": Hopper,
@@ -83,8 +83,8 @@ class MujocoBackend(Backend):
         self._env = make_environment(environment_id, kwargs)
         self._plain = plain = cast(Any, self._env.unwrapped)
         self._mujoco = mujoco
-        task = _task_of(environment_id, kwargs)
-        if task is None:
+        make_rules = _rules_of(environment_id, kwargs)
+        if make_rules is None:
             raise UsageError(
                 f"backend 'mujoco' does not play {environment_id!r}: expected one of Gymnasium's "
                 "MuJoCo environments, v5, without render_mode or wrappers; use the backend "
@@ -92,7 +92,7 @@ class MujocoBackend(Backend):
             )
         with making(environment_id, kwargs):  # a person's own XML may lack a body
             self._model = plain.model
-            self._task = task(plain, slots)
+            self._rules = make_rules(plain, slots)
         self.num_envs = slots
         space = self.single_observation_space = self._env.observation_space
         self.single_action_space = self._env.action_space
@@ -104,7 +104,7 @@ class MujocoBackend(Backend):
         self._seen = np.zeros_like(self.observations)
         # Of each slot, made when it is first used.
         self._data: list[Any] = []
-        self._stepped: list[_Slot] = []
+        self._slots: list[_Slot] = []
         self._actions = np.zeros((slots, self._model.nu))
         self._reset_infos: list[dict[str, Any]] = [{}] * slots
         self._looked_at = False  # whether anybody may see what only we can do without
@@ -112,7 +112,7 @@ class MujocoBackend(Backend):
     @classmethod
     def serves(cls, environment_id: str, kwargs: dict[str, Any]) -> bool:
         """Return whether it is one of them, whatever its name, and nothing is rendered."""
-        return _task_of(environment_id, kwargs) is not None
+        return _rules_of(environment_id, kwargs) is not None
 
     def start(self, slot: int, seed: int) -> None:
         """Begin an episode in one slot, in the words of the Gymnasium environment."""
@@ -120,16 +120,16 @@ class MujocoBackend(Backend):
             self._add_slot()
         self._plain.data = self._data[slot]
         self.observations[slot], self._reset_infos[slot] = self._env.reset(seed=seed)
-        for target, source in self._stepped[slot].copies:
+        for target, source in self._slots[slot].copies:
             target[:] = source
-        self._task.begin(slot)
+        self._rules.begin(slot)
         self._ends.begin(slot)
 
     def info(self, slot: int) -> dict[str, Any]:
         """Return the last info of a slot."""
         if not self._ends.elapsed[slot]:
             return self._reset_infos[slot]
-        return self._task.info(slot, self._data[slot])
+        return self._rules.info(slot, self._data[slot])
 
     def environment(self, slot: int) -> gymnasium.Env[Any, Any]:
         """Return an environment whose ``data`` are the slot's, from now on.
@@ -137,7 +137,7 @@ class MujocoBackend(Backend):
         Its other attributes are those of the environment that all episodes begin in.
         """
         self._looked_at = True
-        if self._ends.elapsed[slot] and not self._task.contact_forces:
+        if self._ends.elapsed[slot] and not self._rules.contact_forces:
             self._mujoco.mj_rnePostConstraint(self._model, self._data[slot])
         lent: gymnasium.Env[Any, Any] = object.__new__(type(self._plain))
         vars(lent).update(vars(self._plain), data=self._data[slot])
@@ -147,24 +147,23 @@ class MujocoBackend(Backend):
         """Step the live slots: MuJoCo one after the other, everything else at once."""
         if actions.shape[1:] != (self._model.nu,):
             raise ValueError(f"actions of shape {actions.shape}: expected (k, {self._model.nu})")
-        model, task, skip = self._model, self._task, self._plain.frame_skip
+        model, rules, skip = self._model, self._rules, self._plain.frame_skip
         step, forces = self._mujoco.mj_step, self._mujoco.mj_rnePostConstraint
-        with_forces, count = task.contact_forces or self._looked_at, len(actions)
+        with_forces, count = rules.contact_forces or self._looked_at, len(actions)
         live = np.flatnonzero(self.live).tolist()
         self._actions[:count] = actions
-        slots = self._stepped
-        for data, control, action, copies in map(slots.__getitem__, live):
+        for data, control, action, copies in map(self._slots.__getitem__, live):
             control[:] = action
             step(model, data, skip)
             if with_forces:
                 forces(model, data)
             for target, source in copies:
                 target[:] = source
-        rewards, terminated = task.evaluate(actions, live)
+        rewards, terminated = rules.evaluate(actions, live)
         if len(live) == count:
-            task.observe(self.observations[:count])
+            rules.observe(self.observations[:count])
         else:  # the others keep what they have
-            task.observe(self._seen[:count])
+            rules.observe(self._seen[:count])
             self.observations[live] = self._seen[live]
         ends = self._ends
         ends.settle(rewards, terminated)
@@ -174,13 +173,13 @@ class MujocoBackend(Backend):
         slot, data = len(self._data), self._mujoco.MjData(self._model)
         self._data.append(data)
         control, action = bytes_of(data.ctrl), bytes_of(self._actions[slot])
-        self._stepped.append(_Slot(data, control, action, self._task.copies(slot, data)))
+        self._slots.append(_Slot(data, control, action, self._rules.copies(slot, data)))
 
     def close_extras(self, **kwargs: Any) -> None:
         """Close the environment."""
         self._env.close()
 
 
-def _task_of(environment_id: str, kwargs: dict[str, Any]) -> Callable[[Any, int], Task] | None:
-    """Return the task of an environment, or None if it is none of them."""
-    return TASKS.get(entry_point(environment_id, kwargs) or "")
+def _rules_of(environment_id: str, kwargs: dict[str, Any]) -> Callable[[Any, int], Rules] | None:
+    """Return what makes the rules of an environment, or None if it is none of them."""
+    return RULES.get(entry_point(environment_id, kwargs) or "")

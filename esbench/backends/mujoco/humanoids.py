@@ -7,18 +7,18 @@ from typing import Any, final
 
 import numpy as np
 
-from esbench.backends.mujoco.task import (
+from esbench.backends.mujoco.rules import (
     Array,
     Flags,
     Info,
-    Task,
+    Rules,
     Vector,
     squares,
     strictly_between,
 )
 
 
-class HumanoidTask(Task):
+class HumanoidRules(Rules):
     """What the two share: the observation."""
 
     fields = (
@@ -52,7 +52,7 @@ class HumanoidTask(Task):
 
 
 @final
-class Humanoid(HumanoidTask):
+class Humanoid(HumanoidRules):
     """Humanoid-v5, whose velocity is that of its centre of mass."""
 
     def __init__(self, env: Any, slots: int) -> None:
@@ -111,7 +111,7 @@ class Humanoid(HumanoidTask):
 
 
 @final
-class HumanoidStandup(HumanoidTask):
+class HumanoidStandup(HumanoidRules):
     """HumanoidStandup-v5, rewarded for its height; it never ends."""
 
     def __init__(self, env: Any, slots: int) -> None:

@@ -7,11 +7,11 @@ from typing import Any, final
 
 import numpy as np
 
-from esbench.backends.mujoco.task import Array, Flags, Info, Task, Vector, all_finite
+from esbench.backends.mujoco.rules import Array, Flags, Info, Rules, Vector, all_finite
 
 
 @final
-class InvertedPendulum(Task):
+class InvertedPendulum(Rules):
     """InvertedPendulum-v5."""
 
     def __init__(self, env: Any, slots: int) -> None:
@@ -40,7 +40,7 @@ class InvertedPendulum(Task):
 
 
 @final
-class InvertedDoublePendulum(Task):
+class InvertedDoublePendulum(Rules):
     """InvertedDoublePendulum-v5."""
 
     fields = ("qpos", "qvel", "qfrc_constraint", "site_xpos")

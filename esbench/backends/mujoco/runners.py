@@ -8,10 +8,18 @@ from typing import Any, final
 
 import numpy as np
 
-from esbench.backends.mujoco.task import Array, Flags, Info, Task, Vector, squares, strictly_between
+from esbench.backends.mujoco.rules import (
+    Array,
+    Flags,
+    Info,
+    Rules,
+    Vector,
+    squares,
+    strictly_between,
+)
 
 
-class Runner(Task):
+class Runner(Rules):
     """x is the first coordinate; the reward is speed, less effort, and more for being healthy."""
 
     def __init__(self, env: Any, slots: int) -> None:
@@ -119,7 +127,7 @@ class Walker2d(Legged):
 
 
 @final
-class Swimmer(Task):
+class Swimmer(Rules):
     """Swimmer-v5, which also moves along y."""
 
     def __init__(self, env: Any, slots: int) -> None:
