@@ -122,6 +122,7 @@ class SimulatorLoop:
         self._env = player.backend.environment
         self.episodes: list[tuple[int, Matrix]] = []
         player.begin(job)
+        player.backend.expose()
         for member in members:
             task = Task(member, 0)
             player.add([task])

@@ -1,6 +1,8 @@
 """Throughput on this machine: training end to end beside bare loops, in one run.
 
-They are measured in turn, several rounds, and medians are compared, because machines drift.
+They are measured in turn, several rounds, and medians are compared, because machines drift. It is
+the second generation that is trained, over and over, so that every round has the same episodes,
+whose actions the simulator alone is given too.
 """
 
 from __future__ import annotations
@@ -154,14 +156,17 @@ def _trial(environment: str, population_size: int, folder: Path) -> Trial:
 
 
 def _train(trainer: Trainer, seconds: float) -> tuple[float, float]:
-    """Train for some seconds; return the training and the simulated steps/s."""
-    before, start = trainer.progress, time.perf_counter()
+    """Train the same generation for some seconds; return the training and the simulated steps/s."""
+    state, before, start = trainer.state_dict(), trainer.progress, time.perf_counter()
+    trained = evaluated = 0
 
-    def until_time_is_up(_: GenerationRecord) -> Stop | None:
+    def again(record: GenerationRecord) -> Stop | None:
+        nonlocal trained, evaluated
+        trained += record.env_steps - before.env_steps
+        evaluated += record.eval_env_steps - before.eval_env_steps
+        trainer.load_state_dict(state)
         return Stop("time is up") if time.perf_counter() - start >= seconds else None
 
-    trainer.train(callbacks=[until_time_is_up])
+    trainer.train(callbacks=[again])
     elapsed = time.perf_counter() - start
-    trained = trainer.progress.env_steps - before.env_steps
-    evaluated = trainer.progress.eval_env_steps - before.eval_env_steps
     return trained / elapsed, (trained + evaluated) / elapsed

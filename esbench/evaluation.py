@@ -209,6 +209,8 @@ class Player:
         for slot in range(self._slots):
             self._tasks[slot] = None
             self.backend.retire(slot)
+        if job.characterize:
+            self.backend.expose()
 
     def add(self, tasks: Sequence[Task]) -> None:
         """Queue episodes."""
@@ -300,7 +302,8 @@ class Player:
             self._sums[:used] += centred
             self._squares[:used] += centred * centred
         centred *= normalizer.scale
-        np.clip(centred, -normalizer.clip, normalizer.clip, out=centred)
+        np.maximum(centred, -normalizer.clip, out=centred)
+        np.minimum(centred, normalizer.clip, out=centred)
         inputs: npt.NDArray[np.float32] = centred.astype(np.float32)
         return inputs
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self, final
 
 import numpy as np
@@ -80,6 +80,7 @@ class SampledPopulation(Population):
     sigma: float | Vector | Matrix
     noise: Noise
     antithetic: bool = True
+    _latest: _Latest = field(default_factory=lambda: _Latest(), init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.size < 1 or (self.antithetic and self.size % 2):
@@ -106,13 +107,18 @@ class SampledPopulation(Population):
 
     def member(self, index: int) -> Vector:
         """Return the parameters of one member, [P]."""
-        noise = self.noise.row(self.row(index))
+        step = self._latest.step(self, self.row(index))
+        return self.center + step if self.sign(index) > 0 else self.center - step
+
+    def step(self, row: int) -> Vector:
+        """Return sigma times a noise row, [P]."""
+        noise = self.noise.row(row)
         if isinstance(self.sigma, np.ndarray) and self.sigma.ndim == 2:
             # Without BLAS, whose bits can depend on the number of threads.
-            step: Vector = np.einsum("ij,j->i", self.sigma, noise)
-        else:
-            step = self.sigma * noise
-        return self.center + self.sign(index) * step
+            product: Vector = np.einsum("ij,j->i", self.sigma, noise)
+            return product
+        noise *= self.sigma
+        return noise
 
     def weighted_noise(self, weights: Vector) -> Vector:
         """Return sum_i weights_i * z_i over the members' signed noise z_i, [P].
@@ -149,6 +155,25 @@ class SampledPopulation(Population):
     def _by_row(self, weights: Vector, sign: float) -> Vector:
         """Return the weight of each noise row; ``sign`` is that of a pair's second member."""
         return weights[0::2] + sign * weights[1::2] if self.antithetic else weights
+
+
+@final
+class _Latest:
+    """The step that was drawn last: the two members of a pair are mostly asked for in turn."""
+
+    def __init__(self) -> None:
+        self._row: int | None = None
+        self._step: Vector = np.empty(0)
+
+    def __reduce__(self) -> tuple[type[_Latest], tuple[()]]:
+        return _Latest, ()  # it does not travel
+
+    def step(self, population: SampledPopulation, row: int) -> Vector:
+        """Return the step of a row, not to be changed."""
+        if row != self._row:
+            self._row, self._step = None, population.step(row)
+            self._row = row
+        return self._step
 
 
 @final

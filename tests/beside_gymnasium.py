@@ -33,12 +33,15 @@ def actions_of(space: Any, steps: int) -> Iterator[np.ndarray[Any, Any]]:
 
 
 def play(cls: type[Backend], environment_id: str, kwargs: dict[str, Any], steps: int) -> int:
-    """Play beside Gymnasium, with resets at different times, and return the number of episodes.
+    """Play beside Gymnasium, exposed and not, and return the number of episodes.
+
+    Slots are reset at different times.
 
     Raises:
         DiffersError: an observation, reward, end or info is not the same.
     """
-    backend = cls(environment_id, kwargs, SLOTS)
+    backend, exposed = (cls(environment_id, kwargs, SLOTS) for _ in range(2))
+    exposed.expose()
     plain = [gymnasium.make(environment_id, **kwargs) for _ in range(SLOTS)]
     assert backend.single_observation_space == plain[0].observation_space
     assert backend.single_action_space == plain[0].action_space
@@ -46,31 +49,52 @@ def play(cls: type[Backend], environment_id: str, kwargs: dict[str, Any], steps:
     for step, actions in enumerate(actions_of(backend.single_action_space, steps)):
         for slot in [slot for slot, since in waiting.items() if step >= since + slot]:
             del waiting[slot]
-            backend.start(slot, seed=100 * step + slot)
-            first, info = plain[slot].reset(seed=100 * step + slot)
-            require_equal(backend.observations[slot], first, f"first observation of {slot}")
-            compare_infos(backend.info(slot), info, f"first info of {slot}")
+            seed = 100 * step + slot
+            first, info = plain[slot].reset(seed=seed)
+            for ours in (backend, exposed):
+                ours.start(slot, seed=seed)
+                require_equal(ours.observations[slot], first, f"first observation of {slot}")
+            compare_infos(exposed.info(slot), info, f"first info of {slot}")
         before = backend.observations.copy()
-        observations, rewards, terminations, truncations, _ = backend.step(actions)
-        for slot in range(SLOTS):
-            where = f"{environment_id} {kwargs}, step {step}, slot {slot}"
-            if slot in waiting:
-                require_equal(observations[slot], before[slot], where)
-                require_equal(rewards[slot], 0.0, where)
-                continue
-            observation, reward, terminated, truncated, info = plain[slot].step(actions[slot])
-            require_equal(observations[slot], observation, f"{where}: observation")
-            require_equal(rewards[slot], reward, f"{where}: reward")
-            ends = [terminations[slot], truncations[slot], not backend.live[slot]]
-            require_equal(
-                ends, [bool(terminated), truncated, bool(terminated or truncated)], f"{where}: end"
-            )
-            compare_infos(backend.info(slot), info, where)
+        stepped = [plain[slot].step(actions[slot]) for slot in range(SLOTS) if slot not in waiting]
+        for ours in (backend, exposed):
+            where = f"{environment_id} {kwargs}, step {step}"
+            _compare_step(ours, actions, dict(zip(_others(waiting), stepped, strict=True)), where)
+            for slot in waiting:
+                require_equal(ours.observations[slot], before[slot], where)
+        for slot, (_, _, terminated, truncated, info) in zip(
+            _others(waiting), stepped, strict=True
+        ):
+            compare_infos(exposed.info(slot), info, f"{environment_id}, step {step}, slot {slot}")
             if terminated or truncated:
                 episodes += 1
                 waiting[slot] = step + 1
     backend.close()
     return episodes
+
+
+def _others(waiting: dict[int, int]) -> list[int]:
+    return [slot for slot in range(SLOTS) if slot not in waiting]
+
+
+def _compare_step(
+    backend: Backend, actions: np.ndarray[Any, Any], theirs: dict[int, Any], where: str
+) -> None:
+    """Step a backend and compare the slots that Gymnasium has stepped; others get reward 0."""
+    observations, rewards, terminations, truncations, _ = backend.step(actions)
+    for slot in range(SLOTS):
+        if slot not in theirs:
+            require_equal(rewards[slot], 0.0, where)
+            continue
+        observation, reward, terminated, truncated, _ = theirs[slot]
+        require_equal(observations[slot], observation, f"{where}, slot {slot}: observation")
+        require_equal(rewards[slot], reward, f"{where}, slot {slot}: reward")
+        ends = [terminations[slot], truncations[slot], not backend.live[slot]]
+        require_equal(
+            ends,
+            [bool(terminated), truncated, bool(terminated or truncated)],
+            f"{where}, slot {slot}: end",
+        )
 
 
 def compare_infos(ours: dict[str, Any], theirs: dict[str, Any], where: str) -> None:

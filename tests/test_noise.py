@@ -152,6 +152,19 @@ def test_blocks_of_a_large_matrix_need_little_memory():
     assert peak < 1_000_000  # bytes; the matrix has 8,000,000
 
 
+@pytest.mark.parametrize("kind", [GaussianNoise, UniformNoise])
+def test_rows_can_be_read_side_by_side_and_in_any_order(kind):
+    noise = kind(KEY, 3 * BLOCK)
+    alone = [kind(KEY, 3 * BLOCK).row(row) for row in range(2)]
+    for (place, first), (_, second) in zip(noise.blocks(0), noise.blocks(1), strict=True):
+        np.testing.assert_array_equal(first, alone[0][place])
+        np.testing.assert_array_equal(second, alone[1][place])
+    with noise.stream(1) as generator:
+        generator.integers(5, dtype=np.uint32)  # leaves half a word behind
+    for row in (1, 0, 1):
+        np.testing.assert_array_equal(noise.row(row), alone[row])
+
+
 def test_a_pickle_is_the_recipe():
     noise = low_rank(((1000, 1000),), 2)
     travelled = pickle.loads(pickle.dumps(noise))  # noqa: S301

@@ -81,6 +81,10 @@ class Weights(PolicyBatch):
 class Tiny(Backend):
     """Steps its environments, and nothing else."""
 
+    @classmethod
+    def serves(cls, environment_id, kwargs):
+        return False
+
     def __init__(self, environment_id, kwargs, slots):
         self.envs = [gymnasium.make(environment_id, **kwargs) for _ in range(slots)]
         self.single_observation_space = self.envs[0].observation_space
@@ -93,14 +97,14 @@ class Tiny(Backend):
         self.observations[slot], _ = self.envs[slot].reset(seed=seed)
         self.live[slot] = True
 
+    def expose(self):
+        pass
+
     def info(self, slot):
         return {}
 
     def environment(self, slot):
         return self.envs[slot]
-
-    def retire(self, slot):
-        self.live[slot] = False
 
     def step(self, actions):
         rewards, ends = np.zeros(self.num_envs), np.zeros((2, self.num_envs), bool)

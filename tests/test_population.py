@@ -78,6 +78,15 @@ def test_any_members_in_any_order_have_the_same_bits(antithetic):
     np.testing.assert_array_equal(population.members([3, 3]), everyone[[3, 3]])
 
 
+def test_a_member_is_nobody_elses():
+    population = make()
+    expected = make().members()
+    for index in (2, 2, 3, 4, 3):
+        member = population.member(index)
+        np.testing.assert_array_equal(member, expected[index])
+        member[:] = np.nan
+
+
 @pytest.mark.parametrize("antithetic", [True, False])
 def test_extending_keeps_the_members_there_are(antithetic):
     population = make(size=6, antithetic=antithetic)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from typing import Any, final
 
 import gymnasium
@@ -13,13 +13,13 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 Array = npt.NDArray[Any]
 
 
-class Backend(VectorEnv[Array, Array, Array]):
+class Backend(VectorEnv[Array, Array, Array], ABC):
     """``SyncVectorEnv`` with autoreset disabled, and slots that end stay ended.
 
     It differs from Gymnasium's in two ways, both for speed: a slot whose episode has ended (or that
     was never reset) is skipped by ``step`` until a masked ``reset`` revives it, and the arrays
     returned are the backend's own, valid until the next call. Infos are not gathered, only
-    kept: ``info`` returns a slot's last one.
+    kept by those who were asked to ``expose`` them: ``info`` returns a slot's last one.
 
     Attributes:
         live: [S], whether a slot is in the middle of an episode.
@@ -51,12 +51,16 @@ class Backend(VectorEnv[Array, Array, Array]):
         """Begin an episode in one slot; ``reset`` for one slot without a mask to build."""
 
     @abstractmethod
+    def expose(self) -> None:
+        """Keep what ``info`` and ``environment`` show, which may cost speed; none is live yet."""
+
+    @abstractmethod
     def info(self, slot: int) -> dict[str, Any]:
-        """Return what the environment of a slot last gave as its info."""
+        """Return what the environment of an exposed slot last gave as its info."""
 
     @abstractmethod
     def environment(self, slot: int) -> gymnasium.Env[Any, Any]:
-        """Return the Gymnasium environment of a slot, to look at and not to touch.
+        """Return the Gymnasium environment of an exposed slot, to look at and not to touch.
 
         A backend that keeps the simulation elsewhere lends one with the slot's simulation in it;
         what else it holds may not be the slot's.

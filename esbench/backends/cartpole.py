@@ -62,6 +62,9 @@ class CartPoleBackend(Backend):
         self._state[:, slot] = self._plain.state
         self._ends.begin(slot)
 
+    def expose(self) -> None:
+        """Do nothing more: everything is kept anyway."""
+
     def info(self, slot: int) -> dict[str, Any]:
         """Return an empty info: there is never anything in it."""
         return {}

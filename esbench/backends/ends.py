@@ -43,15 +43,16 @@ class Ends:
     def settle(self, rewards: Vector, terminated: Flags) -> None:
         """Take over a step's results, each [k], for the live ones of the first k slots."""
         count = len(rewards)
-        live = self.live[:count]
+        live, elapsed = self.live[:count], self.elapsed[:count]
         self.rewards.fill(0.0)
         np.copyto(self.rewards[:count], rewards, where=live)
-        self.elapsed[:count] += live
-        terminated = terminated & live
-        truncated = (self.elapsed[:count] >= self._time_limit) & live
-        self.terminations[:count] |= terminated
-        self.truncations[:count] |= truncated
-        live &= ~(terminated | truncated)
+        elapsed += live
+        over = elapsed >= self._time_limit
+        ended = (terminated | over) & live
+        if ended.any():
+            self.terminations[:count] |= terminated & ended
+            self.truncations[:count] |= over & ended
+            live[ended] = False
 
 
 def _time_limit(env: gymnasium.Env[Any, Any]) -> int:

@@ -58,6 +58,9 @@ class GymnasiumBackend(Backend):
         self._terminations[slot] = self._truncations[slot] = False
         self.live[slot] = True
 
+    def expose(self) -> None:
+        """Do nothing more: everything is kept anyway."""
+
     def info(self, slot: int) -> dict[str, Any]:
         """Return the last info of a slot."""
         return self._infos[slot]

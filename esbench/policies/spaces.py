@@ -81,7 +81,7 @@ class Actions:
         if not self.continuous:
             chosen: Array = np.argmax(outputs, axis=1) + self._start
             return chosen
-        clipped = np.clip(outputs, self._low, self._high)
+        clipped = np.minimum(np.maximum(outputs, self._low), self._high)
         actions: Array = clipped.astype(self._dtype, copy=False).reshape(-1, *self._shape)
         return actions
 

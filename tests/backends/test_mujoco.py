@@ -159,26 +159,18 @@ def test_actions_of_another_size_are_refused() -> None:
         backend.step(np.zeros((1, 2), np.float32))
 
 
-@pytest.mark.parametrize("early", [True, False])
-def test_the_environment_of_a_slot_stays_in_its_state(early: bool) -> None:
+def test_the_environment_of_a_slot_stays_in_its_state() -> None:
     backend = MujocoBackend("Hopper-v5", {}, 2)
+    backend.expose()
     plain: list[Any] = [gymnasium.make("Hopper-v5").unwrapped for _ in range(2)]
-    lent: list[Any] = []
-
-    def look() -> None:
-        lent[:] = [backend.environment(slot).unwrapped for slot in range(2)]
-
     for slot in range(2):
         backend.start(slot, seed=slot)
         plain[slot].reset(seed=slot)
-    if early:
-        look()
+    lent: list[Any] = [backend.environment(slot).unwrapped for slot in range(2)]
     for _ in range(12):  # until it touches the ground
         backend.step(np.ones((2, 3), np.float32))
         for env in plain:
             env.step(np.ones(3, np.float32))
-    if not early:
-        look()
     for slot in range(2):
         require_equal(lent[slot]._get_obs(), backend.observations[slot], "its observation")
         for field in ("qpos", "qvel", "cfrc_ext", "cfrc_int", "cacc", "ctrl"):
@@ -186,6 +178,20 @@ def test_the_environment_of_a_slot_stays_in_its_state(early: bool) -> None:
             require_equal(getattr(lent[slot].data, field), theirs, field)
     assert np.abs(plain[0].data.cfrc_ext).sum() > 0
     assert lent[0].data.qpos[0] != lent[1].data.qpos[0]
+
+
+def test_only_what_is_exposed_can_be_looked_at() -> None:
+    backend = MujocoBackend("Hopper-v5", {}, 1)
+    backend.start(0, seed=0)
+    for look in (backend.info, backend.environment):
+        with pytest.raises(RuntimeError, match="expose a backend before its infos"):
+            look(0)
+    with pytest.raises(RuntimeError, match="expose a backend before episodes begin"):
+        backend.expose()
+    backend.retire(0)
+    backend.expose()
+    backend.start(0, seed=0)
+    assert set(backend.info(0)) == {"x_position", "z_distance_from_origin"}
 
 
 @pytest.mark.parametrize("value", [0, 1, None])

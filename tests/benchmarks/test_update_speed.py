@@ -81,7 +81,8 @@ def test_draw(benchmark: BenchmarkFixture, rows: int) -> None:
 
     def draw() -> None:
         for row in range(rows):
-            noise.stream(row).standard_normal(out=room)
+            with noise.stream(row) as generator:
+                generator.standard_normal(out=room)
 
     benchmark.pedantic(draw, rounds=3)
 

@@ -14,7 +14,7 @@ from esbench.backends.mujoco.rules import Array, Flags, Info, Rules, Vector, all
 class Ant(Rules):
     """Ant-v5."""
 
-    fields = ("qpos", "qvel", "xpos", "cfrc_ext")
+    fields = ("xpos", "cfrc_ext")
     contact_forces = True
 
     def __init__(self, env: Any, slots: int) -> None:

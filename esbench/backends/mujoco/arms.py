@@ -14,7 +14,7 @@ from esbench.backends.mujoco.rules import Array, Flags, Info, Rules, Vector, squ
 class Reacher(Rules):
     """Reacher-v5."""
 
-    fields = ("qpos", "qvel", "xpos")
+    fields = ("xpos",)
 
     def __init__(self, env: Any, slots: int) -> None:
         super().__init__(env, slots)
@@ -59,7 +59,7 @@ class Reacher(Rules):
 class Pusher(Rules):
     """Pusher-v5."""
 
-    fields = ("qpos", "qvel", "xpos")
+    fields = ("xpos",)
 
     def __init__(self, env: Any, slots: int) -> None:
         super().__init__(env, slots)

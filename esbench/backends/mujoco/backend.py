@@ -35,7 +35,7 @@ from esbench.backends.mujoco.ant import Ant
 from esbench.backends.mujoco.arms import Pusher, Reacher
 from esbench.backends.mujoco.humanoids import Humanoid, HumanoidStandup
 from esbench.backends.mujoco.pendulums import InvertedDoublePendulum, InvertedPendulum
-from esbench.backends.mujoco.rules import Rules, bytes_of
+from esbench.backends.mujoco.rules import Rules
 from esbench.backends.mujoco.runners import HalfCheetah, Hopper, Swimmer, Walker2d
 from esbench.errors import UsageError
 from esbench.making import make_environment, making
@@ -63,8 +63,8 @@ class _Slot(NamedTuple):
     """What a step of one slot touches; all but the data are memory."""
 
     data: Any
-    control: memoryview
-    action: memoryview
+    window: memoryview
+    physics: memoryview
     copies: list[tuple[memoryview, memoryview]]
 
 
@@ -102,45 +102,51 @@ class MujocoBackend(Backend):
         self.live = self._ends.live
         self.observations = np.zeros((slots, *(space.shape or ())))
         self._seen = np.zeros_like(self.observations)
-        # Of each slot, made when it is first used.
-        self._data: list[Any] = []
-        self._slots: list[_Slot] = []
-        self._actions = np.zeros((slots, self._model.nu))
+        self._slots: list[_Slot] = []  # made when they are first used
         self._reset_infos: list[dict[str, Any]] = [{}] * slots
-        self._looked_at = False  # whether anybody may see what only we can do without
+        self._exposed = False
+        self._shared = not _has_more_state(self._model)
 
     @classmethod
     def serves(cls, environment_id: str, kwargs: dict[str, Any]) -> bool:
         """Return whether it is one of them, whatever its name, and nothing is rendered."""
         return _rules_of(environment_id, kwargs) is not None
 
+    def expose(self) -> None:
+        """Give each slot data of its own, from the next episodes on."""
+        if self.live.any():
+            raise RuntimeError("expose a backend before episodes begin")
+        if not self._exposed:
+            self._slots.clear()
+        self._exposed, self._shared = True, False
+
     def start(self, slot: int, seed: int) -> None:
         """Begin an episode in one slot, in the words of the Gymnasium environment."""
-        while len(self._data) <= slot:
+        while len(self._slots) <= slot:
             self._add_slot()
-        self._plain.data = self._data[slot]
+        data, window, physics, copies = self._slots[slot]
+        self._plain.data = data
         self.observations[slot], self._reset_infos[slot] = self._env.reset(seed=seed)
-        for target, source in self._slots[slot].copies:
+        physics[:] = window
+        for target, source in copies:
             target[:] = source
         self._rules.begin(slot)
         self._ends.begin(slot)
 
     def info(self, slot: int) -> dict[str, Any]:
         """Return the last info of a slot."""
+        data = self._data_of(slot)
         if not self._ends.elapsed[slot]:
             return self._reset_infos[slot]
-        return self._rules.info(slot, self._data[slot])
+        return self._rules.info(slot, data)
 
     def environment(self, slot: int) -> gymnasium.Env[Any, Any]:
         """Return an environment whose ``data`` are the slot's, from now on.
 
         Its other attributes are those of the environment that all episodes begin in.
         """
-        self._looked_at = True
-        if self._ends.elapsed[slot] and not self._rules.contact_forces:
-            self._mujoco.mj_rnePostConstraint(self._model, self._data[slot])
         lent: gymnasium.Env[Any, Any] = object.__new__(type(self._plain))
-        vars(lent).update(vars(self._plain), data=self._data[slot])
+        vars(lent).update(vars(self._plain), data=self._data_of(slot))
         return lent
 
     def step(self, actions: Array) -> tuple[Array, Array, Array, Array, dict[str, Any]]:
@@ -149,14 +155,15 @@ class MujocoBackend(Backend):
             raise ValueError(f"actions of shape {actions.shape}: expected (k, {self._model.nu})")
         model, rules, skip = self._model, self._rules, self._plain.frame_skip
         step, forces = self._mujoco.mj_step, self._mujoco.mj_rnePostConstraint
-        with_forces, count = rules.contact_forces or self._looked_at, len(actions)
+        with_forces, count = rules.contact_forces or self._exposed, len(actions)
         live = np.flatnonzero(self.live).tolist()
-        self._actions[:count] = actions
-        for data, control, action, copies in map(self._slots.__getitem__, live):
-            control[:] = action
+        rules.state["ctrl"][:count] = actions
+        for data, window, physics, copies in map(self._slots.__getitem__, live):
+            window[:] = physics
             step(model, data, skip)
             if with_forces:
                 forces(model, data)
+            physics[:] = window
             for target, source in copies:
                 target[:] = source
         rewards, terminated = rules.evaluate(actions, live)
@@ -170,10 +177,15 @@ class MujocoBackend(Backend):
         return self.observations, ends.rewards, ends.terminations, ends.truncations, {}
 
     def _add_slot(self) -> None:
-        slot, data = len(self._data), self._mujoco.MjData(self._model)
-        self._data.append(data)
-        control, action = bytes_of(data.ctrl), bytes_of(self._actions[slot])
-        self._slots.append(_Slot(data, control, action, self._rules.copies(slot, data)))
+        slot, shared = len(self._slots), self._shared
+        data = self._plain.data if shared else self._mujoco.MjData(self._model)
+        physics, copies = self._rules.physics, self._rules.copies(slot, data)
+        self._slots.append(_Slot(data, physics.window(data), physics.row(slot), copies))
+
+    def _data_of(self, slot: int) -> Any:
+        if not self._exposed:
+            raise RuntimeError("expose a backend before its infos and environments are asked for")
+        return self._slots[slot].data
 
     def close_extras(self, **kwargs: Any) -> None:
         """Close the environment."""
@@ -183,3 +195,13 @@ class MujocoBackend(Backend):
 def _rules_of(environment_id: str, kwargs: dict[str, Any]) -> Callable[[Any, int], Rules] | None:
     """Return what makes the rules of an environment, or None if it is none of them."""
     return RULES.get(entry_point(environment_id, kwargs) or "")
+
+
+def _has_more_state(model: Any) -> bool:
+    """Return whether a step of an own XML goes on from more than ``Physics``, as plugins do."""
+    import mujoco
+
+    state = mujoco.mjtState
+    known = (state.mjSTATE_TIME, state.mjSTATE_QPOS, state.mjSTATE_QVEL, state.mjSTATE_ACT)
+    rest = int(state.mjSTATE_FULLPHYSICS) & ~sum(map(int, known))
+    return bool(mujoco.mj_stateSize(model, rest))

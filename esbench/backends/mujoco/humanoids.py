@@ -21,9 +21,7 @@ from esbench.backends.mujoco.rules import (
 class HumanoidRules(Rules):
     """What the two share: the observation."""
 
-    fields = (
-        "qpos", "qvel", "cinert", "cvel", "qfrc_actuator", "cfrc_ext", "ctrl", "xipos",
-    )  # fmt: skip
+    fields = ("cinert", "cvel", "qfrc_actuator", "cfrc_ext", "xipos")
     contact_forces = True
 
     def __init__(self, env: Any, slots: int) -> None:
@@ -76,8 +74,7 @@ class Humanoid(HumanoidRules):
         place, before = self._place[:count], self._before[:count]
         self._velocity = (place - before) / env.dt
         before[:] = place
-        low, high = env._healthy_z_range
-        healthy = strictly_between(low, self.state["qpos"][:count, 2], high)
+        healthy = strictly_between(env._healthy_z_range, self.state["qpos"][:count, 2])
         self._forward = env._forward_reward_weight * self._velocity[:, 0]
         self._survive = healthy * env._healthy_reward
         self._effort = env._ctrl_cost_weight * squares(self.state["ctrl"][:count])

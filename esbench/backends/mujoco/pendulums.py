@@ -43,7 +43,7 @@ class InvertedPendulum(Rules):
 class InvertedDoublePendulum(Rules):
     """InvertedDoublePendulum-v5."""
 
-    fields = ("qpos", "qvel", "qfrc_constraint", "site_xpos")
+    fields = ("qfrc_constraint", "site_xpos")
 
     def __init__(self, env: Any, slots: int) -> None:
         super().__init__(env, slots)

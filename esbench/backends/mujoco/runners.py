@@ -14,6 +14,7 @@ from esbench.backends.mujoco.rules import (
     Info,
     Rules,
     Vector,
+    clip,
     squares,
     strictly_between,
 )
@@ -84,7 +85,7 @@ class Legged(Runner):
     def observe(self, out: Vector) -> None:
         """Write positions, but x, and velocities."""
         velocities = _write(out, self.state, self._skipped)
-        np.clip(velocities, -10, 10, out=velocities)
+        clip(velocities, -10.0, 10.0)
 
     @final
     def info(self, slot: int, data: Any) -> Info:
@@ -97,25 +98,26 @@ class Legged(Runner):
             "reward_survive": self._survive[slot],
         }
 
-    @final
-    def _upright(self, count: int) -> Flags:
-        qpos = self.state["qpos"][:count]
-        low_z, high_z = self.env._healthy_z_range
-        low_angle, high_angle = self.env._healthy_angle_range
-        return strictly_between(low_z, qpos[:, 1], high_z) & strictly_between(
-            low_angle, qpos[:, 2], high_angle
-        )
-
 
 @final
 class Hopper(Legged):
     """Hopper-v5."""
 
+    def __init__(self, env: Any, slots: int) -> None:
+        super().__init__(env, slots)
+        low, high = env._healthy_state_range
+        low_z, high_z = env._healthy_z_range
+        low_angle, high_angle = env._healthy_angle_range
+        # Of height, angle (which has to be in two ranges), the other joints and the velocities.
+        rest = env.model.nq - 3 + env.model.nv
+        self._low = np.array([low_z, max(low, low_angle), *[low] * rest])
+        self._high = np.array([high_z, min(high, high_angle), *[high] * rest])
+
     def _healthy(self, count: int) -> Flags:
-        low, high = self.env._healthy_state_range
-        rest = np.concatenate([self.state["qpos"][:count, 2:], self.state["qvel"][:count]], axis=1)
-        sound: Flags = np.logical_and.reduce(strictly_between(low, rest, high), axis=1)
-        return sound & self._upright(count)
+        qpos, qvel = self.state["qpos"][:count, 1:], self.state["qvel"][:count]
+        values = np.concatenate([qpos, qvel], axis=1)
+        healthy: Flags = np.logical_and.reduce((self._low < values) & (values < self._high), axis=1)
+        return healthy
 
 
 @final
@@ -123,7 +125,10 @@ class Walker2d(Legged):
     """Walker2d-v5."""
 
     def _healthy(self, count: int) -> Flags:
-        return self._upright(count)
+        height, angle = self.state["qpos"][:count, 1], self.state["qpos"][:count, 2]
+        return strictly_between(self.env._healthy_z_range, height) & strictly_between(
+            self.env._healthy_angle_range, angle
+        )
 
 
 @final
