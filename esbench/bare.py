@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
 
 Kind: TypeAlias = Literal["gymnasium", "simulator"]
-MEMBERS: Final = 16  # whose actions the simulator alone is given, in each process
+STEPS: Final = 16_000  # whose actions the simulator alone is given, in each process; or all
 
 
 @final
@@ -47,7 +47,8 @@ class BareLoops:
         context = multiprocessing.get_context("spawn")
         for number in range(self._count):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_main, args=(theirs, self._setup, number), daemon=True)
+            share = slice(number, None, self._count)  # of the members
+            process = context.Process(target=_main, args=(theirs, self._setup, share), daemon=True)
             with interrupts_held():
                 process.start()
             theirs.close()
@@ -117,13 +118,16 @@ class SimulatorLoop:
     """
 
     def __init__(self, setup: Setup, job: Job, members: range) -> None:
-        """Play one episode of each member."""
+        """Play one episode of each member, until there are enough steps."""
         player = Player(setup, slots=1)
         self._env = player.backend.environment
         self.episodes: list[tuple[int, Matrix]] = []
         player.begin(job)
         player.backend.expose()
+        steps = 0
         for member in members:
+            if steps >= STEPS:
+                break
             task = Task(member, 0)
             player.add([task])
             controls = []
@@ -131,6 +135,7 @@ class SimulatorLoop:
                 player.step()
                 controls.append(self._plain().data.ctrl.copy())
             self.episodes.append((job.environment_seed(task), np.array(controls)))
+            steps += len(controls)
 
     def steps_per_second(self, seconds: float) -> float:
         """Return the speed over some seconds of stepping; resets are not counted."""
@@ -155,7 +160,7 @@ class SimulatorLoop:
         return self._env(0).unwrapped
 
 
-def _main(connection: Connection, setup: Setup, number: int) -> None:
+def _main(connection: Connection, setup: Setup, share: slice) -> None:
     """Run bare loops until the parent ends them or is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -163,14 +168,14 @@ def _main(connection: Connection, setup: Setup, number: int) -> None:
     log_once()
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         try:
-            _serve(connection, setup, number)
+            _serve(connection, setup, share)
         except (EOFError, BrokenPipeError, ConnectionResetError):
             raise
         except Exception as error:  # whatever the environment raises is told, not printed
             connection.send(f"{type(error).__name__}: {error}")
 
 
-def _serve(connection: Connection, setup: Setup, number: int) -> None:
+def _serve(connection: Connection, setup: Setup, share: slice) -> None:
     environment = setup.environment
     with silenced(), making(environment.id, environment.kwargs):
         env = gymnasium.make(environment.id, **environment.kwargs)  # as a plain script makes it
@@ -179,10 +184,8 @@ def _serve(connection: Connection, setup: Setup, number: int) -> None:
         match connection.recv():
             case _Record(job):
                 size = 1 if job.population is None else len(job.population)
-                first = number * MEMBERS % size
                 with silenced():
-                    members = range(first, min(first + MEMBERS, size))
-                    simulator = SimulatorLoop(setup, job, members)
+                    simulator = SimulatorLoop(setup, job, range(size)[share] or range(size))
                 connection.send(0.0)
             case _Measure("simulator", seconds) if simulator is not None:
                 connection.send(simulator.steps_per_second(seconds))

@@ -139,8 +139,9 @@ def _shares(trainer: dict[str, float], workers: dict[str, float], count: int) ->
 
 
 def _round(bare: BareLoops, trainer: Trainer, seconds: float) -> Round:
+    gymnasium = bare.measure("gymnasium", seconds)
     simulator = bare.measure("simulator", seconds) if bare.has_simulator else None
-    return Round(bare.measure("gymnasium", seconds), simulator, *_train(trainer, seconds))
+    return Round(gymnasium, simulator, *_train(trainer, seconds))
 
 
 def _trial(environment: str, population_size: int, folder: Path) -> Trial:

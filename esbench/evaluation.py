@@ -180,7 +180,7 @@ class Player:
         self._actions = Actions(actions, setup.environment.id)
         self._batch = self.policy.batch(slots)
         self._slots = self._width = slots
-        self._used = 0  # the running episodes are in the slots below it
+        self._used = self._running = 0  # the running episodes are in the slots below the first
         self._tasks: list[Task | None] = [None] * slots
         self._noise: list[np.random.Generator | None] = [None] * slots
         self._returns = np.zeros(slots)
@@ -201,7 +201,7 @@ class Player:
             job: what is played.
             width: how many episodes to run at once; as many as there are slots by default.
         """
-        self._job, self._used = job, 0
+        self._job, self._used, self._running = job, 0, 0
         self._width = self._slots if width is None else min(width, self._slots)
         if job.characterize and not self._behaviors:
             self._behaviors = [self._setup.make_behavior() for _ in range(self._slots)]
@@ -219,7 +219,7 @@ class Player:
     @property
     def free(self) -> int:
         """How many slots are idle with no episode queued for them."""
-        return max(0, self._tasks[: self._width].count(None) - len(self._pending))
+        return max(0, self._width - self._running - len(self._pending))
 
     @property
     def busy(self) -> bool:
@@ -245,7 +245,8 @@ class Player:
         watch = self.watch
         inputs = self._observe(job, used)
         watch.lap("observe")
-        outputs = self._batch.forward(inputs)
+        live = None if self._running == used else np.flatnonzero(self.backend.live[:used]).tolist()
+        outputs = self._batch.forward(inputs, live)
         finite = np.isfinite(outputs)
         sick = [] if finite.all() else self._retire_sick(np.logical_and.reduce(finite, axis=1))
         actions = self._act(job, outputs)
@@ -270,10 +271,11 @@ class Player:
         return sick + finished
 
     def _fill(self, job: Job) -> None:
-        while self._pending and None in self._tasks[: self._width]:
+        while self._pending and self._running < self._width:
             slot, task = self._tasks.index(None), self._pending.popleft()
             self._tasks[slot] = task
             self._used = max(self._used, slot + 1)
+            self._running += 1
             self._batch.load(slot, job.parameters(task.member))
             self.watch.lap("sample")
             self.backend.start(slot, job.environment_seed(task))
@@ -331,6 +333,7 @@ class Player:
         assert task is not None
         assert self._job is not None
         self._tasks[slot] = None
+        self._running -= 1
         while self._used and self._tasks[self._used - 1] is None:
             self._used -= 1
         self.backend.retire(slot)

@@ -72,7 +72,7 @@ class Weights(PolicyBatch):
     def load(self, slot, parameters):
         self.weights[slot] = parameters.reshape(self.weights[slot].shape)
 
-    def forward(self, observations):
+    def forward(self, observations, live=None):
         rows = zip(self.weights, observations)
         return np.stack([(weights * row).sum(axis=1) for weights, row in rows])
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, final
 
 import numpy as np
@@ -39,8 +40,14 @@ class PolicyBatch(ABC):
         """Put a member's parameters [P] into a slot, and its recurrent state, if any, to rest."""
 
     @abstractmethod
-    def forward(self, observations: Rows) -> Rows:
-        """Return outputs [k, outputs] of the slots 0..k-1 for observations [k, inputs]."""
+    def forward(self, observations: Rows, live: Sequence[int] | None = None) -> Rows:
+        """Return outputs [k, outputs] of the slots 0..k-1 for observations [k, inputs].
+
+        Args:
+            observations: the slots' rows.
+            live: the slots whose outputs are wanted, in ascending order; all k by default. The
+                rows of others may be anything.
+        """
 
 
 class Policy(ABC):

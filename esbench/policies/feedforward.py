@@ -59,15 +59,23 @@ class FeedForwardBatch(PolicyBatch):
                 target[...] = parameters[start : start + target.size].reshape(target.shape)
                 start += target.size
 
-    def forward(self, observations: Rows) -> Rows:
+    def forward(self, observations: Rows, live: Sequence[int] | None = None) -> Rows:
         """Return outputs [k, outputs] for observations [k, inputs]."""
         k = len(observations)
+        if live is None or 2 * len(live) > k:  # it takes longer to gather weights than to use them
+            return self._forward(observations, slice(k))
+        outputs = np.zeros((k, self._weights[-1].shape[2]), np.float32)
+        slots = list(live) if len(live) > 1 else slice(live[0], live[0] + 1)
+        outputs[slots] = self._forward(observations[slots], slots)
+        return outputs
+
+    def _forward(self, observations: Rows, slots: slice | list[int]) -> Rows:
         values = observations[:, None, :]
         last = len(self._weights) - 1
         for layer, weights in enumerate(self._weights):
-            values = np.matmul(values, weights[:k])
+            values = np.matmul(values, weights[slots])
             if self._biases:
-                values += self._biases[layer][:k]
+                values += self._biases[layer][slots]
             if layer < last:
                 self._activate(values, values)
         return values[:, 0, :]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import importlib
 import inspect
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -115,14 +116,19 @@ class ModuleBatch(PolicyBatch):
         self._modules[slot] = copy.deepcopy(self._at_rest)
         torch.nn.utils.vector_to_parameters(values, self._modules[slot].parameters())
 
-    def forward(self, observations: Rows) -> Rows:
-        """Return outputs [k, outputs] for observations [k, inputs], a slot at a time."""
+    def forward(self, observations: Rows, live: Sequence[int] | None = None) -> Rows:
+        """Return outputs [k, outputs] for observations [k, inputs], a live slot at a time."""
         import torch
 
+        slots = range(len(observations)) if live is None else live
         with torch.inference_mode():
             rows = torch.from_numpy(observations)
-            outputs = [self._modules[k](rows[k : k + 1]) for k in range(len(rows))]
-            result: Rows = torch.cat(outputs).numpy()
+            outputs = [self._modules[slot](rows[slot : slot + 1]) for slot in slots]
+            computed: Rows = torch.cat(outputs).numpy()
+        if len(slots) == len(observations):
+            return computed
+        result = np.zeros((len(observations), computed.shape[1]), computed.dtype)
+        result[slots] = computed
         return result
 
 

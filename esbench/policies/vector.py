@@ -9,6 +9,7 @@ rotated one, 3.4e-12 for the Rosenbrock and 1.9e-12 for the Rastrigin function.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, final
 
 import numpy as np
@@ -59,6 +60,6 @@ class VectorBatch(PolicyBatch):
         """Put a member's parameters [P] into a slot, rounded to float32."""
         self._rows[slot] = parameters
 
-    def forward(self, observations: Rows) -> Rows:
+    def forward(self, observations: Rows, live: Sequence[int] | None = None) -> Rows:
         """Return the parameters [k, P] of the slots 0..k-1; a copy."""
         return self._rows[: len(observations)].copy()

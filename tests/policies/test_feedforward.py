@@ -122,6 +122,20 @@ def test_the_first_slots_of_a_wide_batch_compute_without_the_rest(sizes):
         assert outputs.tobytes() == expected[:k].tobytes()
 
 
+@pytest.mark.parametrize("live", [[0], [63], [17], [3, 40], list(range(1, 64, 3)), list(range(60))])
+@pytest.mark.parametrize("sizes", LAYERS)
+def test_the_live_slots_compute_as_if_all_did(sizes, live):
+    policy = make(sizes)
+    parameters, rows = members(policy, 64), observations(policy, 64)
+    batch = policy.batch(64)
+    for slot, member in enumerate(parameters):
+        batch.load(slot, member)
+    expected = batch.forward(rows)
+    outputs = batch.forward(rows, live)
+    assert outputs.shape == expected.shape
+    assert outputs[live].tobytes() == expected[live].tobytes()
+
+
 @pytest.mark.parametrize("sizes", LAYERS)
 def test_loading_a_slot_touches_no_other(sizes):
     policy = make(sizes)

@@ -114,6 +114,20 @@ def test_outputs_are_the_modules_own(width):
         assert batch.forward(rows[:k]).tobytes() == outputs[:k].tobytes()
 
 
+def test_only_live_slots_are_asked():
+    policy = make(hidden=5)
+    parameters, rows = members(policy, 7), observations(7)
+    batch = policy.batch(7)
+    for slot, member in enumerate(parameters):
+        batch.load(slot, member)
+    expected = batch.forward(rows)
+    rows[[0, 2, 3, 4, 6]] = np.nan
+    outputs = batch.forward(rows, [1, 5])
+    assert outputs.shape == (7, 3)
+    assert outputs[[1, 5]].tobytes() == expected[[1, 5]].tobytes()
+    assert np.isfinite(outputs).all()
+
+
 def test_parameters_lie_in_the_order_of_the_module():
     policy = make(hidden=5)
     assert policy.num_params == 5 * 3 + 3 + 4 * 5 + 5

@@ -1,17 +1,16 @@
 """Slots of MuJoCo that are stepped without Gymnasium's Python around every step.
 
-One ``MjData`` a slot, one model for all; a step is ``mj_step`` for each live slot, then rewards and
-observations for all of them at once. Episodes begin in the Gymnasium environment itself, which
-is lent the slot's data for as long as its ``reset`` takes.
+One model and one ``MjData`` for all slots; a step is ``mj_step`` for each live slot, then rewards and
+observations for all of them at once. Episodes begin in the Gymnasium environment itself, whose data
+it is. A backend that is exposed has an ``MjData`` for each slot.
 
-Measured in one process, in turns of a tenth of a second, random actions; ``mj_step`` alone on as
-many slots, this backend, and plain environments one after the other (us a step, medians, on a
-machine busy enough to be half as fast as it can be): HalfCheetah-v5 with 65 slots 51.9, 56.3 and
-106.5; Walker2d-v5 202.8, 218.4 and 326.2; Ant-v5 with 33 slots 298.5, 356.5 and 477.1. What was
-tried:
+Measured on the same states and actions in one process, ``mj_step`` alone and all of this backend (us
+a step, medians, on a machine busy enough to be half as fast as it can be): HalfCheetah-v5 with 65
+slots 66.1 and 71.3, with 129 slots 62.6 and 66.4; Walker2d-v5 190.7 and 193.6; Hopper-v5 143.6 and
+144.8. Half of HalfCheetah's difference is that stepping 65 robots in turn takes 3 % longer than
+stepping one many times, whoever does it. What was tried:
 
-- Rows copied as arrays: 115 to 360 ns for each small assignment, against 68 to 73 as memory. A
-  HalfCheetah step has three.
+- Rows copied as arrays: 115 to 360 ns for each small assignment, against 68 to 73 as memory.
 - ``mujoco.rollout`` steps many at once, but begins the solver without its warm start: not exact.
 - ``mj_rnePostConstraint``, which Gymnasium calls after every step, only writes ``cfrc_ext``,
   ``cfrc_int`` and ``cacc``: it is called where the rules or somebody who looks may read them.

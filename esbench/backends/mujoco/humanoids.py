@@ -58,20 +58,17 @@ class Humanoid(HumanoidRules):
         self._mass = env.model.body_mass
         self._total_mass = self._mass.sum()
         self._before = np.zeros((slots, 2))
-        self._place = np.zeros((slots, 2))
         self._velocity = np.zeros((slots, 2))
         self._forward = self._survive = self._effort = self._contact = np.zeros(slots)
 
     def begin(self, slot: int) -> None:
         """Remember the centre of mass."""
-        self._before[slot] = self._center_of_mass(slot)
+        self._before[slot] = self._centers_of_mass(slice(slot, slot + 1))[0]
 
     def evaluate(self, actions: Array, live: Sequence[int]) -> tuple[Vector, Flags]:
         """Return (forward + survive) - (effort + contact), and who is not healthy."""
         env, count = self.env, len(actions)
-        for slot in live:
-            self._place[slot] = self._center_of_mass(slot)
-        place, before = self._place[:count], self._before[:count]
+        place, before = self._centers_of_mass(slice(count)), self._before[:count]
         self._velocity = (place - before) / env.dt
         before[:] = place
         healthy = strictly_between(env._healthy_z_range, self.state["qpos"][:count, 2])
@@ -101,10 +98,11 @@ class Humanoid(HumanoidRules):
             "reward_contact": -self._contact[slot],
         }
 
-    def _center_of_mass(self, slot: int) -> Vector:
-        weighted = np.einsum("b,bj->j", self._mass, self.state["xipos"][slot])
-        place: Vector = (weighted / self._total_mass)[0:2]
-        return place
+    def _centers_of_mass(self, slots: slice) -> Vector:
+        """Return x and y; einsum adds up the bodies in their order, as it does for one slot."""
+        weighted = np.einsum("b,sbj->sj", self._mass, self.state["xipos"][slots])
+        places: Vector = weighted[:, :2] / self._total_mass
+        return places
 
 
 @final

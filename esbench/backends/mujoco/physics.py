@@ -1,9 +1,10 @@
 """What of ``MjData`` a step goes on from, in one piece of memory a slot.
 
 MuJoCo computes everything else anew. It lays these arrays out one after the other, so that a slot
-is put into an ``MjData`` and taken out of it by one copy each: all slots can share one. That
-takes 0.3 us less a step than an ``MjData`` for each slot, whose memory no cache holds (and which is
-30 MB for Humanoid), and 1.4 us less than a copy for each array or ``mj_setState``.
+is put into an ``MjData`` and taken out of it by one copy each, and all slots can share one. Measured
+for HalfCheetah-v5 with 65 slots (us a step, medians of one run): 64.1 with an ``MjData`` for each
+slot, whose memory no cache holds (a Humanoid's is 30 MB), and 59.3 with one for all. ``mj_setState``
+and ``mj_getState`` do the same with 1.8 us of overhead.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 For all slots at once, and bit-identical to ``env.step``: the same operations in the same order and
 in the same types, elementwise or along the last axis of contiguous rows, which NumPy adds up as it
 adds up one row. Where its result can depend on the length of the array (sine and cosine, products
-with BLAS, ``einsum``) they go through the slots and calls what Gymnasium calls.
+with BLAS) they go through the slots and call what Gymnasium calls.
 """
 
 from __future__ import annotations
