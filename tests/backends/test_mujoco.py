@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import mujoco
 import numpy as np
 import pytest
 from beside_gymnasium import SLOTS, DiffersError, play, require_equal
 
 from esbench.backends.choice import backend_name
-from esbench.backends.mujoco import MujocoBackend
+from esbench.backends.mujoco import MujocoBackend, physics
 from esbench.backends.mujoco import backend as module
 from esbench.backends.mujoco.runners import HalfCheetah
 from esbench.errors import UsageError
@@ -109,6 +110,27 @@ def test_an_own_xml_is_played(tmp_path: Path) -> None:
     kwargs = {"xml_file": str(heavy), "max_episode_steps": 60}
     assert MujocoBackend.serves("HalfCheetah-v5", kwargs)
     assert play(MujocoBackend, "HalfCheetah-v5", kwargs, 200) >= SLOTS
+
+
+FILTERS = ("<motor ", '<general dyntype="filter" dynprm="0.05" ')
+DELAYS = ("<motor ", '<motor delay="0.02" nsample="6" ')
+
+
+@pytest.mark.parametrize(("before", "after"), [FILTERS, DELAYS], ids=["filters", "delays"])
+def test_actuators_that_remember_are_played(before: str, after: str, tmp_path: Path) -> None:
+    folder = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
+    xml = tmp_path / "slow.xml"
+    xml.write_text((folder / "hopper.xml").read_text().replace(before, after))
+    model = mujoco.MjModel.from_xml_path(str(xml))
+    assert model.na + model.nhistory > 0
+    kwargs = {"xml_file": str(xml), "max_episode_steps": 40}
+    assert play(MujocoBackend, "Hopper-v5", kwargs, 150) >= SLOTS
+
+
+def test_another_layout_of_the_state_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(physics, "FIELDS", ("qpos", "qvel", "act", "sensordata", "xpos", "ctrl"))
+    with pytest.raises(UsageError, match="does not know how MuJoCo .* lays out its state"):
+        MujocoBackend("Hopper-v5", {}, 1)
 
 
 def test_what_an_own_xml_lacks_is_one_sentence(tmp_path: Path) -> None:

@@ -1,13 +1,13 @@
 """Slots of MuJoCo that are stepped without Gymnasium's Python around every step.
 
-One model and one ``MjData`` for all slots; a step is ``mj_step`` for each live slot, then rewards and
-observations for all of them at once. Episodes begin in the Gymnasium environment itself, whose data
-it is. A backend that is exposed has an ``MjData`` for each slot.
+One model and one ``MjData`` for all slots; a step is ``mj_step`` for each live slot, then rewards
+and observations for all of them at once. Episodes begin in the Gymnasium environment itself, whose
+data it is. A backend that is exposed has an ``MjData`` for each slot.
 
-Measured on the same states and actions in one process, ``mj_step`` alone and all of this backend (us
-a step, medians, on a machine busy enough to be half as fast as it can be): HalfCheetah-v5 with 65
-slots 66.1 and 71.3, with 129 slots 62.6 and 66.4; Walker2d-v5 190.7 and 193.6; Hopper-v5 143.6 and
-144.8. Half of HalfCheetah's difference is that stepping 65 robots in turn takes 3 % longer than
+Measured on the same states and actions in one process, ``mj_step`` alone and all of this backend
+(us a step, medians, on a machine busy enough to be half as fast as it can be): HalfCheetah-v5 with
+65 slots 66.1 and 71.3, with 129 slots 62.6 and 66.4; Walker2d-v5 190.7 and 193.6; Hopper-v5 143.6
+and 144.8. Half of HalfCheetah's difference is that stepping 65 robots in turn takes 3 % longer than
 stepping one many times, whoever does it. What was tried:
 
 - Rows copied as arrays: 115 to 360 ns for each small assignment, against 68 to 73 as memory.

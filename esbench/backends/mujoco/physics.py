@@ -1,10 +1,10 @@
 """What of ``MjData`` a step goes on from, in one piece of memory a slot.
 
 MuJoCo computes everything else anew. It lays these arrays out one after the other, so that a slot
-is put into an ``MjData`` and taken out of it by one copy each, and all slots can share one. Measured
-for HalfCheetah-v5 with 65 slots (us a step, medians of one run): 64.1 with an ``MjData`` for each
-slot, whose memory no cache holds (a Humanoid's is 30 MB), and 59.3 with one for all. ``mj_setState``
-and ``mj_getState`` do the same with 1.8 us of overhead.
+is put into an ``MjData`` and taken out of it by one copy each, and all slots can share one.
+Measured for HalfCheetah-v5 with 65 slots (us a step, medians of one run): 64.1 with an ``MjData``
+for each slot, whose memory no cache holds (a Humanoid's is 30 MB), and 59.3 with one for all.
+``mj_setState`` and ``mj_getState`` do the same with 1.8 us of overhead.
 """
 
 from __future__ import annotations
