@@ -79,6 +79,10 @@ Workers = Annotated[
     int | None,
     typer.Option(help="Worker processes (default: one a core); they change no result."),
 ]
+AtOnce = Annotated[
+    int | None,
+    typer.Option(help="Trials at a time (default: see 'esbench plan'); changes no result."),
+]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="An output folder of 'esbench run'.")]
 
 
@@ -132,6 +136,7 @@ def run(
     set_: Overrides = None,
     out: Out = None,
     workers: Workers = None,
+    at_once: AtOnce = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="One line a trial.")] = False,
 ) -> None:
     """Train every trial of a grid; skips what is done and resumes what is half done."""
@@ -144,7 +149,7 @@ def run(
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         with WorkerPool(workers) as pool, _watcher(console, len(trials), quiet) as watcher:
-            report = run_grid(trials, pool, watcher)
+            report = run_grid(trials, pool, watcher, at_once=at_once)
     except KeyboardInterrupt:
         command = shlex.join(["esbench", *sys.argv[1:]])
         _complain(f"interrupted; what was done is saved. To go on: {command}")
@@ -167,15 +172,18 @@ def plan(
     set_: Overrides = None,
     out: Out = None,
     workers: Workers = None,
+    at_once: AtOnce = None,
 ) -> None:
     """Say what a grid will cost: trials, steps and time, from a speed measured now."""
     from esbench.display import print_costs
     from esbench.plan import costs
+    from esbench.schedule import schedule
     from esbench.workers import WorkerPool
 
     root, trials = _open(grid, env, algorithm, seeds, env_steps, set_, out)
     size = WorkerPool(workers).size
-    print_costs(costs(trials, size), size, root)
+    todo = sum(not trial.folder.is_done for trial in trials)
+    print_costs(costs(trials, size), schedule(todo, size, at_once), root)
 
 
 @app.command(epilog="Example: esbench status quick")

@@ -16,11 +16,12 @@ from rich.text import Text
 
 from esbench.catalogue import NOT_SET, Entry, example, settings_of
 from esbench.noise import Vector
-from esbench.units import format_duration, format_steps
+from esbench.units import counted, format_duration, format_steps
 
 if TYPE_CHECKING:  # they take long to import, and few commands need them
     from esbench.bench import Throughput
     from esbench.plan import Cost, Standing
+    from esbench.schedule import Schedule
 
 LONGEST_DEFAULT: Final = 24
 NUMERIC: Final = {"trials", "done", "generation", "steps left", "steps/s", "time left"}
@@ -97,8 +98,8 @@ def print_settings(kind: str, name: str) -> None:
         print_plain(how, console)
 
 
-def print_costs(costs: Sequence[Cost], workers: int, root: Path) -> None:
-    """Print what a grid will cost on so many workers."""
+def print_costs(costs: Sequence[Cost], layout: Schedule, root: Path) -> None:
+    """Print what a grid will cost, and how its trials share the workers."""
     console = make_console()
     table = _table("environment", "trials", "done", "steps left", "steps/s", "time left")
     for cost in costs:
@@ -113,8 +114,8 @@ def print_costs(costs: Sequence[Cost], workers: int, root: Path) -> None:
     console.print(table)
     total = format_duration(sum(cost.seconds for cost in costs))
     print_plain(
-        f"About {total} of training on {workers} workers, one trial after the other on all of "
-        f"them; scoring comes on top.\nOutput: {root}",
+        f"About {total} of training on {counted(layout.workers, 'worker')}: {layout.words}. "
+        f"Scoring comes on top.\nOutput: {root}",
         console,
     )
 

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from typing import Any, Final, Self, final
 
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, Progress, ProgressColumn, Task
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID
 from rich.table import Column
 from rich.text import Text
 
+from esbench.attempt import Outcome
 from esbench.record import GenerationRecord
-from esbench.runner import Outcome
 from esbench.trials import Trial
-from esbench.units import format_number, format_steps
+from esbench.units import counted, format_number, format_steps
 
 PLAIN_SECONDS: Final = 10.0
 MARKS: Final[dict[Outcome, tuple[str, str]]] = {
@@ -38,8 +38,8 @@ class Meter:
         self.env_steps = 0
         self.best = -math.inf
         self.scoring = 0  # held-out episodes being played; 0 while it trains
+        self.began = self._start = time.monotonic()
         self._first_steps: int | None = None
-        self._start = time.monotonic()
 
     def recall(self, record: GenerationRecord) -> None:
         """Take in a generation of an earlier run."""
@@ -88,8 +88,7 @@ class GridDisplay(ABC):
         self.console = console
         self.trials = trials
         self.ended = 0
-        self.meter: Meter | None = None
-        self._started = time.monotonic()
+        self.meters: dict[str, Meter] = {}  # of the running trials, by their names
 
     def __enter__(self) -> Self:
         return self
@@ -99,32 +98,32 @@ class GridDisplay(ABC):
 
     def trial_started(self, trial: Trial, resumed_at: int) -> None:
         """A trial begins or goes on."""
-        self.meter = Meter(trial)
+        meter = self.meters[trial.name] = Meter(trial)
         for record in trial.folder.records()[:resumed_at] if resumed_at else ():
-            self.meter.recall(record)
-        self._started = time.monotonic()
+            meter.recall(record)
         self.begin(trial, f"resumed after generation {resumed_at}" if resumed_at else "")
 
     def generation_done(self, trial: Trial, record: GenerationRecord) -> None:
         """A generation was recorded."""
-        assert self.meter is not None
-        self.meter.update(record)
-        self.advance(self.meter)
+        meter = self.meters[trial.name]
+        meter.update(record)
+        self.advance(meter)
 
     def scoring_started(self, trial: Trial, episodes: int) -> None:
         """The held-out episodes begin."""
-        assert self.meter is not None
-        self.meter.scoring = episodes
-        self.advance(self.meter)
+        meter = self.meters[trial.name]
+        meter.scoring = episodes
+        self.advance(meter)
 
     def trial_ended(self, trial: Trial, outcome: Outcome, detail: str) -> None:
         """A trial is over."""
         self.ended += 1
-        if outcome == "done" and self.meter is not None:
-            took = time.monotonic() - self._started
+        meter = self.meters.pop(trial.name, None)  # one that is skipped never began
+        if outcome == "done" and meter is not None:
+            took = time.monotonic() - meter.began
             detail = (
-                f"{detail:<15} {format_steps(self.meter.env_steps):>6} steps  "
-                f"{counted(self.meter.generation, 'generation'):>16}  {took:6.1f} s"
+                f"{detail:<15} {format_steps(meter.env_steps):>6} steps  "
+                f"{counted(meter.generation, 'generation'):>16}  {took:6.1f} s"
             )
         self.end(trial, outcome, detail)
 
@@ -147,25 +146,28 @@ class GridDisplay(ABC):
 
 @final
 class PlainDisplay(GridDisplay):
-    """One line when a trial begins and ends, and one every ten seconds; ``quiet``: only ends."""
+    """One line when a trial begins and ends, and every ten seconds; ``quiet``: only ends."""
 
     def __init__(self, console: Console, trials: int, quiet: bool = False) -> None:
         super().__init__(console, trials)
         self._quiet = quiet
-        self._last = time.monotonic()
+        self._last: dict[str, float] = {}  # when each trial printed a line
 
     def begin(self, trial: Trial, note: str) -> None:
         """Print that a trial begins."""
-        self._last = time.monotonic()
+        self._last[trial.name] = time.monotonic()
         if not self._quiet:
+            number = self.ended + len(self.meters)
             suffix = f" ({note})" if note else ""
-            self._print(f"[{self.ended + 1}/{self.trials}] {trial.name}{suffix}")
+            self._print(f"[{number}/{self.trials}] {trial.name}{suffix}")
 
     def advance(self, meter: Meter) -> None:
         """Print how far the trial is, every ten seconds."""
-        if not self._quiet and time.monotonic() - self._last >= PLAIN_SECONDS:
-            self._last = time.monotonic()
-            self._print(f"      {meter.text()}")
+        name, now = meter.trial.name, time.monotonic()
+        if not self._quiet and now - self._last[name] >= PLAIN_SECONDS:
+            self._last[name] = now
+            which = f"  {name}" if len(self.meters) > 1 else ""
+            self._print(f"      {meter.text()}{which}")
 
     def end(self, trial: Trial, outcome: Outcome, detail: str) -> None:
         """Print how a trial ended."""
@@ -180,7 +182,7 @@ class PlainDisplay(GridDisplay):
 
 @final
 class LiveDisplay(GridDisplay):
-    """A bar for the grid and one for the running trial; ended trials scroll by above.
+    """A bar for the grid and one for each running trial; ended trials scroll by above.
 
     Names have lines of their own: beside a bar they would not fit a terminal of 80 columns.
     """
@@ -190,26 +192,24 @@ class LiveDisplay(GridDisplay):
         self._progress = _Bars(BarColumn(16), _Info(), console=console, transient=True)
         self._progress.start()
         self._grid = self._progress.add_task("", total=trials, info=self._count())
-        self._bar = self._progress.add_task("", total=None, visible=False, info="")
+        self._bars: dict[str, TaskID] = {}  # of the running trials
 
     def begin(self, trial: Trial, note: str) -> None:
         """Show the trial's bar."""
-        self._progress.reset(
-            self._bar,
-            description=trial.name,
-            total=trial.spec.budget.env_steps,
-            visible=True,
-            info=note or "starting",
+        self._bars[trial.name] = self._progress.add_task(
+            trial.name, total=trial.spec.budget.env_steps, info=note or "starting"
         )
 
     def advance(self, meter: Meter) -> None:
         """Move the trial's bar."""
         budget = meter.trial.spec.budget.env_steps
         done = budget if meter.scoring else min(meter.env_steps, budget)
-        self._progress.update(self._bar, completed=done, info=meter.text())
+        self._progress.update(self._bars[meter.trial.name], completed=done, info=meter.text())
 
     def end(self, trial: Trial, outcome: Outcome, detail: str) -> None:
         """Print a line above the bars, or two where it does not fit, and move the grid's bar."""
+        if trial.name in self._bars:
+            self._progress.remove_task(self._bars.pop(trial.name))
         mark, style = MARKS[outcome]
         line = Text.assemble((f"{mark:<5} ", style), f"{trial.name:<40} {detail}")
         if line.cell_len > self.console.width:
@@ -249,11 +249,6 @@ class _Info(ProgressColumn):
         """Return the task's text."""
         info: Any = task.fields["info"]
         return Text(str(info), style="cyan")
-
-
-def counted(number: int, thing: str) -> str:
-    """Return "1 trial", "2 trials"."""
-    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _clock(seconds: float) -> str:

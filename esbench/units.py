@@ -46,3 +46,8 @@ def format_duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min {rest} s"
     return "{} h {} min".format(*divmod(round(seconds / 60), 60))
+
+
+def counted(number: int, thing: str) -> str:
+    """Return "1 trial", "2 trials"."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"

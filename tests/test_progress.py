@@ -163,6 +163,45 @@ def test_scoring_is_shown_however_early_training_ends(tmp_path: Path) -> None:
     live(80, see)
 
 
+def test_trials_side_by_side_have_a_bar_each(tmp_path: Path, clock: list[float]) -> None:
+    first, second = make_trials(tmp_path, seeds=[0, 1])
+
+    def see(display: LiveDisplay) -> None:
+        end = play(display, first, [1.0])
+        display.trial_started(second, 0)
+        _, *lines = bars(display)
+        assert lines[::2] == [first.name, second.name]
+        assert lines[1].endswith("scoring on 100 held-out episodes")
+        assert lines[3].endswith("starting")
+        end()
+        assert bars(display)[1] == second.name
+
+    live(100, see)
+
+
+def test_plain_lines_say_which_of_several_trials_they_are_about(
+    tmp_path: Path, clock: list[float]
+) -> None:
+    first, second = make_trials(tmp_path, seeds=[0, 1])
+    console = Console(file=io.StringIO(), width=80)
+    display = PlainDisplay(console, 2)
+    for trial in (first, second):
+        display.trial_started(trial, 0)
+    clock[0] += 11.0
+    for trial in (second, first, second):
+        display.generation_done(trial, make_records([1.0])[0])
+    assert isinstance(console.file, io.StringIO)
+    begun, also, *lines = console.file.getvalue().splitlines()
+    assert (begun, also) == (f"[1/2] {first.name}", f"[2/2] {second.name}")
+    assert [
+        line.endswith(name) for line, name in zip(lines, (second.name, first.name), strict=True)
+    ] == [
+        True,
+        True,
+    ]
+    assert len(lines) == 2
+
+
 def test_a_resumed_trial_keeps_its_best(tmp_path: Path, clock: list[float]) -> None:
     (trial,) = make_trials(tmp_path, seeds=[0])
     write_trial(trial, make_records([1.0, 9.0, 100.0]))  # the last is after the checkpoint
@@ -170,8 +209,8 @@ def test_a_resumed_trial_keeps_its_best(tmp_path: Path, clock: list[float]) -> N
     display = PlainDisplay(console, 1)
     display.trial_started(trial, 2)
     display.generation_done(trial, make_records([1.0, 9.0, 5.0])[2])
-    assert display.meter is not None
-    assert "best      9.0" in display.meter.text()
-    assert math.isnan(display.meter.steps_per_second)
+    (meter,) = display.meters.values()
+    assert "best      9.0" in meter.text()
+    assert math.isnan(meter.steps_per_second)
     assert isinstance(console.file, io.StringIO)
     assert "(resumed after generation 2)" in console.file.getvalue()

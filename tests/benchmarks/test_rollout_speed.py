@@ -85,4 +85,5 @@ def test_evotorch(benchmark: BenchmarkFixture, environment: str, kind: str) -> N
     benchmark.pedantic(search.step, rounds=ROUNDS)
     steps = problem.status["total_interaction_count"] - before
     benchmark.extra_info["steps_per_second"] = steps / (time.perf_counter() - start)
-    problem.kill_actors()
+    if kind == "GymNE":
+        problem.kill_actors()

@@ -1,0 +1,123 @@
+"""Runs one trial: takes the lock, resumes, trains, scores, and keeps what went wrong.
+
+Whoever watches gets an event for each step.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from typing import Literal, Protocol, TypeAlias
+
+from esbench.errors import EnvironmentFailedError, UsageError
+from esbench.evaluation import Setup
+from esbench.provenance import provenance
+from esbench.record import Callback, GenerationRecord, Stop
+from esbench.store import DamagedTrialError, now, score_text
+from esbench.trainer import Trainer
+from esbench.trials import Trial
+from esbench.workers import WorkerPool
+
+Outcome: TypeAlias = Literal["done", "skipped", "failed", "elsewhere"]
+
+
+class Watcher(Protocol):
+    """Sees a grid run; ``esbench run`` draws its progress with one."""
+
+    def trial_started(self, trial: Trial, resumed_at: int) -> None:
+        """A trial begins, or goes on after generation ``resumed_at``."""
+
+    def generation_done(self, trial: Trial, record: GenerationRecord) -> None:
+        """A generation was recorded."""
+
+    def scoring_started(self, trial: Trial, episodes: int) -> None:
+        """Training is over; the held-out episodes begin."""
+
+    def trial_ended(self, trial: Trial, outcome: Outcome, detail: str) -> None:
+        """A trial is over, was done before, failed, or is being run by another process."""
+
+
+def run_trial(
+    trial: Trial, pool: WorkerPool, watcher: Watcher, callbacks: Sequence[Callback]
+) -> tuple[Outcome, str]:
+    """Run a trial if it is not done; returns how it ended, and its score or what went wrong.
+
+    Raises:
+        UsageError: it cannot be served, its folder holds another specification or is of a newer
+            esbench (it was not touched), or cannot be written (what was saved before is intact).
+        KeyboardInterrupt: after the trial was saved.
+    """
+    try:
+        with trial.folder.locked() as mine:
+            if trial.folder.is_done:
+                trial.folder.check(trial.spec)
+                return "skipped", score_text(trial.folder.result())
+            if not mine:
+                return "elsewhere", "another process runs it"
+            return _attempt(trial, pool, watcher, callbacks)
+    except DamagedTrialError as error:  # the other trials can be run; this one is left as it is
+        return "failed", str(error)
+
+
+def _attempt(
+    trial: Trial, pool: WorkerPool, watcher: Watcher, callbacks: Sequence[Callback]
+) -> tuple[Outcome, str]:
+    try:
+        return "done", _train(trial, pool, watcher, callbacks)
+    except (UsageError, BrokenPipeError):  # no fault of the trial: input, or a display gone
+        raise
+    except EnvironmentFailedError as error:
+        trial.folder.fail(error.traceback)
+        return "failed", f"{error} (traceback in {trial.folder.path / 'error.txt'})"
+    except Exception as error:  # kept with the trial; the grid goes on and exits with 1
+        trial.folder.fail(traceback.format_exc())
+        summary = f"{type(error).__name__}: {error}"
+        return "failed", f"{summary} (traceback in {trial.folder.path / 'error.txt'})"
+
+
+def _train(trial: Trial, pool: WorkerPool, watcher: Watcher, callbacks: Sequence[Callback]) -> str:
+    """Train, score and keep the result; returns the score in words."""
+    folder = trial.folder
+    backend = Setup(trial.spec.environment, trial.spec.policy).backend_name
+    about = {"labels": trial.labels, "created": now(), "backend": backend, **provenance()}
+    history = folder.begin(trial.spec, about)
+    with Trainer(trial.spec, pool, folder, folder.path / "log.txt") as trainer:
+        state = folder.load_checkpoint()
+        if state is not None:
+            trainer.load_state_dict(state, history)
+        watcher.trial_started(trial, trainer.progress.generation)
+
+        def watch(record: GenerationRecord) -> None:
+            watcher.generation_done(trial, record)
+
+        try:
+            # A run that was stopped, and then killed while it was scored, is not trained further.
+            stop = trainer.stopped or trainer.train(callbacks=[watch, *callbacks])
+        except KeyboardInterrupt:
+            trainer.save()
+            raise
+        watcher.scoring_started(trial, trial.spec.evaluation.episodes)
+        result = score_trial(trainer, stop)
+        text = score_text(result)
+        folder.finish(result)  # the last thing that can go wrong: a done trial has not failed
+        return text
+
+
+def score_trial(trainer: Trainer, stop: Stop | None = None) -> dict[str, object]:
+    """Score a trained policy and return the content of ``result.json``."""
+    score = trainer.evaluate()
+    progress = trainer.progress
+    return {
+        "score": score.mean,
+        "evaluation_episodes": score.returns.size,
+        "returns": score.returns.tolist(),
+        "lengths": score.lengths.tolist(),
+        "env_steps": progress.env_steps,
+        "eval_env_steps": progress.eval_env_steps,
+        "generations": progress.generation,
+        "wall_time_s": progress.wall_time_s,
+        "cpu_time_s": progress.cpu_time_s,
+        "stopped": None if stop is None else stop.reason,
+        "digest": trainer.history[-1].digest if trainer.history else None,
+        "finished": now(),
+    }

@@ -1,0 +1,197 @@
+"""Processes that run trials side by side, each with workers of its own.
+
+The grid's process hands a trial to every lane that is free and relays what happens to whoever
+watches. Trials share nothing, so their results are those of one after the other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import signal
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, final
+
+from esbench.attempt import Outcome, Watcher, run_trial
+from esbench.errors import EsbenchError, TrainingError, UsageError
+from esbench.record import GenerationRecord
+from esbench.trials import Trial
+from esbench.worker import end_with_parent, interrupts_held
+from esbench.workers import WorkerPool
+
+if TYPE_CHECKING:
+    from multiprocessing.context import SpawnProcess
+
+
+class _Event(NamedTuple):
+    """From a lane: something that a watcher is told of its trial."""
+
+    name: str
+    arguments: tuple[Any, ...]
+
+
+class _Ended(NamedTuple):
+    """From a lane: its trial is over."""
+
+    outcome: Outcome
+    detail: str
+
+
+class _Broke(NamedTuple):
+    """From a lane: what ends the grid."""
+
+    usage: bool
+    message: str
+
+
+@dataclass(eq=False)
+class _Lane:
+    process: SpawnProcess
+    connection: Connection
+    trial: Trial | None = None
+
+
+@final
+class Lanes:
+    """Some processes that each run one trial at a time; a context manager."""
+
+    def __init__(self, count: int, workers: int) -> None:
+        """Start ``count`` processes with ``workers`` each; they load while the caller goes on."""
+        context = multiprocessing.get_context("spawn")
+        self._lanes: list[_Lane] = []
+        for _ in range(count):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_main, args=(theirs, workers))
+            with interrupts_held():
+                process.start()
+            theirs.close()
+            self._lanes.append(_Lane(process, ours))
+
+    def __enter__(self) -> Lanes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the processes; a running trial is saved first."""
+        for lane in self._lanes:
+            lane.process.terminate()
+        try:
+            for lane in self._lanes:
+                lane.process.join()
+        finally:  # somebody is impatient
+            for lane in self._lanes:
+                lane.process.kill()
+                lane.connection.close()
+
+    def run(
+        self,
+        trials: Sequence[Trial],
+        watcher: Watcher,
+        ended: Callable[[Trial, Outcome, str], None],
+    ) -> None:
+        """Run every trial once, in their order as lanes come free.
+
+        Args:
+            trials: what to run.
+            watcher: is told what happens.
+            ended: is called with every trial that is over.
+
+        Raises:
+            UsageError: a trial cannot be served; see ``run_trial``.
+            TrainingError: a lane died.
+        """
+        pending = deque(trials)
+        for lane in self._lanes:
+            _give(lane, pending)
+        while running := {lane.connection: lane for lane in self._lanes if lane.trial}:
+            for connection in wait(list(running)):
+                lane = running[connection]  # type: ignore[index]
+                trial = lane.trial
+                assert trial is not None
+                match _receive(lane):
+                    case _Event(name, arguments):
+                        getattr(watcher, name)(trial, *arguments)
+                    case _Ended(outcome, detail):
+                        lane.trial = None
+                        ended(trial, outcome, detail)
+                        _give(lane, pending)
+                    case _Broke(usage, message):
+                        raise UsageError(message) if usage else TrainingError(message)
+
+
+def _give(lane: _Lane, pending: deque[Trial]) -> None:
+    if pending:
+        lane.trial = pending.popleft()
+        with contextlib.suppress(BrokenPipeError):  # its death is noticed when it is listened to
+            lane.connection.send(lane.trial)
+
+
+def _receive(lane: _Lane) -> _Event | _Ended | _Broke:
+    try:
+        message: _Event | _Ended | _Broke = lane.connection.recv()
+    except (EOFError, OSError):
+        assert lane.trial is not None
+        lane.process.join()
+        return _Broke(
+            False,
+            f"the process that ran {lane.trial.name} died (exit code {lane.process.exitcode}); "
+            "the same command goes on where it was saved",
+        )
+    return message
+
+
+@final
+class _Relay:
+    """The watcher of a lane: passes everything on."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def trial_started(self, trial: Trial, resumed_at: int) -> None:
+        """Pass it on."""
+        self._connection.send(_Event("trial_started", (resumed_at,)))
+
+    def generation_done(self, trial: Trial, record: GenerationRecord) -> None:
+        """Pass it on."""
+        self._connection.send(_Event("generation_done", (record,)))
+
+    def scoring_started(self, trial: Trial, episodes: int) -> None:
+        """Pass it on."""
+        self._connection.send(_Event("scoring_started", (episodes,)))
+
+    def trial_ended(self, trial: Trial, outcome: Outcome, detail: str) -> None:
+        """Pass it on."""
+        self._connection.send(_Ended(outcome, detail))
+
+
+def _main(connection: Connection, workers: int) -> None:
+    """Run the trials that are sent until this process is told to end, or its parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the grid's process decides
+    signal.signal(signal.SIGTERM, _interrupt)
+    end_with_parent()
+    relay = _Relay(connection)
+    with contextlib.suppress(KeyboardInterrupt, EOFError), WorkerPool(workers) as pool:
+        pool.start()
+        for trial in _sent(connection):
+            try:
+                outcome, detail = run_trial(trial, pool, relay, ())
+            except EsbenchError as error:
+                connection.send(_Broke(isinstance(error, UsageError), str(error)))
+            except Exception:
+                connection.send(_Broke(False, traceback.format_exc()))
+            else:
+                relay.trial_ended(trial, outcome, detail)
+
+
+def _sent(connection: Connection) -> Iterator[Trial]:
+    while True:
+        trial: Trial = connection.recv()
+        yield trial
+
+
+def _interrupt(*_: object) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once: what follows is saving
+    raise KeyboardInterrupt

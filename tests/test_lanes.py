@@ -1,0 +1,133 @@
+"""Trials side by side: the same results, and nothing lost whatever ends them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from esbench.attempt import Outcome
+from esbench.errors import TrainingError, UsageError
+from esbench.runner import Report, run_grid
+from esbench.trials import Trial
+from esbench.workers import WorkerPool
+
+Make = Callable[..., Trial]
+ENDLESS: dict[str, Any] = {"budget": {"env_steps": 10**9}}
+
+
+class Watcher:
+    """Keeps what it is told, and may do something after a trial's first generation."""
+
+    def __init__(self, then: Callable[[], None] = lambda: None) -> None:
+        self.events: dict[str, list[str]] = {}
+        self._then = then
+
+    def trial_started(self, trial: Trial, resumed_at: int) -> None:
+        self.events[trial.name] = [f"from {resumed_at}"]
+
+    def generation_done(self, trial: Trial, record: Any) -> None:
+        self.events[trial.name].append(f"{record.generation}")
+        self._then()
+
+    def scoring_started(self, trial: Trial, episodes: int) -> None:
+        self.events[trial.name].append(f"scored on {episodes}")
+
+    def trial_ended(self, trial: Trial, outcome: Outcome, detail: str) -> None:
+        self.events.setdefault(trial.name, []).append(outcome)
+
+
+def run(watcher: Watcher, *trials: Trial) -> Report:
+    with WorkerPool(2, slots=4) as pool:
+        return run_grid(trials, pool, watcher, at_once=2)
+
+
+def kill_a_lane() -> None:
+    lane, *_ = lanes()
+    assert lane.pid is not None
+    os.kill(lane.pid, signal.SIGKILL)
+
+
+def lanes() -> list[Any]:
+    return [child for child in multiprocessing.active_children() if not child.daemon]
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def test_the_results_are_those_of_one_after_the_other(
+    make_trial: Make, pool: WorkerPool, tmp_path: Any
+) -> None:
+    trials = [make_trial(seed=seed) for seed in range(3)]
+    alone = Watcher()
+    run_grid(trials, pool, alone)
+    expected = [(t.folder.records(), t.folder.result()) for t in trials]
+    for trial in trials:
+        (tmp_path / "before").mkdir(exist_ok=True)
+        trial.folder.path.rename(tmp_path / "before" / trial.folder.path.name)
+    watcher = Watcher()
+    report = run(watcher, *(make_trial(seed=seed) for seed in range(3)))
+    assert report.count("done") == 3
+    assert watcher.events == alone.events
+    for trial, (records, result) in zip(trials, expected, strict=True):
+        assert [r.digest for r in trial.folder.records()] == [r.digest for r in records]
+        assert trial.folder.result()["returns"] == result["returns"]
+
+
+def test_a_trial_that_fails_stops_no_other(make_trial: Make) -> None:
+    bad, good, done = make_trial("doubles:Raises-v0"), make_trial(seed=1), make_trial(seed=2)
+    run(Watcher(), done)
+    watcher = Watcher()
+    report = run(watcher, bad, good, done)
+    assert [report.outcomes[kind] for kind in ("failed", "done", "skipped")] == [
+        [bad],
+        [good],
+        [done],
+    ]
+    assert watcher.events[bad.name][-1] == "failed"
+    assert "Traceback" in bad.folder.error()
+
+
+def test_a_trial_that_another_process_runs_is_left_to_it(make_trial: Make) -> None:
+    trials = [make_trial(seed=seed) for seed in range(2)]
+    with trials[0].folder.locked():
+        report = run(Watcher(), *trials)
+    assert report.outcomes["elsewhere"] == trials[:1]
+    assert report.outcomes["done"] == trials[1:]
+
+
+def test_what_cannot_be_served_ends_the_grid_in_one_sentence(make_trial: Make) -> None:
+    trials = [make_trial(seed=seed, **ENDLESS) for seed in range(2)]
+    path = trials[1].folder.path
+    path.parent.mkdir(parents=True)
+    path.write_text("a file")
+    with pytest.raises(UsageError, match=r"seed-1"):
+        run(Watcher(), *trials)
+    assert not lanes()
+
+
+def test_an_interrupt_saves_every_trial(make_trial: Make) -> None:
+    trials = [make_trial(seed=seed, **ENDLESS) for seed in range(2)]
+    watcher = Watcher(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run(watcher, *trials)
+    assert not lanes()
+    begun = [trial for trial in trials if trial.name in watcher.events]
+    assert begun
+    for trial in begun:
+        assert trial.folder.load_checkpoint() is not None
+        assert trial.folder.status == "partial"
+
+
+def test_a_lane_that_is_killed_ends_the_grid(make_trial: Make) -> None:
+    trials = [make_trial(seed=seed, **ENDLESS) for seed in range(2)]
+    words = r"the process that ran .* died \(exit code -9\); the same command goes on"
+    with pytest.raises(TrainingError, match=words):
+        run(Watcher(kill_a_lane), *trials)
+    assert not lanes()
+    assert "running" not in {trial.folder.status for trial in trials}
