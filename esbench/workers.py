@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 DEFAULT_SLOTS: Final = 72
 MAX_DEATHS: Final = 3
+UNGUARDED: Final = 78  # exit code of a worker whose main module starts workers
 # Episodes handed out at once where fewer slots are free. More would wait in a queue for slots that
 # take long to end, while another worker runs out of episodes.
 PREFETCH: Final = 4
@@ -144,6 +145,7 @@ class WorkerPool:
                 message = _receive(worker)
                 match message:
                     case None:
+                        _require_guard(worker)
                         deaths += 1
                         lost = [task for task in tasks if task in worker.held]
                         if deaths >= MAX_DEATHS:
@@ -186,7 +188,10 @@ class WorkerPool:
         ours, theirs = context.Pipe()
         process = context.Process(target=worker_main, args=(theirs,), daemon=True)
         with _environment(SINGLE_THREAD), interrupts_held():
-            process.start()
+            try:
+                process.start()
+            except RuntimeError:  # this is a worker itself, which imports the person's script
+                raise SystemExit(UNGUARDED) from None
         theirs.close()
         if self._configuration is not None:
             ours.send(self._configuration)
@@ -248,6 +253,16 @@ def _width(tasks: int, workers: int, slots: int) -> int:
 def _chunk(pending: int, workers: int, most: int) -> int:
     """Return how many episodes to hand out: half a fair share, so that the tail stays short."""
     return max(1, min(most, pending // (2 * workers)))
+
+
+def _require_guard(dead: _Worker) -> None:
+    """Raise if a worker ended because the script that it imports would train too."""
+    dead.process.join(timeout=1)
+    if dead.process.exitcode == UNGUARDED:
+        raise UsageError(
+            "the worker processes import this script: put what it does below "
+            "if __name__ == '__main__': (classes and registrations stay above it)"
+        )
 
 
 def _obituary(worker: _Worker, deaths: int, lost: list[Task]) -> str:

@@ -291,3 +291,17 @@ def test_no_worker_outlives_its_parent(tmp_path: Path, how: signal.Signals) -> N
     while any(map(alive, pids)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(map(alive, pids))
+
+
+def test_a_script_without_a_guard_is_told_so_once(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import esbench\n"
+        "trainer = esbench.make_trainer('openai_es', env='CartPole-v1', population_size=8)\n"
+        "trainer.train(env_steps=100)\n"
+    )
+    command = [sys.executable, str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.count("Traceback") == 1
+    assert "put what it does below if __name__ == '__main__'" in done.stderr
