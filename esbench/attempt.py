@@ -79,7 +79,13 @@ def _train(trial: Trial, pool: WorkerPool, watcher: Watcher, callbacks: Sequence
     """Train, score and keep the result; returns the score in words."""
     folder = trial.folder
     backend = Setup(trial.spec.environment, trial.spec.policy).backend_name
-    about = {"labels": trial.labels, "created": now(), "backend": backend, **provenance()}
+    about = {
+        "labels": trial.labels,
+        "created": now(),
+        "backend": backend,
+        "workers": pool.size,  # no result depends on them; wall-clock times do
+        **provenance(),
+    }
     history = folder.begin(trial.spec, about)
     with Trainer(trial.spec, pool, folder, folder.path / "log.txt") as trainer:
         state = folder.load_checkpoint()

@@ -182,7 +182,7 @@ def plan(
 
     root, trials = _open(grid, env, algorithm, seeds, env_steps, set_, out)
     size = WorkerPool(workers).size
-    todo = sum(not trial.folder.is_done for trial in trials)
+    todo = [trial.spec.budget.env_steps for trial in trials if not trial.folder.is_done]
     print_costs(costs(trials, size), schedule(todo, size, at_once), root)
 
 

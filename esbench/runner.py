@@ -58,7 +58,7 @@ def run_grid(
         watcher.trial_ended(trial, outcome, detail)
 
     todo = [trial for trial in trials if not trial.folder.is_done]
-    layout = schedule(len(todo), pool.size, at_once)
+    layout = schedule([trial.spec.budget.env_steps for trial in todo], pool.size, at_once)
     beside = todo[: layout.side_by_side]
     if beside:
         _run_beside(trials, beside, layout, watcher, ended)

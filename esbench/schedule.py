@@ -4,14 +4,21 @@ A trial on all workers wastes the time in which they wait for its last episodes,
 trials side by side fill each other's gaps. So as many trials run at a time as the workers can be
 divided among, and what is left in the end, which would leave workers without a trial, runs one
 after the other on all of them. The results are the same.
+
+Measured in turn on two cores: `esbench run quick`, 900,000 steps, takes 48 and 50 s side by side,
+and 60 and 61 s one after the other; four trials of CartPole with 20,000 steps each take 15 and 18 s
+side by side, for the processes have to start, and 13 and 14 s one after the other.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Final, final
 
 from esbench.errors import UsageError
+
+FEW_STEPS: Final = 200_000  # of all trials: they are over before more processes have started
 
 
 @final
@@ -25,6 +32,7 @@ class Schedule:
         side_by_side: how many of the trials run so, the first ones; the others follow, one after
             the other on all workers.
         asked_for: whether ``at_once`` is somebody's choice.
+        few_steps: whether there are too few steps for it to matter.
     """
 
     trials: int
@@ -32,6 +40,7 @@ class Schedule:
     at_once: int
     side_by_side: int
     asked_for: bool = False
+    few_steps: bool = False
 
     @property
     def workers_each(self) -> int:
@@ -46,8 +55,11 @@ class Schedule:
             sentence = f"one trial after the other on {everybody}"
             if self.trials < 2 or self.workers < 2:
                 return sentence
-            shared = f"which {self.trials} trials cannot share evenly"
-            return f"{sentence}, {'as asked for' if self.asked_for else shared}"
+            if self.asked_for:
+                return f"{sentence}, as asked for"
+            if self.few_steps:
+                return f"{sentence}, because there are few steps to make"
+            return f"{sentence}, which {self.trials} trials cannot share evenly"
         each = "a worker each" if self.workers_each == 1 else f"{self.workers_each} workers each"
         sentence = f"{self.at_once} trials at a time on {each}, which fill each other's gaps"
         rest = self.trials - self.side_by_side
@@ -56,17 +68,18 @@ class Schedule:
         return sentence
 
 
-def schedule(trials: int, workers: int, at_once: int | None = None) -> Schedule:
-    """Return how ``trials`` that are not done share ``workers``.
+def schedule(steps: Sequence[int], workers: int, at_once: int | None = None) -> Schedule:
+    """Return how trials that are not done share ``workers``.
 
     Args:
-        trials: how many there are.
+        steps: the budget of each trial.
         workers: worker processes.
         at_once: trials at a time, for all of them; by default as many as divide the workers.
 
     Raises:
         UsageError: ``at_once`` is below 1 or above the number of workers.
     """
+    trials = len(steps)
     if at_once is not None:
         if not 1 <= at_once <= workers:
             raise UsageError(
@@ -76,6 +89,8 @@ def schedule(trials: int, workers: int, at_once: int | None = None) -> Schedule:
         at_once = max(1, min(at_once, trials))
         beside = 0 if at_once == 1 else trials
         return Schedule(trials, workers, at_once, beside, asked_for=True)
+    if sum(steps) < FEW_STEPS:
+        return Schedule(trials, workers, 1, 0, few_steps=True)
     divisors = (n for n in range(2, min(trials, workers) + 1) if workers % n == 0)
     most = max(divisors, default=1)
     return Schedule(trials, workers, most, 0 if most == 1 else trials // most * most)

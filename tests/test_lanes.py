@@ -79,26 +79,24 @@ def test_the_results_are_those_of_one_after_the_other(
         assert trial.folder.result()["returns"] == result["returns"]
 
 
-def test_a_trial_that_fails_stops_no_other(make_trial: Make) -> None:
-    bad, good, done = make_trial("doubles:Raises-v0"), make_trial(seed=1), make_trial(seed=2)
-    run(Watcher(), done)
+def test_a_trial_that_fails_or_is_run_elsewhere_stops_no_other(make_trial: Make) -> None:
+    bad, held = make_trial("doubles:Raises-v0"), make_trial(seed=1)
+    good, done = make_trial(seed=2), make_trial(seed=3)
+    with WorkerPool(1, slots=4) as single:
+        run_grid([done], single, Watcher())
     watcher = Watcher()
-    report = run(watcher, bad, good, done)
-    assert [report.outcomes[kind] for kind in ("failed", "done", "skipped")] == [
-        [bad],
-        [good],
-        [done],
-    ]
+    with held.folder.locked():
+        report = run(watcher, bad, held, good, done)
+    assert report.outcomes == {
+        "failed": [bad],
+        "elsewhere": [held],
+        "done": [good],
+        "skipped": [done],
+    }
     assert watcher.events[bad.name][-1] == "failed"
     assert "Traceback" in bad.folder.error()
-
-
-def test_a_trial_that_another_process_runs_is_left_to_it(make_trial: Make) -> None:
-    trials = [make_trial(seed=seed) for seed in range(2)]
-    with trials[0].folder.locked():
-        report = run(Watcher(), *trials)
-    assert report.outcomes["elsewhere"] == trials[:1]
-    assert report.outcomes["done"] == trials[1:]
+    workers = [trial.folder.description()["workers"] for trial in (good, done)]
+    assert workers == [1, 1]
 
 
 def test_what_cannot_be_served_ends_the_grid_in_one_sentence(make_trial: Make) -> None:

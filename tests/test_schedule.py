@@ -7,6 +7,7 @@ import pytest
 from esbench.errors import UsageError
 from esbench.schedule import schedule
 
+MANY = 10**6
 EVENLY = "one trial after the other on all workers, which 2 trials cannot share evenly"
 FOUR = "4 trials at a time on a worker each, which fill each other's gaps"
 
@@ -28,7 +29,7 @@ FOUR = "4 trials at a time on a worker each, which fill each other's gaps"
 def test_no_worker_is_without_a_trial(
     trials: int, workers: int, at_once: int, each: int, beside: int
 ) -> None:
-    found = schedule(trials, workers)
+    found = schedule([MANY] * trials, workers)
     assert (found.at_once, found.workers_each, found.side_by_side) == (at_once, each, beside)
 
 
@@ -37,7 +38,7 @@ def test_no_worker_is_without_a_trial(
     [(5, 1, 4, 0), (5, 2, 2, 5), (5, 3, 1, 5), (1, 4, 4, 0), (0, 4, 4, 0)],
 )
 def test_all_trials_run_as_asked_for(trials: int, at_once: int, each: int, beside: int) -> None:
-    found = schedule(trials, 4, at_once)
+    found = schedule([1] * trials, 4, at_once)
     assert (found.workers_each, found.side_by_side) == (each, beside)
 
 
@@ -54,10 +55,18 @@ def test_all_trials_run_as_asked_for(trials: int, at_once: int, each: int, besid
     ],
 )
 def test_the_choice_is_told(trials: int, workers: int, at_once: int | None, words: str) -> None:
-    assert schedule(trials, workers, at_once).words == words
+    assert schedule([MANY] * trials, workers, at_once).words == words
 
 
 @pytest.mark.parametrize("at_once", [-1, 0, 3])
 def test_more_than_the_workers_is_refused(at_once: int) -> None:
     with pytest.raises(UsageError, match=rf"^at_once = {at_once}: expected at least 1, .* 2$"):
-        schedule(4, 2, at_once)
+        schedule([MANY] * 4, 2, at_once)
+
+
+def test_few_steps_are_not_worth_more_processes() -> None:
+    few = schedule([49_999] * 4, 2)
+    assert few.at_once == 1
+    assert few.words.endswith("on all workers, because there are few steps to make")
+    assert schedule([50_000] * 4, 2).at_once == 2
+    assert schedule([1] * 4, 2, 2).at_once == 2
