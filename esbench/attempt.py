@@ -37,6 +37,18 @@ class Watcher(Protocol):
         """A trial is over, was done before, failed, or is being run by another process."""
 
 
+def check_trials(trials: Sequence[Trial]) -> None:
+    """Build everything that the trials need once, so that what cannot be served is known at once.
+
+    Raises:
+        UsageError: an environment, its spaces, a policy or a setting cannot be served.
+    """
+    distinct = {trial.spec.model_copy(update={"seed": 0}).hash: trial for trial in trials}
+    for trial in distinct.values():
+        if not trial.folder.is_done:
+            Trainer(trial.spec).close()
+
+
 def run_trial(
     trial: Trial, pool: WorkerPool, watcher: Watcher, callbacks: Sequence[Callback]
 ) -> tuple[Outcome, str]:

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
+from esbench.attempt import check_trials
 from esbench.bare import BareLoops
 from esbench.errors import UsageError
 from esbench.evaluation import Setup
 from esbench.grid import parse_grid
 from esbench.record import GenerationRecord, Stop
-from esbench.runner import check_trials
 from esbench.trainer import Trainer
 from esbench.trials import Trial, expand
 from esbench.workers import WorkerPool

@@ -11,12 +11,12 @@ import multiprocessing
 import signal
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, final
 
-from esbench.attempt import Outcome, Watcher, run_trial
+from esbench.attempt import Outcome, Watcher, check_trials, run_trial
 from esbench.errors import EsbenchError, TrainingError, UsageError
 from esbench.record import GenerationRecord
 from esbench.trials import Trial
@@ -39,6 +39,10 @@ class _Ended(NamedTuple):
 
     outcome: Outcome
     detail: str
+
+
+class _Checked(NamedTuple):
+    """From a lane: all trials can be served."""
 
 
 class _Broke(NamedTuple):
@@ -86,6 +90,20 @@ class Lanes:
                 lane.process.kill()
                 lane.connection.close()
 
+    def check(self, trials: Sequence[Trial]) -> None:
+        """Have one of the processes do ``check_trials``, so that this one needs no torch.
+
+        Raises:
+            UsageError: an environment, its spaces, a policy or a setting cannot be served.
+            TrainingError: the process died.
+        """
+        lane = self._lanes[0]
+        with contextlib.suppress(BrokenPipeError):
+            lane.connection.send(list(trials))
+        match _receive(lane):
+            case _Broke(usage, message):
+                raise UsageError(message) if usage else TrainingError(message)
+
     def run(
         self,
         trials: Sequence[Trial],
@@ -129,17 +147,15 @@ def _give(lane: _Lane, pending: deque[Trial]) -> None:
             lane.connection.send(lane.trial)
 
 
-def _receive(lane: _Lane) -> _Event | _Ended | _Broke:
+def _receive(lane: _Lane) -> _Event | _Ended | _Checked | _Broke:
     try:
-        message: _Event | _Ended | _Broke = lane.connection.recv()
+        message: _Event | _Ended | _Checked | _Broke = lane.connection.recv()
     except (EOFError, OSError):
-        assert lane.trial is not None
         lane.process.join()
-        return _Broke(
-            False,
-            f"the process that ran {lane.trial.name} died (exit code {lane.process.exitcode}); "
-            "the same command goes on where it was saved",
-        )
+        what = f"ran {lane.trial.name}" if lane.trial else "checked the trials"
+        code = lane.process.exitcode
+        words = f"the process that {what} died (exit code {code}); the same command goes on"
+        return _Broke(False, f"{words} where it was saved")
     return message
 
 
@@ -173,23 +189,23 @@ def _main(connection: Connection, workers: int) -> None:
     signal.signal(signal.SIGTERM, _interrupt)
     end_with_parent()
     relay = _Relay(connection)
-    with contextlib.suppress(KeyboardInterrupt, EOFError), WorkerPool(workers) as pool:
+    gone = (KeyboardInterrupt, EOFError, BrokenPipeError)
+    with contextlib.suppress(*gone), WorkerPool(workers) as pool:
         pool.start()
-        for trial in _sent(connection):
+        while True:
             try:
-                outcome, detail = run_trial(trial, pool, relay, ())
+                match connection.recv():
+                    case Trial() as trial:
+                        relay.trial_ended(trial, *run_trial(trial, pool, relay, ()))
+                    case trials:
+                        check_trials(trials)
+                        connection.send(_Checked())
             except EsbenchError as error:
                 connection.send(_Broke(isinstance(error, UsageError), str(error)))
+            except (EOFError, BrokenPipeError):
+                raise
             except Exception:
                 connection.send(_Broke(False, traceback.format_exc()))
-            else:
-                relay.trial_ended(trial, outcome, detail)
-
-
-def _sent(connection: Connection) -> Iterator[Trial]:
-    while True:
-        trial: Trial = connection.recv()
-        yield trial
 
 
 def _interrupt(*_: object) -> NoReturn:

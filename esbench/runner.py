@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import final
 
-from esbench.attempt import Outcome, Watcher, run_trial
+from esbench.attempt import Outcome, Watcher, check_trials, run_trial
 from esbench.lanes import Lanes
 from esbench.record import Callback
 from esbench.schedule import Schedule, schedule
-from esbench.trainer import Trainer
 from esbench.trials import Trial
 from esbench.workers import WorkerPool
 
@@ -79,18 +78,6 @@ def _run_beside(
     watcher: Watcher,
     ended: Callable[[Trial, Outcome, str], None],
 ) -> None:
-    with Lanes(layout.at_once, layout.workers_each) as lanes:  # they load meanwhile
-        check_trials(trials)
+    with Lanes(layout.at_once, layout.workers_each) as lanes:
+        lanes.check(trials)
         lanes.run(beside, watcher, ended)
-
-
-def check_trials(trials: Sequence[Trial]) -> None:
-    """Build everything that the trials need once, so that what cannot be served is known at once.
-
-    Raises:
-        UsageError: an environment, its spaces, a policy or a setting cannot be served.
-    """
-    distinct = {trial.spec.model_copy(update={"seed": 0}).hash: trial for trial in trials}
-    for trial in distinct.values():
-        if not trial.folder.is_done:
-            Trainer(trial.spec).close()
