@@ -63,26 +63,24 @@ class _Lane:
 class Lanes:
     """Some processes that each run one trial at a time; a context manager."""
 
-    def __init__(self, count: int, workers: int) -> None:
-        """Start ``count`` processes with ``workers`` each; they load while the caller goes on."""
-        context = multiprocessing.get_context("spawn")
+    def __init__(self, count: int, workers: int, slots: int) -> None:
+        """Start ``count`` processes with ``workers`` of ``slots`` each; they load meanwhile."""
         self._lanes: list[_Lane] = []
-        for _ in range(count):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_main, args=(theirs, workers))
-            with interrupts_held():
-                process.start()
-            theirs.close()
-            self._lanes.append(_Lane(process, ours))
+        try:
+            for _ in range(count):
+                self._start(workers, slots)
+        except BaseException:
+            self.__exit__()
+            raise
 
     def __enter__(self) -> Lanes:
         return self
 
     def __exit__(self, *_: object) -> None:
         """End the processes; a running trial is saved first."""
-        for lane in self._lanes:
-            lane.process.terminate()
         try:
+            for lane in self._lanes:
+                lane.process.terminate()
             for lane in self._lanes:
                 lane.process.join()
         finally:  # somebody is impatient
@@ -90,12 +88,21 @@ class Lanes:
                 lane.process.kill()
                 lane.connection.close()
 
+    def _start(self, workers: int, slots: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_main, args=(theirs, workers, slots))
+        with interrupts_held():
+            process.start()
+            self._lanes.append(_Lane(process, ours))
+        theirs.close()
+
     def check(self, trials: Sequence[Trial]) -> None:
         """Have one of the processes do ``check_trials``, so that this one needs no torch.
 
         Raises:
             UsageError: an environment, its spaces, a policy or a setting cannot be served.
-            TrainingError: the process died.
+            TrainingError: the process died, or met a defect, whose traceback is the message.
         """
         lane = self._lanes[0]
         with contextlib.suppress(BrokenPipeError):
@@ -119,7 +126,7 @@ class Lanes:
 
         Raises:
             UsageError: a trial cannot be served; see ``run_trial``.
-            TrainingError: a lane died.
+            TrainingError: a lane died, or met a defect, whose traceback is the message.
         """
         pending = deque(trials)
         for lane in self._lanes:
@@ -168,44 +175,61 @@ class _Relay:
 
     def trial_started(self, trial: Trial, resumed_at: int) -> None:
         """Pass it on."""
-        self._connection.send(_Event("trial_started", (resumed_at,)))
+        self.send(_Event("trial_started", (resumed_at,)))
 
     def generation_done(self, trial: Trial, record: GenerationRecord) -> None:
         """Pass it on."""
-        self._connection.send(_Event("generation_done", (record,)))
+        self.send(_Event("generation_done", (record,)))
 
     def scoring_started(self, trial: Trial, episodes: int) -> None:
         """Pass it on."""
-        self._connection.send(_Event("scoring_started", (episodes,)))
+        self.send(_Event("scoring_started", (episodes,)))
 
     def trial_ended(self, trial: Trial, outcome: Outcome, detail: str) -> None:
         """Pass it on."""
-        self._connection.send(_Ended(outcome, detail))
+        self.send(_Ended(outcome, detail))
+
+    def send(self, message: _Event | _Ended | _Checked | _Broke) -> None:
+        """Send a message to the grid's process."""
+        try:
+            self._connection.send(message)
+        except OSError as error:
+            raise _ParentGoneError from error
+
+    def receive(self) -> Trial | list[Trial]:
+        """Wait for a trial to run, or for trials to check."""
+        try:
+            message: Trial | list[Trial] = self._connection.recv()
+        except (EOFError, OSError) as error:
+            raise _ParentGoneError from error
+        return message
 
 
-def _main(connection: Connection, workers: int) -> None:
+class _ParentGoneError(BaseException):
+    """The grid's process has closed the connection: no failure of the running trial."""
+
+
+def _main(connection: Connection, workers: int, slots: int) -> None:
     """Run the trials that are sent until this process is told to end, or its parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the grid's process decides
     signal.signal(signal.SIGTERM, _interrupt)
     end_with_parent()
     relay = _Relay(connection)
-    gone = (KeyboardInterrupt, EOFError, BrokenPipeError)
-    with contextlib.suppress(*gone), WorkerPool(workers) as pool:
+    ends = (KeyboardInterrupt, _ParentGoneError)
+    with contextlib.suppress(*ends), WorkerPool(workers, slots) as pool:
         pool.start()
         while True:
             try:
-                match connection.recv():
+                match relay.receive():
                     case Trial() as trial:
                         relay.trial_ended(trial, *run_trial(trial, pool, relay, ()))
                     case trials:
                         check_trials(trials)
-                        connection.send(_Checked())
+                        relay.send(_Checked())
             except EsbenchError as error:
-                connection.send(_Broke(isinstance(error, UsageError), str(error)))
-            except (EOFError, BrokenPipeError):
-                raise
+                relay.send(_Broke(isinstance(error, UsageError), str(error)))
             except Exception:
-                connection.send(_Broke(False, traceback.format_exc()))
+                relay.send(_Broke(False, traceback.format_exc()))
 
 
 def _interrupt(*_: object) -> NoReturn:

@@ -162,18 +162,17 @@ class _Latest:
     """The step that was drawn last: the two members of a pair are mostly asked for in turn."""
 
     def __init__(self) -> None:
-        self._row: int | None = None
-        self._step: Vector = np.empty(0)
+        self._latest: tuple[int, Vector] | None = None
 
     def __reduce__(self) -> tuple[type[_Latest], tuple[()]]:
         return _Latest, ()  # it does not travel
 
     def step(self, population: SampledPopulation, row: int) -> Vector:
         """Return the step of a row, not to be changed."""
-        if row != self._row:
-            self._row, self._step = None, population.step(row)
-            self._row = row
-        return self._step
+        latest = self._latest
+        if latest is None or latest[0] != row:
+            latest = self._latest = row, population.step(row)
+        return latest[1]
 
 
 @final

@@ -47,7 +47,7 @@ def run_grid(
         UsageError: a trial cannot be served (nothing was written), a folder holds another
             specification or is of a newer esbench (it was not touched), or a folder cannot be
             written (what was saved before is intact).
-        TrainingError: a process that ran a trial beside others died.
+        TrainingError: a process that ran a trial beside others died, or met a defect.
         KeyboardInterrupt: after the running trials were saved.
     """
     report = Report({"done": [], "skipped": [], "failed": [], "elsewhere": []})
@@ -60,7 +60,7 @@ def run_grid(
     layout = schedule([trial.spec.budget.env_steps for trial in todo], pool.size, at_once)
     beside = todo[: layout.side_by_side]
     if beside:
-        _run_beside(trials, beside, layout, watcher, ended)
+        _run_beside(trials, beside, layout, pool.slots, watcher, ended)
     else:
         if todo:
             pool.start()  # the workers load while this process loads torch
@@ -75,9 +75,10 @@ def _run_beside(
     trials: Sequence[Trial],
     beside: Sequence[Trial],
     layout: Schedule,
+    slots: int,
     watcher: Watcher,
     ended: Callable[[Trial, Outcome, str], None],
 ) -> None:
-    with Lanes(layout.at_once, layout.workers_each) as lanes:
+    with Lanes(layout.at_once, layout.workers_each, slots) as lanes:
         lanes.check(trials)
         lanes.run(beside, watcher, ended)

@@ -212,8 +212,8 @@ class TrialFolder:
         """Write ``trial.json`` if it is new, and return the rows the checkpoint stands on.
 
         Rows after the checkpoint are dropped: the same ones will be computed again. A trial that
-        goes on under other package versions than before says so in ``resumed_with``. What a killed
-        process left half written is removed.
+        goes on under other package versions, or with other workers, says so in ``resumed_with``.
+        What a killed process left half written is removed.
 
         Raises:
             UsageError: the folder holds another specification, or cannot be written.
@@ -349,9 +349,10 @@ class TrialFolder:
             content = self.description()
             resumed: list[Json] = content.get("resumed_with", [])
             latest = resumed[-1] if resumed else content
-            if latest.get("versions") == description.get("versions"):
+            now_so = {key: description.get(key) for key in ("versions", "workers")}
+            if now_so == {key: latest.get(key, now_so[key]) for key in now_so}:
                 return
-            again = {key: description.get(key) for key in ("created", "versions", "command")}
+            again = now_so | {key: description.get(key) for key in ("created", "command")}
             content["resumed_with"] = [*resumed, again]
         else:
             common = {"format": FORMAT, "hash": spec.hash, "spec": spec.model_dump(mode="json")}

@@ -127,6 +127,33 @@ def test_actuators_that_remember_are_played(before: str, after: str, tmp_path: P
     assert play(MujocoBackend, "Hopper-v5", kwargs, 150) >= SLOTS
 
 
+def test_bodies_that_fall_asleep_do_so_for_one_slot(tmp_path: Path) -> None:
+    folder = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
+    text = (folder / "pusher.xml").read_text()
+    pendulum = (
+        '<body name="bob" pos="1 1 0"><joint type="hinge" axis="0 1 0" range="-3 3"/>'
+        '<geom type="sphere" size="0.05" pos="0.2 0 0" contype="0" conaffinity="0"/></body>'
+    )
+    start = text.index("<worldbody>") + len("<worldbody>")
+    text = text[:start] + pendulum + text[start:]
+    flag = '<option sleep_tolerance="0.05"><flag sleep="enable"/></option>'
+    text = text.replace("<worldbody>", f"{flag}<worldbody>", 1)
+    xml = tmp_path / "sleepy.xml"
+    xml.write_text(text)
+    played = []
+    for slots in (1, 6):
+        backend = MujocoBackend("Pusher-v5", {"xml_file": str(xml)}, slots)
+        for slot in range(slots):
+            backend.start(slot, seed=slot)
+        seen = []
+        for step in range(60):
+            actions = np.full((slots, 7), 0.3 if step < 20 else 0.0, np.float32)
+            actions[1:] *= -1
+            seen.append(backend.step(actions)[0][0].copy())
+        played.append(np.array(seen))
+    np.testing.assert_array_equal(*played)
+
+
 def test_another_layout_of_the_state_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(physics, "FIELDS", ("qpos", "qvel", "act", "sensordata", "xpos", "ctrl"))
     with pytest.raises(UsageError, match="does not know how MuJoCo .* lays out its state"):

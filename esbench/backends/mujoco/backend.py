@@ -197,10 +197,14 @@ def _rules_of(environment_id: str, kwargs: dict[str, Any]) -> Callable[[Any, int
 
 
 def _has_more_state(model: Any) -> bool:
-    """Return whether a step of an own XML goes on from more than ``Physics``, as plugins do."""
+    """Return whether a step of an own XML goes on from more than ``Physics``.
+
+    Plugins and delayed actuators do, and bodies that may fall asleep, which no state tells of; none
+    of Gymnasium's own models sets a flag.
+    """
     import mujoco
 
     state = mujoco.mjtState
     known = (state.mjSTATE_TIME, state.mjSTATE_QPOS, state.mjSTATE_QVEL, state.mjSTATE_ACT)
     rest = int(state.mjSTATE_FULLPHYSICS) & ~sum(map(int, known))
-    return bool(mujoco.mj_stateSize(model, rest))
+    return bool(model.opt.enableflags or mujoco.mj_stateSize(model, rest))
