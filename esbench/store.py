@@ -349,10 +349,14 @@ class TrialFolder:
             content = self.description()
             resumed: list[Json] = content.get("resumed_with", [])
             latest = resumed[-1] if resumed else content
-            now_so = {key: description.get(key) for key in ("versions", "workers")}
-            if now_so == {key: latest.get(key, now_so[key]) for key in now_so}:
+            workers = description.get("workers")
+            if (
+                latest.get("versions") == description.get("versions")
+                and latest.get("workers", workers) == workers
+            ):
                 return
-            again = now_so | {key: description.get(key) for key in ("created", "command")}
+            known = ("created", "versions", "workers", "command")
+            again = {key: description.get(key) for key in known}
             content["resumed_with"] = [*resumed, again]
         else:
             common = {"format": FORMAT, "hash": spec.hash, "spec": spec.model_dump(mode="json")}

@@ -365,6 +365,15 @@ def test_going_on_with_other_versions_is_recorded(begin: Begin, make_trial: Make
     assert {key: value for key, value in content.items() if key != "resumed_with"} == before
 
 
+def test_going_on_with_other_workers_is_recorded(begin: Begin, make_trial: Make) -> None:
+    trial = make_trial()
+    folder = begin(trial)
+    for workers, expected in ((1, 1), (1, 1), (2, 2), (None, 3)):
+        folder.begin(trial.spec, {"versions": {"numpy": "1"}, "workers": workers})
+        assert len(folder.description()["resumed_with"]) == expected
+        assert folder.description()["resumed_with"][-1]["workers"] == workers
+
+
 def test_status_follows_the_life_of_a_trial(make_trial: Make) -> None:
     trial = make_trial()
     folder = trial.folder
