@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Literal, Protocol, TypeAlias
 
 from esbench.errors import EnvironmentFailedError, UsageError
-from esbench.evaluation import Setup
+from esbench.jobs import Setup
 from esbench.provenance import provenance
 from esbench.record import Callback, GenerationRecord, Stop
 from esbench.store import DamagedTrialError, now, score_text

@@ -19,7 +19,8 @@ import gymnasium
 import numpy as np
 
 from esbench.errors import TrainingError
-from esbench.evaluation import Job, Player, Setup, Task
+from esbench.evaluation import Player
+from esbench.jobs import Job, Setup, Task
 from esbench.making import making
 from esbench.noise import Matrix
 from esbench.random_policy import random_steps_per_second

@@ -18,8 +18,8 @@ from typing import Final, final
 from esbench.attempt import check_trials
 from esbench.bare import BareLoops
 from esbench.errors import UsageError
-from esbench.evaluation import Setup
 from esbench.grid import parse_grid
+from esbench.jobs import Setup
 from esbench.record import GenerationRecord, Stop
 from esbench.trainer import Trainer
 from esbench.trials import Trial, expand

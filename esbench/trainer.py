@@ -15,8 +15,9 @@ import numpy as np
 
 from esbench.algorithms.base import Algorithm
 from esbench.algorithms.settings import GrowingSettings
+from esbench.episodes import Episodes
 from esbench.errors import UsageError
-from esbench.evaluation import CENTER, Episodes, Job, Setup, Task, member_tasks
+from esbench.jobs import CENTER, Job, Setup, Task, member_tasks
 from esbench.noise import Shapes
 from esbench.policies.normalization import Normalizer, ObservationStatistics
 from esbench.policies.spaces import Actions

@@ -19,8 +19,10 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import NamedTuple, final
 
+from esbench.episodes import EpisodeResult
 from esbench.errors import UsageError
-from esbench.evaluation import EpisodeResult, Job, Player, Setup, Task
+from esbench.evaluation import Player
+from esbench.jobs import Job, Setup, Task
 from esbench.simulator_log import log_once
 
 

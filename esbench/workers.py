@@ -21,8 +21,9 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
+from esbench.episodes import EpisodeResult, Episodes, collect
 from esbench.errors import EnvironmentFailedError, TrainingError, UsageError
-from esbench.evaluation import EpisodeResult, Episodes, Job, Setup, Task, collect
+from esbench.jobs import Job, Setup, Task
 from esbench.stopwatch import Stopwatch
 from esbench.worker import Begin, Configure, Failed, Finished, Work, interrupts_held, worker_main
 

@@ -13,8 +13,10 @@ import pytest
 from esbench import make_trainer
 from esbench.bare import SimulatorLoop
 from esbench.bench import PARTS, measure
+from esbench.episodes import EpisodeResult
 from esbench.errors import TrainingError, UsageError
-from esbench.evaluation import EpisodeResult, Player, Setup, Task
+from esbench.evaluation import Player
+from esbench.jobs import Setup, Task
 
 WEARS_OUT = """
 import gymnasium

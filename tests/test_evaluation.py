@@ -7,17 +7,10 @@ import gymnasium
 import numpy as np
 import pytest
 
+from esbench.episodes import EpisodeResult, collect
 from esbench.errors import UsageError
-from esbench.evaluation import (
-    CENTER,
-    EpisodeResult,
-    Job,
-    Player,
-    Setup,
-    Task,
-    collect,
-    member_tasks,
-)
+from esbench.evaluation import Player
+from esbench.jobs import CENTER, Job, Setup, Task, member_tasks
 from esbench.noise import GaussianNoise
 from esbench.policies.normalization import Normalizer, ObservationStatistics
 from esbench.policies.spaces import Actions, Observations

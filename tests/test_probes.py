@@ -11,7 +11,7 @@ import pytest
 from esbench.algorithms.base import Algorithm, State
 from esbench.algorithms.settings import AlgorithmSettings
 from esbench.errors import UsageError
-from esbench.evaluation import CENTER, Job, Task
+from esbench.jobs import CENTER, Job, Task
 from esbench.noise import Matrix, Vector
 from esbench.population import Population, SampledPopulation, StoredPopulation
 from esbench.registry import ALGORITHMS

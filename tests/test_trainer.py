@@ -10,7 +10,7 @@ import pytest
 
 from esbench.algorithms.openai_es import OpenAIES
 from esbench.errors import TrainingError, UsageError
-from esbench.evaluation import CENTER, Job, Task
+from esbench.jobs import CENTER, Job, Task
 from esbench.record import GenerationRecord, Stop, TargetReturn
 from esbench.seeding import Purpose
 from esbench.spec import TrialSpec

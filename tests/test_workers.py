@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 from esbench import workers
+from esbench.episodes import Episodes
 from esbench.errors import EnvironmentFailedError, TrainingError, UsageError
-from esbench.evaluation import CENTER, Episodes, Job, Setup, Task, member_tasks
+from esbench.jobs import CENTER, Job, Setup, Task, member_tasks
 from esbench.noise import GaussianNoise
 from esbench.population import SampledPopulation
 from esbench.seeding import Purpose, noise_key

@@ -13,8 +13,10 @@ from esbench.behaviors.base import Behavior, SlotView, behavior_class
 from esbench.behaviors.final_observation import FinalObservation
 from esbench.behaviors.final_position import FinalPosition
 from esbench.behaviors.ram_trajectory import RamTrajectory, RamTrajectorySettings
+from esbench.episodes import Episodes, collect
 from esbench.errors import UsageError
-from esbench.evaluation import CENTER, Episodes, Job, Player, Setup, Task, collect, member_tasks
+from esbench.evaluation import Player
+from esbench.jobs import CENTER, Job, Setup, Task, member_tasks
 from esbench.making import make_environment
 from esbench.noise import GaussianNoise
 from esbench.population import SampledPopulation

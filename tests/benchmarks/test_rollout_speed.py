@@ -13,7 +13,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 import esbench
 from esbench.bare import BareLoops
-from esbench.evaluation import Setup
+from esbench.jobs import Setup
 from esbench.workers import usable_cores
 
 ENVIRONMENTS = ["HalfCheetah-v5", "Hopper-v5", "Walker2d-v5", "Humanoid-v5", "CartPole-v1"]
