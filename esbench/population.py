@@ -28,12 +28,14 @@ class Population(ABC):
         probe: whether the algorithm only asks how these members do, and learns in a later
             generation: told, they do not end the generation.
         episodes: episodes a member, if not the environment's own number.
+        threads: how many may draw its noise at once, when it is summed; the sums are the same.
     """
 
     size: int
     lineage: int = 0
     probe: bool = False
     episodes: int | None = None
+    threads: int = 1
 
     def __len__(self) -> int:
         return self.size
@@ -142,10 +144,10 @@ class SampledPopulation(Population):
                 raise ValueError(f"weights of shape {given.shape}: expected ({self.size},)")
         first, second = self._by_row(weights, -1.0), self._by_row(square_weights, 1.0)
         sums = np.zeros(self.center.size), np.zeros(self.center.size)
-        for row, (w, w2) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
-            if w == 0.0 and w2 == 0.0:
-                continue
-            for place, block in self.noise.blocks(row):
+        rows = np.flatnonzero((first != 0.0) | (second != 0.0)).tolist()
+        weighed = zip(first[rows].tolist(), second[rows].tolist(), strict=True)
+        for (w, w2), blocks in zip(weighed, self.noise.in_turn(rows, self.threads), strict=True):
+            for place, block in blocks:
                 if w != 0.0:
                     sums[0][place] += w * block
                 if w2 != 0.0:

@@ -30,7 +30,7 @@ from esbench.shaping import center_rank
 from esbench.simulator_log import silenced
 from esbench.spec import TrialSpec
 from esbench.stopwatch import Stopwatch
-from esbench.workers import WorkerPool
+from esbench.workers import WorkerPool, usable_cores
 
 State = dict[str, Any]
 CHECKPOINT_SECONDS: Final = 10.0
@@ -405,7 +405,9 @@ class Trainer:
         cap = self._episode_cap()
         before = self.algorithm.center
         normalizer = self._normalizer(population.lineage)
-        self.algorithm.tell(population, fitness, played.behaviors)
+        threads = min(self._pool.size, usable_cores())  # the workers wait meanwhile
+        told = replace(population, threads=threads)
+        self.algorithm.tell(told, fitness, played.behaviors)
         if normalizer is not None:
             played.merge_into(self._statistics_of(population.lineage), normalizer.mean)
         self._mean_length = float(played.lengths.mean())

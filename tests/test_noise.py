@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import threading
 import tracemalloc
 
 import numpy as np
@@ -163,6 +164,43 @@ def test_rows_can_be_read_side_by_side_and_in_any_order(kind):
         generator.integers(5, dtype=np.uint32)  # leaves half a word behind
     for row in (1, 0, 1):
         np.testing.assert_array_equal(noise.row(row), alone[row])
+
+
+@pytest.mark.parametrize("num_params", [5, BLOCK - 1, BLOCK, 2 * BLOCK + 3])
+@pytest.mark.parametrize("threads", [1, 2, 3, 9])
+def test_helpers_draw_the_same_rows(threads, num_params):
+    rows = [7, 1, 2, 2, 30, 4, 5]
+    for noise in every_noise(num_params):
+        for row, blocks in zip(rows, noise.in_turn(rows, threads), strict=True):
+            drawn = np.full(num_params, np.nan)
+            for place, block in blocks:
+                drawn[place] = block
+            np.testing.assert_array_equal(drawn, noise.row(row))
+        assert list(noise.in_turn([], threads)) == []
+
+
+def test_so_many_threads_draw_and_no_more(monkeypatch):
+    plain, drawers = GaussianNoise.blocks, []
+
+    def blocks(self, row):
+        drawers.append(threading.get_ident())
+        yield from plain(self, row)
+
+    monkeypatch.setattr(GaussianNoise, "blocks", blocks)
+    for num_params, threads, expected in [(BLOCK, 2, 2), (BLOCK, 3, 3), (BLOCK - 1, 3, 1)]:
+        drawers.clear()
+        for drawn in GaussianNoise(KEY, num_params).in_turn(range(60), threads):
+            list(drawn)
+        assert len(drawers) == 60
+        assert len(set(drawers)) <= expected
+        assert (len(set(drawers)) > 1) == (expected > 1)
+        assert drawers.count(threading.get_ident()) == 60 // expected
+
+
+def test_what_takes_few_draws_needs_no_helpers():
+    assert low_rank(POLICY, 1).draws == (4 + 3) + 4 + (5 + 8) + 5 + (1 + 5) + 1
+    assert low_rank(POLICY, 4).draws == 3 * (4 + 3) + 4 + 4 * (5 + 8) + 5 + (1 + 5) + 1
+    assert GaussianNoise(KEY, 17).draws == UniformNoise(KEY, 17).draws == 17
 
 
 def test_a_pickle_is_the_recipe():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from esbench.noise import NOISES
+from esbench.noise import BLOCK, NOISES
 from esbench.population import SampledPopulation
 
 KEY = 0x0123456789ABCDEF_FEDCBA9876543210
@@ -104,6 +104,19 @@ def test_weighted_noise_is_the_dense_product(antithetic):
     weights[[3, 8, 9]] = 0.0
     expected = dense_noise(population).T @ weights
     np.testing.assert_allclose(population.weighted_noise(weights), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("antithetic", [True, False])
+def test_sums_do_not_depend_on_the_threads(antithetic):
+    weights, squared = np.random.default_rng(0).normal(size=(2, 14))
+    weights[4:6] = squared[4:6] = 0.0
+    center = np.zeros(3 * BLOCK + 1)
+    sums = [
+        make(14, center=center, antithetic=antithetic, threads=n).weighted_moments(weights, squared)
+        for n in (1, 2, 4)
+    ]
+    np.testing.assert_array_equal(sums[1], sums[0])
+    np.testing.assert_array_equal(sums[2], sums[0])
 
 
 def test_weighted_noise_is_in_units_of_sigma():

@@ -33,7 +33,7 @@ def main():
         env="HalfCheetah-v5",
         workers=2,
         environment={"max_episode_steps": 20},
-        policy={"template": "mlp", "hidden": [256, 256], "normalize_observations": True},
+        policy={"template": "mlp", "hidden": [64, 64], "normalize_observations": True},
         population_size=16,
         optimizer="adam",
     ) as trainer:

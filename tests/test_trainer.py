@@ -57,6 +57,23 @@ def test_training_ends_at_the_first_generation_past_the_budget(
     ]
 
 
+@pytest.mark.parametrize("workers", [1, 3])
+def test_the_update_may_draw_with_the_workers_cores(
+    make_spec: Spec, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    told, tell = [], OpenAIES.tell
+
+    def listen(self: OpenAIES, population: Any, *args: Any) -> None:
+        told.append(population.threads)
+        tell(self, population, *args)
+
+    monkeypatch.setattr(OpenAIES, "tell", listen)
+    monkeypatch.setattr("esbench.trainer.usable_cores", lambda: 2)
+    with WorkerPool(workers, slots=1) as pool, Trainer(make_spec(), pool) as trainer:
+        trainer.train(env_steps=1)
+    assert told == [min(workers, 2)]
+
+
 def test_generations_limit_the_budget_too(make_spec: Spec, pool: WorkerPool) -> None:
     trainer = train(make_spec(budget={"env_steps": 10**9, "generations": 3}), pool)
     assert trainer.progress.generation == 3
