@@ -9,19 +9,20 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import select
 import signal
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import NamedTuple, final
 
 from esbench.episodes import EpisodeResult
 from esbench.errors import UsageError
-from esbench.evaluation import Player
+from esbench.evaluation import Player, Suspended
 from esbench.jobs import Job, Setup, Task
 from esbench.simulator_log import log_once
 
@@ -42,9 +43,13 @@ class Begin(NamedTuple):
 
 
 class Work(NamedTuple):
-    """To a worker: episodes of the job to play."""
+    """To a worker: episodes of the job to play, or to go on with."""
 
-    tasks: list[Task]
+    episodes: Sequence[Task | Suspended]
+
+
+class Share(NamedTuple):
+    """To a worker: give up half of the episodes that are running, for another to go on with."""
 
 
 class Finished(NamedTuple):
@@ -54,6 +59,12 @@ class Finished(NamedTuple):
     free: int
     cpu_time_s: float
     seconds: dict[str, float]
+
+
+class Shared(NamedTuple):
+    """From a worker: what it gave up, all there is to say to ``Share``; maybe nothing."""
+
+    episodes: list[Suspended]
 
 
 class Failed(NamedTuple):
@@ -110,25 +121,25 @@ class _Link:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        # Asked after every step: 1 us, where Connection.poll takes 6.
+        self._arrivals = select.poll()
+        self._arrivals.register(connection.fileno(), select.POLLIN)
 
-    def send(self, message: Finished | Failed) -> None:
+    def send(self, message: Finished | Shared | Failed) -> None:
         try:
             self._connection.send(message)
         except OSError as error:
             raise _ParentGoneError from error
 
-    def receive(self) -> Configure | Begin | Work:
+    def receive(self) -> Configure | Begin | Work | Share:
         try:
-            message: Configure | Begin | Work = self._connection.recv()
+            message: Configure | Begin | Work | Share = self._connection.recv()
         except (EOFError, OSError) as error:
             raise _ParentGoneError from error
         return message
 
     def has_message(self) -> bool:
-        try:
-            return self._connection.poll()
-        except OSError as error:
-            raise _ParentGoneError from error
+        return bool(self._arrivals.poll(0))
 
 
 def _serve(link: _Link) -> None:
@@ -145,7 +156,9 @@ def _serve(link: _Link) -> None:
                 case Begin() if player is not None:
                     player.begin(message.job, message.width)
                 case Work() if player is not None:
-                    _play(player, message.tasks, link)
+                    _play(player, message.episodes, link)
+                case Share():  # it ended while it was asked
+                    link.send(Shared([]))
         except _ParentGoneError:
             raise
         except Exception as error:  # whatever an environment raises belongs to its trial
@@ -154,10 +167,10 @@ def _serve(link: _Link) -> None:
             link.send(Failed(usage, summary, traceback.format_exc()))
 
 
-def _play(player: Player, tasks: list[Task], link: _Link) -> None:
+def _play(player: Player, episodes: Sequence[Task | Suspended], link: _Link) -> None:
     """Play a chunk, asking for more as soon as a slot would stand idle."""
     started = time.process_time()
-    player.add(tasks)
+    player.add(episodes)
     results: list[EpisodeResult] = []
     asked = False
 
@@ -173,11 +186,16 @@ def _play(player: Player, tasks: list[Task], link: _Link) -> None:
         if free and not asked:
             report(free)
             asked = True
-        elif free and link.has_message():
-            message = link.receive()
-            assert isinstance(message, Work), "a new job begins only after the last one ended"
-            player.add(message.tasks)
-            asked = False
+        elif link.has_message():
+            match link.receive():
+                case Work(more):
+                    player.add(more)
+                    asked = False
+                case Share():
+                    report(free)
+                    link.send(Shared(player.give_up()))
+                case message:
+                    raise AssertionError(f"{message} before the last job ended")
     if results or not asked:
         report(0 if asked else player.free)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -35,12 +36,13 @@ def actions_of(space: Any, steps: int) -> Iterator[np.ndarray[Any, Any]]:
 def play(cls: type[Backend], environment_id: str, kwargs: dict[str, Any], steps: int) -> int:
     """Play beside Gymnasium, exposed and not, and return the number of episodes.
 
-    Slots are reset at different times.
+    Slots are reset at different times; where they can, running episodes move to and fro between
+    two backends.
 
     Raises:
         DiffersError: an observation, reward, end or info is not the same.
     """
-    backend, exposed = (cls(environment_id, kwargs, SLOTS) for _ in range(2))
+    backend, exposed, another = (cls(environment_id, kwargs, SLOTS) for _ in range(3))
     exposed.expose()
     plain = [gymnasium.make(environment_id, **kwargs) for _ in range(SLOTS)]
     assert backend.single_observation_space == plain[0].observation_space
@@ -55,6 +57,9 @@ def play(cls: type[Backend], environment_id: str, kwargs: dict[str, Any], steps:
                 ours.start(slot, seed=seed)
                 require_equal(ours.observations[slot], first, f"first observation of {slot}")
             compare_infos(exposed.info(slot), info, f"first info of {slot}")
+        if backend.movable and step % 3 == 2:
+            _move(backend, another)
+            backend, another = another, backend
         before = backend.observations.copy()
         stepped = [plain[slot].step(actions[slot]) for slot in range(SLOTS) if slot not in waiting]
         for ours in (backend, exposed):
@@ -71,6 +76,15 @@ def play(cls: type[Backend], environment_id: str, kwargs: dict[str, Any], steps:
                 waiting[slot] = step + 1
     backend.close()
     return episodes
+
+
+def _move(source: Backend, target: Backend) -> None:
+    """Let another backend go on, with nothing but the saved episodes."""
+    target.observations[:] = source.observations  # of slots that wait
+    for slot in np.flatnonzero(source.live).tolist():
+        target.start(slot, seed=1)  # leaves its traces
+        target.restore(slot, copy.deepcopy(source.save(slot)))
+        source.retire(slot)
 
 
 def _others(waiting: dict[int, int]) -> list[int]:

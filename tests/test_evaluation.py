@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -80,6 +82,52 @@ def test_episodes_equal_plain_gymnasium_bit_for_bit(
         total, length, _ = plain_gymnasium(spec, job, task)
         assert (results[task].total, results[task].length) == (total, length)
     player.close()
+
+
+@pytest.mark.parametrize("environment", ["CartPole-v1", "Hopper-v5", "Humanoid-v5"])
+def test_episodes_that_move_are_the_same(make_spec: Spec, environment: str) -> None:
+    spec = make_spec(environment, settings={"num_interactions": 0})
+    alone, first, second = (Player(Setup(spec.environment, spec.policy), n) for n in (1, 5, 9))
+    size = alone.policy.num_inputs
+    normalizer = Normalizer(np.full(size, 0.1), np.full(size, 1.7), 5.0)
+    noise = 0.0 if environment == "CartPole-v1" else 0.1
+    job = make_job(
+        alone, normalizer=normalizer, max_steps=60, gather=True, action_noise=noise, size=12
+    )
+    tasks = [Task(CENTER, 0), *member_tasks(range(12), 2)]
+    expected = play(alone, job, tasks)
+    for player in (first, second):
+        player.begin(job)
+    first.add(tasks)
+    results, moved = [], 0
+    while first.busy or second.busy:
+        for source, target in ((first, second), (second, first)):
+            results += source.step() if source.busy else []
+            episodes = source.give_up()
+            target.add(copy.deepcopy(episodes))
+            moved += len(episodes)
+    assert moved > len(tasks)
+    assert sorted(result.task for result in results) == sorted(tasks)
+    for result in results:
+        same = expected[result.task]
+        assert (result.total, result.length) == (same.total, same.length)
+        assert pickle.dumps(result.moments) == pickle.dumps(same.moments)
+
+
+def test_episodes_stay_where_something_remembers(make_spec: Spec) -> None:
+    own_module = {"template": "module", "factory": "torch.nn:Linear"}
+    for spec, characterize in (
+        (make_spec("doubles:Walk-v0"), False),
+        (make_spec("CartPole-v1", policy=own_module), False),
+        (make_spec("CartPole-v1"), True),
+    ):
+        player = Player(Setup(spec.environment, spec.policy), 8)
+        job = make_job(player, characterize=characterize)
+        player.begin(job)
+        player.add(member_tasks(range(4), 2))
+        player.step()
+        assert player.give_up() == []
+        player.close()
 
 
 def test_moments_are_those_of_the_observations_acted_upon(make_spec: Spec) -> None:

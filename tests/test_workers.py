@@ -20,6 +20,7 @@ from esbench.episodes import Episodes
 from esbench.errors import EnvironmentFailedError, TrainingError, UsageError
 from esbench.jobs import CENTER, Job, Setup, Task, member_tasks
 from esbench.noise import GaussianNoise
+from esbench.policies.normalization import ObservationStatistics
 from esbench.population import SampledPopulation
 from esbench.seeding import Purpose, noise_key
 from esbench.spec import TrialSpec
@@ -72,6 +73,15 @@ def test_a_different_seed_gives_different_digests(make_spec: Spec) -> None:
     assert not set(one) & set(other)
 
 
+def halfcheetah_job(spec: TrialSpec, members: int) -> Job:
+    center = np.zeros(17 * 6 + 6)
+    noise = GaussianNoise(noise_key(0, 0), center.size)
+    population = SampledPopulation(center=center, sigma=0.1, noise=noise, size=members)
+    normalizer = ObservationStatistics(17).normalizer(5.0)
+    purpose = Purpose.TRAINING_EPISODE
+    return Job(0, 0, purpose, population, center, 1, normalizer, gather=True, max_steps=400)
+
+
 def play_walks(pool: WorkerPool, spec: TrialSpec, members: int = 40) -> Episodes:
     pool.configure(Setup(spec.environment, spec.policy))
     center = np.zeros(31)  # 3-4-3 with biases
@@ -99,6 +109,34 @@ def test_a_killed_worker_is_replaced_and_its_episodes_are_the_same(make_spec: Sp
         assert victims[1] in pool.process_ids
     np.testing.assert_array_equal(played.returns, expected.returns)
     np.testing.assert_array_equal(played.lengths, expected.lengths)
+
+
+def test_running_episodes_move_to_the_worker_that_has_none_left(make_spec: Spec) -> None:
+    spec = make_spec("HalfCheetah-v5", policy={"template": "linear"})
+    job = halfcheetah_job(spec, members=24)
+    with WorkerPool(1, slots=3) as pool:
+        pool.configure(Setup(spec.environment, spec.policy))
+        expected = pool.play(job, member_tasks(range(24), 1))
+        assert pool.moved == 0
+    with WorkerPool(2, slots=12) as pool:
+        pool.configure(Setup(spec.environment, spec.policy))
+        slow = pool.process_ids[0]
+
+        def hinder() -> None:
+            time.sleep(0.1)
+            os.kill(slow, signal.SIGSTOP)
+            time.sleep(1.5)
+            os.kill(slow, signal.SIGCONT)
+
+        hindrance = threading.Thread(target=hinder)
+        hindrance.start()
+        played = pool.play(job, member_tasks(range(24), 1))
+        hindrance.join()
+        assert pool.moved > 0
+        assert not any(worker.sharing or worker.held for worker in pool._workers)
+    np.testing.assert_array_equal(played.returns, expected.returns)
+    for ours, theirs in zip(played.moments, expected.moments, strict=True):
+        np.testing.assert_equal(ours, theirs)
 
 
 def test_a_worker_that_died_between_two_jobs_is_replaced(make_spec: Spec) -> None:

@@ -24,6 +24,7 @@ class Backend(VectorEnv[Array, Array, Array], ABC):
     Attributes:
         live: [S], whether a slot is in the middle of an episode.
         observations: [S, ...], the last observation of each slot.
+        movable: whether a running episode can go on elsewhere, by ``save`` and ``restore``.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012
@@ -33,6 +34,7 @@ class Backend(VectorEnv[Array, Array, Array], ABC):
     single_action_space: gymnasium.Space[Any]
     live: npt.NDArray[np.bool_]
     observations: Array
+    movable: bool = False
 
     @classmethod
     @abstractmethod
@@ -68,6 +70,22 @@ class Backend(VectorEnv[Array, Array, Array], ABC):
         Raises:
             UsageError: this backend has none.
         """
+
+    def save(self, slot: int) -> Any:
+        """Return a copy of what a slot's running episode goes on from; it can be pickled.
+
+        Raises:
+            RuntimeError: the episodes of this backend cannot be moved.
+        """
+        raise RuntimeError(f"episodes of {type(self).__name__} stay in their slots")
+
+    def restore(self, slot: int, saved: Any) -> None:
+        """Go on with an episode that this or another such backend has saved, to the bit.
+
+        Raises:
+            RuntimeError: the episodes of this backend cannot be moved.
+        """
+        raise RuntimeError(f"episodes of {type(self).__name__} stay in their slots")
 
     @final
     def retire(self, slot: int) -> None:

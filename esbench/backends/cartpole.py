@@ -8,7 +8,7 @@ run; a test compares them.
 
 from __future__ import annotations
 
-from typing import Any, Final, cast, final
+from typing import Any, Final, NamedTuple, cast, final
 
 import gymnasium
 import numpy as np
@@ -24,6 +24,14 @@ from esbench.registry import register_backend
 ENTRY_POINT: Final = "gymnasium.envs.classic_control.cartpole:CartPoleEnv"
 
 
+class _Saved(NamedTuple):
+    """A running episode."""
+
+    state: Vector
+    observation: Array
+    elapsed: int
+
+
 @final
 @register_backend("cartpole")
 class CartPoleBackend(Backend):
@@ -32,6 +40,8 @@ class CartPoleBackend(Backend):
     Raises:
         UsageError: the environment cannot be made, or is another.
     """
+
+    movable = True
 
     def __init__(self, environment_id: str, kwargs: dict[str, Any], slots: int) -> None:
         self._env = make_environment(environment_id, kwargs)
@@ -61,6 +71,16 @@ class CartPoleBackend(Backend):
         self.observations[slot], _ = self._env.reset(seed=seed)
         self._state[:, slot] = self._plain.state
         self._ends.begin(slot)
+
+    def save(self, slot: int) -> _Saved:
+        """Return a copy of what a slot's running episode goes on from."""
+        place, seen = self._state[:, slot].copy(), self.observations[slot].copy()
+        return _Saved(place, seen, int(self._ends.elapsed[slot]))
+
+    def restore(self, slot: int, saved: _Saved) -> None:
+        """Go on with a saved episode."""
+        self._state[:, slot], self.observations[slot] = saved.state, saved.observation
+        self._ends.begin(slot, saved.elapsed)
 
     def expose(self) -> None:
         """Do nothing more: everything is kept anyway."""

@@ -34,9 +34,9 @@ class Ends:
         self.truncations = np.zeros(slots, dtype=np.bool_)
         self._time_limit = _time_limit(env)
 
-    def begin(self, slot: int) -> None:
-        """Begin an episode."""
-        self.elapsed[slot] = 0
+    def begin(self, slot: int, elapsed: int = 0) -> None:
+        """Begin an episode, or go on with one that has had some steps elsewhere."""
+        self.elapsed[slot] = elapsed
         self.terminations[slot] = self.truncations[slot] = False
         self.live[slot] = True
 

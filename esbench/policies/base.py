@@ -33,7 +33,14 @@ class PolicySettings(Settings):
 
 
 class PolicyBatch(ABC):
-    """Slots for the parameters of several members of one policy."""
+    """Slots for the parameters of several members of one policy.
+
+    Attributes:
+        remembers: whether a slot holds more than parameters between two steps, so that a running
+            episode cannot go on in another slot that has loaded them.
+    """
+
+    remembers: ClassVar[bool] = True
 
     @abstractmethod
     def load(self, slot: int, parameters: Vector) -> None:

@@ -44,6 +44,8 @@ def layer_shapes(sizes: Sequence[int], bias: bool) -> Shapes:
 class FeedForwardBatch(PolicyBatch):
     """Fully connected layers; parameters lie as W1 [in, out] row by row, b1, W2, b2, ..."""
 
+    remembers = False
+
     def __init__(self, slots: int, sizes: Sequence[int], activation: Activation, bias: bool):
         pairs = list(pairwise(sizes))
         self._weights = [np.zeros((slots, i, o), np.float32) for i, o in pairs]

@@ -15,6 +15,7 @@ from beside_gymnasium import SLOTS, DiffersError, play, require_equal
 from esbench.backends.choice import backend_name
 from esbench.backends.mujoco import MujocoBackend, physics
 from esbench.backends.mujoco import backend as module
+from esbench.backends.mujoco.rules import Rules
 from esbench.backends.mujoco.runners import HalfCheetah
 from esbench.errors import UsageError
 from esbench.simulator_log import silenced
@@ -101,6 +102,21 @@ def test_one_ulp_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         play(MujocoBackend, "HalfCheetah-v5", {}, 3)
 
 
+def test_an_incomplete_move_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def restore(self: HalfCheetah, slot: int, saved: list[bytes]) -> None:
+        self.physics.row(slot)[:-8] = saved[0][:-8]  # all but the last control: harmless
+        self.begin(slot)
+        if spoiled:
+            self.state["qacc_warmstart"][slot] = 0.0
+
+    monkeypatch.setattr(Rules, "restore", restore)
+    spoiled = False
+    play(MujocoBackend, "HalfCheetah-v5", {}, 30)
+    spoiled = True
+    with pytest.raises(DiffersError):
+        play(MujocoBackend, "HalfCheetah-v5", {}, 30)
+
+
 def test_an_own_xml_is_played(tmp_path: Path) -> None:
     folder = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
     text = (folder / "half_cheetah.xml").read_text()
@@ -124,6 +140,7 @@ def test_actuators_that_remember_are_played(before: str, after: str, tmp_path: P
     model = mujoco.MjModel.from_xml_path(str(xml))
     assert model.na + model.nhistory > 0
     kwargs = {"xml_file": str(xml), "max_episode_steps": 40}
+    assert MujocoBackend("Hopper-v5", kwargs, 1).movable == (model.nhistory == 0)
     assert play(MujocoBackend, "Hopper-v5", kwargs, 150) >= SLOTS
 
 

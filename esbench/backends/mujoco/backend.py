@@ -58,6 +58,14 @@ RULES: Final[dict[str, Callable[[Any, int], Rules]]] = {
 }
 
 
+class _Saved(NamedTuple):
+    """A running episode."""
+
+    state: list[bytes]
+    observation: Array
+    elapsed: int
+
+
 class _Slot(NamedTuple):
     """What a step of one slot touches; all but the data are memory."""
 
@@ -104,7 +112,7 @@ class MujocoBackend(Backend):
         self._slots: list[_Slot] = []  # made when they are first used
         self._reset_infos: list[dict[str, Any]] = [{}] * slots
         self._exposed = False
-        self._shared = not _has_more_state(self._model)
+        self._shared = self.movable = not _has_more_state(self._model)
 
     @classmethod
     def serves(cls, environment_id: str, kwargs: dict[str, Any]) -> bool:
@@ -118,12 +126,11 @@ class MujocoBackend(Backend):
         if not self._exposed:
             self._slots.clear()
         self._exposed, self._shared = True, False
+        self.movable = False
 
     def start(self, slot: int, seed: int) -> None:
         """Begin an episode in one slot, in the words of the Gymnasium environment."""
-        while len(self._slots) <= slot:
-            self._add_slot()
-        data, window, physics, copies = self._slots[slot]
+        data, window, physics, copies = self._slot(slot)
         self._plain.data = data
         self.observations[slot], self._reset_infos[slot] = self._env.reset(seed=seed)
         physics[:] = window
@@ -131,6 +138,28 @@ class MujocoBackend(Backend):
             target[:] = source
         self._rules.begin(slot)
         self._ends.begin(slot)
+
+    def save(self, slot: int) -> _Saved:
+        """Return a copy of what a slot's running episode goes on from.
+
+        Raises:
+            RuntimeError: it goes on from more, which only its own data hold.
+        """
+        self._require_movable()
+        observation, elapsed = self.observations[slot].copy(), int(self._ends.elapsed[slot])
+        return _Saved(self._rules.save(slot), observation, elapsed)
+
+    def restore(self, slot: int, saved: _Saved) -> None:
+        """Go on with a saved episode.
+
+        Raises:
+            RuntimeError: its physics would need data of their own.
+        """
+        self._require_movable()
+        self._slot(slot)
+        self._rules.restore(slot, saved.state)
+        self.observations[slot] = saved.observation
+        self._ends.begin(slot, saved.elapsed)
 
     def info(self, slot: int) -> dict[str, Any]:
         """Return the last info of a slot."""
@@ -174,6 +203,15 @@ class MujocoBackend(Backend):
         ends = self._ends
         ends.settle(rewards, terminated)
         return self.observations, ends.rewards, ends.terminations, ends.truncations, {}
+
+    def _require_movable(self) -> None:
+        if not self.movable:
+            raise RuntimeError("episodes with data of their own stay in their slots")
+
+    def _slot(self, slot: int) -> _Slot:
+        while len(self._slots) <= slot:
+            self._add_slot()
+        return self._slots[slot]
 
     def _add_slot(self) -> None:
         slot, shared = len(self._slots), self._shared

@@ -55,9 +55,25 @@ class Rules(ABC):
         pairs = ((rows[slot], getattr(data, field)) for field, rows in self._others.items())
         return [(bytes_of(row), bytes_of(source)) for row, source in pairs if row.size]
 
+    @final
+    def save(self, slot: int) -> list[bytes]:
+        """Return a copy of a slot's state."""
+        return [bytes(memory) for memory in self._memory(slot)]
+
+    @final
+    def restore(self, slot: int, saved: list[bytes]) -> None:
+        """Put a saved state into a slot."""
+        for memory, copy in zip(self._memory(slot), saved, strict=True):
+            memory[:] = copy
+        self.begin(slot)
+
+    def _memory(self, slot: int) -> list[memoryview]:
+        others = (bytes_of(rows[slot]) for rows in self._others.values() if rows.size)
+        return [self.physics.row(slot), *others]
+
     @abstractmethod
     def begin(self, slot: int) -> None:
-        """Know that a slot has just been reset and read."""
+        """Know that an episode begins, or goes on, from a slot's state."""
 
     @abstractmethod
     def observe(self, out: Vector) -> None:
