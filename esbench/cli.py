@@ -294,16 +294,21 @@ def bench(
     population: Annotated[int, typer.Option(help="Members a generation.")] = 64,
     seconds: Annotated[float, typer.Option(help="Seconds of each measurement.")] = 5.0,
     rounds: Annotated[int, typer.Option(help="Measurements of each kind, in turn.")] = 3,
+    after: Annotated[
+        int, typer.Option(help="Env steps of training before the generation that is measured.")
+    ] = 1,
     profile: Annotated[
         bool, typer.Option("--profile", help="Show where the time of a generation goes.")
     ] = False,
 ) -> None:
     """Measure training end to end beside Gymnasium and the simulator alone, in one run."""
     from esbench.bench import measure
-    from esbench.display import print_throughput
+    from esbench.display import print_throughput, working
 
     signal.signal(signal.SIGTERM, _interrupt)
-    print_throughput(measure(env, workers, population, seconds, rounds), profile)
+    with working(f"measuring {env}"):
+        result = measure(env, workers, population, seconds, rounds, after)
+    print_throughput(result, profile)
 
 
 def main() -> None:

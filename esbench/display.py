@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -145,6 +146,13 @@ def print_scores(rows: Any, console: Console | None = None) -> None:
         print_plain(note, console)
 
 
+@contextlib.contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show on a terminal that something is going on."""
+    with Console(stderr=True).status(f"{what} ..."):
+        yield
+
+
 def print_throughput(result: Throughput, profile: bool) -> None:
     """Print the rounds of a measurement, their medians and, if asked for, the profile."""
     console = make_console()
@@ -160,7 +168,8 @@ def print_throughput(result: Throughput, profile: bool) -> None:
     table.add_row("median", *values, *ratios, style="bold")
     print_plain(
         f"{result.environment}, population {result.population_size}, {result.workers} processes, "
-        f"backend {result.backend}, env steps/s",
+        f"backend {result.backend}; after {format_steps(result.env_steps)} steps of training, "
+        f"episodes of {result.episode_length:.0f} steps; env steps/s",
         console,
     )
     console.print(table)

@@ -62,6 +62,19 @@ def test_both_speeds_of_every_round_are_measured() -> None:
     assert result.ratio("simulator") is None
 
 
+def test_the_generation_after_some_training_is_measured() -> None:
+    first, later = (
+        measure("CartPole-v1", 1, population_size=4, seconds=0.05, rounds=1, after=after)
+        for after in (1, 2000)
+    )
+    with make_trainer("openai_es", env="CartPole-v1", population_size=4, workers=1) as trainer:
+        for result, steps in ((first, 1), (later, 2000)):
+            trainer.train(env_steps=steps)
+            assert result.env_steps == trainer.progress.env_steps
+            assert result.episode_length == trainer.history[-1].episode_length_mean
+    assert first.env_steps < 2000 <= later.env_steps
+
+
 def test_mujoco_is_measured_alone_too() -> None:
     result = measure("Hopper-v5", 1, population_size=4, seconds=0.05, rounds=1)
     (item,) = result.rounds
@@ -93,6 +106,7 @@ BAD = {
     "endless": ({"seconds": float("inf")}, "seconds = inf: expected a number above 0"),
     "not a number": ({"seconds": float("nan")}, "seconds = nan: expected a number above 0"),
     "odd population": ({"population_size": 3}, "population_size = 3: expected an even number"),
+    "after": ({"after": 0}, "after = 0: expected at least 1 env step"),
     "workers": ({"workers": 0}, "workers = 0: expected at least 1"),
     "environment": ({"environment": "doubles:Wlak-v0"}, "unknown environment"),
     "cannot be made": ({"environment": "Absent-v0"}, "'Absent-v0' cannot be made: No module named"),
