@@ -62,6 +62,17 @@ def test_both_speeds_of_every_round_are_measured() -> None:
     assert result.ratio("simulator") is None
 
 
+def test_every_generation_of_a_round_is_counted() -> None:
+    (item,) = measure("CartPole-v1", 1, population_size=4, seconds=0.3, rounds=1).rounds
+    with make_trainer("openai_es", env="CartPole-v1", population_size=4, workers=1) as trainer:
+        trainer.train(env_steps=1)
+        first = trainer.progress
+        trainer.train(env_steps=first.env_steps + 1)
+        steps = trainer.progress.env_steps - first.env_steps
+        center_steps = trainer.progress.eval_env_steps - first.eval_env_steps
+    assert item.training / item.simulated == pytest.approx(steps / (steps + center_steps))
+
+
 def test_the_generation_after_some_training_is_measured() -> None:
     first, later = (
         measure("CartPole-v1", 1, population_size=4, seconds=0.05, rounds=1, after=after)

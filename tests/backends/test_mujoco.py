@@ -16,7 +16,7 @@ from esbench.backends.choice import backend_name
 from esbench.backends.mujoco import MujocoBackend, physics
 from esbench.backends.mujoco import backend as module
 from esbench.backends.mujoco.rules import Rules
-from esbench.backends.mujoco.runners import HalfCheetah
+from esbench.backends.mujoco.runners import HalfCheetah, Hopper
 from esbench.errors import UsageError
 from esbench.simulator_log import silenced
 
@@ -83,6 +83,30 @@ def test_every_bit_is_gymnasiums(environment_id: str, kwargs: dict[str, Any]) ->
         long = environment_id in {"Ant-v5", "HalfCheetah-v5", "HumanoidStandup-v5", "Swimmer-v5"}
         episodes = play(MujocoBackend, environment_id, kwargs, 1010 if long else 400)
     assert episodes >= SLOTS
+
+
+@pytest.mark.parametrize(
+    "ranges",
+    [
+        {},
+        {"healthy_state_range": [-0.5, 0.5], "healthy_angle_range": [-1.0, 1.0]},
+        {"healthy_state_range": [-1.0, 1.0], "healthy_angle_range": [-0.5, 0.5]},
+        {"healthy_state_range": [-INFINITE, 0.7], "healthy_z_range": [0.2, 0.6]},
+    ],
+)
+def test_a_hopper_is_healthy_where_gymnasium_says_so(ranges: dict[str, Any]) -> None:
+    """In states that no episode reaches: an angle at the edge and hardly any speed."""
+    env: Any = gymnasium.make("Hopper-v5", **ranges).unwrapped
+    rules, draw = Hopper(env, 1), np.random.default_rng(0)
+    healthy = []
+    for _ in range(500):
+        env.data.qpos[:] = draw.uniform(-1.2, 1.2, env.model.nq) * draw.choice([0.3, 1.0])
+        env.data.qpos[1] = draw.uniform(0.0, 1.4)
+        env.data.qvel[:] = draw.uniform(-0.4, 0.4, env.model.nv)
+        rules.physics.row(0)[:] = rules.physics.window(env.data)
+        healthy.append(env.is_healthy)
+        assert rules._healthy(1)[0] == env.is_healthy
+    assert 0 < sum(healthy) < 500
 
 
 def test_all_rules_are_compared() -> None:
