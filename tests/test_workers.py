@@ -111,7 +111,10 @@ def test_a_killed_worker_is_replaced_and_its_episodes_are_the_same(make_spec: Sp
     np.testing.assert_array_equal(played.lengths, expected.lengths)
 
 
-def test_running_episodes_move_to_the_worker_that_has_none_left(make_spec: Spec) -> None:
+@pytest.mark.parametrize("taker_dies", [False, True])
+def test_running_episodes_move_to_the_worker_that_has_none_left(
+    make_spec: Spec, taker_dies: bool
+) -> None:
     spec = make_spec("HalfCheetah-v5", policy={"template": "linear"})
     job = halfcheetah_job(spec, members=24)
     with WorkerPool(1, slots=3) as pool:
@@ -120,19 +123,25 @@ def test_running_episodes_move_to_the_worker_that_has_none_left(make_spec: Spec)
         assert pool.moved == 0
     with WorkerPool(2, slots=12) as pool:
         pool.configure(Setup(spec.environment, spec.policy))
-        slow = pool.process_ids[0]
+        slow, taker = pool.process_ids
 
         def hinder() -> None:
             time.sleep(0.1)
             os.kill(slow, signal.SIGSTOP)
             time.sleep(1.5)
             os.kill(slow, signal.SIGCONT)
+            deadline = time.monotonic() + 20
+            while taker_dies and not pool.moved and time.monotonic() < deadline:
+                time.sleep(0.001)
+            if taker_dies:
+                os.kill(taker, signal.SIGKILL)
 
         hindrance = threading.Thread(target=hinder)
         hindrance.start()
         played = pool.play(job, member_tasks(range(24), 1))
         hindrance.join()
         assert pool.moved > 0
+        assert (taker in pool.process_ids) != taker_dies
         assert not any(worker.sharing or worker.held for worker in pool._workers)
     np.testing.assert_array_equal(played.returns, expected.returns)
     for ours, theirs in zip(played.moments, expected.moments, strict=True):

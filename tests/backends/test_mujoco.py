@@ -17,6 +17,7 @@ from esbench.backends.mujoco import MujocoBackend, physics
 from esbench.backends.mujoco import backend as module
 from esbench.backends.mujoco.rules import Rules
 from esbench.backends.mujoco.runners import HalfCheetah, Hopper
+from esbench.backends.reference import GymnasiumBackend
 from esbench.errors import UsageError
 from esbench.simulator_log import silenced
 
@@ -193,6 +194,18 @@ def test_bodies_that_fall_asleep_do_so_for_one_slot(tmp_path: Path) -> None:
             seen.append(backend.step(actions)[0][0].copy())
         played.append(np.array(seen))
     np.testing.assert_array_equal(*played)
+
+
+def test_episodes_with_data_of_their_own_stay() -> None:
+    exposed, reference = MujocoBackend("Hopper-v5", {}, 2), GymnasiumBackend("Hopper-v5", {}, 2)
+    exposed.expose()
+    for backend in (exposed, reference):
+        backend.start(0, seed=0)
+        assert not backend.movable
+        with pytest.raises(RuntimeError, match="stay in their slots"):
+            backend.save(0)
+        with pytest.raises(RuntimeError, match="stay in their slots"):
+            backend.restore(1, None)
 
 
 def test_another_layout_of_the_state_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
