@@ -148,6 +148,24 @@ def test_running_episodes_move_to_the_worker_that_has_none_left(
         np.testing.assert_equal(ours, theirs)
 
 
+def test_a_worker_whose_episodes_stay_is_asked_once(
+    make_spec: Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send, asked = WorkerPool._send, []
+
+    def listen(self: WorkerPool, worker: object, message: object) -> None:
+        asked.extend([worker] if isinstance(message, workers.Share) else [])
+        send(self, worker, message)
+
+    monkeypatch.setattr(WorkerPool, "_send", listen)
+    with WorkerPool(2, slots=5) as pool:
+        for _ in range(3):
+            asked.clear()
+            play_walks(pool, make_spec("doubles:Slow-v0"), members=8)
+            assert len(asked) == len(set(asked))
+        assert pool.moved == 0
+
+
 def test_a_worker_that_died_between_two_jobs_is_replaced(make_spec: Spec) -> None:
     spec = make_spec()
     with WorkerPool(2, slots=3) as pool:
