@@ -3,9 +3,10 @@
 A ``Player`` owns S slots. When an episode ends, its slot takes the next pending one at once, so no
 step is spent on a finished episode. What an episode does depends on its own seed, parameters and
 observations only: neither the slot, nor the neighbours, nor the order leave a trace in the bits. So
-an episode may go on in another slot, or in another player, where the backend can move it: the last
-ones of a generation close ranks in the first slots (a step of one Hopper that runs alone takes 380
-us there instead of 460, of which ``mj_step`` is 150), and players share them.
+an episode may go on in another slot, or in another player, where the backend can move it and
+neither the policy nor a behaviour remembers it: the last ones of a generation close ranks in the
+first slots (a step of one Hopper that runs alone takes 380 us there instead of 460, of which
+``mj_step`` is 150), and players share them.
 """
 
 from __future__ import annotations
@@ -174,8 +175,10 @@ class Player:
             match episode:
                 case Task():
                     self._start(job, slot, episode)
-                case Suspended():
+                case Suspended() if self._movable:
                     self._resume(job, slot, episode)
+                case Suspended(task=task):  # its backend was exposed: once more, from the start
+                    self._start(job, slot, task)
 
     def _start(self, job: Job, slot: int, task: Task) -> None:
         self._occupy(job, slot, task)

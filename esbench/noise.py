@@ -3,7 +3,8 @@
 Row ``i`` comes from Philox with the key and a counter whose high word is ``i``, so rows are
 independent streams 2**128 draws apart. They come in blocks that fit a core's cache, so whoever only
 sums them needs memory for one block: measured at 1.7 million parameters, drawing a row takes 24 ms
-and adding it to two sums 4 ms more. Several threads may draw and one adds, in the rows' order: two
+and adding it to two sums 4 ms more. Several threads may draw and one adds, in the rows' order, and
+then two whole rows a helper are in memory: two
 take 0.70 of the time of one at 27,000 parameters, 0.64 at 100,000 and 0.69 at 1.7 million, on two
 cores (medians of paired runs), and 1.1 at 5,000.
 """
@@ -29,7 +30,9 @@ Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 Blocks: TypeAlias = Iterator[tuple[slice, Vector]]
 
 BLOCK: Final = 16_384  # numbers: 128 KiB
-MAX_THREADS: Final = 4  # each has a row or two; whoever adds them up takes a sixth of the time
+# Whoever adds the rows up takes a sixth of the time of drawing them, and draws too: more helpers
+# would wait for it.
+MAX_THREADS: Final = 4
 WORTH_A_THREAD: Final = 16_384  # numbers in a row; with 5,000, two threads take as long as one
 
 

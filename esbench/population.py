@@ -125,8 +125,8 @@ class SampledPopulation(Population):
     def weighted_noise(self, weights: Vector) -> Vector:
         """Return sum_i weights_i * z_i over the members' signed noise z_i, [P].
 
-        In units of sigma; added in member order, a block of noise at a time, without BLAS: the
-        memory is O(P) and the bits do not depend on the number of threads.
+        In units of sigma; added in member order, some rows of noise at a time at most, without
+        BLAS: the memory is O(P) and the bits do not depend on the number of threads.
         """
         return self._sums(weights, np.zeros_like(weights))[0]
 

@@ -62,7 +62,7 @@ class Finished(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """From a worker: what it gave up, all there is to say to ``Share``; maybe nothing."""
+    """From a worker: what it gives up for ``Share``; empty if nothing can be moved."""
 
     episodes: list[Suspended]
 

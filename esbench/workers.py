@@ -95,7 +95,7 @@ class WorkerPool:
         self.slots = slots
         self.cpu_time_s = 0.0  # of all workers, in jobs
         self.watch = Stopwatch()  # the parts of their time
-        self.moved = 0  # episodes that began in one worker and went on in another
+        self.moved = 0  # how often an episode went on in another worker
         self._workers: list[_Worker] = []
         self._configuration: Configure | None = None
 
@@ -177,7 +177,7 @@ class WorkerPool:
                         self._take(worker, message, results)
                         worker.free = message.free or worker.free
                     case Shared():
-                        self._move(worker, message.episodes)
+                        self._move(worker, message.episodes, pending)
                     case Failed():
                         if message.usage:
                             raise UsageError(message.message)
@@ -252,18 +252,24 @@ class WorkerPool:
             busiest.sharing = True
             self._send(busiest, Share())
 
-    def _move(self, source: _Worker, episodes: list[Suspended]) -> None:
-        """Hand the running episodes of one worker to the one that has the fewest."""
-        source.sharing = False
-        if not episodes:
-            source.can_share = False
-            return
-        tasks = {episode.task for episode in episodes}
-        source.held -= tasks
-        target = min(self._workers, key=lambda worker: len(worker.held))
-        target.held |= tasks
-        self.moved += len(tasks)
-        self._send(target, Work(episodes))
+    def _move(self, source: _Worker, episodes: list[Suspended], pending: deque[Task]) -> None:
+        """Hand the running episodes of one worker to one that has none left.
+
+        Only such a worker surely reads what it is sent, however much. If a death has given work to
+        all of them, the episodes are played from the start.
+        """
+        source.sharing, source.can_share = False, bool(episodes)
+        tasks = [episode.task for episode in episodes]
+        source.held.difference_update(tasks)
+        idle = [worker for worker in self._workers if not worker.held and worker is not source]
+        if not idle:
+            pending.extendleft(reversed(tasks))
+        elif tasks:
+            target = idle[0]
+            target.held.update(tasks)
+            target.free, target.can_share = 0, True
+            self.moved += len(tasks)
+            self._send(target, Work(episodes))
 
     def _take(self, worker: _Worker, message: Finished, results: dict[Task, EpisodeResult]) -> None:
         self.cpu_time_s += message.cpu_time_s

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import gymnasium
 import pytest
 
-from esbench import make_trainer
+from esbench import bench, make_trainer
 from esbench.bare import SimulatorLoop
 from esbench.bench import PARTS, measure
 from esbench.episodes import EpisodeResult
@@ -62,15 +64,18 @@ def test_both_speeds_of_every_round_are_measured() -> None:
     assert result.ratio("simulator") is None
 
 
-def test_every_generation_of_a_round_is_counted() -> None:
-    (item,) = measure("CartPole-v1", 1, population_size=4, seconds=0.3, rounds=1).rounds
+def test_every_generation_of_a_round_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = itertools.count()  # a clock that goes on whenever somebody looks
+    monkeypatch.setattr(bench, "time", SimpleNamespace(perf_counter=lambda: float(next(ticks))))
     with make_trainer("openai_es", env="CartPole-v1", population_size=4, workers=1) as trainer:
         trainer.train(env_steps=1)
         first = trainer.progress
+        training, simulated = bench._train(trainer, seconds=4.0)  # after 1, 2, 3 and 4 generations
+        assert trainer.progress == first
         trainer.train(env_steps=first.env_steps + 1)
         steps = trainer.progress.env_steps - first.env_steps
         center_steps = trainer.progress.eval_env_steps - first.eval_env_steps
-    assert item.training / item.simulated == pytest.approx(steps / (steps + center_steps))
+    assert (training, simulated) == (4 * steps / 5, 4 * (steps + center_steps) / 5)
 
 
 def test_the_generation_after_some_training_is_measured() -> None:

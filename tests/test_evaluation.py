@@ -113,6 +113,27 @@ def test_episodes_that_move_are_the_same(make_spec: Spec, environment: str) -> N
         assert pickle.dumps(result.moments) == pickle.dumps(same.moments)
 
 
+def test_an_episode_that_cannot_go_on_is_played_from_the_start(make_spec: Spec) -> None:
+    """Where a worker was replaced after a job of behaviours, only the others are exposed."""
+    spec = make_spec("Hopper-v5")
+    source, target = (Player(Setup(spec.environment, spec.policy), 4) for _ in range(2))
+    job, tasks = make_job(source), member_tasks(range(4), 1)
+    expected = play(target, job, tasks)
+    target.begin(replace(job, characterize=True))
+    source.begin(job)
+    target.begin(job)
+    source.add(tasks)
+    results = source.step()
+    target.add(source.give_up())
+    for player in (source, target):
+        while player.busy:
+            results += player.step()
+    assert {r.task: (r.total, r.length) for r in results} == {
+        r.task: (r.total, r.length) for r in expected.values()
+    }
+    assert len(results) == len(tasks)
+
+
 def test_episodes_stay_where_something_remembers(make_spec: Spec) -> None:
     own_module = {"template": "module", "factory": "torch.nn:Linear"}
     for spec, characterize in (
