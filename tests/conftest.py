@@ -19,6 +19,26 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# The files that take longest, in this order, before all others: processes that share the files (see
+# tox.ini) then end together.
+LONGEST = (
+    "test_cartpole.py",
+    "test_workers.py",
+    "test_readme.py",
+    "test_resume.py",
+    "test_lanes.py",
+    "test_cli.py",
+    "test_mujoco.py",
+    "test_bench.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest files first."""
+    place = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.name, len(LONGEST)))
+
+
 @pytest.fixture
 def make_trial(tmp_path: Path) -> Callable[..., Trial]:
     """Return a maker of one small trial below ``tmp_path``."""
