@@ -3,10 +3,9 @@
 Row ``i`` comes from Philox with the key and a counter whose high word is ``i``, so rows are
 independent streams 2**128 draws apart. They come in blocks that fit a core's cache, so whoever only
 sums them needs memory for one block: measured at 1.7 million parameters, drawing a row takes 24 ms
-and adding it to two sums 4 ms more. Several threads may draw and one adds, in the rows' order, and
-then two whole rows a helper are in memory: two
-take 0.70 of the time of one at 27,000 parameters, 0.64 at 100,000 and 0.69 at 1.7 million, on two
-cores (medians of paired runs), and 1.1 at 5,000.
+and adding it to two sums 4 ms more. Several threads may draw and one adds, in the rows' order; then
+two whole rows a helper are in memory. On two cores (medians of paired runs) two threads take 0.70
+of the time of one at 27,000 parameters, 0.64 at 100,000, 0.69 at 1.7 million, and 1.1 at 5,000.
 """
 
 from __future__ import annotations

@@ -22,9 +22,6 @@ class Reacher(Rules):
         self._distance = np.zeros(slots)
         self._effort: Array = np.zeros(slots)
 
-    def begin(self, slot: int) -> None:
-        """Need nothing of the start."""
-
     def observe(self, out: Vector) -> None:
         """Write the joints' cosines and sines, the target, velocities and the way to go."""
         qpos, count = self.state["qpos"], len(out)
@@ -67,9 +64,6 @@ class Pusher(Rules):
         self._arm, self._object, self._goal = (env.data.body(name).id for name in names)
         self._near = self._distance = np.zeros(slots)
         self._effort: Array = np.zeros(slots)
-
-    def begin(self, slot: int) -> None:
-        """Need nothing of the start."""
 
     def observe(self, out: Vector) -> None:
         """Write seven joints, their velocities, and three places."""

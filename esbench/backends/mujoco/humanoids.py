@@ -113,9 +113,6 @@ class HumanoidStandup(HumanoidRules):
         super().__init__(env, slots)
         self._up = self._effort = self._impact = np.zeros(slots)
 
-    def begin(self, slot: int) -> None:
-        """Need nothing of the start."""
-
     def evaluate(self, actions: Array, live: Sequence[int]) -> tuple[Vector, Flags]:
         """Return up - effort - impact + 1."""
         env, count = self.env, len(actions)

@@ -18,9 +18,6 @@ class InvertedPendulum(Rules):
         super().__init__(env, slots)
         self._standing = np.zeros(slots, dtype=np.bool_)
 
-    def begin(self, slot: int) -> None:
-        """Need nothing of the start."""
-
     def observe(self, out: Vector) -> None:
         """Write positions and velocities."""
         out[:] = self._observations(len(out))
@@ -49,9 +46,6 @@ class InvertedDoublePendulum(Rules):
         super().__init__(env, slots)
         self._alive = np.zeros(slots)
         self._distance, self._speed = np.zeros(slots), np.zeros(slots)
-
-    def begin(self, slot: int) -> None:
-        """Need nothing of the start."""
 
     def observe(self, out: Vector) -> None:
         """Write the cart's place, sines and cosines of the angles, velocities and a force."""

@@ -71,9 +71,11 @@ class Rules(ABC):
         others = (bytes_of(rows[slot]) for rows in self._others.values() if rows.size)
         return [self.physics.row(slot), *others]
 
-    @abstractmethod
-    def begin(self, slot: int) -> None:
-        """Know that an episode begins, or goes on, from a slot's state."""
+    def begin(self, slot: int) -> None:  # noqa: B027  # most families need nothing of it
+        """Know that an episode begins, or goes on, from a slot's state.
+
+        A family whose rewards compare a step with the one before remembers that state.
+        """
 
     @abstractmethod
     def observe(self, out: Vector) -> None:
