@@ -30,6 +30,8 @@ class Purpose(enum.IntEnum):
     BOOTSTRAP = 8
     PROBE_EPISODE = 9
     CHOICE = 10
+    PERMUTATION = 11
+    SIMULATION = 12
 
 
 def _sequence(seed: int, purpose: Purpose, indices: tuple[int, ...]) -> np.random.SeedSequence:

@@ -1,0 +1,124 @@
+"""How often the gate is wrong, by simulation: false alarms, and the drops it sees.
+
+Scores are drawn on the scale where random actions have 0 and the reference 1, from distributions
+that training seeds are known for: about normal, bimodal (some seeds never learn) and heavy-tailed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias, final
+
+import numpy as np
+
+from esbench.analysis.gate import Judgement, Rules, Sample, Verdict
+from esbench.analysis.statistics import Floats
+from esbench.seeding import Purpose, stream
+
+Judge: TypeAlias = Callable[[Sequence[Sample | None], Rules], list[Judgement | None]]
+Draw: TypeAlias = Callable[[np.random.Generator, int, float], Floats]
+"""Draws the scores of so many seeds whose mean is lower by so much than without a drop."""
+
+DEVIATION: Final = 0.05
+FAILING: Final = 0.1
+TAIL_DEGREES: Final = 3
+
+
+def normal(rng: np.random.Generator, runs: int, drop: float) -> Floats:
+    """Return scores [runs] with mean 1 - ``drop`` and deviation 0.05."""
+    return rng.normal(1 - drop, DEVIATION, runs)
+
+
+def bimodal(rng: np.random.Generator, runs: int, drop: float) -> Floats:
+    """Return scores [runs] near 1; a share of 0.1 + ``drop`` of the seeds fails, and has 0."""
+    learns = rng.random(runs) >= FAILING + drop
+    return np.where(learns, 1.0, 0.0) + rng.normal(0, DEVIATION / 5, runs)
+
+
+def heavy_tailed(rng: np.random.Generator, runs: int, drop: float) -> Floats:
+    """Return scores [runs] around 1 - ``drop``: Student's t with three degrees of freedom."""
+    return 1 - drop + DEVIATION * rng.standard_t(TAIL_DEGREES, runs)
+
+
+DISTRIBUTIONS: Final[Mapping[str, Draw]] = {
+    "normal": normal,
+    "bimodal": bimodal,
+    "heavy-tailed": heavy_tailed,
+}
+
+
+def resampled(pool: Floats) -> Draw:
+    """Return a ``Draw`` from scores that were measured: without replacement within one call.
+
+    Args:
+        pool: [runs] normalised scores, many more than are drawn at once.
+    """
+
+    def draw(rng: np.random.Generator, runs: int, drop: float) -> Floats:
+        return rng.choice(pool, runs, replace=False) - drop
+
+    return draw
+
+
+@final
+@dataclass(frozen=True)
+class Rates:
+    """What became of many checks.
+
+    Attributes:
+        failed: share of checks with a regression in any cell.
+        caught: share of the cells that dropped which were called a regression; NaN without any.
+        passed: share of those cells, or without a drop of all, which were called no worse or
+            better.
+        inconclusive: share of them of which nothing could be shown.
+    """
+
+    failed: float
+    caught: float
+    passed: float
+    inconclusive: float
+
+
+def rates(
+    judge: Judge,
+    draws: Sequence[Draw],
+    *,
+    runs: int,
+    drop: float,
+    rules: Rules,
+    repetitions: int,
+    seed: int = 0,
+) -> Rates:
+    """Return how often a judge is right.
+
+    Args:
+        judge: ``gate.judge``, or a double of it.
+        draws: a cell each; the first one drops, if ``drop`` is not 0.
+        runs: seeds of the baseline, and as many of the check.
+        drop: of the first cell's mean; 0 for A/A checks.
+        rules: of the check.
+        repetitions: checks.
+        seed: names the stream of the scores.
+    """
+    rng = stream(seed, Purpose.SIMULATION)
+    failed = 0
+    verdicts: list[Verdict] = []
+    for _ in range(repetitions):
+        samples = [
+            Sample(draw(rng, runs, 0.0), draw(rng, runs, 0.0 if cell else drop), 1.0)
+            for cell, draw in enumerate(draws)
+        ]
+        found = [judgement.verdict for judgement in judge(samples, rules) if judgement]
+        failed += Verdict.REGRESSION in found
+        verdicts += found[:1] if drop else found
+    return Rates(
+        failed=failed / repetitions,
+        caught=_share(verdicts, Verdict.REGRESSION) if drop else float("nan"),
+        passed=_share(verdicts, Verdict.NO_WORSE, Verdict.IMPROVEMENT),
+        inconclusive=_share(verdicts, Verdict.INCONCLUSIVE),
+    )
+
+
+def _share(verdicts: Sequence[Verdict], *wanted: Verdict) -> float:
+    return sum(verdict in wanted for verdict in verdicts) / len(verdicts)

@@ -1,0 +1,280 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from itertools import permutations
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from esbench.analysis import gate
+from esbench.analysis.error_rates import DISTRIBUTIONS, Judge, bimodal, normal, rates, resampled
+from esbench.analysis.gate import (
+    Judgement,
+    Rules,
+    Sample,
+    Verdict,
+    holm,
+    judge,
+    p_greater,
+    seeds_needed,
+)
+from esbench.errors import UsageError
+
+RULES = Rules()
+
+
+def sample(baseline: Sequence[float], scores: Sequence[float], span: float = 1.0) -> Sample:
+    return Sample(np.asarray(baseline, dtype=float), np.asarray(scores, dtype=float), span)
+
+
+def judged(*samples: Sample, rules: Rules = RULES) -> list[Judgement]:
+    found = judge(samples, rules)
+    assert all(item is not None for item in found)
+    return [item for item in found if item is not None]
+
+
+# The permutation test
+
+
+@pytest.mark.parametrize(("n", "m"), [(3, 3), (8, 8), (2, 5), (9, 4)])
+def test_p_equals_scipys_exact_permutation_test(n: int, m: int) -> None:
+    rng = np.random.default_rng(n)
+    ours, theirs = rng.normal(size=n).round(1), rng.normal(-0.5, size=m).round(1)  # with ties
+    expected = scipy.stats.permutation_test(
+        (ours, theirs),
+        lambda x, y, axis: x.mean(axis=axis) - y.mean(axis=axis),
+        vectorized=True,
+        n_resamples=gate.RESAMPLES,
+        alternative="greater",
+    )
+    assert p_greater(ours, theirs) == pytest.approx(expected.pvalue, abs=1e-12)
+
+
+def test_p_by_hand() -> None:
+    # Of the six ways to choose two of 1, 2, 3, 4, one has a sum of at least 7, and two of at
+    # least 6.
+    assert p_greater([3.0, 4.0], [1.0, 2.0]) == pytest.approx(1 / 6)
+    assert p_greater([2.0, 4.0], [1.0, 3.0]) == pytest.approx(2 / 6)
+    assert p_greater([1.0, 2.0], [3.0, 4.0]) == 1.0
+    assert p_greater([5.0, 5.0], [5.0, 5.0]) == 1.0
+
+
+def test_p_counts_sums_as_equal_that_differ_in_their_last_bits() -> None:
+    scores = [0.1, 0.2, 0.3, 0.1 + 0.2 - 0.3 + 0.1, 0.7, 1e9]
+    values = {p_greater(order[:3], order[3:]) for order in permutations(scores) if 1e9 in order[:3]}
+    assert len(values) <= 10  # one for each choice of the other two
+
+
+def test_p_of_random_ways_is_near_the_exact_one_counts_the_observed_one_and_has_a_seed() -> None:
+    rng = np.random.default_rng(0)
+    ours, theirs = rng.normal(0.2, size=8), rng.normal(0.2, size=8)
+    exact = p_greater(ours, theirs)
+    assert p_greater(ours, theirs, resamples=5000) == pytest.approx(exact, abs=0.02)
+    assert p_greater(ours, theirs, seed=1, resamples=5000) != p_greater(
+        ours, theirs, seed=2, resamples=5000
+    )
+    far = p_greater(np.ones(30) + rng.normal(size=30) / 9, rng.normal(size=30) / 9, resamples=1000)
+    assert far == 1 / 1000
+
+
+# Holm
+
+
+def test_holm_by_hand() -> None:
+    np.testing.assert_allclose(holm([0.01, 0.04, 0.03]), [0.03, 0.06, 0.06])
+    np.testing.assert_allclose(holm([0.9, 0.5]), [1.0, 1.0])
+    np.testing.assert_allclose(holm([0.2]), [0.2])
+    assert holm([]).shape == (0,)
+
+
+# Verdicts
+
+
+def test_a_clear_drop_is_a_regression_and_a_clear_gain_an_improvement() -> None:
+    base = np.linspace(0.9, 1.0, 8)
+    drop, gain, same = judged(
+        sample(base, base - 0.3), sample(base, base + 0.3), sample(base, base)
+    )
+    assert (drop.verdict, gain.verdict) == (Verdict.REGRESSION, Verdict.IMPROVEMENT)
+    assert drop.change == pytest.approx(-0.3)
+    assert drop.p_drop == pytest.approx(3 / math.comb(16, 8))
+    assert gain.p_gain == pytest.approx(3 / math.comb(16, 8))
+    assert same.verdict is Verdict.NO_WORSE
+
+
+def test_a_certain_drop_below_the_margin_is_no_regression() -> None:
+    base = np.linspace(0.900, 0.901, 8)
+    (small,) = judged(sample(base, base - 0.049))
+    assert small.p_drop < 0.001
+    assert small.verdict is Verdict.NO_WORSE
+    (large,) = judged(sample(base, base - 0.051))
+    assert large.verdict is Verdict.REGRESSION
+
+
+def test_a_large_drop_that_may_be_chance_is_inconclusive() -> None:
+    (found,) = judged(sample([1.0, 0.2, 0.9, 0.1], [0.1, 0.8, 0.0, 0.3]))
+    assert found.change < -0.2
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert found.seeds_needed > 100
+
+
+def test_three_seeds_can_never_fail_and_never_pass_a_catastrophe() -> None:
+    (found,) = judged(sample([1.0, 0.99, 0.98], [0.0, 0.01, 0.02]))
+    assert found.p_drop == pytest.approx(1 / 20)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert found.seeds_needed == 5  # 1 in 252, the first below 1 in 100
+
+
+def test_cells_share_the_level() -> None:
+    base = np.linspace(0.9, 1.0, 5)
+    bad = sample(base, base - 0.5)  # p = 1/252
+    good = sample(base, base)
+    assert judged(bad)[0].verdict is Verdict.REGRESSION
+    assert judged(bad, good)[0].verdict is Verdict.REGRESSION
+    assert judged(bad, good, good)[0].verdict is Verdict.INCONCLUSIVE
+    # A cell that was not measured takes its share too.
+    assert judge([bad, None, None], RULES)[0] == judged(bad, good, good)[0]
+    assert judge([bad, None, None], RULES)[1:] == [None, None]
+
+
+def test_two_stages_halve_the_levels() -> None:
+    twice = Rules(stages=2)
+    assert (twice.level, twice.noninferiority_level) == (0.005, 0.025)
+    base = np.linspace(0.9, 1.0, 5)
+    cells = [sample(base, base - 0.5), sample(base, base)]
+    assert judge(cells, RULES)[0].verdict is Verdict.REGRESSION  # type: ignore[union-attr]
+    assert judge(cells, twice)[0].verdict is Verdict.INCONCLUSIVE  # type: ignore[union-attr]
+
+
+def test_verdicts_do_not_depend_on_scale_shift_or_the_order_of_seeds() -> None:
+    rng = np.random.default_rng(0)
+    base, scores = rng.normal(size=7), rng.normal(-0.2, size=9)
+    plain = judged(sample(base, scores, 4.0))[0]
+    moved = judged(sample(1000 + 50 * base[::-1], 1000 + 50 * scores[::-1], 200.0))[0]
+    assert moved.verdict is plain.verdict
+    assert moved.change == pytest.approx(plain.change)
+    assert moved.p_drop == pytest.approx(plain.p_drop)
+    assert moved.p_margin == pytest.approx(plain.p_margin)
+
+
+def test_unequal_numbers_of_seeds_and_equal_scores_work() -> None:
+    (found,) = judged(sample([500.0] * 8, [500.0] * 3, 480.0))
+    assert found.verdict is Verdict.NO_WORSE
+    assert found.p_margin == pytest.approx(1 / math.comb(11, 3))
+    (single,) = judged(sample([500.0], [500.0], 480.0))
+    assert single.verdict is Verdict.INCONCLUSIVE
+    assert math.isinf(single.seeds_needed)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"alpha": 0.0}, "alpha = 0.0"),
+        ({"alpha": 1.5}, "alpha = 1.5"),
+        ({"margin": 0.0}, "margin = 0.0"),
+        ({"margin": math.nan}, "margin = nan"),
+        ({"stages": 3}, "stages = 3"),
+    ],
+)
+def test_rules_out_of_range_are_refused(changes: dict[str, float], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        dataclasses.replace(RULES, **changes)
+
+
+@pytest.mark.parametrize(
+    ("baseline", "scores", "span"),
+    [([], [1.0], 1.0), ([1.0], [], 1.0), ([1.0], [math.nan], 1.0), ([1.0], [1.0], 0.0)],
+)
+def test_samples_that_cannot_be_judged_are_refused(
+    baseline: list[float], scores: list[float], span: float
+) -> None:
+    with pytest.raises(UsageError, match="expected"):
+        sample(baseline, scores, span)
+
+
+# Error rates, by simulation
+
+
+def trustworthy(judge_: Judge, repetitions: int = 300) -> list[str]:
+    """Return what is wrong with a gate's error rates; none for one that can be trusted."""
+    problems = []
+    mixed = [*DISTRIBUTIONS.values(), normal]
+    common = {"runs": 8, "rules": RULES, "repetitions": repetitions}
+    unchanged = rates(judge_, mixed, drop=0.0, **common)  # type: ignore[arg-type]
+    if unchanged.failed > 0.03:
+        problems.append(f"{unchanged.failed:.1%} false alarms")
+    if unchanged.passed < 0.3:
+        problems.append(f"only {unchanged.passed:.1%} of what is unchanged is no worse")
+    broken = rates(judge_, [normal, normal, normal], drop=0.2, **common)  # type: ignore[arg-type]
+    if broken.caught < 0.9:
+        problems.append(f"{broken.caught:.1%} of clear drops caught")
+    if broken.passed > 0:
+        problems.append(f"{broken.passed:.1%} of clear drops called no worse")
+    return problems
+
+
+def with_verdict(verdict: Verdict) -> Judge:
+    def double(samples: Sequence[Sample | None], rules: Rules) -> list[Judgement | None]:
+        return [
+            None if found is None else dataclasses.replace(found, verdict=verdict)
+            for found in judge(samples, rules)
+        ]
+
+    return double
+
+
+def uncorrected(samples: Sequence[Sample | None], rules: Rules) -> list[Judgement | None]:
+    """A gate that forgets that it looks at many cells, at the usual level, and has no margin."""
+    loose = Rules(alpha=0.05, margin=0.0001)
+    return [found for sample in samples for found in judge([sample], loose)]
+
+
+def test_the_gate_can_be_trusted() -> None:
+    assert trustworthy(judge) == []
+
+
+@pytest.mark.parametrize(
+    ("double", "problem"),
+    [
+        (with_verdict(Verdict.NO_WORSE), "of clear drops caught"),
+        (with_verdict(Verdict.REGRESSION), "false alarms"),
+        (with_verdict(Verdict.INCONCLUSIVE), "of clear drops caught"),
+        (uncorrected, "false alarms"),
+    ],
+    ids=["always passes", "always fails", "never decides", "uncorrected"],
+)
+def test_a_gate_that_cannot_be_trusted_is_found_out(double: Judge, problem: str) -> None:
+    assert any(problem in found for found in trustworthy(double, repetitions=150))
+
+
+@pytest.mark.parametrize("draw", DISTRIBUTIONS.values(), ids=DISTRIBUTIONS)
+def test_p_is_uniform_or_larger_where_nothing_changed(draw: object) -> None:
+    rng = np.random.default_rng(1)
+    assert callable(draw)
+    values = [p_greater(draw(rng, 6, 0.0), draw(rng, 6, 0.0)) for _ in range(1500)]
+    for level in (0.05, 0.2):
+        assert np.mean(np.array(values) <= level) <= level + 2.6 * math.sqrt(level / 1500)
+
+
+def test_the_number_of_seeds_it_asks_for_is_enough_four_times_in_five() -> None:
+    rng = np.random.default_rng(2)
+    advised = seeds_needed(sample(normal(rng, 200, 0.0), normal(rng, 200, 0.0)), RULES)
+    assert 8 < advised < 20
+    found = rates(
+        judge, [normal], runs=int(advised), drop=0.0, rules=RULES, repetitions=300, seed=3
+    )
+    assert 0.72 < found.passed < 0.92
+
+
+def test_simulated_drops_are_as_large_as_they_say() -> None:
+    rng = np.random.default_rng(0)
+    for draw in DISTRIBUTIONS.values():
+        assert draw(rng, 200_000, 0.0).mean() - draw(rng, 200_000, 0.2).mean() == pytest.approx(
+            0.2, abs=0.01
+        )
+    assert bimodal(rng, 100_000, 0.0).mean() == pytest.approx(0.9, abs=0.01)
+    pool = np.arange(10.0)
+    assert sorted(resampled(pool)(rng, 10, 0.5)) == list(pool - 0.5)
