@@ -36,7 +36,8 @@ def disk_errors(path: Path, then: str = RESUMABLE) -> Iterator[None]:
         yield
     except OSError as error:
         raise UsageError(
-            f"cannot write {error.filename or path}: {error.strerror or error}{then}"
+            f"cannot write {error.filename2 or error.filename or path}: "
+            f"{error.strerror or error}{then}"
         ) from error
 
 

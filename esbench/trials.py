@@ -159,6 +159,24 @@ def policy_spec(table: Table, source: str, prefix: str = "policy") -> PolicySpec
     return PolicySpec(template=template, settings=typed.model_dump(mode="json"))
 
 
+def completed(spec: TrialSpec) -> TrialSpec:
+    """Return a stored specification with the defaults of settings that came after it.
+
+    Raises:
+        UsageError: it has a setting that is gone, or a value that is no longer allowed.
+    """
+    algorithm, policy = spec.algorithm, spec.policy
+    if algorithm.name in ALGORITHMS.names():
+        model = ALGORITHMS.get(algorithm.name).Settings
+        typed = parse(model, algorithm.settings, f"algorithm {algorithm.name}")
+        algorithm = AlgorithmSpec(name=algorithm.name, settings=typed.model_dump(mode="json"))
+    if policy.template in POLICIES.names():
+        template = POLICIES.get(policy.template).Settings
+        own = parse(template, policy.settings, f"policy {policy.template}")
+        policy = PolicySpec(template=policy.template, settings=own.model_dump(mode="json"))
+    return spec.model_copy(update={"algorithm": algorithm, "policy": policy})
+
+
 @final
 @dataclass(frozen=True)
 class _Layers:
@@ -185,7 +203,7 @@ class _Layers:
                         evaluation=evaluation,
                         seed=seed,
                     )
-                    yield _trial(spec, self.file.id, label, policy_label, out)
+                    yield trial_at(spec, self.file.id, label, policy_label, out)
 
     def _own(self, section: str) -> Table:
         """Return what the grid says of a section for this environment alone."""
@@ -263,7 +281,8 @@ def _policy_on(below: Table, above: Table) -> Table:
     return above if "template" in above else merged(below, above)
 
 
-def _trial(spec: TrialSpec, environment: str, algorithm: str, policy: str, out: Path) -> Trial:
+def trial_at(spec: TrialSpec, environment: str, algorithm: str, policy: str, out: Path) -> Trial:
+    """Return a trial with these labels, in the folder below ``out`` that they and the seed name."""
     labels = {"environment": environment, "algorithm": algorithm, "policy": policy}
     parts = [environment, algorithm, *([] if policy == DEFAULT_LABEL else [policy])]
     path = out.joinpath(*(re.sub(r"[^\w.+-]", "_", part) for part in parts), f"seed-{spec.seed}")
