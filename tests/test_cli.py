@@ -3,22 +3,18 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import gymnasium
 import pytest
+from command_line import Run
 
-from esbench import cli
 from esbench.catalogue import example, settings_of
 from esbench.policies.base import Policy
 from esbench.registry import POLICIES
 from esbench.settings import Settings
-
-Run = Callable[..., tuple[int, str, str]]
 
 SMALL = [
     "--set", "algorithms.openai_es.population_size=4",
@@ -26,27 +22,6 @@ SMALL = [
     "--env-steps", "60",
     "--workers", "2",
 ]  # fmt: skip
-
-
-@pytest.fixture
-def esbench(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Iterator[Run]:
-    """Return ``esbench ARGUMENTS`` run in ``tmp_path``: exit code, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    before = signal.getsignal(signal.SIGTERM)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["esbench", *arguments])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        out, err = capfd.readouterr()
-        code = exit_.value.code
-        return (code if isinstance(code, int) else 0), out, err
-
-    yield run
-    signal.signal(signal.SIGTERM, before)
 
 
 def small(environment: str = "doubles:Walk-v0", seeds: str = "0") -> list[str]:
