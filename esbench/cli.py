@@ -17,6 +17,7 @@ from esbench.errors import EsbenchError, TrainingError, UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from esbench.check import Report
     from esbench.progress import GridDisplay
     from esbench.trials import Trial
 
@@ -287,6 +288,77 @@ def eval_(
             raise typer.Exit(EXIT_FAILED)
 
 
+@app.command(epilog="Example: esbench baseline out --out results/baselines/mine.json")
+def baseline(
+    folder: Folder,
+    out: Annotated[Path, typer.Option(help="The file to write.")],
+    replace: Annotated[bool, typer.Option("--replace", help="Replace a file.")] = False,
+) -> None:
+    """Freeze scores, digests, settings and versions in a file that later runs are held to."""
+    from esbench.baselines import freeze, write_baseline
+    from esbench.display import print_baseline
+
+    frozen = freeze(folder, shlex.join(["esbench", *sys.argv[1:]]))
+    write_baseline(out, frozen, replace)
+    print_baseline(frozen, out)
+
+
+@app.command(
+    epilog="Examples: esbench check out --baseline results/baselines/ci.json   |   "
+    "esbench check out --baseline ci.json --second-stage out-again --junit check.xml"
+)
+def check(
+    folder: Folder,
+    baseline: Annotated[Path, typer.Option(help="A file of 'esbench baseline'.")],
+    alpha: Annotated[
+        float, typer.Option(help="False alarms: share of checks, over all cells and stages.")
+    ] = 0.01,
+    margin: Annotated[
+        float, typer.Option(help="Smallest drop that matters: share of the range.")
+    ] = 0.05,
+    exact: Annotated[bool, typer.Option("--exact", help="Fail on changed digests too.")] = False,
+    allow_inconclusive: Annotated[
+        bool, typer.Option("--allow-inconclusive", help="Exit with 0 where seeds are too few.")
+    ] = False,
+    second_stage: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Train fresh seeds of what is inconclusive, here."),
+    ] = None,
+    workers: Workers = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write Markdown to a file.")] = None,
+    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML to a file.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write JSON to a file.")] = None,
+) -> None:
+    """Hold scores and digests to a baseline: exit code 0 only if nothing got worse.
+
+    1: a regression. 3: a cell was not measured. 4: too few seeds to tell.
+    """
+    from esbench import verdicts
+    from esbench.analysis.gate import Rules
+    from esbench.baselines import read_baseline
+    from esbench.check import check as hold
+    from esbench.check import require_apart
+    from esbench.display import print_check
+    from esbench.files import write_bytes
+
+    require_apart(folder, second_stage)
+    frozen = read_baseline(baseline)
+    rules = Rules(alpha, margin, stages=1 if second_stage is None else 2)
+    report = hold(folder, frozen, rules, exact, allow_inconclusive)
+    if second_stage is not None:
+        _run_second_stage(report, second_stage, workers)
+        report = hold(folder, frozen, rules, exact, allow_inconclusive, second_stage)
+    for path, text in (
+        (markdown, verdicts.as_markdown),
+        (junit, verdicts.as_junit),
+        (json, verdicts.as_json),
+    ):
+        if path is not None:
+            write_bytes(path, text(report).encode())
+    print_check(report)
+    raise typer.Exit(report.exit_code)
+
+
 @app.command(epilog="Example: esbench bench --env HalfCheetah-v5 --workers 2")
 def bench(
     env: Annotated[str, typer.Option(help="Environment.")] = "HalfCheetah-v5",
@@ -354,6 +426,24 @@ def _open(
         overrides=overrides or [],
         out=out,
     )
+
+
+def _run_second_stage(report: Report, folder: Path, workers: int | None) -> None:
+    """Train the fresh seeds of what is inconclusive; on Ctrl-C what was done is saved."""
+    from esbench.check import second_stage
+    from esbench.display import make_console, print_plain
+    from esbench.runner import run_grid
+    from esbench.units import counted
+    from esbench.workers import WorkerPool
+
+    trials = second_stage(report, folder)
+    if not trials:
+        return
+    console = make_console()
+    print_plain(f"second stage: {counted(len(trials), 'trial')} on fresh seeds", console)
+    signal.signal(signal.SIGTERM, _interrupt)
+    with WorkerPool(workers) as pool, _watcher(console, len(trials), True) as watcher:
+        run_grid(trials, pool, watcher, at_once=None)
 
 
 def _watcher(console: Console, trials: int, quiet: bool) -> GridDisplay:

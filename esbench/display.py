@@ -17,15 +17,20 @@ from rich.text import Text
 
 from esbench.catalogue import NOT_SET, Entry, example, settings_of
 from esbench.noise import Vector
-from esbench.units import counted, format_duration, format_steps
+from esbench.units import counted, format_duration, format_number, format_steps
 
 if TYPE_CHECKING:  # they take long to import, and few commands need them
+    from esbench.baselines import Baseline
     from esbench.bench import Throughput
+    from esbench.check import Report
     from esbench.plan import Cost, Standing
     from esbench.schedule import Schedule
 
 LONGEST_DEFAULT: Final = 24
-NUMERIC: Final = {"trials", "done", "generation", "steps left", "steps/s", "time left"}
+NUMERIC: Final = {
+    *("trials", "done", "generation", "steps left", "steps/s", "time left"),
+    *("seeds", "mean", "random", "reference"),
+}
 STATUS_STYLES: Final = {"done": "green", "running": "cyan", "failed": "red", "partial": "yellow"}
 PARTS_OF_A_GENERATION: Final = {
     "sample": "members' parameters, from their noise",
@@ -144,6 +149,33 @@ def print_scores(rows: Any, console: Console | None = None) -> None:
     console.print(rich_table(rows))
     for note in footnotes(rows, terminal=True):
         print_plain(note, console)
+
+
+def print_baseline(baseline: Baseline, path: Path) -> None:
+    """Print what was frozen."""
+    console = make_console()
+    table = _table("cell", "seeds", "mean", "random", "reference")
+    for cell in baseline.cells:
+        finite = [trial.score for trial in cell.trials if trial.score is not None]
+        numbers = (float(np.mean(finite)), cell.random_score, cell.reference_score)
+        table.add_row(Text(cell.name), str(len(cell.trials)), *map(format_number, numbers))
+    console.print(table)
+    sources = dict.fromkeys((cell.environment, cell.reference_source) for cell in baseline.cells)
+    for environment, source in sources:
+        print_plain(f"Reference of {environment}: {source}.", console)
+    print_plain(f"{path}: {counted(len(baseline.cells), 'cell')} frozen", console)
+
+
+def print_check(report: Report) -> None:
+    """Print the cells of a check, what there is to say of them, and the outcome."""
+    from esbench import verdicts
+
+    console = make_console()
+    console.print(verdicts.rich_table(report))
+    for line in (*verdicts.details(report), *verdicts.notes(report)):
+        print_plain(line, console)
+    style = {0: "bold green", 1: "bold red"}.get(report.exit_code, "bold yellow")
+    console.print(Text(verdicts.headline(report), style), soft_wrap=True)
 
 
 @contextlib.contextmanager
