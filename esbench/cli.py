@@ -58,6 +58,14 @@ class Format(StrEnum):
     JSON = "json"
 
 
+class CompareFormat(StrEnum):
+    """How ``esbench compare`` prints."""
+
+    TEXT = "text"
+    MARKDOWN = "markdown"
+    JSON = "json"
+
+
 GridArgument = Annotated[
     str | None, typer.Argument(metavar="NAME-OR-FILE", help="A named grid, or a TOML file.")
 ]
@@ -226,6 +234,35 @@ def table(
             _write(tables.as_latex(rows))
         case Format.JSON:
             _write(tables.as_json(rows))
+
+
+@app.command(
+    epilog="Examples: esbench compare out-before out-after   |   "
+    "esbench compare cma_es openai_es --in results/runs/classic"
+)
+def compare(
+    first: Annotated[str, typer.Argument(metavar="A", help="An output folder, or an algorithm.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="The other one.")],
+    root: Annotated[
+        Path | None,
+        typer.Option("--in", metavar="DIR", help="A and B are algorithms of this folder."),
+    ] = None,
+    format_: Annotated[
+        CompareFormat, typer.Option("--format", help="How to print it.")
+    ] = CompareFormat.TEXT,
+) -> None:
+    """Compare two sides: difference with interval, probability of improvement, test, effect."""
+    from esbench import compare as sides
+    from esbench.display import print_comparison
+
+    found = sides.compare_sides(first, second, root)
+    match format_:
+        case CompareFormat.TEXT:
+            print_comparison(found)
+        case CompareFormat.MARKDOWN:
+            _write(sides.as_markdown(found))
+        case CompareFormat.JSON:
+            _write(sides.as_json(found))
 
 
 @app.command(epilog="Example: esbench plot results/runs/quick --out plots")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # they take long to import, and few commands need them
     from esbench.baselines import Baseline
     from esbench.bench import Throughput
     from esbench.check import Report
+    from esbench.compare import Sides
     from esbench.plan import Cost, Standing
     from esbench.schedule import Schedule
 
@@ -149,6 +150,18 @@ def print_scores(rows: Any, console: Console | None = None) -> None:
     console.print(rich_table(rows))
     for note in footnotes(rows, terminal=True):
         print_plain(note, console)
+
+
+def print_comparison(sides: Sides) -> None:
+    """Print two sides beside each other, and which is better."""
+    from esbench.compare import footnotes, outcome, rich_table
+
+    console = make_console()
+    print_plain(f"A: {sides.first}\nB: {sides.second}\n", console)
+    console.print(rich_table(sides))
+    for note in footnotes(sides):
+        print_plain(note, console)
+    console.print(Text(f"{outcome(sides)}.", "bold"), soft_wrap=True)
 
 
 def print_baseline(baseline: Baseline, path: Path) -> None:

@@ -1,0 +1,185 @@
+"""Scores over several environments, and of two sides: pure functions on arrays.
+
+Agarwal et al., "Deep reinforcement learning at the edge of the statistical precipice", NeurIPS
+2021: interquartile mean, optimality gap, performance profile and probability of improvement; Efron,
+"Better bootstrap confidence intervals", JASA 82, 1987, for BCa; Hedges, "Distribution theory for
+Glass's estimator of effect size", J. Educ. Stat. 6, 1981.
+
+Scores come as strata: an environment each, normalised, [runs] or, for the resamples of a bootstrap,
+[..., runs]. Environments count alike, however many runs each has.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from esbench.analysis.statistics import CONFIDENCE, MIN_RUNS, TRIMMED, Floats
+from esbench.errors import UsageError
+from esbench.seeding import Purpose, stream
+
+Method: TypeAlias = Literal["percentile", "bca"]
+Statistic: TypeAlias = Callable[..., Floats]
+"""Takes strata [..., runs] and ``axis=-1``, gives [...]."""
+
+RESAMPLES: Final = 9_999
+
+
+def mean(*strata: npt.ArrayLike, axis: int = -1) -> Floats:
+    """Return the mean over environments of the mean over runs: [...] from strata [..., runs]."""
+    result: Floats = np.mean(_means(strata, axis), axis=0)
+    return result
+
+
+def median(*strata: npt.ArrayLike, axis: int = -1) -> Floats:
+    """Return the median over environments of the mean over runs: [...] from strata [..., runs]."""
+    result: Floats = np.median(_means(strata, axis), axis=0)
+    return result
+
+
+def iqm(*strata: npt.ArrayLike, axis: int = -1) -> Floats:
+    """Return the interquartile mean over all runs of all environments: [...] from [..., runs].
+
+    A quarter of the runs, rounded down, is cut at each end. Where environments have unequal numbers
+    of runs, a run weighs as much less as its environment has more of them.
+
+    Args:
+        strata: an environment each, [..., runs].
+        axis: of the runs; the last one.
+    """
+    values = np.concatenate([np.asarray(s, dtype=np.float64) for s in strata], axis=axis)
+    sizes = [np.shape(stratum)[axis] for stratum in strata]
+    total = sum(sizes)
+    weights = np.concatenate([np.full(size, total / (size * len(strata))) for size in sizes])
+    cut = int(TRIMMED * total)
+    order = np.argsort(values, axis=axis, kind="stable")
+    ordered = np.take_along_axis(values, order, axis=axis)
+    above = np.cumsum(weights[order], axis=axis)
+    kept = np.clip(above, cut, total - cut) - np.clip(above - weights[order], cut, total - cut)
+    result: Floats = (kept * ordered).sum(axis=axis) / (total - 2 * cut)
+    return result
+
+
+def optimality_gap(*strata: npt.ArrayLike, axis: int = -1, target: float = 1.0) -> Floats:
+    """Return by how much scores fall short of ``target`` on average: [...] from [..., runs]."""
+    short = [np.maximum(target - np.asarray(s, dtype=np.float64), 0.0) for s in strata]
+    return mean(*short, axis=axis)
+
+
+def performance_profile(strata: Sequence[npt.ArrayLike], thresholds: npt.ArrayLike) -> Floats:
+    """Return the share of runs with a score above each threshold: [thresholds].
+
+    Args:
+        strata: an environment each, [runs].
+        thresholds: [thresholds] normalised scores.
+    """
+    levels = np.asarray(thresholds, dtype=np.float64)
+    return mean(*(np.asarray(stratum)[None, :] > levels[:, None] for stratum in strata))
+
+
+def probability_of_improvement(first: npt.ArrayLike, second: npt.ArrayLike) -> Floats:
+    """Return the probability that a run of ``first`` beats one of ``second``, ties shared.
+
+    It is the Mann-Whitney U statistic over the number of pairs.
+
+    Args:
+        first: [..., runs] of one environment.
+        second: [..., runs] of it, in any number.
+    """
+    ours, theirs = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    pairs = np.sign(ours[..., :, None] - theirs[..., None, :])
+    share: Floats = 0.5 + 0.5 * pairs.mean(axis=(-2, -1))
+    return share
+
+
+def hedges_g(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
+    """Return the difference of means in pooled deviations, without small-sample bias.
+
+    Args:
+        first: [runs].
+        second: [runs].
+
+    Returns:
+        NaN where there are fewer than three runs in all, or none differs within its side.
+    """
+    ours, theirs = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    freedom = ours.size + theirs.size - 2
+    squares = ours.size * ours.var() + theirs.size * theirs.var()
+    if freedom < 1 or not squares > 0:
+        return math.nan
+    correction = 1 - 3 / (4 * freedom - 1)
+    return float((ours.mean() - theirs.mean()) / math.sqrt(squares / freedom) * correction)
+
+
+def stratified_interval(
+    statistic: Statistic,
+    strata: Sequence[npt.ArrayLike],
+    method: Method = "percentile",
+    confidence: float = CONFIDENCE,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+) -> tuple[float, float]:
+    """Return the bootstrap interval of a statistic; runs are drawn within each stratum.
+
+    Args:
+        statistic: of the strata.
+        strata: [runs] each.
+        method: "percentile", or "bca", bias-corrected and accelerated. Where BCa is not defined,
+            since a side's runs are all equal, it is the percentile interval.
+        confidence: the probability that the interval should cover, in (0, 1).
+        seed: names the stream of the resamples.
+        resamples: how many.
+
+    Returns:
+        The lower and the upper end; NaN if a stratum has fewer than three runs, or a run that is
+        not finite.
+
+    Raises:
+        UsageError: there is no stratum, or ``confidence`` is not in (0, 1).
+    """
+    from scipy.stats import DegenerateDataWarning, bootstrap
+
+    if not 0 < confidence < 1:
+        raise UsageError(f"confidence = {confidence}: expected a number between 0 and 1, as 0.95")
+    if not strata:
+        raise UsageError("no scores; expected at least one environment")
+    arrays = [np.asarray(stratum, dtype=np.float64) for stratum in strata]
+    if any(a.size < MIN_RUNS or not np.isfinite(a).all() for a in arrays):
+        return math.nan, math.nan
+    plain = bootstrap(
+        arrays,
+        statistic,
+        vectorized=True,
+        n_resamples=resamples,
+        confidence_level=confidence,
+        method="percentile",
+        rng=stream(seed, Purpose.BOOTSTRAP),
+    )
+    ends = (float(plain.confidence_interval.low), float(plain.confidence_interval.high))
+    if method == "percentile":
+        return ends
+    with warnings.catch_warnings():
+        # Dividing by a spread of zero is how SciPy finds out that BCa is not defined.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        warnings.simplefilter("ignore", DegenerateDataWarning)
+        better = bootstrap(
+            arrays,
+            statistic,
+            vectorized=True,
+            n_resamples=0,
+            bootstrap_result=plain,
+            confidence_level=confidence,
+            method="BCa",
+        ).confidence_interval
+    low, high = float(better.low), float(better.high)
+    return (low, high) if math.isfinite(low) and math.isfinite(high) else ends
+
+
+def _means(strata: Sequence[npt.ArrayLike], axis: int) -> Floats:
+    """Return the mean over runs of each environment: [environments, ...]."""
+    return np.stack([np.asarray(s, dtype=np.float64).mean(axis=axis) for s in strata])

@@ -1,0 +1,132 @@
+"""Two sides compared: pure functions on arrays of scores, a training seed each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import numpy.typing as npt
+
+from esbench.analysis.aggregates import (
+    Statistic,
+    hedges_g,
+    iqm,
+    mean,
+    probability_of_improvement,
+    stratified_interval,
+)
+from esbench.analysis.permutation import holm, p_different
+from esbench.analysis.statistics import Floats
+from esbench.errors import UsageError
+
+
+@final
+@dataclass(frozen=True)
+class Estimate:
+    """A number and its 95 % percentile bootstrap interval, NaN below three runs a side."""
+
+    value: float
+    low: float
+    high: float
+
+
+@final
+@dataclass(frozen=True)
+class Comparison:
+    """The first side beside the second.
+
+    Attributes:
+        first, second: interquartile means.
+        runs: of the first, and of the second.
+        difference: of the interquartile means, first less second.
+        improvement: the probability that a run of the first beats one of the second, ties shared.
+        p_value: two-sided permutation test of the means; 1 if a side has a single run.
+        effect_size: Hedges' g, the difference of means in pooled deviations; NaN without spread.
+    """
+
+    first: float
+    second: float
+    runs: tuple[int, int]
+    difference: Estimate
+    improvement: Estimate
+    p_value: float
+    effect_size: float
+
+
+def compare(first: npt.ArrayLike, second: npt.ArrayLike, seed: int = 0) -> Comparison:
+    """Return how two sides compare on one environment.
+
+    Args:
+        first: [runs] finite scores.
+        second: [runs] finite scores, in any number.
+        seed: names the streams of resamples and permutations.
+
+    Raises:
+        UsageError: a side has no score, or one that is not finite.
+    """
+    ours, theirs = _scores(first), _scores(second)
+    return Comparison(
+        first=float(iqm(ours)),
+        second=float(iqm(theirs)),
+        runs=(ours.size, theirs.size),
+        difference=_estimate(_difference, [ours, theirs], seed),
+        improvement=_estimate(_improvement, [ours, theirs], seed),
+        p_value=p_different(ours, theirs, seed),
+        effect_size=hedges_g(ours, theirs),
+    )
+
+
+def compare_across(
+    first: Sequence[npt.ArrayLike], second: Sequence[npt.ArrayLike], seed: int = 0
+) -> tuple[Estimate, Estimate]:
+    """Return difference and probability of improvement over several environments.
+
+    The difference is of the interquartile means over all runs of all environments, the probability
+    the mean over environments; runs are resampled within each environment and side.
+
+    Args:
+        first: an environment each, [runs] normalised scores.
+        second: the same environments, in the same order.
+        seed: names the stream of the resamples.
+
+    Raises:
+        UsageError: there are not as many environments on both sides, or none, or a score is not
+            finite.
+    """
+    if not first or len(first) != len(second):
+        raise UsageError(
+            f"{len(first)} and {len(second)} environments: expected as many, and at least one"
+        )
+    strata = [*map(_scores, first), *map(_scores, second)]
+    return _estimate(_difference, strata, seed), _estimate(_improvement, strata, seed)
+
+
+def adjusted(comparisons: Sequence[Comparison]) -> Floats:
+    """Return the p-values, adjusted by Holm for being so many: [comparisons]."""
+    return holm([comparison.p_value for comparison in comparisons])
+
+
+def _difference(*strata: npt.ArrayLike, axis: int = -1) -> Floats:
+    half = len(strata) // 2
+    return iqm(*strata[:half], axis=axis) - iqm(*strata[half:], axis=axis)
+
+
+def _improvement(*strata: npt.ArrayLike, axis: int = -1) -> Floats:
+    half = len(strata) // 2
+    pairs = zip(strata[:half], strata[half:], strict=True)
+    chances = [probability_of_improvement(ours, theirs)[..., None] for ours, theirs in pairs]
+    return mean(*chances, axis=axis)
+
+
+def _estimate(statistic: Statistic, strata: Sequence[Floats], seed: int) -> Estimate:
+    low, high = stratified_interval(statistic, strata, seed=seed)
+    return Estimate(float(statistic(*strata)), low, high)
+
+
+def _scores(values: npt.ArrayLike) -> Floats:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or not array.size or not np.isfinite(array).all():
+        raise UsageError(f"scores = {array}: expected finite numbers [runs]")
+    return array

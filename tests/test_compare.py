@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import Run
+from fake_trials import make_trials, write_scores, write_trial
+from rich.console import Console
+
+from esbench.compare import as_json, as_markdown, compare_sides, footnotes, outcome, rich_table
+from esbench.errors import UsageError
+
+GOOD = [480.0, 485.0, 490.0, 491.0, 492.0, 495.0, 498.0, 500.0, 499.0, 497.0]
+BAD = [score - 100 for score in GOOD]
+
+
+@pytest.fixture
+def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write folders a and b, where a is better on CartPole and the same on Acrobot."""
+    monkeypatch.chdir(tmp_path)
+    write_scores(tmp_path / "a", GOOD)
+    write_scores(tmp_path / "b", BAD)
+    for side in "ab":
+        write_scores(tmp_path / side, [-90.0, -91.0, -92.0] * 3, environments=["Acrobot-v1"])
+
+
+@pytest.mark.usefixtures("two")
+def test_two_folders() -> None:
+    sides = compare_sides("a", "b")
+    acrobot, cartpole = sides.pairs
+    assert (acrobot.environment, cartpole.environment) == ("Acrobot-v1", "CartPole-v1")
+    assert cartpole.comparison.difference.value == pytest.approx(100)
+    assert cartpole.p_value < 0.001 < acrobot.p_value
+    assert cartpole.p_value == pytest.approx(2 * cartpole.comparison.p_value)  # Holm
+    assert sides.across is not None
+    assert sides.across[1].value == pytest.approx(0.75)
+    assert outcome(sides) == "a against b: better on 1, worse on 0, not told apart on 1 of 2"
+    assert outcome(compare_sides("b", "a")).startswith("b against a: better on 0, worse on 1")
+
+
+@pytest.mark.usefixtures("two")
+def test_sides_without_spread_are_told_apart(tmp_path: Path) -> None:
+    write_scores(tmp_path / "high", [500.0] * 8)
+    write_scores(tmp_path / "low", [400.0] * 8)
+    assert outcome(compare_sides("high", "low")) == "high is better than low"
+    assert outcome(compare_sides("low", "high")) == "low is worse than high"
+    assert outcome(compare_sides("low", "low")) == "low and low cannot be told apart"
+
+
+def test_two_algorithms_of_one_folder(tmp_path: Path) -> None:
+    for name, scores in (("ars", GOOD), ("snes", BAD), ("openai_es", BAD)):
+        write_scores(tmp_path, scores, algorithms={name: {}})
+    sides = compare_sides("ars", "snes", tmp_path)
+    (pair,) = sides.pairs
+    assert (pair.first_name, pair.second_name) == ("ars", "snes")
+    assert pair.comparison.difference.value == pytest.approx(100)
+    with pytest.raises(UsageError, match=r"unknown algorithm in .* 'snse'; did you mean 'snes'"):
+        compare_sides("ars", "snse", tmp_path)
+
+
+def test_several_algorithms_on_both_sides_are_paired_by_name(tmp_path: Path) -> None:
+    for name in ("ars", "snes"):
+        write_scores(tmp_path / "a", GOOD, algorithms={name: {}})
+    for name in ("snes", "openai_es"):
+        write_scores(tmp_path / "b", BAD, algorithms={name: {}})
+    sides = compare_sides(str(tmp_path / "a"), str(tmp_path / "b"))
+    assert [(pair.first_name, pair.second_name) for pair in sides.pairs] == [("snes", "snes")]
+    (note,) = [note for note in sides.notes if note.startswith("On one side only")]
+    assert "ars on CartPole-v1" in note
+    assert "openai_es on CartPole-v1" in note
+
+
+def test_what_to_beware_of_is_said(tmp_path: Path) -> None:
+    write_scores(tmp_path / "a", GOOD[:3])
+    write_scores(tmp_path / "b", GOOD, budget={"env_steps": 2000})
+    (trial,) = make_trials(tmp_path / "a", seeds=[9])
+    write_trial(trial, error="Traceback")
+    notes = " ".join(footnotes(compare_sides(str(tmp_path / "a"), str(tmp_path / "b"))))
+    assert "Fewer than 10 seeds" in notes
+    assert "Below 5 seeds the intervals are too narrow" in notes
+    assert "1 trial without a score left out" in notes
+    assert "CartPole-v1: the budgets differ, 1000 and 2000 steps." in notes
+
+
+@pytest.mark.usefixtures("two")
+def test_every_format(esbench: Run) -> None:
+    code, out, _ = esbench("compare", "a", "b")
+    assert code == 0
+    assert out.splitlines()[-1].startswith("a against b: better on 1")
+    assert "100.0" in out
+    content = json.loads(esbench("compare", "a", "b", "--format", "json")[1])
+    assert content["pairs"][1]["comparison"]["difference"]["value"] == pytest.approx(100)
+    assert content["outcome"].startswith("a against b")
+    text = esbench("compare", "a", "b", "--format", "markdown")[1]
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert len(rows) == 5
+    assert len({row.count("|") for row in rows}) == 1
+    sides = compare_sides("a", "b")
+    assert as_markdown(sides) == text
+    assert json.loads(as_json(sides)) == content
+
+
+@pytest.mark.usefixtures("two")
+def test_one_screen_of_80_columns() -> None:
+    console = Console(width=80, record=True)
+    console.print(rich_table(compare_sides("a", "b")))
+    lines = console.export_text().splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert not any("…" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["none", "a"], "no folder 'none'; expected two output folders, or --in DIR"),
+        (["a", "c"], "nothing to compare: a has openai_es on CartPole-v1, c has openai_es on Ac"),
+        (["a", "d"], "openai_es on CartPole-v1 has no finished trial"),
+        (["a", "a", "--in", "a"], "unknown algorithm in a 'a'"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    esbench: Run, tmp_path: Path, arguments: list[str], words: str
+) -> None:
+    write_scores(tmp_path / "a", GOOD)
+    write_scores(tmp_path / "c", GOOD, environments=["Acrobot-v1"])
+    (trial,) = make_trials(tmp_path / "d", seeds=[9])
+    write_trial(trial, error="Traceback")
+    code, _, err = esbench("compare", *arguments)
+    assert code == 2
+    assert words in err
+    assert len(err.splitlines()) == 1
