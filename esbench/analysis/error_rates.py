@@ -49,14 +49,14 @@ DISTRIBUTIONS: Final[Mapping[str, Draw]] = {
 
 
 def resampled(pool: Floats) -> Draw:
-    """Return a ``Draw`` from scores that were measured: without replacement within one call.
+    """Return a ``Draw`` from scores that were measured: with replacement, so that sides are alike.
 
     Args:
         pool: [runs] normalised scores, many more than are drawn at once.
     """
 
     def draw(rng: np.random.Generator, runs: int, drop: float) -> Floats:
-        return rng.choice(pool, runs, replace=False) - drop
+        return rng.choice(pool, runs) - drop
 
     return draw
 

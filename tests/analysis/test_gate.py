@@ -219,4 +219,4 @@ def test_simulated_drops_are_as_large_as_they_say() -> None:
         )
     assert bimodal(rng, 100_000, 0.0).mean() == pytest.approx(0.9, abs=0.01)
     pool = np.arange(10.0)
-    assert sorted(resampled(pool)(rng, 10, 0.5)) == list(pool - 0.5)
+    assert set(resampled(pool)(rng, 500, 0.5)) == set(pool - 0.5)

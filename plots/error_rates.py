@@ -1,0 +1,139 @@
+"""Measures how often the gate and the intervals are wrong, and writes ``error_rates.md`` beside it.
+
+    python plots/error_rates.py [FOLDER]
+
+By simulation, and from scores that were measured: FOLDER is an output folder with many seeds a cell
+(``esbench run ci --seeds 0-63 --out FOLDER``), from which both sides of a check are drawn.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+from esbench.analysis import aggregates
+from esbench.analysis.aggregates import stratified_interval
+from esbench.analysis.error_rates import DISTRIBUTIONS, Draw, rates, resampled
+from esbench.analysis.gate import Rules, judge
+from esbench.analysis.statistics import Floats, normalized
+from esbench.cells import cells
+from esbench.seeding import Purpose, stream
+
+CELLS = 4
+REPETITIONS = 1000
+POWER_REPETITIONS = 400
+INTERVALS = 1000
+DROPS = (0.1, 0.2, 0.4)
+SEEDS = (3, 6, 8, 10, 16)
+
+
+def main() -> None:
+    """Write the page."""
+    folder = sys.argv[1:]
+    lines = ["# How often the gate and the intervals are wrong", ""]
+    lines += [f"Made by `python plots/error_rates.py{' FOLDER' * bool(folder)}`.", ""]
+    checks = (
+        f"Checks of {CELLS} cells at the defaults, alpha 1 % and margin 5 %; {REPETITIONS} of what "
+        f"is unchanged, and {POWER_REPETITIONS} of each drop of the first cell's mean, as a share "
+        "of the range. Simulated scores:"
+    )
+    simulated = {name: [draw] * CELLS for name, draw in DISTRIBUTIONS.items()}
+    lines += [checks, "", *gate_table(simulated, SEEDS), ""]
+    if folder:
+        lines += own_runs(Path(folder[0]))
+    intervals = (
+        "How often a 95 % bootstrap interval of the difference of two equal sides covers 0 "
+        f"({INTERVALS} pairs each):"
+    )
+    lines += [intervals, "", *coverage_table()]
+    Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def gate_table(cases: Mapping[str, Sequence[Draw]], seeds: Sequence[int]) -> list[str]:
+    """Return false alarms and power of checks with these cells, of which the first one drops."""
+    header = ["scores", "seeds", "false alarms", "unchanged: no worse"]
+    header += [f"drop {drop:.0%}: caught" for drop in DROPS]
+    header += [f"drop {DROPS[0]:.0%}: no worse"]
+    rows = []
+    for (name, draws), runs in product(cases.items(), seeds):
+        common = {"runs": runs, "rules": Rules()}
+        same = rates(judge, draws, drop=0.0, repetitions=REPETITIONS, **common)
+        rows.append([name, str(runs), f"{same.failed:.1%}", f"{same.passed:.0%}"])
+        dropped = [
+            rates(judge, draws, drop=drop, repetitions=POWER_REPETITIONS, **common)
+            for drop in DROPS
+        ]
+        rows[-1] += [f"{found.caught:.0%}" for found in dropped] + [f"{dropped[0].passed:.0%}"]
+        print(*rows[-1], flush=True)  # noqa: T201
+    return markdown(header, rows)
+
+
+def own_runs(folder: Path) -> list[str]:
+    """Return the gate's error rates on scores that were measured."""
+    draws: dict[str, Draw] = {}
+    notes = []
+    for cell in cells(folder):
+        assert cell.scores.random is not None
+        scale = cell.scores.random.mean, cell.scores.references[0].score
+        scores = [trial.result()["score"] for trial in cell.trials if trial.is_done]
+        pool = np.array([normalized(score, *scale) for score in scores])
+        draws[cell.environment] = resampled(pool)
+        about = f"{len(pool)} seeds, mean {pool.mean():.2f}, deviation {pool.std():.3f}"
+        notes.append(f"- {cell.name} on {cell.environment}: {about}, lowest {pool.min():.2f}")
+    cases = {
+        name: [draw, *(other for key, other in draws.items() if key != name)]
+        for name, draw in draws.items()
+    }
+    return [
+        "Scores of our own runs, drawn for both sides from the seeds below, with replacement:",
+        "",
+        *gate_table(cases, (5, 8)),
+        "",
+        *notes,
+        "",
+    ]
+
+
+def coverage_table() -> list[str]:
+    """Return how often 95 % intervals of a difference of two sides cover it."""
+    statistics = {"IQM": difference_of_iqms, "mean": difference_of_means}
+    header = ["scores", "seeds a side"]
+    header += [f"{name}, {method}" for name in statistics for method in ("percentile", "BCa")]
+    rows = []
+    for (name, draw), runs in product(DISTRIBUTIONS.items(), SEEDS):
+        rng = stream(0, Purpose.SIMULATION, runs)
+        samples = [(draw(rng, runs, 0.0), draw(rng, runs, 0.0)) for _ in range(INTERVALS)]
+        rows.append([name, str(runs)])
+        for statistic, method in product(statistics.values(), ("percentile", "bca")):
+            covered = [
+                low <= 0 <= high
+                for sides in samples
+                for low, high in [stratified_interval(statistic, sides, method, resamples=999)]
+            ]
+            rows[-1].append(f"{np.mean(covered):.1%}")
+        print(*rows[-1], flush=True)  # noqa: T201
+    return markdown(header, rows)
+
+
+def difference_of_iqms(first: Floats, second: Floats, axis: int = -1) -> Floats:
+    """Return the difference of interquartile means."""
+    return aggregates.iqm(first, axis=axis) - aggregates.iqm(second, axis=axis)
+
+
+def difference_of_means(first: Floats, second: Floats, axis: int = -1) -> Floats:
+    """Return the difference of means."""
+    return aggregates.mean(first, axis=axis) - aggregates.mean(second, axis=axis)
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a Markdown table, numbers to the right."""
+    rule = [":--", *["--:"] * (len(header) - 1)]
+    return ["| " + " | ".join(cells_) + " |" for cells_ in (header, rule, *rows)]
+
+
+if __name__ == "__main__":
+    main()
