@@ -48,7 +48,7 @@ class Kind(StrEnum):
 
 
 class Format(StrEnum):
-    """How ``esbench table`` prints."""
+    """How tables are printed."""
 
     TEXT = "text"
     MARKDOWN = "markdown"
@@ -83,6 +83,7 @@ AtOnce = Annotated[
     int | None,
     typer.Option(help="Trials at a time (default: see 'esbench plan'); changes no result."),
 ]
+TableFormat = Annotated[Format, typer.Option("--format", help="How to print it.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="An output folder of 'esbench run'.")]
 
 
@@ -207,7 +208,7 @@ def status(
 @app.command(epilog="Example: esbench table results/runs/quick --format markdown")
 def table(
     folder: Folder,
-    format_: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.TEXT,
+    format_: TableFormat = Format.TEXT,
 ) -> None:
     """Print the scores: interquartile mean over seeds with its interval, cost and reference."""
     from esbench import tables
@@ -225,6 +226,43 @@ def table(
             _write(tables.as_latex(rows))
         case Format.JSON:
             _write(tables.as_json(rows))
+
+
+@app.command(
+    epilog="Examples: esbench efficiency results/runs/quick   |   "
+    "esbench efficiency results/runs/quick --target CartPole-v1=475 --target Acrobot-v1=-100"
+)
+def efficiency(
+    folder: Folder,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SCORE",
+            help="Score to reach (default: the environment's frozen reference), or "
+            "ENVIRONMENT=SCORE; repeat for several.",
+        ),
+    ] = None,
+    window: Annotated[int, typer.Option(help="Generations in the mean that is judged.")] = 5,
+    format_: TableFormat = Format.TEXT,
+) -> None:
+    """Print what training spends until it reaches a score: steps, episodes and CPU time."""
+    from esbench import layout
+    from esbench.display import print_noted
+    from esbench.efficiency import EfficiencyRow, efficiency_table, parse_targets, sheet
+
+    rows = efficiency_table(folder, parse_targets(target or []), window)
+    full = sheet(rows, window)
+    match format_:
+        case Format.TEXT:
+            print_noted(layout.as_rich(sheet(rows, window, terminal=True)), full.notes)
+        case Format.MARKDOWN:
+            _write(layout.as_markdown(full))
+        case Format.CSV:
+            _write(layout.as_csv(EfficiencyRow, rows))
+        case Format.LATEX:
+            _write(layout.as_latex(full))
+        case Format.JSON:
+            _write(layout.as_json(rows, full.notes))
 
 
 @app.command(epilog="Example: esbench plot results/runs/quick --out plots")
