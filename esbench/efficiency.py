@@ -210,8 +210,8 @@ def _target(cell: Cell, targets: Mapping[str, float]) -> float:
 def _row(
     cell: Cell, runs: Sequence[Run], target: float, budget: float, window: int
 ) -> EfficiencyRow:
-    goal = np.array([target])
-    totals = {cost: [run.first_totals(cost, goal, window)[0] for run in runs] for cost in COSTS}
+    found = [run.first_totals(np.array([target]), window) for run in runs]
+    totals = {cost: [run[cost][0] for run in found] for cost in COSTS}
     ends = {cost: [run.totals[cost][-1] for run in runs] for cost in COSTS}
     known = bool(runs) and not math.isnan(target)
     medians = {
@@ -220,9 +220,7 @@ def _row(
     reached = int(np.isfinite(totals["env_steps"]).sum()) if known else 0
     low, high = share_interval(reached, len(runs)) if known else (math.nan, math.nan)
     steps = totals["env_steps"], ends["env_steps"]
-    returns = _mean_returns(runs, budget)
-    areas = [_normalized(value, cell.scores) for value in returns]
-    area_low, area_high = bootstrap_interval(areas) if areas else (math.nan, math.nan)
+    mean, low_mean, high_mean = _mean_return(runs, budget)
     return EfficiencyRow(
         environment=cell.environment,
         algorithm=cell.algorithm,
@@ -235,10 +233,10 @@ def _row(
         high=high,
         **medians,
         expected_env_steps=expected_running_time(*steps) if known else math.nan,
-        area=float(iqm(areas)) if areas else math.nan,
-        area_low=float(area_low),
-        area_high=float(area_high),
-        mean_return=float(iqm(returns)) if returns else math.nan,
+        area=_normalized(mean, cell.scores),
+        area_low=_normalized(low_mean, cell.scores),
+        area_high=_normalized(high_mean, cell.scores),
+        mean_return=mean,
         area_env_steps=budget,
         unfinished=sum(not run.done for run in runs),
         empty=len(cell.trials) - len(runs),
@@ -250,13 +248,17 @@ def _row(
     )
 
 
-def _mean_returns(runs: Sequence[Run], budget: float) -> list[float]:
-    """Return the mean return of each run that spent the budget; none if there is no budget."""
-    return [
+def _mean_return(runs: Sequence[Run], budget: float) -> tuple[float, float, float]:
+    """Return the IQM of the mean return of the runs that spent the budget, and its interval."""
+    returns = [
         mean_return(run.totals["env_steps"], run.returns, budget)
         for run in runs
         if run.totals["env_steps"][-1] >= budget
     ]
+    if not returns:
+        return math.nan, math.nan, math.nan
+    low, high = bootstrap_interval(returns)
+    return float(iqm(returns)), float(low), float(high)
 
 
 def _normalized(value: float, scores: Scores) -> float:

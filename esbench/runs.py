@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -33,10 +34,12 @@ class Run:
     score: float
     done: bool
 
-    def first_totals(self, cost: str, targets: Floats, window: int = WINDOW) -> Floats:
+    def first_totals(
+        self, targets: Floats, window: int = WINDOW, costs: Sequence[str] = COSTS
+    ) -> dict[str, Floats]:
         """Return what was spent when each target was first reached, [targets]; else infinity."""
         values = judged(self.returns, self.score, window)
-        return first_totals(self.totals[cost], values, targets)
+        return {cost: first_totals(self.totals[cost], values, targets) for cost in costs}
 
 
 def runs_of(cell: Cell) -> list[Run]:
@@ -47,10 +50,10 @@ def runs_of(cell: Cell) -> list[Run]:
     """
     runs = []
     for trial in cell.trials:
-        columns = trial.columns()
+        columns = trial.columns(*COSTS, "center_return")
         done = trial.is_done
         score = trial.result()["score"] if done else None
-        if len(columns["generation"]):
+        if len(columns["center_return"]):
             runs.append(
                 Run(
                     totals={name: columns[name].astype(np.float64) for name in COSTS},

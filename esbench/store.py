@@ -134,8 +134,8 @@ class TrialFolder:
         """Return the rows as records; null is NaN again."""
         return [_as_record(row) for row in self.rows()]
 
-    def columns(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Return the rows key by key: the values of each, [generations].
+    def columns(self, *keys: str) -> dict[str, np.ndarray[Any, Any]]:
+        """Return the rows key by key: the values of each of ``keys`` (or of all), [generations].
 
         For reading thousands of trials: it makes no object of a row. Whole numbers are int64, other
         numbers float64 with NaN for null, and so is ``max_episode_steps``; texts are objects.
@@ -149,12 +149,13 @@ class TrialFolder:
             values = [_row_values(row) for row in self.rows()]
         by_key = zip(*values, strict=True) if values else [()] * len(_ROW_TYPES)
         columns = {}
-        for (key, kind), column in zip(_ROW_TYPES.items(), by_key, strict=True):
-            try:
-                columns[key] = np.array(column, dtype=kind).reshape(len(values))
-            except (ValueError, TypeError, OverflowError):
-                path = self.path / "metrics.jsonl"
-                raise self._damaged(path, f"a value of {key!r} is not a number") from None
+        for key, column in zip(_ROW_TYPES, by_key, strict=True):
+            if key in (keys or _ROW_TYPES):
+                try:
+                    columns[key] = np.array(column, dtype=_ROW_TYPES[key]).reshape(len(values))
+                except (ValueError, TypeError, OverflowError):
+                    path = self.path / "metrics.jsonl"
+                    raise self._damaged(path, f"a value of {key!r} is not a number") from None
         return columns
 
     def result(self) -> Json:
