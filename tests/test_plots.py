@@ -16,7 +16,8 @@ from esbench import environments
 from esbench.cells import cells
 from esbench.environments import RandomScore, Reference, Scores
 from esbench.errors import UsageError
-from esbench.plots import STYLES, assign_styles, curves, draw, make_figure, render
+from esbench.figures import STYLES, assign_styles
+from esbench.plots import curves, draw, make_figure, render
 
 NO_SCORES = Scores()
 RANDOM = RandomScore(mean=22.0, std=1.0, episodes=100, command="measured")
