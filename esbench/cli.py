@@ -272,7 +272,7 @@ def plot(
         Path | None, typer.Option(help="Folder of the figures (default: DIR/figures).")
     ] = None,
 ) -> None:
-    """Draw learning curves and the rank of the unperturbed policy, as PNG and SVG."""
+    """Draw learning curves, the rank of the unperturbed policy and the share of targets reached."""
     from esbench.plots import draw
 
     for path in draw(folder, out):

@@ -1,7 +1,8 @@
 """Figures: for each environment the learning curves and the rank of the unperturbed policy.
 
-Nothing is computed here: curves come from ``analysis``, groups of trials and frozen scores from
-``cells``. A figure is a function of the trials alone, down to its bytes.
+The one across environments is in ``ecdf``, and how all of them look in ``figures``. Nothing is
+computed here: curves come from ``analysis``, groups of trials and frozen scores from ``cells``. A
+figure is a function of the trials alone, down to its bytes.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
+from esbench import ecdf
 from esbench.analysis.curves import Band, learning_curve, rank_curve
 from esbench.analysis.statistics import Floats
 from esbench.cells import Cell, cells
@@ -38,6 +40,7 @@ NOT_EVALUATED: Final = "unperturbed policy not evaluated"
 SHARES: Final = ((0, 0.25, 0.5, 0.75, 1), ("none", "1/4", "half", "3/4", "all"))
 REFERENCE_COLOR: Final = "#888888"
 MIN_GENERATIONS: Final = 2
+ACROSS: Final = "ecdf"
 
 
 @final
@@ -61,34 +64,41 @@ class Line:
 
 
 def draw(root: Path, out: Path | None = None) -> list[Path]:
-    """Draw a figure for each environment below ``root``, as PNG and SVG.
+    """Draw a figure for each environment below ``root`` and one across them, as PNG and SVG.
 
     Args:
         root: folder with trials; unfinished ones are drawn where no seed of theirs is done.
         out: where the figures go; by default ``root / "figures"``.
 
     Returns:
-        The files, two for each environment.
+        The files, two for each environment, and two named "ecdf" if an environment has frozen
+        random and reference scores.
 
     Raises:
         UsageError: no trial has two generations yet, or a file cannot be written.
     """
     folder = root / "figures" if out is None else out
-    written = []
-    for environment, members in itertools.groupby(cells(root), lambda cell: cell.environment):
+    found, written = cells(root), []
+    for environment, members in itertools.groupby(found, lambda cell: cell.environment):
         group = list(members)
         if not (lines := curves(group)):
             continue
         stem = re.sub(r"[^\w.+-]", "_", environment)
         scores, kind = _shared_scores(group), environment_kind(environment)
-        for suffix, content in render(environment, lines, scores, kind).items():
-            write_bytes(path := folder / f"{stem}.{suffix}", content)
-            written.append(path)
+        written += _write(folder / stem, render(environment, lines, scores, kind))
     if not written:
         raise UsageError(
             f"nothing to draw in {str(root)!r}: no trial has {MIN_GENERATIONS} generations yet"
         )
-    return written
+    return written + _write(folder / ACROSS, ecdf.render(found))
+
+
+def _write(stem: Path, contents: dict[str, bytes]) -> list[Path]:
+    """Write a figure's files, and return them."""
+    paths = [stem.with_name(f"{stem.name}.{suffix}") for suffix in contents]
+    for path, content in zip(paths, contents.values(), strict=True):
+        write_bytes(path, content)
+    return paths
 
 
 def render(

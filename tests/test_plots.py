@@ -43,6 +43,7 @@ def test_a_figure_for_each_environment_as_png_and_svg(tmp_path: Path) -> None:
     write_learning(tmp_path, environments=["CartPole-v1", "Acrobot-v1"])
     written = draw(tmp_path)
     names = ["Acrobot-v1.png", "Acrobot-v1.svg", "CartPole-v1.png", "CartPole-v1.svg"]
+    names += ["ecdf.png", "ecdf.svg"]
     assert written == [tmp_path / "figures" / name for name in names]
     assert all(path.read_bytes()[:4] == b"\x89PNG" for path in written if path.suffix == ".png")
     for path in written[1::2]:
@@ -356,7 +357,8 @@ def test_an_environment_without_rows_does_not_stop_the_others(tmp_path: Path) ->
     write_scores(tmp_path / "a", [1.0, 2.0, 3.0])
     for trial in make_trials(tmp_path / "b", environments=["Acrobot-v1"]):
         write_trial(trial)
-    assert [path.name for path in draw(tmp_path)] == ["CartPole-v1.png", "CartPole-v1.svg"]
+    names = ["CartPole-v1.png", "CartPole-v1.svg", "ecdf.png", "ecdf.svg"]
+    assert [path.name for path in draw(tmp_path)] == names
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
