@@ -26,7 +26,6 @@ from esbench.environments import Kind, Scores, environment_kind
 from esbench.errors import UsageError
 from esbench.figures import Style, add_legend, as_files, assign_styles, draw_line, new_figure
 from esbench.files import write_bytes
-from esbench.record import GenerationRecord
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,6 +40,14 @@ SHARES: Final = ((0, 0.25, 0.5, 0.75, 1), ("none", "1/4", "half", "3/4", "all"))
 REFERENCE_COLOR: Final = "#888888"
 MIN_GENERATIONS: Final = 2
 ACROSS: Final = "ecdf"
+STEPS: Final = "env_steps"
+_DRAWN: Final = (
+    STEPS,
+    "wall_time_s",
+    "center_return",
+    "population_return_mean",
+    "center_rank_fraction",
+)
 
 
 @final
@@ -146,8 +153,8 @@ def curves(group: Sequence[Cell]) -> list[Line]:
     mixed = len({_evaluates_center(cell) for cell in group}) > 1
     lines = []
     for cell, style in zip(group, styles, strict=True):
-        runs = {trial: trial.records() for trial in cell.trials}
-        runs = {trial: run for trial, run in runs.items() if len(run) >= MIN_GENERATIONS}
+        runs = {trial: trial.columns(*_DRAWN) for trial in cell.trials}
+        runs = {trial: run for trial, run in runs.items() if len(run[STEPS]) >= MIN_GENERATIONS}
         done = {trial: run for trial, run in runs.items() if trial.is_done}
         if not runs:
             continue
@@ -162,20 +169,14 @@ def _evaluates_center(cell: Cell) -> bool:
     return bool(cell.descriptions[0]["spec"]["evaluation"]["center"])
 
 
-def _line(
-    label: str, style: Style, runs: Sequence[Sequence[GenerationRecord]], center: bool
-) -> Line:
-    returns = [
-        [row.center_return if center else row.population_return_mean for row in run] for run in runs
-    ]
+def _line(label: str, style: Style, runs: Sequence[dict[str, Floats]], center: bool) -> Line:
+    returns = [run["center_return" if center else "population_return_mean"] for run in runs]
     return Line(
         label=label,
         style=style,
-        over_steps=learning_curve([[row.env_steps for row in run] for run in runs], returns),
-        over_time=learning_curve([[row.wall_time_s for row in run] for run in runs], returns),
-        rank=rank_curve([[row.center_rank_fraction for row in run] for run in runs])
-        if center
-        else None,
+        over_steps=learning_curve([run[STEPS] for run in runs], returns),
+        over_time=learning_curve([run["wall_time_s"] for run in runs], returns),
+        rank=rank_curve([run["center_rank_fraction"] for run in runs]) if center else None,
     )
 
 

@@ -58,7 +58,6 @@ _KINDS: Final[dict[str, Any]] = {"int": np.int64, "str": object}
 _ROW_TYPES: Final = {
     field.name: _KINDS.get(str(field.type), np.float64) for field in fields(GenerationRecord)
 }
-_row_values: Final = itemgetter(*_ROW_TYPES)
 _TRIAL_KEYS: Final[_Keys] = {"spec": dict, "labels": dict}
 _LABEL_KEYS: Final[_Keys] = {"environment": str, "algorithm": str, "policy": str}
 _STATE_KEYS: Final[_Keys] = {"tensors": str, "state": dict, "spec": dict}
@@ -143,19 +142,20 @@ class TrialFolder:
         Raises:
             DamagedTrialError: what ``rows`` raises, or a value is no number where one belongs.
         """
+        names = keys or tuple(_ROW_TYPES)
+        chosen = itemgetter(*names)
         try:
-            values = [_row_values(from_json(line)) for line in self._lines()]
+            values = [chosen(from_json(line)) for line in self._lines()]
         except (ValueError, KeyError, TypeError):  # torn, or damaged: ``rows`` tells which
-            values = [_row_values(row) for row in self.rows()]
-        by_key = zip(*values, strict=True) if values else [()] * len(_ROW_TYPES)
+            values = [chosen(row) for row in self.rows()]
         columns = {}
-        for key, column in zip(_ROW_TYPES, by_key, strict=True):
-            if key in (keys or _ROW_TYPES):
-                try:
-                    columns[key] = np.array(column, dtype=_ROW_TYPES[key]).reshape(len(values))
-                except (ValueError, TypeError, OverflowError):
-                    path = self.path / "metrics.jsonl"
-                    raise self._damaged(path, f"a value of {key!r} is not a number") from None
+        for key, column in zip(names, zip(*values, strict=True) if values else names, strict=True):
+            try:
+                array = np.array(column if values else (), dtype=_ROW_TYPES[key])
+                columns[key] = array.reshape(len(values))
+            except (ValueError, TypeError, OverflowError):
+                path = self.path / "metrics.jsonl"
+                raise self._damaged(path, f"a value of {key!r} is not a number") from None
         return columns
 
     def result(self) -> Json:
