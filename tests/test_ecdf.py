@@ -29,6 +29,8 @@ def _frozen_scores_of_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     folder.mkdir()
     for name in ("CartPole-v1", "Acrobot-v1"):
         (folder / f"{name}.toml").write_text(f'id = "{name}"\n{SCORES}')
+    useless = SCORES.replace("score = 100.0", "score = 0.0")  # no better than random actions
+    (folder / "MountainCar-v0.toml").write_text(f'id = "MountainCar-v0"\n{useless}')
     (folder / "Pendulum-v1.toml").write_text('id = "Pendulum-v1"\nscores.solved = 1.0\n')
     monkeypatch.setattr(environments, "folder", lambda: folder)
 
@@ -75,7 +77,8 @@ def test_a_line_ends_with_its_own_budget_and_says_what_it_lacks(tmp_path: Path) 
 def test_there_is_a_figure_only_where_an_environment_has_both_frozen_scores(
     tmp_path: Path,
 ) -> None:
-    write_runs(tmp_path / "a", [[1.0] * 6] * 3, environments=["Pendulum-v1"])
+    for name in ("Pendulum-v1", "MountainCar-v0"):
+        write_runs(tmp_path / "a", [[1.0] * 6] * 3, environments=[name])
     changed = {"CartPole-v1": {"kwargs": {"sutton_barto_reward": True}}}
     write_runs(tmp_path / "b", [[1.0] * 6] * 3, environment=changed)
     assert render(cells(tmp_path)) == {}
