@@ -15,7 +15,7 @@ processor, and peak memory:
     efficiency      3.8   2.6   126 MiB     34.4   22.6    237 MiB
     load_results    1.9   1.2   111 MiB     33.4   21.9   1570 MiB
 
-A processor shared like that takes about 1.6 times as long for the same work: 5 us a row instead of 3.
+A processor shared like that takes about 1.6 times as long for the same work.
 """
 
 from __future__ import annotations
