@@ -136,7 +136,7 @@ class TrialFolder:
     def columns(self, *keys: str) -> dict[str, np.ndarray[Any, Any]]:
         """Return the rows key by key: the values of each of ``keys`` (or of all), [generations].
 
-        For reading thousands of trials: it makes no object of a row. Whole numbers are int64, other
+        For reading thousands of trials: it makes no object of a row. At least two keys. Whole numbers are int64, other
         numbers float64 with NaN for null, and so is ``max_episode_steps``; texts are objects.
 
         Raises:
@@ -148,11 +148,11 @@ class TrialFolder:
             values = [chosen(from_json(line)) for line in self._lines()]
         except (ValueError, KeyError, TypeError):  # torn, or damaged: ``rows`` tells which
             values = [chosen(row) for row in self.rows()]
+        by_key = zip(*values, strict=True) if values else ((),) * len(names)
         columns = {}
-        for key, column in zip(names, zip(*values, strict=True) if values else names, strict=True):
+        for key, column in zip(names, by_key, strict=True):
             try:
-                array = np.array(column if values else (), dtype=_ROW_TYPES[key])
-                columns[key] = array.reshape(len(values))
+                columns[key] = np.array(column, dtype=_ROW_TYPES[key]).reshape(len(values))
             except (ValueError, TypeError, OverflowError):
                 path = self.path / "metrics.jsonl"
                 raise self._damaged(path, f"a value of {key!r} is not a number") from None
