@@ -134,9 +134,9 @@ class TrialFolder:
         return [_as_record(row) for row in self.rows()]
 
     def columns(self, *keys: str) -> dict[str, np.ndarray[Any, Any]]:
-        """Return the rows key by key: the values of each of ``keys`` (or of all), [generations].
+        """Return the rows key by key: the values of ``keys`` (two or more, or all), [generations].
 
-        For reading thousands of trials: it makes no object of a row. At least two keys. Whole numbers are int64, other
+        For reading thousands of trials: it makes no object of a row. Whole numbers are int64, other
         numbers float64 with NaN for null, and so is ``max_episode_steps``; texts are objects.
 
         Raises:
