@@ -21,7 +21,9 @@ A processor shared like that takes about 1.6 times as long for the same work.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -105,10 +107,13 @@ def write(root: Path, algorithms: int) -> None:
 
 
 @pytest.fixture(scope="module", params=[5, 250], ids=["200 trials", "10,000 trials"])
-def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path]:
     root = tmp_path_factory.mktemp("trials")
     write(root, request.param)
-    return root
+    yield root
+    shutil.rmtree(root)  # gigabytes, which pytest would keep
 
 
 @pytest.mark.parametrize("name", COMMANDS)
