@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias, final
 
-from esbench.environments import Scores, environment_names, load_environment
+from esbench.environments import (
+    EnvironmentFile,
+    Scores,
+    environment_names,
+    load_environment,
+)
 from esbench.files import Json
 from esbench.spec import flatten
 from esbench.store import TrialFolder, find_trials
@@ -65,8 +70,9 @@ def cells(root: Path) -> list[Cell]:
         known = seeds.get(spec["seed"])
         if known is None or (trial.is_done and not known[0].is_done):
             seeds[spec["seed"]] = (trial, description)
+    files = _environment_files({environment for environment, *_ in groups})
     return [
-        _cell(key, variant, variants)
+        _cell(key, variant, variants, files)
         for key, variants in sorted(groups.items())
         for variant in sorted(variants)
     ]
@@ -83,7 +89,18 @@ def _variant(spec: Json) -> str:
     return hashlib.sha256(json.dumps(common, sort_keys=True).encode()).hexdigest()
 
 
-def _cell(key: tuple[str, str, str], variant: str, variants: dict[str, _Seeds]) -> Cell:
+def _environment_files(environments: set[str]) -> dict[str, EnvironmentFile]:
+    """Return the files of those environments that have one, by name."""
+    names = environments.intersection(environment_names())
+    return {name: load_environment(name) for name in sorted(names)}
+
+
+def _cell(
+    key: tuple[str, str, str],
+    variant: str,
+    variants: dict[str, _Seeds],
+    files: dict[str, EnvironmentFile],
+) -> Cell:
     environment, algorithm, policy = key
     seeds = variants[variant]
     trials, descriptions = zip(*(seeds[seed] for seed in sorted(seeds)), strict=True)
@@ -96,7 +113,7 @@ def _cell(key: tuple[str, str, str], variant: str, variants: dict[str, _Seeds]) 
         differs=_differing(spec, twins),
         trials=trials,
         descriptions=descriptions,
-        scores=_scores(environment, spec["environment"]["kwargs"]),
+        scores=_scores(files.get(environment), spec["environment"]["kwargs"]),
     )
 
 
@@ -110,8 +127,5 @@ def _differing(spec: Json, twins: Sequence[Json]) -> tuple[str, ...]:
     )
 
 
-def _scores(environment: str, kwargs: Json) -> Scores:
-    if environment not in environment_names():
-        return Scores()
-    file = load_environment(environment)
-    return file.scores if file.kwargs == kwargs else Scores()
+def _scores(file: EnvironmentFile | None, kwargs: Json) -> Scores:
+    return file.scores if file is not None and file.kwargs == kwargs else Scores()

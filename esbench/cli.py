@@ -49,7 +49,7 @@ class Kind(StrEnum):
 
 
 class Format(StrEnum):
-    """How ``esbench table`` prints."""
+    """How tables are printed."""
 
     TEXT = "text"
     MARKDOWN = "markdown"
@@ -92,6 +92,7 @@ AtOnce = Annotated[
     int | None,
     typer.Option(help="Trials at a time (default: see 'esbench plan'); changes no result."),
 ]
+TableFormat = Annotated[Format, typer.Option("--format", help="How to print it.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="An output folder of 'esbench run'.")]
 
 
@@ -216,7 +217,7 @@ def status(
 @app.command(epilog="Example: esbench table results/runs/quick --format markdown")
 def table(
     folder: Folder,
-    format_: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.TEXT,
+    format_: TableFormat = Format.TEXT,
 ) -> None:
     """Print the scores: interquartile mean over seeds with its interval, cost and reference."""
     from esbench import tables
@@ -265,6 +266,43 @@ def compare(
             _write(sides.as_json(found))
 
 
+@app.command(
+    epilog="Examples: esbench efficiency results/runs/quick   |   "
+    "esbench efficiency results/runs/quick --target CartPole-v1=475 --target Acrobot-v1=-100"
+)
+def efficiency(
+    folder: Folder,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SCORE",
+            help="Score to reach (default: the environment's frozen reference), or "
+            "ENVIRONMENT=SCORE; repeat for several.",
+        ),
+    ] = None,
+    window: Annotated[int, typer.Option(help="Generations in the mean that is judged.")] = 5,
+    format_: TableFormat = Format.TEXT,
+) -> None:
+    """Print what training spends until it reaches a score: steps, episodes and CPU time."""
+    from esbench import layout
+    from esbench.display import print_noted
+    from esbench.efficiency import EfficiencyRow, efficiency_table, parse_targets, sheet
+
+    rows = efficiency_table(folder, parse_targets(target or []), window)
+    full = sheet(rows, window)
+    match format_:
+        case Format.TEXT:
+            print_noted(layout.as_rich(sheet(rows, window, terminal=True)), full.notes)
+        case Format.MARKDOWN:
+            _write(layout.as_markdown(full))
+        case Format.CSV:
+            _write(layout.as_csv(EfficiencyRow, rows))
+        case Format.LATEX:
+            _write(layout.as_latex(full))
+        case Format.JSON:
+            _write(layout.as_json(rows, full.notes))
+
+
 @app.command(epilog="Example: esbench plot results/runs/quick --out plots")
 def plot(
     folder: Folder,
@@ -272,7 +310,7 @@ def plot(
         Path | None, typer.Option(help="Folder of the figures (default: DIR/figures).")
     ] = None,
 ) -> None:
-    """Draw learning curves and the rank of the unperturbed policy, as PNG and SVG."""
+    """Draw learning curves, the rank of the unperturbed policy and the share of targets reached."""
     from esbench.plots import draw
 
     for path in draw(folder, out):

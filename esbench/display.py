@@ -146,9 +146,14 @@ def print_scores(rows: Any, console: Console | None = None) -> None:
     """Print a table of scores with its footnotes."""
     from esbench.tables import footnotes, rich_table
 
+    print_noted(rich_table(rows), footnotes(rows, terminal=True), console)
+
+
+def print_noted(table: Table, notes: Sequence[str], console: Console | None = None) -> None:
+    """Print a table with the sentences below it."""
     console = console or make_console()
-    console.print(rich_table(rows))
-    for note in footnotes(rows, terminal=True):
+    console.print(table)
+    for note in notes:
         print_plain(note, console)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from esbench.files import Json
-from esbench.record import GenerationRecord
 from esbench.store import TrialFolder, find_trials
 
 if TYPE_CHECKING:
@@ -19,22 +20,25 @@ def load_results(root: Path | str) -> pd.DataFrame:
     """Return every generation of every trial below ``root`` as one data frame.
 
     Columns: environment, algorithm, policy, seed, trial (its folder), status, and the keys of
-    ``GenerationRecord``; one row a trial and generation, sorted by trial and generation.
+    ``GenerationRecord``, where what is None there is NaN; one row a trial and generation, sorted by
+    trial and generation.
 
     Raises:
         UsageError: there is no trial, or one cannot be read.
     """
     import pandas as pd
 
-    columns = [field.name for field in fields(GenerationRecord)]
-    frames = []
-    for trial in find_trials(Path(root)):
-        frame = pd.DataFrame([vars(record) for record in trial.records()], columns=columns)
-        for position, (name, value) in enumerate(_labels(trial).items()):
-            frame.insert(position, name, value)
-        frames.append(frame)
-    frames = [frame for frame in frames if len(frame)] or frames[:1]
-    return pd.concat(frames, ignore_index=True)
+    trials = find_trials(Path(root))
+    labels = [_labels(trial) for trial in trials]
+    rows = [trial.columns() for trial in trials]
+    lengths = [len(columns["generation"]) for columns in rows]
+    table = {
+        name: np.repeat(_objects([label[name] for label in labels]), lengths) for name in labels[0]
+    }
+    table["seed"] = table["seed"].astype(np.int64)
+    for key in list(rows[0]):  # millions of rows are gigabytes: no part is kept beside the whole
+        table[key] = np.concatenate([columns.pop(key) for columns in rows])
+    return pd.DataFrame(table, copy=False)
 
 
 def load_scores(root: Path | str) -> pd.DataFrame:
@@ -68,6 +72,11 @@ def _labels(trial: TrialFolder) -> Json:
         "trial": str(trial.path),
         "status": trial.status,
     }
+
+
+def _objects(values: Sequence[Any]) -> np.ndarray[Any, Any]:
+    """Return an array of references: one text each, however often it is repeated."""
+    return np.array(values, dtype=object)
 
 
 def _number(value: Any) -> float:

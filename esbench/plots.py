@@ -1,13 +1,12 @@
 """Figures: for each environment the learning curves and the rank of the unperturbed policy.
 
-Nothing is computed here: curves come from ``analysis``, groups of trials and frozen scores from
-``cells``. A figure is a function of the trials alone, down to its bytes.
+The one across environments is in ``ecdf``, and how all of them look in ``figures``. Nothing is
+computed here: curves come from ``analysis``, groups of trials and frozen scores from ``cells``. A
+figure is a function of the trials alone, down to its bytes.
 """
 
 from __future__ import annotations
 
-import hashlib
-import io
 import itertools
 import math
 import re
@@ -15,30 +14,24 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, final
+from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
+from esbench import ecdf
 from esbench.analysis.curves import Band, learning_curve, rank_curve
 from esbench.analysis.statistics import Floats
 from esbench.cells import Cell, cells
 from esbench.environments import Kind, Scores, environment_kind
 from esbench.errors import UsageError
+from esbench.figures import Style, add_legend, as_files, assign_styles, draw_line, new_figure
 from esbench.files import write_bytes
-from esbench.record import GenerationRecord
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-T = TypeVar("T")
-
-DPI: Final = 150
-WIDTH: Final = 6.6  # inches
-HEIGHT: Final = 2.95  # and for each row of the legend:
-LEGEND_ROW: Final = 0.19
-LEGEND_WIDTH: Final = 95  # characters
-MARKERS: Final = 5  # a line
+HEIGHT: Final = 2.95  # inches, without the legend
 DECADES: Final = 6  # ticks of a logarithmic axis, at most
 TIME_UNITS: Final = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
 OF_POPULATION: Final = "\N{DAGGER}"
@@ -46,64 +39,15 @@ NOT_EVALUATED: Final = "unperturbed policy not evaluated"
 SHARES: Final = ((0, 0.25, 0.5, 0.75, 1), ("none", "1/4", "half", "3/4", "all"))
 REFERENCE_COLOR: Final = "#888888"
 MIN_GENERATIONS: Final = 2
-
-
-@final
-@dataclass(frozen=True)
-class Style:
-    """How a line looks: without its colour, line and marker together still name it."""
-
-    color: str
-    line: str
-    marker: str
-
-
-# Okabe & Ito, "Color universal design", 2008, without yellow, which paper swallows.
-BLACK, ORANGE, SKY, GREEN, BLUE, VERMILLION, PURPLE, GREY = COLORS = (
-    "#000000",
-    "#E69F00",
-    "#56B4E9",
-    "#009E73",
-    "#0072B2",
-    "#D55E00",
-    "#CC79A7",
-    "#777777",
+ACROSS: Final = "ecdf"
+STEPS: Final = "env_steps"
+_DRAWN: Final = (
+    STEPS,
+    "wall_time_s",
+    "center_return",
+    "population_return_mean",
+    "center_rank_fraction",
 )
-STYLES: Final = {
-    "openai_es": Style(BLUE, "-", "o"),
-    "random_search": Style(GREY, "--", "X"),
-    "ars": Style(VERMILLION, "-.", "s"),
-    "pgpe": Style(GREEN, "-", "^"),
-    "pepg": Style(GREEN, "--", "v"),
-    "snes": Style(PURPLE, "-", "D"),
-    "xnes": Style(PURPLE, "--", "d"),
-    "cem": Style(ORANGE, "-", "P"),
-    "ns_es": Style(SKY, "-", "<"),
-    "nsr_es": Style(SKY, "--", ">"),
-    "nsra_es": Style(SKY, "-.", "8"),
-    "genetic": Style(ORANGE, "-.", "p"),
-    "cma_es": Style(BLACK, "-", "*"),
-    "sep_cma_es": Style(BLACK, "--", "h"),
-    "eggroll": Style(VERMILLION, "--", "H"),
-}
-_LOOKS: Final = tuple(itertools.product("oXs^vDdP<>8p*hH", ("-", "--", "-.")))
-
-_RC: Final[Any] = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib: the same figure everywhere
-    "font.size": 9,
-    "axes.labelsize": 9,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.axisbelow": True,
-    "grid.color": "#dddddd",
-    "grid.linewidth": 0.6,
-    "legend.fontsize": 9,
-    "lines.linewidth": 1.5,
-    "lines.markersize": 5,
-    "svg.hashsalt": "esbench",
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-}
 
 
 @final
@@ -127,52 +71,48 @@ class Line:
 
 
 def draw(root: Path, out: Path | None = None) -> list[Path]:
-    """Draw a figure for each environment below ``root``, as PNG and SVG.
+    """Draw a figure for each environment below ``root`` and one across them, as PNG and SVG.
 
     Args:
         root: folder with trials; unfinished ones are drawn where no seed of theirs is done.
         out: where the figures go; by default ``root / "figures"``.
 
     Returns:
-        The files, two for each environment.
+        The files, two for each environment, and two named "ecdf" if an environment has frozen
+        random and reference scores.
 
     Raises:
         UsageError: no trial has two generations yet, or a file cannot be written.
     """
     folder = root / "figures" if out is None else out
-    written = []
-    for environment, members in itertools.groupby(cells(root), lambda cell: cell.environment):
+    found, written = cells(root), []
+    for environment, members in itertools.groupby(found, lambda cell: cell.environment):
         group = list(members)
         if not (lines := curves(group)):
             continue
         stem = re.sub(r"[^\w.+-]", "_", environment)
         scores, kind = _shared_scores(group), environment_kind(environment)
-        for suffix, content in render(environment, lines, scores, kind).items():
-            write_bytes(path := folder / f"{stem}.{suffix}", content)
-            written.append(path)
+        written += _write(folder / stem, render(environment, lines, scores, kind))
     if not written:
         raise UsageError(
             f"nothing to draw in {str(root)!r}: no trial has {MIN_GENERATIONS} generations yet"
         )
-    return written
+    return written + _write(folder / ACROSS, ecdf.render(found))
+
+
+def _write(stem: Path, contents: dict[str, bytes]) -> list[Path]:
+    """Write a figure's files, and return them."""
+    paths = [stem.with_name(f"{stem.name}.{suffix}") for suffix in contents]
+    for path, content in zip(paths, contents.values(), strict=True):
+        write_bytes(path, content)
+    return paths
 
 
 def render(
     environment: str, lines: Sequence[Line], scores: Scores, kind: Kind = "environment"
 ) -> dict[str, bytes]:
     """Return the figure as bytes by file suffix, "png" and "svg"; equal input gives equal bytes."""
-    import matplotlib
-
-    contents = {}
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()  # whatever a person's matplotlibrc says
-        matplotlib.rcParams.update(_RC)
-        figure = make_figure(environment, lines, scores, kind)
-        for suffix, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
-            buffer = io.BytesIO()
-            figure.savefig(buffer, format=suffix, dpi=DPI, metadata=metadata)
-            contents[suffix] = buffer.getvalue()
-    return contents
+    return as_files(lambda: make_figure(environment, lines, scores, kind))
 
 
 def make_figure(
@@ -186,13 +126,7 @@ def make_figure(
         scores: the environment's frozen numbers; random and solved (or the first reference).
         kind: a function's returns stand on a logarithmic axis: the best possible is 0.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    columns = max(1, min(len(lines), LEGEND_WIDTH // (max(len(line.label) for line in lines) + 8)))
-    rows = -(-len(lines) // columns)
-    figure = Figure(figsize=(WIDTH, HEIGHT + LEGEND_ROW * rows), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(HEIGHT, [line.label for line in lines])
     steps, seconds, rank = figure.subplots(1, 3)
     seconds.sharey(steps)
     _draw_over_steps(steps, lines)
@@ -205,14 +139,7 @@ def make_figure(
         axes.grid(visible=True)
         axes.margins(x=0.02)
     figure.suptitle(environment, fontsize=10)
-    figure.legend(
-        *steps.get_legend_handles_labels(),
-        loc="outside lower center",
-        ncols=columns,
-        frameon=False,
-        title=_legend_title(lines),
-        title_fontsize=8,
-    )
+    add_legend(figure, steps, _legend_title(lines))
     return figure
 
 
@@ -226,8 +153,8 @@ def curves(group: Sequence[Cell]) -> list[Line]:
     mixed = len({_evaluates_center(cell) for cell in group}) > 1
     lines = []
     for cell, style in zip(group, styles, strict=True):
-        runs = {trial: trial.records() for trial in cell.trials}
-        runs = {trial: run for trial, run in runs.items() if len(run) >= MIN_GENERATIONS}
+        runs = {trial: trial.columns(*_DRAWN) for trial in cell.trials}
+        runs = {trial: run for trial, run in runs.items() if len(run[STEPS]) >= MIN_GENERATIONS}
         done = {trial: run for trial, run in runs.items() if trial.is_done}
         if not runs:
             continue
@@ -242,60 +169,14 @@ def _evaluates_center(cell: Cell) -> bool:
     return bool(cell.descriptions[0]["spec"]["evaluation"]["center"])
 
 
-def assign_styles(names: Sequence[tuple[str, str]]) -> list[Style]:
-    """Return a style for each line of a figure, given as (algorithm's label, line's name).
-
-    Known algorithms have theirs. Other labels, and further lines of the same algorithm, take the
-    one that the hash of their name points at or, if its marker is in use, the next free.
-    """
-    chosen: dict[int, Style] = {}
-    for index, (algorithm, _) in enumerate(names):
-        style = STYLES.get(algorithm)
-        if style is not None and style not in chosen.values():
-            chosen[index] = style
-    for index, (_, name) in enumerate(names):
-        if index not in chosen:
-            chosen[index] = _free_style(name, list(chosen.values()))
-    return [chosen[index] for index in range(len(names))]
-
-
-def _free_style(name: str, used: Sequence[Style]) -> Style:
-    """Return the style that a name's hash points at, or the next with a marker not in use."""
-    number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
-    markers = [style.marker for style in used]
-    lines = [style.line for style in used]
-    colors = [style.color for style in used]
-    marker, line = min(
-        _rotated(_LOOKS, number),
-        key=lambda look: (look in zip(markers, lines, strict=True), *_counts(look, markers, lines)),
-    )
-    palette = _rotated(COLORS, number // len(_LOOKS))
-    return Style(min(palette, key=colors.count), line, marker)
-
-
-def _counts(look: tuple[str, str], markers: list[str], lines: list[str]) -> tuple[int, int]:
-    return markers.count(look[0]), lines.count(look[1])
-
-
-def _rotated(items: Sequence[T], start: int) -> list[T]:
-    first = start % len(items)
-    return [*items[first:], *items[:first]]
-
-
-def _line(
-    label: str, style: Style, runs: Sequence[Sequence[GenerationRecord]], center: bool
-) -> Line:
-    returns = [
-        [row.center_return if center else row.population_return_mean for row in run] for run in runs
-    ]
+def _line(label: str, style: Style, runs: Sequence[dict[str, Floats]], center: bool) -> Line:
+    returns = [run["center_return" if center else "population_return_mean"] for run in runs]
     return Line(
         label=label,
         style=style,
-        over_steps=learning_curve([[row.env_steps for row in run] for run in runs], returns),
-        over_time=learning_curve([[row.wall_time_s for row in run] for run in runs], returns),
-        rank=rank_curve([[row.center_rank_fraction for row in run] for run in runs])
-        if center
-        else None,
+        over_steps=learning_curve([run[STEPS] for run in runs], returns),
+        over_time=learning_curve([run["wall_time_s"] for run in runs], returns),
+        rank=rank_curve([run["center_rank_fraction"] for run in runs]) if center else None,
     )
 
 
@@ -312,21 +193,9 @@ def _shared_scores(group: Sequence[Cell]) -> Scores:
 
 
 def _draw_band(axes: Axes, line: Line, band: Band, x: Floats, index: int, count: int) -> None:
-    """Draw one curve; markers are few, and those of different lines stand at different points."""
+    """Draw one curve with its band."""
     style = line.style
-    every = max(1, len(x) // MARKERS)
-    axes.plot(
-        x,
-        band.iqm,
-        color=style.color,
-        linestyle=style.line,
-        marker=style.marker,
-        markevery=(index * every // count, every),
-        markerfacecolor="white",
-        markeredgewidth=1.2,
-        label=line.label,
-        zorder=3,
-    )
+    draw_line(axes, x, band.iqm, style, line.label, index, count)
     if not np.isnan(band.low).all():
         axes.fill_between(x, band.low, band.high, color=style.color, alpha=0.18, linewidth=0)
 

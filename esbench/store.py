@@ -21,12 +21,14 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
 from types import NoneType
 from typing import IO, Any, Final, Literal, TypeAlias, final
 
 import numpy as np
 import safetensors.numpy
+from pydantic_core import from_json
 from safetensors import SafetensorError
 
 from esbench.errors import UsageError
@@ -52,7 +54,10 @@ Status: TypeAlias = Literal["missing", "partial", "running", "failed", "done"]
 
 _Keys: TypeAlias = Mapping[str, type | tuple[type, ...]]
 _NUMBER: Final = (int, float)
-_ROW_KEYS: Final = {field.name for field in fields(GenerationRecord)}
+_KINDS: Final[dict[str, Any]] = {"int": np.int64, "str": object}
+_ROW_TYPES: Final = {
+    field.name: _KINDS.get(str(field.type), np.float64) for field in fields(GenerationRecord)
+}
 _TRIAL_KEYS: Final[_Keys] = {"spec": dict, "labels": dict}
 _LABEL_KEYS: Final[_Keys] = {"environment": str, "algorithm": str, "policy": str}
 _STATE_KEYS: Final[_Keys] = {"tensors": str, "state": dict, "spec": dict}
@@ -116,21 +121,42 @@ class TrialFolder:
         Raises:
             DamagedTrialError: any other line is not a row.
         """
-        path = self.path / "metrics.jsonl"
-        try:
-            lines = read_bytes(path).split(b"\n")[:-1]  # what follows the last newline is torn
-        except FileNotFoundError:
-            return []
-        rows = [_as_row(line) for line in lines]
+        rows = [_as_row(line) for line in self._lines()]
         if rows and rows[-1] is None:
             del rows[-1]
         if None in rows:
+            path = self.path / "metrics.jsonl"
             raise self._damaged(path, f"line {rows.index(None) + 1} is not readable")
         return [row for row in rows if row is not None]
 
     def records(self) -> list[GenerationRecord]:
         """Return the rows as records; null is NaN again."""
         return [_as_record(row) for row in self.rows()]
+
+    def columns(self, *keys: str) -> dict[str, np.ndarray[Any, Any]]:
+        """Return the rows key by key: the values of ``keys`` (two or more, or all), [generations].
+
+        For reading thousands of trials: it makes no object of a row. Whole numbers are int64, other
+        numbers float64 with NaN for null, and so is ``max_episode_steps``; texts are objects.
+
+        Raises:
+            DamagedTrialError: what ``rows`` raises, or a value is no number where one belongs.
+        """
+        names = keys or tuple(_ROW_TYPES)
+        chosen = itemgetter(*names)
+        try:
+            values = [chosen(from_json(line)) for line in self._lines()]
+        except (ValueError, KeyError, TypeError):  # torn, or damaged: ``rows`` tells which
+            values = [chosen(row) for row in self.rows()]
+        by_key = zip(*values, strict=True) if values else ((),) * len(names)
+        columns = {}
+        for key, column in zip(names, by_key, strict=True):
+            try:
+                columns[key] = np.array(column, dtype=_ROW_TYPES[key]).reshape(len(values))
+            except (ValueError, TypeError, OverflowError):
+                path = self.path / "metrics.jsonl"
+                raise self._damaged(path, f"a value of {key!r} is not a number") from None
+        return columns
 
     def result(self) -> Json:
         """Return ``result.json``; its score is None if it was not finite.
@@ -294,6 +320,13 @@ class TrialFolder:
             self._rows.close()
             self._rows = None
 
+    def _lines(self) -> list[bytes]:
+        """Return the whole lines of ``metrics.jsonl``; what follows the last newline is torn."""
+        try:
+            return read_bytes(self.path / "metrics.jsonl").split(b"\n")[:-1]
+        except FileNotFoundError:
+            return []
+
     def _described(self) -> tuple[Json, TrialSpec]:
         path = self.path / "trial.json"
         if not (self.is_done or path.exists()):
@@ -410,16 +443,16 @@ def now() -> str:
 def _as_row(line: bytes) -> Json | None:
     """Return a line of ``metrics.jsonl``, or None if it is no whole row."""
     try:
-        row = json.loads(line)
+        row = from_json(line)  # a quarter of the time of json.loads, and the same float64
     except ValueError:
         return None
-    return row if isinstance(row, dict) and row.keys() >= _ROW_KEYS else None
+    return row if isinstance(row, dict) and row.keys() >= _ROW_TYPES.keys() else None
 
 
 def _as_record(row: Json) -> GenerationRecord:
     values: Json = {
         key: math.nan if row[key] is None and key != "max_episode_steps" else row[key]
-        for key in _ROW_KEYS
+        for key in _ROW_TYPES
     }
     return GenerationRecord(**values)
 

@@ -1,29 +1,24 @@
-"""Score tables: trials to typed rows, and rows to Markdown, CSV, LaTeX, JSON and the terminal."""
+"""Score tables: trials to typed rows, and rows to cells and footnotes for ``layout``."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import math
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Final, final
 
-from esbench.analysis.statistics import MIN_RUNS, bootstrap_interval, iqm, normalized
+from esbench import layout
+from esbench.analysis.statistics import bootstrap_interval, iqm, normalized
 from esbench.cells import Cell, cell_name, cells
 from esbench.files import Json
+from esbench.layout import INTERVAL, Sheet, makers_notes, seeds_notes
 from esbench.trials import DEFAULT_LABEL
 from esbench.units import NONE, format_duration, format_number, format_steps
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
-
-FEW_SEEDS: Final = 10
-TERMINAL_WIDTH: Final = 80
 
 
 @final
@@ -97,61 +92,28 @@ def footnotes(rows: Sequence[ScoreRow], *, terminal: bool = False) -> list[str]:
         lines.append(f"[{number}] {text}")
     if hardware := dict.fromkeys(item for row in rows for item in row.hardware):
         lines.append(f"Time measured on: {'; '.join(hardware)}.")
-    lines += _makers(rows)
+    lines += makers_notes([(f"{row.name} on {row.environment}", row.commands) for row in rows])
     return [" ".join(line.split()) for line in lines]
 
 
 def as_markdown(rows: Sequence[ScoreRow]) -> str:
     """Return the rows as a Markdown table with its notes."""
-    header, body = _grid(rows)
-    table = [header, [":--" if name in _TEXTS else "--:" for name in header], *body]
-    lines = ["| " + " | ".join(map(_markdown, cells)) + " |" for cells in table]
-    return "\n".join([*lines, "", *(f"- {_markdown(note)}" for note in footnotes(rows))]) + "\n"
+    return layout.as_markdown(_sheet(rows))
 
 
 def as_csv(rows: Sequence[ScoreRow]) -> str:
     """Return every field of the rows as CSV, in full precision; NaN is empty."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    names = [field.name for field in fields(ScoreRow)]
-    writer.writerow(names)
-    for row in rows:
-        writer.writerow(_csv(getattr(row, name)) for name in names)
-    return buffer.getvalue()
+    return layout.as_csv(ScoreRow, rows)
 
 
 def as_json(rows: Sequence[ScoreRow]) -> str:
     """Return ``rows`` (every field, in full precision; NaN is null) and ``footnotes``."""
-    table = [{key: _json(value) for key, value in asdict(row).items()} for row in rows]
-    content = {"rows": table, "footnotes": footnotes(rows)}
-    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return layout.as_json(rows, footnotes(rows))
 
 
 def as_latex(rows: Sequence[ScoreRow]) -> str:
     """Return the rows as a LaTeX table with its notes; it needs the package booktabs."""
-    header, body = _grid(rows)
-    columns = "".join("l" if name in _TEXTS else "r" for name in header)
-    lines = [" & ".join(map(_latex, cells)) + r" \\" for cells in (header, *body)]
-    return "\n".join(
-        [
-            r"% \usepackage{booktabs}",
-            r"\begin{table}",
-            r"\centering",
-            rf"\begin{{tabular}}{{{columns}}}",
-            r"\toprule",
-            lines[0],
-            r"\midrule",
-            *lines[1:],
-            r"\bottomrule",
-            r"\end{tabular}",
-            r"\par\medskip",
-            r"\begin{minipage}{\linewidth}\footnotesize\raggedright",
-            *(_latex(note) + r"\par" for note in footnotes(rows)),
-            r"\end{minipage}",
-            r"\end{table}",
-            "",
-        ]
-    )
+    return layout.as_latex(_sheet(rows))
 
 
 def rich_table(rows: Sequence[ScoreRow]) -> RichTable:
@@ -159,26 +121,11 @@ def rich_table(rows: Sequence[ScoreRow]) -> RichTable:
 
     Without references there is no column of them.
     """
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
     references = _references(rows)
     texts = [_texts(row, references) | {"Algorithm": row.name} for row in rows]
     columns = [name for name in _TERMINAL_COLUMNS if references or name != "Reference"]
-    wide = sum(len(_longest(texts, name)) + 1 for name in columns) > TERMINAL_WIDTH
-    table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False)
-    for name in columns:  # names give way first: a number in pieces is none
-        header = name.replace("% ", "%\n") if wide else name
-        if name in _TEXTS:
-            table.add_column(header, overflow="fold")
-        else:
-            table.add_column(header, justify="right", no_wrap=True, overflow="fold")
-    for text in texts:
-        if wide:
-            text["95 % interval"] = text["95 % interval"].replace(", ", ",\n")
-        table.add_row(*(Text(text[name]) for name in columns))
-    return table
+    body = [[text[name] for name in columns] for text in texts]
+    return layout.as_rich(Sheet(columns, body, ()))
 
 
 _PROTOCOL: Final = (
@@ -186,22 +133,16 @@ _PROTOCOL: Final = (
     "over held-out episodes. Interval: 95 % percentile bootstrap over seeds. Steps and time: of "
     "training, mean over seeds."
 )
-_TEXTS: Final = ("Environment", "Algorithm", "Policy")
 _TERMINAL_COLUMNS: Final = (
     "Environment",
     "Algorithm",
     "Score",
-    "95 % interval",
+    INTERVAL,
     "Seeds",
     "Steps",
     "Time",
     "Reference",
 )
-
-
-def _longest(texts: Sequence[dict[str, str]], column: str) -> str:
-    """Return the longest text of a column of the terminal's table."""
-    return max([column, *(text[column] for text in texts)], key=len)
 
 
 def _row(cell: Cell) -> ScoreRow:
@@ -254,13 +195,7 @@ def _worst_last(score: float) -> float:
 
 
 def _warnings(rows: Sequence[ScoreRow]) -> list[str]:
-    lines = []
-    if any(row.seeds < FEW_SEEDS for row in rows):
-        lines.append(
-            f"Fewer than {FEW_SEEDS} seeds in some rows: the order of close scores may be chance."
-        )
-    if any(row.seeds < MIN_RUNS for row in rows):
-        lines.append(f"No interval below {MIN_RUNS} seeds.")
+    lines = seeds_notes([row.seeds for row in rows])
     if left_out := sum(row.unfinished for row in rows):
         lines.append(
             f"{left_out} trial{'s' if left_out > 1 else ''} without a score left out (partial, "
@@ -269,16 +204,6 @@ def _warnings(rows: Sequence[ScoreRow]) -> list[str]:
     return lines + [
         f"{row.name} on {row.environment}: {', '.join(row.differs)}" for row in rows if row.differs
     ]
-
-
-def _makers(rows: Sequence[ScoreRow]) -> list[str]:
-    """Return a line for each command, with the rows it made unless it made all."""
-    lines = []
-    for command in dict.fromkeys(command for row in rows for command in row.commands):
-        made = [f"{row.name} on {row.environment}" for row in rows if command in row.commands]
-        which = "" if len(made) == len(rows) else f" ({', '.join(made)})"
-        lines.append(f"Made by{which}: {command}")
-    return lines
 
 
 def _references(rows: Sequence[ScoreRow]) -> dict[str, int]:
@@ -294,8 +219,8 @@ def _reference(row: ScoreRow) -> str:
     return f"{row.environment}: {source}; {comparable}{note}"
 
 
-def _grid(rows: Sequence[ScoreRow]) -> tuple[list[str], list[list[str]]]:
-    """Return header and cells of the tables for reading; columns that say nothing are left out."""
+def _sheet(rows: Sequence[ScoreRow]) -> Sheet:
+    """Return the table for reading; columns that say nothing are left out."""
     references = _references(rows)
     texts = [_texts(row, references) for row in rows]
     optional = ("Random", "Reference", "Normalized")
@@ -305,7 +230,7 @@ def _grid(rows: Sequence[ScoreRow]) -> tuple[list[str], list[list[str]]]:
         if not (name == "Policy" and all(row.policy == DEFAULT_LABEL for row in rows))
         and not (name in optional and all(text[name] == NONE for text in texts))
     ]
-    return header, [[text[name] for name in header] for text in texts]
+    return Sheet(header, [[text[name] for name in header] for text in texts], footnotes(rows))
 
 
 def _texts(row: ScoreRow, references: dict[str, int]) -> dict[str, str]:
@@ -320,7 +245,7 @@ def _texts(row: ScoreRow, references: dict[str, int]) -> dict[str, str]:
         "Algorithm": row.algorithm,
         "Policy": row.policy,
         "Score": format_number(row.score),
-        "95 % interval": NONE if math.isnan(row.low) else interval,
+        INTERVAL: NONE if math.isnan(row.low) else interval,
         "Seeds": f"{row.seeds} of {total}" if row.unfinished else str(row.seeds),
         "Steps": format_steps(row.env_steps),
         "Time": format_duration(row.wall_time_s),
@@ -328,55 +253,3 @@ def _texts(row: ScoreRow, references: dict[str, int]) -> dict[str, str]:
         "Reference": reference,
         "Normalized": NONE if math.isnan(row.normalized) else f"{row.normalized:.2f}",
     }
-
-
-def _csv(value: object) -> object:
-    match value:
-        case float() if math.isnan(value):
-            return ""
-        case tuple():
-            return "; ".join(value)
-        case None:
-            return ""
-        case _:
-            return value
-
-
-def _json(value: object) -> object:
-    return None if isinstance(value, float) and math.isnan(value) else value
-
-
-def _markdown(text: str) -> str:
-    return re.sub(r"([\\|*`<])", r"\\\1", text)
-
-
-_LATEX: Final = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "#": r"\#",
-    "%": r"\%",
-    "_": r"\_",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': r"\char34{}",
-    "'": r"\textquotesingle{}",
-    "[": "{[}",  # after \\ it would begin an optional argument
-    "]": "{]}",
-    "--": "-{}-",  # no ligature: options of commands begin so
-}
-_MINUS: Final = re.compile(r"(?:(?<!\S)|(?<=\[))-(?=\d)")
-
-
-def _latex(text: str) -> str:
-    singles = "".join(key for key in _LATEX if len(key) == 1)
-    parts = [
-        re.sub(f"--|[{re.escape(singles)}]", lambda match: _LATEX[match[0]], part)
-        for part in _MINUS.split(text)
-    ]
-    return "$-$".join(parts)

@@ -10,6 +10,7 @@ from pathlib import Path
 import gymnasium
 import pytest
 from command_line import Run
+from fake_trials import write_scores
 
 from esbench.catalogue import example, settings_of
 from esbench.policies.base import Policy
@@ -138,6 +139,20 @@ def test_table_in_every_format(esbench: Run, form: str) -> None:
     assert "openai" in out
     if form == "json":
         assert json.loads(out)
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "csv", "latex", "json"])
+def test_efficiency_in_every_format(esbench: Run, tmp_path: Path, form: str) -> None:
+    write_scores(tmp_path / "out", [100.0, 200.0, 300.0])
+    chosen = ["--target", "CartPole-v1=150", "--window", "1", "--format", form]
+    code, out, err = esbench("efficiency", "out", *chosen)
+    assert (code, err) == (0, "")
+    if form == "json":
+        (row,) = json.loads(out)["rows"]
+        assert (row["reached"], row["runs"], row["target"]) == (2, 3, 150.0)
+    else:
+        assert "openai" in out
+        assert ("2,3" if form == "csv" else "2 of 3") in out
 
 
 def test_plot_into_a_folder_of_choice(esbench: Run, tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from esbench import environments
 from esbench.cells import cells
 from esbench.environments import RandomScore, Reference, Scores
 from esbench.errors import UsageError
-from esbench.plots import STYLES, assign_styles, curves, draw, make_figure, render
+from esbench.figures import STYLES, assign_styles
+from esbench.plots import curves, draw, make_figure, render
 
 NO_SCORES = Scores()
 RANDOM = RandomScore(mean=22.0, std=1.0, episodes=100, command="measured")
@@ -42,6 +43,7 @@ def test_a_figure_for_each_environment_as_png_and_svg(tmp_path: Path) -> None:
     write_learning(tmp_path, environments=["CartPole-v1", "Acrobot-v1"])
     written = draw(tmp_path)
     names = ["Acrobot-v1.png", "Acrobot-v1.svg", "CartPole-v1.png", "CartPole-v1.svg"]
+    names += ["ecdf.png", "ecdf.svg"]
     assert written == [tmp_path / "figures" / name for name in names]
     assert all(path.read_bytes()[:4] == b"\x89PNG" for path in written if path.suffix == ".png")
     for path in written[1::2]:
@@ -355,7 +357,8 @@ def test_an_environment_without_rows_does_not_stop_the_others(tmp_path: Path) ->
     write_scores(tmp_path / "a", [1.0, 2.0, 3.0])
     for trial in make_trials(tmp_path / "b", environments=["Acrobot-v1"]):
         write_trial(trial)
-    assert [path.name for path in draw(tmp_path)] == ["CartPole-v1.png", "CartPole-v1.svg"]
+    names = ["CartPole-v1.png", "CartPole-v1.svg", "ecdf.png", "ecdf.svg"]
+    assert [path.name for path in draw(tmp_path)] == names
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:

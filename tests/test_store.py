@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import math
 import resource
@@ -101,6 +102,43 @@ def test_garbage_in_the_middle_is_an_error_with_the_line(begin: Begin, make_tria
     path.write_text("\n".join([lines[0], lines[1][:10], lines[2], ""]))
     with pytest.raises(DamagedTrialError, match="metrics.jsonl is damaged .line 2 is not readable"):
         folder.rows()
+
+
+def test_columns_are_the_records_key_by_key(begin: Begin, make_trial: Make) -> None:
+    folder = begin(make_trial())
+    assert {key: len(values) for key, values in folder.columns().items()} == dict.fromkeys(
+        vars(record(1)), 0
+    )
+    capped = dataclasses.replace(record(3), max_episode_steps=7, center_return=-0.1)
+    rows = [record(1), record(2), capped]
+    for row in rows:
+        folder.append(row)
+    columns = folder.columns()
+    assert list(columns) == list(vars(record(1)))
+    for key, values in columns.items():
+        expected = [getattr(row, key) for row in rows]
+        if key == "max_episode_steps":
+            expected = [math.nan, math.nan, 7.0]
+        np.testing.assert_array_equal(values, expected)
+    kinds = {key: columns[key].dtype.kind for key in ("env_steps", "center_return", "digest")}
+    assert kinds == {"env_steps": "i", "center_return": "f", "digest": "O"}
+
+
+def test_columns_drop_a_torn_line_and_refuse_damage(begin: Begin, make_trial: Make) -> None:
+    folder = begin(make_trial())
+    folder.append(record(1))
+    path = folder.path / "metrics.jsonl"
+    whole = path.read_bytes()
+    for torn in (b'{"generation":2,', b'{"generation":2,\n'):
+        path.write_bytes(whole + torn)
+        assert list(folder.columns()["generation"]) == [1]
+    path.write_bytes(b"[]\n" + whole)
+    with pytest.raises(DamagedTrialError, match="line 1 is not readable"):
+        folder.columns()
+    for wrong in (b'"many"', b"null", b"[1,2]", b"1" + b"0" * 30):
+        path.write_bytes(whole.replace(b'"env_steps":', b'"env_steps":' + wrong + b',"was":'))
+        with pytest.raises(DamagedTrialError, match="damaged .a value of 'env_steps' is not a"):
+            folder.columns()
 
 
 def test_rows_after_the_checkpoint_are_dropped(begin: Begin, make_trial: Make) -> None:
@@ -486,6 +524,14 @@ def test_results_and_scores_as_frames(begin: Begin, make_trial: Make, pool: Work
     assert (done["evaluation_episodes"] == 4).all()
     for _, group in frame.groupby("trial"):
         assert list(group["generation"]) == list(range(1, len(group) + 1))
+    for trial in [*trials, partial]:
+        group = frame[frame["trial"] == str(trial.folder.path)]
+        assert set(group["seed"]) == {trial.spec.seed}
+        assert set(group["status"]) == {trial.folder.status}
+        assert list(group["digest"]) == [row.digest for row in trial.folder.records()]
+        assert list(group["env_steps"]) == [row.env_steps for row in trial.folder.records()]
+    assert frame["env_steps"].dtype == "int64"
+    assert frame["max_episode_steps"].isna().all()
     empty = root.parent / "empty"
     empty.mkdir()
     with pytest.raises(UsageError, match="no trial in"):

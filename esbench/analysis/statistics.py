@@ -10,6 +10,7 @@ it makes the results it enters NaN. The caller drops such runs, and says so, or 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -79,8 +80,8 @@ def bootstrap_interval(
         return np.full(shape, np.nan), np.full(shape, np.nan)
     # Every point has its own order of the runs. Resampling ranks instead of runs has the same
     # distribution at each point, and makes the IQM of all resamples one matrix product.
-    ranks = stream(seed, Purpose.BOOTSTRAP).integers(runs, size=(resamples, runs))
-    replicates = _iqm_weights(ranks) @ np.sort(array.reshape(runs, -1), axis=0)
+    weights = _resampled_weights(runs, seed, resamples)
+    replicates = weights @ np.sort(array.reshape(runs, -1), axis=0)
     tail = (1 - confidence) / 2
     low, high = np.quantile(replicates, (tail, 1 - tail), axis=0)
     return low.reshape(shape), high.reshape(shape)
@@ -109,6 +110,12 @@ def _runs_first(values: npt.ArrayLike) -> Floats:
     if array.ndim not in (1, 2) or not len(array):
         raise UsageError(f"values of shape {array.shape}: expected [runs] or [runs, points]")
     return np.where(np.isfinite(array), array, np.nan)
+
+
+@lru_cache(maxsize=1)  # a table's rows have as many runs: they share the resamples
+def _resampled_weights(runs: int, seed: int, resamples: int) -> Floats:
+    """Return the weight [resamples, runs] of each sorted run in the IQM of each resample."""
+    return _iqm_weights(stream(seed, Purpose.BOOTSTRAP).integers(runs, size=(resamples, runs)))
 
 
 def _iqm_weights(ranks: npt.NDArray[np.int64]) -> Floats:
