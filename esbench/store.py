@@ -19,7 +19,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, fields
+from dataclasses import MISSING, asdict, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from types import NoneType
@@ -52,7 +52,9 @@ Status: TypeAlias = Literal["missing", "partial", "running", "failed", "done"]
 
 _Keys: TypeAlias = Mapping[str, type | tuple[type, ...]]
 _NUMBER: Final = (int, float)
-_ROW_KEYS: Final = {field.name for field in fields(GenerationRecord)}
+_ROW_KEYS: Final = {field.name for field in fields(GenerationRecord) if field.default is MISSING}
+# Of rows that were written before there were these keys, they are null.
+_LATER_KEYS: Final = {field.name for field in fields(GenerationRecord)} - _ROW_KEYS
 _TRIAL_KEYS: Final[_Keys] = {"spec": dict, "labels": dict}
 _LABEL_KEYS: Final[_Keys] = {"environment": str, "algorithm": str, "policy": str}
 _STATE_KEYS: Final[_Keys] = {"tensors": str, "state": dict, "spec": dict}
@@ -413,13 +415,15 @@ def _as_row(line: bytes) -> Json | None:
         row = json.loads(line)
     except ValueError:
         return None
-    return row if isinstance(row, dict) and row.keys() >= _ROW_KEYS else None
+    if not isinstance(row, dict) or not row.keys() >= _ROW_KEYS:
+        return None
+    return row | dict.fromkeys(_LATER_KEYS - row.keys())
 
 
 def _as_record(row: Json) -> GenerationRecord:
     values: Json = {
         key: math.nan if row[key] is None and key != "max_episode_steps" else row[key]
-        for key in _ROW_KEYS
+        for key in _ROW_KEYS | _LATER_KEYS
     }
     return GenerationRecord(**values)
 
