@@ -63,6 +63,10 @@ def diagnose(path: Path) -> list[Diagnosis]:
     Raises:
         UsageError: there is no trial, or one cannot be read.
     """
+    if not path.is_dir():
+        raise UsageError(
+            f"no folder {str(path)!r}; expected a trial's folder, or a folder of trials"
+        )
     if (path / "trial.json").exists():
         return [diagnose_trial(TrialFolder(path))]
     found = [diagnose_trial(trial) for trial in find_trials(path)]

@@ -45,6 +45,9 @@ NOT_FINITE: Final = 0.05  # share of members; 0 in healthy runs
 # runs of ten generations, 0.02 from thirty on.
 DRIFTING: Final = 0.3
 UNIFORM: Final = 0.01  # significance at which ranks are no longer called uniform
+# That something cannot be seen means little in few generations: two healthy runs of 16 on Pendulum,
+# whose starts differ more than its policies, looked like chance.
+MIN_UNIFORM: Final = 30
 
 
 @final
@@ -118,7 +121,8 @@ def findings(run: Run) -> list[Finding]:
     found += [finding for rule in ALWAYS if (finding := rule(run))]
     if not any(finding.level == "warning" for finding in found):
         found += _first(run, PROGRESS)
-    found += [finding for rule in SIGNS if (finding := rule(run))]
+    if not any(finding.name == "no_information" for finding in found):  # which has said it
+        found += [finding for rule in SIGNS if (finding := rule(run))]
     return sorted(found, key=lambda finding: LEVELS.index(finding.level))
 
 
@@ -353,7 +357,11 @@ def no_information(run: Run) -> Finding | None:
     mean, (low, high) = float(ranks.mean()), uniform_band(_members(run), run.generations)
     signal = mean_interval(run.split_half_cosine)[1]
     still = all(gain(values) < spread(run) for values in _returns(run))
-    if signal > 0 or not (still and low <= mean <= high and _looks_uniform(ranks)):
+    if (
+        run.generations < MIN_UNIFORM
+        or signal > 0
+        or not (still and low <= mean <= high and _looks_uniform(ranks))
+    ):
         return None
     ratio = (
         f" and the update's signal-to-noise ratio {_ratio(run)}" if math.isfinite(signal) else ""
