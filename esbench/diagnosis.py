@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
-from typing import Final, final
+from typing import Any, Final, final
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from esbench.errors import UsageError
 from esbench.registry import ALGORITHMS
 from esbench.store import Status, TrialFolder, find_trials
 
-_ROW_FIELDS: Final = [f.name for f in fields(Run) if f.name not in {"num_params", "seeks_returns"}]
+_ROW_FIELDS: Final = [field.name for field in fields(Run) if field.default is MISSING]
 
 
 @final
@@ -81,10 +81,15 @@ def diagnose_trial(folder: TrialFolder) -> Diagnosis:
     """
     description, spec, rows = folder.description(), folder.spec(), folder.records()
     labels = description["labels"]
+    measured: dict[str, Any] = {
+        name: np.array([float(getattr(row, name)) for row in rows]) for name in _ROW_FIELDS
+    }
+    seeks_returns, has_learning_rate = _kind(spec.algorithm.name)
     run = Run(
-        **{name: np.array([float(getattr(row, name)) for row in rows]) for name in _ROW_FIELDS},
+        **measured,
         num_params=_num_params(folder),
-        seeks_returns=_seeks_returns(spec.algorithm.name),
+        seeks_returns=seeks_returns,
+        has_learning_rate=has_learning_rate,
     )
     return Diagnosis(
         trial=str(folder.path),
@@ -126,8 +131,10 @@ def _num_params(folder: TrialFolder) -> float:
     return math.nan if state is None else float(state["algorithm"]["center"].size)
 
 
-def _seeks_returns(algorithm: str) -> bool:
+def _kind(algorithm: str) -> tuple[bool, bool]:
+    """Return whether an algorithm seeks returns, and whether it has a learning rate."""
     try:
-        return not ALGORITHMS.get(algorithm).needs_behaviors
+        cls = ALGORITHMS.get(algorithm)
     except UsageError:  # of a plugin that is not installed here
-        return True
+        return True, False
+    return not cls.needs_behaviors, "learning_rate" in cls.Settings.model_fields

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Any
 
 import numpy as np
@@ -49,10 +49,10 @@ def run(generations: int = GENERATIONS, **given: Any) -> Run:
     arrays = {
         field.name: np.broadcast_to(np.asarray(values[field.name], np.float64), generations).copy()
         for field in fields(Run)
-        if field.name in values and field.name not in {"num_params", "seeks_returns"}
+        if field.default is MISSING
     }
-    rest = {key: given[key] for key in ("seeks_returns",) if key in given}
-    return Run(**arrays, num_params=given.get("num_params", 100.0), **rest)
+    rest = {key: value for key, value in given.items() if key not in arrays}
+    return Run(**arrays, **{"num_params": 100.0, **rest})
 
 
 def told(of: Run) -> dict[str, str]:
@@ -197,6 +197,17 @@ def test_without_what_was_not_recorded_nothing_is_claimed() -> None:
     assert told(run(num_params=math.nan, update_norm=10.0))["unclear"] == "ok"
     old = run(**unknown, update_norm=10.0)
     assert told(old)["learning_rate_too_large"] == "warning"
+
+
+def test_steps_are_only_judged_where_their_length_is_set() -> None:
+    for name in ("learning_rate_too_large", "learning_rate_too_small"):
+        assert name not in told(run(**SICK[name], has_learning_rate=False))
+    assert told(run(sigma=0.0))["unclear"] == "ok"  # such as of members that are all equal
+
+
+def test_the_trend_of_a_long_run_is_that_of_its_blocks() -> None:
+    slope, low, high = trend(0.5 * np.arange(5000.0))
+    assert (slope, low, high) == pytest.approx((0.5, 0.5, 0.5))
 
 
 def test_members_that_fail_are_told_of_even_if_the_run_climbs() -> None:
