@@ -66,6 +66,13 @@ class CompareFormat(StrEnum):
     JSON = "json"
 
 
+class DiagnosisFormat(StrEnum):
+    """How ``esbench diagnose`` prints."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
 GridArgument = Annotated[
     str | None, typer.Argument(metavar="NAME-OR-FILE", help="A named grid, or a TOML file.")
 ]
@@ -315,6 +322,31 @@ def plot(
 
     for path in draw(folder, out):
         _write(str(path))
+
+
+@app.command(
+    epilog="Examples: esbench diagnose results/runs/quick/CartPole-v1/openai_es/seed-0   |   "
+    "esbench diagnose results/runs/quick"
+)
+def diagnose(
+    path: Annotated[
+        Path, typer.Argument(metavar="TRIAL", help="A trial's folder, or a folder of trials.")
+    ],
+    format_: Annotated[
+        DiagnosisFormat, typer.Option("--format", help="How to print it.")
+    ] = DiagnosisFormat.TEXT,
+) -> None:
+    """Say how healthy a run is, from what was measured of its updates, and what to do about it."""
+    from esbench import diagnosis
+    from esbench.display import print_diagnosis, print_health
+
+    found = diagnosis.diagnose(path)
+    if format_ is DiagnosisFormat.JSON:
+        _write(diagnosis.as_json(found))
+    elif (path / "trial.json").exists():
+        print_diagnosis(found[0])
+    else:
+        print_health(found)
 
 
 @app.command(

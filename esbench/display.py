@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
@@ -17,13 +18,14 @@ from rich.text import Text
 
 from esbench.catalogue import NOT_SET, Entry, example, settings_of
 from esbench.noise import Vector
-from esbench.units import counted, format_duration, format_number, format_steps
+from esbench.units import NONE, counted, format_duration, format_number, format_steps
 
 if TYPE_CHECKING:  # they take long to import, and few commands need them
     from esbench.baselines import Baseline
     from esbench.bench import Throughput
     from esbench.check import Report
     from esbench.compare import Sides
+    from esbench.diagnosis import Diagnosis
     from esbench.plan import Cost, Standing
     from esbench.schedule import Schedule
 
@@ -31,7 +33,9 @@ LONGEST_DEFAULT: Final = 24
 NUMERIC: Final = {
     *("trials", "done", "generation", "steps left", "steps/s", "time left"),
     *("seeds", "mean", "random", "reference"),
+    *("start", "middle", "end"),
 }
+LEVEL_STYLES: Final = {"ok": "green", "note": "yellow", "warning": "red"}
 STATUS_STYLES: Final = {"done": "green", "running": "cyan", "failed": "red", "partial": "yellow"}
 PARTS_OF_A_GENERATION: Final = {
     "sample": "members' parameters, from their noise",
@@ -237,6 +241,41 @@ def print_throughput(result: Throughput, profile: bool) -> None:
         console.print(shares)
 
 
+def print_diagnosis(diagnosis: Diagnosis) -> None:
+    """Print what was measured of a trial over its run, and what that says."""
+    console = make_console()
+    print_plain(
+        f"{diagnosis.name}: {diagnosis.status}, {counted(diagnosis.generations, 'generation')}, "
+        f"{format_steps(diagnosis.env_steps)} steps\n",
+        console,
+    )
+    table = _table("mean over a third of the run", "start", "middle", "end")
+    for name, values in diagnosis.measures.items():
+        table.add_row(name, *(_digits(value) for value in values))
+    console.print(table)
+    rows = _table("level", "finding", no_header=True)
+    for finding in diagnosis.findings:
+        advice = ("\n", (finding.advice, "bold")) if finding.advice else ()
+        level = Text(finding.level, style=LEVEL_STYLES[finding.level])
+        rows.add_row(level, Text.assemble(finding.sentence, *advice))
+    console.print(rows)
+
+
+def print_health(diagnoses: Sequence[Diagnosis]) -> None:
+    """Print the findings of several trials; of those that are well, the first."""
+    console = make_console()
+    table = _table("level", "trial and findings", no_header=True)
+    for item in diagnoses:
+        serious = [f.sentence for f in item.findings if f.level != "ok"]
+        said = serious or [item.findings[0].sentence]
+        level = Text(item.level, style=LEVEL_STYLES[item.level])
+        table.add_row(level, Text.assemble((item.name, "bold"), *(f"\n{line}" for line in said)))
+    console.print(table)
+    counts = Counter(item.level for item in diagnoses)
+    listed = ", ".join(f"{count} {level}" for level, count in counts.items())
+    print_plain(f"{counted(len(diagnoses), 'trial')}: {listed}", console)
+
+
 def summary(returns: Vector) -> str:
     """Return mean, deviation and extremes of some episodes' returns in words."""
     mean, std = float(np.mean(returns)), float(np.std(returns))
@@ -250,6 +289,12 @@ def summary(returns: Vector) -> str:
 
 def _rate(value: float | None) -> str:
     return "-" if value is None else f"{value:,.0f}"
+
+
+def _digits(value: float) -> str:
+    if math.isnan(value):
+        return NONE
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
 
 
 def _ratio(value: float | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias, final
@@ -31,6 +32,22 @@ class GenerationRecord:
         sigma: deviation of the population.
         update_norm: Euclidean length of the centre's step.
         digest: SHA-256 of the centre after the update and the returns in member order.
+        tied_returns: share of the members, in [0, 1], whose return another member has too, as the
+            algorithm was told them.
+        update_cosine: between this step of the centre and the one of the generation before; NaN in
+            the first generation and if one of the two is zero. Momentum keeps it near 1.
+        split_half_cosine: between the updates that the two halves of the population would make
+            alone; with r for its mean, the update's signal-to-noise ratio is 2 r / (1 - r) (see
+            ``measures.split_half_cosine``). NaN where the members' noise is not known (cma_es,
+            sep_cma_es, evotorch, evosax), where no mean of it is taken (genetic), where the update
+            does not follow the returns alone (novelty search), below four rows of noise, and if
+            all returns are equal.
+        center_norm: Euclidean length of the centre before the update.
+        distance: Euclidean, of the centre from where the search started.
+        observation_drift: root mean square change of a normalised input, in deviations, by this
+            generation's update of the statistics; NaN where observations are not normalised.
+
+    The last six were added later: in rows without them they are NaN.
     """
 
     generation: int
@@ -53,6 +70,12 @@ class GenerationRecord:
     sigma: float
     update_norm: float
     digest: str
+    tied_returns: float = math.nan
+    update_cosine: float = math.nan
+    split_half_cosine: float = math.nan
+    center_norm: float = math.nan
+    distance: float = math.nan
+    observation_drift: float = math.nan
 
 
 @final

@@ -17,20 +17,21 @@ from esbench.population import Vector
 Shaping: TypeAlias = Literal["centered", "nes", "linear", "normalized", "raw"]
 
 
-def _worst_if_not_finite(returns: Vector) -> Vector:
+def worst_if_not_finite(returns: Vector) -> Vector:
+    """Return the returns with -inf for one that is not finite, [N]."""
     return np.where(np.isfinite(returns), returns, -np.inf)
 
 
 def all_equal(returns: Vector) -> bool:
     """Return whether no member did better than another, so that nothing can be learnt."""
-    values = _worst_if_not_finite(returns)
+    values = worst_if_not_finite(returns)
     return bool((values == values[0]).all())
 
 
 def ranks(returns: Vector) -> Vector:
     """Return ranks 0 (worst) .. N-1 (best), [N]; ties get the mean of the ranks they span."""
     _, group, counts = np.unique(
-        _worst_if_not_finite(returns), return_inverse=True, return_counts=True
+        worst_if_not_finite(returns), return_inverse=True, return_counts=True
     )
     last = np.cumsum(counts) - 1
     return (last - (counts - 1) / 2)[group]
@@ -58,7 +59,7 @@ def nes(returns: Vector) -> Vector:
     by_place = np.maximum(0.0, np.log(size / 2 + 1) - np.log(np.arange(1, size + 1)))
     by_place = by_place / by_place.sum() - 1 / size
     _, group, counts = np.unique(
-        -_worst_if_not_finite(returns), return_inverse=True, return_counts=True
+        -worst_if_not_finite(returns), return_inverse=True, return_counts=True
     )
     shared = np.add.reduceat(by_place, np.cumsum(counts) - counts) / counts
     if shared.size == 1:
@@ -96,7 +97,7 @@ def center_rank(center_return: float, returns: Vector) -> float:
     1 + the number of members that beat it, ties shared equally: 1 means that no perturbation
     improved on the centre, so that the generation carried little information.
     """
-    members = _worst_if_not_finite(returns)
+    members = worst_if_not_finite(returns)
     center = center_return if np.isfinite(center_return) else -np.inf
     better = np.count_nonzero(members > center)
     equal = np.count_nonzero(members == center)

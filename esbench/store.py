@@ -19,7 +19,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, fields
+from dataclasses import MISSING, asdict, fields
 from datetime import UTC, datetime
 from operator import itemgetter
 from pathlib import Path
@@ -58,6 +58,9 @@ _KINDS: Final[dict[str, Any]] = {"int": np.int64, "str": object}
 _ROW_TYPES: Final = {
     field.name: _KINDS.get(str(field.type), np.float64) for field in fields(GenerationRecord)
 }
+_ROW_KEYS: Final = {field.name for field in fields(GenerationRecord) if field.default is MISSING}
+# Of rows that were written before there were these keys, they are null.
+_LATER_KEYS: Final = _ROW_TYPES.keys() - _ROW_KEYS
 _TRIAL_KEYS: Final[_Keys] = {"spec": dict, "labels": dict}
 _LABEL_KEYS: Final[_Keys] = {"environment": str, "algorithm": str, "policy": str}
 _STATE_KEYS: Final[_Keys] = {"tensors": str, "state": dict, "spec": dict}
@@ -446,7 +449,9 @@ def _as_row(line: bytes) -> Json | None:
         row = from_json(line)  # a quarter of the time of json.loads, and the same float64
     except ValueError:
         return None
-    return row if isinstance(row, dict) and row.keys() >= _ROW_TYPES.keys() else None
+    if not isinstance(row, dict) or not row.keys() >= _ROW_KEYS:
+        return None
+    return row | dict.fromkeys(_LATER_KEYS - row.keys())
 
 
 def _as_record(row: Json) -> GenerationRecord:

@@ -18,6 +18,7 @@ from esbench.algorithms.settings import GrowingSettings
 from esbench.episodes import Episodes
 from esbench.errors import UsageError
 from esbench.jobs import CENTER, Job, Setup, Task, member_tasks
+from esbench.measures import Gauge
 from esbench.noise import Shapes
 from esbench.policies.normalization import Normalizer, ObservationStatistics
 from esbench.policies.spaces import Actions
@@ -137,6 +138,7 @@ class Trainer:
         self.algorithm = make_algorithm_from(
             spec, self.policy.initial_parameters(generator), self.policy.shapes
         )
+        self._gauge = Gauge(self.algorithm.center)
         self._reward_shift = spec.environment.reward_shift + self.algorithm.settings.reward_shift
         if self.algorithm.needs_behaviors:
             setup.make_behavior()  # so that what cannot be served is known at once
@@ -241,6 +243,7 @@ class Trainer:
             "statistics": {str(k): s.state_dict() for k, s in sorted(self._statistics.items())},
             "progress": vars(self._progress).copy(),
             "mean_length": self._mean_length,
+            "gauge": self._gauge.state_dict(),
             "stopped": None if self.stopped is None else self.stopped.reason,
         }
 
@@ -252,6 +255,7 @@ class Trainer:
             self._statistics_of(int(lineage)).load_state_dict(statistics)
         self._progress = Progress(**state["progress"])
         self._mean_length = state["mean_length"]
+        self._gauge.load_state_dict(state.get("gauge", {}))  # checkpoints once had none
         self.stopped = None if state["stopped"] is None else Stop(state["stopped"])
         self.history = list(history)
 
@@ -419,8 +423,14 @@ class Trainer:
             center_return = float(_row_means(played.center_returns[None, :])[0])
             center_fitness = float(_row_means((played.center_returns - shifts)[None, :])[0])
             rank = center_rank(center_fitness, fitness)
+        measures = self._gauge.measure(
+            told,
+            fitness,
+            centers=(before, self.algorithm.center),
+            normalizers=(normalizer, self._normalizer(population.lineage)),
+            ranked=not self.algorithm.needs_behaviors,
+        )
         finite = returns[np.isfinite(returns)]
-        step = self.algorithm.center - before
         return GenerationRecord(
             **vars(self._progress),
             population_size=len(population),
@@ -435,8 +445,8 @@ class Trainer:
             episode_length_mean=self._mean_length,
             max_episode_steps=cap,
             sigma=self.algorithm.sigma,
-            update_norm=float(np.sqrt(np.sum(step * step))),
             digest=digest(self.algorithm.center, played),
+            **vars(measures),
         )
 
 

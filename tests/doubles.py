@@ -60,6 +60,14 @@ class Dies(Walk):
         return super().step(action)
 
 
+class Indifferent(Walk):
+    """Gives the same reward whatever is done."""
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        observation, _, terminated, truncated, info = super().step(action)
+        return observation, 0.0, terminated, truncated, info
+
+
 class BadReward(Walk):
     """Gives a NaN reward in half of its episodes (or in all)."""
 
@@ -133,6 +141,8 @@ class Spaces(Walk):
         }[action]
 
 
-DOUBLES = (Walk, Raises, Disconnects, Dies, BadReward, BadObservation, Slow, Chatty, Spaces)
+DOUBLES = (
+    Walk, Raises, Disconnects, Dies, Indifferent, BadReward, BadObservation, Slow, Chatty, Spaces
+)  # fmt: skip
 for cls in DOUBLES:
     gymnasium.register(f"{cls.__name__}-v0", entry_point=cls)

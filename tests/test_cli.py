@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -10,7 +11,7 @@ from pathlib import Path
 import gymnasium
 import pytest
 from command_line import Run
-from fake_trials import write_scores
+from fake_trials import make_records, make_trials, write_scores, write_trial
 
 from esbench.catalogue import example, settings_of
 from esbench.policies.base import Policy
@@ -176,6 +177,44 @@ def test_eval_gives_the_recorded_score_again(esbench: Run, tmp_path: Path) -> No
     code, out, _ = esbench("eval", str(result.parent), "--workers", "1")
     assert code == 1
     assert "DIFFERENT from the recorded score 1.0" in out
+
+
+def test_diagnose_says_how_a_trial_is_and_which_of_several_is_worst(
+    esbench: Run, tmp_path: Path
+) -> None:
+    young, sick, _ = make_trials(tmp_path / "out")
+    write_trial(young, make_records([1.0, 2.0]))
+    rows = make_records([9.0] * 12)
+    same = {"population_return_min": 9.0, "population_return_max": 9.0}
+    write_trial(sick, [dataclasses.replace(row, **same) for row in rows])
+    code, out, err = esbench("diagnose", str(sick.folder.path))
+    assert (code, err) == (0, "")
+    assert max(map(len, out.splitlines())) <= 80
+    assert "12 generations, 1.2 k steps" in out
+    assert re.search(r"center_return +9 +9 +9", out)
+    told = " ".join(out.split())
+    assert "All members have the same return in 100 % of generations, always 9" in told
+    assert "Check that the reward depends on what the policy does" in told
+    code, out, _ = esbench("diagnose", "out")
+    assert code == 0
+    assert out.index("seed 1") < out.index("seed 0")
+    assert "2 generations are too few to judge" in " ".join(out.split())
+    assert "2 trials: 1 warning, 1 ok" in out
+    code, out, _ = esbench("diagnose", "out", "--format", "json")
+    assert code == 0
+    assert [trial["seed"] for trial in json.loads(out)["trials"]] == [1, 0]
+
+
+def test_diagnose_wants_a_trial(esbench: Run, tmp_path: Path) -> None:
+    code, out, err = esbench("diagnose", "nowhere")
+    assert (code, out) == (2, "")
+    assert err == "esbench: no folder 'nowhere'; expected a trial's folder, or a folder of trials\n"
+    (trial, *_) = make_trials(tmp_path / "out")
+    write_trial(trial)
+    (trial.folder.path / "trial.json").write_text("{")
+    code, _, err = esbench("diagnose", str(trial.folder.path))
+    assert code == 2
+    assert "is damaged" in err
 
 
 def test_eval_of_random_actions_is_reproducible(esbench: Run) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import MISSING, fields
 from pathlib import Path
 
 import numpy as np
@@ -74,6 +75,26 @@ def test_rows_come_back_exactly_and_nan_is_null(begin: Begin, make_trial: Make) 
     assert "NaN" not in (folder.path / "metrics.jsonl").read_text()
     assert math.isnan(folder.records()[0].center_return)
     assert folder.records()[0].max_episode_steps is None
+
+
+def test_rows_without_later_keys_are_read_and_gone_on_from(begin: Begin, make_trial: Make) -> None:
+    trial = make_trial()
+    folder = begin(trial)
+    folder.append(record(1))
+    folder.checkpoint(state(1))
+    path = folder.path / "metrics.jsonl"
+    later = {field.name for field in fields(GenerationRecord) if field.default is not MISSING}
+    assert later == {
+        "tied_returns", "update_cosine", "split_half_cosine", "center_norm", "distance",
+        "observation_drift",
+    }  # fmt: skip
+    row = json.loads(path.read_text())
+    path.write_text(json.dumps({key: row[key] for key in row.keys() - later}) + "\n")
+    assert folder.rows() == [row | dict.fromkeys(later)]
+    (old,) = folder.begin(trial.spec, {"labels": trial.labels})
+    assert all(math.isnan(getattr(old, key)) for key in later)
+    folder.append(record(2))
+    assert [item.generation for item in folder.records()] == [1, 2]
 
 
 @pytest.mark.parametrize("cut", [1, 5, 40])

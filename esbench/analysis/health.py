@@ -1,0 +1,571 @@
+"""The health of one run: rules on what was measured in its generations. Pure functions on arrays.
+
+A rule compares numbers with the thresholds below and gives a finding, or nothing. The thresholds
+lie between runs that were made sick on purpose and runs that were known to be healthy: fifteen
+algorithms on CartPole, Pendulum and six test functions, some on Acrobot and HalfCheetah. A run that
+climbs is not called sick, whatever its numbers are, unless its members fail.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias, final
+
+import numpy as np
+
+from esbench.analysis.curves import blocks
+from esbench.analysis.statistics import CONFIDENCE, Floats
+
+Level: TypeAlias = Literal["ok", "note", "warning"]
+LEVELS: Final[tuple[Level, ...]] = ("warning", "note", "ok")  # worst first
+
+MIN_GENERATIONS: Final = 10  # the rank of a run below has a band wider than 0.32 to 0.68
+# A path of returns in ten blocks goes up and down; of a run that climbs the ups are most of it: 0.5
+# to 1 in healthy runs, -0.2 to 0.4 where the centre is thrown about.
+BLOCKS: Final = 10
+CLIMBING: Final = 0.5
+TREND_POINTS: Final = 300
+CLEAR_GAIN: Final = 2.0  # median changes from one generation to the next
+# The step of an update in radii of the population, sigma sqrt(P): 0.1 to 0.6 in healthy runs. With
+# 3 and more, the centre lands where no member was; with 0.01 and less, and if all steps together
+# stay within 0.3, the population is the same one again and again.
+LONG_STEP: Final = 3.0
+SHORT_STEP: Final = 0.01
+SHORT_WAY: Final = 0.3
+GOOD_STEP: Final = 0.3
+USUAL_SIGMA: Final = 0.1  # beside the root mean square of the starting parameters
+# Random search, whose rank is 1 by design, aside: 0.6 at most in healthy runs while they climb.
+MOSTLY_FIRST: Final = 0.8
+SAME_RETURNS: Final = 0.5  # share of generations in which nothing can be learnt
+MOSTLY_TIED: Final = 0.9  # mean share; 0.75 at most in healthy runs, with CartPole's whole numbers
+NOT_FINITE: Final = 0.05  # share of members; 0 in healthy runs
+# In the last third; running statistics come to rest as 1 / generations: 0.09 at most in healthy
+# runs of ten generations, 0.02 from thirty on.
+DRIFTING: Final = 0.3
+UNIFORM: Final = 0.01  # significance at which ranks are no longer called uniform
+# That something cannot be seen means little in few generations: two healthy runs of 16 on Pendulum,
+# whose starts differ more than its policies, looked like chance.
+MIN_UNIFORM: Final = 30
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What was recorded of a run, [generations] each; the names are those of its rows.
+
+    Attributes:
+        num_params: P, or NaN if nobody knows.
+        seeks_returns: whether the search climbs returns; novelty search need not.
+        has_learning_rate: whether the length of an update is set, and not the search's own.
+    """
+
+    population_size: Floats
+    population_return_mean: Floats
+    population_return_std: Floats
+    population_return_min: Floats
+    population_return_max: Floats
+    center_return: Floats
+    center_rank_fraction: Floats
+    non_finite: Floats
+    sigma: Floats
+    update_norm: Floats
+    tied_returns: Floats
+    update_cosine: Floats
+    split_half_cosine: Floats
+    center_norm: Floats
+    distance: Floats
+    observation_drift: Floats
+    num_params: float = math.nan
+    seeks_returns: bool = True
+    has_learning_rate: bool = True
+
+    @property
+    def generations(self) -> int:
+        """How many there are."""
+        return self.sigma.size
+
+    @property
+    def radius(self) -> Floats:
+        """The population's radius, sigma sqrt(P), the usual distance of a member; NaN for 0."""
+        return np.where(self.sigma > 0, self.sigma, math.nan) * math.sqrt(self.num_params)
+
+
+@final
+@dataclass(frozen=True)
+class Finding:
+    """One sentence about a run.
+
+    Attributes:
+        name: of the rule, such as "sigma_too_large".
+        level: "warning" for a sickness, "note" for what deserves a look, "ok" for what is good to
+            know.
+        sentence: with the number.
+        advice: what to do; empty if nothing.
+    """
+
+    name: str
+    level: Level
+    sentence: str
+    advice: str = ""
+
+
+def findings(run: Run) -> list[Finding]:
+    """Return what there is to say about a run, worst first."""
+    if run.generations < MIN_GENERATIONS:
+        short = (
+            f"{run.generations} generations are too few to judge; expected {MIN_GENERATIONS} or "
+            "more"
+        )
+        return [Finding("too_short", "ok", short)]
+    found = _first(run, SICKNESSES) if run.seeks_returns and not climbs(run) else []
+    found += [finding for rule in ALWAYS if (finding := rule(run))]
+    if not any(finding.level == "warning" for finding in found):
+        found += _first(run, PROGRESS)
+    if not any(finding.name == "no_information" for finding in found):  # which has said it
+        found += [finding for rule in SIGNS if (finding := rule(run))]
+    return sorted(found, key=lambda finding: LEVELS.index(finding.level))
+
+
+def thirds(values: Floats) -> tuple[float, float, float]:
+    """Return the means of the first, middle and last third of [generations], without NaN.
+
+    A third without any number is NaN; there may be fewer than three generations.
+    """
+    parts = [part[np.isfinite(part)] for part in np.array_split(values, 3)]
+    first, middle, last = (float(part.mean()) if part.size else math.nan for part in parts)
+    return first, middle, last
+
+
+def uniform_band(
+    members: float, generations: int, confidence: float = CONFIDENCE
+) -> tuple[float, float]:
+    """Return the band of a mean rank fraction if the centre is no better than its members.
+
+    If perturbing changes nothing, the number of members that beat the centre is uniform on 0 .. n:
+    its fraction has mean 1/2 and variance (n + 2) / (12 n). The band of the mean of k such
+    fractions is the normal one, cut to [0, 1].
+
+    Args:
+        members: n, of a generation.
+        generations: k.
+        confidence: that the mean lies in the band.
+    """
+    from scipy.stats import norm
+
+    deviation = math.sqrt((members + 2) / (12 * members * generations))
+    half = float(norm.ppf(0.5 + confidence / 2)) * deviation
+    return max(0.0, 0.5 - half), min(1.0, 0.5 + half)
+
+
+def trend(values: Floats, confidence: float = CONFIDENCE) -> tuple[float, float, float]:
+    """Return the Theil-Sen slope of [generations] and its interval, a generation.
+
+    Sen, "Estimates of the regression coefficient based on Kendall's tau", JASA 63, 1968. It takes
+    the generations to be independent; NaN are left out, and fewer than three numbers give NaN. It
+    compares all pairs, so that long runs are averaged over ``TREND_POINTS`` blocks first.
+    """
+    from scipy.stats import theilslopes
+
+    points = blocks(values, TREND_POINTS)
+    known = np.isfinite(points)
+    if known.sum() < 3:
+        return math.nan, math.nan, math.nan
+    at = blocks(np.arange(values.size), TREND_POINTS)
+    slope, _, low, high = theilslopes(points[known], at[known], alpha=confidence)
+    return float(slope), float(low), float(high)
+
+
+def mean_interval(values: Floats, confidence: float = CONFIDENCE) -> tuple[float, float, float]:
+    """Return the mean of [generations] and Student's interval, without NaN.
+
+    Fewer than two numbers have no interval: NaN.
+    """
+    from scipy.stats import t
+
+    known = values[np.isfinite(values)]
+    if known.size < 2:
+        return (float(known.mean()) if known.size else math.nan), math.nan, math.nan
+    mean, error = float(known.mean()), float(known.std(ddof=1)) / math.sqrt(known.size)
+    half = float(t.ppf(0.5 + confidence / 2, known.size - 1)) * error
+    return mean, mean - half, mean + half
+
+
+def signal_to_noise(cosine: float) -> float:
+    """Return the signal-to-noise ratio of an update from its split-half cosine r: 2 r / (1 - r)."""
+    return 2 * cosine / (1 - cosine) if cosine < 1 else math.inf
+
+
+def ascent(values: Floats) -> float:
+    """Return the share of a path that led upwards: (end - start) / way, in [-1, 1].
+
+    The path begins with the first value and goes on with the means of ten blocks of neighbours,
+    so that a run which falls at once does not seem to climb back; NaN where it never moves.
+
+    Args:
+        values: returns, [generations].
+    """
+    path = np.concatenate([values[:1], blocks(values, BLOCKS)])
+    way = float(np.abs(np.diff(path)).sum())
+    return float(path[-1] - path[0]) / way if way > 0 else math.nan
+
+
+def gain(values: Floats) -> float:
+    """Return by how much the last tenth of [generations] is above the first value."""
+    return float(blocks(values, BLOCKS)[-1] - values[0])
+
+
+def climbs(run: Run) -> bool:
+    """Return whether the centre's or the population's return clearly rises over the run.
+
+    Most of its way leads upwards, and its gain stands out from what one generation changes.
+    """
+    return any(
+        gain(values) > CLEAR_GAIN * float(np.median(np.abs(np.diff(values))))
+        and ascent(values) >= CLIMBING
+        for values in _returns(run)
+    )
+
+
+def spread(run: Run) -> float:
+    """Return the usual deviation of the returns within a generation: the median."""
+    return float(np.median(run.population_return_std))
+
+
+def _returns(run: Run) -> list[Floats]:
+    """Return the returns of the population and, where it always played, of the centre."""
+    given = (run.population_return_mean, run.center_return)
+    return [values for values in given if np.isfinite(values).all()]
+
+
+def _typical_step(run: Run) -> float:
+    """Return the median length of the updates, in radii; NaN if it is not set, or P is unknown.
+
+    Updates of length 0 are none: there was nothing to learn from.
+    """
+    moved = run.update_norm > 0
+    if not (run.has_learning_rate and moved.any()):
+        return math.nan
+    return float(np.median(run.update_norm[moved] / run.radius[moved]))
+
+
+def _steps_every_time(run: Run) -> bool:
+    return bool(np.mean(run.update_norm > 0) >= 0.5)
+
+
+def _nearer_to_scale(run: Run) -> Literal["sigma", "step"]:
+    """Return which of deviation and step is nearer to the scale of the starting parameters.
+
+    Or rather to what is usual for it: a deviation of a tenth of it, and steps of ``GOOD_STEP``
+    deviations. By their ratios, all per parameter; the deviation, if the search starts at 0 or
+    nobody knows where.
+    """
+    root = math.sqrt(run.num_params)
+    moved = run.update_norm > 0
+    scale = float(run.center_norm[0]) / root
+    if not scale > 0:
+        return "sigma"
+    usual = USUAL_SIGMA * scale
+    sigma = abs(math.log(float(np.median(run.sigma)) / usual))
+    step = abs(math.log(float(np.median(run.update_norm[moved])) / root / (GOOD_STEP * usual)))
+    return "sigma" if sigma <= step else "step"
+
+
+def long_step(run: Run) -> Finding | None:
+    """Warn of updates that leave the population far behind."""
+    step = _typical_step(run)
+    if not step >= LONG_STEP:
+        return None
+    said = (
+        f"An update moves the centre by {_times(step)} times the radius of the population, and "
+        "the return does not rise"
+    )
+    factor = _factor(step / GOOD_STEP)
+    if _nearer_to_scale(run) == "sigma":
+        return Finding(
+            "learning_rate_too_large",
+            "warning",
+            f"{said}: the learning rate is too large.",
+            f"Divide learning_rate by about {factor}: an update should stay among the members.",
+        )
+    return Finding(
+        "sigma_too_small",
+        "warning",
+        f"{said}: sigma is too small, {_beside_start(run)}.",
+        "Raise sigma until members act differently from the centre; a tenth of the parameters' own "
+        "scale is a start.",
+    )
+
+
+def short_step(run: Run) -> Finding | None:
+    """Warn of updates that leave the population where it was."""
+    step = _typical_step(run)
+    way = float(run.distance[-1] / np.median(run.radius))
+    if not (step <= SHORT_STEP and way <= SHORT_WAY):
+        return None
+    said = (
+        f"In {run.generations} generations the centre moved by {way:.2g} of the radius of the "
+        "population, and the return does not rise"
+    )
+    if _nearer_to_scale(run) == "sigma":
+        return Finding(
+            "learning_rate_too_small",
+            "warning",
+            f"{said}: the learning rate is too small.",
+            f"Multiply learning_rate by about {_factor(GOOD_STEP / step)}.",
+        )
+    return Finding(
+        "sigma_too_large",
+        "warning",
+        f"{said}: sigma is too large, {_beside_start(run)}.",
+        "Lower sigma: members so far out have nothing in common with the centre; a tenth of the "
+        "parameters' own scale is a start.",
+    )
+
+
+def mostly_first(run: Run) -> Finding | None:
+    """Warn where nothing ever beats a centre that does not improve."""
+    share = float(np.mean(run.center_rank_fraction == 0))
+    if share < MOSTLY_FIRST or not _steps_every_time(run):
+        return None
+    return Finding(
+        "sigma_too_large",
+        "warning",
+        f"The rank of the centre is 1 in {_percent(share)} of generations, and the return does not "
+        "rise: sigma is too large or the population too small.",
+        "Halve sigma, or double population_size.",
+    )
+
+
+def same_returns(run: Run) -> Finding | None:
+    """Warn where all members have the same return."""
+    same = run.population_return_min == run.population_return_max
+    share = float(np.mean(same))
+    if share < SAME_RETURNS:
+        return None
+    values = np.unique(run.population_return_max[same])
+    what = f", always {_number(float(values[0]))}" if values.size == 1 else ""
+    return Finding(
+        "constant_reward",
+        "warning",
+        f"All members have the same return in {_percent(share)} of generations{what}: there is "
+        "nothing to learn from.",
+        "Check that the reward depends on what the policy does; if it does but is never reached, "
+        "raise sigma, shape the reward, or try novelty search (ns_es).",
+    )
+
+
+def no_information(run: Run) -> Finding | None:
+    """Warn where the centre is one of its members, and their order is chance."""
+    ranks = run.center_rank_fraction
+    mean, (low, high) = float(ranks.mean()), uniform_band(_members(run), run.generations)
+    signal = mean_interval(run.split_half_cosine)[1]
+    still = all(gain(values) < spread(run) for values in _returns(run))
+    if (
+        run.generations < MIN_UNIFORM
+        or signal > 0
+        or not (still and low <= mean <= high and _looks_uniform(ranks))
+    ):
+        return None
+    ratio = (
+        f" and the update's signal-to-noise ratio {_ratio(run)}" if math.isfinite(signal) else ""
+    )
+    return Finding(
+        "no_information",
+        "warning",
+        f"The rank of the centre is uniform (mean {mean:.2f}; chance gives {low:.2f} to {high:.2f})"
+        f"{ratio}: sigma is too small, or the episodes are too noisy, for the update to carry "
+        "information.",
+        "Raise sigma; if that does not help, raise episodes_per_member or population_size.",
+    )
+
+
+def mostly_tied(run: Run) -> Finding | None:
+    """Note that hardly any two members can be told apart."""
+    share = float(np.nanmean(run.tied_returns)) if np.isfinite(run.tied_returns).any() else 0.0
+    if share < MOSTLY_TIED:
+        return None
+    return Finding(
+        "tied_returns",
+        "warning",
+        f"{_percent(share)} of the members share their return with another one, and the return "
+        "does not rise: the ranking tells little.",
+        "Raise sigma or episodes_per_member, or give the reward finer steps.",
+    )
+
+
+def not_finite(run: Run) -> Finding | None:
+    """Warn of members that fail."""
+    share = float(run.non_finite.sum() / run.population_size.sum())
+    if share < NOT_FINITE:
+        return None
+    return Finding(
+        "not_finite",
+        "warning",
+        f"The return of {_percent(share)} of the members is not finite.",
+        "Look for actions or rewards that overflow; lower sigma or the learning rate, or add "
+        "weight_decay.",
+    )
+
+
+def drifting(run: Run) -> Finding | None:
+    """Note that the policy is shown ever different observations."""
+    late = thirds(run.observation_drift)[2]
+    if not late >= DRIFTING:
+        return None
+    return Finding(
+        "observation_drift",
+        "note",
+        f"In the last third, a generation still changes what the policy sees by {late:.2g} "
+        "deviations of an input.",
+        "Look for observations that grow without bounds, or set policy.normalize_observations = "
+        "false.",
+    )
+
+
+def novelty(run: Run) -> Finding | None:
+    """Say that returns are no measure of a search that does not seek them."""
+    if run.seeks_returns:
+        return None
+    said = "The search follows novelty, so that its returns need not rise: they are not judged."
+    return Finding("novelty", "ok", said)
+
+
+def solved(run: Run) -> Finding | None:
+    """Say that the last returns are all equal, and the best of a run that climbed."""
+    last = run.generations // BLOCKS
+    same = run.population_return_min[-last:] == run.population_return_max[-last:]
+    best = float(run.population_return_max.max())
+    if not (climbs(run) and same.all() and run.population_return_max[-1] == best):
+        return None
+    return Finding(
+        "solved",
+        "ok",
+        f"The return has risen until all members have {_number(best)}, the best of the run: "
+        "solved, or as good as its episodes can tell.",
+    )
+
+
+def climbing(run: Run) -> Finding | None:
+    """Say from where to where the return rises, and whether it still does."""
+    if not climbs(run):
+        return None
+    late = run.generations // 2
+    flat = [not trend(values[late:])[1] > 0 for values in _returns(run)]
+    end = "; it has levelled off in the second half" if all(flat) else ""
+    return Finding("climbing", "ok", f"The return rises: {_way(run)}{end}.")
+
+
+def falling(run: Run) -> Finding | None:
+    """Note a fall that no other rule explains."""
+    if not all(gain(values) < -spread(run) for values in _returns(run)):
+        return None
+    return Finding(
+        "falling",
+        "note",
+        f"The return falls: {_way(run)}.",
+        "Lower learning_rate, or let it decay (learning_rate_decay).",
+    )
+
+
+def unclear(run: Run) -> Finding | None:
+    """Say that the return has not clearly risen."""
+    return Finding(
+        "unclear",
+        "ok",
+        f"The return has not clearly risen in {run.generations} generations: {_way(run)}.",
+        "No rule found a cause; more steps may tell.",
+    )
+
+
+def rank(run: Run) -> Finding | None:
+    """Say where the centre stands among its members, and where chance would put it."""
+    ranks = run.center_rank_fraction
+    if not np.isfinite(ranks).all():
+        return None
+    (low, high), (slope, least, most) = uniform_band(_members(run), run.generations), trend(ranks)
+    moving = "rising" if least > 0 else "falling" if most < 0 else "without a trend"
+    by = "" if moving == "without a trend" else f" by {abs(slope):.2g} a generation"
+    return Finding(
+        "rank",
+        "ok",
+        f"On average {_percent(float(ranks.mean()))} of the members beat the centre, {moving}{by}; "
+        f"if perturbing changed nothing, it would be {_percent(low)} to {_percent(high)}.",
+    )
+
+
+def signal(run: Run) -> Finding | None:
+    """Say what the signal-to-noise ratio of the update is."""
+    low = mean_interval(run.split_half_cosine)[1]
+    if not math.isfinite(low):
+        return None
+    clear = "" if low > 0 else ", which may be chance"
+    return Finding(
+        "signal_to_noise",
+        "ok",
+        f"The signal-to-noise ratio of an update is {_ratio(run)}{clear}.",
+    )
+
+
+Rule: TypeAlias = Callable[[Run], Finding | None]
+# Of the first three groups only the first rule that applies speaks: what comes after it follows
+# from it. A step too long, say, soon leads to where all returns are equal.
+SICKNESSES: Final[tuple[Rule, ...]] = (
+    long_step, short_step, same_returns, mostly_first, no_information, mostly_tied,
+)  # fmt: skip
+PROGRESS: Final[tuple[Rule, ...]] = (novelty, solved, climbing, falling, unclear)
+ALWAYS: Final[tuple[Rule, ...]] = (not_finite, drifting)
+SIGNS: Final[tuple[Rule, ...]] = (rank, signal)
+
+
+def _first(run: Run, rules: tuple[Rule, ...]) -> list[Finding]:
+    return [finding for rule in rules if (finding := rule(run))][:1]
+
+
+def _members(run: Run) -> float:
+    return float(np.median(run.population_size))
+
+
+def _looks_uniform(fractions: Floats) -> bool:
+    """Return whether rank fractions are not known to be other than uniform (Kolmogorov-Smirnov).
+
+    The test is for continuous numbers; ranks, which are not, pass it a little more often.
+    """
+    from scipy.stats import kstest
+
+    return bool(kstest(fractions, "uniform").pvalue > UNIFORM)
+
+
+def _ratio(run: Run) -> str:
+    mean, low, high = map(signal_to_noise, mean_interval(run.split_half_cosine))
+    return f"{mean:.2g} (95 % interval {low:.2g} to {high:.2g})"
+
+
+def _beside_start(run: Run) -> str:
+    scale = float(run.center_norm[0]) / math.sqrt(run.num_params)
+    return f"{float(np.median(run.sigma)):.2g} beside starting parameters of about {scale:.2g}"
+
+
+def _way(run: Run) -> str:
+    values = _returns(run)[-1]
+    who = "the centre's" if len(_returns(run)) == 2 else "the population's mean"
+    start, _, end = thirds(values)
+    return f"{who} is {_number(start)} in the first third and {_number(end)} in the last"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _times(value: float) -> str:
+    return f"{value:.0f}" if value >= 10 else f"{value:.1f}"
+
+
+def _factor(value: float) -> str:
+    """Return a factor with one significant digit."""
+    return f"{float(f'{value:.1g}'):g}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"

@@ -1,0 +1,236 @@
+from __future__ import annotations
+
+import math
+from dataclasses import MISSING, fields
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from esbench.analysis.health import (
+    Run,
+    ascent,
+    climbs,
+    findings,
+    mean_interval,
+    signal_to_noise,
+    thirds,
+    trend,
+    uniform_band,
+)
+
+GENERATIONS = 40
+
+
+def run(generations: int = GENERATIONS, **given: Any) -> Run:
+    """Return a run that stands still, and is not otherwise remarkable."""
+    random = np.random.default_rng(0)
+    noise = random.normal(size=generations)
+    values = {
+        "population_size": 20.0,
+        "population_return_mean": noise / 10,
+        "population_return_std": 1.0,
+        "population_return_min": noise / 10 - 2,
+        "population_return_max": noise / 10 + 2,
+        "center_return": noise,
+        "center_rank_fraction": np.linspace(0.3, 0.4, generations),
+        "non_finite": 0.0,
+        "sigma": 0.1,
+        "update_norm": 0.3,
+        "tied_returns": 0.0,
+        "update_cosine": 0.9,
+        "split_half_cosine": random.normal(0.2, 0.1, generations),
+        "center_norm": 10.0,
+        "distance": np.linspace(0.3, 6.0, generations),
+        "observation_drift": 0.01,
+        **given,
+    }
+    arrays = {
+        field.name: np.broadcast_to(np.asarray(values[field.name], np.float64), generations).copy()
+        for field in fields(Run)
+        if field.default is MISSING
+    }
+    rest = {key: value for key, value in given.items() if key not in arrays}
+    return Run(**arrays, **{"num_params": 100.0, **rest})
+
+
+def told(of: Run) -> dict[str, str]:
+    return {finding.name: finding.level for finding in findings(of)}
+
+
+@pytest.mark.parametrize(("members", "generations"), [(4, 10), (64, 10), (16, 100)])
+def test_the_band_holds_as_many_uniform_ranks_as_it_says(members: int, generations: int) -> None:
+    random = np.random.default_rng(0)
+    means = random.integers(0, members + 1, (20_000, generations)).mean(axis=1) / members
+    low, high = uniform_band(members, generations)
+    assert low == pytest.approx(1 - high)
+    assert np.mean((low <= means) & (means <= high)) == pytest.approx(0.95, abs=0.015)
+
+
+def test_the_band_of_one_rank_of_two_members_ends_at_the_bounds() -> None:
+    # Fractions 0, 1/2 and 1 have the variance 1/6 = (2 + 2) / (12 * 2).
+    assert uniform_band(2, 1) == (0.0, 1.0)
+    low, _ = uniform_band(2, 16)
+    assert low == pytest.approx(0.5 - 1.959964 * math.sqrt(1 / 6 / 16))
+
+
+def test_thirds_leave_out_what_is_not_known() -> None:
+    assert thirds(np.array([1.0, 3.0, math.nan, 5.0, math.nan, math.nan])) == pytest.approx(
+        (2.0, 5.0, math.nan), nan_ok=True
+    )
+    np.testing.assert_equal(thirds(np.array([1.0])), (1.0, math.nan, math.nan))
+
+
+def test_the_trend_is_the_median_slope() -> None:
+    slope, low, high = trend(np.array([0.0, 1.0, math.nan, 3.0, 100.0]))
+    # Of the pairs: 1, 1, 25, 1, 33 and 97, by their distance in generations.
+    assert slope == pytest.approx(np.median([1, 1, 25, 1, 33, 97]))
+    assert low <= slope <= high
+    assert all(map(math.isnan, trend(np.array([1.0, math.nan, 2.0]))))
+
+
+def test_the_interval_of_a_mean_is_students() -> None:
+    values = np.array([1.0, 2.0, math.nan, 4.0])
+    expected = stats.ttest_1samp(values[[0, 1, 3]], 0).confidence_interval(0.95)
+    assert mean_interval(values) == pytest.approx((7 / 3, expected.low, expected.high))
+    np.testing.assert_equal(mean_interval(np.array([2.0])), (2.0, math.nan, math.nan))
+
+
+def test_the_ratio_is_spearman_and_browns() -> None:
+    r = 0.5  # of the halves; of the whole 2r / (1 + r) = 2/3, so signal to noise is 2/3 to 1/3
+    assert signal_to_noise(r) == pytest.approx(2.0)
+    assert signal_to_noise(1.0) == math.inf
+
+
+def test_an_ascent_is_the_share_of_the_way_that_led_upwards() -> None:
+    assert ascent(np.arange(10.0)) == 1.0
+    assert ascent(-np.arange(10.0)) == -1.0
+    # The path begins with the first value again: up 4, down 2, up 4.
+    assert ascent(np.array([0.0, 4.0, 2.0, 6.0])) == pytest.approx(6 / 10)
+    assert math.isnan(ascent(np.zeros(10)))
+    fallen = np.concatenate([[0.0], np.linspace(-100, -50, 99)])
+    assert ascent(fallen) < 0  # it climbs, but not to where it came from
+
+
+def test_a_run_that_stands_still_is_only_described() -> None:
+    assert told(run()) == {"unclear": "ok", "rank": "ok", "signal_to_noise": "ok"}
+    assert not climbs(run())
+
+
+def test_a_short_run_is_not_judged() -> None:
+    (only,) = findings(run(9, non_finite=20.0))
+    assert (only.name, only.level) == ("too_short", "ok")
+    assert "9 generations are too few" in only.sentence
+    assert findings(run(0))[0].name == "too_short"
+
+
+RISING = np.linspace(0.0, 50.0, GENERATIONS)
+SICK: dict[str, dict[str, Any]] = {
+    "learning_rate_too_large": {"update_norm": 10.0},  # of a radius of 1, and parameters of 1
+    "sigma_too_small": {"sigma": 1e-5, "update_norm": 0.03},
+    "learning_rate_too_small": {"update_norm": 1e-5, "distance": 1e-4},
+    "sigma_too_large": {"sigma": 100.0, "distance": 6.0},
+    "constant_reward": {"population_return_min": 3.0, "population_return_max": 3.0},
+    "no_information": {
+        "center_rank_fraction": np.random.default_rng(1).integers(0, 21, GENERATIONS) / 20,
+        "split_half_cosine": np.random.default_rng(1).normal(0, 0.1, GENERATIONS),
+        "center_return": np.random.default_rng(2).normal(0, 0.1, GENERATIONS),
+    },
+    "tied_returns": {"tied_returns": 0.95},
+}
+
+
+@pytest.mark.parametrize("name", SICK)
+def test_a_sickness_is_told_only_of_a_run_that_does_not_climb(name: str) -> None:
+    sick = SICK[name]
+    assert told(run(**sick))[name] == "warning"
+    assert list(told(run(**sick)).values()).count("warning") == 1
+    assert "warning" not in told(run(**sick | {"center_return": RISING})).values()
+    assert "warning" not in told(run(**sick, seeks_returns=False)).values()
+
+
+@pytest.mark.parametrize(
+    ("name", "cure"),
+    [
+        ("learning_rate_too_large", {"update_norm": 2.0}),
+        ("learning_rate_too_small", {"update_norm": 0.02}),
+        ("sigma_too_large", {"distance": 400.0}),
+        ("constant_reward", {"population_return_min": np.arange(GENERATIONS) * 1.0}),
+        ("no_information", {"center_rank_fraction": np.linspace(0.3, 0.7, GENERATIONS)}),
+        ("no_information", {"split_half_cosine": np.linspace(0.1, 0.2, GENERATIONS)}),
+        ("tied_returns", {"tied_returns": 0.8}),
+    ],
+)
+def test_each_of_its_signs_is_needed(name: str, cure: dict[str, Any]) -> None:
+    assert name not in told(run(**SICK[name] | cure))
+
+
+def test_that_nothing_can_be_seen_means_little_in_few_generations() -> None:
+    few = {key: values[:29] for key, values in SICK["no_information"].items()}
+    assert "no_information" not in told(run(29, **few))
+
+
+def test_a_centre_that_nothing_beats_is_sick_if_it_takes_steps() -> None:
+    first = np.where(np.arange(GENERATIONS) < 0.8 * GENERATIONS, 0.0, 0.5)
+    (worst, *_) = findings(run(center_rank_fraction=first))
+    assert (worst.name, worst.level) == ("sigma_too_large", "warning")
+    assert "The rank of the centre is 1 in 80 % of generations" in worst.sentence
+    searches = run(center_rank_fraction=first, update_norm=0.0)  # such as random search
+    assert "warning" not in told(searches).values()
+
+
+def test_a_sentence_has_the_number_and_the_advice() -> None:
+    (worst, *_) = findings(run(update_norm=12.0))
+    assert "by 12 times the radius of the population" in worst.sentence
+    assert "Divide learning_rate by about 40" in worst.advice
+    (worst, *_) = findings(run(**SICK["constant_reward"]))
+    assert "in 100 % of generations, always 3:" in worst.sentence
+
+
+def test_without_what_was_not_recorded_nothing_is_claimed() -> None:
+    unknown = dict.fromkeys(
+        ("tied_returns", "update_cosine", "split_half_cosine", "center_norm", "distance",
+         "observation_drift", "center_return", "center_rank_fraction"), math.nan,
+    )  # fmt: skip
+    assert told(run(**unknown)) == {"unclear": "ok"}
+    assert told(run(num_params=math.nan, update_norm=10.0))["unclear"] == "ok"
+    old = run(**unknown, update_norm=10.0)
+    assert told(old)["learning_rate_too_large"] == "warning"
+
+
+def test_steps_are_only_judged_where_their_length_is_set() -> None:
+    for name in ("learning_rate_too_large", "learning_rate_too_small"):
+        assert name not in told(run(**SICK[name], has_learning_rate=False))
+    assert told(run(sigma=0.0))["unclear"] == "ok"  # such as of members that are all equal
+
+
+def test_the_trend_of_a_long_run_is_that_of_its_blocks() -> None:
+    slope, low, high = trend(0.5 * np.arange(5000.0))
+    assert (slope, low, high) == pytest.approx((0.5, 0.5, 0.5))
+
+
+def test_members_that_fail_are_told_of_even_if_the_run_climbs() -> None:
+    assert told(run(non_finite=1.0, center_return=RISING))["not_finite"] == "warning"
+    assert "not_finite" not in told(run(non_finite=0.5))
+
+
+def test_observations_that_do_not_come_to_rest_deserve_a_note() -> None:
+    assert told(run(observation_drift=0.5))["observation_drift"] == "note"
+    early = np.where(np.arange(GENERATIONS) < 20, 5.0, 0.01)
+    assert "observation_drift" not in told(run(observation_drift=early))
+
+
+def test_how_a_run_ends_is_told() -> None:
+    def sentence(name: str, **given: Any) -> str:
+        return next(f.sentence for f in findings(run(**given)) if f.name == name)
+
+    assert "levelled off" not in sentence("climbing", center_return=RISING)
+    flat = np.minimum(RISING, 25.0) + np.random.default_rng(0).normal(size=GENERATIONS)
+    assert "levelled off" in sentence("climbing", center_return=flat)
+    same = np.where(np.arange(GENERATIONS) < 30, 40.0, 50.0)
+    ends = {"center_return": RISING, "population_return_max": same}
+    low = np.where(np.arange(GENERATIONS) < 30, 0.0, 50.0)
+    assert "all members have 50" in sentence("solved", population_return_min=low, **ends)
+    falls = {"center_return": -RISING, "population_return_mean": -RISING}
+    assert told(run(**falls))["falling"] == "note"
