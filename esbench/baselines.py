@@ -21,6 +21,7 @@ from esbench.cells import Cell, cell_name, cells
 from esbench.environments import Reference
 from esbench.errors import UsageError
 from esbench.files import Json, as_text, read_bytes, write_bytes
+from esbench.origins import Origin, origin_of
 from esbench.settings import Settings, Table, parse
 from esbench.spec import EnvironmentSpec, Seed, TrialSpec
 from esbench.store import TrialFolder, now
@@ -31,14 +32,6 @@ FORMAT: Final = 1
 FIRST_GENERATIONS: Final = 5
 RANDOM_EPISODES: Final = 100
 OWN_MEAN: Final = "the baseline's own mean"
-
-
-class Origin(Settings):
-    """What trials were made with: package versions, hardware and commit."""
-
-    versions: dict[str, str | None] = Field(default_factory=dict)
-    hardware: Table = Field(default_factory=dict)
-    git_commit: str | None = None
 
 
 class FrozenTrial(Settings):
@@ -166,16 +159,6 @@ def write_baseline(path: Path, baseline: Baseline, replace: bool = False) -> Non
             f"{path} exists; give --replace to freeze anew what later runs are held to"
         )
     write_bytes(path, as_text(baseline.model_dump(mode="json")).encode())
-
-
-def origin_of(description: Json) -> Origin:
-    """Return what a trial was made with; of a resumed one, what it ended with."""
-    latest = (description.get("resumed_with") or [description])[-1]
-    return Origin(
-        versions=latest.get("versions") or {},
-        hardware=description.get("hardware") or {},
-        git_commit=description.get("git_commit"),
-    )
 
 
 def first_digests(trial: TrialFolder) -> tuple[tuple[str, ...], str | None]:

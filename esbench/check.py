@@ -17,10 +17,10 @@ import numpy as np
 
 from esbench.analysis.gate import Judgement, Rules, Sample, Verdict, judge
 from esbench.analysis.statistics import Floats
-from esbench.baselines import Baseline, FrozenCell, FrozenTrial, Origin, first_digests, origin_of
+from esbench.baselines import Baseline, FrozenCell, FrozenTrial, first_digests
 from esbench.cells import Cell, cells
 from esbench.errors import UsageError
-from esbench.files import Json
+from esbench.origins import Origin, changes, origin_of
 from esbench.spec import differences
 from esbench.store import TrialFolder
 from esbench.trials import Trial, completed, trial_at
@@ -30,7 +30,6 @@ EXIT_SAME: Final = 0
 EXIT_REGRESSION: Final = 1
 EXIT_NOT_MEASURED: Final = 3
 EXIT_INCONCLUSIVE: Final = 4
-NOT_COMPARED: Final = frozenset({"esbench", "scipy", "safetensors"})  # no digest depends on them
 
 
 class Trace(StrEnum):
@@ -268,8 +267,8 @@ def _trace(item: Measured, origins: Sequence[Origin]) -> tuple[Trace, str]:
         known = frozen.get(description["spec"]["seed"])
         if known is None:
             unknown += 1
-        elif other := _incomparable(origins[known.origin], description):
-            return Trace.NOT_COMPARABLE, other
+        elif other := changes(origins[known.origin], origin_of(description)):
+            return Trace.NOT_COMPARABLE, "; ".join(other)
         elif where := _parting(known, trial):
             return Trace.CHANGED, f"seed {known.seed} {where}"
         else:
@@ -279,17 +278,6 @@ def _trace(item: Measured, origins: Sequence[Origin]) -> tuple[Trace, str]:
     if unknown:
         return Trace.NOT_COMPARABLE, f"{counted(unknown, 'seed')} not in the baseline"
     return Trace.IDENTICAL, counted(compared, "seed")
-
-
-def _incomparable(origin: Origin, description: Json) -> str:
-    """Return why digests may differ although nothing in esbench has changed; empty if nothing."""
-    ours = origin_of(description)
-    for package, theirs in origin.versions.items():
-        mine = ours.versions.get(package)
-        if package not in NOT_COMPARED and theirs and mine and theirs != mine:
-            return f"{package} {theirs} in the baseline, {mine} here"
-    before, here = origin.hardware.get("cpu"), ours.hardware.get("cpu")
-    return "" if before == here else f"processor {before} in the baseline, {here} here"
 
 
 def _parting(frozen: FrozenTrial, trial: TrialFolder) -> str:

@@ -466,6 +466,35 @@ def check(
     raise typer.Exit(report.exit_code)
 
 
+@app.command(
+    epilog="Examples: esbench verify results/runs/quick/CartPole-v1/openai_es/seed-0   |   "
+    "esbench verify results/runs/quick"
+)
+def verify(
+    trial: Annotated[
+        Path, typer.Argument(metavar="TRIAL", help="A trial's folder, or one of several.")
+    ],
+    workers: Workers = None,
+) -> None:
+    """Run trials again from their trial.json: identical, statistically equal, or different.
+
+    Exit code 1: different. Nothing is written.
+    """
+    from esbench.display import print_plain, working
+    from esbench.verify import Outcome, sentences
+    from esbench.verify import verify as run_again
+    from esbench.workers import WorkerPool
+
+    signal.signal(signal.SIGTERM, _interrupt)
+    with working(f"running {trial} again") as show, WorkerPool(workers) as pool:
+        found = run_again(trial, pool, lambda name, record: show(f"{name}: {record.generation}"))
+    for verification in found:
+        for line in sentences(verification):
+            print_plain(line)
+    if any(verification.outcome is Outcome.DIFFERENT for verification in found):
+        raise typer.Exit(EXIT_FAILED)
+
+
 @app.command(epilog="Example: esbench bench --env HalfCheetah-v5 --workers 2")
 def bench(
     env: Annotated[str, typer.Option(help="Environment.")] = "HalfCheetah-v5",

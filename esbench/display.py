@@ -6,7 +6,7 @@ import contextlib
 import math
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -201,10 +201,10 @@ def print_check(report: Report) -> None:
 
 
 @contextlib.contextmanager
-def working(what: str) -> Iterator[None]:
-    """Show on a terminal that something is going on."""
-    with Console(stderr=True).status(f"{what} ..."):
-        yield
+def working(what: str) -> Iterator[Callable[[str], None]]:
+    """Show on a terminal that something is going on; gives what shows how far it is."""
+    with Console(stderr=True).status(Text(f"{what} ...")) as status:
+        yield lambda text: status.update(Text(f"{text} ..."))
 
 
 def print_throughput(result: Throughput, profile: bool) -> None:

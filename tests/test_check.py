@@ -122,11 +122,11 @@ def test_another_scoring_of_the_same_training_is_a_change(base: Path, same: Path
 @pytest.mark.parametrize(
     ("change", "detail"),
     [
-        ({"versions": {"numpy": "1.0", "torch": "2.0"}}, "numpy 2.0 in the baseline, 1.0 here"),
-        ({"hardware": {"cpu": "Other"}}, "processor Test CPU in the baseline, Other here"),
+        ({"versions": {"numpy": "1.0", "torch": "2.0"}}, "numpy 2.0 then, 1.0 now"),
+        ({"hardware": {"cpu": "Other"}}, "processor Test CPU then, Other now"),
         (
             {"resumed_with": [{"versions": {"numpy": "3.0"}}]},
-            "numpy 2.0 in the baseline, 3.0 here",
+            "numpy 2.0 then, 3.0 now",
         ),
     ],
     ids=["version", "processor", "resumed"],

@@ -1,0 +1,172 @@
+"""Runs stored trials again, from their ``trial.json`` alone, and compares what comes out.
+
+Nothing is written, and nothing of the stored trials is used but their specification.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import zip_longest
+from pathlib import Path
+from typing import Final, final
+
+from esbench.analysis.permutation import p_different
+from esbench.cells import Cell, cells
+from esbench.errors import UsageError
+from esbench.origins import changes, origin_of
+from esbench.provenance import provenance
+from esbench.record import GenerationRecord
+from esbench.store import TrialFolder
+from esbench.trainer import Trainer
+from esbench.trials import completed
+from esbench.units import NONE, counted, format_number
+from esbench.workers import WorkerPool
+
+LEVEL: Final = 0.05
+FEWEST: Final = 4  # runs a side: with three, p is never below the level
+
+
+class Outcome(StrEnum):
+    """How trials compare with what was recorded of them."""
+
+    IDENTICAL = "identical"
+    EQUAL = "statistically equal"
+    DIFFERENT = "different"
+
+
+@final
+@dataclass(frozen=True)
+class Rerun:
+    """One trial, run again.
+
+    Attributes:
+        path: its folder; seed: its seed.
+        parts_at: the first generation whose digest differs, one after the last if only the score
+            does; None if nothing differs.
+        recorded, score: then and now; None if not finite.
+    """
+
+    path: Path
+    seed: int
+    parts_at: int | None
+    recorded: float | None
+    score: float | None
+
+
+@final
+@dataclass(frozen=True)
+class Verification:
+    """The trials of one cell, run again.
+
+    Attributes:
+        name: algorithm and environment.
+        outcome: of them together.
+        reruns: a seed each.
+        p_value: two-sided permutation test of the mean scores then and now; None if all is
+            identical, or there are fewer than four seeds.
+        changed: packages and processor that are not the same.
+    """
+
+    name: str
+    outcome: Outcome
+    reruns: tuple[Rerun, ...]
+    p_value: float | None
+    changed: tuple[str, ...]
+
+
+def verify(
+    path: Path, pool: WorkerPool, watch: Callable[[str, GenerationRecord], None]
+) -> list[Verification]:
+    """Run every trial below ``path`` again.
+
+    Args:
+        path: a trial's folder, or one of several.
+        pool: plays the episodes.
+        watch: is told of every generation, with the name of its trial.
+
+    Raises:
+        UsageError: there is no trial, one is not done or not readable, or its specification is not
+            understood by this version.
+        TrainingError: an environment raised.
+    """
+    found = cells(path)
+    for cell in found:
+        for trial in cell.trials:
+            if not trial.is_done:
+                raise UsageError(f"{trial.path} is {trial.status}; expected trials that are done")
+    return [_verify_cell(cell, pool, watch) for cell in found]
+
+
+def sentences(verification: Verification) -> list[str]:
+    """Return what came out, in words: the outcome first, then where and why trials part."""
+    apart = [rerun for rerun in verification.reruns if rerun.parts_at is not None]
+    trials = counted(len(verification.reruns), "trial")
+    if verification.outcome is Outcome.IDENTICAL:
+        return [f"{verification.name}: identical: {trials}, every digest and score"]
+    first = apart[0]
+    how = f"{len(apart)} of {trials} part, seed {first.seed} at generation {first.parts_at}"
+    if len(verification.reruns) == 1:
+        how = f"seed {first.seed} parts at generation {first.parts_at}"
+    scores = f"score {_score(first.recorded)} then, {_score(first.score)} now"
+    if verification.p_value is None:
+        test = f"too few seeds to tell by the scores; expected a folder with {FEWEST} or more"
+    else:
+        test = f"p = {verification.p_value:.2g} for the scores of {trials}"
+    why = "; ".join(verification.changed)
+    return [
+        f"{verification.name}: {verification.outcome.value}: {how} ({scores}); {test}",
+        f"what has changed: {why}"
+        if why
+        else "no package and no processor has changed: esbench itself, or the environment, has",
+    ]
+
+
+def _verify_cell(
+    cell: Cell, pool: WorkerPool, watch: Callable[[str, GenerationRecord], None]
+) -> Verification:
+    here = origin_of(provenance())
+    changed = dict.fromkeys(
+        phrase
+        for description in cell.descriptions
+        for phrase in changes(origin_of(description), here)
+    )
+    reruns = tuple(_rerun(trial, pool, watch) for trial in cell.trials)
+    outcome, p_value = _outcome(reruns)
+    name = f"{cell.name} on {cell.environment}"
+    return Verification(name, outcome, reruns, p_value, tuple(changed))
+
+
+def _outcome(reruns: Sequence[Rerun]) -> tuple[Outcome, float | None]:
+    if all(rerun.parts_at is None for rerun in reruns):
+        return Outcome.IDENTICAL, None
+    then = [rerun.recorded for rerun in reruns if rerun.recorded is not None]
+    now = [rerun.score for rerun in reruns if rerun.score is not None]
+    if min(len(then), len(now)) < FEWEST:
+        return Outcome.DIFFERENT, None
+    p_value = p_different(then, now)
+    same = p_value > LEVEL and len(then) == len(now)
+    return (Outcome.EQUAL if same else Outcome.DIFFERENT), p_value
+
+
+def _rerun(
+    trial: TrialFolder, pool: WorkerPool, watch: Callable[[str, GenerationRecord], None]
+) -> Rerun:
+    spec, result = completed(trial.spec()), trial.result()
+    recorded = [str(row["digest"]) for row in trial.rows()]
+    with Trainer(spec, pool) as trainer:
+        trainer.train(callbacks=[lambda record: watch(str(trial.path), record)])
+        score = trainer.evaluate().mean
+        digests = [record.digest for record in trainer.history]
+    pairs = enumerate(zip_longest(recorded, digests), start=1)
+    parts_at = next((number for number, (then, now) in pairs if then != now), None)
+    finite = score if math.isfinite(score) else None
+    if parts_at is None and finite != result["score"]:
+        parts_at = len(digests) + 1
+    return Rerun(trial.path, spec.seed, parts_at, result["score"], finite)
+
+
+def _score(score: float | None) -> str:
+    return NONE if score is None else format_number(score)
