@@ -162,6 +162,12 @@ def check(
     return Report(tuple(reports), rules, exact, allow_inconclusive, new)
 
 
+def sample_of(frozen: FrozenCell, scores: Sequence[float | None]) -> Sample:
+    """Return a cell's scores, null where they were not finite, beside the baseline's."""
+    before = finite_scores([trial.score for trial in frozen.trials], frozen)
+    return Sample(before, finite_scores(scores, frozen), frozen.span)
+
+
 def finite_scores(scores: Sequence[float | None], frozen: FrozenCell) -> Floats:
     """Return scores as numbers, [runs].
 
@@ -231,8 +237,7 @@ def _seeds(cell: Cell) -> tuple[int, ...]:
 def _sample(item: Measured) -> Sample | None:
     if item.cell is None:
         return None
-    frozen = finite_scores([trial.score for trial in item.frozen.trials], item.frozen)
-    return Sample(frozen, finite_scores(_scores(item.cell), item.frozen), item.frozen.span)
+    return sample_of(item.frozen, _scores(item.cell))
 
 
 def _report(

@@ -64,22 +64,28 @@ def sentence(cell: CellReport) -> str:
     """Return what is known of a cell's scores in words."""
     if not cell.stages:
         return cell.reason
-    latest = cell.stages[-1]
-    change = f"{abs(latest.change):.1%} of the range {'lower' if latest.change < 0 else 'higher'}"
-    match cell.verdict:
-        case Verdict.REGRESSION:
-            words = f"{change}, p = {latest.p_drop:.2g}"
-        case Verdict.IMPROVEMENT:
-            words = f"{change}, p = {latest.p_gain:.2g}"
-        case Verdict.NO_WORSE if cell.trace is Trace.IDENTICAL:
-            words = f"bit for bit the same, {cell.trace_detail}"
-        case Verdict.NO_WORSE:
-            words = f"{change}; a drop of the margin is excluded, p = {latest.p_margin:.2g}"
-        case _:
-            words = f"{change}, p = {latest.p_drop:.2g}; {_needed(latest)}"
+    if cell.verdict is Verdict.NO_WORSE and cell.trace is Trace.IDENTICAL:
+        words = f"bit for bit the same, {cell.trace_detail}"
+    else:
+        words = judgement_text(cell.stages[-1])
     if len(cell.stages) > 1:
         words = f"fresh seeds: {words}"
     return f"{words}; {cell.reason}" if cell.reason else words
+
+
+def judgement_text(judgement: Judgement) -> str:
+    """Return what a stage says of a cell in words."""
+    direction = "lower" if judgement.change < 0 else "higher"
+    change = f"{abs(judgement.change):.1%} of the range {direction}"
+    match judgement.verdict:
+        case Verdict.REGRESSION:
+            return f"{change}, p = {judgement.p_drop:.2g}"
+        case Verdict.IMPROVEMENT:
+            return f"{change}, p = {judgement.p_gain:.2g}"
+        case Verdict.NO_WORSE:
+            return f"{change}; a drop of the margin is excluded, p = {judgement.p_margin:.2g}"
+        case _:
+            return f"{change}, p = {judgement.p_drop:.2g}; {_needed(judgement)}"
 
 
 def notes(report: Report) -> list[str]:
