@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from esbench.analysis.comparison import (
+    LEVEL,
     Comparison,
     Estimate,
     adjusted,
@@ -25,7 +26,6 @@ from esbench.units import NONE, counted, format_number
 if TYPE_CHECKING:
     from rich.table import Table
 
-LEVEL: Final = 0.05
 FEW_SEEDS: Final = 10
 NARROW_BELOW: Final = 5
 

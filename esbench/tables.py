@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Final, final
 
 from esbench import layout
+from esbench.analysis.comparison import LEVEL, Standing, standings
 from esbench.analysis.statistics import bootstrap_interval, iqm, normalized
 from esbench.cells import Cell, cell_name, cells
 from esbench.files import Json
@@ -40,6 +41,8 @@ class ScoreRow:
         commands: what made the trials, each once.
         hardware: what they ran on, each once.
         differs: the settings that set it apart from rows of the same labels, as "key=value".
+        trials: the folders of its trials, in the order of the seeds.
+        standing: "best" in its environment, "tied" with it as far as a test can tell, or "".
     """
 
     environment: str
@@ -62,6 +65,8 @@ class ScoreRow:
     commands: tuple[str, ...]
     hardware: tuple[str, ...]
     differs: tuple[str, ...]
+    trials: tuple[str, ...] = ()
+    standing: Standing = ""
 
     @property
     def name(self) -> str:
@@ -75,7 +80,15 @@ def score_table(root: Path) -> list[ScoreRow]:
     Raises:
         UsageError: there is no trial, or one is not readable.
     """
-    rows = [_row(cell) for cell in cells(root)]
+    found = cells(root)
+    results = [_scored(cell) for cell in found]
+    rows = [_row(cell, mine) for cell, mine in zip(found, results, strict=True)]
+    scores = [[float(result["score"]) for result in mine] for mine in results]
+    for environment in dict.fromkeys(row.environment for row in rows):
+        places = [place for place, row in enumerate(rows) if row.environment == environment]
+        marks = standings([scores[place] for place in places])
+        for place, mark in zip(places, marks, strict=True):
+            rows[place] = replace(rows[place], standing=mark)
     return sorted(rows, key=lambda row: (row.environment, _worst_last(row.score), row.name))
 
 
@@ -87,6 +100,8 @@ def footnotes(rows: Sequence[ScoreRow], *, terminal: bool = False) -> list[str]:
     lines = [_PROTOCOL]
     if not terminal and any(not math.isnan(row.normalized) for row in rows):
         lines.append("Normalized: 0 is the random policy, 1 the reference.")
+    if any(row.standing for row in rows):
+        lines.append(_STANDINGS)
     lines += _warnings(rows)
     for text, number in _references(rows).items():
         lines.append(f"[{number}] {text}")
@@ -133,6 +148,11 @@ _PROTOCOL: Final = (
     "over held-out episodes. Interval: 95 % percentile bootstrap over seeds. Steps and time: of "
     "training, mean over seeds."
 )
+_MARKS: Final[dict[Standing, str]] = {"best": " *", "tied": " =", "": ""}
+_STANDINGS: Final = (
+    "*: the best of its environment. =: not told apart from it by a two-sided permutation test of "
+    f"the means at {LEVEL}, Holm-corrected over the environment's rows. Unmarked: worse."
+)
 _TERMINAL_COLUMNS: Final = (
     "Environment",
     "Algorithm",
@@ -145,9 +165,13 @@ _TERMINAL_COLUMNS: Final = (
 )
 
 
-def _row(cell: Cell) -> ScoreRow:
+def _scored(cell: Cell) -> list[Json]:
+    """Return the results that have a score."""
     results = [trial.result() for trial in cell.trials if trial.is_done]
-    scored = [result for result in results if result["score"] is not None]
+    return [result for result in results if result["score"] is not None]
+
+
+def _row(cell: Cell, scored: Sequence[Json]) -> ScoreRow:
     scores = [float(result["score"]) for result in scored]
     score = float(iqm(scores)) if scores else math.nan
     low, high = map(float, bootstrap_interval(scores)) if scores else (math.nan, math.nan)
@@ -174,6 +198,7 @@ def _row(cell: Cell) -> ScoreRow:
         commands=_each_once(cell.descriptions, lambda content: content.get("command", "")),
         hardware=_each_once(cell.descriptions, _hardware),
         differs=cell.differs,
+        trials=tuple(str(trial.path) for trial in cell.trials),
     )
 
 
@@ -244,7 +269,7 @@ def _texts(row: ScoreRow, references: dict[str, int]) -> dict[str, str]:
         "Environment": row.environment,
         "Algorithm": row.algorithm,
         "Policy": row.policy,
-        "Score": format_number(row.score),
+        "Score": format_number(row.score) + _MARKS[row.standing],
         INTERVAL: NONE if math.isnan(row.low) else interval,
         "Seeds": f"{row.seeds} of {total}" if row.unfinished else str(row.seeds),
         "Steps": format_steps(row.env_steps),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from maze import REACHED, STEPS, TRAPPED
 from test_resume import SCRIPT, outcome, rows_in, wait_for
 
 import esbench
+from esbench.files import as_line
 from esbench.policies.normalization import INITIAL_COUNT
 from esbench.trainer import Trainer
 from esbench.trials import open_grid
@@ -83,8 +85,8 @@ def test_returns_alone_stay_in_the_trap(wide_pool: WorkerPool, seed: int) -> Non
 
 
 def results(trainer: Trainer) -> list[dict[str, Any]]:
-    """Return the rows without their times."""
-    rows = [asdict(record) for record in trainer.history]
+    """Return the rows as they are stored, without their times."""
+    rows = [json.loads(as_line(asdict(record))) for record in trainer.history]
     return [{k: v for k, v in row.items() if not k.endswith("time_s")} for row in rows]
 
 

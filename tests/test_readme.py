@@ -38,6 +38,32 @@ def test_scripts_run(number: int, tmp_path: Path) -> None:
         assert "the centre's return reached -3" in done.stdout
 
 
+def test_the_agent_is_gated(tmp_path: Path) -> None:
+    (text,) = blocks("py")
+    (tmp_path / "test_my_agent.py").write_text(text)
+    for options in (["--esbench-update"], []):
+        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout
+        assert (tmp_path / "esbench-baseline.json").exists()
+
+
+def test_the_workflow_says_what_esbench_takes(tmp_path: Path) -> None:
+    (text,) = blocks("yaml")
+    lines = re.findall(r"- run: esbench (.*)", text)
+    assert len(lines) == 2
+    for line in lines:
+        command, *words = shlex.split(line)
+        options = {word for word in words if word.startswith("--")}
+        done = subprocess.run(
+            [sys.executable, "-m", "esbench", command, "--help"],
+            env={**ENVIRONMENT, "COLUMNS": "200"}, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert options <= set(re.findall(r"--[a-z-]+", done.stdout)), line
+
+
 def test_commands_run_one_after_the_other(tmp_path: Path) -> None:
     lines = [line for block in blocks("sh") for line in block.splitlines()]
     assert len(lines) >= 9

@@ -114,6 +114,7 @@ def test_a_row_has_scores_cost_reference_and_command(tmp_path: Path) -> None:
         commands=(COMMAND,),
         hardware=("Test CPU, 2 cores",),
         differs=(),
+        trials=tuple(str(tmp_path / f"run/CartPole-v1/openai_es/seed-{n}") for n in range(3)),
     )
     assert 10 <= row.low < 40 < row.high <= 90
 
@@ -381,3 +382,24 @@ def test_small_scores_are_legible_everywhere() -> None:
     text = " ".join(" ".join(printed([row])).split())
     assert "-3.2e-09 [-0.0041, 0.0] 10 3.0 M" in text
     assert "-3.2e-09" in as_csv([row])
+
+
+def test_the_best_of_an_environment_and_what_is_tied_with_it_are_marked(tmp_path: Path) -> None:
+    for name, shift in (("openai_es", 0.0), ("snes", -2.0), ("ars", -200.0)):
+        scores = [480.0 + seed + shift for seed in range(8)]
+        write_scores(tmp_path, scores, algorithms={name: {}})
+    write_scores(tmp_path, [-90.0] * 8, environments=["Acrobot-v1"])
+    rows = score_table(tmp_path)
+    assert [(row.algorithm, row.standing) for row in rows] == [
+        ("openai_es", ""),  # alone on Acrobot
+        ("openai_es", "best"),
+        ("snes", "tied"),
+        ("ars", ""),
+    ]
+    text = as_markdown(rows)
+    for mark in (r"483.5 \*", "481.5 =", "283.5 |"):
+        assert mark in text
+    (note,) = [note for note in footnotes(rows) if note.startswith("*: the best")]
+    assert "Holm-corrected" in note
+    marks = [row["standing"] for row in json.loads(as_json(rows))["rows"]]
+    assert marks == ["", "best", "tied", ""]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Final, Literal, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,9 @@ from esbench.analysis.aggregates import (
 from esbench.analysis.permutation import holm, p_different
 from esbench.analysis.statistics import Floats
 from esbench.errors import UsageError
+
+Standing: TypeAlias = Literal["best", "tied", ""]
+LEVEL: Final = 0.05
 
 
 @final
@@ -101,6 +104,34 @@ def compare_across(
         )
     strata = [*map(_scores, first), *map(_scores, second)]
     return _estimate(_difference, strata, seed), _estimate(_improvement, strata, seed)
+
+
+def standings(
+    sides: Sequence[npt.ArrayLike], level: float = LEVEL, seed: int = 0
+) -> list[Standing]:
+    """Return which side is the best by its interquartile mean, and which cannot be told from it.
+
+    Args:
+        sides: [runs] finite scores each; one without scores is neither.
+        level: of the two-sided permutation tests of means against the best, Holm-corrected over
+            the sides. With three runs a side no p is below 0.1, and all are tied.
+        seed: names the stream of the permutations.
+
+    Returns:
+        "best", "tied" or "" for each side; all "" if fewer than two have scores.
+    """
+    arrays = [np.asarray(side, dtype=np.float64) for side in sides]
+    known = [index for index, array in enumerate(arrays) if array.size]
+    found: list[Standing] = [""] * len(arrays)
+    if len(known) < 2:
+        return found
+    best = max(known, key=lambda index: float(iqm(arrays[index])))
+    others = [index for index in known if index != best]
+    p_values = holm([p_different(arrays[best], arrays[index], seed) for index in others])
+    found[best] = "best"
+    for index, p_value in zip(others, p_values, strict=True):
+        found[index] = "tied" if p_value > level else ""
+    return found
 
 
 def adjusted(comparisons: Sequence[Comparison]) -> Floats:

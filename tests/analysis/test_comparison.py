@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from esbench.analysis.comparison import adjusted, compare, compare_across
+from esbench.analysis.comparison import adjusted, compare, compare_across, standings
 from esbench.errors import UsageError
 
 LOW, HIGH = [1.0, 2.0, 3.0, 4.0, 5.0], [11.0, 12.0, 13.0, 14.0]
@@ -53,6 +53,22 @@ def test_across_environments_the_probability_is_the_mean_and_the_difference_pool
 def test_p_values_are_adjusted_for_their_number() -> None:
     several = [compare(HIGH, LOW), compare(LOW, LOW)]
     np.testing.assert_allclose(adjusted(several), [2 * 2 / 126, 1.0])
+
+
+def test_standings_by_hand() -> None:
+    near = [10.0, 12.0, 12.5, 14.5]
+    assert standings([LOW, HIGH, near]) == ["", "best", "tied"]
+    assert standings([LOW, HIGH]) == ["", "best"]
+    assert standings([[500.0] * 5, [500.0] * 5]) == ["best", "tied"]
+    assert standings([LOW[:3], HIGH[:3]]) == ["tied", "best"]  # three seeds tell nothing
+    # Holm: 2/126 is enough alone, and not beside three others that are as far away.
+    assert standings([HIGH, LOW, LOW, LOW, LOW]) == ["best", *["tied"] * 4]
+
+
+def test_a_side_without_scores_stands_nowhere() -> None:
+    assert standings([LOW, [], HIGH]) == ["", "", "best"]
+    assert standings([LOW, []]) == ["", ""]
+    assert standings([]) == []
 
 
 def test_bad_input_is_refused() -> None:
