@@ -163,7 +163,7 @@ def write_baseline(path: Path, baseline: Baseline, replace: bool = False) -> Non
 
 def first_digests(trial: TrialFolder) -> tuple[tuple[str, ...], str | None]:
     """Return the digests of a trial's first generations, and of its last one."""
-    digests = [str(row["digest"]) for row in trial.rows()]
+    digests = [str(digest) for digest in trial.columns("generation", "digest")["digest"]]
     return tuple(digests[:FIRST_GENERATIONS]), digests[-1] if digests else None
 
 

@@ -44,4 +44,9 @@ def changes(before: Origin, here: Origin) -> list[str]:
         and theirs != mine
     ]
     then, now = before.hardware.get("cpu"), here.hardware.get("cpu")
-    return phrases if then == now else [*phrases, f"processor {then} then, {now} now"]
+    if then != now:
+        phrases.append(f"processor {then} then, {now} now")
+    had, has = (set(o.hardware.get("instructions", "").split()) for o in (before, here))
+    if had and has and had != has:
+        phrases.append(f"processor with other instructions ({' '.join(sorted(had ^ has))})")
+    return phrases

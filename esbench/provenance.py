@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
@@ -34,7 +35,8 @@ def provenance() -> dict[str, Any]:
         "git_commit": _git_commit(),
         "hardware": {
             "machine": platform.machine(),
-            "cpu": _cpu_model(),
+            "cpu": _cpu("model name") or platform.processor(),
+            "instructions": _instructions(),
             "cores": os.cpu_count(),
             "platform": platform.platform(),
         },
@@ -86,10 +88,22 @@ def _git(folder: Path, *arguments: str) -> str:
     ).stdout.strip()
 
 
-def _cpu_model() -> str:
+def _instructions() -> str:
+    """Return the vector instructions that libraries choose their code by; "" if nobody knows.
+
+    Machines that are rented call different processors by one name.
+    """
+    return " ".join(sorted(filter(_VECTORS.match, _cpu("flags").split())))
+
+
+_VECTORS: Final = re.compile(r"sse4|fma|avx|amx|bmi")
+
+
+def _cpu(key: str) -> str:
+    """Return a line of the kernel's description of the processor; "" where there is none."""
     info = Path("/proc/cpuinfo")
     if info.exists():
         for line in info.read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
+            if line.startswith(key):
                 return line.partition(":")[2].strip()
-    return platform.processor()
+    return ""

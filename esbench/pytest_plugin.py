@@ -55,9 +55,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def esbench_check(request: pytest.FixtureRequest) -> Gate:
     """Hold an agent's scores to the baseline: see ``esbench.pytest_plugin``."""
+    update = bool(request.config.getoption("--esbench-update"))
+    if update and getattr(request.config, "workerinput", None):  # how xdist marks its workers
+        raise pytest.UsageError("--esbench-update writes one file; expected one process (-n 0)")
     return Gate(
         request.config.rootpath / str(request.config.getoption("--esbench-baseline")),
-        update=bool(request.config.getoption("--esbench-update")),
+        update=update,
         allow_inconclusive=bool(request.config.getoption("--esbench-allow-inconclusive")),
     )
 

@@ -125,16 +125,21 @@ def test_another_scoring_of_the_same_training_is_a_change(base: Path, same: Path
         ({"versions": {"numpy": "1.0", "torch": "2.0"}}, "numpy 2.0 then, 1.0 now"),
         ({"hardware": {"cpu": "Other"}}, "processor Test CPU then, Other now"),
         (
+            {"hardware": {"cpu": "Test CPU", "instructions": "avx avx2 fma"}},
+            "processor with other instructions (avx2 avx512f)",
+        ),
+        (
             {"resumed_with": [{"versions": {"numpy": "3.0"}}]},
             "numpy 2.0 then, 3.0 now",
         ),
     ],
-    ids=["version", "processor", "resumed"],
+    ids=["version", "processor", "instructions", "resumed"],
 )
 def test_elsewhere_digests_are_not_comparable(
     base: Path, same: Path, change: dict[str, Any], detail: str
 ) -> None:
-    known = {"versions": {"numpy": "2.0", "torch": "2.0", "jax": "1"}}
+    hardware = {"cpu": "Test CPU", "instructions": "avx avx512f fma"}
+    known = {"versions": {"numpy": "2.0", "torch": "2.0", "jax": "1"}, "hardware": hardware}
     edit(base, "trial.json", lambda content: content.update(known))
     edit(same, "trial.json", lambda content: content.update(known | change))
     set_digest(same, seed=0, generation=1, digest="f" * 64)

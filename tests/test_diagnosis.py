@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from fake_trials import learning, make_records, make_trials, write_trial
+from watchers import Silent
 
 from esbench.attempt import run_trial
 from esbench.diagnosis import Diagnosis, as_json, diagnose, diagnose_trial
@@ -20,15 +21,6 @@ from esbench.workers import WorkerPool
 
 Make = Callable[..., Trial]
 SPHERE = "esbench/Sphere-v0"
-
-
-class Silent:
-    """Watches nothing."""
-
-    def trial_started(self, *_: object) -> None: ...
-    def generation_done(self, *_: object) -> None: ...
-    def scoring_started(self, *_: object) -> None: ...
-    def trial_ended(self, *_: object) -> None: ...
 
 
 def trained(make: Make, pool: WorkerPool, env: str, algorithm: str, **settings: Any) -> Diagnosis:

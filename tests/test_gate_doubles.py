@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from watchers import Silent
 
 from esbench.algorithms.openai_es import OpenAIES
 from esbench.analysis.gate import Rules, Verdict
@@ -21,15 +22,6 @@ from esbench.workers import WorkerPool
 
 SEEDS = "0-5"
 STEPS = 15_000
-
-
-class Silent:
-    """Watches nothing."""
-
-    def trial_started(self, *_: object) -> None: ...
-    def generation_done(self, *_: object) -> None: ...
-    def scoring_started(self, *_: object) -> None: ...
-    def trial_ended(self, *_: object) -> None: ...
 
 
 def train(root: Path, pool: WorkerPool) -> Path:

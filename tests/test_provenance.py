@@ -44,3 +44,6 @@ def test_every_package_has_a_version() -> None:
     assert set(content["versions"]) == {"python", *PACKAGES}
     assert all(content["versions"].values())
     assert content["hardware"]["cores"] == os.cpu_count()
+    info = Path("/proc/cpuinfo")
+    flags = info.read_text().split() if info.exists() else []
+    assert ("avx2" in content["hardware"]["instructions"].split()) == ("avx2" in flags)

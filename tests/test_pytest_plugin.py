@@ -140,5 +140,8 @@ def test_the_options_reach_the_fixture(pytester: pytest.Pytester) -> None:
     result = run(100.0)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*mine on CartPole-v1: regression: 20.9% of the range lower, p*"])
+    result = run(0.0, "--esbench-update", "-n", "1")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*--esbench-update writes one file; expected one process*"])
     run(22.0).assert_outcomes(failed=1)  # 4.6 %: too near the margin to tell
     run(22.0, "--esbench-allow-inconclusive").assert_outcomes(passed=1)

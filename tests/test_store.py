@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from watchers import Silent
 
 import esbench.store as store
 from esbench.errors import UsageError
@@ -27,15 +28,6 @@ from esbench.workers import WorkerPool
 
 Make = Callable[..., Trial]
 Begin = Callable[[Trial], TrialFolder]
-
-
-class Silent:
-    """Watches nothing."""
-
-    def trial_started(self, *_: object) -> None: ...
-    def generation_done(self, *_: object) -> None: ...
-    def scoring_started(self, *_: object) -> None: ...
-    def trial_ended(self, *_: object) -> None: ...
 
 
 def record(generation: int) -> GenerationRecord:
