@@ -1,0 +1,42 @@
+"""The command line: parse, call one function, print."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from esbench.cli import gate, reading, training  # each adds its commands, in help's order
+from esbench.cli.app import (
+    EXIT_BROKEN_PIPE,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    app,
+    complain,
+)
+from esbench.errors import EsbenchError, TrainingError, UsageError
+
+__all__ = ["gate", "main", "reading", "training"]
+
+
+def main() -> None:
+    """Run the command line; errors become one message and an exit code."""
+    # Plugins and own environments that lie in the current folder can be imported by name.
+    sys.path.append(os.getcwd())  # noqa: PTH109
+    try:
+        app()
+    except UsageError as error:
+        complain(str(error))
+        sys.exit(EXIT_USAGE)
+    except TrainingError as error:
+        complain(str(error))
+        sys.exit(EXIT_FAILED)
+    except EsbenchError as error:
+        complain(str(error))
+        sys.exit(EXIT_FAILED)
+    except KeyboardInterrupt:
+        complain("interrupted")
+        sys.exit(EXIT_INTERRUPTED)
+    except BrokenPipeError:  # the reader of our output, `head` say, has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_BROKEN_PIPE)

@@ -1,0 +1,236 @@
+"""Commands that train and play: run, plan, status, eval and bench."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from esbench.cli.app import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    Algorithms,
+    AtOnce,
+    Environments,
+    EnvSteps,
+    GridArgument,
+    Out,
+    Overrides,
+    Seeds,
+    Workers,
+    app,
+    complain,
+    interrupt,
+    write,
+)
+from esbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from esbench.progress import GridDisplay
+    from esbench.trials import Trial
+
+
+command = partial(app.command, rich_help_panel="Train and play")
+
+
+@command(
+    epilog="Examples: esbench run quick   |   esbench run --env CartPole-v1 "
+    "--algorithm openai_es --seeds 0-2 --env-steps 100000"
+)
+def run(
+    grid: GridArgument = None,
+    env: Environments = None,
+    algorithm: Algorithms = None,
+    seeds: Seeds = None,
+    env_steps: EnvSteps = None,
+    set_: Overrides = None,
+    out: Out = None,
+    workers: Workers = None,
+    at_once: AtOnce = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="One line a trial.")] = False,
+) -> None:
+    """Train every trial of a grid; skips what is done and resumes what is half done."""
+    from esbench.display import make_console, print_plain
+    from esbench.runner import run_grid
+    from esbench.workers import WorkerPool
+
+    console = make_console()
+    root, trials = _open(grid, env, algorithm, seeds, env_steps, set_, out)
+    signal.signal(signal.SIGTERM, interrupt)
+    try:
+        with WorkerPool(workers) as pool, make_watcher(console, len(trials), quiet) as watcher:
+            report = run_grid(trials, pool, watcher, at_once=at_once)
+    except KeyboardInterrupt:
+        command = shlex.join(["esbench", *sys.argv[1:]])
+        complain(f"interrupted; what was done is saved. To go on: {command}")
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    _print_results(console, root)
+    if busy := report.count("elsewhere"):
+        print_plain(f"{busy} trials are being run by another process; see: esbench status")
+    if failed := report.count("failed"):
+        complain(f"{failed} of {len(trials)} trials failed; the same command retries them")
+        raise typer.Exit(EXIT_FAILED)
+
+
+@command(epilog="Example: esbench plan halfcheetah --seeds 0-9")
+def plan(
+    grid: GridArgument = None,
+    env: Environments = None,
+    algorithm: Algorithms = None,
+    seeds: Seeds = None,
+    env_steps: EnvSteps = None,
+    set_: Overrides = None,
+    out: Out = None,
+    workers: Workers = None,
+    at_once: AtOnce = None,
+) -> None:
+    """Say what a grid will cost: trials, steps and time, from a speed measured now."""
+    from esbench.display import print_costs
+    from esbench.plan import costs
+    from esbench.schedule import schedule
+    from esbench.workers import WorkerPool
+
+    root, trials = _open(grid, env, algorithm, seeds, env_steps, set_, out)
+    size = WorkerPool(workers).size
+    todo = [trial.spec.budget.env_steps for trial in trials if not trial.folder.is_done]
+    print_costs(costs(trials, size), schedule(todo, size, at_once), root)
+
+
+@command(epilog="Example: esbench status quick")
+def status(
+    grid: GridArgument = None,
+    env: Environments = None,
+    algorithm: Algorithms = None,
+    seeds: Seeds = None,
+    env_steps: EnvSteps = None,
+    set_: Overrides = None,
+    out: Out = None,
+) -> None:
+    """Say which trials of a grid are done, running, half done, failed or missing."""
+    from esbench.display import print_standings
+    from esbench.plan import standings
+
+    root, trials = _open(grid, env, algorithm, seeds, env_steps, set_, out)
+    print_standings(standings(trials), root)
+
+
+@command(
+    "eval",
+    epilog="Examples: esbench eval results/runs/quick/CartPole-v1/openai_es/seed-0   |   "
+    "esbench eval --random-policy Hopper-v5 --episodes 100",
+)
+def eval_(
+    trial: Annotated[Path | None, typer.Argument(metavar="TRIAL", help="A trial's folder.")] = None,
+    random_policy: Annotated[
+        str | None,
+        typer.Option(metavar="ENV", help="Score uniformly random actions instead."),
+    ] = None,
+    episodes: Annotated[int | None, typer.Option(help="Held-out episodes.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the random actions.")] = 0,
+    workers: Workers = None,
+) -> None:
+    """Score a stored policy again on its held-out episodes, or random actions."""
+    from esbench.display import summary
+
+    if (trial is None) == (random_policy is None):
+        raise UsageError("expected either a trial's folder or --random-policy ENV")
+    if random_policy is not None:
+        from esbench.environments import load_environment
+        from esbench.random_policy import random_policy_returns
+
+        spec = load_environment(random_policy).spec()
+        returns = random_policy_returns(spec, 100 if episodes is None else episodes, seed)
+        write(f"{random_policy}, random actions: {summary(returns)}")
+        return
+    from esbench.scoring import evaluate_trial
+    from esbench.workers import WorkerPool
+
+    assert trial is not None
+    with WorkerPool(workers) as pool:
+        stored = evaluate_trial(trial, pool, episodes)
+    write(f"generation {stored.generation}: {summary(stored.score.returns)}")
+    if stored.recorded is not None:
+        same = stored.recorded == stored.score.mean
+        write(
+            "identical to the recorded score"
+            if same
+            else f"DIFFERENT from the recorded score {stored.recorded!r}",
+        )
+        if not same:
+            raise typer.Exit(EXIT_FAILED)
+
+
+@command(epilog="Example: esbench bench --env HalfCheetah-v5 --workers 2")
+def bench(
+    env: Annotated[str, typer.Option(help="Environment.")] = "HalfCheetah-v5",
+    workers: Workers = None,
+    population: Annotated[int, typer.Option(help="Members a generation.")] = 64,
+    seconds: Annotated[float, typer.Option(help="Seconds of each measurement.")] = 5.0,
+    rounds: Annotated[int, typer.Option(help="Measurements of each kind, in turn.")] = 3,
+    after: Annotated[
+        int, typer.Option(help="Env steps of training before the generation that is measured.")
+    ] = 1,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Show where the time of a generation goes.")
+    ] = False,
+) -> None:
+    """Measure training end to end beside Gymnasium and the simulator alone, in one run."""
+    from esbench.bench import measure
+    from esbench.display import print_throughput, working
+
+    signal.signal(signal.SIGTERM, interrupt)
+    with working(f"measuring {env}"):
+        result = measure(env, workers, population, seconds, rounds, after)
+    print_throughput(result, profile)
+
+
+def _open(
+    grid: str | None,
+    env: list[str] | None,
+    algorithm: list[str] | None,
+    seeds: str | None,
+    env_steps: int | None,
+    overrides: list[str] | None,
+    out: Path | None,
+) -> tuple[Path, list[Trial]]:
+    from esbench.trials import open_grid
+
+    return open_grid(
+        grid,
+        environments=env or [],
+        algorithms=algorithm or [],
+        seeds=seeds,
+        env_steps=env_steps,
+        overrides=overrides or [],
+        out=out,
+    )
+
+
+def make_watcher(console: Console, trials: int, quiet: bool) -> GridDisplay:
+    """Return what shows a grid's progress: live on a terminal, otherwise line by line."""
+    from esbench.progress import LiveDisplay, PlainDisplay
+
+    if quiet or not console.is_terminal:
+        return PlainDisplay(console, trials, quiet)
+    return LiveDisplay(console, trials)
+
+
+def _print_results(console: Console, root: Path) -> None:
+    from esbench.display import print_plain, print_scores
+    from esbench.plots import draw
+    from esbench.tables import score_table
+
+    console.print()
+    try:
+        print_scores(score_table(root), console)
+        for path in draw(root, None):
+            print_plain(str(path), console)
+    except UsageError as error:  # a damaged trial, or none has two generations yet
+        complain(str(error))
