@@ -221,6 +221,22 @@ def test_a_regression_outranks_what_is_not_measured(tmp_path: Path) -> None:
     assert report.exit_code == 1
 
 
+def test_one_cell_that_is_not_measured_is_enough(tmp_path: Path, base: Path, same: Path) -> None:
+    write_scores(base, [-90.0] * 8, environments=["Acrobot-v1"])
+    report = held(same, base)
+    assert [cell.verdict for cell in report.cells] == [Verdict.NOT_MEASURED, Verdict.NO_WORSE]
+    assert report.exit_code == 3
+
+
+def test_a_setting_that_came_after_either_side_has_its_default(base: Path, same: Path) -> None:
+    def forget(content: Any) -> None:
+        del content["spec"]["algorithm"]["settings"]["shaping"]
+
+    edit(same, "trial.json", forget)
+    assert held(same, base).exit_code == 0
+    assert held(base, same).exit_code == 0
+
+
 def test_runs_that_diverge_are_counted_as_no_better_than_random(tmp_path: Path, base: Path) -> None:
     write_scores(tmp_path / "nan", [*GOOD[:2], *[math.nan] * 6])
     report = held(tmp_path / "nan", base)
