@@ -9,19 +9,20 @@ reference, never moves an old verdict.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 from pydantic import Field
 
-from esbench.cells import Cell, cell_name, cells
+from esbench.cells import Cell, cell_name, cells, require_distinct_seeds
 from esbench.environments import Reference
 from esbench.errors import UsageError
 from esbench.files import Json, as_text, read_bytes, write_bytes
-from esbench.origins import Origin, origin_of
+from esbench.origins import Origin, origin_of, was_mixed
 from esbench.settings import Settings, Table, parse
 from esbench.spec import EnvironmentSpec, Seed, TrialSpec
 from esbench.store import TrialFolder, now
@@ -40,17 +41,16 @@ class FrozenTrial(Settings):
     Attributes:
         seed: of the training.
         score: mean return of the final policy over held-out episodes; null if it was not finite.
-        generations: how many it was trained for.
-        first_digests: of the first generations; last_digest: of the last one.
+        first_digests: of the first generations, none if it was resumed under other versions;
+            last_digest: of the last one.
         origin: which of the baseline's origins made it.
     """
 
     seed: Seed
     score: float | None
-    generations: int = 0
     first_digests: tuple[str, ...] = ()
     last_digest: str | None = None
-    origin: int = 0
+    origin: Annotated[int, Field(ge=0)] = 0
 
 
 class FrozenCell(Settings):
@@ -102,7 +102,7 @@ class Baseline(Settings):
     created: str
     command: str
     origins: tuple[Origin, ...]
-    cells: tuple[FrozenCell, ...]
+    cells: tuple[FrozenCell, ...] = Field(min_length=1)
 
 
 def freeze(root: Path, command: str) -> Baseline:
@@ -119,6 +119,7 @@ def freeze(root: Path, command: str) -> Baseline:
         UsageError: there is no trial, one is not done or not readable, or a range is empty.
     """
     found = cells(root)
+    require_distinct_seeds(found)
     _require_done(found)
     origins: list[Origin] = []
     frozen = tuple(_freeze_cell(cell, origins) for cell in found)
@@ -135,6 +136,8 @@ def read_baseline(path: Path) -> Baseline:
         content = json.loads(read_bytes(path))
     except FileNotFoundError:
         raise UsageError(f"no file {str(path)!r}; expected one of 'esbench baseline'") from None
+    except UsageError:
+        raise
     except ValueError as error:
         raise UsageError(f"{path}: not readable as JSON: {error}") from None
     if not isinstance(content, dict) or not isinstance(content.get("format"), int):
@@ -144,7 +147,20 @@ def read_baseline(path: Path) -> Baseline:
             f"{path}: written by a newer esbench (format {content['format']}, this one reads up "
             f"to {FORMAT}); upgrade esbench"
         )
-    return parse(Baseline, content, str(path))
+    baseline = parse(Baseline, content, str(path))
+    for cell in baseline.cells:
+        if not cell.span > 0:
+            raise UsageError(
+                f"{path}: {cell.name}: random_score and reference_score are both "
+                f"{cell.random_score:g}; expected them to differ"
+            )
+        for trial in cell.trials:
+            if trial.origin >= len(baseline.origins):
+                raise UsageError(
+                    f"{path}: {cell.name}: seed {trial.seed} has origin {trial.origin}, of "
+                    f"{len(baseline.origins)} (counted from 0)"
+                )
+    return baseline
 
 
 def write_baseline(path: Path, baseline: Baseline, replace: bool = False) -> None:
@@ -211,13 +227,12 @@ def _freeze_trial(trial: TrialFolder, description: Json, origins: list[Origin]) 
     origin = origin_of(description)
     if origin not in origins:
         origins.append(origin)
-    result = trial.result()
+    score = trial.result()["score"]
     first, last = first_digests(trial)
     return FrozenTrial(
         seed=description["spec"]["seed"],
-        score=None if result["score"] is None else float(result["score"]),
-        generations=int(result.get("generations", 0)),
-        first_digests=first,
+        score=score if score is not None and math.isfinite(score) else None,
+        first_digests=() if was_mixed(description) else first,
         last_digest=last,
         origin=origins.index(origin),
     )

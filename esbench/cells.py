@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias, final
 
@@ -15,6 +15,7 @@ from esbench.environments import (
     environment_names,
     load_environment,
 )
+from esbench.errors import UsageError
 from esbench.files import Json
 from esbench.spec import flatten
 from esbench.store import TrialFolder, find_trials
@@ -35,6 +36,8 @@ class Cell:
         differs: the settings in which cells of the same labels differ, as "key=value".
         trials: one a seed, in the order of the seeds.
         descriptions: their ``trial.json``.
+        twice: a folder that holds the same trial again, and the one that counts; None if there is
+            none.
         scores: frozen numbers of the environment; empty if it was changed (``kwargs``), since they
             do not hold for another environment.
     """
@@ -46,6 +49,7 @@ class Cell:
     trials: tuple[TrialFolder, ...]
     descriptions: tuple[Json, ...]
     scores: Scores
+    twice: tuple[Path, Path] | None = None
 
     @property
     def name(self) -> str:
@@ -62,20 +66,37 @@ def cells(root: Path) -> list[Cell]:
         UsageError: there is no trial, or one is not readable.
     """
     groups: dict[tuple[str, str, str], dict[str, _Seeds]] = {}
+    twice: dict[tuple[str, str, str, str], tuple[Path, Path]] = {}
     for trial in find_trials(root):
         description = trial.description()
         labels, spec = description["labels"], description["spec"]
         key = (labels["environment"], labels["algorithm"], labels["policy"])
         seeds = groups.setdefault(key, {}).setdefault(_variant(spec), {})
         known = seeds.get(spec["seed"])
+        if known is not None:
+            twice[key[0], key[1], key[2], _variant(spec)] = (known[0].path, trial.path)
         if known is None or (trial.is_done and not known[0].is_done):
             seeds[spec["seed"]] = (trial, description)
     files = _environment_files({environment for environment, *_ in groups})
     return [
-        _cell(key, variant, variants, files)
+        replace(_cell(key, variant, variants, files), twice=twice.get((*key, variant)))
         for key, variants in sorted(groups.items())
         for variant in sorted(variants)
     ]
+
+
+def require_distinct_seeds(found: Sequence[Cell]) -> None:
+    """Refuse cells of which a seed was run twice: nobody knows which of the two is meant.
+
+    Raises:
+        UsageError: names both folders.
+    """
+    for cell in found:
+        if cell.twice:
+            raise UsageError(
+                f"{cell.twice[0]} and {cell.twice[1]} hold the same trial; expected a folder with "
+                "one of them"
+            )
 
 
 def cell_name(algorithm: str, policy: str) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 from pydantic import Field
 
 from esbench.files import Json
-from esbench.settings import Settings, Table
+from esbench.settings import Settings, Table, parse
 
 NO_DIGEST_DEPENDS_ON: Final = frozenset({"esbench", "scipy", "safetensors"})
 
@@ -21,13 +21,24 @@ class Origin(Settings):
 
 
 def origin_of(description: Json) -> Origin:
-    """Return what a trial was made with, from its ``trial.json``; resumed, what it ended with."""
-    latest = (description.get("resumed_with") or [description])[-1]
-    return Origin(
-        versions=latest.get("versions") or {},
-        hardware=description.get("hardware") or {},
-        git_commit=description.get("git_commit"),
-    )
+    """Return what a trial was begun with, from its ``trial.json``.
+
+    Raises:
+        UsageError: it is not what esbench writes there.
+    """
+    values = {
+        "versions": description.get("versions") or {},
+        "hardware": description.get("hardware") or {},
+        "git_commit": description.get("git_commit"),
+    }
+    return parse(Origin, values, "trial.json")
+
+
+def was_mixed(description: Json) -> bool:
+    """Tell whether a trial was resumed under other package versions than it began with."""
+    resumed = description.get("resumed_with") or []
+    versions = [part.get("versions") for part in resumed if isinstance(part, dict)]
+    return any(version != description.get("versions") for version in versions)
 
 
 def changes(before: Origin, here: Origin) -> list[str]:
@@ -43,10 +54,19 @@ def changes(before: Origin, here: Origin) -> list[str]:
         and (mine := here.versions.get(package))
         and theirs != mine
     ]
-    then, now = before.hardware.get("cpu"), here.hardware.get("cpu")
-    if then != now:
-        phrases.append(f"processor {then} then, {now} now")
-    had, has = (set(o.hardware.get("instructions", "").split()) for o in (before, here))
+    for what, of in (("processor", _processor), ("C library", _c_library)):
+        if of(before) != of(here):
+            phrases.append(f"{what} {of(before) or '?'} then, {of(here) or '?'} now")
+    had, has = (set(str(o.hardware.get("instructions", "")).split()) for o in (before, here))
     if had and has and had != has:
         phrases.append(f"processor with other instructions ({' '.join(sorted(had ^ has))})")
     return phrases
+
+
+def _processor(origin: Origin) -> str:
+    return str(origin.hardware.get("cpu", ""))
+
+
+def _c_library(origin: Origin) -> str:
+    """Return what follows "-with-" in the platform's name; the kernel before it does not matter."""
+    return str(origin.hardware.get("platform", "")).partition("-with-")[2]

@@ -12,6 +12,7 @@ cells of the file.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, final
@@ -106,7 +107,7 @@ class Gate:
         from esbench.baselines import FrozenTrial
 
         cell = _cell(name, environment, random_score, reference_score)
-        scores = {seed: _score(agent.train(seed), name, seed) for seed in seeds}
+        scores = {seed: _score(agent.train(seed), name, seed) for seed in _seeds(seeds)}
         trials = tuple(FrozenTrial(seed=seed, score=score) for seed, score in scores.items())
         measured = cell.model_copy(update={"trials": trials})
         if self._update:
@@ -119,10 +120,13 @@ class Gate:
     def _freeze(self, measured: FrozenCell) -> None:
         """Put a cell into the file, in the place of one with the same name."""
         from esbench.baselines import Baseline, read_baseline, write_baseline
+        from esbench.errors import UsageError
         from esbench.origins import Origin
         from esbench.provenance import provenance
         from esbench.store import now
 
+        if all(trial.score is None for trial in measured.trials):
+            raise UsageError(f"{measured.name}: no seed has a finite score, nothing to freeze")
         here = provenance()
         origin = Origin(
             versions=here["versions"], hardware=here["hardware"], git_commit=here["git_commit"]
@@ -143,7 +147,7 @@ class Gate:
         """Return why the test fails; empty if it does not."""
         from esbench.analysis.gate import Rules, Verdict, judge
         from esbench.baselines import read_baseline
-        from esbench.check import sample_of
+        from esbench.matching import sample_of
         from esbench.verdicts import judgement_text
 
         baseline = read_baseline(self.path)
@@ -188,9 +192,11 @@ def _cell(
             f"{environment}: esbench has no random and reference score of it; expected "
             "random_score= and reference_score="
         )
-    if random_score == reference_score:
+    span = abs(reference_score - random_score)
+    if not 0 < span < math.inf:
         raise UsageError(
-            f"random_score and reference_score are both {random_score:g}; expected them to differ"
+            f"random_score = {random_score}, reference_score = {reference_score}: expected finite "
+            "numbers that differ"
         )
     return FrozenCell(
         environment=environment,
@@ -201,6 +207,19 @@ def _cell(
         reference_source=source,
         trials=(FrozenTrial(seed=0, score=None),),
     )
+
+
+def _seeds(seeds: Iterable[int]) -> list[int]:
+    """Return seeds as plain integers."""
+    from esbench.errors import UsageError
+
+    try:
+        found = [operator.index(seed) for seed in seeds]
+    except TypeError:
+        found = []
+    if not found or min(found) < 0 or len(set(found)) < len(found):
+        raise UsageError(f"seeds = {seeds!r}: expected distinct integers from 0 on, one or more")
+    return found
 
 
 def _score(value: object, name: str, seed: int) -> float | None:

@@ -16,8 +16,8 @@ from esbench.check import (
     EXIT_REGRESSION,
     CellReport,
     Report,
-    Trace,
 )
+from esbench.matching import Trace
 from esbench.units import NONE, counted, format_number
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def headline(report: Report) -> str:
 
 def sentence(cell: CellReport) -> str:
     """Return what is known of a cell's scores in words."""
-    if not cell.stages:
+    if cell.verdict is Verdict.NOT_MEASURED:
         return cell.reason
     if cell.verdict is Verdict.NO_WORSE and cell.trace is Trace.IDENTICAL:
         words = f"bit for bit the same, {cell.trace_detail}"
@@ -93,9 +93,9 @@ def notes(report: Report) -> list[str]:
     rules = report.rules
     stages = " in two stages" if rules.stages == 2 else ""
     rule = (
-        f"A cell fails on a drop of at least {rules.margin:.0%} of the range from random actions "
-        f"to the reference, with a one-sided permutation p (Holm-corrected) of at most "
-        f"{rules.level:g}{stages}; false alarms: at most {rules.alpha:.0%} of checks."
+        f"A cell fails on a drop of at least {100 * rules.margin:g} % of the range from random "
+        f"actions to the reference, with a one-sided permutation p (Holm-corrected) of at most "
+        f"{rules.level:g}{stages}; false alarms: at most {100 * rules.alpha:g} % of checks."
     )
     lines = [rule]
     if report.changed:
@@ -253,6 +253,8 @@ def _json_stage(stage: Judgement) -> dict[str, Any]:
 
 
 def _needed(judgement: Judgement) -> str:
+    if math.isnan(judgement.seeds_needed):
+        return "too near the margin to call"
     if math.isinf(judgement.seeds_needed):
         return "its scores differ so much that a thousand seeds would not tell"
     return f"about {judgement.seeds_needed:.0f} seeds on both sides would tell"

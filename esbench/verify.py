@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import zip_longest
 from pathlib import Path
 from typing import Final, final
 
-from esbench.analysis.permutation import p_different
-from esbench.cells import Cell, cells
+from esbench.analysis.permutation import holm, p_different
+from esbench.cells import Cell, cells, require_distinct_seeds
 from esbench.errors import UsageError
 from esbench.origins import changes, origin_of
 from esbench.provenance import provenance
@@ -65,8 +65,9 @@ class Verification:
         name: algorithm and environment.
         outcome: of them together.
         reruns: a seed each.
-        p_value: two-sided permutation test of the mean scores then and now; None if all is
-            identical, or there are fewer than four seeds.
+        p_value: two-sided permutation test of the mean scores then and now, Holm-corrected over the
+            cells; None if all is identical, there are fewer than four seeds, or a score is not
+            finite on one side only.
         changed: packages and processor that are not the same.
     """
 
@@ -97,7 +98,8 @@ def verify(
         for trial in cell.trials:
             if not trial.is_done:
                 raise UsageError(f"{trial.path} is {trial.status}; expected trials that are done")
-    return [_verify_cell(cell, pool, watch) for cell in found]
+    require_distinct_seeds(found)
+    return _judged([_verify_cell(cell, pool, watch) for cell in found])
 
 
 def sentences(verification: Verification) -> list[str]:
@@ -112,9 +114,9 @@ def sentences(verification: Verification) -> list[str]:
         how = f"seed {first.seed} parts at generation {first.parts_at}"
     scores = f"score {_score(first.recorded)} then, {_score(first.score)} now"
     if verification.p_value is None:
-        test = f"too few seeds to tell by the scores; expected a folder with {FEWEST} or more"
+        test = f"too few scores to tell by; expected a folder with {FEWEST} seeds or more"
     else:
-        test = f"p = {verification.p_value:.2g} for the scores of {trials}"
+        test = f"p = {verification.p_value:.2g} for a difference of the scores of {trials}"
     why = "; ".join(verification.changed)
     return [
         f"{verification.name}: {verification.outcome.value}: {how} ({scores}); {test}",
@@ -134,21 +136,30 @@ def _verify_cell(
         for phrase in changes(origin_of(description), here)
     )
     reruns = tuple(_rerun(trial, pool, watch) for trial in cell.trials)
-    outcome, p_value = _outcome(reruns)
+    same = all(rerun.parts_at is None for rerun in reruns)
+    outcome = Outcome.IDENTICAL if same else Outcome.DIFFERENT
+    p_value = None if same else _p_value(reruns)
     name = f"{cell.name} on {cell.environment}"
     return Verification(name, outcome, reruns, p_value, tuple(changed))
 
 
-def _outcome(reruns: Sequence[Rerun]) -> tuple[Outcome, float | None]:
-    if all(rerun.parts_at is None for rerun in reruns):
-        return Outcome.IDENTICAL, None
+def _p_value(reruns: Sequence[Rerun]) -> float | None:
+    """Return the p-value of a difference of the scores; None if that cannot be told."""
     then = [rerun.recorded for rerun in reruns if rerun.recorded is not None]
     now = [rerun.score for rerun in reruns if rerun.score is not None]
-    if min(len(then), len(now)) < FEWEST:
-        return Outcome.DIFFERENT, None
-    p_value = p_different(then, now)
-    same = p_value > LEVEL and len(then) == len(now)
-    return (Outcome.EQUAL if same else Outcome.DIFFERENT), p_value
+    if len(then) != len(now) or len(then) < FEWEST:
+        return None
+    return p_different(then, now)
+
+
+def _judged(found: Sequence[Verification]) -> list[Verification]:
+    """Return what is different by digests and equal by scores as such, corrected for its number."""
+    tested = [place for place, item in enumerate(found) if item.p_value is not None]
+    judged = list(found)
+    for place, p_value in zip(tested, holm([found[p].p_value or 0.0 for p in tested]), strict=True):
+        outcome = Outcome.EQUAL if p_value > LEVEL else Outcome.DIFFERENT
+        judged[place] = replace(found[place], outcome=outcome, p_value=float(p_value))
+    return judged
 
 
 def _rerun(

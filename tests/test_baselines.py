@@ -99,6 +99,45 @@ def edited(tmp_path: Path, **changes: Any) -> Path:
     return path
 
 
+def test_hand_made_nonsense_is_refused(tmp_path: Path) -> None:
+    path = edited(tmp_path)
+    content = json.loads(path.read_text())
+
+    def refused(message: str, **changes: Any) -> None:
+        path.write_text(json.dumps(content | changes))
+        with pytest.raises(UsageError, match=message):
+            read_baseline(path)
+
+    (cell,) = content["cells"]
+    refused("seed 0 has origin 0, of 0", origins=[])
+    refused("random_score and reference_score are both 5", cells=[
+        cell | {"random_score": 5.0, "reference_score": 5.0}
+    ])  # fmt: skip
+    refused(r"cells = \[\]: expected", cells=[])
+    negative = [trial | {"origin": -1} for trial in cell["trials"]]
+    refused("origin = -1: expected", cells=[cell | {"trials": negative}])
+
+
+def test_a_trial_that_was_resumed_under_other_versions_is_frozen_without_digests(
+    tmp_path: Path,
+) -> None:
+    write_scores(tmp_path, [100.0])
+    path = next(tmp_path.rglob("trial.json"))
+    content = json.loads(path.read_text())
+    content["resumed_with"] = [{"versions": {"numpy": "0"}}]
+    path.write_text(json.dumps(content))
+    assert freeze(tmp_path, "").cells[0].trials[0].first_digests == ()
+
+
+def test_a_trial_whose_description_was_edited_is_refused(tmp_path: Path) -> None:
+    write_scores(tmp_path, [100.0])
+    path = next(tmp_path.rglob("trial.json"))
+    content = json.loads(path.read_text()) | {"hardware": "big"}
+    path.write_text(json.dumps(content))
+    with pytest.raises(UsageError, match="trial.json: hardware"):
+        freeze(tmp_path, "")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -48,6 +48,15 @@ def test_sides_without_spread_are_told_apart(tmp_path: Path) -> None:
     assert outcome(compare_sides("low", "low")) == "low and low cannot be told apart"
 
 
+def test_better_is_what_the_test_says_and_not_what_most_runs_do(tmp_path: Path) -> None:
+    # Six of eleven runs are a little better and five far worse: the means differ, downwards.
+    write_scores(tmp_path / "a", [401.0] * 6 + [5.0] * 5)
+    write_scores(tmp_path / "b", [400.0 + seed / 100 for seed in range(11)])
+    sides = compare_sides(str(tmp_path / "a"), str(tmp_path / "b"))
+    assert sides.pairs[0].comparison.improvement.value > 0.5
+    assert " is worse than " in outcome(sides)
+
+
 def test_two_algorithms_of_one_folder(tmp_path: Path) -> None:
     for name, scores in (("ars", GOOD), ("snes", BAD), ("openai_es", BAD)):
         write_scores(tmp_path, scores, algorithms={name: {}})
@@ -78,7 +87,8 @@ def test_what_to_beware_of_is_said(tmp_path: Path) -> None:
     write_trial(trial, error="Traceback")
     notes = " ".join(footnotes(compare_sides(str(tmp_path / "a"), str(tmp_path / "b"))))
     assert "Fewer than 10 seeds" in notes
-    assert "Below 5 seeds the intervals are too narrow" in notes
+    assert "Unequal numbers of seeds" in notes
+    assert "Below 6 seeds the intervals are too narrow" in notes
     assert "1 trial without a score left out" in notes
     assert "CartPole-v1: the budgets differ, 1000 and 2000 steps." in notes
 

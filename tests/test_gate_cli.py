@@ -53,23 +53,30 @@ def test_the_second_stage_trains_fresh_seeds_and_decides(esbench: Run, tmp_path:
     assert esbench(*TRAIN, "--out", "base")[0] == 0
     assert esbench("baseline", "base", "--out", "b.json")[0] == 0
     # Other seeds than the baseline's, so that nothing is identical and three seeds cannot tell.
-    other = [word if word != "0-2" else "5-6" for word in TRAIN]
+    other = [word if word != "0-2" else "5-7" for word in TRAIN]
     assert esbench(*other, "--out", "first")[0] == 0
     assert esbench("check", "first", "--baseline", "b.json")[0] == 4
     again = ["check", "first", "--baseline", "b.json", "--second-stage", "second"]
     code, out, _ = esbench(*again, "--workers", "1")
     assert code in (0, 1, 4)
-    assert "second stage: 4 trials on fresh seeds" in out
+    assert "second stage: 6 trials on fresh seeds" in out
     assert "fresh seeds: " in out
-    seeds = [7, 8, 9, 10]
+    seeds = range(8, 14)
     for seed in seeds:
         folder = TrialFolder(tmp_path / f"second/CartPole-v1/openai_es/seed-{seed}")
         assert folder.is_done
         assert folder.spec().budget.env_steps == 500
     code_again, out_again, _ = esbench(*again, "--workers", "1")
     assert code_again == code
-    assert "second stage: 4 trials on fresh seeds" in out_again  # done already: skipped
+    assert "second stage: 6 trials on fresh seeds" in out_again  # done already: skipped
     assert out_again.splitlines()[-1] == out.splitlines()[-1]
+    # Another first stage, of changed code say, is not judged by the old one's second stage.
+    other = [word if word != "first" else "other" for word in again]
+    three = [word if word != "0-2" else "6-8" for word in TRAIN]
+    assert esbench(*three, "--out", "other")[0] == 0
+    code, _, err = esbench(*other, "--workers", "1")
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "holds trials of another first stage than other" in err
 
 
 @pytest.mark.parametrize(
@@ -84,6 +91,8 @@ def test_the_second_stage_trains_fresh_seeds_and_decides(esbench: Run, tmp_path:
             "expected a folder apart from out",
         ),
         (["check", "out", "--baseline", "b.json", "--junit", "out"], "cannot write out"),
+        (["check", "out", "--baseline", "out"], "cannot read out: Is a directory"),
+        (["check", "out", "--baseline", "b.json", "--alpha", "1e-7"], "alpha = 1e-07 for 1 cells"),
         (["baseline", "none", "--out", "x.json"], "no folder 'none'"),
         (["baseline", "out", "--out", "b.json"], "b.json exists; give --replace"),
     ],

@@ -12,9 +12,10 @@ from watchers import Silent
 from esbench.algorithms.openai_es import OpenAIES
 from esbench.analysis.gate import Rules, Verdict
 from esbench.baselines import Baseline, freeze
-from esbench.check import CellReport, Report, Trace, check
+from esbench.check import CellReport, Report, check
 from esbench.episodes import Episodes
 from esbench.jobs import Job, Task
+from esbench.matching import Trace
 from esbench.population import Matrix, SampledPopulation, Vector
 from esbench.runner import run_grid
 from esbench.trials import open_grid

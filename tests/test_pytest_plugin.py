@@ -96,7 +96,7 @@ def test_an_environment_of_ones_own_has_its_range(tmp_path: Path) -> None:
     gate = Gate(tmp_path / "b.json", update=True, allow_inconclusive=False)
     with pytest.raises(UsageError, match="Mine-v0: esbench has no random and reference score"):
         gate(Agent(), "mine", environment="Mine-v0")
-    with pytest.raises(UsageError, match="are both 1; expected them to differ"):
+    with pytest.raises(UsageError, match="expected finite numbers that differ"):
         gate(Agent(), "mine", environment="Mine-v0", random_score=1, reference_score=1)
     assert not (tmp_path / "b.json").exists()
     gate(Agent(), "mine", environment="Mine-v0", random_score=0, reference_score=500)
@@ -108,6 +108,12 @@ def test_bad_input_is_one_sentence(path: Path, tmp_path: Path) -> None:
         Gate(path, False, False)(Agent(), "nobody", environment="CartPole-v1", seeds=[0])
     with pytest.raises(UsageError, match="no file .*expected one of 'esbench baseline'"):
         hold(tmp_path / "none.json", Agent())
+
+    for seeds in ([], [-1], [1.5], [3, 3]):
+        with pytest.raises(UsageError, match="expected distinct integers from 0 on, one or more"):
+            Gate(path, False, False)(Agent(), "mine", environment="CartPole-v1", seeds=seeds)
+    with pytest.raises(UsageError, match="no seed has a finite score, nothing to freeze"):
+        freeze(path, Agent(drop=math.inf))
 
     class Silent:
         def train(self, seed: int) -> float:

@@ -44,6 +44,7 @@ class Comparison:
         first, second: interquartile means.
         runs: of the first, and of the second.
         difference: of the interquartile means, first less second.
+        mean_difference: of the means, which is what the test looks at.
         improvement: the probability that a run of the first beats one of the second, ties shared.
         p_value: two-sided permutation test of the means; 1 if a side has a single run.
         effect_size: Hedges' g, the difference of means in pooled deviations; NaN without spread.
@@ -53,6 +54,7 @@ class Comparison:
     second: float
     runs: tuple[int, int]
     difference: Estimate
+    mean_difference: float
     improvement: Estimate
     p_value: float
     effect_size: float
@@ -75,6 +77,7 @@ def compare(first: npt.ArrayLike, second: npt.ArrayLike, seed: int = 0) -> Compa
         second=float(iqm(theirs)),
         runs=(ours.size, theirs.size),
         difference=_estimate(_difference, [ours, theirs], seed),
+        mean_difference=float(ours.mean() - theirs.mean()),
         improvement=_estimate(_improvement, [ours, theirs], seed),
         p_value=p_different(ours, theirs, seed),
         effect_size=hedges_g(ours, theirs),

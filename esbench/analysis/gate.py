@@ -10,6 +10,10 @@ Means and not interquartile means, because that one seed of eight now fails is w
 and the IQM of eight seeds does not see it. The test is unpaired: a seed gives other episodes as
 soon as anything has changed, and where two seeds' scores do go together, it errs to the safe side.
 
+That nothing has changed means here that both sides come from one distribution, and false alarms are
+counted over baselines too: one baseline that was lucky is held against every later check, all the
+more often the fewer seeds it has.
+
 With two stages, each has half of the levels, so that by the union bound their false alarms
 together stay below them, however the cells that are run again were chosen.
 """
@@ -33,6 +37,7 @@ MARGIN: Final = 0.05
 NONINFERIORITY_ALPHA: Final = 0.05
 POWER: Final = 0.8
 RESAMPLES_PER_LEVEL: Final = 10  # so that the smallest p is well below Holm's smallest level
+MOST_RESAMPLES: Final = 1_000_000
 MOST_SEEDS: Final = 1000
 
 
@@ -125,8 +130,8 @@ class Judgement:
         p_drop, p_gain: of the tests for a drop and for a gain, adjusted by Holm over the cells.
         p_margin: of the test for "no drop as large as the margin", of this cell alone.
         seeds_needed: if inconclusive, about how many seeds a side would show that a cell which is
-            as good as the baseline is no worse, four times in five; NaN otherwise, infinite
-            beyond a thousand.
+            as good as the baseline is no worse, four times in five; infinite beyond a thousand.
+            NaN if it is not inconclusive, or was with so many: the change is near the margin.
     """
 
     verdict: Verdict
@@ -145,8 +150,17 @@ def judge(samples: Sequence[Sample | None], rules: Rules, seed: int = 0) -> list
             level all the same, so that which cells are measured may depend on what was seen.
         rules: decided before.
         seed: names the stream of the permutations, if there are too many to try them all.
+
+    Raises:
+        UsageError: the level is too small for so many cells.
     """
     resamples = max(RESAMPLES, math.ceil(RESAMPLES_PER_LEVEL * len(samples) / rules.level))
+    if resamples > MOST_RESAMPLES:
+        raise UsageError(
+            f"alpha = {rules.alpha:g} for {len(samples)} cells: expected at least "
+            f"{RESAMPLES_PER_LEVEL * len(samples) * rules.stages / MOST_RESAMPLES:.1g}, since no p "
+            "is smaller than one of the permutations that are tried"
+        )
     drops, gains, margins = np.ones(len(samples)), np.ones(len(samples)), np.ones(len(samples))
     for cell, sample in enumerate(samples):
         if sample is not None:
@@ -205,4 +219,6 @@ def _judgement(
         verdict = Verdict.INCONCLUSIVE
     unclear = verdict is Verdict.INCONCLUSIVE
     seeds = seeds_needed(sample, rules, cells) if unclear else math.nan
+    if seeds <= min(sample.baseline.size, sample.scores.size):
+        seeds = math.nan
     return Judgement(verdict, change, p_drop, p_gain, p_margin, seeds)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import shlex
 import signal
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from esbench.cli.app import EXIT_FAILED, Folder, Workers, app, interrupt
+from esbench.cli.app import EXIT_FAILED, Folder, Workers, app, complain, interrupt
 from esbench.cli.training import make_watcher
+from esbench.errors import TrainingError
 
 if TYPE_CHECKING:
-    from esbench.check import Report
+    from esbench.trials import Trial
 
 
 command = partial(app.command, rich_help_panel="Gate")
@@ -66,21 +68,27 @@ def check(
 
     1: a regression. 3: a cell was not measured. 4: too few seeds to tell.
     """
+    from esbench import second_stage as stage
     from esbench import verdicts
-    from esbench.analysis.gate import Rules
     from esbench.baselines import read_baseline
+    from esbench.check import EXIT_NOT_MEASURED
     from esbench.check import check as hold
-    from esbench.check import require_apart
     from esbench.display import print_check
     from esbench.files import write_bytes
 
-    require_apart(folder, second_stage)
-    frozen = read_baseline(baseline)
-    rules = Rules(alpha, margin, stages=1 if second_stage is None else 2)
-    report = hold(folder, frozen, rules, exact, allow_inconclusive)
+    rules = stage.rules_of(alpha, margin, second_stage)
+    report = hold(folder, read_baseline(baseline), rules, exact, allow_inconclusive)
     if second_stage is not None:
-        _run_second_stage(report, second_stage, workers)
-        report = hold(folder, frozen, rules, exact, allow_inconclusive, second_stage)
+        stage.require_apart(folder, second_stage)
+        if trials := stage.planned(report, second_stage):
+            stage.bind(folder, second_stage)
+            try:
+                _train(trials, workers)
+            except TrainingError as error:  # 1 would say that scores dropped
+                complain(str(error))
+                raise typer.Exit(EXIT_NOT_MEASURED) from None
+            report = stage.decide(report, second_stage)
+    print_check(report)
     for path, text in (
         (markdown, verdicts.as_markdown),
         (junit, verdicts.as_junit),
@@ -88,7 +96,6 @@ def check(
     ):
         if path is not None:
             write_bytes(path, text(report).encode())
-    print_check(report)
     raise typer.Exit(report.exit_code)
 
 
@@ -121,17 +128,13 @@ def verify(
         raise typer.Exit(EXIT_FAILED)
 
 
-def _run_second_stage(report: Report, folder: Path, workers: int | None) -> None:
-    """Train the fresh seeds of what is inconclusive; on Ctrl-C what was done is saved."""
-    from esbench.check import second_stage
+def _train(trials: Sequence[Trial], workers: int | None) -> None:
+    """Train the second stage's trials; on Ctrl-C what was done is saved."""
     from esbench.display import make_console, print_plain
     from esbench.runner import run_grid
     from esbench.units import counted
     from esbench.workers import WorkerPool
 
-    trials = second_stage(report, folder)
-    if not trials:
-        return
     console = make_console()
     print_plain(f"second stage: {counted(len(trials), 'trial')} on fresh seeds", console)
     signal.signal(signal.SIGTERM, interrupt)
