@@ -126,6 +126,12 @@ def stratified_interval(
 ) -> tuple[float, float]:
     """Return the bootstrap interval of a statistic; runs are drawn within each stratum.
 
+    Of the difference of two equal sides' IQMs, 95 % percentile intervals cover 0 in 94 to 97 % of
+    cases with six to sixteen runs a side and in 79 to 81 % with three; of the difference of means
+    in 87 to 93 %, since skewed scores need more runs. BCa covers no more often, and less where a
+    few runs fail (``plots/error_rates.md``, by simulation of normal, bimodal and heavy-tailed
+    scores).
+
     Args:
         statistic: of the strata.
         strata: [runs] each.
