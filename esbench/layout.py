@@ -145,7 +145,7 @@ def _csv(value: object) -> object:
         case float() if math.isnan(value):
             return ""
         case tuple():
-            return "; ".join(value)
+            return "; ".join(map(str, value))
         case None:
             return ""
         case _:

@@ -15,6 +15,7 @@ from esbench.analysis.statistics import bootstrap_interval, iqm, normalized
 from esbench.cells import Cell, cell_name, cells
 from esbench.files import Json
 from esbench.layout import INTERVAL, Sheet, makers_notes, seeds_notes
+from esbench.overall import overall, sentences
 from esbench.trials import DEFAULT_LABEL
 from esbench.units import NONE, format_duration, format_number, format_steps
 
@@ -42,6 +43,7 @@ class ScoreRow:
         hardware: what they ran on, each once.
         differs: the settings that set it apart from rows of the same labels, as "key=value".
         trials: the folders of its trials, in the order of the seeds.
+        scores: those that it is made of, in the order of the seeds.
         standing: "best" in its environment, "tied" with it as far as a test can tell, or "".
     """
 
@@ -66,6 +68,7 @@ class ScoreRow:
     hardware: tuple[str, ...]
     differs: tuple[str, ...]
     trials: tuple[str, ...] = ()
+    scores: tuple[float, ...] = ()
     standing: Standing = ""
 
     @property
@@ -102,6 +105,7 @@ def footnotes(rows: Sequence[ScoreRow], *, terminal: bool = False) -> list[str]:
         lines.append("Normalized: 0 is the random policy, 1 the reference.")
     if any(row.standing for row in rows):
         lines.append(_STANDINGS)
+    lines += sentences(overall(_normalized(rows)))
     lines += _warnings(rows)
     for text, number in _references(rows).items():
         lines.append(f"[{number}] {text}")
@@ -199,6 +203,7 @@ def _row(cell: Cell, scored: Sequence[Json]) -> ScoreRow:
         hardware=_each_once(cell.descriptions, _hardware),
         differs=cell.differs,
         trials=tuple(str(trial.path) for trial in cell.trials),
+        scores=tuple(scores),
     )
 
 
@@ -213,6 +218,17 @@ def _each_once(contents: Sequence[Json], text: Callable[[Json], str]) -> tuple[s
 def _hardware(description: Json) -> str:
     hardware = description.get("hardware")
     return f"{hardware['cpu']}, {hardware['cores']} cores" if hardware else ""
+
+
+def _normalized(rows: Sequence[ScoreRow]) -> dict[str, dict[str, list[float]]]:
+    """Return the normalised scores by algorithm and environment, where that has a range."""
+    table: dict[str, dict[str, list[float]]] = {}
+    for row in rows:
+        if not math.isnan(row.normalized):
+            scale = row.random_score, row.reference_score
+            found = [normalized(score, *scale) for score in row.scores]
+            table.setdefault(row.name, {})[row.environment] = found
+    return table
 
 
 def _worst_last(score: float) -> float:

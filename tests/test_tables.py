@@ -115,6 +115,7 @@ def test_a_row_has_scores_cost_reference_and_command(tmp_path: Path) -> None:
         hardware=("Test CPU, 2 cores",),
         differs=(),
         trials=tuple(str(tmp_path / f"run/CartPole-v1/openai_es/seed-{n}") for n in range(3)),
+        scores=(10.0, 20.0, 90.0),
     )
     assert 10 <= row.low < 40 < row.high <= 90
 
@@ -403,3 +404,28 @@ def test_the_best_of_an_environment_and_what_is_tied_with_it_are_marked(tmp_path
     assert "Holm-corrected" in note
     marks = [row["standing"] for row in json.loads(as_json(rows))["rows"]]
     assert marks == ["", "best", "tied", ""]
+
+
+def test_algorithms_are_summed_up_over_environments(tmp_path: Path) -> None:
+    for environment, best in (("CartPole-v1", 500.0), ("Acrobot-v1", -82.884)):
+        for name in ("openai_es", "snes"):
+            scores = [best] * 4 if name == "openai_es" else [best, best, best, 22.63 - 500]
+            write_scores(tmp_path, scores, environments=[environment], algorithms={name: {}})
+    write_scores(tmp_path, [1.0] * 4, algorithms={"ars": {}})  # in one environment only
+    lines = [note for note in footnotes(score_table(tmp_path)) if note.startswith("Over all")]
+    assert lines[0] == (
+        "Over all environments, normalized: openai_es: IQM 1.00 [1.00, 1.00], mean 1.00, "
+        "median 1.00, optimality gap 0.00."
+    )
+    assert lines[1].startswith("Over all environments, normalized: snes: IQM 1.00 [")
+    assert len(lines) == 2
+    # SNES: of four runs a side one is far below random: -1.05 and 0.05 of the range.
+    cart, acro = (22.63 - 500 - 22.63) / (500 - 22.63), (22.63 - 500 + 499.31) / (-82.884 + 499.31)
+    mean = ((3 + cart) / 4 + (3 + acro) / 4) / 2
+    assert f"mean {mean:.2f}" in lines[1]
+    assert f"optimality gap {1 - mean:.2f}" in lines[1]
+
+
+def test_one_environment_is_not_summed_up(tmp_path: Path) -> None:
+    write_scores(tmp_path, [480.0] * 4)
+    assert not any("Over all" in note for note in footnotes(score_table(tmp_path)))
