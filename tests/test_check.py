@@ -323,6 +323,15 @@ def test_the_second_stage_trains_twice_as_many_fresh_seeds_of_what_is_inconclusi
     assert trials[0].labels["algorithm"] == "openai_es"
 
 
+def test_seeds_of_the_baseline_are_not_fresh_either(tmp_path: Path) -> None:
+    for seed, score in enumerate(GOOD, start=30):
+        (trial,) = make_trials(tmp_path / "base", seeds=[seed])
+        write_trial(trial, [], score)
+    write_scores(tmp_path / "wide", WIDE)
+    report = held(tmp_path / "wide", tmp_path / "base", Rules(stages=2))
+    assert next(trial.spec.seed for trial in planned(report, tmp_path / "again")) == 38
+
+
 def second(tmp_path: Path, base: Path, scores: list[float], first_seed: int = 8) -> Report:
     write_scores(tmp_path / "wide", WIDE)
     report = held(tmp_path / "wide", base, Rules(stages=2), allow_inconclusive=True)
