@@ -21,12 +21,12 @@ from esbench.cells import Cell, cells
 from esbench.environments import Scores
 from esbench.errors import UsageError, unknown
 from esbench.files import as_text
+from esbench.layout import FEW_SEEDS
 from esbench.units import NONE, counted, format_number
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-FEW_SEEDS: Final = 10
 NARROW_BELOW: Final = 6
 
 

@@ -13,6 +13,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Final, final
 
+from esbench.analysis.comparison import LEVEL
 from esbench.analysis.permutation import holm, p_different
 from esbench.cells import Cell, cells, require_distinct_seeds
 from esbench.errors import UsageError
@@ -25,7 +26,6 @@ from esbench.trials import completed
 from esbench.units import NONE, counted, format_number
 from esbench.workers import WorkerPool
 
-LEVEL: Final = 0.05
 FEWEST: Final = 4  # runs a side: with three, p is never below the level
 
 
