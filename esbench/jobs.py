@@ -107,6 +107,11 @@ class Setup:
         backend: type[Backend] = BACKENDS.get(self.backend_name)
         return backend(self.environment.id, self.environment.kwargs, slots)
 
+    def useful_slots(self, most: int) -> int:
+        """Return how many slots are worth having in a worker that has room for ``most``."""
+        backend: type[Backend] = BACKENDS.get(self.backend_name)
+        return min(most, backend.most_slots or most)
+
     @property
     def backend_name(self) -> str:
         """The name of the backend that plays the environment."""
@@ -134,9 +139,16 @@ class Setup:
         cls: type[Policy] = POLICIES.get(self.policy.template)
         settings = parse(cls.Settings, self.policy.settings, f"policy {self.policy.template}")
         inputs, outputs = Observations(observations, name).size, Actions(actions, name).size
-        if len(observations.shape or ()) >= 3 and not cls.takes_images:
-            raise UsageError(
-                f"{name}: its observations are images {observations.shape}; the policy "
-                f"{self.policy.template!r} takes vectors (give a torch.nn.Module of your own)"
-            )
+        if len(observations.shape or ()) >= 3:
+            what = f"{name}: its observations are images {observations.shape}; the policy"
+            if not cls.takes_images:
+                raise UsageError(
+                    f"{what} {self.policy.template!r} takes vectors (give a torch.nn.Module of "
+                    "your own)"
+                )
+            if cls.most_pixels is not None and inputs > cls.most_pixels:
+                raise UsageError(
+                    f"{what} {self.policy.template!r} takes at most {cls.most_pixels} numbers "
+                    "(play such as esbench/Pong-v5, or give a torch.nn.Module of your own)"
+                )
         return cls(settings, inputs, outputs)

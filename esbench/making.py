@@ -59,16 +59,18 @@ def _register_atari() -> None:
     gymnasium.register_envs(ale_py)
 
 
-def _register_functions() -> None:
+def _register_ours() -> None:
     from esbench import functions
+    from esbench.atari import games
 
     gymnasium.register_envs(functions)
+    games.register()
 
 
 # Those that would cost an import where nobody plays them.
 FAMILIES: Final[dict[str, Callable[[], None]]] = {
     "ALE": _register_atari,
-    "esbench": _register_functions,
+    "esbench": _register_ours,
 }
 
 

@@ -83,7 +83,7 @@ class WorkerPool:
     """
 
     def __init__(self, workers: int | None = None, slots: int = DEFAULT_SLOTS) -> None:
-        """Plan ``workers`` processes (one a core by default) of ``slots`` environments each.
+        """Plan ``workers`` processes (one a core by default) of up to ``slots`` environments each.
 
         Raises:
             UsageError: a number is below 1.
@@ -124,7 +124,7 @@ class WorkerPool:
 
         Cheap if they are ready for it already, so that trainers may share a pool and take turns.
         """
-        wanted = Configure(setup, self.slots, str(log or os.devnull))
+        wanted = Configure(setup, setup.useful_slots(self.slots), str(log or os.devnull))
         if wanted == self._configuration and self._workers:
             return
         self._configuration = wanted
@@ -145,14 +145,13 @@ class WorkerPool:
         assert self._configuration is not None, "configure first"
         self._start_all()
         try:
-            return self._play(job, tasks)
+            return self._play(job, tasks, _width(len(tasks), self.size, self._configuration.slots))
         except BaseException:
             self.close()
             raise
 
-    def _play(self, job: Job, tasks: Sequence[Task]) -> Episodes:
+    def _play(self, job: Job, tasks: Sequence[Task], width: int) -> Episodes:
         pending, results, deaths = deque(tasks), dict[Task, EpisodeResult](), 0
-        width = _width(len(tasks), self.size, self.slots)
         for worker in self._workers:
             worker.held.clear()
             worker.free, worker.can_share = width, True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import gymnasium
 import numpy as np
@@ -25,6 +25,7 @@ class Backend(VectorEnv[Array, Array, Array], ABC):
         live: [S], whether a slot is in the middle of an episode.
         observations: [S, ...], the last observation of each slot.
         movable: whether a running episode can go on elsewhere, by ``save`` and ``restore``.
+        most_slots: with how many slots it is fastest, if more only cost memory and time to load.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012
@@ -35,6 +36,7 @@ class Backend(VectorEnv[Array, Array, Array], ABC):
     live: npt.NDArray[np.bool_]
     observations: Array
     movable: bool = False
+    most_slots: ClassVar[int | None] = None
 
     @classmethod
     @abstractmethod

@@ -40,14 +40,22 @@ class Ends:
         self.terminations[slot] = self.truncations[slot] = False
         self.live[slot] = True
 
-    def settle(self, rewards: Vector, terminated: Flags) -> None:
-        """Take over a step's results, each [k], for the live ones of the first k slots."""
+    def settle(self, rewards: Vector, terminated: Flags, truncated: Flags | None = None) -> None:
+        """Take over a step's results, each [k], for the live ones of the first k slots.
+
+        Args:
+            rewards: of the step.
+            terminated: whether the episode has come to its end.
+            truncated: whether the simulator itself breaks it off.
+        """
         count = len(rewards)
         live, elapsed = self.live[:count], self.elapsed[:count]
         self.rewards.fill(0.0)
         np.copyto(self.rewards[:count], rewards, where=live)
         elapsed += live
         over = elapsed >= self._time_limit
+        if truncated is not None:
+            over |= truncated
         ended = (terminated | over) & live
         if ended.any():
             self.terminations[:count] |= terminated & ended

@@ -7,6 +7,8 @@ from typing import Any
 
 import gymnasium
 
+from esbench.making import register_family
+
 
 def entry_point(environment_id: str, kwargs: dict[str, Any]) -> str | None:
     """Return the entry point, "module:Class", of an environment that is nothing but that class.
@@ -18,6 +20,7 @@ def entry_point(environment_id: str, kwargs: dict[str, Any]) -> str | None:
     try:
         if module:
             importlib.import_module(module)
+        register_family(name)
         spec = gymnasium.spec(name)
     except (
         Exception

@@ -38,6 +38,8 @@ class MLP(Policy):
     """Fully connected layers, 64-64 tanh by default."""
 
     Settings = MLPSettings
+    takes_images = True
+    most_pixels = 2**15  # 4 frames of 84 x 84; with 64 units that is 7 MB of weights a slot
     settings: MLPSettings
 
     @property

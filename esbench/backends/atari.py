@@ -1,0 +1,244 @@
+"""Atari games without Gymnasium's Python around every frame, bit-identical to ``esbench.atari``.
+
+An emulator a slot, stepped one after the other; their frames are made small together.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, cast, final
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium.vector.utils import batch_space
+
+from esbench.atari.games import DETERMINISTIC, NOOP, V5, Game, Preprocessing
+from esbench.atari.resizing import AreaResize, Frames
+from esbench.backends.base import Array, Backend
+from esbench.backends.ends import Ends
+from esbench.backends.lookup import entry_point
+from esbench.errors import UsageError
+from esbench.making import make_environment
+from esbench.registry import register_backend
+
+if TYPE_CHECKING:
+    from ale_py.env import AtariEnv
+
+ENTRY_POINTS: Final = frozenset({V5.entry_point, DETERMINISTIC.entry_point})
+WORDS: Final = 624  # of the state of MT19937
+
+
+@final
+@register_backend("atari")
+class AtariBackend(Backend):
+    """The games of ``esbench.atari``, near the speed of the emulator.
+
+    Raises:
+        UsageError: the environment cannot be made, or is none of them.
+    """
+
+    most_slots = 8
+
+    def __init__(self, environment_id: str, kwargs: dict[str, Any], slots: int) -> None:
+        self._env = make_environment(environment_id, kwargs)
+        if not self.serves(environment_id, kwargs):
+            raise UsageError(
+                f"backend 'atari' does not play {environment_id!r}: expected a game such as "
+                "'esbench/Pong-v5', without render_mode or wrappers; use the backend 'gymnasium'"
+            )
+        self._game = _game_of(self._env)
+        self.num_envs = slots
+        space = self.single_observation_space = self._env.observation_space
+        self.single_action_space = self._env.action_space
+        self.observation_space = batch_space(space, slots)
+        self.action_space = batch_space(self.single_action_space, slots)
+        self._ends = Ends(self._env, slots)
+        self.live = self._ends.live
+        self.observations = np.zeros((slots, *(space.shape or ())), np.uint8)
+        dims = cast("AtariEnv", self._env.unwrapped).ale.getScreenDims()
+        self._resize = AreaResize(dims, self._game.screen_size)
+        self._start: _Start | None = None
+        self._slots: list[_Slot] = []  # made when they are first used
+        self._rewards = np.zeros(slots)
+        self._terminated = np.zeros(slots, np.bool_)
+        self._truncated = np.zeros(slots, np.bool_)
+
+    @classmethod
+    def serves(cls, environment_id: str, kwargs: dict[str, Any]) -> bool:
+        """Return whether it is one of ours, and nothing is rendered."""
+        return entry_point(environment_id, kwargs) in ENTRY_POINTS
+
+    def expose(self) -> None:
+        """Do nothing more: everything is kept anyway."""
+
+    def start(self, slot: int, seed: int) -> None:
+        """Begin an episode in one slot."""
+        while len(self._slots) <= slot:
+            self._add_slot()
+        self._slots[slot].begin(seed)
+        self.observations[slot] = self._resize(self._slots[slot].joined[np.newaxis])
+        self._ends.begin(slot)
+
+    def info(self, slot: int) -> dict[str, Any]:
+        """Return the last info of a slot."""
+        return self._slots[slot].info()
+
+    def environment(self, slot: int) -> gymnasium.Env[Any, Any]:
+        """Return the ALE's environment of a slot; its sticky actions are not its own."""
+        return self._slots[slot].emulator
+
+    def step(self, actions: Array) -> tuple[Array, Array, Array, Array, dict[str, Any]]:
+        """Step the live slots, one after the other; actions [k] are numbers of actions."""
+        most = int(self.single_action_space.n) - 1  # type: ignore[attr-defined]
+        if actions.min() < 0 or actions.max() > most:
+            raise ValueError(
+                f"actions from {actions.min()} to {actions.max()}: expected 0 to {most}"
+            )
+        count, ends = len(actions), self._ends
+        rewards, terminated = self._rewards[:count], self._terminated[:count]
+        truncated = self._truncated[:count]
+        live = np.flatnonzero(self.live[:count]).tolist()
+        for slot in live:
+            rewards[slot], terminated[slot], truncated[slot] = self._slots[slot].step(
+                int(actions[slot])
+            )
+        frames = self._resize(np.stack([self._slots[slot].joined for slot in live]))
+        for slot, frame in zip(live, frames, strict=True):
+            stack = self.observations[slot]
+            stack[:-1] = stack[1:]
+            stack[-1] = frame
+        ends.settle(rewards, terminated, truncated)
+        return self.observations, ends.rewards, ends.terminations, ends.truncations, {}
+
+    def _add_slot(self) -> None:
+        # Without sticky actions: the emulator's stream of them begins anew only with its ROM.
+        emulator = self._game.emulator(repeat_action_probability=0.0)
+        if self._start is None:
+            self._start = _Start(emulator)
+        self._slots.append(_Slot(self._game, emulator, self._start))
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Close the environment."""
+        self._env.close()
+
+
+@final
+class _Start:
+    """Where every episode of a game begins, whatever its seed.
+
+    Attributes:
+        state: of the emulator.
+        frame: what is seen, [H, W].
+    """
+
+    def __init__(self, emulator: AtariEnv) -> None:
+        """Take it from an emulator that has just been loaded."""
+        emulator.ale.reset_game()
+        self.state = emulator.ale.cloneState()
+        self.frame: Frames = emulator.ale.getScreenGrayscale()
+
+
+@final
+class _Slot:
+    """An emulator with the episode that runs in it.
+
+    Attributes:
+        emulator: the ALE's environment, whose ``step`` is not used.
+        joined: [H, W], the last two frames, joined.
+    """
+
+    def __init__(self, game: Game, emulator: AtariEnv, start: _Start) -> None:
+        self.emulator = emulator
+        self.joined = start.frame.copy()
+        self._before = start.frame.copy()
+        self._game, self._ale, self._start = game, emulator.ale, start
+        self._actions = emulator._action_set
+        self._held = self._actions[NOOP]
+        self._sticky = int(game.protocol.repeat_action_probability * 2**32)
+        self._stream = np.random.MT19937()
+        self._seeds: dict[str, Any] = {}
+        self._lives = 0
+
+    def begin(self, seed: int) -> None:
+        """Begin an episode as ``Preprocessing.reset`` does."""
+        self._rewind(seed)
+        most = self._game.protocol.noop_max
+        for _ in range(self.emulator.np_random.integers(1, most + 1) if most else 0):
+            self._repeats(1)
+            self._ale.act(self._actions[NOOP])
+            if self._ale.game_over():
+                self._rewind(seed)
+        if self._ale.getEpisodeFrameNumber():
+            self._ale.getScreenGrayscale(self.joined)
+        self._lives = self._ale.lives()
+
+    def step(self, action: int) -> tuple[float, bool, bool]:
+        """Hold an action as ``Preprocessing.step`` does; return reward, terminated, truncated."""
+        ale, skip, chosen = self._ale, self._game.frame_skip, self._actions[action]
+        total, last = 0.0, skip - 1
+        for frame, repeats in enumerate(self._repeats(skip)):
+            if not repeats:
+                self._held = chosen
+            total += ale.act(self._held)
+            terminated, truncated = ale.game_over(with_truncation=False), ale.game_truncated()
+            if self._game.terminal_on_life_loss:
+                lives = ale.lives()
+                terminated, self._lives = terminated or lives < self._lives, lives
+            if terminated or truncated:
+                break
+            if frame == last:
+                ale.getScreenGrayscale(self.joined)
+            elif frame == last - 1:
+                ale.getScreenGrayscale(self._before)
+        if frame == last > 0:
+            np.maximum(self.joined, self._before, out=self.joined)
+        self._seeds = {}
+        return total, terminated, truncated
+
+    def info(self) -> dict[str, Any]:
+        """Return what ``Preprocessing`` gives as its info."""
+        return {**self.emulator._get_info(), **self._seeds}
+
+    def _rewind(self, seed: int) -> None:
+        """Go to the first frame of the episode of a seed, as ``AtariEnv.reset`` does."""
+        seeds = self.emulator.seed_game(seed)
+        self._seeds = {"seeds": seeds}
+        self._stream.state = mersenne_twister(int(seeds[1]))  # type: ignore[assignment]
+        self._held = self._actions[NOOP]
+        self._reset_hidden_state()
+        self._ale.restoreState(self._start.state)
+        self.joined[:] = self._start.frame  # a restored state is not drawn
+
+    def _reset_hidden_state(self) -> None:
+        """Begin anew with what a state does not hold: half a frame, as Q*bert's episodes end in."""
+        self._ale.reset_game()
+
+    def _repeats(self, frames: int) -> list[bool]:
+        """Return for each of the next frames whether it repeats the action before."""
+        if not self._sticky:
+            return [False] * frames
+        # The ALE draws two numbers a frame, the second for another player.
+        draws: npt.NDArray[np.uint64] = self._stream.random_raw(2 * frames)
+        repeats: list[bool] = (draws[::2] < self._sticky).tolist()
+        return repeats
+
+
+def mersenne_twister(seed: int) -> dict[str, Any]:
+    """Return the state of NumPy's MT19937 in which C++'s ``std::mt19937(seed)`` begins.
+
+    Matsumoto & Nishimura 2002, ``init_genrand``; NumPy's own seeding goes another way.
+    """
+    words = [seed]
+    for index in range(1, WORDS):
+        word = words[-1] ^ (words[-1] >> 30)
+        words.append((1812433253 * word + index) % 2**32)
+    key = np.array(words, np.uint32)
+    return {"bit_generator": "MT19937", "state": {"key": key, "pos": WORDS}}
+
+
+def _game_of(env: gymnasium.Env[Any, Any]) -> Game:
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, Preprocessing):
+            return env.game
+        env = env.env
+    raise AssertionError("an environment of ours is wrapped in its preprocessing")

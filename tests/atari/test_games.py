@@ -1,0 +1,201 @@
+"""Atari games are the ALE's own under both protocols, and the fast path has all their bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ale_py
+import gymnasium
+import numpy as np
+import pytest
+from beside_gymnasium import DiffersError, compare_infos, play, require_equal
+
+from esbench.atari.games import roms
+from esbench.backends import atari
+from esbench.backends.atari import AtariBackend, mersenne_twister
+from esbench.backends.choice import backend_name
+from esbench.errors import UsageError
+from esbench.making import make_environment, register_family
+
+GAMES = {
+    "Pong": "pong", "Breakout": "breakout", "Freeway": "freeway", "Frostbite": "frostbite",
+    "Seaquest": "seaquest", "SpaceInvaders": "space_invaders", "BeamRider": "beam_rider",
+    "Qbert": "qbert", "Enduro": "enduro",
+}  # fmt: skip
+SEED = 1  # of an episode; the ALE's own vector environment takes no negative seed of the emulator
+SMALL = {"screen_size": 42, "frame_skip": 3, "stack_size": 2}
+
+
+def ale_seed(seed: int) -> int:
+    """Return what ``AtariEnv`` makes of a seed, for the emulator."""
+    return int(np.int32(np.random.SeedSequence(seed).generate_state(2)[1]))
+
+
+def draw_actions(space: Any, steps: int) -> list[int]:
+    return np.random.default_rng(0).integers(0, space.n, steps).tolist()
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_v5_is_the_ales_own_game_and_preprocessing(game: str) -> None:
+    """Its vector environment, in C++ and with OpenCV, shows what it shows.
+
+    ``ALE/Pong-v5`` as everybody knows it gives the same rewards and ends.
+    """
+    register_family("ALE/")
+    ours = AtariBackend(f"esbench/{game}-v5", {}, 1)
+    vector = ale_py.AtariVectorEnv(
+        GAMES[game], 1, num_threads=1, repeat_action_probability=0.25, noop_max=0,
+        use_fire_reset=False, reward_clipping=False,
+    )  # fmt: skip
+    plain = gymnasium.make(f"ALE/{game}-v5")
+    assert ale_seed(SEED) > 0
+    frames, _ = vector.reset(seed=np.array([ale_seed(SEED)]))
+    plain.reset(seed=SEED)
+    ours.start(0, SEED)
+    for frame in ours.observations[0]:
+        require_equal(frame, frames[0, -1], "first frame")
+    for step, action in enumerate(draw_actions(ours.single_action_space, 120)):
+        observations, rewards, terminations, truncations, _ = ours.step(np.array([action]))
+        frames, theirs, ended, cut, _ = vector.step(np.array([action]))
+        newest = slice(None) if step >= 3 else slice(-1, None)
+        require_equal(observations[0, newest], frames[0, newest], f"frames after step {step}")
+        require_equal(rewards, theirs, f"reward of step {step}")
+        require_equal([terminations, truncations], [ended, cut], f"end at step {step}")
+        _, reward, terminated, truncated, _ = plain.step(action)
+        require_equal(rewards[0], reward, f"reward of {plain.spec}, step {step}")
+        require_equal([terminations[0], truncations[0]], [terminated, truncated], f"step {step}")
+        if ended[0]:
+            break
+    vector.close()
+
+
+def play_one(name: str, kwargs: dict[str, Any], steps: int) -> int:
+    """Play beside Gymnasium in an emulator that another episode has left; return the episodes."""
+    ours, plain = AtariBackend(name, kwargs, 1), make_environment(name, kwargs)
+    assert ours.single_observation_space == plain.observation_space
+    ours.start(0, SEED + 1)
+    for action in draw_actions(ours.single_action_space, 70):
+        if ours.live[0]:
+            ours.step(np.array([action]))
+    episodes = 0
+    ours.retire(0)
+    for step, action in enumerate(draw_actions(ours.single_action_space, steps)):
+        if not ours.live[0]:
+            first, info = plain.reset(seed=SEED + episodes)
+            ours.start(0, SEED + episodes)
+            require_equal(ours.observations[0], first, "first frames")
+            compare_infos(ours.info(0), info, "first info")
+            episodes += 1
+        observation, reward, *ends, info = plain.step(action)
+        observations, rewards, terminations, truncations, _ = ours.step(np.array([action]))
+        require_equal(observations[0], observation, f"frames after step {step}")
+        require_equal(rewards[0], reward, f"reward of step {step}")
+        require_equal([terminations[0], truncations[0]], ends, f"end at step {step}")
+        compare_infos(ours.info(0), info, f"info of step {step}")
+    return episodes
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_the_deterministic_protocol_is_gymnasiums_to_the_bit(game: str) -> None:
+    name = f"esbench/{game}Deterministic-v5"
+    assert backend_name("auto", name, {}) == "atari"
+    play_one(name, {}, 40)
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs"),
+    [
+        ("esbench/QbertDeterministic-v5", {"max_num_frames_per_episode": 120, **SMALL}),
+        ("esbench/Pong-v5", {"max_episode_steps": 25, "full_action_space": True, "frame_skip": 1}),
+    ],
+)
+def test_every_bit_is_gymnasiums(name: str, kwargs: dict[str, Any]) -> None:
+    assert play_one(name, kwargs, 60) >= 2
+
+
+def test_slots_begin_and_end_beside_each_other() -> None:
+    assert play(AtariBackend, "esbench/Breakout-v5", {"terminal_on_life_loss": True, **SMALL}, 60)
+
+
+def test_repeated_actions_and_untouched_emulators_are_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def wrong(seed: int) -> dict[str, Any]:
+        return mersenne_twister(seed + 1)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(atari, "mersenne_twister", wrong)
+        with pytest.raises(DiffersError):
+            test_v5_is_the_ales_own_game_and_preprocessing("Breakout")
+    with monkeypatch.context() as patch:
+        patch.setattr(atari._Slot, "_reset_hidden_state", lambda self: None)
+        with pytest.raises(DiffersError):
+            test_the_deterministic_protocol_is_gymnasiums_to_the_bit("Qbert")
+
+
+def test_the_stream_is_that_of_the_standard() -> None:
+    """ISO C++: the 10,000th number of a ``std::mt19937`` with the default seed 5489."""
+    stream = np.random.MT19937()
+    stream.state = mersenne_twister(5489)
+    assert stream.random_raw(10_000)[-1] == 4_123_659_995
+
+
+def test_neither_slots_nor_neighbours_leave_a_trace() -> None:
+    name = "esbench/Pong-v5"
+    alone, among = AtariBackend(name, SMALL, 1), AtariBackend(name, SMALL, 4)
+    alone.start(0, SEED)
+    for slot in (0, 1, 3):
+        among.start(slot, {3: SEED}.get(slot, 50 + slot))
+    for action in draw_actions(alone.single_action_space, 60):
+        alone.step(np.array([action]))
+        among.step(np.array([0, 1, 2, action]))
+        assert alone.observations[0].tobytes() == among.observations[3].tobytes()
+
+
+def test_all_games_for_one_player_are_known() -> None:
+    register_family("ALE/")
+    register_family("esbench/")
+    theirs = {
+        spec.kwargs["game"] for spec in gymnasium.registry.values() if spec.namespace == "ALE"
+    }
+    assert set(roms()) == theirs
+    for name in ("esbench/MsPacman-v5", "esbench/MsPacmanDeterministic-v5"):
+        assert gymnasium.spec(name).kwargs == {"game": "ms_pacman"}
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "words"),
+    [
+        ({"repeat_action_probability": 0.0}, "no argument 'repeat_action_probability'; known:"),
+        ({"noop_max": 5}, "no argument 'noop_max'"),
+        ({"screen_sise": 42}, "did you mean 'screen_size'"),
+        ({"screen_size": 200}, "screen_size = 200: expected a whole number from 20 to 160"),
+        ({"stack_size": 0}, "stack_size = 0: expected a whole number of at least 1"),
+        ({"frame_skip": True}, "frame_skip = True: expected a whole number"),
+        ({"full_action_space": 1}, "full_action_space = 1: expected true or false"),
+    ],
+)
+def test_what_no_protocol_has_is_refused(kwargs: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        AtariBackend("esbench/Pong-v5", kwargs, 1)
+
+
+def test_other_environments_and_actions_are_refused() -> None:
+    assert backend_name("auto", "esbench/Pong-v5", {"render_mode": "rgb_array"}) == "gymnasium"
+    with pytest.raises(UsageError, match="'atari' does not play 'CartPole-v1'"):
+        AtariBackend("CartPole-v1", {}, 1)
+    backend = AtariBackend("esbench/Pong-v5", SMALL, 1)
+    backend.start(0, SEED)
+    for action in (-1, 6):
+        with pytest.raises(ValueError, match="expected 0 to 5"):
+            backend.step(np.array([action]))
+    with pytest.raises(RuntimeError, match="stay in their slots"):
+        backend.save(0)
+
+
+def test_it_can_be_rendered() -> None:
+    env = make_environment("esbench/Pong-v5", {"render_mode": "rgb_array"})
+    env.reset(seed=SEED)
+    picture: Any = env.render()
+    assert picture.shape == (210, 160, 3)
+    env.close()
