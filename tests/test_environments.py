@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import gymnasium
 import pytest
 
+from esbench.atari.games import DETERMINISTIC, V5, Game
 from esbench.environments import (
     environment_kind,
     environment_names,
@@ -22,6 +24,14 @@ from esbench.trials import expand
 
 NAMES = environment_names()
 FUNCTIONS = [name for name in NAMES if environment_kind(name) == "function"]
+GAMES = [
+    f"esbench/{game}{suffix}-v5"
+    for game in (
+        "Pong", "Breakout", "Freeway", "Frostbite", "Seaquest", "SpaceInvaders", "BeamRider",
+        "Qbert", "Enduro",
+    )
+    for suffix in ("", "Deterministic")
+]  # fmt: skip
 
 
 def test_the_benchmark_has_its_environments() -> None:
@@ -31,6 +41,7 @@ def test_the_benchmark_has_its_environments() -> None:
         "HalfCheetah-v5", "Walker2d-v5", "Ant-v5", "Humanoid-v5",
         "esbench/Sphere-v0", "esbench/Ellipsoid-v0", "esbench/RotatedEllipsoid-v0",
         "esbench/Rosenbrock-v0", "esbench/Rastrigin-v0", "esbench/NoisySphere-v0",
+        *GAMES,
     }  # fmt: skip
 
 
@@ -86,6 +97,22 @@ def test_functions_are_points_that_are_evaluated_as_often_as_their_noise_asks(na
     assert file.evaluation == {"episodes": 100 if noisy else 1}
     assert file.scores.solved == (None if noisy else -1e-8)
     assert not file.scores.references  # what is best is known: 0
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_every_argument_of_a_game_is_pinned(name: str) -> None:
+    """A later default of ours, or of the ALE, changes no score."""
+    file = load_environment(name)
+    assert set(file.kwargs) == {field.name for field in fields(Game)} - {"rom", "protocol"}
+    rom, protocol = gymnasium.spec(name).kwargs["game"], gymnasium.spec(name).entry_point
+    assert Game(rom, V5, **file.kwargs) == Game(rom, V5)
+    assert protocol == (DETERMINISTIC if "Deterministic" in name else V5).entry_point
+    human, es, *_ = file.scores.references
+    assert file.scores.random is not None
+    assert human.score > file.scores.random.mean  # OpenAI-ES is below it in Q*bert
+    assert not human.comparable
+    assert not es.comparable
+    assert ("the same protocol" in es.note) == ("Deterministic" in name)
 
 
 def test_a_kind_is_an_environment_unless_its_file_says_otherwise() -> None:

@@ -67,6 +67,29 @@ def test_digests_do_not_depend_on_the_backend(make_spec: Spec, environment: str)
     assert len(fast[1]) >= 2
 
 
+def test_digests_of_atari_games_depend_on_nothing_either(make_spec: Spec) -> None:
+    def run(backend: str, workers: int, slots: int) -> list[str]:
+        table = {
+            "backend": backend, "max_episode_steps": 45,
+            "kwargs": {"screen_size": 20, "stack_size": 1},
+        }  # fmt: skip
+        spec = make_spec(
+            "esbench/SpaceInvaders-v5",
+            settings={"population_size": 4, "sigma": 0.5},
+            environment={"esbench/SpaceInvaders-v5": table},
+            policy={"template": "mlp", "hidden": [4], "normalize_observations": True},
+            budget={"env_steps": 300},
+        )
+        setup = Setup(spec.environment, spec.policy)
+        assert setup.useful_slots(72) == (72 if backend == "gymnasium" else 8)
+        assert setup.useful_slots(2) == 2
+        return digests(spec, workers, slots)
+
+    reference = run("gymnasium", 1, 2)
+    assert len(set(reference)) == 2
+    assert run("auto", 2, 72) == reference
+
+
 def test_a_different_seed_gives_different_digests(make_spec: Spec) -> None:
     one, same, other = (digests(make_spec(seed=seed), 1, 8) for seed in (0, 0, 1))
     assert one == same
