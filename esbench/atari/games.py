@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
@@ -146,6 +147,12 @@ def deterministic(
 def _game(rom: str, protocol: Protocol, settings: dict[str, Any]) -> Game:
     known = list(Game.__dataclass_fields__)[2:]
     for name in settings:
+        if name in ("repeat_action_probability", "noop_max"):
+            raise UsageError(
+                f"{name} is the protocol's, here {getattr(protocol, name)}, and no argument; "
+                "expected the game's name under the other one, such as esbench/Pong-v5 or "
+                "esbench/PongDeterministic-v5"
+            )
         if name not in known:
             raise UsageError(f"no argument {name!r}; {suggestion(name, known)}")
     return Game(rom, protocol, **settings)
@@ -221,9 +228,10 @@ def register() -> None:
                 gymnasium.register(name, entry_point=protocol.entry_point, kwargs={"game": rom})
 
 
-def roms() -> list[str]:
+@cache
+def roms() -> tuple[str, ...]:
     """Return the names of all games for one player, sorted, without importing the ALE (0.2 s)."""
     found = importlib.util.find_spec("ale_py")
     folders = found.submodule_search_locations if found else None
     files = [path for folder in folders or [] for path in Path(folder, "roms").glob("*.bin")]
-    return sorted({path.stem for path in files} - OTHERS)
+    return tuple(sorted({path.stem for path in files} - OTHERS))

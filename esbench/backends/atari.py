@@ -122,13 +122,18 @@ class AtariBackend(Backend):
             rewards[slot], terminated[slot], truncated[slot] = self._slots[slot].step(
                 int(actions[slot])
             )
-        frames = self._resize(np.stack([self._slots[slot].joined for slot in live]))
-        for slot, frame in zip(live, frames, strict=True):
+        if live:
+            self._show(live)
+        ends.settle(rewards, terminated, truncated)
+        return self.observations, ends.rewards, ends.terminations, ends.truncations, {}
+
+    def _show(self, slots: list[int]) -> None:
+        """Put the last frame of some slots on top of their stacks."""
+        frames = self._resize(np.stack([self._slots[slot].joined for slot in slots]))
+        for slot, frame in zip(slots, frames, strict=True):
             stack = self.observations[slot]
             stack[:-1] = stack[1:]
             stack[-1] = frame
-        ends.settle(rewards, terminated, truncated)
-        return self.observations, ends.rewards, ends.terminations, ends.truncations, {}
 
     def _add_slot(self) -> None:
         # Without sticky actions: the emulator's stream of them begins anew only with its ROM.

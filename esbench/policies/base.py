@@ -62,9 +62,7 @@ class Policy(ABC):
 
     Settings: ClassVar[type[PolicySettings]]
     takes_images: ClassVar[bool] = False  # flattened, row by row
-    most_pixels: ClassVar[int | None] = (
-        None  # numbers of the largest image it takes, if there is one
-    )
+    most_pixels: ClassVar[int | None] = None  # numbers of the largest image it takes, if any
 
     def __init__(self, settings: Any, num_inputs: int, num_outputs: int) -> None:
         """Describe a policy of ``num_inputs`` observations and ``num_outputs`` outputs."""

@@ -173,8 +173,9 @@ def test_all_games_for_one_player_are_known() -> None:
 @pytest.mark.parametrize(
     ("kwargs", "words"),
     [
-        ({"repeat_action_probability": 0.0}, "no argument 'repeat_action_probability'; known:"),
-        ({"noop_max": 5}, "no argument 'noop_max'"),
+        ({"repeat_action_probability": 0.0}, "the protocol's, here 0.25, and no argument"),
+        ({"noop_max": 5}, "noop_max is the protocol's, here 0,"),
+        ({"rom": "breakout"}, "no argument 'rom'; known: frame_skip, "),
         ({"screen_sise": 42}, "did you mean 'screen_size'"),
         ({"screen_size": 200}, "screen_size = 200: expected a whole number from 20 to 160"),
         ({"stack_size": 0}, "stack_size = 0: expected a whole number of at least 1"),
