@@ -151,4 +151,4 @@ class Setup:
                     f"{what} {self.policy.template!r} takes at most {cls.most_pixels} numbers "
                     "(play such as esbench/Pong-v5, or give a torch.nn.Module of your own)"
                 )
-        return cls(settings, inputs, outputs)
+        return cls(settings, inputs, outputs, observations.shape or None)

@@ -64,11 +64,25 @@ class Policy(ABC):
     takes_images: ClassVar[bool] = False  # flattened, row by row
     most_pixels: ClassVar[int | None] = None  # numbers of the largest image it takes, if any
 
-    def __init__(self, settings: Any, num_inputs: int, num_outputs: int) -> None:
-        """Describe a policy of ``num_inputs`` observations and ``num_outputs`` outputs."""
+    def __init__(
+        self,
+        settings: Any,
+        num_inputs: int,
+        num_outputs: int,
+        shape: tuple[int, ...] | None = None,
+    ) -> None:
+        """Describe a policy of ``num_inputs`` observations and ``num_outputs`` outputs.
+
+        Args:
+            settings: its own.
+            num_inputs: how many numbers it is shown.
+            num_outputs: how many it answers.
+            shape: of an observation, before it was flattened; [num_inputs] by default.
+        """
         self.settings = settings
         self.num_inputs = num_inputs
         self.num_outputs = num_outputs
+        self.shape = (num_inputs,) if shape is None else shape
 
     @property
     @abstractmethod

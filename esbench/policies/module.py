@@ -45,8 +45,14 @@ class ModulePolicy(Policy):
     takes_images = True
     settings: ModuleSettings
 
-    def __init__(self, settings: ModuleSettings, num_inputs: int, num_outputs: int) -> None:
-        super().__init__(settings, num_inputs, num_outputs)
+    def __init__(
+        self,
+        settings: ModuleSettings,
+        num_inputs: int,
+        num_outputs: int,
+        shape: tuple[int, ...] | None = None,
+    ) -> None:
+        super().__init__(settings, num_inputs, num_outputs, shape)
         self._class = import_factory(settings.factory)
         try:
             parameters = inspect.signature(self._class).parameters
