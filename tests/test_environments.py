@@ -58,7 +58,7 @@ def test_a_file_is_complete_and_can_be_trained(name: str, tmp_path: object) -> N
     assert random.command == (
         f"esbench eval --random-policy {name} --episodes {random.episodes} --seed 0"
     )
-    algorithms = ["openai_es", "random_search"]
+    algorithms = ["openai_es"] if name in GAMES else ["openai_es", "random_search"]  # 0.3 s each
     table = {"name": "t", "environments": [name], "algorithms": algorithms, "seeds": [0]}
     for trial in expand(parse_grid(table, "t"), folder(), "t"):
         Trainer(trial.spec).close()
