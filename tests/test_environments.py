@@ -58,7 +58,7 @@ def test_a_file_is_complete_and_can_be_trained(name: str, tmp_path: object) -> N
     assert random.command == (
         f"esbench eval --random-policy {name} --episodes {random.episodes} --seed 0"
     )
-    algorithms = ["openai_es", "random_search"]
+    algorithms = ["openai_es"] if name in GAMES else ["openai_es", "random_search"]  # 0.3 s each
     table = {"name": "t", "environments": [name], "algorithms": algorithms, "seeds": [0]}
     for trial in expand(parse_grid(table, "t"), folder(), "t"):
         Trainer(trial.spec).close()
@@ -104,9 +104,11 @@ def test_every_argument_of_a_game_is_pinned(name: str) -> None:
     """A later default of ours, or of the ALE, changes no score."""
     file = load_environment(name)
     assert set(file.kwargs) == {field.name for field in fields(Game)} - {"rom", "protocol"}
-    rom, protocol = gymnasium.spec(name).kwargs["game"], gymnasium.spec(name).entry_point
+    register_family(name)
+    spec = gymnasium.spec(name)
+    rom = spec.kwargs["game"]
     assert Game(rom, V5, **file.kwargs) == Game(rom, V5)
-    assert protocol == (DETERMINISTIC if "Deterministic" in name else V5).entry_point
+    assert spec.entry_point == (DETERMINISTIC if "Deterministic" in name else V5).entry_point
     human, es, *_ = file.scores.references
     assert file.scores.random is not None
     assert human.score > file.scores.random.mean  # OpenAI-ES is below it in Q*bert

@@ -13,6 +13,7 @@ from esbench.errors import UsageError
 from esbench.evaluation import Player
 from esbench.jobs import CENTER, Job, Setup, Task, member_tasks
 from esbench.noise import GaussianNoise
+from esbench.policies.mlp import MLP
 from esbench.policies.normalization import Normalizer, ObservationStatistics
 from esbench.policies.spaces import Actions, Observations
 from esbench.population import SampledPopulation
@@ -253,7 +254,6 @@ def test_sick_episodes_leave_their_neighbours_and_the_statistics_alone(make_spec
         ({"observation": "dict"}, "Dict space"),
         ({"observation": "tuple"}, "Tuple space"),
         ({"observation": "infinite_images"}, "infinite bounds"),
-        ({"observation": "images"}, "are images"),
         ({"action": "multi"}, "MultiDiscrete space"),
         ({"action": "text"}, "Text space"),
     ],
@@ -263,3 +263,19 @@ def test_spaces_that_cannot_be_served(make_spec: Spec, kwargs: dict[str, str], w
     spec = make_spec(environment, environment={environment: {"kwargs": kwargs}})
     with pytest.raises(UsageError, match=words):
         Player(Setup(spec.environment, spec.policy), 1)
+
+
+def test_small_images_are_served_and_larger_ones_are_not(
+    make_spec: Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = "doubles:Spaces-v0"
+    kwargs = {"observation": "images"}  # 8 x 8 x 3
+    spec = make_spec(environment, environment={environment: {"kwargs": kwargs}})
+    setup = Setup(spec.environment, spec.policy)
+    for most, served in ((192, True), (191, False)):
+        monkeypatch.setattr(MLP, "most_pixels", most)
+        if served:
+            assert Player(setup, 1).policy.num_inputs == 192
+        else:
+            with pytest.raises(UsageError, match=r"images \(8, 8, 3\); .* takes at most 191 "):
+                Player(setup, 1)

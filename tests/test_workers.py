@@ -67,27 +67,17 @@ def test_digests_do_not_depend_on_the_backend(make_spec: Spec, environment: str)
     assert len(fast[1]) >= 2
 
 
-def test_digests_of_atari_games_depend_on_nothing_either(make_spec: Spec) -> None:
-    def run(backend: str, workers: int, slots: int) -> list[str]:
-        table = {
-            "backend": backend, "max_episode_steps": 45,
-            "kwargs": {"screen_size": 20, "stack_size": 1},
-        }  # fmt: skip
-        spec = make_spec(
-            "esbench/SpaceInvaders-v5",
-            settings={"population_size": 4, "sigma": 0.5},
-            environment={"esbench/SpaceInvaders-v5": table},
-            policy={"template": "mlp", "hidden": [4], "normalize_observations": True},
-            budget={"env_steps": 300},
-        )
-        setup = Setup(spec.environment, spec.policy)
-        assert setup.useful_slots(72) == (72 if backend == "gymnasium" else 8)
-        assert setup.useful_slots(2) == 2
-        return digests(spec, workers, slots)
-
-    reference = run("gymnasium", 1, 2)
-    assert len(set(reference)) == 2
-    assert run("auto", 2, 72) == reference
+def test_a_worker_has_no_more_slots_than_help(
+    make_spec: Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(WorkerPool, "_start_all", lambda self: None)
+    for environment, slots in (("esbench/Pong-v5", 8), ("CartPole-v1", 72)):
+        spec = make_spec(environment)
+        pool = WorkerPool(1, 72)
+        pool.configure(Setup(spec.environment, spec.policy))
+        assert pool._configuration is not None
+        assert pool._configuration.slots == slots
+        assert Setup(spec.environment, spec.policy).useful_slots(2) == 2
 
 
 def test_a_different_seed_gives_different_digests(make_spec: Spec) -> None:

@@ -15,7 +15,14 @@ from esbench.backends import atari
 from esbench.backends.atari import AtariBackend, mersenne_twister
 from esbench.backends.choice import backend_name
 from esbench.errors import UsageError
+from esbench.evaluation import Player
+from esbench.jobs import Job, Setup, Task, member_tasks
 from esbench.making import make_environment, register_family
+from esbench.noise import GaussianNoise
+from esbench.policies.normalization import ObservationStatistics
+from esbench.population import SampledPopulation
+from esbench.seeding import Purpose, noise_key
+from esbench.spec import EnvironmentSpec, PolicySpec
 
 GAMES = {
     "Pong": "pong", "Breakout": "breakout", "Freeway": "freeway", "Frostbite": "frostbite",
@@ -48,7 +55,7 @@ def test_v5_is_what_the_ales_own_vector_environment_shows(game: str) -> None:
     ours.start(0, SEED)
     for frame in ours.observations[0]:  # theirs has zeros before the first
         require_equal(frame, frames[0, -1], "first frame")
-    for step, action in enumerate(draw_actions(ours.single_action_space, 120)):
+    for step, action in enumerate(draw_actions(ours.single_action_space, 80)):
         observations, rewards, *ends, _ = ours.step(np.array([action]))
         frames, reward, terminated, truncated, _ = theirs.step(np.array([action]))
         newest = slice(None) if step >= 3 else slice(-1, None)
@@ -58,14 +65,14 @@ def test_v5_is_what_the_ales_own_vector_environment_shows(game: str) -> None:
     theirs.close()
 
 
-@pytest.mark.parametrize("game", ["Breakout", "Qbert", "Freeway"])
+@pytest.mark.parametrize("game", ["Breakout", "Qbert"])
 def test_v5_gives_the_rewards_of_the_game_that_everybody_knows(game: str) -> None:
     """Gymnasium's own, which shows the whole screen."""
     register_family("ALE/")
     ours, theirs = AtariBackend(f"esbench/{game}-v5", {}, 1), gymnasium.make(f"ALE/{game}-v5")
     theirs.reset(seed=SEED)
     ours.start(0, SEED)
-    for action in draw_actions(ours.single_action_space, 400):
+    for action in draw_actions(ours.single_action_space, 250):
         _, rewards, terminations, truncations, _ = ours.step(np.array([action]))
         _, reward, terminated, truncated, info = theirs.step(action)
         require_equal(rewards[0], reward, f"reward in {info}")
@@ -157,6 +164,32 @@ def test_neither_slots_nor_neighbours_leave_a_trace() -> None:
         alone.step(np.array([action]))
         among.step(np.array([0, action]))
         assert alone.observations[0].tobytes() == among.observations[1].tobytes()
+
+
+def play_members(backend: str, slots: int) -> dict[Task, bytes]:
+    """Return what is gathered of some members' observations."""
+    kwargs = {"screen_size": 20, "stack_size": 1}
+    environment = EnvironmentSpec(id="esbench/SpaceInvaders-v5", kwargs=kwargs, backend=backend)
+    player = Player(Setup(environment, PolicySpec(template="mlp", settings={"hidden": [4]})), slots)
+    center = np.zeros(player.policy.num_params)
+    noise = GaussianNoise(noise_key(0, 0), center.size)
+    population = SampledPopulation(center=center, sigma=0.5, noise=noise, size=4)
+    normalizer = ObservationStatistics(20 * 20).normalizer(5.0)
+    purpose = Purpose.TRAINING_EPISODE
+    player.begin(Job(0, 0, purpose, population, center, 1, normalizer, gather=True, max_steps=50))
+    player.add(member_tasks(range(4), 1))
+    gathered = {}
+    while player.busy:
+        for result in player.step():
+            assert result.moments is not None
+            gathered[result.task] = b"".join(part.tobytes() for part in result.moments[1:])
+    return gathered
+
+
+def test_members_see_the_same_whatever_plays_them() -> None:
+    expected = play_members("gymnasium", 2)
+    assert len(set(expected.values())) == 4
+    assert play_members("auto", 3) == expected
 
 
 def test_all_games_for_one_player_are_known() -> None:
