@@ -237,7 +237,7 @@ def _scale_returns(axes: Axes, lines: Sequence[Line], scores: Scores) -> None:
     """Make the axis of returns logarithmic, and linear about 0."""
     from matplotlib.ticker import SymmetricalLogLocator
 
-    exponent = _smallest_decade(lines, scores)
+    exponent = smallest_decade(lines, scores)
     axes.set_yscale("symlog", linthresh=10.0**exponent)
     locator = SymmetricalLogLocator(axes.yaxis.get_transform())
     locator.set_params(numticks=DECADES)
@@ -246,7 +246,7 @@ def _scale_returns(axes: Axes, lines: Sequence[Line], scores: Scores) -> None:
     axes.set_ylabel(f"{return_label(lines)}\n({linear})")
 
 
-def _smallest_decade(lines: Sequence[Line], scores: Scores) -> int:
+def smallest_decade(lines: Sequence[Line], scores: Scores) -> int:
     """Return the exponent of the power of ten below which returns are not told apart.
 
     It is that of the return nearest to 0; but since 0 is the best possible, a return above it comes

@@ -105,7 +105,7 @@ def footnotes(rows: Sequence[ScoreRow], *, terminal: bool = False) -> list[str]:
         lines.append("Normalized: 0 is the random policy, 1 the reference.")
     if any(row.standing for row in rows):
         lines.append(_STANDINGS)
-    lines += sentences(overall(_normalized(rows)))
+    lines += sentences(overall(normalized_scores(rows)))
     lines += _warnings(rows)
     for text, number in _references(rows).items():
         lines.append(f"[{number}] {text}")
@@ -117,7 +117,7 @@ def footnotes(rows: Sequence[ScoreRow], *, terminal: bool = False) -> list[str]:
 
 def as_markdown(rows: Sequence[ScoreRow]) -> str:
     """Return the rows as a Markdown table with its notes."""
-    return layout.as_markdown(_sheet(rows))
+    return layout.as_markdown(sheet(rows))
 
 
 def as_csv(rows: Sequence[ScoreRow]) -> str:
@@ -132,7 +132,7 @@ def as_json(rows: Sequence[ScoreRow]) -> str:
 
 def as_latex(rows: Sequence[ScoreRow]) -> str:
     """Return the rows as a LaTeX table with its notes; it needs the package booktabs."""
-    return layout.as_latex(_sheet(rows))
+    return layout.as_latex(sheet(rows))
 
 
 def rich_table(rows: Sequence[ScoreRow]) -> RichTable:
@@ -220,7 +220,7 @@ def _hardware(description: Json) -> str:
     return f"{hardware['cpu']}, {hardware['cores']} cores" if hardware else ""
 
 
-def _normalized(rows: Sequence[ScoreRow]) -> dict[str, dict[str, list[float]]]:
+def normalized_scores(rows: Sequence[ScoreRow]) -> dict[str, dict[str, list[float]]]:
     """Return the normalised scores by algorithm and environment, where that has a range."""
     table: dict[str, dict[str, list[float]]] = {}
     for row in rows:
@@ -260,7 +260,7 @@ def _reference(row: ScoreRow) -> str:
     return f"{row.environment}: {source}; {comparable}{note}"
 
 
-def _sheet(rows: Sequence[ScoreRow]) -> Sheet:
+def sheet(rows: Sequence[ScoreRow]) -> Sheet:
     """Return the table for reading; columns that say nothing are left out."""
     references = _references(rows)
     texts = [_texts(row, references) for row in rows]

@@ -174,3 +174,17 @@ def diagnose(
         print_diagnosis(found[0])
     else:
         print_health(found)
+
+
+@command(epilog="Example: esbench report results/runs/quick --out report.html")
+def report(
+    folder: Folder,
+    out: Annotated[Path | None, typer.Option(help="The file (default: DIR/report.html).")] = None,
+    title: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Its heading (default: the folder's name).")
+    ] = None,
+) -> None:
+    """Write one HTML file with everything: scores, curves, health, settings and versions."""
+    from esbench.report.page import write_report
+
+    write(str(write_report(folder, out, title)))
