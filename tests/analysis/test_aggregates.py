@@ -109,7 +109,7 @@ def test_intervals_are_scipys_on_the_same_resamples(method: str) -> None:
         rng=stream(3, Purpose.BOOTSTRAP),
     ).confidence_interval
     found = stratified_interval(mean, strata, method, seed=3)  # type: ignore[arg-type]
-    assert found == pytest.approx((expected.low, expected.high))
+    assert found == pytest.approx((expected.low, expected.high), rel=1e-15)
 
 
 def test_runs_are_drawn_within_their_environment() -> None:
