@@ -304,10 +304,10 @@ def test_latex_is_a_booktabs_table_with_everything_escaped() -> None:
     row = make_row(commands=(r"""run --set "a_b"='50%' {x} $y & #1 ~^<|>\z""",))
     lines = as_latex([row]).splitlines()
     assert lines[:5] == [
-        r"% \usepackage{booktabs}",
+        r"% \usepackage{booktabs, graphicx}",
         r"\begin{table}",
-        r"\centering",
-        r"\begin{tabular}{llrrrrr}",
+        r"\centering\setlength{\tabcolsep}{4pt}",
+        r"\sbox0{\begin{tabular}{llrrrrr}",
         r"\toprule",
     ]
     assert lines[7] == (
