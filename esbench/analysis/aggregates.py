@@ -28,6 +28,7 @@ Statistic: TypeAlias = Callable[..., Floats]
 """Takes strata [..., runs] and ``axis=-1``, gives [...]."""
 
 RESAMPLES: Final = 9_999
+PROFILE_RESAMPLES: Final = 1_999  # an interval at each of several hundred thresholds
 
 
 def mean(*strata: npt.ArrayLike, axis: int = -1) -> Floats:
@@ -80,6 +81,47 @@ def performance_profile(strata: Sequence[npt.ArrayLike], thresholds: npt.ArrayLi
     """
     levels = np.asarray(thresholds, dtype=np.float64)
     return mean(*(np.asarray(stratum)[None, :] > levels[:, None] for stratum in strata))
+
+
+def profile_interval(
+    strata: Sequence[npt.ArrayLike],
+    thresholds: npt.ArrayLike,
+    confidence: float = CONFIDENCE,
+    seed: int = 0,
+    resamples: int = PROFILE_RESAMPLES,
+) -> tuple[Floats, Floats]:
+    """Return the percentile bootstrap interval of the performance profile, at every threshold.
+
+    Runs are drawn within each stratum, and the same ones for all thresholds: at each of them it is
+    ``stratified_interval`` of the share.
+
+    Args:
+        strata: an environment each, [runs]; minus infinity is a run that is above no threshold.
+        thresholds: [thresholds] normalised scores.
+        confidence: the probability that the interval should cover, in (0, 1).
+        seed: names the stream of the resamples.
+        resamples: how many; memory is 8 x resamples x thresholds bytes.
+
+    Returns:
+        The lower and the upper ends, [thresholds] each; NaN if a stratum has fewer than three runs.
+
+    Raises:
+        UsageError: there is no stratum, or ``confidence`` is not in (0, 1).
+    """
+    levels = np.asarray(thresholds, dtype=np.float64)
+    arrays = _strata(strata, confidence)
+    if any(array.size < MIN_RUNS for array in arrays):
+        return np.full(levels.shape, np.nan), np.full(levels.shape, np.nan)
+    rng = stream(seed, Purpose.BOOTSTRAP)
+    shares = np.zeros((resamples, levels.size))
+    for array in arrays:
+        drawn = rng.integers(array.size, size=(resamples, array.size))
+        times = np.stack([np.count_nonzero(drawn == run, axis=1) for run in range(array.size)], 1)
+        above = array[:, None] > levels
+        shares += times @ above.astype(np.float64) / (array.size * len(arrays))
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(shares, (tail, 1 - tail), axis=0)
+    return low, high
 
 
 def probability_of_improvement(first: npt.ArrayLike, second: npt.ArrayLike) -> Floats:
@@ -151,11 +193,7 @@ def stratified_interval(
     Raises:
         UsageError: there is no stratum, or ``confidence`` is not in (0, 1).
     """
-    if not 0 < confidence < 1:
-        raise UsageError(f"confidence = {confidence}: expected a number between 0 and 1, as 0.95")
-    if not strata:
-        raise UsageError("no scores; expected at least one environment")
-    arrays = [np.asarray(stratum, dtype=np.float64) for stratum in strata]
+    arrays = _strata(strata, confidence)
     if any(a.size < MIN_RUNS or not np.isfinite(a).all() for a in arrays):
         return math.nan, math.nan
     if method == "bca":
@@ -167,6 +205,15 @@ def stratified_interval(
     tail = (1 - confidence) / 2
     low, high = np.quantile(statistic(*drawn, axis=-1), (tail, 1 - tail))
     return float(low), float(high)
+
+
+def _strata(strata: Sequence[npt.ArrayLike], confidence: float) -> list[Floats]:
+    """Return strata as arrays, if there is one and the confidence is one."""
+    if not 0 < confidence < 1:
+        raise UsageError(f"confidence = {confidence}: expected a number between 0 and 1, as 0.95")
+    if not strata:
+        raise UsageError("no scores; expected at least one environment")
+    return [np.asarray(stratum, dtype=np.float64) for stratum in strata]
 
 
 def _bca_ends(

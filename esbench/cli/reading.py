@@ -169,7 +169,7 @@ def plot(
         Path | None, typer.Option(help="Folder of the figures (default: DIR/figures).")
     ] = None,
 ) -> None:
-    """Draw learning curves, the rank of the unperturbed policy and the share of targets reached."""
+    """Draw learning curves, ranks of the unperturbed policy, targets reached and score profiles."""
     from esbench.plots import draw
 
     for path in draw(folder, out):
