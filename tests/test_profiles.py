@@ -73,13 +73,13 @@ def test_bands_hold_the_line_and_an_algorithm_says_what_it_lacks(tmp_path: Path)
 def test_a_run_that_diverged_is_above_nothing_and_one_at_work_does_not_count(
     tmp_path: Path,
 ) -> None:
-    write(tmp_path / "a", "CartPole-v1", [200.0, 300.0, math.nan])
+    write(tmp_path / "a", "CartPole-v1", [80.0, 300.0, math.nan])  # -0.1 and 1
     (trial,) = make_trials(tmp_path / "a", seeds=[7])
     write_trial(trial)
     (line,) = lines_of(tmp_path / "a")
     assert line.label == "openai_es (3 runs)"
-    assert share_above(line, 0.1) == pytest.approx(2 / 3)
-    assert (line.threshold[0], line.threshold[-1]) == (0.0, 1.0)
+    assert share_above(line, -0.05) == pytest.approx(1 / 3)
+    assert (line.threshold[0], line.threshold[-1]) == (pytest.approx(-0.1), 1.0)
 
 
 def test_the_axis_is_cut_where_scores_are_out_of_all_proportion(tmp_path: Path) -> None:

@@ -124,15 +124,21 @@ def test_frozen_scores_stand_below_only_where_they_hold_for_all_rows(tmp_path: P
 
 
 def test_without_a_sum_rows_are_sorted_by_their_mean_rank_with_ties_shared() -> None:
-    scores = {"a": (1.0, 9.0, 9.0), "b": (3.0, 9.0, 9.0), "c": (2.0, 1.0, math.nan)}
+    # Ranks: a 3, 3, 1; b and c 3, 3, 2.5; d 1, 1, 4; e 5, 5 and none, which is last: 5.
+    scores = {
+        "a": (5.0, 5.0, 9.0),
+        "b": (5.0, 5.0, 7.0),
+        "c": (5.0, 5.0, 7.0),
+        "d": (9.0, 9.0, 5.0),
+        "e": (1.0, 1.0, math.nan),
+    }
     rows = [
         make_row(environment=f"E{number}", algorithm=name, score=score)
         for name, values in scores.items()
         for number, score in enumerate(values)
     ]
-    # Ranks: a 3, 1.5, 1.5; b 1, 1.5, 1.5; c 2, 3, 3.
     table = wide_table(rows)
-    assert [line.name for line in table.lines] == ["b", "a", "c"]
+    assert [line.name for line in table.lines] == ["d", "a", "b", "c", "e"]
     assert "Rows: by the mean of their ranks." in footnotes(table)
     assert table.columns == ("E0", "E1", "E2")
 
@@ -163,6 +169,8 @@ def test_the_terminal_folds_intervals_and_splits_what_is_wider_than_it() -> None
     heads = [line for line in lines if "Algorithm" in line]
     assert len(heads) == 2  # three columns each
     assert [line.count("[-2000.0, -500.0]") for line in lines if "[" in line] == [3] * 4
+    shared = printed(wide_table(rows), 100).splitlines()  # and not four and two
+    assert [line.count("[-2000.0, -500.0]") for line in shared if "[" in line] == [3] * 4
     (first,) = (number for number, line in enumerate(lines) if "-1000.0 *" in line)
     assert "random_search" in lines[first]
     text = " ".join(lines)

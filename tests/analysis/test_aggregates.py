@@ -113,7 +113,8 @@ def test_intervals_are_scipys_on_the_same_resamples(method: str) -> None:
 
 
 def test_the_profiles_interval_is_that_of_the_share_at_each_threshold() -> None:
-    strata = [np.random.default_rng(1).normal(size=9), np.random.default_rng(2).normal(size=6)]
+    rng = np.random.default_rng(1)
+    strata = [rng.normal(size=9).round(), rng.normal(size=6).round()]
     thresholds = [-1.0, 0.0, 0.3, 2.0]
     low, high = profile_interval(strata, thresholds, seed=3, resamples=999)
     for index, threshold in enumerate(thresholds):
