@@ -67,7 +67,7 @@ def render(group: Sequence[Cell]) -> dict[str, bytes]:
     Raises:
         UsageError: a trial is not readable.
     """
-    scored = [cell for cell in group if _has_scale(cell.scores)]
+    scored = [cell for cell in group if cell.has_scale]
     runs = [_drawn(runs_of(cell)) for cell in scored]
     pairs = [(cell, members) for cell, members in zip(scored, runs, strict=True) if members]
     if not pairs:
@@ -139,12 +139,6 @@ def make_figure(environments: Sequence[str], lines: Sequence[Ecdf]) -> Figure:
         "by the final score.",
     )
     return figure
-
-
-def _has_scale(scores: Scores) -> bool:
-    """Tell whether an environment has a frozen random score, and a reference above it."""
-    references = scores.references
-    return bool(scores.random and references and references[0].score > scores.random.mean)
 
 
 def _drawn(runs: Sequence[Run]) -> list[Run]:

@@ -1,8 +1,8 @@
 """Figures: for each environment the learning curves and the rank of the unperturbed policy.
 
-The one across environments is in ``ecdf``, and how all of them look in ``figures``. Nothing is
-computed here: curves come from ``analysis``, groups of trials and frozen scores from ``cells``. A
-figure is a function of the trials alone, down to its bytes.
+Those across environments are in ``ecdf`` and ``profiles``, and how all of them look in ``figures``.
+Nothing is computed here: curves come from ``analysis``, groups of trials and frozen scores from
+``cells``. A figure is a function of the trials alone, down to its bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
-from esbench import ecdf
+from esbench import ecdf, profiles
 from esbench.analysis.curves import Band, generation_curve, learning_curve
 from esbench.analysis.statistics import Floats
 from esbench.cells import Cell, cells
@@ -39,7 +39,7 @@ NOT_EVALUATED: Final = "unperturbed policy not evaluated"
 SHARES: Final = ((0, 0.25, 0.5, 0.75, 1), ("none", "1/4", "half", "3/4", "all"))
 REFERENCE_COLOR: Final = "#888888"
 MIN_GENERATIONS: Final = 2
-ACROSS: Final = "ecdf"
+ACROSS: Final = {"ecdf": ecdf.render, "profile": profiles.render}
 STEPS: Final = "env_steps"
 _DRAWN: Final = (
     STEPS,
@@ -73,15 +73,15 @@ class Line:
 
 
 def draw(root: Path, out: Path | None = None) -> list[Path]:
-    """Draw a figure for each environment below ``root`` and one across them, as PNG and SVG.
+    """Draw a figure for each environment below ``root`` and two across them, as PNG and SVG.
 
     Args:
         root: folder with trials; unfinished ones are drawn where no seed of theirs is done.
         out: where the figures go; by default ``root / "figures"``.
 
     Returns:
-        The files, two for each environment, and two named "ecdf" if an environment has frozen
-        random and reference scores.
+        The files, two for each environment; two named "ecdf" if an environment has frozen random
+        and reference scores, and two named "profile" if two environments have.
 
     Raises:
         UsageError: no trial has two generations yet, or a file cannot be written.
@@ -99,7 +99,9 @@ def draw(root: Path, out: Path | None = None) -> list[Path]:
         raise UsageError(
             f"nothing to draw in {str(root)!r}: no trial has {MIN_GENERATIONS} generations yet"
         )
-    return written + _write(folder / ACROSS, ecdf.render(found))
+    for name, render_across in ACROSS.items():
+        written += _write(folder / name, render_across(found))
+    return written
 
 
 def _write(stem: Path, contents: dict[str, bytes]) -> list[Path]:

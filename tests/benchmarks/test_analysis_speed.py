@@ -7,15 +7,17 @@ peak memory. 10,000 trials of 300 generations (four environments, 250 algorithms
 1.9 GB on disk. Reading a row costs 2.6 us, of which parsing its JSON is 2.4, and so it is most of
 what ``efficiency`` and ``load_results`` do.
 
-On two cores that were shared with twice as many busy processes (load 4), seconds, those of the
-processor, and peak memory:
+On two shared cores (load 1.3), seconds, those of the processor, and peak memory:
 
                     200 trials              10,000 trials
-    table           3.5   2.4   125 MiB      9.2    6.1    205 MiB
-    efficiency      3.8   2.6   126 MiB     34.4   22.6    237 MiB
-    load_results    1.9   1.2   111 MiB     33.4   21.9   1570 MiB
+    table           1.2   1.3   110 MiB      5.4    5.6    202 MiB
+    efficiency      2.8   3.0   126 MiB     31.1   31.1    237 MiB
+    load_results    1.6   1.7   117 MiB     33.7   33.5   1866 MiB
 
-A processor shared like that takes about 1.6 times as long for the same work.
+Nine runs of ``esbench table`` on 200 trials, in turn with as many of one that imports SciPy's
+statistics: medians of 1.17 and 2.22 s (load 1.3), and of 1.36 and 2.84 s (load 3.3). A process that
+this one starts is never measured below this one's own memory; started by a shell, it peaks at 70
+and 135 MiB.
 """
 
 from __future__ import annotations
