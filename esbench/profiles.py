@@ -39,6 +39,7 @@ class Profile:
     """One algorithm's line.
 
     Attributes:
+        name: of the algorithm, with its policy.
         label: its text in the legend.
         style: its look.
         threshold: [points] normalised scores.
@@ -46,6 +47,7 @@ class Profile:
         low, high: [points], its pointwise 95 % interval; NaN below three runs in an environment.
     """
 
+    name: str
     label: str
     style: Style
     threshold: Floats
@@ -66,13 +68,25 @@ def render(group: Sequence[Cell]) -> dict[str, bytes]:
     Raises:
         UsageError: a trial is not readable.
     """
-    pairs = [(cell, scores_of(cell)) for cell in group if cell.has_scale]
-    pairs = [(cell, scores) for cell, scores in pairs if scores.size]
+    pairs = scored(group)
     environments = sorted({cell.environment for cell, _ in pairs})
-    if len(environments) < 2:
+    if not environments:
         return {}
     lines = profile_lines(pairs)
     return as_files(lambda: make_figure(environments, lines))
+
+
+def scored(group: Sequence[Cell]) -> list[tuple[Cell, Floats]]:
+    """Return the cells whose environment has a scale, with the scores of their runs that are done.
+
+    None if those are fewer than two environments.
+
+    Raises:
+        UsageError: a trial is not readable.
+    """
+    pairs = [(cell, scores_of(cell)) for cell in group if cell.has_scale]
+    pairs = [(cell, scores) for cell, scores in pairs if scores.size]
+    return pairs if len({cell.environment for cell, _ in pairs}) > 1 else []
 
 
 def scores_of(cell: Cell) -> Floats:
@@ -101,6 +115,7 @@ def profile_lines(pairs: Sequence[tuple[Cell, Floats]]) -> list[Profile]:
         low, high = profile_interval(strata, thresholds)
         lines.append(
             Profile(
+                name=name,
                 label=f"{name} ({some}{counted(sum(map(len, strata)), 'run')})",
                 style=style,
                 threshold=thresholds,

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 import numpy as np
 
-from esbench.analysis.curves import Band
 from esbench.analysis.statistics import Floats
 from esbench.figures import COLORS, Style, draw_line, drawing
 
@@ -56,13 +55,24 @@ Scale = Literal["linear", "log", "symlog"]
 
 
 @final
+@dataclass(frozen=True)
+class Place:
+    """Where an algorithm stands in the page: its number, and its look."""
+
+    number: int
+    style: Style
+
+
+@final
 @dataclass(frozen=True, eq=False)
 class Series:
-    """One algorithm's line: which algorithm of the page it is, its look and its numbers."""
+    """One algorithm's line, y over x, and its interval: [points] each, NaN where there is none."""
 
-    algorithm: int
-    style: Style
-    band: Band
+    place: Place
+    x: Floats
+    y: Floats
+    low: Floats
+    high: Floats
 
 
 @final
@@ -79,6 +89,7 @@ class Chart:
         scale: of the vertical axis.
         linear_below: where a "symlog" axis is linear.
         share: whether the vertical axis goes from 0 to 1.
+        x_log: whether the horizontal axis is logarithmic.
         whole: whether the horizontal axis counts something.
     """
 
@@ -90,6 +101,7 @@ class Chart:
     scale: Scale = "linear"
     linear_below: float = 1.0
     share: bool = False
+    x_log: bool = False
     whole: bool = False
 
 
@@ -101,11 +113,11 @@ class Drawing:
     Attributes:
         title: of the chart.
         svg: to be put into a page as it is.
-        data: what is read off it, for JSON: ``x``, the label of the horizontal axis; ``bounds``, of
-            the axes in the drawing's units, left, top, right and bottom; ``span``, the values of x
-            at left and right; and ``series``, each with its ``algorithm``, ``x``, ``y``, ``low``
-            and ``high``, [points] each (null where there is none), and ``at``, the heights of y in
-            the drawing.
+        data: what is read off it, for JSON: ``x``, the label of the horizontal axis; ``log``,
+            whether that is logarithmic; ``bounds``, of the axes in the drawing's units, left, top,
+            right and bottom; ``span``, the values of x at left and right; and ``series``, each
+            with its ``algorithm``, ``x``, ``y``, ``low`` and ``high``, [points] each (null where
+            there is none), and ``at``, the heights of y in the drawing.
     """
 
     title: str
@@ -159,14 +171,13 @@ def swatch(style: Style, name: str) -> str:
 def _draw_lines(axes: Axes, chart: Chart) -> None:
     """Draw the bands and, above them, the lines, each named after its algorithm."""
     for index, series in enumerate(chart.series):
-        band, known = series.band, len(axes.lines)
-        style = replace(series.style, color=_INKS[series.style.color])
-        name = f"algorithm-{series.algorithm}"
-        if not np.isnan(band.low).all():
-            axes.fill_between(
-                band.x, band.low, band.high, color=style.color, alpha=0.18, linewidth=0, gid=name
-            )
-        draw_line(axes, band.x, band.iqm, style, "", index, len(chart.series))
+        place, known = series.place, len(axes.lines)
+        style = replace(place.style, color=_INKS[place.style.color])
+        name = f"algorithm-{place.number}"
+        if not np.isnan(series.low).all():
+            ends = (series.x, series.low, series.high)
+            axes.fill_between(*ends, color=style.color, alpha=0.18, linewidth=0, gid=name)
+        draw_line(axes, series.x, series.y, style, "", index, len(chart.series))
         for line in axes.lines[known:]:
             line.set_gid(name)
             line.set_markerfacecolor(PAPER)
@@ -186,8 +197,16 @@ def _scale(axes: Axes, chart: Chart) -> None:
     axes.set_xlabel(chart.x_label)
     axes.margins(x=0.02)
     axes.grid(visible=True)
-    axes.xaxis.set_major_locator(MaxNLocator(5, integer=chart.whole))
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    if chart.x_log:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=6))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=chart.whole))
+    thousands = axes.get_xlim()[1] >= 1000
+    axes.xaxis.set_major_formatter(
+        EngFormatter(sep="") if thousands else StrMethodFormatter("{x:.5g}")
+    )
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:.5g}"))
     if chart.share:
         axes.set_ylim(-0.03, 1.03)
@@ -261,6 +280,7 @@ def _data(axes: Axes, height: float, chart: Chart) -> dict[str, Any]:
     bounds = (box.x0, height - box.y1, box.x1, height - box.y0)
     return {
         "x": chart.x_label,
+        "log": chart.x_log,
         "bounds": [round(value, 1) for value in bounds],
         "span": [float(value) for value in axes.get_xlim()],
         "series": [_read_off(axes, height, series) for series in chart.series],
@@ -268,15 +288,14 @@ def _data(axes: Axes, height: float, chart: Chart) -> dict[str, Any]:
 
 
 def _read_off(axes: Axes, height: float, series: Series) -> dict[str, Any]:
-    band = series.band
     with np.errstate(all="ignore"):  # what a logarithmic axis cannot show is nowhere
-        at = axes.transData.transform(np.column_stack([band.x, band.iqm]))[:, 1]
+        at = axes.transData.transform(np.column_stack([series.x, series.y]))[:, 1]
     return {
-        "algorithm": series.algorithm,
-        "x": _numbers(band.x),
-        "y": _numbers(band.iqm),
-        "low": _numbers(band.low),
-        "high": _numbers(band.high),
+        "algorithm": series.place.number,
+        "x": _numbers(series.x),
+        "y": _numbers(series.y),
+        "low": _numbers(series.low),
+        "high": _numbers(series.high),
         "at": [round(height - value, 1) if math.isfinite(value) else None for value in at],
     }
 

@@ -17,8 +17,8 @@ from esbench.figures import assign_styles
 from esbench.files import Json
 from esbench.layout import Sheet
 from esbench.overall import Overall, overall, sentences
-from esbench.report.charts import Drawing, draw, swatch
-from esbench.report.panels import Place, panels
+from esbench.report.charts import Chart, Drawing, Place, draw, swatch
+from esbench.report.panels import across, panels
 from esbench.spec import flatten
 from esbench.store import Status, TrialFolder
 from esbench.tables import ScoreRow, normalized_scores, score_table, sheet
@@ -112,6 +112,7 @@ class Contents:
         facts: how much there is, each with its name.
         sentences: which algorithm is best where, and how healthy the runs are.
         overall: algorithms over all environments, with their numbers; empty below two environments.
+        charts: over all environments.
         algorithms, environments: with their numbers, which the others refer to.
         header, scores, notes: the table of scores.
         findings: warnings first.
@@ -123,6 +124,7 @@ class Contents:
     facts: dict[str, str]
     sentences: list[str]
     overall: list[tuple[int, Overall]]
+    charts: list[Drawing]
     algorithms: list[Algorithm]
     environments: list[Environment]
     header: Sequence[str]
@@ -152,13 +154,14 @@ def contents(root: Path, title: str | None = None) -> Contents:
     environments = {name: number for number, name in enumerate(_each_once(found))}
     origins = _origins(found)
     findings = _findings(found, environments, places, root)
-    table, across = sheet(rows), overall(normalized_scores(rows))
-    shown = set(sentences(across))  # as a table
+    table, totals = sheet(rows), overall(normalized_scores(rows))
+    shown = set(sentences(totals))  # as a table
     return Contents(
         title=title or root.resolve().name,
         facts=_facts(found),
         sentences=[*_best(rows), _health(found, findings)],
-        overall=[(places[item.name].number, item) for item in across],
+        overall=[(places[item.name].number, item) for item in totals],
+        charts=_drawn(across(found, places), "across"),
         algorithms=[
             Algorithm(place.number, name, swatch(place.style, f"swatch-{place.number}"))
             for name, place in places.items()
@@ -234,12 +237,15 @@ def _environments(
     environments = []
     for name, members in itertools.groupby(found, lambda cell: cell.environment):
         number, charts = numbers[name], panels(list(members), places)
-        learning, health = (
-            [draw(chart, f"{kind}-{number}-{place}") for place, chart in enumerate(group)]
-            for kind, group in (("learning", charts.learning), ("health", charts.health))
+        learning = _drawn(charts.learning, f"learning-{number}")
+        environments.append(
+            Environment(number, name, learning, _drawn(charts.health, f"health-{number}"))
         )
-        environments.append(Environment(number, name, learning, health))
     return environments
+
+
+def _drawn(charts: Sequence[Chart], name: str) -> list[Drawing]:
+    return [draw(chart, f"{name}-{place}") for place, chart in enumerate(charts)]
 
 
 def _scores(

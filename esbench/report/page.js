@@ -76,21 +76,24 @@ function nearest(values, wanted) {
 
 function found(data, x, y) {
   const [left, , right] = data.bounds;
-  const at = data.span[0] + ((x - left) / (right - left)) * (data.span[1] - data.span[0]);
+  const [scale, back] = data.log ? [Math.log, Math.exp] : [(value) => value, (value) => value];
+  const [first, end] = data.span.map(scale);
+  const at = first + ((x - left) / (right - left)) * (end - first);
   const rows = [];
   for (const series of data.series) {
     const number = String(series.algorithm);
     if (chosen.algorithm.size && !chosen.algorithm.has(number)) continue;
-    const last = series.x.length - 1;
-    const reach = (series.x[last] - series.x[0]) / Math.max(1, last);
-    if (at < series.x[0] - reach || at > series.x[last] + reach) continue;
-    const place = nearest(series.x, at);
+    const xs = series.x.map(scale);
+    const last = xs.length - 1;
+    const reach = (xs[last] - xs[0]) / Math.max(1, last);
+    if (at < xs[0] - reach || at > xs[last] + reach) continue;
+    const place = nearest(xs, at);
     if (series.y[place] === null) continue;
     const away = series.at[place] === null ? Infinity : Math.abs(series.at[place] - y);
     rows.push({ number, away, y: series.y[place], low: series.low[place], high: series.high[place] });
   }
   rows.sort((one, other) => other.y - one.y);
-  return { at, rows, near: rows.reduce((best, row) => (best && best.away <= row.away ? best : row), null) };
+  return { at: back(at), rows, near: rows.reduce((best, row) => (best && best.away <= row.away ? best : row), null) };
 }
 
 function show(data, { at, rows, near }, event) {

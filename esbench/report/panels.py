@@ -1,4 +1,4 @@
-"""Which charts an environment has: learning curves, the rank of the centre, and health."""
+"""Which charts a page has: those across environments, and each one's curves, ranks and health."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Final, final
 
 import numpy as np
 
+from esbench import ecdf, profiles
 from esbench.analysis.curves import GENERATION_POINTS, Band, generation_curve
+from esbench.analysis.efficiency import TARGETS
 from esbench.analysis.health import Run, uniform_band
 from esbench.analysis.statistics import Floats
 from esbench.cells import Cell
 from esbench.diagnosis import health_run
 from esbench.environments import environment_kind
-from esbench.figures import Style
 from esbench.plots import (
     MIN_GENERATIONS,
     TIME_UNITS,
@@ -25,18 +26,10 @@ from esbench.plots import (
     shared_scores,
     smallest_decade,
 )
-from esbench.report.charts import Chart, Scale, Series
+from esbench.report.charts import Chart, Place, Scale, Series
 
 GENERATION: Final = "generation"
-
-
-@final
-@dataclass(frozen=True)
-class Place:
-    """Where an algorithm stands in the page: its number, and its look."""
-
-    number: int
-    style: Style
+STRIDE: Final = 4
 
 
 @final
@@ -70,6 +63,32 @@ MEASURES: Final = (
     Measure("Distance from the start", lambda run: run.distance),
     Measure("Drift of observation statistics", lambda run: run.observation_drift, "log"),
 )
+
+
+def across(found: Sequence[Cell], places: Mapping[str, Place]) -> list[Chart]:
+    """Return the charts over all environments with frozen scores: targets reached, and profiles.
+
+    Args:
+        found: all cells.
+        places: by the name of a cell.
+
+    Raises:
+        UsageError: a trial is not readable.
+    """
+    charts = []
+    if (runs := ecdf.scored_runs(found)) and len({cell.environment for cell, _ in runs}) > 1:
+        reached = [
+            _series(places[line.name], line.env_steps, line.share) for line in ecdf.ecdf_lines(runs)
+        ]
+        title = f"Share of {TARGETS} targets an environment reached within a budget"
+        charts.append(Chart(title, "environment steps", reached, share=True, x_log=True))
+    if scored := profiles.scored(found):
+        above = [
+            _series(places[line.name], line.threshold, line.share, line.low, line.high)
+            for line in profiles.profile_lines(scored)
+        ]
+        charts.append(Chart("Share of runs above a score", "normalized score", above, share=True))
+    return charts
 
 
 @final
@@ -117,7 +136,7 @@ def _returns(
         Chart(
             " ".join(return_label(lines).split()).capitalize(),
             x_label,
-            [_series(line, band, places) for line, band in zip(lines, bands, strict=True)],
+            [_over(places[line.name], band) for line, band in zip(lines, bands, strict=True)],
             marks=marks(scores),
             scale="symlog" if function else "linear",
             linear_below=10.0 ** smallest_decade(lines, scores) if function else 1.0,
@@ -138,7 +157,7 @@ def _rank(
         Chart(
             "Rank of the unperturbed policy (share of members beating it)",
             GENERATION,
-            [_series(line, band, places) for line, band in ranked],
+            [_over(places[line.name], band) for line, band in ranked],
             chance=uniform_band(
                 min(float(run.population_size.min()) for members in cells for run in members),
                 min(_averaged(members) for members in cells),
@@ -161,7 +180,7 @@ def _health(runs: Mapping[str, Sequence[Run]], places: Mapping[str, Place]) -> l
     for measure in MEASURES:
         values = {name: [measure.values(run) for run in members] for name, members in runs.items()}
         series = [
-            Series(places[name].number, places[name].style, generation_curve(known))
+            _over(places[name], generation_curve(known))
             for name, known in values.items()
             if any(_visible(run, measure.scale) for run in known)
         ]
@@ -195,6 +214,11 @@ def _scaled(band: Band, unit: float) -> Band:
     return Band(band.x / unit, band.iqm, band.low, band.high, band.runs)
 
 
-def _series(line: Line, band: Band, places: Mapping[str, Place]) -> Series:
-    place = places[line.name]
-    return Series(place.number, place.style, band)
+def _over(place: Place, band: Band) -> Series:
+    return Series(place, band.x, band.iqm, band.low, band.high)
+
+
+def _series(place: Place, x: Floats, y: Floats, *interval: Floats) -> Series:
+    """Return every fourth point of a line: a page shows no more."""
+    low, high = interval or (np.full_like(x, np.nan),) * 2
+    return Series(place, *(values[::STRIDE] for values in (x, y, low, high)))

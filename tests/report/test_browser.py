@@ -29,6 +29,10 @@ QUIET = (
     "--disable-sync",
 )
 PHONE = {"width": 390, "height": 844}
+STILL = """async () => {
+    await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
+    await Promise.all(document.getAnimations().map(animation => animation.finished));
+}"""
 Open = Callable[..., Page]
 
 
@@ -87,7 +91,7 @@ def chip(page: Page, name: str) -> Locator:
 
 def opacities(page: Page) -> dict[str, float]:
     """Return the opacity of each algorithm's curves, which all share one."""
-    page.wait_for_timeout(200)
+    page.evaluate(STILL)
     found: list[tuple[str, str]] = page.evaluate(
         "[...document.querySelectorAll('.curve')]"
         ".map(c => [c.dataset.algorithm, getComputedStyle(c).opacity])"
@@ -114,7 +118,7 @@ def test_all_charts_are_visible(report: Open) -> None:
     page = report()
     assert page.title() == "runs"
     charts = page.locator("figure.chart")
-    assert charts.count() == len(ENVIRONMENTS) * 10
+    assert charts.count() == 2 + len(ENVIRONMENTS) * 10
     for chart in charts.all():
         box = chart.locator("> svg").bounding_box()
         assert box is not None
@@ -174,7 +178,7 @@ def test_hovering_a_name_brings_its_curves_forward(report: Open) -> None:
 
 def test_numbers_are_read_off_a_chart_and_a_click_on_a_curve_isolates_it(report: Open) -> None:
     page = report()
-    chart = page.locator("figure.chart").first
+    chart = page.locator("section.environment figure.chart").first
     chart.scroll_into_view_if_needed()
     data = chart.locator("script").evaluate("script => JSON.parse(script.textContent)")
     (series,) = (one for one in data["series"] if one["algorithm"] == ALGORITHMS.index("snes"))

@@ -7,16 +7,15 @@ import numpy as np
 import numpy.testing as npt
 import pytest
 
-from esbench.analysis.curves import Band
 from esbench.figures import STYLES
-from esbench.report.charts import Chart, Drawing, Series, draw, swatch
+from esbench.report.charts import Chart, Drawing, Place, Series, draw, swatch
 
 X = np.linspace(0.0, 100.0, 7)
 Y = np.array([1.0, 3.0, 2.0, 5.0, 8.0, 13.0, 21.0])
 
 
 def series(y: np.ndarray, algorithm: int = 0, style: str = "openai_es") -> Series:
-    return Series(algorithm, STYLES[style], Band(X, y, y - 1, y + 1, 4))
+    return Series(Place(algorithm, STYLES[style]), X, y, y - 1, y + 1)
 
 
 def path_of(svg: str, algorithm: int) -> np.ndarray:
@@ -40,6 +39,17 @@ def test_what_is_read_off_lies_where_the_line_is_drawn(scale: str) -> None:
     npt.assert_array_equal(read["y"], y)
     npt.assert_array_equal(read["low"], y - 1)
     npt.assert_array_equal(read["high"], y + 1)
+
+
+def test_a_logarithmic_horizontal_axis_is_read_off_by_logarithms() -> None:
+    x = np.geomspace(10.0, 1000.0, 7)
+    line = Series(Place(0, STYLES["snes"]), x, Y, Y, Y)
+    drawing = draw(Chart("Reached", "steps", [line], x_log=True), "a")
+    left, _, right, _ = drawing.data["bounds"]
+    first, last = np.log(drawing.data["span"])
+    across = left + (np.log(x) - first) / (last - first) * (right - left)
+    npt.assert_allclose(across, path_of(drawing.svg, 0)[:, 0], atol=0.1)
+    assert drawing.data["log"] is True
 
 
 def test_a_gap_is_null_and_json_has_no_nan() -> None:
