@@ -357,7 +357,8 @@ def _rich(table: WideTable, block: Sequence[int]) -> RichTable:
             result.add_section()
         cells = []
         for entry in (line.entries[index] for index in block):
+            style = "bold" if entry.standing == "best" else ""
             below = (f"\n{entry.interval}", "dim") if entry.interval else ""
-            cells.append(Text.assemble((entry.marked, "bold" * (entry.standing == "best")), below))
+            cells.append(Text.assemble((entry.marked, style), below))
         result.add_row(Text(line.name), *cells)
     return result

@@ -208,7 +208,7 @@ def stratified_interval(
 
 
 def _strata(strata: Sequence[npt.ArrayLike], confidence: float) -> list[Floats]:
-    """Return strata as arrays, if there is one and the confidence is one."""
+    """Return strata as arrays; no stratum, and a confidence that is no probability, are refused."""
     if not 0 < confidence < 1:
         raise UsageError(f"confidence = {confidence}: expected a number between 0 and 1, as 0.95")
     if not strata:
