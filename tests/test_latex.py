@@ -1,42 +1,17 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+from tex import compiled
 
 from esbench import latex
 from esbench.layout import Sheet, as_latex
 
-KPSEWHICH = shutil.which("kpsewhich")
-HAS_TEX = (
-    KPSEWHICH is not None
-    and not subprocess.run(
-        [KPSEWHICH, "pdftex.map", "booktabs.sty", "graphicx.sty"], capture_output=True, check=False
-    ).returncode
-)
-needs_tex = pytest.mark.skipif(not HAS_TEX, reason="no pdflatex with booktabs and graphicx here")
 AWKWARD = r"""\ _ % & # ~ ^ < > | " ' ` $ { } [x] -- --- ä ß Ø ł † ‘a’ σ ≤ − 5 -3 ?` «a» 目 \N{x}"""
 
 
-def compiled(text: str, folder: Path, *options: str) -> str:
-    """Compile a document with a real TeX, stopping at the first error; return its log."""
-    packages = re.findall(r"^% (\\usepackage.*)$", text, re.MULTILINE)
-    parts = [r"\documentclass{article}", *options, *packages, r"\begin{document}", "Before."]
-    document = "\n".join([*parts, text, r"\end{document}"])
-    (folder / "a.tex").write_text(document, encoding="utf-8")
-    subprocess.run(
-        ["pdflatex", "-halt-on-error", "-interaction=nonstopmode", "a.tex"],
-        cwd=folder,
-        capture_output=True,
-        check=False,
-    )
-    return (folder / "a.log").read_text(encoding="utf-8", errors="replace")
-
-
-@needs_tex
 @pytest.mark.parametrize("encoding", ["OT1", "T1"])
 def test_a_real_tex_sets_every_text_and_nothing_sticks_out(tmp_path: Path, encoding: str) -> None:
     characters = [*map(chr, range(32, 127)), *latex._LETTERS, *latex._SYMBOLS]

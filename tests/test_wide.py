@@ -10,8 +10,8 @@ import pytest
 from command_line import Run
 from fake_trials import COMMAND, write_scores
 from rich.console import Console
-from test_latex import compiled, needs_tex
 from test_tables import make_row
+from tex import compiled
 
 from esbench import environments, wide
 from esbench.tables import ScoreRow, score_table
@@ -194,7 +194,6 @@ def test_latex_has_the_best_in_bold_and_the_tied_underlined() -> None:
     assert "*:" not in notes
 
 
-@needs_tex
 def test_a_real_tex_sets_a_wide_table(tmp_path: Path) -> None:
     names = [f"esbench/Rotated_Ellipsoid{letter}-v0" for letter in "ABCDEFGHIJK"]
     frozen = {"random_score": -3e6, "reference_score": 1.0, "reference_method": "M"}
