@@ -80,7 +80,7 @@ def diagnose_trial(folder: TrialFolder) -> Diagnosis:
         UsageError: it cannot be read.
     """
     labels, spec, run = folder.description()["labels"], folder.spec(), health_run(folder)
-    steps = folder.columns("generation", "env_steps")["env_steps"]
+    steps = folder.columns("env_steps")["env_steps"]
     return Diagnosis(
         trial=str(folder.path),
         environment=labels["environment"],
