@@ -11,7 +11,7 @@ import numpy as np
 from esbench import ecdf, profiles
 from esbench.analysis.curves import GENERATION_POINTS, Band, generation_curve
 from esbench.analysis.efficiency import TARGETS
-from esbench.analysis.health import Run, uniform_band
+from esbench.analysis.health import Run, uniform_curve_band
 from esbench.analysis.statistics import Floats
 from esbench.cells import Cell
 from esbench.diagnosis import health_run
@@ -152,26 +152,29 @@ def _rank(
     ranked = [(line, line.rank) for line in lines if line.rank is not None]
     if not ranked:
         return []
-    cells = [members for members in runs if members]
     return [
         Chart(
             "Rank of the unperturbed policy (share of members beating it)",
             GENERATION,
             [_over(places[line.name], band) for line, band in ranked],
-            chance=uniform_band(
-                min(float(run.population_size.min()) for members in cells for run in members),
-                min(_averaged(members) for members in cells),
-            ),
+            chance=_chance([members for members in runs if members]),
             share=True,
             whole=True,
         )
     ]
 
 
-def _averaged(runs: Sequence[Run]) -> int:
-    """Return how many ranks a point of the curve of these runs is the mean of."""
-    generations = min(run.generations for run in runs)
-    return len(runs) * max(1, generations // GENERATION_POINTS)
+def _chance(cells: Sequence[Sequence[Run]]) -> tuple[float, float]:
+    """Return the widest of the bands where a cell's curve lies if its ranks say nothing."""
+    bands = {
+        uniform_curve_band(
+            int(min(run.population_size.min() for run in runs)),
+            len(runs),
+            max(1, min(run.generations for run in runs) // GENERATION_POINTS),
+        )
+        for runs in cells
+    }
+    return min(low for low, _ in bands), max(high for _, high in bands)
 
 
 def _health(runs: Mapping[str, Sequence[Run]], places: Mapping[str, Place]) -> list[Chart]:
