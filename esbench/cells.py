@@ -56,6 +56,12 @@ class Cell:
         """Algorithm and policy in words; the default policy has no name."""
         return cell_name(self.algorithm, self.policy)
 
+    @property
+    def has_scale(self) -> bool:
+        """Whether there is a frozen random score, and a reference above it."""
+        random, references = self.scores.random, self.scores.references
+        return bool(random and references and references[0].score > random.mean)
+
 
 def cells(root: Path) -> list[Cell]:
     """Return the trials below ``root``, grouped by all they have in common but the seed.

@@ -79,28 +79,34 @@ def diagnose_trial(folder: TrialFolder) -> Diagnosis:
     Raises:
         UsageError: it cannot be read.
     """
-    description, spec, rows = folder.description(), folder.spec(), folder.records()
-    labels = description["labels"]
-    measured: dict[str, Any] = {
-        name: np.array([float(getattr(row, name)) for row in rows]) for name in _ROW_FIELDS
-    }
-    seeks_returns, has_learning_rate = _kind(spec.algorithm.name)
-    run = Run(
-        **measured,
-        num_params=_num_params(folder),
-        seeks_returns=seeks_returns,
-        has_learning_rate=has_learning_rate,
-    )
+    labels, spec, run = folder.description()["labels"], folder.spec(), health_run(folder)
+    steps = folder.columns("env_steps")["env_steps"]
     return Diagnosis(
         trial=str(folder.path),
         environment=labels["environment"],
         algorithm=cell_name(labels["algorithm"], labels["policy"]),
         seed=spec.seed,
         status=folder.status,
-        generations=len(rows),
-        env_steps=rows[-1].env_steps if rows else 0,
+        generations=run.generations,
+        env_steps=int(steps[-1]) if steps.size else 0,
         measures=_measures(run),
         findings=tuple(findings(run)),
+    )
+
+
+def health_run(folder: TrialFolder) -> Run:
+    """Return what a trial recorded of its health.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    columns: dict[str, Any] = folder.columns(*_ROW_FIELDS)
+    seeks_returns, has_learning_rate = _kind(folder.spec().algorithm.name)
+    return Run(
+        **{name: values.astype(np.float64) for name, values in columns.items()},
+        num_params=_num_params(folder),
+        seeks_returns=seeks_returns,
+        has_learning_rate=has_learning_rate,
     )
 
 

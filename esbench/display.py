@@ -153,6 +153,17 @@ def print_scores(rows: Any, console: Console | None = None) -> None:
     print_noted(rich_table(rows), footnotes(rows, terminal=True), console)
 
 
+def print_wide(rows: Any, console: Console | None = None) -> None:
+    """Print a table of scores with a row an algorithm, in pieces if the terminal is narrower."""
+    from esbench.wide import footnotes, rich_tables, wide_table
+
+    console, table = console or make_console(), wide_table(rows)
+    for piece in rich_tables(table, console.width):
+        console.print(piece, "")
+    for note in footnotes(table):
+        print_plain(note, console)
+
+
 def print_noted(table: Table, notes: Sequence[str], console: Console | None = None) -> None:
     """Print a table with the sentences below it."""
     console = console or make_console()

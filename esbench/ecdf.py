@@ -45,12 +45,14 @@ class Ecdf:
     """One algorithm's line.
 
     Attributes:
+        name: of the algorithm, with its policy.
         label: its text in the legend.
         style: its look.
         env_steps: [points], up to the most that one of its runs spent.
         share: [points], of the triples (environment, target, run) reached by then.
     """
 
+    name: str
     label: str
     style: Style
     env_steps: Floats
@@ -67,14 +69,22 @@ def render(group: Sequence[Cell]) -> dict[str, bytes]:
     Raises:
         UsageError: a trial is not readable.
     """
-    scored = [cell for cell in group if _has_scale(cell.scores)]
-    runs = [_drawn(runs_of(cell)) for cell in scored]
-    pairs = [(cell, members) for cell, members in zip(scored, runs, strict=True) if members]
-    if not pairs:
+    if not (pairs := scored_runs(group)):
         return {}
     environments = sorted({cell.environment for cell, _ in pairs})
     lines = ecdf_lines(pairs)
     return as_files(lambda: make_figure(environments, lines))
+
+
+def scored_runs(group: Sequence[Cell]) -> list[tuple[Cell, list[Run]]]:
+    """Return the cells whose environment has a scale and that have runs, with their runs.
+
+    Raises:
+        UsageError: a trial is not readable.
+    """
+    scored = [cell for cell in group if cell.has_scale]
+    runs = [_drawn(runs_of(cell)) for cell in scored]
+    return [(cell, members) for cell, members in zip(scored, runs, strict=True) if members]
 
 
 def ecdf_lines(pairs: Sequence[tuple[Cell, Sequence[Run]]]) -> list[Ecdf]:
@@ -97,6 +107,7 @@ def ecdf_lines(pairs: Sequence[tuple[Cell, Sequence[Run]]]) -> list[Ecdf]:
         drawn = [runs for index in own for runs in pairs[index][1]]
         lines.append(
             Ecdf(
+                name=name,
                 label=f"{name} ({_size(len(own), count, drawn)})",
                 style=style,
                 env_steps=budgets,
@@ -139,12 +150,6 @@ def make_figure(environments: Sequence[str], lines: Sequence[Ecdf]) -> Figure:
         "by the final score.",
     )
     return figure
-
-
-def _has_scale(scores: Scores) -> bool:
-    """Tell whether an environment has a frozen random score, and a reference above it."""
-    references = scores.references
-    return bool(scores.random and references and references[0].score > scores.random.mean)
 
 
 def _drawn(runs: Sequence[Run]) -> list[Run]:

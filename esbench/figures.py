@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import io
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 from esbench.analysis.statistics import Floats
@@ -82,14 +84,26 @@ _RC: Final[Any] = {
 }
 
 
-def as_files(make: Callable[[], Figure]) -> dict[str, bytes]:
-    """Return a figure as bytes by file suffix, "png" and "svg"; equal figures give equal bytes."""
+@contextmanager
+def drawing(settings: Any = MappingProxyType({})) -> Iterator[None]:
+    """Draw as all figures are drawn, whatever a person's matplotlibrc says.
+
+    Args:
+        settings: further ones of matplotlib's, a mapping.
+    """
     import matplotlib
 
-    contents = {}
     with matplotlib.rc_context():
-        matplotlib.rcdefaults()  # whatever a person's matplotlibrc says
+        matplotlib.rcdefaults()
         matplotlib.rcParams.update(_RC)
+        matplotlib.rcParams.update(settings)
+        yield
+
+
+def as_files(make: Callable[[], Figure]) -> dict[str, bytes]:
+    """Return a figure as bytes by file suffix, "png" and "svg"; equal figures give equal bytes."""
+    contents = {}
+    with drawing():
         figure = make()
         for suffix, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
             buffer = io.BytesIO()

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, final
 
+from esbench import latex
 from esbench.analysis.statistics import MIN_RUNS
 
 if TYPE_CHECKING:
@@ -42,29 +43,18 @@ def as_markdown(sheet: Sheet) -> str:
 
 
 def as_latex(sheet: Sheet) -> str:
-    """Return a LaTeX table with its notes; it needs the package booktabs."""
-    columns = "".join("l" if name in TEXTS else "r" for name in sheet.header)
-    lines = [" & ".join(map(_latex, cells)) + r" \\" for cells in (sheet.header, *sheet.body)]
-    return "\n".join(
-        [
-            r"% \usepackage{booktabs}",
-            r"\begin{table}",
-            r"\centering",
-            rf"\begin{{tabular}}{{{columns}}}",
-            r"\toprule",
-            lines[0],
-            r"\midrule",
-            *lines[1:],
-            r"\bottomrule",
-            r"\end{tabular}",
-            r"\par\medskip",
-            r"\begin{minipage}{\linewidth}\footnotesize\raggedright",
-            *(_latex(note) + r"\par" for note in sheet.notes),
-            r"\end{minipage}",
-            r"\end{table}",
-            "",
-        ]
+    """Return a LaTeX table with its notes; it needs the packages booktabs and graphicx.
+
+    There is a space between rows that begin with different cells.
+    """
+    rows = sheet.body
+    table = latex.Tabular(
+        columns="".join("l" if name in TEXTS else "r" for name in sheet.header),
+        head=[list(map(latex.escape, sheet.header))],
+        body=[[list(map(latex.escape, cells))] for cells in rows],
+        above={n: latex.SPACE for n in range(1, len(rows)) if rows[n][0] != rows[n - 1][0]},
     )
+    return latex.floats([table], sheet.notes)
 
 
 def as_csv(kind: type[Any], rows: Sequence[Any]) -> str:
@@ -158,35 +148,3 @@ def _json(value: object) -> object:
 
 def _markdown(text: str) -> str:
     return re.sub(r"([\\|*`<])", r"\\\1", text)
-
-
-_LATEX: Final = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "#": r"\#",
-    "%": r"\%",
-    "_": r"\_",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': r"\char34{}",
-    "'": r"\textquotesingle{}",
-    "[": "{[}",  # after \\ it would begin an optional argument
-    "]": "{]}",
-    "--": "-{}-",  # no ligature: options of commands begin so
-}
-_MINUS: Final = re.compile(r"(?:(?<!\S)|(?<=\[))-(?=\d)")
-
-
-def _latex(text: str) -> str:
-    singles = "".join(key for key in _LATEX if len(key) == 1)
-    parts = [
-        re.sub(f"--|[{re.escape(singles)}]", lambda match: _LATEX[match[0]], part)
-        for part in _MINUS.split(text)
-    ]
-    return "$-$".join(parts)

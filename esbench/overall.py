@@ -65,12 +65,13 @@ def overall(scores: Mapping[str, Mapping[str, Sequence[float]]]) -> list[Overall
 def sentences(found: Sequence[Overall]) -> list[str]:
     """Return a line for each algorithm."""
     return [
-        f"Over all environments, normalized: {item.name}: IQM {item.iqm:.2f}{_interval(item)}, "
+        f"Over all environments, normalized: {item.name}: IQM {item.iqm:.2f}{interval(item)}, "
         f"mean {item.mean:.2f}, median {item.median:.2f}, "
         f"optimality gap {item.optimality_gap:.2f}."
         for item in found
     ]
 
 
-def _interval(item: Overall) -> str:
+def interval(item: Overall) -> str:
+    """Return the interval for reading after its IQM; empty if there is none."""
     return "" if math.isnan(item.low) else f" [{item.low:.2f}, {item.high:.2f}]"

@@ -1,8 +1,8 @@
 """Figures: for each environment the learning curves and the rank of the unperturbed policy.
 
-The one across environments is in ``ecdf``, and how all of them look in ``figures``. Nothing is
-computed here: curves come from ``analysis``, groups of trials and frozen scores from ``cells``. A
-figure is a function of the trials alone, down to its bytes.
+Those across environments are in ``ecdf`` and ``profiles``, and how all of them look in ``figures``.
+Nothing is computed here: curves come from ``analysis``, groups of trials and frozen scores from
+``cells``. A figure is a function of the trials alone, down to its bytes.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
-from esbench import ecdf
-from esbench.analysis.curves import Band, learning_curve, rank_curve
+from esbench import ecdf, profiles
+from esbench.analysis.curves import Band, generation_curve, learning_curve
 from esbench.analysis.statistics import Floats
 from esbench.cells import Cell, cells
 from esbench.environments import Kind, Scores, environment_kind
@@ -39,7 +39,7 @@ NOT_EVALUATED: Final = "unperturbed policy not evaluated"
 SHARES: Final = ((0, 0.25, 0.5, 0.75, 1), ("none", "1/4", "half", "3/4", "all"))
 REFERENCE_COLOR: Final = "#888888"
 MIN_GENERATIONS: Final = 2
-ACROSS: Final = "ecdf"
+ACROSS: Final = {"ecdf": ecdf.render, "profile": profiles.render}
 STEPS: Final = "env_steps"
 _DRAWN: Final = (
     STEPS,
@@ -56,6 +56,7 @@ class Line:
     """The curves of one cell.
 
     Attributes:
+        name: of the cell.
         label: its text in the legend.
         style: its look.
         over_steps, over_time: return against environment steps and seconds of training.
@@ -63,6 +64,7 @@ class Line:
             and then the returns are the population's means.
     """
 
+    name: str
     label: str
     style: Style
     over_steps: Band
@@ -71,15 +73,15 @@ class Line:
 
 
 def draw(root: Path, out: Path | None = None) -> list[Path]:
-    """Draw a figure for each environment below ``root`` and one across them, as PNG and SVG.
+    """Draw a figure for each environment below ``root`` and two across them, as PNG and SVG.
 
     Args:
         root: folder with trials; unfinished ones are drawn where no seed of theirs is done.
         out: where the figures go; by default ``root / "figures"``.
 
     Returns:
-        The files, two for each environment, and two named "ecdf" if an environment has frozen
-        random and reference scores.
+        The files, two for each environment; two named "ecdf" if an environment has frozen random
+        and reference scores, and two named "profile" if two environments have.
 
     Raises:
         UsageError: no trial has two generations yet, or a file cannot be written.
@@ -91,13 +93,15 @@ def draw(root: Path, out: Path | None = None) -> list[Path]:
         if not (lines := curves(group)):
             continue
         stem = re.sub(r"[^\w.+-]", "_", environment)
-        scores, kind = _shared_scores(group), environment_kind(environment)
+        scores, kind = shared_scores(group), environment_kind(environment)
         written += _write(folder / stem, render(environment, lines, scores, kind))
     if not written:
         raise UsageError(
             f"nothing to draw in {str(root)!r}: no trial has {MIN_GENERATIONS} generations yet"
         )
-    return written + _write(folder / ACROSS, ecdf.render(found))
+    for name, render_across in ACROSS.items():
+        written += _write(folder / name, render_across(found))
+    return written
 
 
 def _write(stem: Path, contents: dict[str, bytes]) -> list[Path]:
@@ -143,13 +147,18 @@ def make_figure(
     return figure
 
 
-def curves(group: Sequence[Cell]) -> list[Line]:
+def curves(group: Sequence[Cell], styles: Sequence[Style] | None = None) -> list[Line]:
     """Return the lines of one environment's cells; cells without two generations have none.
 
     Seeds that are done make the curve, since the shortest cuts the others; without any, those at
     work do. The legend says how many.
+
+    Args:
+        group: the cells.
+        styles: of each; by default told apart within the group.
     """
-    styles = assign_styles([(cell.algorithm, cell.name) for cell in group])
+    if styles is None:
+        styles = assign_styles([(cell.algorithm, cell.name) for cell in group])
     mixed = len({_evaluates_center(cell) for cell in group}) > 1
     lines = []
     for cell, style in zip(group, styles, strict=True):
@@ -161,7 +170,7 @@ def curves(group: Sequence[Cell]) -> list[Line]:
         center = _evaluates_center(cell)
         mark = OF_POPULATION if mixed and not center else ""
         label = f"{cell.name}{mark} ({_seeds(len(done or runs), len(cell.trials), bool(done))})"
-        lines.append(_line(label, style, list((done or runs).values()), center))
+        lines.append(_line(cell.name, label, style, list((done or runs).values()), center))
     return lines
 
 
@@ -169,14 +178,17 @@ def _evaluates_center(cell: Cell) -> bool:
     return bool(cell.descriptions[0]["spec"]["evaluation"]["center"])
 
 
-def _line(label: str, style: Style, runs: Sequence[dict[str, Floats]], center: bool) -> Line:
+def _line(
+    name: str, label: str, style: Style, runs: Sequence[dict[str, Floats]], center: bool
+) -> Line:
     returns = [run["center_return" if center else "population_return_mean"] for run in runs]
     return Line(
+        name=name,
         label=label,
         style=style,
         over_steps=learning_curve([run[STEPS] for run in runs], returns),
         over_time=learning_curve([run["wall_time_s"] for run in runs], returns),
-        rank=rank_curve([run["center_rank_fraction"] for run in runs]) if center else None,
+        rank=generation_curve([run["center_rank_fraction"] for run in runs]) if center else None,
     )
 
 
@@ -186,7 +198,7 @@ def _seeds(drawn: int, total: int, done: bool) -> str:
     return count if done else f"{count}, unfinished"
 
 
-def _shared_scores(group: Sequence[Cell]) -> Scores:
+def shared_scores(group: Sequence[Cell]) -> Scores:
     """Return the frozen scores, if they hold for every cell."""
     first, *others = (cell.scores for cell in group)
     return first if all(other == first for other in others) else Scores()
@@ -206,7 +218,7 @@ def _draw_over_steps(axes: Axes, lines: Sequence[Line]) -> None:
     for index, line in enumerate(lines):
         _draw_band(axes, line, line.over_steps, line.over_steps.x, index, len(lines))
     axes.set_xlabel("environment steps")
-    axes.set_ylabel(_return_label(lines))
+    axes.set_ylabel(return_label(lines))
     axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.xaxis.set_major_formatter(EngFormatter())
 
@@ -227,23 +239,23 @@ def _scale_returns(axes: Axes, lines: Sequence[Line], scores: Scores) -> None:
     """Make the axis of returns logarithmic, and linear about 0."""
     from matplotlib.ticker import SymmetricalLogLocator
 
-    exponent = _smallest_decade(lines, scores)
+    exponent = smallest_decade(lines, scores)
     axes.set_yscale("symlog", linthresh=10.0**exponent)
     locator = SymmetricalLogLocator(axes.yaxis.get_transform())
     locator.set_params(numticks=DECADES)
     axes.yaxis.set_major_locator(locator)
     linear = f"log scale, linear above $-10^{{{exponent}}}$"
-    axes.set_ylabel(f"{_return_label(lines)}\n({linear})")
+    axes.set_ylabel(f"{return_label(lines)}\n({linear})")
 
 
-def _smallest_decade(lines: Sequence[Line], scores: Scores) -> int:
+def smallest_decade(lines: Sequence[Line], scores: Scores) -> int:
     """Return the exponent of the power of ten below which returns are not told apart.
 
     It is that of the return nearest to 0; but since 0 is the best possible, a return above it comes
     of noise, and what is as near to 0 as the largest of those means nothing either.
     """
     drawn = [values for line in lines for values in _drawn(line)]
-    values = np.concatenate([*drawn, [value for value, _ in _marks(scores)]])
+    values = np.concatenate([*drawn, [value for value, _ in marks(scores)]])
     values = values[np.isfinite(values) & (values != 0)]
     return math.floor(math.log10(abs(values.max()))) if values.size else 0
 
@@ -278,15 +290,15 @@ def _draw_rank(axes: Axes, lines: Sequence[Line]) -> None:
 
 def _mark_scores(steps: Axes, seconds: Axes, scores: Scores) -> None:
     """Mark random actions and the goal; their names stand beside, clear of the curves."""
-    marks = _marks(scores)
-    for value, _ in marks:
+    found = marks(scores)
+    for value, _ in found:
         for axes in (steps, seconds):
             axes.axhline(value, color=REFERENCE_COLOR, linestyle=":", linewidth=1.2, zorder=2)
-    values = [value for value, _ in marks]
+    values = [value for value, _ in found]
     scale = seconds.yaxis.get_transform()
     low, high, *heights = scale.transform([*seconds.get_ylim(), *values])
-    close = len(marks) > 1 and max(heights) - min(heights) < 0.3 * (high - low)
-    for value, text in marks:
+    close = len(found) > 1 and max(heights) - min(heights) < 0.3 * (high - low)
+    for value, text in found:
         apart = "bottom" if value == max(values) else "top"
         seconds.annotate(
             text,
@@ -302,21 +314,22 @@ def _mark_scores(steps: Axes, seconds: Axes, scores: Scores) -> None:
         )
 
 
-def _marks(scores: Scores) -> list[tuple[float, str]]:
+def marks(scores: Scores) -> list[tuple[float, str]]:
     """Return the scores to mark, with their names."""
-    marks = []
+    found = []
     if scores.random is not None:
-        marks.append((scores.random.mean, "random\npolicy"))
+        found.append((scores.random.mean, "random\npolicy"))
     if scores.solved is not None:
-        marks.append((scores.solved, "solved"))
+        found.append((scores.solved, "solved"))
     elif scores.references:
         first = scores.references[0]
         name = "\n".join(textwrap.wrap(first.method, 14))
-        marks.append((first.score, name if first.comparable else f"{name}\n(not\ncomparable)"))
-    return marks
+        found.append((first.score, name if first.comparable else f"{name}\n(not\ncomparable)"))
+    return found
 
 
-def _return_label(lines: Sequence[Line]) -> str:
+def return_label(lines: Sequence[Line]) -> str:
+    """Return whose returns the lines are, for an axis."""
     without = sum(line.rank is None for line in lines)
     if without == len(lines):
         return f"mean return of the population\n({NOT_EVALUATED})"

@@ -21,13 +21,16 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, asdict, fields
 from datetime import UTC, datetime
-from operator import itemgetter
+from functools import lru_cache
 from pathlib import Path
 from types import NoneType
 from typing import IO, Any, Final, Literal, TypeAlias, final
 
 import numpy as np
 import safetensors.numpy
+from msgspec import MsgspecError, defstruct
+from msgspec.json import Decoder
+from msgspec.structs import astuple
 from pydantic_core import from_json
 from safetensors import SafetensorError
 
@@ -137,7 +140,7 @@ class TrialFolder:
         return [_as_record(row) for row in self.rows()]
 
     def columns(self, *keys: str) -> dict[str, np.ndarray[Any, Any]]:
-        """Return the rows key by key: the values of ``keys`` (two or more, or all), [generations].
+        """Return the rows key by key: the values of ``keys`` (all by default), [generations].
 
         For reading thousands of trials: it makes no object of a row. Whole numbers are int64, other
         numbers float64 with NaN for null, and so is ``max_episode_steps``; texts are objects.
@@ -146,11 +149,10 @@ class TrialFolder:
             DamagedTrialError: what ``rows`` raises, or a value is no number where one belongs.
         """
         names = keys or tuple(_ROW_TYPES)
-        chosen = itemgetter(*names)
         try:
-            values = [chosen(from_json(line)) for line in self._lines()]
-        except (ValueError, KeyError, TypeError):  # torn, or damaged: ``rows`` tells which
-            values = [chosen(row) for row in self.rows()]
+            values = [astuple(row) for row in _decoder(names).decode_lines(self._whole())]
+        except MsgspecError:  # torn, or damaged: ``rows`` tells which
+            values = [tuple(row[name] for name in names) for row in self.rows()]
         by_key = zip(*values, strict=True) if values else ((),) * len(names)
         columns = {}
         for key, column in zip(names, by_key, strict=True):
@@ -324,11 +326,15 @@ class TrialFolder:
             self._rows = None
 
     def _lines(self) -> list[bytes]:
+        return self._whole().split(b"\n")[:-1]
+
+    def _whole(self) -> bytes:
         """Return the whole lines of ``metrics.jsonl``; what follows the last newline is torn."""
         try:
-            return read_bytes(self.path / "metrics.jsonl").split(b"\n")[:-1]
+            data = read_bytes(self.path / "metrics.jsonl")
         except FileNotFoundError:
-            return []
+            return b""
+        return data[: data.rfind(b"\n") + 1]
 
     def _described(self) -> tuple[Json, TrialSpec]:
         path = self.path / "trial.json"
@@ -441,6 +447,17 @@ def score_text(result: Json) -> str:
 def now() -> str:
     """Return the time in UTC, ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@lru_cache(maxsize=16)  # a command asks for the same few keys of every trial
+def _decoder(names: tuple[str, ...]) -> Decoder[Any]:
+    """Return what reads only these keys of a row, in a third of the time of reading all."""
+    parts: list[Any] = []
+    for name in names:
+        kind = _ROW_TYPES[name]
+        of = {np.int64: int, np.float64: float | None, object: str}[kind]
+        parts.append((name, of, None) if name in _LATER_KEYS else (name, of))
+    return Decoder(defstruct("Row", parts, kw_only=True, gc=False))
 
 
 def _as_row(line: bytes) -> Json | None:

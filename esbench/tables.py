@@ -100,14 +100,14 @@ def footnotes(rows: Sequence[ScoreRow], *, terminal: bool = False) -> list[str]:
 
     ``terminal``: below ``rich_table``, which has fewer columns than the others.
     """
-    lines = [_PROTOCOL]
+    lines = [f"{PROTOCOL} Steps and time: of training, mean over seeds."]
     if not terminal and any(not math.isnan(row.normalized) for row in rows):
         lines.append("Normalized: 0 is the random policy, 1 the reference.")
     if any(row.standing for row in rows):
-        lines.append(_STANDINGS)
-    lines += sentences(overall(_normalized(rows)))
-    lines += _warnings(rows)
-    for text, number in _references(rows).items():
+        lines.append(standings_note("*", "="))
+    lines += sentences(overall(normalized_scores(rows)))
+    lines += cautions(rows)
+    for text, number in references_of(rows).items():
         lines.append(f"[{number}] {text}")
     if hardware := dict.fromkeys(item for row in rows for item in row.hardware):
         lines.append(f"Time measured on: {'; '.join(hardware)}.")
@@ -115,9 +115,18 @@ def footnotes(rows: Sequence[ScoreRow], *, terminal: bool = False) -> list[str]:
     return [" ".join(line.split()) for line in lines]
 
 
+def standings_note(best: str, tied: str) -> str:
+    """Return what the marks of a score say, by how the best and those tied with it are marked."""
+    return (
+        f"{best}: the best of its environment. {tied}: not told apart from it by a two-sided "
+        f"permutation test of the means at {LEVEL}, Holm-corrected over the environment's rows. "
+        "Unmarked: worse."
+    )
+
+
 def as_markdown(rows: Sequence[ScoreRow]) -> str:
     """Return the rows as a Markdown table with its notes."""
-    return layout.as_markdown(_sheet(rows))
+    return layout.as_markdown(sheet(rows))
 
 
 def as_csv(rows: Sequence[ScoreRow]) -> str:
@@ -132,7 +141,7 @@ def as_json(rows: Sequence[ScoreRow]) -> str:
 
 def as_latex(rows: Sequence[ScoreRow]) -> str:
     """Return the rows as a LaTeX table with its notes; it needs the package booktabs."""
-    return layout.as_latex(_sheet(rows))
+    return layout.as_latex(sheet(rows))
 
 
 def rich_table(rows: Sequence[ScoreRow]) -> RichTable:
@@ -140,23 +149,18 @@ def rich_table(rows: Sequence[ScoreRow]) -> RichTable:
 
     Without references there is no column of them.
     """
-    references = _references(rows)
+    references = references_of(rows)
     texts = [_texts(row, references) | {"Algorithm": row.name} for row in rows]
     columns = [name for name in _TERMINAL_COLUMNS if references or name != "Reference"]
     body = [[text[name] for name in columns] for text in texts]
     return layout.as_rich(Sheet(columns, body, ()))
 
 
-_PROTOCOL: Final = (
+PROTOCOL: Final = (
     "Score: interquartile mean (IQM) over training seeds of the mean return of the final policy "
-    "over held-out episodes. Interval: 95 % percentile bootstrap over seeds. Steps and time: of "
-    "training, mean over seeds."
+    "over held-out episodes. Interval: 95 % percentile bootstrap over seeds."
 )
-_MARKS: Final[dict[Standing, str]] = {"best": " *", "tied": " =", "": ""}
-_STANDINGS: Final = (
-    "*: the best of its environment. =: not told apart from it by a two-sided permutation test of "
-    f"the means at {LEVEL}, Holm-corrected over the environment's rows. Unmarked: worse."
-)
+MARKS: Final[dict[Standing, str]] = {"best": " *", "tied": " =", "": ""}
 _TERMINAL_COLUMNS: Final = (
     "Environment",
     "Algorithm",
@@ -220,7 +224,7 @@ def _hardware(description: Json) -> str:
     return f"{hardware['cpu']}, {hardware['cores']} cores" if hardware else ""
 
 
-def _normalized(rows: Sequence[ScoreRow]) -> dict[str, dict[str, list[float]]]:
+def normalized_scores(rows: Sequence[ScoreRow]) -> dict[str, dict[str, list[float]]]:
     """Return the normalised scores by algorithm and environment, where that has a range."""
     table: dict[str, dict[str, list[float]]] = {}
     for row in rows:
@@ -235,7 +239,8 @@ def _worst_last(score: float) -> float:
     return math.inf if math.isnan(score) else -score
 
 
-def _warnings(rows: Sequence[ScoreRow]) -> list[str]:
+def cautions(rows: Sequence[ScoreRow]) -> list[str]:
+    """Return what to beware of: few seeds, trials left out, and rows of other settings."""
     lines = seeds_notes([row.seeds for row in rows])
     if left_out := sum(row.unfinished for row in rows):
         lines.append(
@@ -247,22 +252,23 @@ def _warnings(rows: Sequence[ScoreRow]) -> list[str]:
     ]
 
 
-def _references(rows: Sequence[ScoreRow]) -> dict[str, int]:
+def references_of(rows: Sequence[ScoreRow]) -> dict[str, int]:
     """Return the references in the order of the rows, described, with the number of each."""
-    texts = dict.fromkeys(_reference(row) for row in rows if row.reference_method)
+    texts = dict.fromkeys(reference_text(row) for row in rows if row.reference_method)
     return {text: number for number, text in enumerate(texts, start=1)}
 
 
-def _reference(row: ScoreRow) -> str:
+def reference_text(row: ScoreRow) -> str:
+    """Return the reference of a row's environment in words."""
     comparable = "comparable" if row.reference_comparable else "NOT comparable"
     note = f" ({row.reference_note})" if row.reference_note else ""
     source = f"{row.reference_method}, {row.reference_source}"
     return f"{row.environment}: {source}; {comparable}{note}"
 
 
-def _sheet(rows: Sequence[ScoreRow]) -> Sheet:
+def sheet(rows: Sequence[ScoreRow]) -> Sheet:
     """Return the table for reading; columns that say nothing are left out."""
-    references = _references(rows)
+    references = references_of(rows)
     texts = [_texts(row, references) for row in rows]
     optional = ("Random", "Reference", "Normalized")
     header = [
@@ -278,14 +284,14 @@ def _texts(row: ScoreRow, references: dict[str, int]) -> dict[str, str]:
     """Return a row's cells for reading, by column."""
     reference = format_number(row.reference_score)
     if row.reference_method:
-        reference += f" [{references[_reference(row)]}]"
+        reference += f" [{references[reference_text(row)]}]"
     total = row.seeds + row.unfinished
     interval = f"[{format_number(row.low)}, {format_number(row.high)}]"
     return {
         "Environment": row.environment,
         "Algorithm": row.algorithm,
         "Policy": row.policy,
-        "Score": format_number(row.score) + _MARKS[row.standing],
+        "Score": format_number(row.score) + MARKS[row.standing],
         INTERVAL: NONE if math.isnan(row.low) else interval,
         "Seeds": f"{row.seeds} of {total}" if row.unfinished else str(row.seeds),
         "Steps": format_steps(row.env_steps),

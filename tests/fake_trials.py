@@ -80,14 +80,21 @@ def write_trial(
     error: str = "",
     command: str = COMMAND,
     wall_time_s: float = 1.5,
+    parameters: int = 0,
 ) -> None:
-    """Write a trial: done if it has a score (NaN: done, but it diverged), failed if an error."""
+    """Write a trial: done if it has a score (NaN: done, but it diverged), failed if an error.
+
+    With a number of parameters it has a checkpoint, of a centre at 0.
+    """
     with trial.folder.locked() as mine:
         assert mine
         description = {"labels": trial.labels, "command": command, "hardware": HARDWARE}
         trial.folder.begin(trial.spec, description)
         for record in records:
             trial.folder.append(record)
+        if parameters:
+            state = {"algorithm": {"center": np.zeros(parameters)}}
+            trial.folder.checkpoint(state | {"progress": {"generation": len(records)}})
         if error:
             trial.folder.fail(error)
         if score is not None:

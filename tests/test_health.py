@@ -18,6 +18,7 @@ from esbench.analysis.health import (
     thirds,
     trend,
     uniform_band,
+    uniform_curve_band,
 )
 
 GENERATIONS = 40
@@ -66,6 +67,20 @@ def test_the_band_holds_as_many_uniform_ranks_as_it_says(members: int, generatio
     low, high = uniform_band(members, generations)
     assert low == pytest.approx(1 - high)
     assert np.mean((low <= means) & (means <= high)) == pytest.approx(0.95, abs=0.015)
+
+
+@pytest.mark.parametrize(
+    ("members", "runs", "generations"),
+    [(200, 1, 1), (32, 4, 1), (2, 3, 5), (20, 10, 12), (20, 8, 13)],
+)
+def test_the_band_of_a_curve_holds_as_many_points_as_it_says(
+    members: int, runs: int, generations: int
+) -> None:
+    random = np.random.default_rng(1)
+    ranks = random.integers(0, members + 1, (runs, 20_000, generations)).mean(axis=2) / members
+    points = stats.trim_mean(ranks, 0.25, axis=0)
+    low, high = uniform_curve_band(members, runs, generations)
+    assert np.mean((low <= points) & (points <= high)) == pytest.approx(0.95, abs=0.02)
 
 
 def test_the_band_of_one_rank_of_two_members_ends_at_the_bounds() -> None:

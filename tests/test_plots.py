@@ -43,7 +43,7 @@ def test_a_figure_for_each_environment_as_png_and_svg(tmp_path: Path) -> None:
     write_learning(tmp_path, environments=["CartPole-v1", "Acrobot-v1"])
     written = draw(tmp_path)
     names = ["Acrobot-v1.png", "Acrobot-v1.svg", "CartPole-v1.png", "CartPole-v1.svg"]
-    names += ["ecdf.png", "ecdf.svg"]
+    names += ["ecdf.png", "ecdf.svg", "profile.png", "profile.svg"]
     assert written == [tmp_path / "figures" / name for name in names]
     assert all(path.read_bytes()[:4] == b"\x89PNG" for path in written if path.suffix == ".png")
     for path in written[1::2]:

@@ -4,6 +4,8 @@ import csv
 import dataclasses
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -302,10 +304,10 @@ def test_latex_is_a_booktabs_table_with_everything_escaped() -> None:
     row = make_row(commands=(r"""run --set "a_b"='50%' {x} $y & #1 ~^<|>\z""",))
     lines = as_latex([row]).splitlines()
     assert lines[:5] == [
-        r"% \usepackage{booktabs}",
+        r"% \usepackage{booktabs, graphicx}",
         r"\begin{table}",
-        r"\centering",
-        r"\begin{tabular}{llrrrrr}",
+        r"\centering\setlength{\tabcolsep}{4pt}",
+        r"\sbox0{\begin{tabular}{llrrrrr}",
         r"\toprule",
     ]
     assert lines[7] == (
@@ -429,3 +431,20 @@ def test_algorithms_are_summed_up_over_environments(tmp_path: Path) -> None:
 def test_one_environment_is_not_summed_up(tmp_path: Path) -> None:
     write_scores(tmp_path, [480.0] * 4)
     assert not any("Over all" in note for note in footnotes(score_table(tmp_path)))
+
+
+def test_a_table_needs_no_scipy_since_importing_it_takes_longer_than_all_the_rest(
+    tmp_path: Path,
+) -> None:
+    for name in ("CartPole-v1", "Acrobot-v1"):
+        write_scores(tmp_path, [1.0, 2.0, 3.0], environments=[name])
+        write_scores(tmp_path, [4.0, 5.0, 6.0], environments=[name], algorithms={"snes": {}})
+    code = (
+        "import sys; from pathlib import Path; from esbench import tables; "
+        "rows = tables.score_table(Path(sys.argv[1])); "
+        "assert 'IQM 0.' in tables.as_markdown(rows) and rows[0].standing == 'best'; "
+        "sys.exit('scipy' if 'scipy' in sys.modules else 0)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr

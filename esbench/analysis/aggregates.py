@@ -28,6 +28,7 @@ Statistic: TypeAlias = Callable[..., Floats]
 """Takes strata [..., runs] and ``axis=-1``, gives [...]."""
 
 RESAMPLES: Final = 9_999
+PROFILE_RESAMPLES: Final = 1_999  # an interval at each of several hundred thresholds
 
 
 def mean(*strata: npt.ArrayLike, axis: int = -1) -> Floats:
@@ -82,6 +83,47 @@ def performance_profile(strata: Sequence[npt.ArrayLike], thresholds: npt.ArrayLi
     return mean(*(np.asarray(stratum)[None, :] > levels[:, None] for stratum in strata))
 
 
+def profile_interval(
+    strata: Sequence[npt.ArrayLike],
+    thresholds: npt.ArrayLike,
+    confidence: float = CONFIDENCE,
+    seed: int = 0,
+    resamples: int = PROFILE_RESAMPLES,
+) -> tuple[Floats, Floats]:
+    """Return the percentile bootstrap interval of the performance profile, at every threshold.
+
+    Runs are drawn within each stratum, and the same ones for all thresholds: at each of them it is
+    ``stratified_interval`` of the share.
+
+    Args:
+        strata: an environment each, [runs]; minus infinity is a run that is above no threshold.
+        thresholds: [thresholds] normalised scores.
+        confidence: the probability that the interval should cover, in (0, 1).
+        seed: names the stream of the resamples.
+        resamples: how many; memory is 8 x resamples x thresholds bytes.
+
+    Returns:
+        The lower and the upper ends, [thresholds] each; NaN if a stratum has fewer than three runs.
+
+    Raises:
+        UsageError: there is no stratum, or ``confidence`` is not in (0, 1).
+    """
+    levels = np.asarray(thresholds, dtype=np.float64)
+    arrays = _strata(strata, confidence)
+    if any(array.size < MIN_RUNS for array in arrays):
+        return np.full(levels.shape, np.nan), np.full(levels.shape, np.nan)
+    rng = stream(seed, Purpose.BOOTSTRAP)
+    shares = np.zeros((resamples, levels.size))
+    for array in arrays:
+        drawn = rng.integers(array.size, size=(resamples, array.size))
+        times = np.stack([np.count_nonzero(drawn == run, axis=1) for run in range(array.size)], 1)
+        above = array[:, None] > levels
+        shares += times @ above.astype(np.float64) / (array.size * len(arrays))
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(shares, (tail, 1 - tail), axis=0)
+    return low, high
+
+
 def probability_of_improvement(first: npt.ArrayLike, second: npt.ArrayLike) -> Floats:
     """Return the probability that a run of ``first`` beats one of ``second``, ties shared.
 
@@ -132,6 +174,9 @@ def stratified_interval(
     few runs fail (``plots/error_rates.md``, by simulation of normal, bimodal and heavy-tailed
     scores).
 
+    The percentile interval is that of ``scipy.stats.bootstrap`` of the same resamples, without the
+    second that importing SciPy's statistics takes.
+
     Args:
         statistic: of the strata.
         strata: [runs] each.
@@ -148,42 +193,49 @@ def stratified_interval(
     Raises:
         UsageError: there is no stratum, or ``confidence`` is not in (0, 1).
     """
-    from scipy.stats import DegenerateDataWarning, bootstrap
+    arrays = _strata(strata, confidence)
+    if any(a.size < MIN_RUNS or not np.isfinite(a).all() for a in arrays):
+        return math.nan, math.nan
+    if method == "bca":
+        low, high = _bca_ends(statistic, arrays, confidence, seed, resamples)
+        if math.isfinite(low) and math.isfinite(high):
+            return low, high
+    rng = stream(seed, Purpose.BOOTSTRAP)
+    drawn = [a[rng.integers(a.size, size=(resamples, a.size))] for a in arrays]
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(statistic(*drawn, axis=-1), (tail, 1 - tail))
+    return float(low), float(high)
 
+
+def _strata(strata: Sequence[npt.ArrayLike], confidence: float) -> list[Floats]:
+    """Return strata as arrays; no stratum, and a confidence that is no probability, are refused."""
     if not 0 < confidence < 1:
         raise UsageError(f"confidence = {confidence}: expected a number between 0 and 1, as 0.95")
     if not strata:
         raise UsageError("no scores; expected at least one environment")
-    arrays = [np.asarray(stratum, dtype=np.float64) for stratum in strata]
-    if any(a.size < MIN_RUNS or not np.isfinite(a).all() for a in arrays):
-        return math.nan, math.nan
-    plain = bootstrap(
-        arrays,
-        statistic,
-        vectorized=True,
-        n_resamples=resamples,
-        confidence_level=confidence,
-        method="percentile",
-        rng=stream(seed, Purpose.BOOTSTRAP),
-    )
-    ends = (float(plain.confidence_interval.low), float(plain.confidence_interval.high))
-    if method == "percentile":
-        return ends
+    return [np.asarray(stratum, dtype=np.float64) for stratum in strata]
+
+
+def _bca_ends(
+    statistic: Statistic, arrays: Sequence[Floats], confidence: float, seed: int, resamples: int
+) -> tuple[float, float]:
+    """Return SciPy's BCa interval, of the same resamples; NaN where it is not defined."""
+    from scipy.stats import DegenerateDataWarning, bootstrap
+
     with warnings.catch_warnings():
         # Dividing by a spread of zero is how SciPy finds out that BCa is not defined.
         warnings.simplefilter("ignore", RuntimeWarning)
         warnings.simplefilter("ignore", DegenerateDataWarning)
-        better = bootstrap(
+        ends = bootstrap(
             arrays,
             statistic,
             vectorized=True,
-            n_resamples=0,
-            bootstrap_result=plain,
+            n_resamples=resamples,
             confidence_level=confidence,
             method="BCa",
+            rng=stream(seed, Purpose.BOOTSTRAP),
         ).confidence_interval
-    low, high = float(better.low), float(better.high)
-    return (low, high) if math.isfinite(low) and math.isfinite(high) else ends
+    return float(ends.low), float(ends.high)
 
 
 def _means(strata: Sequence[npt.ArrayLike], axis: int) -> Floats:

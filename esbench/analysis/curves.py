@@ -17,7 +17,7 @@ from esbench.analysis.statistics import Floats, bootstrap_interval, iqm
 from esbench.errors import UsageError
 
 POINTS: Final = 100
-RANK_POINTS: Final = 25  # a rank comes from few episodes: it is noisier than a return
+GENERATION_POINTS: Final = 25  # a rank comes from few episodes: it is noisier than a return
 
 
 @final
@@ -141,22 +141,22 @@ def learning_curve(
     return curve_band(blocks(grid, points), blocks(values, points))
 
 
-def rank_curve(fractions: Sequence[npt.ArrayLike], points: int = RANK_POINTS) -> Band:
-    """Return the curve of the rank of the unperturbed policy over generations, counted from 1.
+def generation_curve(values: Sequence[npt.ArrayLike], points: int = GENERATION_POINTS) -> Band:
+    """Return the curve of what a generation has one of over generations, counted from 1.
 
     Generations are common to all runs; longer runs are cut to the shortest, and more than
     ``points`` generations are averaged over blocks of neighbours.
 
     Args:
-        fractions: a run each: (rank - 1) / members of each generation, [its generations].
+        values: a run each, such as the rank fraction of each generation, [its generations].
         points: of the curve.
 
     Raises:
         UsageError: there is no run.
     """
-    values = shortest(fractions)
-    generation = np.arange(1, values.shape[1] + 1, dtype=np.float64)
-    return curve_band(blocks(generation, points), blocks(values, points))
+    array = shortest(values)
+    generation = np.arange(1, array.shape[1] + 1, dtype=np.float64)
+    return curve_band(blocks(generation, points), blocks(array, points))
 
 
 def _run(x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Floats, Floats]:

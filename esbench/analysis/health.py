@@ -16,7 +16,8 @@ from typing import Final, Literal, TypeAlias, final
 import numpy as np
 
 from esbench.analysis.curves import blocks
-from esbench.analysis.statistics import CONFIDENCE, Floats
+from esbench.analysis.statistics import CONFIDENCE, Floats, iqm
+from esbench.seeding import Purpose, stream
 
 Level: TypeAlias = Literal["ok", "note", "warning"]
 LEVELS: Final[tuple[Level, ...]] = ("warning", "note", "ok")  # worst first
@@ -44,6 +45,8 @@ NOT_FINITE: Final = 0.05  # share of members; 0 in healthy runs
 # In the last third; running statistics come to rest as 1 / generations: 0.09 at most in healthy
 # runs of ten generations, 0.02 from thirty on.
 DRIFTING: Final = 0.3
+EXACT_GENERATIONS: Final = 12  # the mean of more uniform ranks is normal
+BAND_DRAWS: Final = 10_000
 UNIFORM: Final = 0.01  # significance at which ranks are no longer called uniform
 # That something cannot be seen means little in few generations: two healthy runs of 16 on Pendulum,
 # whose starts differ more than its policies, looked like chance.
@@ -157,6 +160,31 @@ def uniform_band(
     deviation = math.sqrt((members + 2) / (12 * members * generations))
     half = float(norm.ppf(0.5 + confidence / 2)) * deviation
     return max(0.0, 0.5 - half), min(1.0, 0.5 + half)
+
+
+def uniform_curve_band(
+    members: int, runs: int, generations: int, confidence: float = CONFIDENCE
+) -> tuple[float, float]:
+    """Return the band of a point of a rank curve, if all centres are no better than their members.
+
+    That is the interquartile mean over runs of means over generations, whose band is wider than
+    ``uniform_band`` from four runs on. By simulation.
+
+    Args:
+        members: n, of a generation.
+        runs: the curve is of.
+        generations: of which a point is the mean.
+        confidence: that the point lies in the band.
+    """
+    generator = stream(0, Purpose.SIMULATION, members, runs, generations)
+    if generations > EXACT_GENERATIONS:
+        deviation = math.sqrt((members + 2) / (12 * members * generations))
+        means = generator.normal(0.5, deviation, (runs, BAND_DRAWS))
+    else:
+        ranks = generator.integers(0, members + 1, (generations, runs, BAND_DRAWS))
+        means = ranks.mean(axis=0) / members
+    low, high = np.quantile(iqm(means), (0.5 - confidence / 2, 0.5 + confidence / 2))
+    return max(0.0, float(low)), min(1.0, float(high))
 
 
 def trend(values: Floats, confidence: float = CONFIDENCE) -> tuple[float, float, float]:

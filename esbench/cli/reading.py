@@ -48,15 +48,24 @@ def list_(
     print_catalogue({chosen.value: catalogue(chosen.value) for chosen in kinds})
 
 
-@command(epilog="Example: esbench table results/runs/quick --format markdown")
+@command(
+    epilog="Examples: esbench table results/runs/quick --format markdown   |   "
+    "esbench table results/runs/quick --wide"
+)
 def table(
     folder: Folder,
     format_: TableFormat = Format.TEXT,
+    wide: Annotated[
+        bool, typer.Option("--wide", help="A row an algorithm, a column an environment.")
+    ] = False,
 ) -> None:
     """Print the scores: interquartile mean over seeds with its interval, cost and reference."""
     from esbench import tables
     from esbench.display import print_scores
 
+    if wide:
+        _wide_table(folder, format_)
+        return
     rows = tables.score_table(folder)
     match format_:
         case Format.TEXT:
@@ -69,6 +78,22 @@ def table(
             write(tables.as_latex(rows))
         case Format.JSON:
             write(tables.as_json(rows))
+
+
+def _wide_table(folder: Path, format_: Format) -> None:
+    from esbench import wide
+    from esbench.display import print_wide
+    from esbench.tables import score_table
+
+    wide.require_wide(format_.value)
+    rows = score_table(folder)
+    match format_:
+        case Format.MARKDOWN:
+            write(wide.as_markdown(wide.wide_table(rows)))
+        case Format.LATEX:
+            write(wide.as_latex(wide.wide_table(rows)))
+        case _:
+            print_wide(rows)
 
 
 @command(
@@ -144,7 +169,7 @@ def plot(
         Path | None, typer.Option(help="Folder of the figures (default: DIR/figures).")
     ] = None,
 ) -> None:
-    """Draw learning curves, the rank of the unperturbed policy and the share of targets reached."""
+    """Draw learning curves, ranks of the unperturbed policy, targets reached and score profiles."""
     from esbench.plots import draw
 
     for path in draw(folder, out):
@@ -174,3 +199,17 @@ def diagnose(
         print_diagnosis(found[0])
     else:
         print_health(found)
+
+
+@command(epilog="Example: esbench report results/runs/quick --out report.html")
+def report(
+    folder: Folder,
+    out: Annotated[Path | None, typer.Option(help="The file (default: DIR/report.html).")] = None,
+    title: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Its heading (default: the folder's name).")
+    ] = None,
+) -> None:
+    """Write one HTML file with everything: scores, curves, health, settings and versions."""
+    from esbench.report.page import write_report
+
+    write(str(write_report(folder, out, title)))

@@ -15,10 +15,12 @@ from esbench.analysis.aggregates import (
     optimality_gap,
     performance_profile,
     probability_of_improvement,
+    profile_interval,
     stratified_interval,
 )
 from esbench.analysis.error_rates import DISTRIBUTIONS
 from esbench.errors import UsageError
+from esbench.seeding import Purpose, stream
 
 # Three environments with two, three and four runs; means 1, 2 and 0.5.
 STRATA = ([0.0, 2.0], [1.0, 2.0, 3.0], [0.0, 0.0, 1.0, 1.0])
@@ -97,8 +99,6 @@ def test_percentile_interval_of_one_environment_is_that_of_the_table() -> None:
 
 @pytest.mark.parametrize("method", ["percentile", "bca"])
 def test_intervals_are_scipys_on_the_same_resamples(method: str) -> None:
-    from esbench.seeding import Purpose, stream
-
     strata = [np.random.default_rng(1).normal(size=9), np.random.default_rng(2).normal(size=6)]
     expected = scipy.stats.bootstrap(
         strata,
@@ -109,7 +109,38 @@ def test_intervals_are_scipys_on_the_same_resamples(method: str) -> None:
         rng=stream(3, Purpose.BOOTSTRAP),
     ).confidence_interval
     found = stratified_interval(mean, strata, method, seed=3)  # type: ignore[arg-type]
-    assert found == pytest.approx((expected.low, expected.high))
+    assert found == pytest.approx((expected.low, expected.high), rel=1e-15)
+
+
+def test_the_profiles_interval_is_that_of_the_share_at_each_threshold() -> None:
+    rng = np.random.default_rng(1)
+    strata = [rng.normal(size=9).round(), rng.normal(size=6).round()]
+    thresholds = [-1.0, 0.0, 0.3, 2.0]
+    low, high = profile_interval(strata, thresholds, seed=3, resamples=999)
+    for index, threshold in enumerate(thresholds):
+
+        def share(*drawn: np.ndarray, axis: int, above: float = threshold) -> np.ndarray:
+            return mean(*(stratum > above for stratum in drawn), axis=axis)
+
+        ends = scipy.stats.bootstrap(
+            strata,
+            share,
+            vectorized=True,
+            n_resamples=999,
+            method="percentile",
+            rng=stream(3, Purpose.BOOTSTRAP),
+        ).confidence_interval
+        assert (low[index], high[index]) == pytest.approx((ends.low, ends.high), rel=1e-12)
+        assert low[index] <= performance_profile(strata, thresholds)[index] <= high[index]
+    assert low[2] < high[2]
+
+
+def test_a_run_that_diverged_is_above_nothing_and_two_runs_have_no_interval() -> None:
+    low, high = profile_interval([[-np.inf, -np.inf, -np.inf]], [-9.0, 0.0])
+    np.testing.assert_array_equal([low, high], np.zeros((2, 2)))
+    assert np.isnan(profile_interval([[1.0, 2.0, 3.0], [1.0, 2.0]], [0.0])).all()
+    with pytest.raises(UsageError, match="no scores"):
+        profile_interval([], [0.0])
 
 
 def test_runs_are_drawn_within_their_environment() -> None:

@@ -9,8 +9,8 @@ from esbench.analysis.curves import (
     at_start,
     blocks,
     curve_band,
+    generation_curve,
     learning_curve,
-    rank_curve,
     shortest,
 )
 from esbench.analysis.statistics import bootstrap_interval, iqm
@@ -111,15 +111,15 @@ def test_learning_curve_of_totals_that_stand_still() -> None:
         learning_curve([], [])
 
 
-def test_rank_curve_counts_generations_from_1_and_cuts_to_the_shortest() -> None:
-    band = rank_curve([[0.0, 0.5, 1.0], [0.5, 0.5], [1.0, 0.5, 0.0]])
+def test_generation_curve_counts_generations_from_1_and_cuts_to_the_shortest() -> None:
+    band = generation_curve([[0.0, 0.5, 1.0], [0.5, 0.5], [1.0, 0.5, 0.0]])
     npt.assert_array_equal(band.x, [1, 2])
     npt.assert_array_equal(band.iqm, [0.5, 0.5])
     npt.assert_array_equal(band.low, [0, 0.5])
     npt.assert_array_equal(band.high, [1, 0.5])
 
 
-def test_rank_curve_of_many_generations_is_averaged() -> None:
-    band = rank_curve([np.tile([0.0, 1.0], 50)], points=25)
+def test_generation_curve_of_many_generations_is_averaged() -> None:
+    band = generation_curve([np.tile([0.0, 1.0], 50)], points=25)
     npt.assert_array_equal(band.x[:2], [2.5, 6.5])
     npt.assert_array_equal(band.iqm, np.full(25, 0.5))

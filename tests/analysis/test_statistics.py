@@ -28,6 +28,14 @@ def test_iqm_is_the_mean_without_the_quarters_rounded_down(
     assert iqm(runs) == scipy.stats.trim_mean(runs, 0.25)
 
 
+@pytest.mark.parametrize("points", [(), (1,), (7,), (100,)])
+def test_iqm_is_scipys_trimmed_mean_to_the_last_bit(points: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    for runs in range(1, 41):
+        values = rng.normal(scale=10 ** rng.uniform(-5, 5), size=(runs, *points))
+        np.testing.assert_array_equal(iqm(values), scipy.stats.trim_mean(values, 0.25, axis=0))
+
+
 def test_iqm_is_taken_at_each_point() -> None:
     values = [[1.0, 40.0], [2.0, 30.0], [3.0, 20.0], [100.0, -100.0]]
     np.testing.assert_array_equal(iqm(values), [2.5, 25.0])
