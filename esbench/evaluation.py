@@ -242,10 +242,11 @@ class Player:
 
     def _observe(self, job: Job, used: int) -> npt.NDArray[np.float32]:
         """Return the policy's inputs [used, n] and count them into the episodes' moments."""
-        observations = self._observations.encode(self.backend.observations[:used])
+        shown = self.backend.observations[:used]
         if job.normalizer is None:
-            return observations.astype(np.float32)
+            return self._observations.encode(shown).astype(np.float32)
         normalizer = job.normalizer
+        observations = self._observations.encode(shown).astype(np.float64, copy=False)
         centred: Vector = observations - normalizer.mean
         if job.gather:
             self._sums[:used] += centred

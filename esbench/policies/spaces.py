@@ -17,7 +17,7 @@ Space: TypeAlias = gymnasium.Space[Any]
 
 @final
 class Observations:
-    """Batches of observations as float64 rows: boxes flattened, discrete ones one-hot.
+    """Batches of observations as rows: boxes flattened, discrete ones one-hot.
 
     Raises:
         UsageError: the space is neither a box nor discrete, or is of images without finite bounds.
@@ -43,10 +43,13 @@ class Observations:
                 )
         self.shape: tuple[int, ...] = space.shape or ()
 
-    def encode(self, batch: Array) -> npt.NDArray[np.float64]:
-        """Return [k, size] for k observations as the environment gives them."""
+    def encode(self, batch: Array) -> Array:
+        """Return [k, size] for k observations as the environment gives them; boxes keep their kind.
+
+        The array may be the environment's own.
+        """
         if self._start is None:
-            return batch.reshape(len(batch), self.size).astype(np.float64, copy=False)
+            return batch.reshape(len(batch), self.size)
         encoded = np.zeros((len(batch), self.size))
         encoded[np.arange(len(batch)), batch.astype(np.int64) - self._start] = 1.0
         return encoded

@@ -29,7 +29,7 @@ def test_a_box_of_any_shape_is_flattened_in_c_order(dtype):
     batch = np.arange(24).reshape(4, 2, 3).astype(dtype)
     encoded = observations.encode(batch)
     assert observations.size == 6
-    assert encoded.dtype == np.float64
+    assert encoded.dtype == dtype
     np.testing.assert_array_equal(encoded, np.arange(24.0).reshape(4, 6))
 
 
