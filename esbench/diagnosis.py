@@ -134,7 +134,15 @@ def _measures(run: Run) -> dict[str, tuple[float, float, float]]:
 def _num_params(folder: TrialFolder) -> float:
     """Return the number of parameters, or NaN before the first checkpoint."""
     state = folder.load_checkpoint()
-    return math.nan if state is None else float(state["algorithm"]["center"].size)
+    if state is None:
+        return math.nan
+    try:
+        return float(state["algorithm"]["center"].size)
+    except (KeyError, TypeError, AttributeError):
+        raise UsageError(
+            f"{folder.path} is damaged (its checkpoint has no centre); remove the folder to start "
+            "that trial over"
+        ) from None
 
 
 def _kind(algorithm: str) -> tuple[bool, bool]:

@@ -65,6 +65,13 @@ _ROW_KEYS: Final = {field.name for field in fields(GenerationRecord) if field.de
 # Of rows that were written before there were these keys, they are null.
 _LATER_KEYS: Final = _ROW_TYPES.keys() - _ROW_KEYS
 _TRIAL_KEYS: Final[_Keys] = {"spec": dict, "labels": dict}
+_ORIGIN_KEYS: Final[_Keys] = {
+    "versions": dict,
+    "hardware": dict,
+    "git_commit": str,
+    "command": str,
+    "created": str,
+}
 _LABEL_KEYS: Final[_Keys] = {"environment": str, "algorithm": str, "policy": str}
 _STATE_KEYS: Final[_Keys] = {"tensors": str, "state": dict, "spec": dict}
 _RESULT_KEYS: Final[_Keys] = {
@@ -150,8 +157,9 @@ class TrialFolder:
         """
         names = keys or tuple(_ROW_TYPES)
         try:
-            values = [astuple(row) for row in _decoder(names).decode_lines(self._whole())]
-        except MsgspecError:  # torn, or damaged: ``rows`` tells which
+            decode = _decoder(names).decode
+            values = [astuple(decode(line)) for line in self._lines()]
+        except (MsgspecError, UnicodeDecodeError):  # torn, or damaged: ``rows`` tells which
             values = [tuple(row[name] for name in names) for row in self.rows()]
         by_key = zip(*values, strict=True) if values else ((),) * len(names)
         columns = {}
@@ -172,8 +180,16 @@ class TrialFolder:
         return self._read("result.json", _RESULT_KEYS)
 
     def error(self) -> str:
-        """Return the traceback of a failed trial."""
-        return (self.path / "error.txt").read_text(encoding="utf-8", errors="replace")
+        """Return the traceback of a failed trial.
+
+        Raises:
+            UsageError: it cannot be read.
+        """
+        path = self.path / "error.txt"
+        try:
+            return path.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise self._damaged(path, f"not readable: {error}") from None
 
     def check(self, wanted: TrialSpec) -> None:
         """Refuse a folder that holds another specification.
@@ -326,15 +342,11 @@ class TrialFolder:
             self._rows = None
 
     def _lines(self) -> list[bytes]:
-        return self._whole().split(b"\n")[:-1]
-
-    def _whole(self) -> bytes:
         """Return the whole lines of ``metrics.jsonl``; what follows the last newline is torn."""
         try:
-            data = read_bytes(self.path / "metrics.jsonl")
+            return read_bytes(self.path / "metrics.jsonl").split(b"\n")[:-1]
         except FileNotFoundError:
-            return b""
-        return data[: data.rfind(b"\n") + 1]
+            return []
 
     def _described(self) -> tuple[Json, TrialSpec]:
         path = self.path / "trial.json"
@@ -342,6 +354,8 @@ class TrialFolder:
             raise UsageError(f"no file {str(path)!r}; expected a trial's folder")
         content = self._read("trial.json", _TRIAL_KEYS)
         self._require(path, content["labels"], _LABEL_KEYS)
+        known = {key: kind for key, kind in _ORIGIN_KEYS.items() if content.get(key) is not None}
+        self._require(path, content, known)
         return content, self._parsed(path, content["spec"])
 
     def _read(self, name: str, keys: _Keys) -> Json:

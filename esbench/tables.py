@@ -221,7 +221,7 @@ def _each_once(contents: Sequence[Json], text: Callable[[Json], str]) -> tuple[s
 
 def _hardware(description: Json) -> str:
     hardware = description.get("hardware")
-    return f"{hardware['cpu']}, {hardware['cores']} cores" if hardware else ""
+    return f"{hardware.get('cpu')}, {hardware.get('cores')} cores" if hardware else ""
 
 
 def normalized_scores(rows: Sequence[ScoreRow]) -> dict[str, dict[str, list[float]]]:

@@ -281,7 +281,7 @@ def _blocks(table: WideTable, width: int) -> list[list[int]]:
     room = width - min(NAME_WIDTH, max(map(len, names)))
     columns = [1 + column for column in _widths(table)]
     blocks = _packed(columns, room)
-    while room and len(narrower := _packed(columns, room - 1)) == len(blocks):
+    while room > 0 and len(narrower := _packed(columns, room - 1)) == len(blocks):
         blocks, room = narrower, room - 1
     return blocks
 

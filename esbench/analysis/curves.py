@@ -141,7 +141,9 @@ def learning_curve(
     return curve_band(blocks(grid, points), blocks(values, points))
 
 
-def generation_curve(values: Sequence[npt.ArrayLike], points: int = GENERATION_POINTS) -> Band:
+def generation_curve(
+    values: Sequence[npt.ArrayLike], points: int = GENERATION_POINTS, *, gaps: bool = False
+) -> Band:
     """Return the curve of what a generation has one of over generations, counted from 1.
 
     Generations are common to all runs; longer runs are cut to the shortest, and more than
@@ -150,13 +152,18 @@ def generation_curve(values: Sequence[npt.ArrayLike], points: int = GENERATION_P
     Args:
         values: a run each, such as the rank fraction of each generation, [its generations].
         points: of the curve.
+        gaps: leave out of a block's mean what is NaN, instead of making the block NaN.
 
     Raises:
         UsageError: there is no run.
     """
     array = shortest(values)
     generation = np.arange(1, array.shape[1] + 1, dtype=np.float64)
-    return curve_band(blocks(generation, points), blocks(array, points))
+    known = np.isfinite(array) if gaps else np.ones(array.shape, np.bool_)
+    shares = blocks(known.astype(np.float64), points)
+    with np.errstate(invalid="ignore"):  # a block without any value: 0 / 0 is NaN
+        means = blocks(np.where(known, array, 0.0), points) / shares
+    return curve_band(blocks(generation, points), means)
 
 
 def _run(x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Floats, Floats]:

@@ -389,7 +389,8 @@ def no_information(run: Run) -> Finding | None:
     ranks = run.center_rank_fraction
     mean, (low, high) = float(ranks.mean()), uniform_band(_members(run), run.generations)
     signal = mean_interval(run.split_half_cosine)[1]
-    still = all(gain(values) < spread(run) for values in _returns(run))
+    returns = _returns(run)
+    still = bool(returns) and all(gain(values) < spread(run) for values in returns)
     if (
         run.generations < MIN_UNIFORM
         or signal > 0
@@ -487,7 +488,8 @@ def climbing(run: Run) -> Finding | None:
 
 def falling(run: Run) -> Finding | None:
     """Note a fall that no other rule explains."""
-    if not all(gain(values) < -spread(run) for values in _returns(run)):
+    returns = _returns(run)
+    if not (returns and all(gain(values) < -spread(run) for values in returns)):
         return None
     return Finding(
         "falling",
@@ -576,8 +578,11 @@ def _beside_start(run: Run) -> str:
 
 
 def _way(run: Run) -> str:
-    values = _returns(run)[-1]
-    who = "the centre's" if len(_returns(run)) == 2 else "the population's mean"
+    returns = _returns(run)
+    if not returns:
+        return "in some of them it is not finite"
+    values = returns[-1]
+    who = "the centre's" if len(returns) == 2 else "the population's mean"
     start, _, end = thirds(values)
     return f"{who} is {_number(start)} in the first third and {_number(end)} in the last"
 
