@@ -9,6 +9,7 @@ from typing import Final, final
 
 from esbench.analysis import aggregates
 from esbench.analysis.aggregates import stratified_interval
+from esbench.units import format_share
 
 RESAMPLES: Final = 1999
 
@@ -65,13 +66,14 @@ def overall(scores: Mapping[str, Mapping[str, Sequence[float]]]) -> list[Overall
 def sentences(found: Sequence[Overall]) -> list[str]:
     """Return a line for each algorithm."""
     return [
-        f"Over all environments, normalized: {item.name}: IQM {item.iqm:.2f}{interval(item)}, "
-        f"mean {item.mean:.2f}, median {item.median:.2f}, "
-        f"optimality gap {item.optimality_gap:.2f}."
+        f"Over all environments, normalized: {item.name}: IQM {format_share(item.iqm)}"
+        f"{interval(item)}, mean {format_share(item.mean)}, median {format_share(item.median)}, "
+        f"optimality gap {format_share(item.optimality_gap)}."
         for item in found
     ]
 
 
 def interval(item: Overall) -> str:
     """Return the interval for reading after its IQM; empty if there is none."""
-    return "" if math.isnan(item.low) else f" [{item.low:.2f}, {item.high:.2f}]"
+    ends = format_share(item.low), format_share(item.high)
+    return "" if math.isnan(item.low) else " [{}, {}]".format(*ends)

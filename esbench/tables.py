@@ -17,7 +17,7 @@ from esbench.files import Json
 from esbench.layout import INTERVAL, Sheet, makers_notes, seeds_notes
 from esbench.overall import overall, sentences
 from esbench.trials import DEFAULT_LABEL
-from esbench.units import NONE, format_duration, format_number, format_steps
+from esbench.units import NONE, format_duration, format_number, format_share, format_steps
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -298,5 +298,5 @@ def _texts(row: ScoreRow, references: dict[str, int]) -> dict[str, str]:
         "Time": format_duration(row.wall_time_s),
         "Random": format_number(row.random_score),
         "Reference": reference,
-        "Normalized": NONE if math.isnan(row.normalized) else f"{row.normalized:.2f}",
+        "Normalized": format_share(row.normalized),
     }

@@ -48,6 +48,11 @@ def format_duration(seconds: float) -> str:
     return "{} h {} min".format(*divmod(round(seconds / 60), 60))
 
 
+def format_share(value: float) -> str:
+    """Return a normalised score for reading: two digits, never "-0.00"; "-" if it is NaN."""
+    return NONE if math.isnan(value) else f"{round(value, 2) + 0.0:.2f}"
+
+
 def counted(number: int, thing: str) -> str:
     """Return "1 trial", "2 trials"."""
     return f"{number} {thing}{'' if number == 1 else 's'}"

@@ -18,7 +18,7 @@ from esbench import latex, layout
 from esbench.analysis.comparison import Standing
 from esbench.errors import UsageError
 from esbench.layout import Sheet, makers_notes
-from esbench.overall import Overall, overall
+from esbench.overall import Overall, interval, overall
 from esbench.tables import (
     MARKS,
     PROTOCOL,
@@ -29,7 +29,7 @@ from esbench.tables import (
     references_of,
     standings_note,
 )
-from esbench.units import NONE, format_number, format_steps
+from esbench.units import NONE, format_number, format_share, format_steps
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -189,8 +189,7 @@ def _entry(row: ScoreRow | None) -> Entry:
 def _summed_up(item: Overall | None) -> Entry:
     if item is None:
         return Entry(NONE)
-    ends = "" if math.isnan(item.low) else f"[{item.low:.2f}, {item.high:.2f}]"
-    return Entry(f"{item.iqm:.2f}", ends)
+    return Entry(format_share(item.iqm), interval(item).strip())
 
 
 def _frozen(

@@ -32,6 +32,7 @@ SWATCH: Final = (0.42, 0.16)
 AXES: Final = (0.165, 0.185, 0.805, 0.785)
 UNITS: Final = 72  # of the drawing, an inch
 DIGITS: Final = 5  # significant, of the numbers that are read off
+LEAST_SPAN: Final = 1.5  # of a logarithmic axis, from its middle to either end
 SHARE_TICKS: Final = ((0, 0.25, 0.5, 0.75, 1), ("0", "1/4", "1/2", "3/4", "1"))
 # Colours nobody would choose: in the drawing they become variables of the page's style sheet. None
 # is black, which matplotlib leaves out as the default of a filling.
@@ -51,6 +52,8 @@ _RC: Final = {
     "ytick.color": TEXT,
 }
 
+_UNLIKE: Final = re.compile(r" of \d|unfinished|\N{DAGGER}")
+
 Scale = Literal["linear", "log", "symlog"]
 
 
@@ -66,9 +69,15 @@ class Place:
 @final
 @dataclass(frozen=True, eq=False)
 class Series:
-    """One algorithm's line, y over x, and its interval: [points] each, NaN where there is none."""
+    """One algorithm's line, y over x, and its interval: [points] each, NaN where there is none.
+
+    Attributes:
+        place: whose it is.
+        label: what it is made of, in words.
+    """
 
     place: Place
+    label: str
     x: Floats
     y: Floats
     low: Floats
@@ -85,6 +94,7 @@ class Chart:
         x_label: what is on the horizontal one, with its unit.
         series: the lines.
         marks: horizontal lines, each with its name.
+        upright: vertical lines.
         chance: a horizontal band, (low, high), to be told from the lines; None for none.
         scale: of the vertical axis.
         linear_below: where a "symlog" axis is linear.
@@ -97,6 +107,7 @@ class Chart:
     x_label: str
     series: Sequence[Series]
     marks: Sequence[tuple[float, str]] = ()
+    upright: Sequence[float] = ()
     chance: tuple[float, float] | None = None
     scale: Scale = "linear"
     linear_below: float = 1.0
@@ -112,15 +123,17 @@ class Drawing:
 
     Attributes:
         title: of the chart.
+        notes: labels of lines that are not like the others: unfinished, or of fewer environments.
         svg: to be put into a page as it is.
         data: what is read off it, for JSON: ``x``, the label of the horizontal axis; ``log``,
             whether that is logarithmic; ``bounds``, of the axes in the drawing's units, left, top,
             right and bottom; ``span``, the values of x at left and right; and ``series``, each
-            with its ``algorithm``, ``x``, ``y``, ``low`` and ``high``, [points] each (null where
-            there is none), and ``at``, the heights of y in the drawing.
+            with its ``algorithm``, ``label``, ``x``, ``y``, ``low`` and ``high``, [points] each
+            (null where there is none), and ``at``, the heights of y in the drawing.
     """
 
     title: str
+    notes: list[str]
     svg: str
     data: dict[str, Any]
 
@@ -139,16 +152,18 @@ def draw(chart: Chart, name: str) -> Drawing:
         figure = Figure(figsize=SIZE, dpi=UNITS)
         FigureCanvasSVG(figure)
         axes = figure.add_axes(AXES)
-        _draw_lines(axes, chart)
         _scale(axes, chart)
-        _draw_behind(axes, chart)
-        svg = _as_svg(figure, chart.title)
+        _draw_lines(axes, chart)
+        _draw_marks(axes, chart)
+        _number(axes, chart)
+        svg = _as_svg(figure, f"{chart.title}, over {chart.x_label}")
         data = _data(axes, figure.bbox.height, chart)
-    return Drawing(chart.title, svg, data)
+    labels = [series.label for series in chart.series if _UNLIKE.search(series.label)]
+    return Drawing(chart.title, labels, svg, data)
 
 
 def swatch(style: Style, name: str) -> str:
-    """Return a short line of this look, for a legend.
+    """Return a short line of this look, for a legend: a symbol that a page can use by its name.
 
     Args:
         style: the look.
@@ -159,13 +174,16 @@ def swatch(style: Style, name: str) -> str:
     from matplotlib.lines import Line2D
 
     with drawing(_RC | {"svg.hashsalt": name}):
-        figure = Figure(figsize=SWATCH)
+        figure = Figure(figsize=SWATCH, dpi=UNITS)
         FigureCanvasSVG(figure)
         line = Line2D([0.05, 0.5, 0.95], [0.5, 0.5, 0.5], markevery=[1], markeredgewidth=1.2)
         line.set(color=_INKS[style.color], linestyle=style.line, marker=style.marker)
         line.set_markerfacecolor(PAPER)
         figure.add_artist(line)
-        return _as_svg(figure, "")
+        svg = _as_svg(figure, "")
+    inside = svg[svg.index(">") + 1 : svg.rindex("</svg>")]
+    width, height = (UNITS * inches for inches in SWATCH)
+    return f'<symbol id="{name}" viewBox="0 0 {width:.2f} {height:.2f}">{inside}</symbol>'
 
 
 def _draw_lines(axes: Axes, chart: Chart) -> None:
@@ -184,7 +202,30 @@ def _draw_lines(axes: Axes, chart: Chart) -> None:
 
 
 def _scale(axes: Axes, chart: Chart) -> None:
-    """Set the scales, the ticks and the labels."""
+    """Set the scales: before anything is drawn, so that the room about it is on that scale."""
+    axes.margins(x=0.02)
+    if chart.x_log:
+        axes.set_xscale("log")
+    match chart.scale:
+        case "log":
+            axes.set_yscale("log", nonpositive="mask")
+            low, high = _range(chart)
+            if high < LEAST_SPAN * low:  # a constant: its last bits would fill the axis
+                middle = math.sqrt(low * high)
+                axes.set_ylim(middle / LEAST_SPAN, middle * LEAST_SPAN)
+        case "symlog":
+            axes.set_yscale("symlog", linthresh=chart.linear_below)
+
+
+def _range(chart: Chart) -> tuple[float, float]:
+    """Return the least and the largest of the lines' values above 0."""
+    values = np.concatenate([series.y for series in chart.series])
+    values = values[np.isfinite(values) & (values > 0)]
+    return float(values.min()), float(values.max())
+
+
+def _number(axes: Axes, chart: Chart) -> None:
+    """Set labels, ticks and their numbers, for what has been drawn."""
     from matplotlib.ticker import (
         EngFormatter,
         LogLocator,
@@ -195,10 +236,8 @@ def _scale(axes: Axes, chart: Chart) -> None:
     )
 
     axes.set_xlabel(chart.x_label)
-    axes.margins(x=0.02)
     axes.grid(visible=True)
     if chart.x_log:
-        axes.set_xscale("log")
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=6))
         axes.xaxis.set_minor_formatter(NullFormatter())
     else:
@@ -213,22 +252,22 @@ def _scale(axes: Axes, chart: Chart) -> None:
         axes.set_yticks(*SHARE_TICKS)
     match chart.scale:
         case "log":
-            axes.set_yscale("log", nonpositive="mask")
-            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=8))
-            axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+            low, high = axes.get_ylim()
+            decades = LogLocator(subs=(1,) if high > 1000 * low else (1, 2, 5), numticks=8)
+            axes.yaxis.set_major_locator(MaxNLocator(5) if high < 5 * low else decades)
             axes.yaxis.set_minor_formatter(NullFormatter())
         case "symlog":
-            axes.set_yscale("symlog", linthresh=chart.linear_below)
             locator = SymmetricalLogLocator(axes.yaxis.get_transform())
             locator.set_params(numticks=6)
             axes.yaxis.set_major_locator(locator)
-            axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
 
 
-def _draw_behind(axes: Axes, chart: Chart) -> None:
-    """Draw what the lines are seen against."""
+def _draw_marks(axes: Axes, chart: Chart) -> None:
+    """Draw what the lines are to be seen against."""
     if chart.chance is not None:
         axes.axhspan(*chart.chance, color=MUTED, alpha=0.15, linewidth=0, zorder=1)
+    for value in chart.upright:
+        axes.axvline(value, color=MUTED, linestyle=":", linewidth=1.2, zorder=2)
     for value, text in chart.marks:
         axes.axhline(value, color=MUTED, linestyle=":", linewidth=1.2, zorder=2)
         axes.annotate(
@@ -240,7 +279,8 @@ def _draw_behind(axes: Axes, chart: Chart) -> None:
             horizontalalignment="right",
             color=MUTED,
             fontsize=7.5,
-            zorder=2,
+            zorder=4,
+            gid="mark",
         )
 
 
@@ -256,6 +296,7 @@ def _as_svg(figure: Figure, title: str) -> str:
     text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text)
     text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text)
     text = re.sub(r'<g id="algorithm-(\d+)"', r'<g class="curve" data-algorithm="\1"', text)
+    text = text.replace('<g id="mark"', '<g class="mark"')
     text = re.sub(r'<g id="[^"]*"', "<g", text)
     text = re.sub("(?<=: )#[0-9a-f]{6}", lambda found: _variable(found[0]), text)
     text = re.sub(r' (?:d|x|y|transform)="[^"]*"', lambda found: _rounded(found[0]), text)
@@ -292,6 +333,7 @@ def _read_off(axes: Axes, height: float, series: Series) -> dict[str, Any]:
         at = axes.transData.transform(np.column_stack([series.x, series.y]))[:, 1]
     return {
         "algorithm": series.place.number,
+        "label": series.label,
         "x": _numbers(series.x),
         "y": _numbers(series.y),
         "low": _numbers(series.low),

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Final, final
 
 from esbench.analysis.health import Level
+from esbench.analysis.statistics import MIN_RUNS
 from esbench.cells import Cell, cells
-from esbench.diagnosis import diagnose_trial
+from esbench.diagnosis import Diagnosis, diagnose_trial
 from esbench.figures import assign_styles
 from esbench.files import Json
 from esbench.layout import Sheet
@@ -79,7 +80,7 @@ class Trial:
     """One trial in words. ``origin`` is the number of what it was made with."""
 
     seed: int
-    status: Status
+    status: str
     score: str
     steps: str
     generations: int
@@ -146,20 +147,22 @@ def contents(root: Path, title: str | None = None) -> Contents:
         UsageError: there is no trial, or one is not readable.
     """
     found, rows = cells(root), score_table(root)
-    names = sorted({(cell.algorithm, cell.name) for cell in found})
+    algorithms = {cell.name: cell.algorithm for cell in found}
+    names = [(algorithms[name], name) for name in sorted(algorithms)]
     places = {
         name: Place(number, style)
         for number, ((_, name), style) in enumerate(zip(names, assign_styles(names), strict=True))
     }
     environments = {name: number for number, name in enumerate(_each_once(found))}
     origins = _origins(found)
-    findings = _findings(found, environments, places, root)
+    diagnoses = [(cell, diagnose_trial(trial)) for cell in found for trial in cell.trials]
+    findings = _findings(diagnoses, environments, places, root)
     table, totals = sheet(rows), overall(normalized_scores(rows))
     shown = set(sentences(totals))  # as a table
     return Contents(
-        title=title or root.resolve().name,
+        title=root.resolve().name if title is None else title,
         facts=_facts(found),
-        sentences=[*_best(rows), _health(found, findings)],
+        sentences=[*_best(rows), *_left_out(rows), *_twice(found), _health(diagnoses)],
         overall=[(places[item.name].number, item) for item in totals],
         charts=_drawn(across(found, places), "across"),
         algorithms=[
@@ -210,25 +213,56 @@ def _best(rows: Sequence[ScoreRow]) -> list[str]:
     """Return a sentence for each environment: which algorithm is best, and which may be."""
     sentences = []
     for environment, members in itertools.groupby(rows, lambda row: row.environment):
-        group = list(members)
-        tied = [row.name for row in group if row.standing == "tied"]
-        for row in group:
-            if row.standing == "best":
-                beside = f"; not told apart from it: {', '.join(tied)}" if tied else ""
-                sentences.append(
-                    f"{environment}: {row.name} is best with {format_number(row.score)} "
-                    f"({counted(row.seeds, 'seed')}){beside}."
-                )
+        group = [row for row in members if row.standing]
+        if not group:
+            continue
+        first = group[0]
+        equal = [row for row in group if row.score == first.score]
+        tied = [row.name for row in group if row.standing == "tied" and row not in equal]
+        names = " and ".join(f"{row.name} ({_seeds(row)})" for row in equal)
+        verb = "is best" if len(equal) == 1 else "are best alike"
+        beside = f"; not told apart: {', '.join(tied)}" if tied else ""
+        if tied and min(row.seeds for row in group) < MIN_RUNS:
+            beside = f"; with fewer than {MIN_RUNS} seeds nothing can be told apart"
+        score = format_number(first.score)
+        sentences.append(f"{environment}: {names} {verb} with {score}{beside}.")
     return sentences
 
 
-def _health(found: Sequence[Cell], findings: Sequence[Finding]) -> str:
-    """Return how many trials have a warning."""
-    total = sum(len(cell.trials) for cell in found)
-    sick = len({finding.trial for finding in findings if finding.level == "warning"})
-    if not sick:
-        return f"Health: no warning in {counted(total, 'trial')}."
-    return f"Health: {sick} of {counted(total, 'trial')} with a warning."
+def _seeds(row: ScoreRow) -> str:
+    """Return how many seeds a score is of, and of how many if some have none."""
+    total = row.seeds + row.unfinished
+    return f"{row.seeds} of {total} seeds" if row.unfinished else counted(row.seeds, "seed")
+
+
+def _left_out(rows: Sequence[ScoreRow]) -> list[str]:
+    """Return which algorithms are not summed up, since they lack an environment."""
+    table = normalized_scores(rows)
+    shown = {item.name for item in overall(table)}
+    missing = [name for name in table if name not in shown]
+    if not (shown and missing):
+        return []
+    return [f"Without a score in some environment, not summed up over all: {', '.join(missing)}."]
+
+
+def _twice(found: Sequence[Cell]) -> list[str]:
+    return [
+        f"{cell.name} on {cell.environment}: {cell.twice[0].name} is stored twice and counts once."
+        for cell in found
+        if cell.twice
+    ]
+
+
+def _health(diagnoses: Sequence[tuple[Cell, Diagnosis]]) -> str:
+    """Return how many trials have a warning, and how many nobody can judge."""
+    names = [{finding.name for finding in item.findings} for _, item in diagnoses]
+    short = sum("too_short" in found for found in names)
+    sick = sum(item.level == "warning" for _, item in diagnoses)
+    if short == len(names):
+        return f"Health: with {counted(short, 'trial')} too short nothing can be judged."
+    judged = counted(len(names) - short, "trial")
+    text = f"{sick} of {judged} with a warning" if sick else f"no warning in {judged}"
+    return f"Health: {text}{f'; {short} too short to judge' if short else ''}."
 
 
 def _environments(
@@ -261,7 +295,7 @@ def _scores(
 
 
 def _findings(
-    found: Sequence[Cell],
+    diagnoses: Sequence[tuple[Cell, Diagnosis]],
     environments: Mapping[str, int],
     places: Mapping[str, Place],
     root: Path,
@@ -271,15 +305,14 @@ def _findings(
         Finding(
             environments[cell.environment],
             places[cell.name].number,
-            _within(root, trial),
+            Path(item.trial).relative_to(root).as_posix(),
             finding.level,
             finding.sentence,
             finding.advice,
         )
-        for cell in found
-        for trial in cell.trials
-        for finding in diagnose_trial(trial).findings
-        if finding.level != "ok" and trial.status != "missing"
+        for cell, item in diagnoses
+        for finding in item.findings
+        if finding.level != "ok"
     ]
     return sorted(findings, key=lambda finding: finding.level != "warning")
 
@@ -307,7 +340,7 @@ def _trial(trial: TrialFolder, description: Json, origin: int, root: Path) -> Tr
     generations = len(spent["digest"])
     return Trial(
         seed=description["spec"]["seed"],
-        status=status,
+        status="done, diverged" if status == "done" and score is None else status,
         score=NONE if score is None else format_number(score),
         steps=format_steps(spent["env_steps"][-1]) if generations else NONE,
         generations=generations,
@@ -334,7 +367,7 @@ def _origin(description: Json) -> Json:
     origin = {
         "Command": description.get("command"),
         "Commit": description.get("git_commit"),
-        "Processor": hardware.get("cpu") and f"{hardware['cpu']}, {hardware['cores']} cores",
+        "Processor": hardware.get("cpu") and f"{hardware['cpu']}, {hardware.get('cores')} cores",
         "Platform": hardware.get("platform"),
         "Versions": ", ".join(f"{name} {of}" for name, of in versions.items() if of),
     }

@@ -3,7 +3,6 @@
 
 const root = document.documentElement;
 const readout = document.getElementById("readout");
-const names = [...document.querySelectorAll('button[data-filter="algorithm"]')].map((button) => button.textContent);
 const chosen = { algorithm: new Set(), environment: new Set() };
 
 // Filter: what belongs to an algorithm or an environment that is not chosen is off.
@@ -23,6 +22,27 @@ function apply() {
   document.getElementById("all").hidden = !filtered;
 }
 
+// What is chosen stands in the address, by name: it survives a reload, and can be passed on.
+
+function remember() {
+  const found = new URLSearchParams();
+  for (const kind of ["algorithm", "environment"]) {
+    for (const button of document.querySelectorAll(`button[data-filter="${kind}"]`)) {
+      if (chosen[kind].has(button.dataset.number)) found.append(kind, button.textContent);
+    }
+  }
+  history.replaceState(null, "", found.size ? `#${found}` : location.pathname + location.search);
+}
+
+function recall() {
+  const wanted = new URLSearchParams(location.hash.slice(1));
+  for (const button of document.querySelectorAll("button[data-filter]")) {
+    const { filter, number } = button.dataset;
+    if (wanted.getAll(filter).includes(button.textContent)) chosen[filter].add(number);
+  }
+  apply();
+}
+
 function choose(kind, number, add) {
   const set = chosen[kind];
   const alone = set.has(number) && (add || set.size === 1);
@@ -30,6 +50,7 @@ function choose(kind, number, add) {
   if (alone) set.delete(number);
   else set.add(number);
   apply();
+  remember();
 }
 
 for (const button of document.querySelectorAll("button[data-filter]")) {
@@ -45,7 +66,9 @@ document.getElementById("all").addEventListener("click", () => {
   chosen.algorithm.clear();
   chosen.environment.clear();
   apply();
+  remember();
 });
+recall();
 
 function emphasise(number) {
   for (const curve of document.querySelectorAll(".curve")) {
@@ -90,13 +113,13 @@ function found(data, x, y) {
     const place = nearest(xs, at);
     if (series.y[place] === null) continue;
     const away = series.at[place] === null ? Infinity : Math.abs(series.at[place] - y);
-    rows.push({ number, away, y: series.y[place], low: series.low[place], high: series.high[place] });
+    rows.push({ number, label: series.label, away, y: series.y[place], low: series.low[place], high: series.high[place] });
   }
   rows.sort((one, other) => other.y - one.y);
   return { at: back(at), rows, near: rows.reduce((best, row) => (best && best.away <= row.away ? best : row), null) };
 }
 
-function show(data, { at, rows, near }, event) {
+function show(data, { at, rows, near }, clientX, clientY) {
   const table = document.createElement("table");
   const head = table.insertRow().insertCell();
   head.colSpan = 3;
@@ -105,13 +128,13 @@ function show(data, { at, rows, near }, event) {
     const line = table.insertRow();
     line.classList.toggle("near", row === near);
     const interval = row.low === null ? "" : `[${text(row.low)}, ${text(row.high)}]`;
-    for (const cell of [names[row.number], text(row.y), interval]) line.insertCell().textContent = cell;
+    for (const cell of [row.label, text(row.y), interval]) line.insertCell().textContent = cell;
   }
   readout.replaceChildren(table);
   readout.hidden = false;
   const { width, height } = readout.getBoundingClientRect();
-  const left = event.clientX + 16 + width > innerWidth ? event.clientX - 16 - width : event.clientX + 16;
-  const top = Math.min(Math.max(4, event.clientY - height / 2), innerHeight - height - 4);
+  const left = clientX + 16 + width > innerWidth ? clientX - 16 - width : clientX + 16;
+  const top = Math.min(Math.max(4, clientY - height / 2), innerHeight - height - 4);
   readout.style.transform = `translate(${Math.max(4, left)}px, ${top}px)`;
 }
 
@@ -130,22 +153,44 @@ function listen(figure) {
     emphasise(null);
   }
 
-  svg.addEventListener("pointermove", (event) => {
+  function look(clientX, clientY) {
     const frame = svg.getBoundingClientRect();
     const scale = svg.viewBox.baseVal.width / frame.width;
-    const x = (event.clientX - frame.left) * scale;
-    const y = (event.clientY - frame.top) * scale;
+    const x = (clientX - frame.left) * scale;
+    const y = (clientY - frame.top) * scale;
     const result = found(data, x, y);
     if (x < left || x > right || y < top || y > bottom || !result.rows.length) return leave();
     for (const [name, value] of Object.entries({ x1: x, x2: x, y1: top, y2: bottom })) cursor.setAttribute(name, value);
     svg.append(cursor);
     near = result.near;
     emphasise(near.away < 12 ? near.number : null);
-    show(data, result, event);
-  });
-  svg.addEventListener("pointerleave", leave);
+    show(data, result, clientX, clientY);
+  }
+
+  // A finger that taps never moves: what it points at is looked for in the click too.
+  for (const kind of ["pointermove", "pointerdown"]) {
+    svg.addEventListener(kind, (event) => look(event.clientX, event.clientY));
+  }
+  svg.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && leave());
+  svg.addEventListener("blur", leave);
   svg.addEventListener("click", (event) => {
-    if (near && near.away < 12) choose("algorithm", near.number, event.ctrlKey || event.shiftKey || event.metaKey);
+    look(event.clientX, event.clientY);
+    if (event.pointerType !== "touch" && near && near.away < 12) {
+      choose("algorithm", near.number, event.ctrlKey || event.shiftKey || event.metaKey);
+    }
+  });
+
+  // By keyboard: the arrows move along the chart.
+  let place = 0.5;
+  svg.tabIndex = 0;
+  svg.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: -0.02, ArrowRight: 0.02 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    place = Math.min(0.99, Math.max(0.01, place + step));
+    const frame = svg.getBoundingClientRect();
+    const scale = frame.width / svg.viewBox.baseVal.width;
+    look(frame.left + (left + place * (right - left)) * scale, frame.top + ((top + bottom) / 2) * scale);
   });
 }
 document.querySelectorAll("figure.chart").forEach(listen);

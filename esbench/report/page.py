@@ -10,6 +10,7 @@ from esbench.files import write_bytes
 from esbench.layout import TEXTS
 from esbench.overall import interval
 from esbench.report.contents import Contents, contents
+from esbench.units import format_share
 
 NAME: Final = "report.html"
 
@@ -29,7 +30,7 @@ def write_report(root: Path, out: Path | None = None, title: str | None = None) 
         UsageError: there is no trial, one is not readable, or the file cannot be written.
     """
     path = root / NAME if out is None else out
-    write_bytes(path, render(contents(root, title)).encode())
+    write_bytes(path, render(contents(root, title)).encode(errors="xmlcharrefreplace"))
     return path
 
 
@@ -47,6 +48,7 @@ def render(report: Contents) -> str:
     return page.render(
         report=report,
         interval=interval,
+        share=format_share,
         texts=TEXTS,
         version=__version__,
         style=Markup(assets.joinpath("page.css").read_text(encoding="utf-8")),

@@ -27,9 +27,10 @@ from esbench.plots import (
     smallest_decade,
 )
 from esbench.report.charts import Chart, Place, Scale, Series
+from esbench.units import counted
 
 GENERATION: Final = "generation"
-STRIDE: Final = 4
+POINTS: Final = 100  # of a line across environments: a page shows no more
 
 
 @final
@@ -55,7 +56,7 @@ def _steps(run: Run) -> Floats:
 
 
 MEASURES: Final = (
-    Measure("Step of an update (radii of the population)", _steps, "log"),
+    Measure("Step of an update, where there is one (radii of the population)", _steps, "log"),
     Measure("Cosine of the updates of two halves", lambda run: run.split_half_cosine),
     Measure("Cosine of successive updates", lambda run: run.update_cosine),
     Measure("Share of tied returns", lambda run: run.tied_returns, share=True),
@@ -78,16 +79,25 @@ def across(found: Sequence[Cell], places: Mapping[str, Place]) -> list[Chart]:
     charts = []
     if (runs := ecdf.scored_runs(found)) and len({cell.environment for cell, _ in runs}) > 1:
         reached = [
-            _series(places[line.name], line.env_steps, line.share) for line in ecdf.ecdf_lines(runs)
+            _series(places[line.name], line.label, line.env_steps, line.share)
+            for line in ecdf.ecdf_lines(runs)
         ]
         title = f"Share of {TARGETS} targets an environment reached within a budget"
         charts.append(Chart(title, "environment steps", reached, share=True, x_log=True))
     if scored := profiles.scored(found):
         above = [
-            _series(places[line.name], line.threshold, line.share, line.low, line.high)
+            _series(places[line.name], line.label, line.threshold, line.share, line.low, line.high)
             for line in profiles.profile_lines(scored)
         ]
-        charts.append(Chart("Share of runs above a score", "normalized score", above, share=True))
+        charts.append(
+            Chart(
+                "Share of runs above a score (0: random policy, 1: reference)",
+                "normalized score",
+                above,
+                upright=(0.0, 1.0),
+                share=True,
+            )
+        )
     return charts
 
 
@@ -115,7 +125,7 @@ def panels(group: Sequence[Cell], places: Mapping[str, Place]) -> Panels:
         return Panels([], [])
     runs = {cell.name: _runs(cell) for cell in group}
     return Panels(
-        [*_returns(lines, group, places), *_rank(lines, list(runs.values()), places)],
+        [*_returns(lines, group, places), *_rank(lines, runs, places)],
         _health(runs, places),
     )
 
@@ -128,25 +138,32 @@ def _returns(
     function = environment_kind(group[0].environment) == "function"
     longest = max(line.over_time.x[-1] for line in lines)
     unit, seconds = next((pair for pair in TIME_UNITS if longest >= 3 * pair[1]), TIME_UNITS[-1])
+    exponent = smallest_decade(lines, scores) if function else 0
+    title = " ".join(return_label(lines).split()).capitalize()
+    if function:
+        title += f" (log scale, linear above -1e{exponent})"
     axes = {
         "environment steps": [line.over_steps for line in lines],
         f"wall-clock time ({unit})": [_scaled(line.over_time, seconds) for line in lines],
     }
     return [
         Chart(
-            " ".join(return_label(lines).split()).capitalize(),
+            title,
             x_label,
-            [_over(places[line.name], band) for line, band in zip(lines, bands, strict=True)],
+            [
+                _over(places[line.name], line.label, band)
+                for line, band in zip(lines, bands, strict=True)
+            ],
             marks=marks(scores),
             scale="symlog" if function else "linear",
-            linear_below=10.0 ** smallest_decade(lines, scores) if function else 1.0,
+            linear_below=10.0**exponent,
         )
         for x_label, bands in axes.items()
     ]
 
 
 def _rank(
-    lines: Sequence[Line], runs: Sequence[Sequence[Run]], places: Mapping[str, Place]
+    lines: Sequence[Line], runs: Mapping[str, Sequence[Run]], places: Mapping[str, Place]
 ) -> list[Chart]:
     """Return the chart of the rank, before the band where a rank that says nothing would lie."""
     ranked = [(line, line.rank) for line in lines if line.rank is not None]
@@ -156,8 +173,8 @@ def _rank(
         Chart(
             "Rank of the unperturbed policy (share of members beating it)",
             GENERATION,
-            [_over(places[line.name], band) for line, band in ranked],
-            chance=_chance([members for members in runs if members]),
+            [_over(places[line.name], line.label, band) for line, band in ranked],
+            chance=_chance([runs[line.name] for line, _ in ranked]),
             share=True,
             whole=True,
         )
@@ -181,11 +198,15 @@ def _health(runs: Mapping[str, Sequence[Run]], places: Mapping[str, Place]) -> l
     """Return a chart of each measure that was taken."""
     charts = []
     for measure in MEASURES:
-        values = {name: [measure.values(run) for run in members] for name, members in runs.items()}
+        bands = {
+            name: generation_curve([measure.values(run) for run in members], gaps=True)
+            for name, members in runs.items()
+            if members
+        }
         series = [
-            _over(places[name], generation_curve(known))
-            for name, known in values.items()
-            if any(_visible(run, measure.scale) for run in known)
+            _over(places[name], _size(runs[name], name), band)
+            for name, band in bands.items()
+            if _visible(band.iqm, measure.scale)
         ]
         if series:
             charts.append(
@@ -209,19 +230,24 @@ def _runs(cell: Cell) -> list[Run]:
 
 
 def _visible(values: Floats, scale: Scale) -> bool:
-    """Return whether an axis has a place for any of these values."""
-    return bool(np.any(np.isfinite(values) & ((values > 0) | (scale != "log"))))
+    """Return whether an axis has places for a line of these values."""
+    return int(np.sum(np.isfinite(values) & ((values > 0) | (scale != "log")))) > 1
 
 
 def _scaled(band: Band, unit: float) -> Band:
     return Band(band.x / unit, band.iqm, band.low, band.high, band.runs)
 
 
-def _over(place: Place, band: Band) -> Series:
-    return Series(place, band.x, band.iqm, band.low, band.high)
+def _size(runs: Sequence[Run], name: str) -> str:
+    return f"{name} ({counted(len(runs), 'seed')})"
 
 
-def _series(place: Place, x: Floats, y: Floats, *interval: Floats) -> Series:
-    """Return every fourth point of a line: a page shows no more."""
+def _over(place: Place, label: str, band: Band) -> Series:
+    return Series(place, label, band.x, band.iqm, band.low, band.high)
+
+
+def _series(place: Place, label: str, x: Floats, y: Floats, *interval: Floats) -> Series:
+    """Return a line with fewer points, the first and the last among them."""
     low, high = interval or (np.full_like(x, np.nan),) * 2
-    return Series(place, *(values[::STRIDE] for values in (x, y, low, high)))
+    kept = np.unique(np.linspace(0, len(x) - 1, POINTS).round().astype(np.int64))
+    return Series(place, label, x[kept], y[kept], low[kept], high[kept])

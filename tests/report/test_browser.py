@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -125,6 +126,14 @@ def test_all_charts_are_visible(report: Open) -> None:
         ".map(p => p.getBoundingClientRect()).map(b => b.width + b.height)"
     )
     assert min(sizes) > 4
+    inside: list[bool] = page.evaluate(
+        """[...document.querySelectorAll("figure.chart script")].flatMap(script => {
+            const {bounds, series} = JSON.parse(script.textContent);
+            return series.map(one => one.at.filter(at => at !== null))
+                .map(at => at.length > 1 && at.every(y => y >= bounds[1] && y <= bounds[3]));
+        })"""
+    )
+    assert all(inside)
     keep(page, "report", full_page=True)
 
 
@@ -186,14 +195,60 @@ def test_numbers_are_read_off_a_chart_and_a_click_on_a_curve_isolates_it(report:
     scale = box["width"] / 259.2
     x, y = box["x"] + across * scale, box["y"] + series["at"][place] * scale
     page.mouse.move(x, y)
-    text = page.locator("#readout .near").inner_text()
-    name, value, interval = text.split("\t")
-    assert name == "snes"
+    name, value, interval = page.locator("#readout .near").inner_text().split("\t")
+    assert name == "snes (2 of 4 seeds)"
     assert float(value) == pytest.approx(series["y"][place], rel=1e-3)
     assert interval == ""  # two seeds
     page.mouse.click(x, y)
     assert set(rows(page)) == {"snes"}
     page.mouse.move(0, 0)
+    assert page.locator("#readout").is_hidden()
+    assert page.url.endswith("#algorithm=snes")
+    page.reload()
+    assert set(rows(page)) == {"snes"}
+
+
+def aim(page: Page, chart: Locator, algorithm: str, place: int) -> dict[str, Any]:
+    """Move the mouse to a point of an algorithm's line; return what its series says."""
+    chart.scroll_into_view_if_needed()
+    data = chart.locator("script").evaluate("script => JSON.parse(script.textContent)")
+    wanted = ALGORITHMS.index(algorithm)
+    series: dict[str, Any]
+    (series,) = (one for one in data["series"] if one["algorithm"] == wanted)
+    scale = math.log if data["log"] else float
+    (left, _, right, _), (first, last) = data["bounds"], map(scale, data["span"])
+    across = left + (scale(series["x"][place]) - first) / (last - first) * (right - left)
+    box = chart.locator("> svg").bounding_box()
+    assert box is not None
+    unit = box["width"] / 259.2
+    page.mouse.move(box["x"] + across * unit, box["y"] + series["at"][place] * unit)
+    return series
+
+
+def test_intervals_and_logarithmic_axes_are_read_off(report: Open) -> None:
+    page = report()
+    chart = page.locator("section.environment figure.chart").first
+    series = aim(page, chart, "openai_es", 60)
+    interval = page.locator("#readout tr").filter(has_text="openai_es").inner_text().split("\t")[2]
+    low, high = map(float, re.findall(r"-?[\d.]+", interval))
+    assert low < high
+    assert (low, high) == pytest.approx((series["low"][60], series["high"][60]), rel=1e-3)
+    chart = page.locator("#summary figure.chart").first
+    assert chart.locator("script").evaluate("script => JSON.parse(script.textContent).log")
+    series = aim(page, chart, "openai_es", 70)
+    line = page.locator("#readout tr").filter(has_text="openai_es")
+    assert float(line.inner_text().split("\t")[1]) == pytest.approx(series["y"][70], abs=0.02)
+
+
+def test_the_keyboard_reads_numbers_off(report: Open) -> None:
+    page = report()
+    page.locator("section.environment figure.chart > svg").first.focus()
+    page.keyboard.press("ArrowRight")
+    first = page.locator("#readout").inner_text()
+    assert "environment steps" in first
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#readout").inner_text() != first
+    page.keyboard.press("Tab")
     assert page.locator("#readout").is_hidden()
 
 
@@ -238,7 +293,10 @@ def test_a_phone_can_read_it(report: Open) -> None:
     toolbar = page.locator("nav").bounding_box()
     assert toolbar is not None
     assert toolbar["height"] < 70
-    page.locator("section.environment").first.scroll_into_view_if_needed()
+    chart = page.locator("section.environment figure.chart > svg").first
+    chart.scroll_into_view_if_needed()
+    chart.tap()
+    assert page.locator("#readout").is_visible()
     keep(page, "phone")
 
 

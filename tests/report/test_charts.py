@@ -15,7 +15,7 @@ Y = np.array([1.0, 3.0, 2.0, 5.0, 8.0, 13.0, 21.0])
 
 
 def series(y: np.ndarray, algorithm: int = 0, style: str = "openai_es") -> Series:
-    return Series(Place(algorithm, STYLES[style]), X, y, y - 1, y + 1)
+    return Series(Place(algorithm, STYLES[style]), style, X, y, y - 1, y + 1)
 
 
 def path_of(svg: str, algorithm: int) -> np.ndarray:
@@ -43,7 +43,7 @@ def test_what_is_read_off_lies_where_the_line_is_drawn(scale: str) -> None:
 
 def test_a_logarithmic_horizontal_axis_is_read_off_by_logarithms() -> None:
     x = np.geomspace(10.0, 1000.0, 7)
-    line = Series(Place(0, STYLES["snes"]), x, Y, Y, Y)
+    line = Series(Place(0, STYLES["snes"]), "snes", x, Y, Y, Y)
     drawing = draw(Chart("Reached", "steps", [line], x_log=True), "a")
     left, _, right, _ = drawing.data["bounds"]
     first, last = np.log(drawing.data["span"])
@@ -67,6 +67,66 @@ def test_what_a_logarithmic_axis_cannot_show_is_nowhere() -> None:
     (read,) = draw(Chart("Sigma", "generation", [series(y)], scale="log"), "a").data["series"]
     assert read["y"][0] == 0.0
     assert read["at"][0] is None
+
+
+def corners_of(svg: str) -> np.ndarray:
+    """Return the corners [corners, 2] of the first interval that is filled."""
+    (path, *_) = re.findall(r'data-algorithm="0"> <defs> <path id="[^"]*" d="([^"]*)"', svg)
+    return np.array(re.findall(r"[ML] (-?[\d.]+) (-?[\d.]+)", path), dtype=float)
+
+
+def test_the_interval_is_filled_from_low_to_high() -> None:
+    drawing = draw(Chart("Return", "steps", [series(Y)]), "a")
+    points = path_of(drawing.svg, 0)
+    unit = (points[0, 1] - points[-1, 1]) / (Y[-1] - Y[0])
+    heights = np.ptp(corners_of(drawing.svg)[:, 1])
+    assert heights == pytest.approx(unit * (Y[-1] + 1 - (Y[0] - 1)), abs=0.1)
+
+
+@pytest.mark.parametrize("end", [0.1, 0.1 + 1e-16, 0.12, 1e-9])
+def test_a_logarithmic_axis_has_numbers_whatever_it_spans(end: float) -> None:
+    y = np.geomspace(0.1, end, 7)
+    line = Series(Place(0, STYLES["snes"]), "snes", X, y, y, y)
+    drawing = draw(Chart("Sigma", "generation", [line], scale="log"), "a")
+    (read,) = drawing.data["series"]
+    left, top, _, bottom = drawing.data["bounds"]
+    assert all(top < at < bottom for at in read["at"])
+    texts = re.findall(
+        r'<text style="[^"]*text-anchor: end[^"]*" x="([\d.]+)" y="([\d.]+)"', drawing.svg
+    )
+    inside = [float(y) for x, y in texts if float(x) < left and top < float(y) < bottom + 8]
+    assert len(inside) >= 2
+
+
+def test_room_about_the_lines_is_on_the_scale_they_are_drawn_on() -> None:
+    y = -np.geomspace(1e6, 1e-6, 7)
+    line = Series(Place(0, STYLES["snes"]), "snes", X, y, y, y)
+    drawing = draw(Chart("Value", "steps", [line], scale="symlog", linear_below=1e-6), "a")
+    (read,) = drawing.data["series"]
+    _, top, _, bottom = drawing.data["bounds"]
+    # Above the best there is a twentieth of the axis, and not a mirrored half.
+    assert read["at"][-1] - top < 0.15 * (bottom - top)
+
+
+def test_a_line_unlike_the_others_is_named_below() -> None:
+    labels = [
+        "snes (4 seeds)",
+        "ars (2 of 3 seeds)",
+        "cem (1 seed, unfinished)",
+        "xnes\N{DAGGER} (2 seeds)",
+    ]
+    lines = [Series(Place(n, STYLES["snes"]), label, X, Y, Y, Y) for n, label in enumerate(labels)]
+    drawing = draw(Chart("Return", "steps", lines), "a")
+    assert drawing.notes == labels[1:]
+    assert [read["label"] for read in drawing.data["series"]] == labels
+
+
+def test_marks_are_drawn_where_they_are() -> None:
+    chart = Chart("Return", "steps", [series(Y)], marks=[(13.0, "solved")], upright=(50.0,))
+    drawing = draw(chart, "a")
+    at = path_of(drawing.svg, 0)[5, 1]
+    assert 'class="mark"' in drawing.svg
+    assert re.search(rf"L [\d.]+ {at:.2f} \" clip", drawing.svg)
 
 
 def test_every_colour_is_a_variable_of_the_page() -> None:
@@ -103,4 +163,6 @@ def test_parts_of_two_drawings_have_names_of_their_own() -> None:
     assert parts(draw(chart, "a"))
     assert not parts(draw(chart, "a")) & parts(draw(chart, "b"))
     assert draw(chart, "a") == draw(chart, "a")
-    assert "var(--line-4)" in swatch(STYLES["openai_es"], "s")
+    symbol = swatch(STYLES["openai_es"], "s")
+    assert symbol.startswith('<symbol id="s"')
+    assert "var(--line-4)" in symbol

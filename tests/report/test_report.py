@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,8 @@ from command_line import Run
 from fake_trials import make_records, make_trials, write_scores, write_trial
 from report_folder import ALGORITHMS, ENVIRONMENTS, FAILURE, GENERATIONS, write_folder
 
+from esbench import ecdf, profiles
+from esbench.analysis.health import uniform_curve_band
 from esbench.analysis.statistics import iqm
 from esbench.cells import cells
 from esbench.errors import UsageError
@@ -166,12 +170,127 @@ def test_every_setting_and_what_made_it(shown: Contents) -> None:
 def test_the_summary_names_the_best_and_the_sick(shown: Contents, tmp_path: Path) -> None:
     heads = [sentence.partition(":")[0] for sentence in shown.sentences]
     assert heads == [*ENVIRONMENTS, "Health"]
+    assert shown.sentences[-1] == "Health: no warning in 20 trials; 4 too short to judge."
     (trial,) = make_trials(tmp_path, seeds=[0])
     write_trial(trial, make_records([1.0] * 40, [0.0] * 40), 1.0)
     sick = contents(tmp_path, "My runs")
     assert sick.title == "My runs"
     assert sick.sentences[-1] == "Health: 1 of 1 trial with a warning."
     assert {finding.trial for finding in sick.findings} == {"CartPole-v1/openai_es/seed-0"}
+
+
+def test_the_best_are_named_with_their_score_and_seeds(tmp_path: Path) -> None:
+    both = {"algorithms": {"openai_es": {}, "snes": {}, "ars": {}}}
+    scores = {
+        "openai_es": (500.0, 500.0, 500.0),
+        "snes": (500.0, 500.0, math.nan),
+        "ars": (9.0,) * 3,
+    }
+    for trial in make_trials(tmp_path, **both):
+        score = scores[trial.labels["algorithm"]][trial.spec.seed]
+        write_trial(trial, make_records([1.0, 2.0]), score)
+    shown = contents(tmp_path)
+    best, health = shown.sentences
+    assert best == (
+        "CartPole-v1: openai_es (3 seeds) and snes (2 of 3 seeds) are best alike with 500.0"
+        "; with fewer than 3 seeds nothing can be told apart."
+    )
+    assert health == "Health: with 9 trials too short nothing can be judged."
+    diverged = [trial.status for cell in shown.settings for trial in cell.trials]
+    assert diverged.count("done, diverged") == 1
+
+
+def test_who_is_not_told_apart_from_the_best_is_tied_with_it(tmp_path: Path) -> None:
+    algorithms = {"openai_es": {}, "snes": {}, "ars": {}}
+    start = {"openai_es": 480.0, "snes": 478.0, "ars": 9.0}
+    for trial in make_trials(tmp_path, algorithms=algorithms, seeds=list(range(8))):
+        score = start[trial.labels["algorithm"]] + trial.spec.seed
+        write_trial(trial, make_records([1.0, 2.0]), score)
+    first, *_ = contents(tmp_path).sentences
+    assert first == "CartPole-v1: openai_es (8 seeds) is best with 483.5; not told apart: snes."
+
+
+def test_the_sum_over_all_environments_is_a_table(shown: Contents, page: str) -> None:
+    assert [item.iqm for _, item in shown.overall] == sorted(
+        (item.iqm for _, item in shown.overall), reverse=True
+    )
+    (table,) = re.findall(r"Optimality gap</th>.*?</table>", page, flags=re.S)
+    lines = re.findall(r"<tr .*?</tr>", table)
+    for (number, item), line in zip(shown.overall, lines, strict=True):
+        cells = [re.sub("<.*?>", "", cell) for cell in re.findall(r"<td.*?</td>", line)]
+        assert cells[0] == ALGORITHMS[number]
+        assert cells[1] == f"{item.iqm:.2f}"
+        assert cells[3:] == [f"{v:.2f}" for v in (item.mean, item.median, item.optimality_gap)]
+
+
+def test_charts_across_environments_keep_their_ends(folder: Path, read: Reader) -> None:
+    found = cells(folder)
+    reached, above = (
+        next(data for data in read.data if data["x"] == name and data["log"] == log)
+        for name, log in (("environment steps", True), ("normalized score", False))
+    )
+    for line, series in zip(
+        ecdf.ecdf_lines(ecdf.scored_runs(found)), reached["series"], strict=True
+    ):
+        assert series["label"] == line.label
+        npt.assert_allclose([series["x"][0], series["x"][-1]], line.env_steps[[0, -1]], rtol=1e-4)
+        npt.assert_allclose([series["y"][0], series["y"][-1]], line.share[[0, -1]], atol=1e-4)
+        npt.assert_allclose(
+            series["y"], np.interp(series["x"], line.env_steps, line.share), atol=0.05
+        )
+    lines = profiles.profile_lines(profiles.scored(found))
+    for line, series in zip(lines, above["series"], strict=True):
+        npt.assert_allclose([series["y"][0], series["y"][-1]], line.share[[0, -1]], atol=1e-4)
+        assert series["y"][0] >= series["y"][-1]
+
+
+def test_time_is_in_the_unit_that_the_axis_names(tmp_path: Path) -> None:
+    (trial,) = make_trials(tmp_path, seeds=[0])
+    write_trial(trial, make_records([1.0, 2.0, 3.0], seconds=120.0), 3.0)
+    (environment,) = contents(tmp_path).environments
+    chart = environment.learning[1].data
+    assert chart["x"] == "wall-clock time (min)"
+    assert chart["series"][0]["x"][-1] == pytest.approx(4.0)  # before the third generation
+
+
+def test_solved_and_random_actions_are_marked(page: str) -> None:
+    (chart, *_) = re.findall(r"<figcaption>Return.*?</figure>", page, flags=re.S)
+    assert re.findall(r'class="mark">.*?>([\w ]+)</text>', chart) == ["random policy", "solved"]
+
+
+def test_the_band_of_chance_is_that_of_the_cells_that_are_ranked(tmp_path: Path) -> None:
+    for trial in make_trials(tmp_path, seeds=[0, 1, 2, 3]):
+        write_trial(trial, make_records([1.0] * 75), 1.0)
+    (environment,) = contents(tmp_path).environments
+    chart = environment.learning[2]
+    _, top, _, bottom = chart.data["bounds"]
+    low, high = uniform_curve_band(10, 4, 3)  # 75 generations in 25 points
+    (path,) = re.findall(r'<path d="([^"]*)"[^>]*?style="fill: var\(--muted\)', chart.svg)
+    heights = {float(y) for y in re.findall(r"[ML] [\d.]+ ([\d.]+)", path)}
+    wanted = [bottom - (share + 0.03) / 1.06 * (bottom - top) for share in (low, high)]
+    npt.assert_allclose(sorted(heights, reverse=True), wanted, atol=0.1)
+
+
+def test_health_is_of_the_runs_that_are_done(shown: Contents) -> None:
+    labels = {
+        series["label"]
+        for environment in shown.environments
+        for chart in environment.health
+        for series in chart.data["series"]
+    }
+    assert labels == {"cma_es (4 seeds)", "openai_es (4 seeds)", "snes (2 seeds)"}
+
+
+def test_generations_without_a_step_leave_a_gap_and_no_chart_is_empty(tmp_path: Path) -> None:
+    (trial,) = make_trials(tmp_path, seeds=[0])
+    records = make_records([1.0] * 100)
+    moved = [replace(r, update_norm=0.5 if r.generation % 10 == 1 else 0.0) for r in records]
+    write_trial(trial, moved, 1.0, parameters=25)
+    (environment,) = contents(tmp_path).environments
+    (chart,) = (one for one in environment.health if one.title.startswith("Step"))
+    values = [value for value in chart.data["series"][0]["y"] if value is not None]
+    assert len(values) == 10
+    npt.assert_allclose(values, 0.5 / (0.1 * 5))
 
 
 def test_a_function_has_a_logarithmic_axis(tmp_path: Path) -> None:
