@@ -148,6 +148,11 @@ def test_columns_drop_a_torn_line_and_refuse_damage(begin: Begin, make_trial: Ma
     path.write_bytes(b"[]\n" + whole)
     with pytest.raises(DamagedTrialError, match="line 1 is not readable"):
         folder.columns()
+    for bad in (whole + whole[:-1] + 2 * whole, whole.replace(b",", b",\n", 1), whole + b"\n" + whole,
+                whole.replace(b'"digest":"', b'"digest":"\xff') + whole):  # fmt: skip
+        path.write_bytes(bad)
+        with pytest.raises(DamagedTrialError, match=r"line [12] is not readable"):
+            folder.columns("generation", "digest")
     for wrong in (b'"many"', b"null", b"[1,2]", b"1" + b"0" * 30):
         path.write_bytes(whole.replace(b'"env_steps":', b'"env_steps":' + wrong + b',"was":'))
         with pytest.raises(DamagedTrialError, match="damaged .a value of 'env_steps' is not a"):

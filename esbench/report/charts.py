@@ -32,7 +32,8 @@ SWATCH: Final = (0.42, 0.16)
 AXES: Final = (0.165, 0.185, 0.805, 0.785)
 UNITS: Final = 72  # of the drawing, an inch
 DIGITS: Final = 5  # significant, of the numbers that are read off
-LEAST_SPAN: Final = 1.5  # of a logarithmic axis, from its middle to either end
+ROOM: Final = 0.05  # beyond the values, of a logarithmic axis
+LEAST_SPAN: Final = 1.5  # of a logarithmic axis, beyond a constant
 SHARE_TICKS: Final = ((0, 0.25, 0.5, 0.75, 1), ("0", "1/4", "1/2", "3/4", "1"))
 # Colours nobody would choose: in the drawing they become variables of the page's style sheet. None
 # is black, which matplotlib leaves out as the default of a filling.
@@ -209,17 +210,16 @@ def _scale(axes: Axes, chart: Chart) -> None:
     match chart.scale:
         case "log":
             axes.set_yscale("log", nonpositive="mask")
-            low, high = _range(chart)
-            if high < LEAST_SPAN * low:  # a constant: its last bits would fill the axis
-                middle = math.sqrt(low * high)
-                axes.set_ylim(middle / LEAST_SPAN, middle * LEAST_SPAN)
+            low, high = _range(chart)  # of a constant the last bits would fill the axis
+            room = max((high / low) ** ROOM, LEAST_SPAN if high < LEAST_SPAN * low else 1.0)
+            axes.set_ylim(low / room, high * room)
         case "symlog":
             axes.set_yscale("symlog", linthresh=chart.linear_below)
 
 
 def _range(chart: Chart) -> tuple[float, float]:
-    """Return the least and the largest of the lines' values above 0."""
-    values = np.concatenate([series.y for series in chart.series])
+    """Return the least and the largest value above 0 of the lines and their intervals."""
+    values = np.concatenate([v for one in chart.series for v in (one.y, one.low, one.high)])
     values = values[np.isfinite(values) & (values > 0)]
     return float(values.min()), float(values.max())
 
