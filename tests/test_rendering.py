@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ from test_runner import run
 from esbench import offscreen
 from esbench.errors import UsageError
 from esbench.rendering import Rendered, outputs, render_trial
+from esbench.seeding import Purpose, episode_seed
 from esbench.trials import Trial
 from esbench.workers import WorkerPool
 
@@ -115,6 +117,7 @@ def test_the_return_is_the_recorded_one_of_the_episode(
     film = rendered(trial, pool, episode=2)
     returns = trial.folder.result()["returns"]
     assert film.total == film.recorded == returns[2]
+    assert film.seed == episode_seed(trial.spec.seed, Purpose.EVALUATION_EPISODE, 0, 2)
     assert film.shown == film.steps
     assert not film.differs
     assert {key: os.environ.get(key) for key in before} == before
@@ -187,6 +190,16 @@ def test_a_missing_opengl_is_one_sentence(
     monkeypatch.setattr(offscreen, "OFFSCREEN", ("nothing",))
     with pytest.raises(UsageError, match="neither with EGL nor with OSMesa.*apt-get install"):
         rendered(make_trial("Hopper-v5", budget={"env_steps": 40}), pool)
+
+
+def test_an_opengl_that_a_person_asks_for_and_lacks_is_one_sentence() -> None:
+    environment = {**os.environ, "MUJOCO_GL": "osmeza", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-m", "esbench", "render", "nowhere"],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(r"esbench: MUJOCO_GL = 'osmeza': .*; unset it, or .*\n", done.stderr)
 
 
 def test_the_command_prints_a_line_and_notices_another_return(
