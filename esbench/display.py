@@ -303,8 +303,8 @@ def rendered_line(rendered: Rendered) -> str:
     """Return which episode is in a file, in words."""
     cut = "" if rendered.shown == rendered.steps else f", the first {rendered.shown} shown"
     return (
-        f"{rendered.path}: {rendered.environment}, episode {rendered.episode} "
-        f"(seed {rendered.seed}), return {rendered.total!r}, "
+        f"{rendered.path}: {rendered.environment}, generation {rendered.generation}, "
+        f"episode {rendered.episode} (seed {rendered.seed}), return {rendered.total!r}, "
         f"{counted(rendered.steps, 'step')}{cut}"
     )
 

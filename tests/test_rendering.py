@@ -209,9 +209,10 @@ def test_the_command_prints_a_line_and_notices_another_return(
     folder = trial.folder.path
     code, out, _ = esbench("render", str(folder), "--episode", "1", "--max-steps", "5")
     assert code == 0
-    line = rf"{re.escape(str(folder))}/render\.gif: {COUNTS}, episode 1 \(seed \d+\), return "
+    line = rf"{re.escape(str(folder))}/render\.gif: {COUNTS}, generation \d+, episode 1 "
     total = trial.folder.result()["returns"][1]
-    assert re.fullmatch(rf"{line}{total!r}, 11 steps, the first 5 shown\n", out)
+    rest = rf"\(seed \d+\), return {total!r}, 11 steps, the first 5 shown\n"
+    assert re.fullmatch(line + rest, out)
     result = json.loads((folder / "result.json").read_text())
     result["returns"][1] = 3.5
     (folder / "result.json").write_text(json.dumps(result))
