@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # they take long to import, and few commands need them
     from esbench.compare import Sides
     from esbench.diagnosis import Diagnosis
     from esbench.plan import Cost, Standing
+    from esbench.rendering import Rendered
     from esbench.schedule import Schedule
 
 LONGEST_DEFAULT: Final = 24
@@ -295,6 +296,16 @@ def summary(returns: Vector) -> str:
     return (
         f"mean {mean:.{digits}f}, std {std:.{digits}f}, min {low:.{digits}f}, "
         f"max {high:.{digits}f} over {returns.size} episodes"
+    )
+
+
+def rendered_line(rendered: Rendered) -> str:
+    """Return which episode is in a file, in words."""
+    cut = "" if rendered.shown == rendered.steps else f", the first {rendered.shown} shown"
+    return (
+        f"{rendered.path}: {rendered.environment}, generation {rendered.generation}, "
+        f"episode {rendered.episode} (seed {rendered.seed}), return {rendered.total!r}, "
+        f"{counted(rendered.steps, 'step')}{cut}"
     )
 
 

@@ -123,6 +123,12 @@ class Player:
         assert self._job is not None
         return self.backend.movable and not self._batch.remembers and not self._job.characterize
 
+    def start_queued(self) -> None:
+        """Begin queued episodes in the idle slots without a step, which would begin them itself."""
+        assert self._job is not None, "begin a job first"
+        self.watch.start()
+        self._fill(self._job)
+
     def step(self) -> list[EpisodeResult]:
         """Fill idle slots, step every running episode once and return those that ended."""
         assert self._job is not None, "begin a job first"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
@@ -43,14 +45,25 @@ def evaluate_trial(path: Path, pool: WorkerPool, episodes: int | None = None) ->
     if episodes is not None and episodes < 1:
         raise UsageError(f"episodes = {episodes}: expected at least 1")
     folder = TrialFolder(path)
-    spec = folder.spec()
-    state = folder.load_checkpoint()
-    if state is None:
-        raise UsageError(f"{path} has no checkpoint yet; expected a trial that was trained")
-    with Trainer(spec, pool) as trainer:
-        trainer.load_state_dict(state, folder.records())
+    with stored_trainer(folder, pool) as trainer:
         score = trainer.evaluate(episodes)
         generation = trainer.progress.generation
     result = folder.result() if folder.is_done else {}
     comparable = result.get("evaluation_episodes") == score.returns.size
     return StoredScore(score, generation, result["score"] if comparable else None)
+
+
+@contextlib.contextmanager
+def stored_trainer(folder: TrialFolder, pool: WorkerPool) -> Iterator[Trainer]:
+    """Give the trainer of a trial as its last checkpoint left it.
+
+    Raises:
+        UsageError: the folder holds no trial, a damaged one, or one without a checkpoint yet.
+    """
+    spec = folder.spec()
+    state = folder.load_checkpoint()
+    if state is None:
+        raise UsageError(f"{folder.path} has no checkpoint yet; expected a trial that was trained")
+    with Trainer(spec, pool) as trainer:
+        trainer.load_state_dict(state, folder.records())
+        yield trainer

@@ -11,6 +11,8 @@ import os
 import sys
 from collections.abc import Iterator
 
+from esbench.errors import UsageError
+
 
 @contextlib.contextmanager
 def _no_windows() -> Iterator[None]:
@@ -34,7 +36,18 @@ def _no_windows() -> Iterator[None]:
 
 
 with _no_windows():
-    import mujoco
+    try:
+        import mujoco
+    except Exception as error:  # an AttributeError, for one, if its library is missing
+        chosen = os.environ.get("MUJOCO_GL")
+        if not chosen:
+            raise
+        why = f"{type(error).__name__}: {error}"
+        raise UsageError(
+            f"MUJOCO_GL = {chosen!r}: mujoco cannot be imported with it ({why}); unset it, or "
+            "install its OpenGL, on Debian and Ubuntu: apt-get install libosmesa6 for 'osmesa', "
+            "libegl1 libegl-mesa0 for 'egl'"
+        ) from error
 
 
 def log_once() -> None:

@@ -116,6 +116,11 @@ class TrialFolder:
         """Whether the trial has its result."""
         return (self.path / "result.json").exists()
 
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether the trial has a checkpoint, the latest one: earlier ones are not kept."""
+        return (self.path / "checkpoint" / "state.json").exists()
+
     def description(self) -> Json:
         """Return ``trial.json``.
 
@@ -212,7 +217,7 @@ class TrialFolder:
             UsageError: the checkpoint is damaged, of another specification, or of a newer esbench.
         """
         path = self.path / "checkpoint" / "state.json"
-        if not path.exists():
+        if not self.has_checkpoint:
             return None
         content = self._read("checkpoint/state.json", _STATE_KEYS)
         if different := differences(self._parsed(path, content["spec"]), self.spec()):

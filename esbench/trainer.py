@@ -208,18 +208,21 @@ class Trainer:
         Args:
             episodes: how many; the specification's number by default.
         """
-        count = self.spec.evaluation.episodes if episodes is None else episodes
-        job = Job(
+        job = self.held_out_job(episodes)
+        played = self._play(job, [Task(CENTER, episode) for episode in range(job.episodes)])
+        return Score(played.center_returns, played.center_lengths.astype(np.float64))
+
+    def held_out_job(self, episodes: int | None = None) -> Job:
+        """Return what ``evaluate`` plays."""
+        return Job(
             seed=self.spec.seed,
             generation=0,
             purpose=Purpose.EVALUATION_EPISODE,
             population=None,
             center=self.algorithm.center,
-            episodes=count,
+            episodes=self.spec.evaluation.episodes if episodes is None else episodes,
             normalizer=self._normalizer(self.algorithm.center_lineage),
         )
-        played = self._play(job, [Task(CENTER, episode) for episode in range(count)])
-        return Score(played.center_returns, played.center_lengths.astype(np.float64))
 
     def next_job(self) -> Job:
         """Return what the members of the next generation, or of the probe before it, play."""

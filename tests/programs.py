@@ -1,4 +1,4 @@
-"""Programs that some tests need besides Python's packages: a browser, a TeX."""
+"""Programs that some tests need besides Python's packages: a browser, a TeX, an OpenGL."""
 
 from __future__ import annotations
 

@@ -338,7 +338,7 @@ def test_a_plugin_whose_package_is_missing_is_listed(esbench: Run, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "command", ["list", "run", "plan", "status", "table", "plot", "eval", "bench"]
+    "command", ["list", "run", "plan", "status", "table", "plot", "eval", "render", "bench"]
 )
 def test_every_help_has_an_example(esbench: Run, command: str) -> None:
     _, out, _ = esbench(command, "--help")

@@ -1,4 +1,4 @@
-"""Commands that train and play: run, plan, status, eval and bench."""
+"""Commands that train and play: run, plan, status, eval, render and bench."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import typer
 from esbench.cli.app import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
+    EXIT_USAGE,
     Algorithms,
     AtOnce,
     Environments,
@@ -165,6 +166,56 @@ def eval_(
         )
         if not same:
             raise typer.Exit(EXIT_FAILED)
+
+
+@command(
+    epilog="Examples: esbench render results/runs/quick/CartPole-v1/openai_es/seed-0   |   "
+    "esbench render results/runs/quick --all --out render.mp4"
+)
+def render(
+    trial: Annotated[Path, typer.Argument(metavar="TRIAL", help="A trial's folder.")],
+    episode: Annotated[int, typer.Option(help="Which of its held-out episodes, from 0.")] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A .gif or .mp4 (default: render.gif in the trial's folder); with --all, its name "
+            "in each trial's folder.",
+        ),
+    ] = None,
+    max_steps: Annotated[
+        int, typer.Option(help="Show so many steps; the return is of the whole episode.")
+    ] = 1000,
+    all_: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="TRIAL is a folder of trials: one file for the checkpoint of each. A trial keeps "
+            "its latest checkpoint only, so that is one file a trial.",
+        ),
+    ] = False,
+) -> None:
+    """Write a GIF or MP4 of a stored policy in one of its held-out episodes."""
+    from esbench.display import rendered_line, working
+    from esbench.rendering import outputs, render_trial
+
+    failed = differs = False
+    for folder, file in outputs(trial, out, all_):
+        try:
+            with working(f"rendering {folder}"):
+                rendered = render_trial(folder, file, episode, max_steps)
+        except UsageError as error:
+            if not all_:
+                raise
+            complain(f"{folder}: {error}")
+            failed = True
+            continue
+        write(rendered_line(rendered))
+        if rendered.differs:
+            complain(f"DIFFERENT from the recorded return {rendered.recorded!r}")
+            differs = True
+    if failed or differs:
+        raise typer.Exit(EXIT_USAGE if failed else EXIT_FAILED)
 
 
 @command(epilog="Example: esbench bench --env HalfCheetah-v5 --workers 2")

@@ -1,0 +1,209 @@
+"""Films a held-out episode of a stored policy.
+
+The episode is played by the same ``Player`` as every other one, from the same seed, in the
+reference backend, which every other backend equals to the bit: what is seen is what was scored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, final
+
+import gymnasium
+import numpy as np
+
+from esbench.backends.choice import REFERENCE
+from esbench.episodes import EpisodeResult
+from esbench.errors import UsageError
+from esbench.evaluation import Player
+from esbench.files import write_bytes
+from esbench.jobs import CENTER, Setup, Task
+from esbench.making import make_environment, reason
+from esbench.offscreen import draw_lightly, without_screen
+from esbench.scoring import stored_trainer
+from esbench.simulator_log import silenced
+from esbench.spec import EnvironmentSpec, TrialSpec
+from esbench.store import TrialFolder, find_trials
+from esbench.video import Frame, Video, video_class
+from esbench.workers import WorkerPool
+
+MODE: Final = "rgb_array"
+DEFAULT_NAME: Final = "render.gif"
+
+
+@final
+@dataclass(frozen=True)
+class Rendered:
+    """A file that was written, and the episode in it.
+
+    Attributes:
+        path: the file.
+        environment: its Gymnasium name.
+        generation: after how many generations of training the policy was stored.
+        episode: which of the held-out ones.
+        seed: of the episode's environment.
+        total: the return of the whole episode.
+        steps: its length.
+        shown: how many of them are in the file.
+        recorded: the return in ``result.json``; None if the trial is not done or it is not finite.
+    """
+
+    path: Path
+    environment: str
+    generation: int
+    episode: int
+    seed: int
+    total: float
+    steps: int
+    shown: int
+    recorded: float | None
+
+    @property
+    def differs(self) -> bool:
+        """Whether another return was recorded."""
+        return self.recorded is not None and self.recorded != self.total
+
+
+def render_trial(path: Path, out: Path, episode: int = 0, max_steps: int = 1000) -> Rendered:
+    """Write a held-out episode of a trial's last checkpoint.
+
+    Args:
+        path: the trial's folder.
+        out: the file, a GIF or an MP4.
+        episode: which of the trial's held-out episodes.
+        max_steps: so many steps are shown; the episode is played to its end, for its return.
+
+    Raises:
+        UsageError: the folder holds no trial with a checkpoint, there is no such episode, the
+            environment cannot be drawn, or the file cannot be written.
+    """
+    kind = video_class(out)
+    if max_steps < 1:
+        raise UsageError(f"max-steps = {max_steps}: expected at least 1")
+    folder = TrialFolder(path)
+    spec = folder.spec()
+    if not 0 <= episode < spec.evaluation.episodes:
+        raise UsageError(
+            f"episode = {episode}: expected one of the trial's held-out episodes, "
+            f"0 to {spec.evaluation.episodes - 1}"
+        )
+    with WorkerPool(1) as pool, stored_trainer(folder, pool) as trainer:
+        job, generation = trainer.held_out_job(), trainer.progress.generation
+    task = Task(CENTER, episode)
+    with silenced(), _stage(spec) as player, contextlib.closing(kind(_fps(player))) as video:
+        player.begin(job)
+        player.add([task])
+        result, shown = _film(player, spec.environment, video, max_steps)
+        write_bytes(out, video.content())
+    return Rendered(
+        path=out,
+        environment=spec.environment.id,
+        generation=generation,
+        episode=episode,
+        seed=job.environment_seed(task),
+        total=result.total,
+        steps=result.length,
+        shown=shown,
+        recorded=_recorded(folder, episode),
+    )
+
+
+def outputs(path: Path, out: Path | None, all_: bool) -> list[tuple[Path, Path]]:
+    """Return which trials are rendered into which files: (trial, file) each, sorted.
+
+    Args:
+        path: a trial's folder; with ``all_``, a folder of trials.
+        out: the file, or with ``all_`` its name in every trial's folder; ``DEFAULT_NAME`` in the
+            trial's folder by default.
+        all_: take every trial below ``path`` that has a checkpoint.
+
+    Raises:
+        UsageError: ``out`` is no video or, with ``all_``, no bare name; or no trial has a
+            checkpoint.
+    """
+    out = Path(DEFAULT_NAME) if out is None and all_ else out
+    if out is not None:
+        video_class(out)
+    if not all_:
+        return [(path, path / DEFAULT_NAME if out is None else out)]
+    assert out is not None
+    if out.name != str(out):
+        raise UsageError(
+            f"--out {out}: with --all, expected a name without a folder, such as {out.name}; "
+            "each trial's file lies in its own folder"
+        )
+    found = [trial.path for trial in find_trials(path) if trial.has_checkpoint]
+    if not found:
+        raise UsageError(f"no trial in {str(path)!r} has a checkpoint yet")
+    return [(trial, trial / out) for trial in found]
+
+
+@contextlib.contextmanager
+def _stage(spec: TrialSpec) -> Iterator[Player]:
+    """Give a player of one slot whose environment can draw.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    environment = spec.environment
+    plain = make_environment(environment.id, environment.kwargs)
+    modes = plain.metadata.get("render_modes") or []
+    with contextlib.closing(plain):
+        if MODE not in modes:
+            raise _no_picture(environment, f"it has no render mode {MODE!r}")
+        with without_screen(plain):
+            update = {"kwargs": {**environment.kwargs, "render_mode": MODE}, "backend": REFERENCE}
+            setup = Setup(environment.model_copy(update=update), spec.policy)
+            player = Player(setup, slots=1)
+            with contextlib.closing(player):
+                draw_lightly(player.backend.environment(0), environment.kwargs)
+                yield player
+
+
+def _film(
+    player: Player, environment: EnvironmentSpec, video: Video, max_steps: int
+) -> tuple[EpisodeResult, int]:
+    """Play the one queued episode; returns how it ended, and how many of its steps are shown."""
+    env = player.backend.environment(0)
+    player.start_queued()
+    video.add(_draw(env, environment))
+    steps = shown = 0
+    finished: list[EpisodeResult] = []
+    while not finished:
+        finished = player.step()
+        steps += 1
+        if steps <= max_steps and (finished or steps == max_steps or steps % video.stride == 0):
+            video.add(_draw(env, environment))
+            shown = steps
+    (result,) = finished
+    return result, min(shown, result.length)
+
+
+def _draw(env: gymnasium.Env[Any, Any], environment: EnvironmentSpec) -> Frame:
+    try:
+        frame = np.asarray(env.render())
+    except Exception as error:  # missing libraries, no OpenGL, and whatever an own one raises
+        raise _no_picture(environment, reason(error)) from error
+    if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3:
+        shape = f"{frame.dtype} {list(frame.shape)}"
+        raise _no_picture(environment, f"it draws {shape} instead of uint8 [height, width, 3]")
+    return frame
+
+
+def _no_picture(environment: EnvironmentSpec, why: str) -> UsageError:
+    return UsageError(f"environment {environment.id!r} cannot be rendered: {why}")
+
+
+def _fps(player: Player) -> float:
+    """Return frames a second; Gymnasium's own default where the environment names none."""
+    return float(player.backend.environment(0).metadata.get("render_fps") or 30)
+
+
+def _recorded(folder: TrialFolder, episode: int) -> float | None:
+    returns = folder.result().get("returns", []) if folder.is_done else []
+    value = returns[episode] if episode < len(returns) else None
+    return None if value is None or not math.isfinite(value) else float(value)
