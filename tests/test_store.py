@@ -148,8 +148,12 @@ def test_columns_drop_a_torn_line_and_refuse_damage(begin: Begin, make_trial: Ma
     path.write_bytes(b"[]\n" + whole)
     with pytest.raises(DamagedTrialError, match="line 1 is not readable"):
         folder.columns()
-    for bad in (whole + whole[:-1] + 2 * whole, whole.replace(b",", b",\n", 1), whole + b"\n" + whole,
-                whole.replace(b'"digest":"', b'"digest":"\xff') + whole):  # fmt: skip
+    for bad in (
+        whole + whole[:-1] + 2 * whole,
+        whole.replace(b",", b",\n", 1),
+        whole + b"\n" + whole,
+        whole.replace(b'"digest":"', b'"digest":"\xff') + whole,
+    ):
         path.write_bytes(bad)
         with pytest.raises(DamagedTrialError, match=r"line [12] is not readable"):
             folder.columns("generation", "digest")
