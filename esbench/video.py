@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import math
+import subprocess
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Generator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypeAlias, final
+from typing import ClassVar, Final, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ from esbench.errors import UsageError
 
 Frame: TypeAlias = npt.NDArray[np.uint8]
 
+QUALITY: Final = "20"  # of x264: 18 cannot be told from the original, 28 is coarse
 GIF_FPS: Final = 30.0  # a GIF keeps every frame whole: twice as many are twice the file
 
 
@@ -100,13 +102,13 @@ class Mp4(Video):
         try:
             import imageio_ffmpeg
 
-            imageio_ffmpeg.get_ffmpeg_exe()
+            program: str = imageio_ffmpeg.get_ffmpeg_exe()
         except (ImportError, RuntimeError):  # the latter where its package brings no program
             raise UsageError(
                 "an MP4 needs ffmpeg: pip install 'esbench[video]' (or write a .gif)"
             ) from None
-        self._ffmpeg: Any = imageio_ffmpeg
-        self._writer: Generator[None, Frame | None, None] | None = None
+        self._program = program
+        self._process: subprocess.Popen[bytes] | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="esbench-")
         self._path = Path(self._folder.name) / "video.mp4"
 
@@ -115,24 +117,51 @@ class Mp4(Video):
         height, width = frame.shape[:2]
         padding = ((0, height % 2), (0, width % 2), (0, 0))
         frame = np.ascontiguousarray(np.pad(frame, padding, mode="edge"))
-        if self._writer is None:
-            size = (frame.shape[1], frame.shape[0])
-            options = {"fps": self.fps, "codec": "libx264", "quality": 7, "macro_block_size": 2}
-            self._writer = self._ffmpeg.write_frames(str(self._path), size, **options)
-            self._writer.send(None)
-        self._writer.send(frame)
+        if self._process is None:
+            self._process = self._start(frame.shape[1], frame.shape[0])
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # why it ended, ``content`` tells
+            self._process.stdin.write(frame.data)
 
     def content(self) -> bytes:
-        """Return the file's content."""
-        assert self._writer is not None, "add a frame first"
-        self._writer.close()
+        """Return the file's content.
+
+        Raises:
+            UsageError: ffmpeg failed.
+        """
+        assert self._process is not None, "add a frame first"
+        _, said = self._process.communicate()
+        if self._process.returncode:
+            why = said.decode(errors="replace").strip().rpartition("\n")[2]
+            raise UsageError(f"ffmpeg failed ({why}); write a .gif instead")
         return self._path.read_bytes()
 
     def close(self) -> None:
         """End ffmpeg and remove its file."""
-        if self._writer is not None:
-            self._writer.close()
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.communicate()
         self._folder.cleanup()
+
+    def _start(self, width: int, height: int) -> subprocess.Popen[bytes]:
+        # imageio_ffmpeg's own writer forks, which libraries with threads (JAX) warn of.
+        raw = (
+            "-f",
+            "rawvideo",
+            "-pix_fmt",
+            "rgb24",
+            "-s",
+            f"{width}x{height}",
+            "-r",
+            f"{self.fps}",
+        )
+        coded = ("-c:v", "libx264", "-pix_fmt", "yuv420p", "-crf", QUALITY)
+        return subprocess.Popen(
+            [self._program, "-v", "error", "-y", *raw, "-i", "-", "-an", *coded, str(self._path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
 
 
 FORMATS: Final[dict[str, type[Video]]] = {".gif": Gif, ".mp4": Mp4}

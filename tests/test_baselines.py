@@ -134,7 +134,7 @@ def test_a_trial_whose_description_was_edited_is_refused(tmp_path: Path) -> None
     path = next(tmp_path.rglob("trial.json"))
     content = json.loads(path.read_text()) | {"hardware": "big"}
     path.write_text(json.dumps(content))
-    with pytest.raises(UsageError, match="trial.json: hardware"):
+    with pytest.raises(UsageError, match="trial.json is damaged .it has no valid 'hardware'"):
         freeze(tmp_path, "")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 import subprocess
@@ -78,3 +79,15 @@ def test_what_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     with pytest.raises(UsageError, match=r"needs ffmpeg: pip install 'esbench\[video\]'"):
         Mp4(30.0)
+
+
+def test_a_failing_ffmpeg_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "ffmpeg"
+    program.write_text("#!/bin/sh\necho first >&2; echo no such codec >&2; exit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("imageio_ffmpeg.get_ffmpeg_exe", lambda: str(program))
+    with contextlib.closing(Mp4(30.0)) as video:
+        for _ in range(20):
+            video.add(np.zeros((64, 64, 3), np.uint8))
+        with pytest.raises(UsageError, match=r"ffmpeg failed \(no such codec\)"):
+            video.content()
