@@ -33,6 +33,7 @@ LONGEST = (
     "test_cli.py",
     "test_mujoco.py",
     "test_bench.py",
+    "test_types.py",
 )
 
 

@@ -101,16 +101,21 @@ def wait_for(condition: Callable[[], object], process: subprocess.Popen[str]) ->
         time.sleep(0.002)
 
 
-@pytest.mark.parametrize("every", [0.0, 0.1], ids=["always-writing", "now-and-then"])
+@pytest.mark.parametrize(
+    ("every", "targets"),
+    [(0.0, (1, 12, 30, 31, 50)), (0.1, (12, 31))],
+    ids=["always-writing", "now-and-then"],
+)
 def test_killed_again_and_again_it_ends_with_the_same_bits(
     start: Callable[..., subprocess.Popen[str]],
     uninterrupted: Outcome,
     tmp_path: Path,
     every: float,
+    targets: tuple[int, ...],
 ) -> None:
     out = tmp_path / "killed"
     kills = 0
-    for target in (1, 12, 30, 31, 50):
+    for target in targets:
         process = start(out, every)
         wait_for(lambda rows=target: rows_in(out) >= rows, process)
         if target == 30:  # in the middle of writing a checkpoint
@@ -118,7 +123,7 @@ def test_killed_again_and_again_it_ends_with_the_same_bits(
         process.send_signal(signal.SIGKILL)
         process.communicate()
         kills += process.returncode == -signal.SIGKILL
-    assert kills >= 4  # the last target may come too late on a busy machine
+    assert kills >= len(targets) - 1  # the last target may come too late on a busy machine
     last = start(out, every)
     stdout, stderr = last.communicate(timeout=120)
     assert (last.returncode, stderr) == (0, "")

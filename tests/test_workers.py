@@ -44,7 +44,7 @@ def test_digests_do_not_depend_on_workers_or_slots(make_spec: Spec, environment:
     spec = make_spec(
         environment, settings=settings, environment={environment: table}, budget=budget
     )
-    results = [digests(spec, w, s) for w, s in [(1, 1), (1, 64), (2, 5), (3, 2), (3, 32)]]
+    results = [digests(spec, w, s) for w, s in [(1, 1), (1, 64), (2, 5), (3, 2)]]
     assert len(results[0]) >= 2
     assert all(result == results[0] for result in results[1:])
 

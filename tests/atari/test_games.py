@@ -42,7 +42,7 @@ def draw_actions(space: Any, steps: int) -> list[int]:
     return np.random.default_rng(0).integers(0, space.n, steps).tolist()
 
 
-@pytest.mark.parametrize("game", GAMES)
+@pytest.mark.parametrize("game", ["Pong", "Breakout", "Qbert", "SpaceInvaders"])
 def test_v5_is_what_the_ales_own_vector_environment_shows(game: str) -> None:
     """That one is in C++, and makes frames small with OpenCV."""
     ours = AtariBackend(f"esbench/{game}-v5", {}, 1)
