@@ -162,9 +162,12 @@ class TrialFolder:
         """
         names = keys or tuple(_ROW_TYPES)
         try:
-            decode = _decoder(names).decode
-            values = [astuple(decode(line)) for line in self._lines()]
-        except (MsgspecError, UnicodeDecodeError):  # torn, or damaged: ``rows`` tells which
+            lines = self._lines()
+            values = [astuple(row) for row in _decoder(names).decode_lines(b"\n".join(lines))]
+            whole = len(values) == len(lines)  # rows that are no lines are damage too
+        except (MsgspecError, UnicodeDecodeError):
+            whole = False
+        if not whole:  # torn, or damaged: ``rows`` tells which
             values = [tuple(row[name] for name in names) for row in self.rows()]
         by_key = zip(*values, strict=True) if values else ((),) * len(names)
         columns = {}
