@@ -22,6 +22,7 @@ zeros. Rewards are not clipped, lives do not end episodes, FIRE is not pressed f
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -79,6 +80,8 @@ class Game:
         screen_size: height and width of a frame.
         stack_size: frames of an observation.
         full_action_space: all 18 actions instead of those that do something in the game.
+        actions: names of the actions that a policy chooses from, such as NOOP, RIGHT and LEFT; all
+            by default. Several names can do the same thing: in Pong, FIRE is NOOP after the serve.
         terminal_on_life_loss: whether an episode ends with a life.
         max_num_frames_per_episode: an episode is truncated after so many frames, no-ops included.
     """
@@ -89,6 +92,7 @@ class Game:
     screen_size: int = 84
     stack_size: int = 4
     full_action_space: bool = False
+    actions: Sequence[str] | None = None
     terminal_on_life_loss: bool = False
     max_num_frames_per_episode: int = 108_000
 
@@ -110,6 +114,26 @@ class Game:
                 f"screen_size = {self.screen_size!r}: expected a whole number "
                 f"from {SCREEN_SIZES.start} to {SCREEN_SIZES.stop - 1}"
             )
+
+    def action_numbers(self, emulator: AtariEnv) -> list[int]:
+        """Return the emulator's number of each action that a policy chooses from.
+
+        Raises:
+            UsageError: ``actions`` are not names of two or more different ones.
+        """
+        known = emulator.get_action_meanings()
+        if self.actions is None:
+            return list(range(len(known)))
+        names = self.actions if isinstance(self.actions, list | tuple) else []
+        if len(names) < 2 or any(names.count(name) > 1 for name in names):
+            raise UsageError(
+                f"actions = {self.actions!r}: expected a list of two or more different names, such "
+                f"as {known[:2]}"
+            )
+        for name in names:
+            if name not in known:
+                raise UsageError(f"actions: no {name!r} in {self.rom}; {suggestion(name, known)}")
+        return [known.index(name) for name in names]
 
     def emulator(
         self, repeat_action_probability: float, render_mode: RenderMode | None = None
@@ -176,6 +200,8 @@ class Preprocessing(gymnasium.Wrapper[Frames, int, Frames, int]):
         self.game = game
         size = game.screen_size
         self.observation_space = spaces.Box(0, 255, (size, size), np.uint8)
+        self._numbers = game.action_numbers(emulator)
+        self.action_space = spaces.Discrete(len(self._numbers))  # type: ignore[assignment]
         self._emulator = emulator
         self._joined = emulator.ale.getScreenGrayscale()
         self._resize = AreaResize(self._joined.shape, size)
@@ -198,8 +224,9 @@ class Preprocessing(gymnasium.Wrapper[Frames, int, Frames, int]):
     def step(self, action: int) -> tuple[Frames, float, bool, bool, dict[str, Any]]:
         """Hold an action for some frames; the reward is the sum of theirs."""
         total, skip, frames = 0.0, self.game.frame_skip, []
+        number = self._numbers[action]
         for _ in range(skip):
-            frame, reward, terminated, truncated, info = self.env.step(action)
+            frame, reward, terminated, truncated, info = self.env.step(number)
             total += float(reward)
             if self.game.terminal_on_life_loss:
                 lives = self._emulator.ale.lives()

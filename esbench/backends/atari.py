@@ -180,8 +180,9 @@ class _Slot:
         self.joined = start.frame.copy()
         self._before = start.frame.copy()
         self._game, self._ale, self._start = game, emulator.ale, start
-        self._actions = emulator._action_set
-        self._held = self._actions[NOOP]
+        every = emulator._action_set
+        self._noop = self._held = every[NOOP]
+        self._actions = [every[number] for number in game.action_numbers(emulator)]
         self._sticky = int(game.protocol.repeat_action_probability * 2**32)
         self._stream = np.random.MT19937()
         self._seeds: dict[str, Any] = {}
@@ -193,7 +194,7 @@ class _Slot:
         most = self._game.protocol.noop_max
         for _ in range(self.emulator.np_random.integers(1, most + 1) if most else 0):
             self._repeats(1)
-            self._ale.act(self._actions[NOOP])
+            self._ale.act(self._noop)
             if self._ale.game_over():
                 self._rewind(seed)
         if self._ale.getEpisodeFrameNumber():
@@ -234,7 +235,7 @@ class _Slot:
         seeds = self.emulator.seed_game(seed)
         self._seeds = {"seeds": seeds}
         self._stream.state = mersenne_twister(int(seeds[1]))  # type: ignore[assignment]
-        self._held = self._actions[NOOP]
+        self._held = self._noop
         self._reset_hidden_state()
         self._ale.restoreState(self._start.state)
         self.joined[:] = self._start.frame  # a restored state is not drawn

@@ -121,10 +121,28 @@ def test_the_deterministic_protocol_is_gymnasiums_to_the_bit(game: str) -> None:
     [
         ("esbench/QbertDeterministic-v5", {"max_num_frames_per_episode": 120, **SMALL}),
         ("esbench/Pong-v5", {"max_episode_steps": 25, "full_action_space": True, "frame_skip": 1}),
+        ("esbench/PongDeterministic-v5", {"max_episode_steps": 25, "actions": ["RIGHT", "LEFT"]}),
     ],
 )
 def test_every_bit_is_gymnasiums(name: str, kwargs: dict[str, Any]) -> None:
     assert play_one(name, kwargs, 60) >= 2
+
+
+def test_a_policy_can_choose_from_fewer_actions() -> None:
+    """Those of the whole set, by name, in the order given; the no-ops before a game stay no-ops."""
+    name = "esbench/PongDeterministic-v5"
+    few = AtariBackend(name, {"actions": ["LEFT", "NOOP", "RIGHT"], **SMALL}, 1)
+    every = AtariBackend(name, SMALL, 1)
+    assert few.single_action_space == gymnasium.spaces.Discrete(3)
+    every.start(0, SEED)
+    few.start(0, SEED)
+    assert every.environment(0).unwrapped.get_action_meanings()[:4] == [
+        "NOOP", "FIRE", "RIGHT", "LEFT",
+    ]  # fmt: skip
+    for action in draw_actions(few.single_action_space, 60):
+        few.step(np.array([action]))
+        every.step(np.array([(3, 0, 2)[action]]))
+        require_equal(few.observations, every.observations, "frames")
 
 
 def test_slots_begin_and_end_beside_each_other() -> None:
@@ -208,12 +226,18 @@ def test_all_games_for_one_player_are_known() -> None:
     [
         ({"repeat_action_probability": 0.0}, "the protocol's, here 0.25, and no argument"),
         ({"noop_max": 5}, "noop_max is the protocol's, here 0,"),
-        ({"rom": "breakout"}, "no argument 'rom'; known: frame_skip, "),
+        ({"rom": "breakout"}, "no argument 'rom'; known: actions, frame_skip, "),
         ({"screen_sise": 42}, "did you mean 'screen_size'"),
         ({"screen_size": 200}, "screen_size = 200: expected a whole number from 20 to 160"),
         ({"stack_size": 0}, "stack_size = 0: expected a whole number of at least 1"),
         ({"frame_skip": True}, "frame_skip = True: expected a whole number"),
         ({"full_action_space": 1}, "full_action_space = 1: expected true or false"),
+        ({"actions": ["NOOP", "RIHGT"]}, "no 'RIHGT' in pong; did you mean 'RIGHT'"),
+        ({"actions": ["NOOP", "UP"]}, "no 'UP' in pong; known: FIRE, LEFT, "),
+        ({"actions": ["NOOP", "NOOP"]}, "two or more different names, such as"),
+        ({"actions": ["NOOP"]}, "two or more different names, such as"),
+        ({"actions": 3}, "actions = 3: expected a list"),
+        ({"actions": "NOOP"}, "actions = 'NOOP': expected a list"),
     ],
 )
 def test_what_no_protocol_has_is_refused(kwargs: dict[str, Any], words: str) -> None:
