@@ -207,11 +207,26 @@ class Player:
         self.watch.lap("reset")
 
     def _occupy(self, job: Job, slot: int, task: Task) -> None:
+        self._load(job, slot, task.member)
         self._tasks[slot] = task
         self._used = max(self._used, slot + 1)
         self._running += 1
-        self._batch.load(slot, job.parameters(task.member))
         self.watch.lap("sample")
+
+    def _load(self, job: Job, slot: int, member: int) -> None:
+        twin = self._twin(member)
+        if twin is not None and self._batch.share(slot, twin):
+            return
+        low_rank = job.low_rank(member)
+        if low_rank is None or not self._batch.load_low_rank(slot, low_rank):
+            self._batch.load(slot, job.parameters(member))
+
+    def _twin(self, member: int) -> int | None:
+        """Return a slot in which the same member plays another episode, if any."""
+        for slot, task in enumerate(self._tasks[: self._used]):
+            if task is not None and task.member == member:
+                return slot
+        return None
 
     def _suspend(self, slot: int) -> Suspended:
         simulation = self.backend.save(slot)

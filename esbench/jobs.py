@@ -14,7 +14,7 @@ from esbench.errors import UsageError
 from esbench.policies.base import Policy
 from esbench.policies.normalization import Normalizer
 from esbench.policies.spaces import Actions, Observations, Space
-from esbench.population import Population, Vector
+from esbench.population import LowRankMember, Population, Vector
 from esbench.registry import BACKENDS, POLICIES
 from esbench.seeding import Purpose, episode_seed, stream
 from esbench.settings import parse
@@ -73,6 +73,12 @@ class Job:
         if member == CENTER or self.population is None:
             return self.center
         return self.population.member(member)
+
+    def low_rank(self, member: int) -> LowRankMember | None:
+        """Return a member as centre and factors of low rank, if that is what it is."""
+        if member == CENTER or self.population is None:
+            return None
+        return self.population.low_rank(member)
 
     def environment_seed(self, task: Task) -> int:
         """Return the seed of an episode's environment."""

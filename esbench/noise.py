@@ -25,6 +25,8 @@ Vector: TypeAlias = npt.NDArray[np.float64]
 Matrix: TypeAlias = npt.NDArray[np.float64]
 Distribution: TypeAlias = Literal["gaussian", "uniform"]
 Shapes: TypeAlias = tuple[tuple[int, ...], ...]
+# Of each parameter tensor: a vector, or A [m, r] and B^T [r, k] of a matrix [m, k].
+Factors: TypeAlias = tuple[Vector | tuple[Matrix, Matrix], ...]
 
 Blocks: TypeAlias = Iterator[tuple[slice, Vector]]
 
@@ -56,6 +58,10 @@ class Noise(ABC):
     @abstractmethod
     def blocks(self, row: int) -> Blocks:
         """Yield a row piece by piece, with its place; a piece is only valid until the next."""
+
+    def factors(self, row: int) -> Factors | None:
+        """Return a row as factors of low rank, tensor by tensor; None if it is of full rank."""
+        return None
 
     @final
     def row(self, row: int) -> Vector:
@@ -196,11 +202,26 @@ class LowRankNoise(Noise):
     def blocks(self, row: int) -> Blocks:
         """Yield a row, tensor after tensor, a block of whole matrix rows at a time."""
         start = 0
+        for drawn in self._drawn(row):
+            for values in [drawn] if isinstance(drawn, np.ndarray) else _products(*drawn):
+                yield slice(start, start + values.size), values
+                start += values.size
+
+    def factors(self, row: int) -> Factors:
+        """Return what a row is made of."""
+        return tuple(self._drawn(row))
+
+    def _drawn(self, row: int) -> Iterator[Vector | tuple[Matrix, Matrix]]:
         with self.stream(row) as generator:
             for shape in self.shapes:
-                for values in self._tensor(generator, shape):
-                    yield slice(start, start + values.size), values
-                    start += values.size
+                size = math.prod(shape)
+                if len(shape) < 2 or size == 0:
+                    yield generator.standard_normal(size)
+                    continue
+                rows, columns = shape[0], size // shape[0]
+                rank = min(self.rank, rows, columns)
+                a = generator.standard_normal((rows, rank)) / np.sqrt(rank)
+                yield a, generator.standard_normal((rank, columns))
 
     def _factors(self, shape: tuple[int, ...]) -> int:
         size = math.prod(shape)
@@ -209,21 +230,14 @@ class LowRankNoise(Noise):
         rows, columns = shape[0], size // shape[0]
         return min(self.rank, rows, columns) * (rows + columns)
 
-    def _tensor(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Iterator[Vector]:
-        size = math.prod(shape)
-        if len(shape) < 2:
-            for place in _places(size):
-                yield generator.standard_normal(place.stop - place.start)
-        elif size > 0:
-            rows, columns = shape[0], size // shape[0]
-            rank = min(self.rank, rows, columns)
-            a = generator.standard_normal((rows, rank)) / np.sqrt(rank)
-            b = generator.standard_normal((rank, columns))  # B^T
-            at_once = max(1, BLOCK // columns)
-            for first in range(0, rows, at_once):
-                # Without BLAS, whose bits can depend on the number of threads.
-                product: Vector = np.einsum("ir,rj->ij", a[first : first + at_once], b)
-                yield product.reshape(-1)
+
+def _products(a: Matrix, b: Matrix) -> Iterator[Vector]:
+    """Yield A B^T [m, k] flat, some whole rows at a time; ``b`` is B^T."""
+    at_once = max(1, BLOCK // b.shape[1])
+    for first in range(0, len(a), at_once):
+        # Without BLAS, whose bits can depend on the number of threads.
+        product: Vector = np.einsum("ir,rj->ij", a[first : first + at_once], b)
+        yield product.reshape(-1)
 
 
 NOISES: Final[dict[Distribution, type[GaussianNoise] | type[UniformNoise]]] = {

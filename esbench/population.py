@@ -12,9 +12,32 @@ from typing import Self, final
 
 import numpy as np
 
-from esbench.noise import Matrix, Noise, Vector
+from esbench.noise import Factors, Matrix, Noise, Vector
 
-__all__ = ["Matrix", "Population", "SampledPopulation", "StoredPopulation", "Vector"]
+__all__ = [
+    "LowRankMember",
+    "Matrix",
+    "Population",
+    "SampledPopulation",
+    "StoredPopulation",
+    "Vector",
+]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LowRankMember:
+    """A member as what it has in common with all others, and a little of its own.
+
+    Attributes:
+        center: [P], the same array for all members of a population.
+        scale: what the noise is multiplied by: sigma, or -sigma.
+        factors: of its noise, tensor by tensor.
+    """
+
+    center: Vector
+    scale: float
+    factors: Factors
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -48,6 +71,10 @@ class Population(ABC):
     @abstractmethod
     def member(self, index: int) -> Vector:
         """Return the parameters of one member, [P]; a new array."""
+
+    def low_rank(self, index: int) -> LowRankMember | None:
+        """Return a member as centre and factors; None if its noise is of full rank."""
+        return None
 
     @abstractmethod
     def row(self, member: int) -> int:
@@ -111,6 +138,13 @@ class SampledPopulation(Population):
         """Return the parameters of one member, [P]."""
         step = self._latest.step(self, self.row(index))
         return self.center + step if self.sign(index) > 0 else self.center - step
+
+    def low_rank(self, index: int) -> LowRankMember | None:
+        """Return a member as centre and factors; None if its noise is of full rank."""
+        factors = self.noise.factors(self.row(index))
+        if factors is None or isinstance(self.sigma, np.ndarray):
+            return None
+        return LowRankMember(self.center, self.sign(index) * self.sigma, factors)
 
     def step(self, row: int) -> Vector:
         """Return sigma times a noise row, [P]."""

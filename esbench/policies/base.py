@@ -17,6 +17,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from esbench.noise import Shapes, Vector
+from esbench.population import LowRankMember
 from esbench.settings import Settings
 
 Rows = npt.NDArray[np.float32]
@@ -45,6 +46,22 @@ class PolicyBatch(ABC):
     @abstractmethod
     def load(self, slot: int, parameters: Vector) -> None:
         """Put a member's parameters [P] into a slot, and its recurrent state, if any, to rest."""
+
+    def load_low_rank(self, slot: int, member: LowRankMember) -> bool:
+        """Put a member into a slot as what all have in common and what is its own.
+
+        Returns:
+            Whether it did; if not, as by default, the member's parameters are to be loaded.
+        """
+        return False
+
+    def share(self, slot: int, source: int) -> bool:
+        """Let a slot use the parameters that another one has loaded, its own state at rest.
+
+        Returns:
+            Whether it does; if not, as by default, they are to be loaded.
+        """
+        return False
 
     @abstractmethod
     def forward(self, observations: Rows, live: Sequence[int] | None = None) -> Rows:

@@ -1,4 +1,4 @@
-"""Convolutional networks in NumPy: a slot after the other, each with its own weights.
+"""Convolutional networks in NumPy: one slot after the other, full layers with weights in common.
 
 Every slot computes alone, so its bits cannot depend on the others. Images lie channel by channel in
 a row; here the channels come last, so that a window is a few runs of memory and its copy (of all
@@ -7,7 +7,9 @@ windows into one matrix: im2col) costs a third. Nothing is allocated in a step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias, final
 
@@ -15,7 +17,10 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from esbench.noise import Shapes, Vector
+from esbench.policies import full_layers
 from esbench.policies.base import PolicyBatch, Rows
+from esbench.policies.full_layers import FullLayer, is_wide, wide_weights
+from esbench.population import LowRankMember
 
 ImageActivation: TypeAlias = Literal["relu", "selu", "tanh"]
 SELU_SCALE = np.float32(1.0507009873554805)
@@ -127,6 +132,34 @@ class _Convolution:
 
 
 @final
+@dataclass(frozen=True, eq=False)
+class _Network:
+    """The parameters of one member, in whatever slots it plays.
+
+    Attributes:
+        convolutions: weights and bias of each.
+        full: the layers after them.
+    """
+
+    convolutions: list[tuple[Rows, Rows]]
+    full: list[FullLayer]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Center:
+    """What all members around a centre have in common.
+
+    Attributes:
+        parameters: [P], the centre.
+        wide: weights of its wide layers, by number of the layer; as ``FullLayer`` keeps them.
+    """
+
+    parameters: Vector
+    wide: dict[int, Rows]
+
+
+@final
 class ConvolutionalBatch(PolicyBatch):
     """Convolutions, then fully connected layers; parameters lie as ``Architecture.shapes`` says."""
 
@@ -134,7 +167,8 @@ class ConvolutionalBatch(PolicyBatch):
 
     def __init__(self, slots: int, architecture: Architecture, pixel_max: float) -> None:
         self._shapes = architecture.shapes
-        self._slots: list[list[Rows]] = [[] for _ in range(slots)]
+        self._slots: list[_Network | None] = [None] * slots
+        self._center: _Center | None = None
         self._scale = np.float32(1.0 / pixel_max)
         self._activate = ACTIVATIONS[architecture.activation]
         channels, height, width = self._image = architecture.image
@@ -146,33 +180,82 @@ class ConvolutionalBatch(PolicyBatch):
             image = self._convolutions[-1].output
         self._features = image.reshape(-1)
         self._outputs = architecture.outputs
+        depth = len(self._convolutions)
+        layers = list(enumerate(self._shapes[::2]))
+        self._wide = [number for number, shape in layers[depth:] if is_wide(*shape)]
 
     def load(self, slot: int, parameters: Vector) -> None:
         """Put a member's parameters [P] into a slot, rounded to float32."""
-        if not self._slots[slot]:  # a slot that is never used costs no memory
-            self._slots[slot] = [np.zeros(shape, np.float32) for shape in self._shapes]
-        start = 0
-        for target in self._slots[slot]:
-            target[...] = parameters[start : start + target.size].reshape(target.shape)
-            start += target.size
+        self._slots[slot] = None  # its memory is free for what follows
+        self._slots[slot] = self._network(self._split(parameters), {})
+
+    def load_low_rank(self, slot: int, member: LowRankMember) -> bool:
+        """Put a member into a slot; its wide layers are the centre's, and what it adds to them."""
+        if not self._wide:
+            return False
+        self._slots[slot] = None
+        parts = self._split(member.center)
+        if self._center is None or self._center.parameters is not member.center:
+            weights = {number: wide_weights(parts[2 * number]) for number in self._wide}
+            self._center = _Center(member.center, weights)
+        added: dict[int, tuple[Rows, Rows]] = {}
+        for index, factors in enumerate(member.factors):
+            if isinstance(factors, np.ndarray):
+                parts[index] = parts[index] + member.scale * factors
+            elif index // 2 in self._wide:
+                a, b = factors
+                added[index // 2] = (member.scale * a).astype(np.float32), b.astype(np.float32)
+            else:
+                product = np.einsum("ir,rj->ij", *factors)  # not BLAS: as in a whole row of noise
+                parts[index] = parts[index] + member.scale * product.reshape(parts[index].shape)
+        self._slots[slot] = self._network(parts, added)
+        return True
+
+    def _split(self, parameters: Vector) -> list[Vector]:
+        """Return each tensor of parameters [P], a view."""
+        ends = np.cumsum([math.prod(shape) for shape in self._shapes])
+        parts = np.split(parameters, ends[:-1])
+        return [part.reshape(shape) for part, shape in zip(parts, self._shapes, strict=True)]
+
+    def _network(self, parts: Sequence[Vector], added: Mapping[int, tuple[Rows, Rows]]) -> _Network:
+        """Return layers of tensors; where something is ``added``, to the centre's weights."""
+        convolutions, full = [], []
+        for number, (weights, bias) in enumerate(zip(parts[::2], parts[1::2], strict=True)):
+            if number < len(self._convolutions):
+                convolutions.append((weights.astype(np.float32), bias.astype(np.float32)))
+            elif number in added and self._center is not None:
+                shared, rounded = self._center.wide[number], bias.astype(np.float32)
+                full.append(FullLayer(shared, rounded, added[number]))
+            else:
+                full.append(FullLayer.of(weights, bias))
+        return _Network(convolutions, full)
+
+    def share(self, slot: int, source: int) -> bool:
+        """Let a slot use the parameters that another one has loaded."""
+        self._slots[slot] = self._slots[source]
+        return True
 
     def forward(self, observations: Rows, live: Sequence[int] | None = None) -> Rows:
-        """Return outputs [k, outputs] for observations [k, inputs], a live slot at a time."""
+        """Return outputs [k, outputs] for observations [k, inputs], zeros of slots not live."""
+        rows = range(len(observations)) if live is None else live
+        networks = [network for slot in rows if (network := self._slots[slot]) is not None]
+        features = np.empty((len(rows), self._features.size), np.float32)
+        for row, slot, network in zip(features, rows, networks, strict=True):
+            row[:] = self._convolve(observations[slot], network)
+        values = full_layers.forward(
+            features, [network.full for network in networks], self._activate
+        )
+        if live is None:
+            return values
         outputs = np.zeros((len(observations), self._outputs), np.float32)
-        for slot in range(len(observations)) if live is None else live:
-            outputs[slot] = self._forward(observations[slot], self._slots[slot])
+        outputs[rows] = values
         return outputs
 
-    def _forward(self, row: Rows, parameters: Sequence[Rows]) -> Rows:
+    def _convolve(self, row: Rows, network: _Network) -> Rows:
         image = row.reshape(self._image).transpose(1, 2, 0)
         np.multiply(image, self._scale, out=self._input)
-        pairs = list(zip(parameters[::2], parameters[1::2], strict=True))
-        for convolution, (weights, bias) in zip(self._convolutions, pairs, strict=False):
+        for convolution, (weights, bias) in zip(
+            self._convolutions, network.convolutions, strict=True
+        ):
             convolution(weights, bias)
-        values = self._features
-        for weights, bias in pairs[len(self._convolutions) : -1]:
-            values = values @ weights
-            values += bias
-            self._activate(values)
-        weights, bias = pairs[-1]
-        return values @ weights + bias
+        return self._features

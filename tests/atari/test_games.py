@@ -19,8 +19,9 @@ from esbench.evaluation import Player
 from esbench.jobs import Job, Setup, Task, member_tasks
 from esbench.making import make_environment, register_family
 from esbench.noise import GaussianNoise
+from esbench.policies.convolution import ConvolutionalBatch
 from esbench.policies.normalization import ObservationStatistics
-from esbench.population import SampledPopulation
+from esbench.population import SampledPopulation, Vector
 from esbench.seeding import Purpose, noise_key
 from esbench.spec import EnvironmentSpec, PolicySpec
 
@@ -184,18 +185,25 @@ def test_neither_slots_nor_neighbours_leave_a_trace() -> None:
         assert alone.observations[0].tobytes() == among.observations[1].tobytes()
 
 
-def play_members(backend: str, slots: int) -> dict[Task, bytes]:
+MLP = PolicySpec(template="mlp", settings={"hidden": [4]})
+CONV = PolicySpec(template="small_conv", settings={"layers": [(2, 5, 3)], "hidden": (4,)})
+
+
+def play_members(
+    backend: str, slots: int, policy: PolicySpec = MLP, episodes: int = 1
+) -> dict[Task, bytes]:
     """Return what is gathered of some members' observations."""
     kwargs = {"screen_size": 20, "stack_size": 1}
     environment = EnvironmentSpec(id="esbench/SpaceInvaders-v5", kwargs=kwargs, backend=backend)
-    player = Player(Setup(environment, PolicySpec(template="mlp", settings={"hidden": [4]})), slots)
+    player = Player(Setup(environment, policy), slots)
     center = np.zeros(player.policy.num_params)
     noise = GaussianNoise(noise_key(0, 0), center.size)
     population = SampledPopulation(center=center, sigma=0.5, noise=noise, size=4)
     normalizer = ObservationStatistics(20 * 20).normalizer(5.0)
     purpose = Purpose.TRAINING_EPISODE
-    player.begin(Job(0, 0, purpose, population, center, 1, normalizer, gather=True, max_steps=50))
-    player.add(member_tasks(range(4), 1))
+    job = Job(0, 0, purpose, population, center, episodes, normalizer, gather=True, max_steps=50)
+    player.begin(job)
+    player.add(member_tasks(range(4), episodes))
     gathered = {}
     while player.busy:
         for result in player.step():
@@ -208,6 +216,23 @@ def test_members_see_the_same_whatever_plays_them() -> None:
     expected = play_members("gymnasium", 2)
     assert len(set(expected.values())) == 4
     assert play_members("auto", 3) == expected
+
+
+def test_episodes_of_a_member_share_its_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[int] = []
+    load = ConvolutionalBatch.load
+
+    def counted(batch: ConvolutionalBatch, slot: int, parameters: Vector) -> None:
+        loaded.append(slot)
+        load(batch, slot, parameters)
+
+    monkeypatch.setattr(ConvolutionalBatch, "load", counted)
+    expected = play_members("auto", 1, CONV, episodes=2)
+    assert len(loaded) == 8  # in one slot, episode after episode
+    assert len(set(expected.values())) > 2
+    loaded.clear()
+    assert play_members("auto", 4, CONV, episodes=2) == expected  # two beside two
+    assert len(loaded) == 4
 
 
 def test_all_games_for_one_player_are_known() -> None:

@@ -11,7 +11,9 @@ import pytest
 import torch
 
 from esbench.errors import UsageError
-from esbench.policies.base import Policy
+from esbench.noise import GaussianNoise, LowRankNoise
+from esbench.policies.base import Policy, PolicyBatch
+from esbench.population import SampledPopulation
 from esbench.registry import POLICIES
 from esbench.settings import parse
 
@@ -133,6 +135,77 @@ def test_a_slot_can_be_loaded_again() -> None:
     assert np.any(batch.forward(rows) != before)
     batch.load(0, first)
     npt.assert_array_equal(batch.forward(rows), before)
+
+
+@pytest.mark.parametrize("name", ["small_conv", "openai_conv"])
+def test_slots_that_share_a_member_compute_the_bits_of_their_own(name: str) -> None:
+    policy = make(name)
+    first, second = members(policy, 2)
+    own, shared, rows = policy.batch(4), policy.batch(4), frames(4)
+    for slot, member in enumerate((first, first, second, first)):
+        own.load(slot, member)
+    shared.load(0, first)
+    shared.load(2, second)
+    assert shared.share(1, 0)
+    assert shared.share(3, 1)
+    npt.assert_array_equal(shared.forward(rows), own.forward(rows))
+    shared.load(0, second)  # the others keep what they share
+    own.load(0, second)
+    npt.assert_array_equal(shared.forward(rows), own.forward(rows))
+    npt.assert_array_equal(shared.forward(rows, [1, 2])[[1, 2]], own.forward(rows)[[1, 2]])
+
+
+def low_rank_population(policy: Policy, key: int = 5, rank: int = 2) -> SampledPopulation:
+    start = policy.initial_parameters(np.random.default_rng(key))
+    noise = LowRankNoise(key, policy.num_params, policy.shapes, rank)
+    return SampledPopulation(center=start, sigma=0.05, noise=noise, size=6)
+
+
+def load_low_rank(batch: PolicyBatch, slot: int, population: SampledPopulation, index: int) -> bool:
+    member = population.low_rank(index)
+    assert member is not None
+    return batch.load_low_rank(slot, member)
+
+
+def test_members_around_one_centre_are_those_of_the_population() -> None:
+    """Nearly: x W + (x A) B^T is rounded otherwise than x (W + A B^T)."""
+    policy = make("openai_conv")
+    population, later = low_rank_population(policy), low_rank_population(policy, key=6)
+    around, dense, rows = policy.batch(6), policy.batch(6), frames(6)
+    for index in range(6):
+        assert load_low_rank(around, index, population, index)
+        dense.load(index, population.member(index))
+    expected = dense.forward(rows)
+    outputs = around.forward(rows)
+    npt.assert_allclose(outputs, expected, atol=2e-5 * np.abs(expected).max())
+    assert load_low_rank(around, 5, later, 3)  # of the next generation, beside those of this one
+    dense.load(5, later.member(3))
+    npt.assert_array_equal(around.forward(rows)[:5], outputs[:5])
+    expected = dense.forward(rows)
+    npt.assert_allclose(around.forward(rows), expected, atol=2e-5 * np.abs(expected).max())
+
+
+def test_members_around_one_centre_do_not_see_each_other() -> None:
+    policy = make("openai_conv")
+    population, rows = low_rank_population(policy), frames(6)
+    together = policy.batch(6)
+    for index in range(6):
+        load_low_rank(together, index, population, index)
+    outputs = together.forward(rows)
+    for index in range(6):
+        alone = policy.batch(1)
+        load_low_rank(alone, 0, population, index)
+        npt.assert_array_equal(alone.forward(rows[[index]])[0], outputs[index])
+    live = together.forward(rows, [0, 3, 5])
+    npt.assert_array_equal(live[[0, 3, 5]], outputs[[0, 3, 5]])
+
+
+def test_narrow_layers_and_noise_of_full_rank_are_loaded_as_they_are() -> None:
+    small = make("small_conv")
+    assert not load_low_rank(small.batch(1), 0, low_rank_population(small), 0)
+    noise = GaussianNoise(1, small.num_params)
+    full = SampledPopulation(center=np.zeros(small.num_params), sigma=0.1, noise=noise, size=2)
+    assert full.low_rank(0) is None
 
 
 def test_it_starts_with_columns_of_length_1_and_small_outputs() -> None:
