@@ -143,8 +143,8 @@ class Setup:
             what = f"{name}: its observations are images {observations.shape}; the policy"
             if not cls.takes_images:
                 raise UsageError(
-                    f"{what} {self.policy.template!r} takes vectors (use small_conv, openai_conv "
-                    "or nature_conv, or give a torch.nn.Module of your own)"
+                    f"{what} {self.policy.template!r} takes vectors (use small_conv, openai_conv, "
+                    "nature_conv or conv_lstm, or give a torch.nn.Module of your own)"
                 )
             if cls.most_pixels is not None and inputs > cls.most_pixels:
                 raise UsageError(

@@ -7,15 +7,22 @@ OpenAI's evolution-strategies-starter.
 from __future__ import annotations
 
 from abc import ABC
+from collections.abc import Sequence
 from typing import Annotated, final
 
 import numpy as np
 from pydantic import Field
 
 from esbench.errors import UsageError
-from esbench.noise import Shapes, Vector
+from esbench.noise import Matrix, Shapes, Vector
 from esbench.policies.base import Policy, PolicyBatch, PolicySettings
-from esbench.policies.convolution import Architecture, ConvolutionalBatch, ImageActivation, Layer
+from esbench.policies.convolution import (
+    Architecture,
+    ConvolutionalBatch,
+    ImageActivation,
+    Layer,
+    sides,
+)
 from esbench.registry import register_policy
 
 OUTPUT_LENGTH = 0.01
@@ -87,26 +94,14 @@ class Convolutional(Policy, ABC):
             UsageError: an observation is no image, or smaller than a window.
         """
         super().__init__(settings, num_inputs, num_outputs, shape)
-        if len(self.shape) != 3:
-            raise UsageError(
-                f"observations of shape {list(self.shape)}: a convolutional policy takes images "
-                "[channels, height, width], such as those of esbench/Pong-v5; use mlp or linear"
-            )
-        channels, height, width = self.shape
         self._architecture = Architecture(
-            image=(channels, height, width),
+            image=require_images(self.shape),
             layers=tuple(Layer(*layer) for layer in settings.layers),
             hidden=settings.hidden,
             outputs=num_outputs,
             activation=settings.activation,
         )
-        for sides, layer in zip(self._architecture.sides, settings.layers, strict=False):
-            if min(sides) < layer[1]:
-                raise UsageError(
-                    f"layers = {[list(layer) for layer in settings.layers]}: an image of {height} "
-                    f"x {width} has shrunk to {sides[0]} x {sides[1]} before the window of "
-                    f"{layer[1]}; expected windows that fit"
-                )
+        require_fitting_windows(self._architecture.image, self._architecture.layers)
 
     @property
     @final
@@ -117,10 +112,9 @@ class Convolutional(Policy, ABC):
     @final
     def initial_parameters(self, generator: np.random.Generator) -> Vector:
         """Return normalised columns [P], biases zero."""
-        parts, matrices = [], self.shapes[::2]
+        parts, matrices = [], self._architecture.shapes[::2]
         for index, (inputs, units) in enumerate(matrices):
-            weights = generator.standard_normal((inputs, units))
-            weights /= np.sqrt(np.sum(weights * weights, axis=0))
+            weights = normalized_columns(generator, inputs, units)
             if index == len(matrices) - 1:
                 weights *= OUTPUT_LENGTH
             parts += [weights.reshape(-1), np.zeros(units)]
@@ -130,6 +124,43 @@ class Convolutional(Policy, ABC):
     def batch(self, slots: int) -> PolicyBatch:
         """Return room for ``slots`` members."""
         return ConvolutionalBatch(slots, self._architecture, self.settings.pixel_max)
+
+
+def require_images(shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """Return the shape of an observation: channels, height and width.
+
+    Raises:
+        UsageError: it is no image.
+    """
+    if len(shape) != 3:
+        raise UsageError(
+            f"observations of shape {list(shape)}: a convolutional policy takes images "
+            "[channels, height, width], such as those of esbench/Pong-v5; use mlp or linear"
+        )
+    return shape
+
+
+def require_fitting_windows(image: tuple[int, int, int], layers: Sequence[Layer]) -> None:
+    """Raise if a convolution's window is larger than what the ones before it make of an image.
+
+    Raises:
+        UsageError: it is.
+    """
+    _, height, width = image
+    for side, layer in zip(sides(image, layers), layers, strict=False):
+        if min(side) + 2 * layer.padding < layer.window:
+            raise UsageError(
+                f"layers = {[list(layer[:3]) for layer in layers]}: an image of {height} x {width} "
+                f"has shrunk to {side[0]} x {side[1]} before the window of {layer.window}; "
+                "expected windows that fit"
+            )
+
+
+def normalized_columns(generator: np.random.Generator, inputs: int, units: int) -> Matrix:
+    """Return normal weights [inputs, units], those into each unit scaled to length 1."""
+    weights = generator.standard_normal((inputs, units))
+    weights /= np.sqrt(np.sum(weights * weights, axis=0))
+    return weights
 
 
 @final
