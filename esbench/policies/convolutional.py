@@ -1,7 +1,8 @@
 """Convolutional networks for images: those of the papers, and a small one.
 
 Weights into a unit are normal and scaled to length 1, or 0.01 for the outputs; biases are 0, as in
-OpenAI's evolution-strategies-starter.
+OpenAI's evolution-strategies-starter. With virtual batch normalisation the units have no bias but a
+gain, which starts at 1, and an offset, which starts at 0.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from esbench.policies.convolution import (
     Layer,
     sides,
 )
+from esbench.policies.virtual_batch import VirtualBatch, member_shapes
 from esbench.registry import register_policy
 
 OUTPUT_LENGTH = 0.01
@@ -46,6 +48,12 @@ class SmallConvSettings(PolicySettings):
 
     pixel_max: Annotated[float, Field(gt=0)] = 255.0
     """What pixels are divided by."""
+
+    virtual_batch_norm: bool = False
+    """Whether to normalise every unit but the outputs by its values for a reference batch."""
+
+    reference_size: Annotated[int, Field(ge=2, le=4096)] = 128
+    """Size of that batch, from random play at the start of training [observations]."""
 
 
 class OpenAIConvSettings(SmallConvSettings):
@@ -102,28 +110,39 @@ class Convolutional(Policy, ABC):
             activation=settings.activation,
         )
         require_fitting_windows(self._architecture.image, self._architecture.layers)
+        if settings.virtual_batch_norm:
+            self.reference_size = settings.reference_size
 
     @property
     @final
     def shapes(self) -> Shapes:
-        """The shapes of weights and biases, layer by layer; convolutions as matrices."""
+        """The shapes of weights and biases, layer by layer; convolutions as matrices.
+
+        With virtual batch normalisation, gains and offsets are in the place of all biases but the
+        outputs'.
+        """
+        if self.settings.virtual_batch_norm:
+            return member_shapes(self._architecture)
         return self._architecture.shapes
 
     @final
     def initial_parameters(self, generator: np.random.Generator) -> Vector:
-        """Return normalised columns [P], biases zero."""
+        """Return normalised columns [P], biases and offsets zero, gains one."""
         parts, matrices = [], self._architecture.shapes[::2]
         for index, (inputs, units) in enumerate(matrices):
+            last = index == len(matrices) - 1
             weights = normalized_columns(generator, inputs, units)
-            if index == len(matrices) - 1:
+            if last:
                 weights *= OUTPUT_LENGTH
-            parts += [weights.reshape(-1), np.zeros(units)]
+            gains = [np.ones(units)] if self.settings.virtual_batch_norm and not last else []
+            parts += [weights.reshape(-1), *gains, np.zeros(units)]
         return np.concatenate(parts)
 
     @final
     def batch(self, slots: int) -> PolicyBatch:
         """Return room for ``slots`` members."""
-        return ConvolutionalBatch(slots, self._architecture, self.settings.pixel_max)
+        kind = VirtualBatch if self.settings.virtual_batch_norm else ConvolutionalBatch
+        return kind(slots, self._architecture, self.settings.pixel_max)
 
 
 def require_images(shape: tuple[int, ...]) -> tuple[int, int, int]:
