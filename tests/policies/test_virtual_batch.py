@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +13,11 @@ import pytest
 import torch
 from test_convolutional import frames, make
 
+from esbench.errors import UsageError
+from esbench.policies import VirtualBatchNorm
 from esbench.policies.base import Policy
+from esbench.policies.module import ModulePolicy
+from esbench.settings import parse
 
 IMAGE = (2, 20, 21)
 LAYERS = [(3, 5, 2), (4, 3, 1)]
@@ -153,3 +159,127 @@ def test_a_unit_that_is_the_same_for_all_of_the_batch_stays_finite() -> None:
 def test_a_policy_that_wants_none_is_given_none() -> None:
     with pytest.raises(RuntimeError, match="takes no reference batch"):
         normalized(virtual_batch_norm=False).batch(1).refer(reference())
+
+
+class Network(torch.nn.Module):
+    """The network of ``normalized``, as a person would write it; it counts what it has seen."""
+
+    def __init__(self, num_inputs: int, num_outputs: int, side: int = 24) -> None:
+        super().__init__()
+        self.first = torch.nn.Conv2d(2, 3, 5, stride=2, bias=False)
+        self.norm1 = VirtualBatchNorm(3, eps=EPSILON)
+        self.second = torch.nn.Conv2d(3, 4, 3, bias=False)
+        self.norm2 = VirtualBatchNorm(4)
+        self.hidden = torch.nn.Linear(4 * 6 * 7, 7, bias=False)
+        self.norm3 = VirtualBatchNorm(7)
+        self.out = torch.nn.Linear(7, num_outputs)
+        self.seen = 0
+
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        self.seen += len(observations)
+        x = observations.reshape(-1, *IMAGE) / 255.0
+        x = torch.relu(self.norm1(self.first(x)))
+        x = torch.relu(self.norm2(self.second(x)))
+        x = x.permute(0, 2, 3, 1).flatten(1)
+        x = torch.relu(self.norm3(self.hidden(x)))
+        return self.out(x)
+
+
+class OneRow(Network):
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        return super().forward(observations.view(1, 840))
+
+
+def module_policy(name: str) -> ModulePolicy:
+    table = {"factory": f"{__name__}:{name}", "reference_size": 9}
+    inputs = int(np.prod(IMAGE))
+    return ModulePolicy(parse(ModulePolicy.Settings, table, "test"), inputs, 6, IMAGE)
+
+
+def as_module(policy: Policy, parameters: np.ndarray) -> np.ndarray:
+    """Return a member of ``normalized`` as ``Network`` orders it."""
+    ends = np.cumsum([np.prod(shape) for shape in policy.shapes])[:-1]
+    tensors = [
+        part.reshape(shape)
+        for part, shape in zip(np.split(parameters, ends), policy.shapes, strict=True)
+    ]
+    for number, (before, window) in zip((0, 3), ((2, 5), (3, 3)), strict=True):
+        kernel = tensors[number].reshape(window, window, before, -1)
+        tensors[number] = kernel.transpose(3, 2, 0, 1)
+    for number in (6, 9):
+        tensors[number] = tensors[number].T
+    return np.concatenate([tensor.reshape(-1) for tensor in tensors])
+
+
+def test_the_torch_layer_computes_what_the_template_does() -> None:
+    policy, own = normalized(hidden=(7,)), module_policy("Network")
+    assert own.reference_size == 9
+    parameters, rows = members(policy, 3), frames(3, IMAGE)
+    ours, theirs = policy.batch(3), own.batch(3)
+    for batch in (ours, theirs):
+        batch.refer(reference())
+    for slot, member in enumerate(parameters):
+        ours.load(slot, member)
+        theirs.load(slot, as_module(policy, member))
+    expected = ours.forward(rows)
+    outputs = theirs.forward(rows)
+    npt.assert_allclose(outputs, expected, atol=2e-5 * np.abs(expected).max())
+    alone = own.batch(1)
+    alone.refer(reference())
+    alone.load(0, as_module(policy, parameters[1]))
+    npt.assert_array_equal(alone.forward(rows[1:2])[0], outputs[1])
+
+
+@pytest.mark.parametrize("shape", [(12, 5), (6, 5, 4, 3)])
+def test_the_torch_layer_is_batch_norm_in_training_mode_on_the_reference(
+    shape: tuple[int, ...],
+) -> None:
+    from esbench.layers import refer
+
+    torch.manual_seed(0)
+    layer, batch = VirtualBatchNorm(5, eps=0.01), 3.0 + 2.0 * torch.randn(shape)
+    with torch.no_grad():
+        layer.weight.copy_(torch.randn(5))
+        layer.bias.copy_(torch.randn(5))
+        refer(layer, batch)
+        expected = torch.nn.functional.batch_norm(
+            batch, None, None, layer.weight, layer.bias, training=True, eps=0.01
+        )
+        npt.assert_allclose(layer(batch), expected, atol=1e-5)
+        npt.assert_allclose(layer(batch[:1]), expected[:1], atol=1e-5)  # alone as among others
+
+
+def test_a_module_remembers_nothing_of_the_reference_batch() -> None:
+    own = module_policy("Network")
+    batch = own.batch(1)
+    batch.refer(reference())
+    batch.load(0, own.initial_parameters(np.random.default_rng(0)))
+    batch.forward(frames(1, IMAGE))
+    assert batch._modules[0].seen == 1
+
+
+def test_a_module_that_takes_one_row_only_is_one_sentence() -> None:
+    own = module_policy("OneRow")
+    batch = own.batch(1)
+    batch.refer(reference())
+    with pytest.raises(UsageError, match=r"OneRow has .* reference batch, \[9, 840\] at once: "):
+        batch.load(0, np.zeros(own.num_params))
+
+
+def test_the_torch_layer_says_what_is_wrong() -> None:
+    layer = VirtualBatchNorm(5)
+    with pytest.raises(RuntimeError, match="no statistics: show the module a reference batch"):
+        layer(torch.zeros(2, 5))
+    with pytest.raises(ValueError, match=r"VirtualBatchNorm\(5\) was given \[2, 4\]; expected"):
+        layer(torch.zeros(2, 4))
+
+
+def test_nobody_who_does_not_ask_for_the_layer_imports_torch() -> None:
+    code = (
+        "import sys; from esbench.registry import POLICIES; POLICIES.names();"
+        "assert 'esbench.policies.conv_lstm' in sys.modules; assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    with pytest.raises(ImportError):
+        from esbench.policies import VirtualBatchNrom  # noqa: F401
