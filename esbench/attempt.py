@@ -13,6 +13,7 @@ from esbench.errors import EnvironmentFailedError, UsageError
 from esbench.jobs import Setup
 from esbench.provenance import provenance
 from esbench.record import Callback, GenerationRecord, Stop
+from esbench.scoring import restore
 from esbench.store import DamagedTrialError, now, score_text
 from esbench.trainer import Trainer
 from esbench.trials import Trial
@@ -102,7 +103,7 @@ def _train(trial: Trial, pool: WorkerPool, watcher: Watcher, callbacks: Sequence
     with Trainer(trial.spec, pool, folder, folder.path / "log.txt") as trainer:
         state = folder.load_checkpoint()
         if state is not None:
-            trainer.load_state_dict(state, history)
+            restore(trainer, folder, state, history)
         watcher.trial_started(trial, trainer.progress.generation)
 
         def watch(record: GenerationRecord) -> None:

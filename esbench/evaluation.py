@@ -65,6 +65,7 @@ class Player:
         self._observations = Observations(observations, setup.environment.id)
         self._actions = Actions(actions, setup.environment.id)
         self._batch = self.policy.batch(slots)
+        self._reference_batch = setup.reference_batch
         self._slots = self._width = slots
         self._used = self._running = 0  # the running episodes are in the slots below the first
         self._tasks: list[Task | None] = [None] * slots
@@ -92,6 +93,8 @@ class Player:
         if job.characterize and not self._behaviors:
             self._behaviors = [self._setup.make_behavior() for _ in range(self._slots)]
         self._pending.clear()
+        if self.policy.reference_size:
+            self._refer(job)
         for slot in range(self._slots):
             self._tasks[slot] = None
             self.backend.retire(slot)
@@ -142,6 +145,15 @@ class Player:
     def close(self) -> None:
         """Close the environments."""
         self.backend.close()
+
+    def _refer(self, job: Job) -> None:
+        """Show the policy the reference batch as it is shown observations in this job."""
+        assert self._reference_batch is not None, "the trainer gathers it before it plays"
+        rows = self._reference_batch.observations
+        if job.normalizer is None:
+            self._batch.refer(rows.astype(np.float32))
+        else:
+            self._batch.refer(job.normalizer.scaled(rows - job.normalizer.mean))
 
     def _step(self, job: Job) -> list[EpisodeResult]:
         used = self._used
@@ -272,11 +284,7 @@ class Player:
         if job.gather:
             self._sums[:used] += centred
             self._squares[:used] += centred * centred
-        centred *= normalizer.scale
-        np.maximum(centred, -normalizer.clip, out=centred)
-        np.minimum(centred, normalizer.clip, out=centred)
-        inputs: npt.NDArray[np.float32] = centred.astype(np.float32)
-        return inputs
+        return normalizer.scaled(centred)
 
     def _act(self, job: Job, outputs: npt.NDArray[np.float32]) -> npt.NDArray[np.generic]:
         if job.action_noise:

@@ -13,7 +13,7 @@ from esbench.behaviors.base import Behavior, behavior_class
 from esbench.errors import UsageError
 from esbench.policies.base import Policy
 from esbench.policies.normalization import Normalizer
-from esbench.policies.spaces import Actions, Observations, Space
+from esbench.policies.spaces import Actions, Array, Observations, Space
 from esbench.population import LowRankMember, Population, Vector
 from esbench.registry import BACKENDS, POLICIES
 from esbench.seeding import Purpose, episode_seed, stream
@@ -101,12 +101,38 @@ class Job:
 
 
 @final
+@dataclass(frozen=True, eq=False)
+class ReferenceBatch:
+    """What virtual batch normalisation takes its statistics of; equal if the observations are.
+
+    Attributes:
+        observations: [R, inputs], before they are normalised.
+    """
+
+    observations: Array
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ReferenceBatch):
+            return NotImplemented
+        mine, others = self.observations, other.observations
+        return mine is others or (mine.dtype == others.dtype and np.array_equal(mine, others))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@final
 @dataclass(frozen=True)
 class Setup:
-    """What a worker needs to know once for each trial: the environment and the policy."""
+    """What a worker needs to know once for each trial: the environment and the policy.
+
+    Attributes:
+        environment, policy: of the trial.
+        reference_batch: which a policy with virtual batch normalisation needs to play.
+    """
 
     environment: EnvironmentSpec
     policy: PolicySpec
+    reference_batch: ReferenceBatch | None = None
 
     def make_backend(self, slots: int) -> Backend:
         """Return the environment's slots."""
@@ -149,8 +175,8 @@ class Setup:
             what = f"{name}: its observations are images {observations.shape}; the policy"
             if not cls.takes_images:
                 raise UsageError(
-                    f"{what} {self.policy.template!r} takes vectors (use small_conv, openai_conv "
-                    "or nature_conv, or give a torch.nn.Module of your own)"
+                    f"{what} {self.policy.template!r} takes vectors (use small_conv, openai_conv, "
+                    "nature_conv or conv_lstm, or give a torch.nn.Module of your own)"
                 )
             if cls.most_pixels is not None and inputs > cls.most_pixels:
                 raise UsageError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -26,7 +26,7 @@ from esbench.making import make_environment, reason
 from esbench.offscreen import draw_lightly, without_screen
 from esbench.scoring import stored_trainer
 from esbench.simulator_log import silenced
-from esbench.spec import EnvironmentSpec, TrialSpec
+from esbench.spec import EnvironmentSpec
 from esbench.store import TrialFolder, find_trials
 from esbench.video import Frame, Video, video_class
 from esbench.workers import WorkerPool
@@ -93,8 +93,9 @@ def render_trial(path: Path, out: Path, episode: int = 0, max_steps: int = 1000)
         )
     with WorkerPool(1) as pool, stored_trainer(folder, pool) as trainer:
         job, generation = trainer.held_out_job(), trainer.progress.generation
+        setup = trainer.setup
     task = Task(CENTER, episode)
-    with silenced(), _stage(spec) as player, contextlib.closing(kind(_fps(player))) as video:
+    with silenced(), _stage(setup) as player, contextlib.closing(kind(_fps(player))) as video:
         player.begin(job)
         player.add([task])
         result, shown = _film(player, spec.environment, video, max_steps)
@@ -143,13 +144,13 @@ def outputs(path: Path, out: Path | None, all_: bool) -> list[tuple[Path, Path]]
 
 
 @contextlib.contextmanager
-def _stage(spec: TrialSpec) -> Iterator[Player]:
+def _stage(setup: Setup) -> Iterator[Player]:
     """Give a player of one slot whose environment can draw.
 
     Raises:
         UsageError: it cannot.
     """
-    environment = spec.environment
+    environment = setup.environment
     plain = make_environment(environment.id, environment.kwargs)
     modes = plain.metadata.get("render_modes") or []
     with contextlib.closing(plain):
@@ -157,8 +158,8 @@ def _stage(spec: TrialSpec) -> Iterator[Player]:
             raise _no_picture(environment, f"it has no render mode {MODE!r}")
         with without_screen(plain):
             update = {"kwargs": {**environment.kwargs, "render_mode": MODE}, "backend": REFERENCE}
-            setup = Setup(environment.model_copy(update=update), spec.policy)
-            player = Player(setup, slots=1)
+            drawn = replace(setup, environment=environment.model_copy(update=update))
+            player = Player(drawn, slots=1)
             with contextlib.closing(player):
                 draw_lightly(player.backend.environment(0), environment.kwargs)
                 yield player

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
 from esbench.errors import UsageError
-from esbench.store import TrialFolder
-from esbench.trainer import Score, Trainer
+from esbench.record import GenerationRecord
+from esbench.store import DamagedTrialError, TrialFolder
+from esbench.trainer import Score, State, Trainer
 from esbench.workers import WorkerPool
 
 
@@ -65,5 +66,20 @@ def stored_trainer(folder: TrialFolder, pool: WorkerPool) -> Iterator[Trainer]:
     if state is None:
         raise UsageError(f"{folder.path} has no checkpoint yet; expected a trial that was trained")
     with Trainer(spec, pool) as trainer:
-        trainer.load_state_dict(state, folder.records())
+        restore(trainer, folder, state, folder.records())
         yield trainer
+
+
+def restore(
+    trainer: Trainer, folder: TrialFolder, state: State, history: Sequence[GenerationRecord]
+) -> None:
+    """Let a trainer go on from a trial's checkpoint.
+
+    Raises:
+        DamagedTrialError: the checkpoint lacks what the policy needs.
+    """
+    try:
+        trainer.load_state_dict(state, history)
+    except UsageError as error:
+        remedy = f"remove the folder {folder.path} to start that trial over"
+        raise DamagedTrialError(f"{folder.path / 'checkpoint'}: {error}; {remedy}") from None

@@ -32,6 +32,7 @@ class Purpose(enum.IntEnum):
     CHOICE = 10
     PERMUTATION = 11
     SIMULATION = 12
+    REFERENCE_BATCH = 13
 
 
 def _sequence(seed: int, purpose: Purpose, indices: tuple[int, ...]) -> np.random.SeedSequence:

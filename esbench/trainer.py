@@ -17,13 +17,14 @@ from esbench.algorithms.base import Algorithm
 from esbench.algorithms.settings import GrowingSettings
 from esbench.episodes import Episodes
 from esbench.errors import UsageError
-from esbench.jobs import CENTER, Job, Setup, Task, member_tasks
+from esbench.jobs import CENTER, Job, ReferenceBatch, Setup, Task, member_tasks
 from esbench.measures import Gauge
 from esbench.noise import Shapes
 from esbench.policies.normalization import Normalizer, ObservationStatistics
 from esbench.policies.spaces import Actions
 from esbench.population import Population, Vector
 from esbench.record import Callback, GenerationRecord, Stop, TargetReturn
+from esbench.reference import gather
 from esbench.registry import ALGORITHMS
 from esbench.seeding import Purpose, stream
 from esbench.settings import parse
@@ -161,6 +162,17 @@ class Trainer:
         return self.algorithm.center
 
     @property
+    def setup(self) -> Setup:
+        """What workers need to know, with the reference batch of a policy that wants one.
+
+        That is gathered here when it is first asked for, unless a checkpoint has brought it.
+        """
+        if self.policy.reference_size and self._setup.reference_batch is None:
+            batch = gather(self._setup, self.policy.reference_size, self.spec.seed)
+            self._setup = replace(self._setup, reference_batch=batch)
+        return self._setup
+
+    @property
     def progress(self) -> Progress:
         """What has been done so far."""
         return self._progress
@@ -248,10 +260,16 @@ class Trainer:
             "mean_length": self._mean_length,
             "gauge": self._gauge.state_dict(),
             "stopped": None if self.stopped is None else self.stopped.reason,
+            **self._reference_state(),
         }
 
     def load_state_dict(self, state: State, history: Sequence[GenerationRecord] = ()) -> None:
-        """Go on from ``state_dict``; ``history`` are the rows up to it."""
+        """Go on from ``state_dict``; ``history`` are the rows up to it.
+
+        Raises:
+            UsageError: the policy wants a reference batch, and the state has none that fits.
+        """
+        self._setup = replace(self._setup, reference_batch=self._reference_in(state))
         self.algorithm.load_state_dict(state["algorithm"])
         self._statistics = {}
         for lineage, statistics in state["statistics"].items():
@@ -371,8 +389,26 @@ class Trainer:
         )
 
     def _play(self, job: Job, tasks: Sequence[Task]) -> Episodes:
-        self._pool.configure(self._setup, self._log)
+        self._pool.configure(self.setup, self._log)
         return self._pool.play(job, tasks)
+
+    def _reference_state(self) -> State:
+        batch = self._setup.reference_batch
+        return {} if batch is None else {"reference_batch": batch.observations}
+
+    def _reference_in(self, state: State) -> ReferenceBatch | None:
+        """Return a state's reference batch; one from before the first generation may lack it."""
+        size, found = self.policy.reference_size, state.get("reference_batch")
+        if not size or (found is None and not state["progress"]["generation"]):
+            return None
+        expected = (size, self.policy.num_inputs)
+        if found is None or found.shape != expected:
+            seen = "it has none" if found is None else f"it has one of shape {list(found.shape)}"
+            raise UsageError(
+                f"no reference batch of shape {list(expected)} in the trained state ({seen}), "
+                "which the policy's virtual batch normalisation needs"
+            )
+        return ReferenceBatch(found)
 
     def _statistics_of(self, lineage: int) -> ObservationStatistics:
         if lineage not in self._statistics:

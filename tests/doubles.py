@@ -141,8 +141,23 @@ class Spaces(Walk):
         }[action]
 
 
+class Pictures(gymnasium.ObservationWrapper[np.ndarray, np.ndarray, np.ndarray]):
+    """Shows small images of what a walk shows."""
+
+    def __init__(self) -> None:
+        super().__init__(Walk())
+        self.observation_space = spaces.Box(0, 255, (2, 12, 12), np.uint8)
+
+    def observation(self, observation: np.ndarray) -> np.ndarray:
+        channel, row, column = np.indices((2, 12, 12))
+        first, second, third = observation
+        waves = np.sin(first * row + second * column + third * channel)
+        return (127.5 * (1.0 + waves)).astype(np.uint8)
+
+
 DOUBLES = (
-    Walk, Raises, Disconnects, Dies, Indifferent, BadReward, BadObservation, Slow, Chatty, Spaces
+    Walk, Raises, Disconnects, Dies, Indifferent, BadReward, BadObservation, Slow, Chatty, Spaces,
+    Pictures,
 )  # fmt: skip
 for cls in DOUBLES:
     gymnasium.register(f"{cls.__name__}-v0", entry_point=cls)

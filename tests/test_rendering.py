@@ -103,6 +103,7 @@ def test_the_return_is_the_recorded_one_of_the_episode(
     policy = {"template": "mlp", "hidden": [4], "normalize_observations": True}
     if name.startswith("esbench/"):
         policy = {"template": "small_conv", "hidden": [4], "normalize_observations": False}
+        policy |= {"virtual_batch_norm": True, "reference_size": 4}
     settings = {"population_size": 2}
     trial = make_trial(
         name,

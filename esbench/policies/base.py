@@ -43,6 +43,16 @@ class PolicyBatch(ABC):
 
     remembers: ClassVar[bool] = True
 
+    def refer(self, observations: Rows) -> None:
+        """Take the reference batch [R, inputs] of virtual batch normalisation, before a load.
+
+        Members that were loaded before are to be loaded again.
+
+        Raises:
+            RuntimeError: this policy wants none.
+        """
+        raise RuntimeError(f"{type(self).__name__} takes no reference batch")
+
     @abstractmethod
     def load(self, slot: int, parameters: Vector) -> None:
         """Put a member's parameters [P] into a slot, and its recurrent state, if any, to rest."""
@@ -75,11 +85,16 @@ class PolicyBatch(ABC):
 
 
 class Policy(ABC):
-    """The architecture: how many parameters, where they start, how slots compute."""
+    """The architecture: how many parameters, where they start, how slots compute.
+
+    Attributes:
+        reference_size: how many observations its reference batch has; 0 if it wants none.
+    """
 
     Settings: ClassVar[type[PolicySettings]]
     takes_images: ClassVar[bool] = False  # flattened, row by row
     most_pixels: ClassVar[int | None] = None  # numbers of the largest image it takes, if any
+    reference_size: int = 0
 
     def __init__(
         self,

@@ -19,24 +19,43 @@ from numpy.lib.stride_tricks import as_strided
 from esbench.noise import Shapes, Vector
 from esbench.policies import full_layers
 from esbench.policies.base import PolicyBatch, Rows
-from esbench.policies.full_layers import FullLayer, is_wide, wide_weights
+from esbench.policies.full_layers import FullLayer, Tensor, is_wide, wide_weights
 from esbench.population import LowRankMember
 
-ImageActivation: TypeAlias = Literal["relu", "selu", "tanh"]
+ImageActivation: TypeAlias = Literal["relu", "elu", "selu", "tanh"]
 SELU_SCALE = np.float32(1.0507009873554805)
 SELU_ALPHA = np.float32(1.6732632423543772)
 
 
 class Layer(NamedTuple):
-    """A convolution without padding: channels made, side of its square window, step between two."""
+    """A convolution.
+
+    Attributes:
+        channels: how many it makes.
+        window: side of its square window.
+        stride: step between two windows.
+        padding: zeros beyond each edge.
+    """
 
     channels: int
     window: int
     stride: int
+    padding: int = 0
+
+    def side(self, before: int) -> int:
+        """Return the height or width of what it makes of an image with that height or width."""
+        return (before + 2 * self.padding - self.window) // self.stride + 1
 
 
 def _relu(values: Rows) -> None:
     np.maximum(values, np.float32(0.0), out=values)
+
+
+def _elu(values: Rows) -> None:
+    """Clevert et al. 2016, "Fast and accurate deep network learning by ELUs", with alpha = 1."""
+    negative = np.expm1(np.minimum(values, np.float32(0.0)))
+    np.maximum(values, np.float32(0.0), out=values)
+    values += negative
 
 
 def _selu(values: Rows) -> None:
@@ -53,6 +72,7 @@ def _tanh(values: Rows) -> None:
 
 ACTIVATIONS: dict[ImageActivation, Callable[[Rows], None]] = {
     "relu": _relu,
+    "elu": _elu,
     "selu": _selu,
     "tanh": _tanh,
 }
@@ -79,11 +99,7 @@ class Architecture(NamedTuple):
     @property
     def sides(self) -> list[tuple[int, int]]:
         """Height and width of the image and of what each convolution makes of it."""
-        sides = [self.image[1:]]
-        for _, window, stride in self.layers:
-            height, width = sides[-1]
-            sides.append(((height - window) // stride + 1, (width - window) // stride + 1))
-        return sides
+        return sides(self.image, self.layers)
 
     @property
     def shapes(self) -> Shapes:
@@ -92,18 +108,35 @@ class Architecture(NamedTuple):
         The rows of a convolution's matrix are ordered by row of the window, column and channel, and
         those of the first full one by row and column of the image, and channel.
         """
-        before, shapes = self.image[0], []
-        for channels, window, _ in self.layers:
-            shapes += [(window * window * before, channels), (channels,)]
-            before = channels
-        height, width = self.sides[-1]
-        for inputs, units in pairwise((height * width * before, *self.hidden, self.outputs)):
-            shapes += [(inputs, units), (units,)]
-        return tuple(shapes)
+        shapes, features = convolution_shapes(self.image, self.layers)
+        for inputs, units in pairwise((features, *self.hidden, self.outputs)):
+            shapes += ((inputs, units), (units,))
+        return shapes
+
+
+def sides(image: tuple[int, int, int], layers: Sequence[Layer]) -> list[tuple[int, int]]:
+    """Return height and width of an image [channels, height, width], and after each layer."""
+    found = [image[1:]]
+    for layer in layers:
+        height, width = found[-1]
+        found.append((layer.side(height), layer.side(width)))
+    return found
+
+
+def convolution_shapes(
+    image: tuple[int, int, int], layers: Sequence[Layer]
+) -> tuple[tuple[tuple[int, ...], ...], int]:
+    """Return W1 [window * window * channels before, channels], b1, ..., and the numbers made."""
+    before, shapes = image[0], []
+    for layer in layers:
+        shapes += [(layer.window * layer.window * before, layer.channels), (layer.channels,)]
+        before = layer.channels
+    height, width = sides(image, layers)[-1]
+    return tuple(shapes), height * width * before
 
 
 @final
-class _Convolution:
+class Convolution:
     """One convolution of one slot after the other, over a fixed piece of memory.
 
     Attributes:
@@ -113,8 +146,12 @@ class _Convolution:
     def __init__(self, image: Rows, layer: Layer, activate: Callable[[Rows], None]) -> None:
         """Look at ``image`` [height, width, channels], whatever it will hold."""
         height, width, before = image.shape
-        channels, window, stride = layer
-        rows, columns = (height - window) // stride + 1, (width - window) // stride + 1
+        channels, window, stride, edge = layer
+        rows, columns = layer.side(height), layer.side(width)
+        self._image = self._inside = image
+        if edge:
+            image = np.zeros((height + 2 * edge, width + 2 * edge, before), np.float32)
+            self._inside = image[edge:-edge, edge:-edge]
         down, right, each = image.strides
         run = (rows, columns, window, window * before)
         self._windows = as_strided(image, run, (down * stride, right * stride, down, each))
@@ -125,10 +162,17 @@ class _Convolution:
         self._activate = activate
 
     def __call__(self, weights: Rows, bias: Rows) -> None:
-        self._copies[...] = self._windows
-        np.matmul(self._matrix, weights, out=self._rows)
+        """Leave what it makes of the image in ``output``."""
+        self.sum(weights)
         self._rows += bias
         self._activate(self._rows)
+
+    def sum(self, weights: Rows) -> None:
+        """Leave the sums of the windows in ``output``, without bias and activation."""
+        if self._inside is not self._image:
+            self._inside[...] = self._image
+        self._copies[...] = self._windows
+        np.matmul(self._matrix, weights, out=self._rows)
 
 
 @final
@@ -173,10 +217,10 @@ class ConvolutionalBatch(PolicyBatch):
         self._activate = ACTIVATIONS[architecture.activation]
         channels, height, width = self._image = architecture.image
         self._input = np.zeros((height, width, channels), np.float32)
-        self._convolutions: list[_Convolution] = []
+        self._convolutions: list[Convolution] = []
         image = self._input
         for layer in architecture.layers:
-            self._convolutions.append(_Convolution(image, layer, self._activate))
+            self._convolutions.append(Convolution(image, layer, self._activate))
             image = self._convolutions[-1].output
         self._features = image.reshape(-1)
         self._outputs = architecture.outputs
@@ -184,7 +228,7 @@ class ConvolutionalBatch(PolicyBatch):
         layers = list(enumerate(self._shapes[::2]))
         self._wide = [number for number, shape in layers[depth:] if is_wide(*shape)]
 
-    def load(self, slot: int, parameters: Vector) -> None:
+    def load(self, slot: int, parameters: Tensor) -> None:
         """Put a member's parameters [P] into a slot, rounded to float32."""
         self._slots[slot] = None  # its memory is free for what follows
         self._slots[slot] = self._network(self._split(parameters), {})
@@ -211,13 +255,13 @@ class ConvolutionalBatch(PolicyBatch):
         self._slots[slot] = self._network(parts, added)
         return True
 
-    def _split(self, parameters: Vector) -> list[Vector]:
+    def _split(self, parameters: Tensor) -> list[Tensor]:
         """Return each tensor of parameters [P], a view."""
         ends = np.cumsum([math.prod(shape) for shape in self._shapes])
         parts = np.split(parameters, ends[:-1])
         return [part.reshape(shape) for part, shape in zip(parts, self._shapes, strict=True)]
 
-    def _network(self, parts: Sequence[Vector], added: Mapping[int, tuple[Rows, Rows]]) -> _Network:
+    def _network(self, parts: Sequence[Tensor], added: Mapping[int, tuple[Rows, Rows]]) -> _Network:
         """Return layers of tensors; where something is ``added``, to the centre's weights."""
         convolutions, full = [], []
         for number, (weights, bias) in enumerate(zip(parts[::2], parts[1::2], strict=True)):

@@ -1,21 +1,30 @@
 """Convolutional networks for images: those of the papers, and a small one.
 
 Weights into a unit are normal and scaled to length 1, or 0.01 for the outputs; biases are 0, as in
-OpenAI's evolution-strategies-starter.
+OpenAI's evolution-strategies-starter. With virtual batch normalisation the units have no bias but a
+gain, which starts at 1, and an offset, which starts at 0.
 """
 
 from __future__ import annotations
 
 from abc import ABC
+from collections.abc import Sequence
 from typing import Annotated, final
 
 import numpy as np
 from pydantic import Field
 
 from esbench.errors import UsageError
-from esbench.noise import Shapes, Vector
+from esbench.noise import Matrix, Shapes, Vector
 from esbench.policies.base import Policy, PolicyBatch, PolicySettings
-from esbench.policies.convolution import Architecture, ConvolutionalBatch, ImageActivation, Layer
+from esbench.policies.convolution import (
+    Architecture,
+    ConvolutionalBatch,
+    ImageActivation,
+    Layer,
+    sides,
+)
+from esbench.policies.virtual_batch import VirtualBatch, member_shapes
 from esbench.registry import register_policy
 
 OUTPUT_LENGTH = 0.01
@@ -39,6 +48,12 @@ class SmallConvSettings(PolicySettings):
 
     pixel_max: Annotated[float, Field(gt=0)] = 255.0
     """What pixels are divided by."""
+
+    virtual_batch_norm: bool = False
+    """Whether to normalise every unit but the outputs by its values for a reference batch."""
+
+    reference_size: Annotated[int, Field(ge=2, le=4096)] = 128
+    """Size of that batch, from random play at the start of training [observations]."""
 
 
 class OpenAIConvSettings(SmallConvSettings):
@@ -87,49 +102,84 @@ class Convolutional(Policy, ABC):
             UsageError: an observation is no image, or smaller than a window.
         """
         super().__init__(settings, num_inputs, num_outputs, shape)
-        if len(self.shape) != 3:
-            raise UsageError(
-                f"observations of shape {list(self.shape)}: a convolutional policy takes images "
-                "[channels, height, width], such as those of esbench/Pong-v5; use mlp or linear"
-            )
-        channels, height, width = self.shape
         self._architecture = Architecture(
-            image=(channels, height, width),
+            image=require_images(self.shape),
             layers=tuple(Layer(*layer) for layer in settings.layers),
             hidden=settings.hidden,
             outputs=num_outputs,
             activation=settings.activation,
         )
-        for sides, layer in zip(self._architecture.sides, settings.layers, strict=False):
-            if min(sides) < layer[1]:
-                raise UsageError(
-                    f"layers = {[list(layer) for layer in settings.layers]}: an image of {height} "
-                    f"x {width} has shrunk to {sides[0]} x {sides[1]} before the window of "
-                    f"{layer[1]}; expected windows that fit"
-                )
+        require_fitting_windows(self._architecture.image, self._architecture.layers)
+        if settings.virtual_batch_norm:
+            self.reference_size = settings.reference_size
 
     @property
     @final
     def shapes(self) -> Shapes:
-        """The shapes of weights and biases, layer by layer; convolutions as matrices."""
+        """The shapes of weights and biases, layer by layer; convolutions as matrices.
+
+        With virtual batch normalisation, gains and offsets are in the place of all biases but the
+        outputs'.
+        """
+        if self.settings.virtual_batch_norm:
+            return member_shapes(self._architecture)
         return self._architecture.shapes
 
     @final
     def initial_parameters(self, generator: np.random.Generator) -> Vector:
-        """Return normalised columns [P], biases zero."""
-        parts, matrices = [], self.shapes[::2]
+        """Return normalised columns [P], biases and offsets zero, gains one."""
+        parts, matrices = [], self._architecture.shapes[::2]
         for index, (inputs, units) in enumerate(matrices):
-            weights = generator.standard_normal((inputs, units))
-            weights /= np.sqrt(np.sum(weights * weights, axis=0))
-            if index == len(matrices) - 1:
+            last = index == len(matrices) - 1
+            weights = normalized_columns(generator, inputs, units)
+            if last:
                 weights *= OUTPUT_LENGTH
-            parts += [weights.reshape(-1), np.zeros(units)]
+            gains = [np.ones(units)] if self.settings.virtual_batch_norm and not last else []
+            parts += [weights.reshape(-1), *gains, np.zeros(units)]
         return np.concatenate(parts)
 
     @final
     def batch(self, slots: int) -> PolicyBatch:
         """Return room for ``slots`` members."""
-        return ConvolutionalBatch(slots, self._architecture, self.settings.pixel_max)
+        kind = VirtualBatch if self.settings.virtual_batch_norm else ConvolutionalBatch
+        return kind(slots, self._architecture, self.settings.pixel_max)
+
+
+def require_images(shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """Return the shape of an observation: channels, height and width.
+
+    Raises:
+        UsageError: it is no image.
+    """
+    if len(shape) != 3:
+        raise UsageError(
+            f"observations of shape {list(shape)}: a convolutional policy takes images "
+            "[channels, height, width], such as those of esbench/Pong-v5; use mlp or linear"
+        )
+    return shape
+
+
+def require_fitting_windows(image: tuple[int, int, int], layers: Sequence[Layer]) -> None:
+    """Raise if a convolution's window is larger than what the ones before it make of an image.
+
+    Raises:
+        UsageError: it is.
+    """
+    _, height, width = image
+    for side, layer in zip(sides(image, layers), layers, strict=False):
+        if min(side) + 2 * layer.padding < layer.window:
+            raise UsageError(
+                f"layers = {[list(layer[:3]) for layer in layers]}: an image of {height} x {width} "
+                f"has shrunk to {side[0]} x {side[1]} before the window of {layer.window}; "
+                "expected windows that fit"
+            )
+
+
+def normalized_columns(generator: np.random.Generator, inputs: int, units: int) -> Matrix:
+    """Return normal weights [inputs, units], those into each unit scaled to length 1."""
+    weights = generator.standard_normal((inputs, units))
+    weights /= np.sqrt(np.sum(weights * weights, axis=0))
+    return weights
 
 
 @final

@@ -21,12 +21,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Any, Final, TypeAlias, final
 
 import numpy as np
+import numpy.typing as npt
 
-from esbench.noise import Matrix, Vector
 from esbench.policies.base import Rows
+
+Tensor: TypeAlias = npt.NDArray[np.floating[Any]]  # parameters, before they are rounded
 
 WIDE: Final = 2**16  # weights; a matrix of fewer stays in a core's cache by itself
 PIECE: Final = 128  # units whose weights are used by all slots before the next ones
@@ -48,7 +50,7 @@ class FullLayer:
     factors: tuple[Rows, Rows] | None = None
 
     @classmethod
-    def of(cls, weights: Matrix, bias: Vector) -> FullLayer:
+    def of(cls, weights: Tensor, bias: Tensor) -> FullLayer:
         """Return a layer of a member's own weights [inputs, units], rounded to float32."""
         wide = is_wide(*weights.shape)
         rounded = wide_weights(weights) if wide else weights.astype(np.float32)
@@ -60,7 +62,7 @@ def is_wide(inputs: int, units: int) -> bool:
     return inputs * units >= WIDE
 
 
-def wide_weights(weights: Matrix) -> Rows:
+def wide_weights(weights: Tensor) -> Rows:
     """Return the weights [inputs, units] of a wide layer as it keeps them, [units, inputs]."""
     return np.ascontiguousarray(weights.astype(np.float32).T)
 

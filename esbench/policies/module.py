@@ -12,7 +12,7 @@ import copy
 import importlib
 import inspect
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Annotated, Any, final
 
 import numpy as np
 from pydantic import Field
@@ -34,6 +34,9 @@ class ModuleSettings(PolicySettings):
 
     arguments: dict[str, Any] = Field(default_factory=dict)
     """Further arguments of its constructor."""
+
+    reference_size: Annotated[int, Field(ge=2, le=4096)] = 128
+    """Size of the reference batch that VirtualBatchNorm layers are shown [observations]."""
 
 
 @final
@@ -68,9 +71,12 @@ class ModulePolicy(Policy):
                     f"policy {settings.factory} takes no argument {name!r}; "
                     f"{suggestion(name, known)}"
                 )
-        self._shapes = tuple(tuple(p.shape) for p in self._build(seed=0).parameters())
+        module = self._build(seed=0)
+        self._shapes = tuple(tuple(p.shape) for p in module.parameters())
         if self.num_params == 0:
             raise UsageError(f"policy {settings.factory} has no parameters to train")
+        if _has_virtual_batch_norm(module):
+            self.reference_size = settings.reference_size
 
     @property
     def shapes(self) -> Shapes:
@@ -84,7 +90,7 @@ class ModulePolicy(Policy):
 
     def batch(self, slots: int) -> PolicyBatch:
         """Return room for ``slots`` members."""
-        return ModuleBatch(self._build(seed=0), slots)
+        return ModuleBatch(self._build(seed=0), slots, self.settings.factory)
 
     def _build(self, seed: int) -> torch.nn.Module:
         import torch
@@ -110,9 +116,17 @@ class ModulePolicy(Policy):
 class ModuleBatch(PolicyBatch):
     """One copy of the module a slot."""
 
-    def __init__(self, module: torch.nn.Module, slots: int) -> None:
+    def __init__(self, module: torch.nn.Module, slots: int, name: str) -> None:
         self._at_rest = module
         self._modules = [module] * slots
+        self._name = name
+        self._reference: torch.Tensor | None = None
+
+    def refer(self, observations: Rows) -> None:
+        """Take the reference batch [R, inputs]."""
+        import torch
+
+        self._reference = torch.from_numpy(observations)
 
     def load(self, slot: int, parameters: Vector) -> None:
         """Put a member's parameters [P] into a new copy of the module, which remembers nothing."""
@@ -121,6 +135,22 @@ class ModuleBatch(PolicyBatch):
         values = torch.from_numpy(parameters.astype(np.float32))
         self._modules[slot] = copy.deepcopy(self._at_rest)
         torch.nn.utils.vector_to_parameters(values, self._modules[slot].parameters())
+        if self._reference is not None:
+            self._refer(self._modules[slot], self._reference)
+
+    def _refer(self, module: torch.nn.Module, batch: torch.Tensor) -> None:
+        import torch
+
+        from esbench.layers import refer
+
+        try:
+            with torch.inference_mode():
+                refer(module, batch)
+        except Exception as error:  # whatever a person's own code makes of more than one row
+            raise UsageError(
+                f"policy {self._name} has VirtualBatchNorm layers and cannot take the reference "
+                f"batch, {list(batch.shape)} at once: {type(error).__name__}: {error}"
+            ) from error
 
     def forward(self, observations: Rows, live: Sequence[int] | None = None) -> Rows:
         """Return outputs [k, outputs] for observations [k, inputs], a live slot at a time."""
@@ -136,6 +166,12 @@ class ModuleBatch(PolicyBatch):
         result = np.zeros((len(observations), computed.shape[1]), computed.dtype)
         result[slots] = computed
         return result
+
+
+def _has_virtual_batch_norm(module: torch.nn.Module) -> bool:
+    from esbench.layers import normalizing_layers
+
+    return bool(normalizing_layers(module))
 
 
 def import_factory(name: str) -> Any:

@@ -11,6 +11,7 @@ from typing import TypeAlias, final
 
 import numpy as np
 
+from esbench.policies.base import Rows
 from esbench.population import Vector
 
 INITIAL_COUNT = 1e-2
@@ -31,6 +32,14 @@ class Normalizer:
     mean: Vector
     scale: Vector
     clip: float
+
+    def scaled(self, centred: Vector) -> Rows:
+        """Return what a policy is shown for observations [k, n] less the mean, which it changes."""
+        centred *= self.scale
+        np.maximum(centred, -self.clip, out=centred)
+        np.minimum(centred, self.clip, out=centred)
+        shown: Rows = centred.astype(np.float32)
+        return shown
 
 
 @final
