@@ -1,8 +1,7 @@
 """What a simulator does without us, in as many processes: what throughput is measured against.
 
-Two loops. Plain Gymnasium: random actions in ``gymnasium.make``'s environment. The simulator alone:
-``mj_step`` and nothing else, on the very actions that members of the population took, in episodes
-that begin as theirs did; the physical limit of the rollouts.
+Two loops. Plain Gymnasium: random actions in ``gymnasium.make``'s environment. The simulator alone,
+where there is one that can run so (``esbench.simulators``).
 """
 
 from __future__ import annotations
@@ -10,28 +9,24 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import signal
-import time
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
+from typing import TYPE_CHECKING, Literal, TypeAlias, final
 
 import gymnasium
-import numpy as np
 
 from esbench.errors import TrainingError
-from esbench.evaluation import Player
-from esbench.jobs import Job, Setup, Task
+from esbench.jobs import Job, Setup
 from esbench.making import making
-from esbench.noise import Matrix
 from esbench.random_policy import random_steps_per_second
 from esbench.simulator_log import log_once, silenced
+from esbench.simulators import SIMULATORS, SimulatorLoop
 from esbench.worker import end_with_parent, interrupts_held
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
 
 Kind: TypeAlias = Literal["gymnasium", "simulator"]
-STEPS: Final = 16_000  # whose actions the simulator alone is given, in each process; or all
 
 
 @final
@@ -65,7 +60,7 @@ class BareLoops:
     @property
     def has_simulator(self) -> bool:
         """Whether the environment's simulator can be run alone."""
-        return self._setup.backend_name == "mujoco"
+        return self._setup.backend_name in SIMULATORS
 
     def record(self, job: Job) -> None:
         """Play members of a job and keep their actions, for the simulator alone.
@@ -110,57 +105,6 @@ class _Measure:
     seconds: float
 
 
-@final
-class SimulatorLoop:
-    """Episodes of some members as MuJoCo alone runs them.
-
-    Attributes:
-        episodes: the seed and the controls [T, n] of each.
-    """
-
-    def __init__(self, setup: Setup, job: Job, members: range) -> None:
-        """Play one episode of each member, until there are enough steps."""
-        player = Player(setup, slots=1)
-        self._env = player.backend.environment
-        self.episodes: list[tuple[int, Matrix]] = []
-        player.begin(job)
-        player.backend.expose()
-        steps = 0
-        for member in members:
-            if steps >= STEPS:
-                break
-            task = Task(member, 0)
-            player.add([task])
-            controls = []
-            while player.busy:
-                player.step()
-                controls.append(self._plain().data.ctrl.copy())
-            self.episodes.append((job.environment_seed(task), np.array(controls)))
-            steps += len(controls)
-
-    def steps_per_second(self, seconds: float) -> float:
-        """Return the speed over some seconds of stepping; resets are not counted."""
-        import mujoco
-
-        plain = self._plain()
-        model, data, skip, step = plain.model, plain.data, plain.frame_skip, mujoco.mj_step
-        control, steps, elapsed = data.ctrl, 0, 0.0
-        while True:
-            for seed, controls in self.episodes:
-                self._env(0).reset(seed=seed)
-                start = time.perf_counter()
-                for action in controls:
-                    control[:] = action
-                    step(model, data, skip)
-                elapsed += time.perf_counter() - start
-                steps += len(controls)
-                if elapsed >= seconds:
-                    return steps / elapsed
-
-    def _plain(self) -> Any:
-        return self._env(0).unwrapped
-
-
 def _main(connection: Connection, setup: Setup, share: slice) -> None:
     """Run bare loops until the parent ends them or is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -186,7 +130,8 @@ def _serve(connection: Connection, setup: Setup, share: slice) -> None:
             case _Record(job):
                 size = 1 if job.population is None else len(job.population)
                 with silenced():
-                    simulator = SimulatorLoop(setup, job, range(size)[share] or range(size))
+                    members = range(size)[share] or range(size)
+                    simulator = SIMULATORS[setup.backend_name](setup, job, members)
                 connection.send(0.0)
             case _Measure("simulator", seconds) if simulator is not None:
                 connection.send(simulator.steps_per_second(seconds))

@@ -12,6 +12,7 @@ import math
 import statistics
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
@@ -19,9 +20,10 @@ from typing import Final, final
 from esbench.attempt import check_trials
 from esbench.bare import BareLoops
 from esbench.errors import UsageError
-from esbench.grid import parse_grid
+from esbench.grid import apply_override, parse_grid
 from esbench.jobs import Setup
 from esbench.record import GenerationRecord, Stop
+from esbench.settings import Table
 from esbench.trainer import Trainer
 from esbench.trials import Trial, expand
 from esbench.workers import WorkerPool
@@ -37,7 +39,8 @@ class Round:
 
     Attributes:
         bare: plain Gymnasium environments in a loop, one a process, random actions.
-        simulator: MuJoCo alone, one process each, the actions of members; None elsewhere.
+        simulator: MuJoCo or the ALE alone, one process each, the actions of members; None for
+            others.
         training: the population's steps, end to end: sampling, policy, normalisation, rollouts,
             update, record and checkpoint.
         simulated: those and the steps of the unperturbed policy.
@@ -91,8 +94,10 @@ def measure(
     seconds: float = 5.0,
     rounds: int = 3,
     after: int = 1,
+    algorithm: str = "openai_es",
+    overrides: Sequence[str] = (),
 ) -> Throughput:
-    """Measure OpenAI-ES with the environment's own policy beside bare loops.
+    """Measure an algorithm, with the environment's own policy, beside bare loops.
 
     Args:
         environment: any Gymnasium name.
@@ -101,9 +106,11 @@ def measure(
         seconds: of each measurement; training finishes its generation.
         rounds: how often they are measured in turn.
         after: env steps of training before the generation that is measured.
+        algorithm: any registered name.
+        overrides: settings as in a grid, such as ``policy.template=nature_conv``.
 
     Raises:
-        UsageError: an unknown environment, one that cannot be made, or a wrong number.
+        UsageError: an unknown environment, one that cannot be made, or a wrong number or setting.
         TrainingError: an environment failed while it was stepped.
     """
     if rounds < 1:
@@ -113,7 +120,7 @@ def measure(
     if not 0 < seconds < math.inf:
         raise UsageError(f"seconds = {seconds}: expected a number above 0")
     with WorkerPool(workers) as pool, tempfile.TemporaryDirectory() as folder:
-        trial = _trial(environment, population_size, Path(folder))
+        trial = _trial(environment, algorithm, population_size, overrides, Path(folder))
         check_trials([trial])
         setup = Setup(trial.spec.environment, trial.spec.policy)
         bare = BareLoops(setup, pool.size)
@@ -157,16 +164,22 @@ def _round(bare: BareLoops, trainer: Trainer, seconds: float) -> Round:
     return Round(gymnasium, simulator, *_train(trainer, seconds))
 
 
-def _trial(environment: str, population_size: int, folder: Path) -> Trial:
-    table = {
+def _trial(
+    environment: str, algorithm: str, population_size: int, overrides: Sequence[str], folder: Path
+) -> Trial:
+    table: Table = {
         "name": "bench",
         "seeds": [0],
         "environments": [environment],
-        "algorithms": {"openai_es": {"population_size": population_size}},
+        "algorithms": {algorithm: {"population_size": population_size}},
         "budget": {"env_steps": ENDLESS},
     }
-    (trial,) = expand(parse_grid(table, "bench"), folder, "bench")
-    return trial
+    for assignment in overrides:
+        table = apply_override(table, assignment)
+    trials = expand(parse_grid(table, "bench"), folder, "bench")
+    if len(trials) != 1:
+        raise UsageError(f"{len(trials)} trials: expected settings of one")
+    return trials[0]
 
 
 def _train(trainer: Trainer, seconds: float) -> tuple[float, float]:

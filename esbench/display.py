@@ -240,9 +240,9 @@ def print_throughput(result: Throughput, profile: bool) -> None:
     )
     console.print(table)
     print_plain(
-        "gymnasium: plain environments, random actions. simulator: mj_step alone, on members' "
-        "actions.\nsimulated: training end to end, the steps of the unperturbed policy included. "
-        "training: the population's alone.\n"
+        "gymnasium: plain environments, random actions. simulator: mj_step or the ALE alone, on "
+        "members' actions.\nsimulated: training end to end, the steps of the unperturbed policy "
+        "included. training: the population's alone.\n"
         f"First generation after {result.startup_s:.1f} s.",
         console,
     )

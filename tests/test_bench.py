@@ -13,12 +13,12 @@ import gymnasium
 import pytest
 
 from esbench import bench, make_trainer
-from esbench.bare import SimulatorLoop
 from esbench.bench import PARTS, measure
 from esbench.episodes import EpisodeResult
 from esbench.errors import TrainingError, UsageError
 from esbench.evaluation import Player
 from esbench.jobs import Setup, Task
+from esbench.simulators import EmulatorLoop, MuJoCoLoop
 
 WEARS_OUT = """
 import gymnasium
@@ -103,7 +103,7 @@ def test_mujoco_is_measured_alone_too() -> None:
 def test_the_simulator_alone_runs_the_very_episodes() -> None:
     with make_trainer("openai_es", env="Hopper-v5", population_size=4, workers=1) as trainer:
         setup, job = Setup(trainer.spec.environment, trainer.spec.policy), trainer.next_job()
-        loop = SimulatorLoop(setup, job, range(1, 3))
+        loop = MuJoCoLoop(setup, job, range(1, 3))
         player = Player(setup, slots=2)
         player.begin(job)
         player.add([Task(1, 0), Task(2, 0)])
@@ -116,6 +116,38 @@ def test_the_simulator_alone_runs_the_very_episodes() -> None:
     assert loop.steps_per_second(0.01) > 0
 
 
+def test_the_emulator_alone_plays_the_very_games() -> None:
+    """A game that ends with its last action, and not before, is the one that was played."""
+    kwargs = {"max_num_frames_per_episode": 90, "screen_size": 20}
+    for env in ("esbench/Breakout-v5", "esbench/PongDeterministic-v5"):
+        with make_trainer(
+            "openai_es",
+            env=env,
+            population_size=4,
+            workers=1,
+            policy={"template": "mlp", "hidden": [4]},
+            environment={"kwargs": kwargs},
+        ) as trainer:
+            setup, job = Setup(trainer.spec.environment, trainer.spec.policy), trainer.next_job()
+        loop = EmulatorLoop(setup, job, range(1, 3))
+        for seed, actions in loop.episodes:
+            loop._reset(seed)
+            loop.replay(actions[:-1])
+            assert not loop.ale.game_over()
+            loop.replay(actions[-1:])
+            assert loop.ale.game_over()
+        assert loop.steps_per_second(0.01) > 0
+
+
+def test_any_algorithm_and_settings_are_measured() -> None:
+    cut = 'environment."CartPole-v1".max_episode_steps=3'
+    result = measure(
+        "CartPole-v1", 1, population_size=4, seconds=0.05, rounds=1,
+        algorithm="eggroll", overrides=["policy.template=linear", cut],
+    )  # fmt: skip
+    assert result.episode_length == 3
+
+
 BAD = {
     "rounds": ({"rounds": 0}, "rounds = 0: expected at least 1"),
     "no time": ({"seconds": 0}, "seconds = 0: expected a number above 0"),
@@ -123,6 +155,9 @@ BAD = {
     "not a number": ({"seconds": float("nan")}, "seconds = nan: expected a number above 0"),
     "odd population": ({"population_size": 3}, "population_size = 3: expected an even number"),
     "after": ({"after": 0}, "after = 0: expected at least 1 env step"),
+    "algorithm": ({"algorithm": "egroll"}, "did you mean 'eggroll'"),
+    "setting": ({"overrides": ["policy.hiden=[4]"]}, "did you mean 'hidden'"),
+    "seeds": ({"overrides": ["seeds=[0, 1]"]}, "2 trials: expected settings of one"),
     "workers": ({"workers": 0}, "workers = 0: expected at least 1"),
     "environment": ({"environment": "doubles:Wlak-v0"}, "unknown environment"),
     "cannot be made": ({"environment": "Absent-v0"}, "'Absent-v0' cannot be made: No module named"),

@@ -66,7 +66,7 @@ class AtariBackend(Backend):
                 f"backend 'atari' does not play {environment_id!r}: expected a game such as "
                 "'esbench/Pong-v5', without render_mode or wrappers; use the backend 'gymnasium'"
             )
-        self._game = _game_of(self._env)
+        self._game = game_of(self._env)
         self.num_envs = slots
         space = self.single_observation_space = self._env.observation_space
         self.single_action_space = self._env.action_space
@@ -106,6 +106,10 @@ class AtariBackend(Backend):
     def environment(self, slot: int) -> gymnasium.Env[Any, Any]:
         """Return the ALE's environment of a slot; its sticky actions are not its own."""
         return self._slots[slot].emulator
+
+    def chosen(self, slot: int) -> Any:
+        """Return the emulator's action that a slot's policy chose last."""
+        return self._slots[slot].chosen
 
     def step(self, actions: Array) -> tuple[Array, Array, Array, Array, dict[str, Any]]:
         """Step the live slots, one after the other; actions [k] are numbers of actions."""
@@ -173,6 +177,7 @@ class _Slot:
     Attributes:
         emulator: the ALE's environment, whose ``step`` is not used.
         joined: [H, W], the last two frames, joined.
+        chosen: the emulator's action of the last step, before any frame repeats another.
     """
 
     def __init__(self, game: Game, emulator: AtariEnv, start: _Start) -> None:
@@ -181,7 +186,7 @@ class _Slot:
         self._before = start.frame.copy()
         self._game, self._ale, self._start = game, emulator.ale, start
         every = emulator._action_set
-        self._noop = self._held = every[NOOP]
+        self._noop = self._held = self.chosen = every[NOOP]
         self._actions = [every[number] for number in game.action_numbers(emulator)]
         self._sticky = int(game.protocol.repeat_action_probability * 2**32)
         self._stream = np.random.MT19937()
@@ -203,7 +208,8 @@ class _Slot:
 
     def step(self, action: int) -> tuple[float, bool, bool]:
         """Hold an action as ``Preprocessing.step`` does; return reward, terminated, truncated."""
-        ale, skip, chosen = self._ale, self._game.frame_skip, self._actions[action]
+        ale, skip = self._ale, self._game.frame_skip
+        chosen = self.chosen = self._actions[action]
         total, last, terminated, truncated = 0.0, skip - 1, False, False
         for frame, repeats in enumerate(self._repeats(skip)):
             if not repeats:
@@ -267,7 +273,8 @@ def mersenne_twister(seed: int) -> dict[str, Any]:
     return {"bit_generator": "MT19937", "state": {"key": key, "pos": WORDS}}
 
 
-def _game_of(env: gymnasium.Env[Any, Any]) -> Game:
+def game_of(env: gymnasium.Env[Any, Any]) -> Game:
+    """Return the game that an environment of ``esbench.atari`` plays."""
     while isinstance(env, gymnasium.Wrapper):
         if isinstance(env, Preprocessing):
             return env.game

@@ -228,6 +228,8 @@ def bench(
     after: Annotated[
         int, typer.Option(help="Env steps of training before the generation that is measured.")
     ] = 1,
+    algorithm: Annotated[str, typer.Option(help="Algorithm.")] = "openai_es",
+    set_: Overrides = None,
     profile: Annotated[
         bool, typer.Option("--profile", help="Show where the time of a generation goes.")
     ] = False,
@@ -238,7 +240,7 @@ def bench(
 
     signal.signal(signal.SIGTERM, interrupt)
     with working(f"measuring {env}"):
-        result = measure(env, workers, population, seconds, rounds, after)
+        result = measure(env, workers, population, seconds, rounds, after, algorithm, set_ or [])
     print_throughput(result, profile)
 
 
