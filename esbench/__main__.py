@@ -1,6 +1,6 @@
 """``python -m esbench`` is the command line."""
 
-from esbench.cli import main
+if __name__ == "__main__":  # worker processes import this module too
+    from esbench.cli import main
 
-if __name__ == "__main__":
     main()

@@ -5,10 +5,14 @@ The settings are read off the typed models themselves, so that what is shown is 
 
 from __future__ import annotations
 
+import ast
+import functools
 import inspect
+import itertools
 import json
 import re
 import shlex
+import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar, final
@@ -227,9 +231,33 @@ def _line(text: str) -> str:
 
 def _description(model: type[BaseModel], name: str) -> str:
     """Return a field's docstring: the model's own, or that of the field it overrides."""
-    fields = (cls.model_fields.get(name) for cls in model.__mro__ if issubclass(cls, BaseModel))
-    texts = (field.description or "" for field in fields if field)
+    classes = (cls for cls in model.__mro__ if name in vars(cls).get("__annotations__", {}))
+    texts = (_docstrings(cls).get(name, "") for cls in classes)
     return next(filter(None, texts), "")
+
+
+@functools.cache
+def _docstrings(model: type) -> dict[str, str]:
+    """Return the docstrings below the fields that a class declares itself.
+
+    Pydantic can do so too (``use_attribute_docstrings``), but reads the source of every class in
+    every process, workers among them, and only this module needs it.
+    """
+    try:
+        source = textwrap.dedent(inspect.getsource(model))
+    except (OSError, TypeError):  # typed in, not written in a file
+        return {}
+    (definition,) = ast.parse(source).body
+    assert isinstance(definition, ast.ClassDef)
+    found = {}
+    for statement, below in itertools.pairwise(definition.body):
+        match statement, below:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                found[name] = inspect.cleandoc(text)
+    return found
 
 
 def _default(field: FieldInfo) -> str:

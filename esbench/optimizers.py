@@ -95,7 +95,7 @@ class TorchOptimizer(Optimizer):
         import torch
 
         self._parameter = torch.nn.Parameter(torch.zeros(size, dtype=torch.float64))
-        self._optimizer = cls([self._parameter], **settings)
+        self._optimizer = _without_compiler(cls)([self._parameter], **settings)
         self._learning_rate = settings["lr"]
 
     def step(self, center: Vector, gradient: Vector, scale: float = 1.0) -> Vector:
@@ -109,7 +109,7 @@ class TorchOptimizer(Optimizer):
         self._parameter.detach().numpy()[:] = center
         self._parameter.grad = torch.from_numpy(-gradient)
         self._optimizer.param_groups[0]["lr"] = scale * self._learning_rate
-        with _one_thread():
+        with _one_thread(), torch.no_grad():
             self._optimizer.step()
         updated: Vector = self._parameter.detach().numpy().copy()
         return updated
@@ -199,6 +199,16 @@ def torch_optimizers() -> dict[str, type[torch.optim.Optimizer]]:
         and cls is not torch.optim.Optimizer
         and name not in {"LBFGS", "Muon", "SparseAdam"}
     }
+
+
+def _without_compiler(cls: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer]:
+    """Return the class with two methods as they are written, below torch's decorators.
+
+    The decorators import torch's compiler, which nobody uses here and which takes as long to import
+    as torch does. Besides, they switch gradients off in ``step``: do so around it.
+    """
+    plain = {name: inspect.unwrap(getattr(cls, name)) for name in ("add_param_group", "step")}
+    return type(cls.__name__, (cls,), plain)
 
 
 @contextlib.contextmanager

@@ -36,7 +36,6 @@ class Settings(BaseModel):
         frozen=True,
         strict=True,
         allow_inf_nan=False,
-        use_attribute_docstrings=True,
     )
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Run
+from command_line import Run, execute, working_in
 
-from esbench import cli
 from esbench.grid import parse_grid
 from esbench.spec import TrialSpec
 from esbench.trials import Trial, expand
@@ -44,24 +42,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-def esbench(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Iterator[Run]:
+def esbench(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Run]:
     """Return ``esbench ARGUMENTS`` run in ``tmp_path``: exit code, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    before = signal.getsignal(signal.SIGTERM)
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["esbench", *arguments])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        out, err = capfd.readouterr()
-        code = exit_.value.code
-        return (code if isinstance(code, int) else 0), out, err
+        code = execute(*arguments)
+        return code, *capfd.readouterr()
 
-    yield run
-    signal.signal(signal.SIGTERM, before)
+    with working_in(tmp_path):
+        yield run
 
 
 @pytest.fixture

@@ -4,13 +4,14 @@ import dataclasses
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import gymnasium
 import pytest
-from command_line import Run
+from command_line import Run, execute, working_in
 from fake_trials import make_records, make_trials, write_scores, write_trial
 
 from esbench.catalogue import example, settings_of
@@ -20,15 +21,33 @@ from esbench.settings import Settings
 
 SMALL = [
     "--set", "algorithms.openai_es.population_size=4",
+    "--set", "algorithms.openai_es.optimizer=clipup",  # torch's take long to import
     "--set", "evaluation.episodes=3",
     "--env-steps", "60",
-    "--workers", "2",
+    "--workers", "1",
 ]  # fmt: skip
 
 
 def small(environment: str = "doubles:Walk-v0", seeds: str = "0") -> list[str]:
     chosen = ["--env", environment, "--algorithm", "openai_es", "--seeds", seeds]
     return ["run", *chosen, *SMALL, "--out", "out"]
+
+
+@pytest.fixture(scope="module")
+def trained_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder in which one small trial was run."""
+    folder = tmp_path_factory.mktemp("trained")
+    with working_in(folder):
+        assert execute(*small()) == 0
+    return folder
+
+
+@pytest.fixture
+def trained(trained_once: Path, esbench: Run, tmp_path: Path) -> Path:
+    """Return the folder of one small trial, which a command has run in ``tmp_path``."""
+    shutil.copytree(trained_once, tmp_path, dirs_exist_ok=True)
+    (result,) = tmp_path.rglob("result.json")
+    return result.parent
 
 
 def files(folder: Path) -> dict[Path, bytes]:
@@ -73,8 +92,7 @@ def test_a_reader_that_leaves_early_is_no_failure_of_the_trial(tmp_path: Path) -
     assert not list(tmp_path.rglob("error.txt"))
 
 
-def test_running_again_skips(esbench: Run, tmp_path: Path) -> None:
-    esbench(*small())
+def test_running_again_skips(esbench: Run, trained: Path, tmp_path: Path) -> None:
     before = {p: c for p, c in files(tmp_path).items() if p.suffix in {".json", ".jsonl"}}
     code, out, _ = esbench(*small())
     assert code == 0
@@ -105,19 +123,17 @@ def test_all_trials_failing_is_still_tidy(esbench: Run) -> None:
     assert "Traceback" not in out + err
 
 
-def test_status_tells_the_five_states(esbench: Run, tmp_path: Path) -> None:
-    esbench(*small(seeds="0"))
+def test_status_tells_the_five_states(esbench: Run, trained: Path, tmp_path: Path) -> None:
     words = small(seeds="0-1")[1:]
     del words[words.index("--workers") : words.index("--workers") + 2]
     status = ["status", *words]
     _, out, err = esbench(*status)
     assert err == ""
     assert "out: 1 done, 1 missing" in out
-    (result,) = tmp_path.rglob("result.json")
-    result.rename(tmp_path / "result")
+    (trained / "result.json").rename(tmp_path / "result")
     _, out, _ = esbench(*status)
     assert "out: 1 partial, 1 missing" in out
-    (result.parent / "error.txt").write_text("Traceback\nValueError: oh [/no]\n")
+    (trained / "error.txt").write_text("Traceback\nValueError: oh [/no]\n")
     _, out, _ = esbench(*status)
     assert "1 failed" in out
     assert "ValueError: oh" in " ".join(out.split())
@@ -133,8 +149,7 @@ def test_plan_estimates_and_writes_nothing(esbench: Run, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "csv", "latex", "json"])
-def test_table_in_every_format(esbench: Run, form: str) -> None:
-    esbench(*small())
+def test_table_in_every_format(esbench: Run, trained: Path, form: str) -> None:
     code, out, err = esbench("table", "out", "--format", form)
     assert (code, err) == (0, "")
     assert "openai" in out
@@ -163,18 +178,17 @@ def test_plot_into_a_folder_of_choice(esbench: Run, tmp_path: Path) -> None:
     assert {path.suffix for path in (tmp_path / "pictures").iterdir()} == {".png", ".svg"}
 
 
-def test_eval_gives_the_recorded_score_again(esbench: Run, tmp_path: Path) -> None:
-    esbench(*small())
-    (result,) = tmp_path.rglob("result.json")
-    code, out, _ = esbench("eval", str(result.parent), "--workers", "1")
+def test_eval_gives_the_recorded_score_again(esbench: Run, trained: Path) -> None:
+    code, out, _ = esbench("eval", str(trained), "--workers", "1")
     assert code == 0
     assert "identical to the recorded score" in out
-    _, out, _ = esbench("eval", str(result.parent), "--episodes", "7", "--workers", "1")
+    _, out, _ = esbench("eval", str(trained), "--episodes", "7", "--workers", "1")
     assert "over 7 episodes" in out
     assert "recorded" not in out
+    result = trained / "result.json"
     tampered = json.loads(result.read_text()) | {"score": 1.0}
     result.write_text(json.dumps(tampered))
-    code, out, _ = esbench("eval", str(result.parent), "--workers", "1")
+    code, out, _ = esbench("eval", str(trained), "--workers", "1")
     assert code == 1
     assert "DIFFERENT from the recorded score 1.0" in out
 
@@ -473,17 +487,18 @@ def test_a_file_that_does_not_parse(esbench: Run, tmp_path: Path) -> None:
     assert "grid.toml: not valid TOML" in err
 
 
-def test_an_edited_grid_and_a_newer_folder_change_nothing(esbench: Run, tmp_path: Path) -> None:
-    esbench(*small())
+def test_an_edited_grid_and_a_newer_folder_change_nothing(
+    esbench: Run, trained: Path, tmp_path: Path
+) -> None:
     before = files(tmp_path)
     code, _, err = esbench(*small(), "--set", "algorithms.openai_es.sigma=0.7")
     assert code == 2
     assert "algorithm.settings.sigma was 0.02, is now 0.7" in err
     assert files(tmp_path) == before
-    (path,) = tmp_path.rglob("trial.json")
+    path = trained / "trial.json"
     path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
     before = files(tmp_path)
-    for command in (small(), ["table", "out"], ["plot", "out"], ["eval", str(path.parent)]):
+    for command in (small(), ["table", "out"], ["plot", "out"], ["eval", str(trained)]):
         code, _, err = esbench(*command)
         assert code == 2
         assert "written by a newer esbench (format 2" in err
@@ -513,16 +528,16 @@ def test_a_full_disk_stops_with_one_message_and_the_run_goes_on_later(
     """The limit is the operating system's own, on the size of any file the process writes."""
     script = tmp_path / "script.py"
     script.write_text(
-        "import resource, sys\n"
-        "from esbench.cli import main\n"
         'if __name__ == "__main__":\n'
+        "    import resource, sys\n"
+        "    from esbench.cli import main\n"
         "    size = int(sys.argv.pop(1))\n"
         "    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))\n"
         "    main()\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    quickly = ["--set", "algorithms.openai_es.optimizer=clipup"]  # torch's take long to import
-    arguments = [*small(), "--env-steps", "2000", *quickly]
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"  # it would be cut off as well, and then read
+    arguments = [*small(), "--env-steps", "2000"]
     for size in (1000, 4000, 7000):  # trial.json, then rows, then the checkpoint do not fit
         command = [sys.executable, str(script), str(size), *arguments]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -533,17 +548,15 @@ def test_a_full_disk_stops_with_one_message_and_the_run_goes_on_later(
     assert esbench(*arguments)[0] == 0
 
 
-def test_a_damaged_trial_fails_alone_and_says_what_to_remove(esbench: Run, tmp_path: Path) -> None:
-    esbench(*small(seeds="0"))
-    (path,) = tmp_path.rglob("trial.json")
-    path.write_text("{}")
+def test_a_damaged_trial_fails_alone_and_says_what_to_remove(esbench: Run, trained: Path) -> None:
+    (trained / "trial.json").write_text("{}")
     code, out, err = esbench(*small(seeds="0-1"), "--quiet")
     assert code == 1
     assert "FAIL  doubles:Walk-v0 openai_es seed 0" in out
     assert "done  doubles:Walk-v0 openai_es seed 1" in out
     assert "trial.json" in err
     assert "Traceback" not in out + err
-    words = [word for word in small(seeds="0-1")[1:] if word not in {"--workers", "2"}]
+    words = [word for word in small(seeds="0-1")[1:] if word not in {"--workers", "1"}]
     assert "1 done" in esbench("status", *words)[1]
 
 

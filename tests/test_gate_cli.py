@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from command_line import Run
+from command_line import Run, execute, working_in
 from fake_trials import write_scores
 
 from esbench.store import TrialFolder
@@ -18,9 +19,24 @@ TRAIN = [
 GOOD = [480.0, 485.0, 490.0, 491.0, 492.0, 495.0, 498.0, 500.0]
 
 
-def test_a_run_is_frozen_and_the_same_run_passes(esbench: Run, tmp_path: Path) -> None:
-    assert esbench(*TRAIN, "--out", "base")[0] == 0
-    code, out, _ = esbench("baseline", "base", "--out", "baselines/b.json")
+@pytest.fixture(scope="module")
+def base_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder that ``esbench run`` has filled."""
+    folder = tmp_path_factory.mktemp("trained")
+    with working_in(folder):
+        assert execute(*TRAIN, "--out", "base") == 0
+    return folder / "base"
+
+
+@pytest.fixture
+def base(base_once: Path, tmp_path: Path) -> str:
+    """Return the name of that folder's copy in ``tmp_path``."""
+    shutil.copytree(base_once, tmp_path / "base")
+    return "base"
+
+
+def test_a_run_is_frozen_and_the_same_run_passes(esbench: Run, base: str) -> None:
+    code, out, _ = esbench("baseline", base, "--out", "baselines/b.json")
     assert code == 0
     assert "openai_es on CartPole-v1" in out
     assert "baselines/b.json: 1 cell frozen" in out
@@ -49,9 +65,10 @@ def test_a_drop_fails_and_is_written_in_every_format(esbench: Run, tmp_path: Pat
     assert esbench("check", "bad", "--baseline", "b.json", *lenient)[0] == 0
 
 
-def test_the_second_stage_trains_fresh_seeds_and_decides(esbench: Run, tmp_path: Path) -> None:
-    assert esbench(*TRAIN, "--out", "base")[0] == 0
-    assert esbench("baseline", "base", "--out", "b.json")[0] == 0
+def test_the_second_stage_trains_fresh_seeds_and_decides(
+    esbench: Run, base: str, tmp_path: Path
+) -> None:
+    assert esbench("baseline", base, "--out", "b.json")[0] == 0
     # Other seeds than the baseline's, so that nothing is identical and three seeds cannot tell.
     other = [word if word != "0-2" else "5-7" for word in TRAIN]
     assert esbench(*other, "--out", "first")[0] == 0

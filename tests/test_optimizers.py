@@ -1,4 +1,6 @@
 import copy
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -136,6 +138,7 @@ def test_clipup_sees_only_the_direction(length):
         ("sgd", torch.optim.SGD, {"momentum": 0.9}),
         ("SGD", torch.optim.SGD, {"momentum": 0.9, "nesterov": True}),
         ("adamw", torch.optim.AdamW, {"weight_decay": 0.02}),
+        *((name, cls, {}) for name, cls in torch_optimizers().items()),
     ],
 )
 def test_torch_optimizers_are_the_plain_ones_by_hand(name, cls, settings):
@@ -278,6 +281,23 @@ def test_every_optimizer_on_offer_climbs_a_concave_quadratic(name):
     for _ in range(500):
         center = optimizer.step(center, curvature * (top - center))
     assert np.abs(center - top).max() < 0.15  # from 1.0; ClipUp circles at its speed
+
+
+def test_no_optimizer_imports_torchs_compiler():
+    script = """
+import sys
+import numpy as np
+from esbench.optimizers import make_optimizer, torch_optimizers
+
+assert "adam" in torch_optimizers()
+for name in torch_optimizers():
+    make_optimizer(name, 3, 0.1, {}).step(np.zeros(3), np.ones(3))
+    assert "torch._dynamo" not in sys.modules, name
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_optimizers_that_need_more_than_a_gradient_are_not_offered():

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_line import Run
 
 from esbench.environments import read_toml
 from esbench.grid import parse_grid
@@ -50,32 +51,37 @@ def test_the_agent_is_gated(tmp_path: Path) -> None:
         assert (tmp_path / "esbench-baseline.json").exists()
 
 
-def test_the_workflow_says_what_esbench_takes(tmp_path: Path) -> None:
+def test_the_workflow_says_what_esbench_takes(
+    esbench: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     (text,) = blocks("yaml")
     lines = re.findall(r"- run: esbench (.*)", text)
     assert len(lines) == 2
     for line in lines:
         command, *words = shlex.split(line)
         options = {word for word in words if word.startswith("--")}
-        done = subprocess.run(
-            [sys.executable, "-m", "esbench", command, "--help"],
-            env={**ENVIRONMENT, "COLUMNS": "200"}, capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        assert options <= set(re.findall(r"--[a-z-]+", done.stdout)), line
+        _, out, _ = esbench(command, "--help")
+        assert options <= set(re.findall(r"--[a-z-]+", out)), line
 
 
-def test_commands_run_one_after_the_other(tmp_path: Path) -> None:
+def test_commands_run_one_after_the_other(esbench: Run, tmp_path: Path) -> None:
+    """``esbench run`` in a process of its own, as it would be typed, and the others in this one."""
     lines = [line for block in blocks("sh") for line in block.splitlines()]
     assert len(lines) >= 9
     for line in lines:
         program, *arguments = shlex.split(line, comments=True)
         assert program == "esbench"
-        done = subprocess.run(
-            [sys.executable, "-m", "esbench", *arguments],
-            cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert (done.returncode, done.stderr) == (0, ""), line
-        assert done.stdout
+        if arguments[0] == "run":
+            done = subprocess.run(
+                [sys.executable, "-m", "esbench", *arguments],
+                cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            code, out, err = done.returncode, done.stdout, done.stderr
+        else:
+            code, out, err = esbench(*arguments)
+        assert (code, err) == (0, ""), line
+        assert out
 
 
 def test_the_grid_is_valid(tmp_path: Path) -> None:

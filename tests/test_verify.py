@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Run
+from command_line import Run, execute, working_in
 from fake_trials import make_trials, write_scores, write_trial
 
 from esbench.algorithms.openai_es import OpenAIES
@@ -22,11 +23,20 @@ TRAIN = [
 ]  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def trained_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder in which four seeds were trained."""
+    folder = tmp_path_factory.mktemp("trained")
+    with working_in(folder):
+        assert execute(*TRAIN, "--seeds", "0-3") == 0
+    return folder
+
+
 @pytest.fixture
-def trained(esbench: Run) -> Path:
-    """Train four seeds below the working folder."""
-    assert esbench(*TRAIN, "--seeds", "0-3")[0] == 0
-    return next(Path("out").rglob("trial.json")).parent.parent
+def trained(trained_once: Path, tmp_path: Path) -> Path:
+    """Return the folder of four trained seeds, as ``tmp_path`` holds it."""
+    shutil.copytree(trained_once, tmp_path, dirs_exist_ok=True)
+    return next(tmp_path.rglob("trial.json")).parent.parent
 
 
 def edit(path: Path, change: Callable[[Any], Any]) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -9,7 +10,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -30,27 +31,46 @@ from esbench.workers import WorkerPool, usable_cores
 Spec = Callable[..., TrialSpec]
 
 
-def digests(spec: TrialSpec, size: int, slots: int) -> list[str]:
-    with WorkerPool(size, slots) as pool, Trainer(spec, pool) as trainer:
+@pytest.fixture(scope="module")
+def pools() -> Iterator[dict[tuple[int, int], WorkerPool]]:
+    """Return pools by their workers and slots, which start when they are first used."""
+    shapes = [(1, 1), (1, 64), (2, 5), (3, 2)]
+    with contextlib.ExitStack() as stack:
+        yield {shape: stack.enter_context(WorkerPool(*shape)) for shape in shapes}
+
+
+@pytest.fixture(scope="module")
+def trio() -> Iterator[WorkerPool]:
+    """Return two workers with three slots each, for tests that leave them as they are or close."""
+    with WorkerPool(2, slots=3) as shared:
+        yield shared
+
+
+def digests(spec: TrialSpec, pool: WorkerPool) -> list[str]:
+    with Trainer(spec, pool) as trainer:
         trainer.train()
         return [record.digest for record in trainer.history]
 
 
 @pytest.mark.parametrize("environment", ["CartPole-v1", "Hopper-v5", "doubles:Walk-v0"])
-def test_digests_do_not_depend_on_workers_or_slots(make_spec: Spec, environment: str) -> None:
+def test_digests_do_not_depend_on_workers_or_slots(
+    make_spec: Spec, pools: dict[tuple[int, int], WorkerPool], environment: str
+) -> None:
     settings = {"population_size": 14, "num_interactions": 100, "sigma": 0.5}
     table = {"max_episode_steps": "adaptive", "episodes_per_member": 2}
     budget = {"env_steps": 2000}
     spec = make_spec(
         environment, settings=settings, environment={environment: table}, budget=budget
     )
-    results = [digests(spec, w, s) for w, s in [(1, 1), (1, 64), (2, 5), (3, 2)]]
+    results = [digests(spec, pool) for pool in pools.values()]
     assert len(results[0]) >= 2
     assert all(result == results[0] for result in results[1:])
 
 
 @pytest.mark.parametrize("environment", ["CartPole-v1", "HalfCheetah-v5", "Walker2d-v5"])
-def test_digests_do_not_depend_on_the_backend(make_spec: Spec, environment: str) -> None:
+def test_digests_do_not_depend_on_the_backend(
+    make_spec: Spec, pool: WorkerPool, environment: str
+) -> None:
     def run(backend: str) -> tuple[str, list[str]]:
         table = {"backend": backend, "kwargs": {"max_episode_steps": 120}}
         spec = make_spec(
@@ -59,7 +79,7 @@ def test_digests_do_not_depend_on_the_backend(make_spec: Spec, environment: str)
             environment={environment: table},
             budget={"env_steps": 3000},
         )
-        return Setup(spec.environment, spec.policy).backend_name, digests(spec, 2, 4)
+        return Setup(spec.environment, spec.policy).backend_name, digests(spec, pool)
 
     fast, reference = run("auto"), run("gymnasium")
     assert (fast[0] != "gymnasium", reference[0]) == (True, "gymnasium")
@@ -80,8 +100,8 @@ def test_a_worker_has_no_more_slots_than_help(
         assert Setup(spec.environment, spec.policy).useful_slots(2) == 2
 
 
-def test_a_different_seed_gives_different_digests(make_spec: Spec) -> None:
-    one, same, other = (digests(make_spec(seed=seed), 1, 8) for seed in (0, 0, 1))
+def test_a_different_seed_gives_different_digests(make_spec: Spec, pool: WorkerPool) -> None:
+    one, same, other = (digests(make_spec(seed=seed), pool) for seed in (0, 0, 1))
     assert one == same
     assert not set(one) & set(other)
 
@@ -104,22 +124,23 @@ def play_walks(pool: WorkerPool, spec: TrialSpec, members: int = 40) -> Episodes
     return pool.play(job, [Task(CENTER, 0), *member_tasks(range(members), 1)])
 
 
-def test_a_killed_worker_is_replaced_and_its_episodes_are_the_same(make_spec: Spec) -> None:
+def test_a_killed_worker_is_replaced_and_its_episodes_are_the_same(
+    make_spec: Spec, trio: WorkerPool
+) -> None:
     spec = make_spec("doubles:Slow-v0")
-    with WorkerPool(2, slots=3) as pool:
-        expected = play_walks(pool, spec)
-        victims = pool.process_ids
+    expected = play_walks(trio, spec)
+    victims = trio.process_ids
 
-        def kill() -> None:
-            time.sleep(0.1)
-            os.kill(victims[0], signal.SIGKILL)
+    def kill() -> None:
+        time.sleep(0.1)
+        os.kill(victims[0], signal.SIGKILL)
 
-        killer = threading.Thread(target=kill)
-        killer.start()
-        played = play_walks(pool, spec)
-        killer.join()
-        assert victims[0] not in pool.process_ids
-        assert victims[1] in pool.process_ids
+    killer = threading.Thread(target=kill)
+    killer.start()
+    played = play_walks(trio, spec)
+    killer.join()
+    assert victims[0] not in trio.process_ids
+    assert victims[1] in trio.process_ids
     np.testing.assert_array_equal(played.returns, expected.returns)
     np.testing.assert_array_equal(played.lengths, expected.lengths)
 
@@ -182,25 +203,23 @@ def test_a_worker_whose_episodes_stay_is_asked_once(
         assert pool.moved == 0
 
 
-def test_a_worker_that_died_between_two_jobs_is_replaced(make_spec: Spec) -> None:
+def test_a_worker_that_died_between_two_jobs_is_replaced(make_spec: Spec, trio: WorkerPool) -> None:
     spec = make_spec()
-    with WorkerPool(2, slots=3) as pool:
-        expected = play_walks(pool, spec)
-        os.kill(pool.process_ids[1], signal.SIGKILL)
-        played = play_walks(pool, spec)
+    expected = play_walks(trio, spec)
+    os.kill(trio.process_ids[1], signal.SIGKILL)
+    played = play_walks(trio, spec)
     np.testing.assert_array_equal(played.returns, expected.returns)
 
 
 def test_episodes_that_kill_their_worker_twice_are_played_again(
-    make_spec: Spec, tmp_path: Path
+    make_spec: Spec, trio: WorkerPool, tmp_path: Path
 ) -> None:
     name, flag = "doubles:Dies-v0", tmp_path / "flag"
     spec = make_spec(name, environment={name: {"kwargs": {"flag": str(flag)}}})
-    with WorkerPool(2, slots=3) as pool:
-        expected = play_walks(pool, spec)
-        flag.write_bytes(b"xx")
-        played = play_walks(pool, spec)
-        assert flag.read_bytes() == b""
+    expected = play_walks(trio, spec)
+    flag.write_bytes(b"xx")
+    played = play_walks(trio, spec)
+    assert flag.read_bytes() == b""
     np.testing.assert_array_equal(played.returns, expected.returns)
 
 
@@ -215,23 +234,23 @@ def test_workers_that_keep_dying_end_the_trial(make_spec: Spec, tmp_path: Path) 
         play_walks(pool, spec)
 
 
-def test_an_environment_that_raises_fails_with_its_own_traceback(make_spec: Spec) -> None:
+def test_an_environment_that_raises_fails_with_its_own_traceback(
+    make_spec: Spec, trio: WorkerPool
+) -> None:
     spec = make_spec("doubles:Raises-v0")
-    with WorkerPool(2, slots=3) as pool:
-        with pytest.raises(EnvironmentFailedError, match="the simulator fell over") as caught:
-            play_walks(pool, spec)
-        assert 'raise RuntimeError("the simulator fell over")' in caught.value.traceback
-        assert pool.process_ids == []
-        expected = play_walks(pool, make_spec())  # the pool starts anew for the next trial
-        assert np.isfinite(expected.returns).all()
+    with pytest.raises(EnvironmentFailedError, match="the simulator fell over") as caught:
+        play_walks(trio, spec)
+    assert 'raise RuntimeError("the simulator fell over")' in caught.value.traceback
+    assert trio.process_ids == []
+    expected = play_walks(trio, make_spec())  # the pool starts anew for the next trial
+    assert np.isfinite(expected.returns).all()
 
 
-def test_an_environment_that_loses_its_server_is_no_lost_trainer(make_spec: Spec) -> None:
-    with (
-        WorkerPool(2, slots=3) as pool,
-        pytest.raises(EnvironmentFailedError, match="EOFError: the server hung up") as caught,
-    ):
-        play_walks(pool, make_spec("doubles:Disconnects-v0"))
+def test_an_environment_that_loses_its_server_is_no_lost_trainer(
+    make_spec: Spec, trio: WorkerPool
+) -> None:
+    with pytest.raises(EnvironmentFailedError, match="EOFError: the server hung up") as caught:
+        play_walks(trio, make_spec("doubles:Disconnects-v0"))
     assert "doubles.py" in caught.value.traceback
 
 
@@ -352,7 +371,7 @@ def test_no_worker_outlives_its_parent(tmp_path: Path, how: signal.Signals) -> N
         import esbench
 
         if __name__ == "__main__":
-            trainer = esbench.make_trainer("openai_es", env="doubles:Slow-v0", workers=2)
+            trainer = esbench.make_trainer("snes", env="doubles:Slow-v0", workers=2)
 
             def report(record):
                 print(*trainer._pool.process_ids, flush=True)
@@ -379,7 +398,7 @@ def test_a_script_without_a_guard_is_told_so_once(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "import esbench\n"
-        "trainer = esbench.make_trainer('openai_es', env='CartPole-v1', population_size=8)\n"
+        "trainer = esbench.make_trainer('snes', env='CartPole-v1', population_size=8)\n"
         "trainer.train(env_steps=100)\n"
     )
     command = [sys.executable, str(script)]
