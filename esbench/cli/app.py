@@ -78,6 +78,14 @@ Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override any setting of the grid; repeat."),
 ]
+DeviceName = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        metavar="cpu|cuda",
+        help="Where a convolutional policy computes: short for --set policy.device=...",
+    ),
+]
 Out = Annotated[Path | None, typer.Option(help="Output folder (default: results/runs/NAME).")]
 Workers = Annotated[
     int | None,

@@ -17,6 +17,7 @@ from esbench.cli.app import (
     EXIT_USAGE,
     Algorithms,
     AtOnce,
+    DeviceName,
     Environments,
     EnvSteps,
     GridArgument,
@@ -52,6 +53,7 @@ def run(
     seeds: Seeds = None,
     env_steps: EnvSteps = None,
     set_: Overrides = None,
+    device: DeviceName = None,
     out: Out = None,
     workers: Workers = None,
     at_once: AtOnce = None,
@@ -63,7 +65,7 @@ def run(
     from esbench.workers import WorkerPool
 
     console = make_console()
-    root, trials = _open(grid, env, algorithm, seeds, env_steps, set_, out)
+    root, trials = _open(grid, env, algorithm, seeds, env_steps, settings(set_, device), out)
     signal.signal(signal.SIGTERM, interrupt)
     try:
         with WorkerPool(workers) as pool, make_watcher(console, len(trials), quiet) as watcher:
@@ -88,6 +90,7 @@ def plan(
     seeds: Seeds = None,
     env_steps: EnvSteps = None,
     set_: Overrides = None,
+    device: DeviceName = None,
     out: Out = None,
     workers: Workers = None,
     at_once: AtOnce = None,
@@ -98,7 +101,7 @@ def plan(
     from esbench.schedule import schedule
     from esbench.workers import WorkerPool
 
-    root, trials = _open(grid, env, algorithm, seeds, env_steps, set_, out)
+    root, trials = _open(grid, env, algorithm, seeds, env_steps, settings(set_, device), out)
     size = WorkerPool(workers).size
     todo = [trial.spec.budget.env_steps for trial in trials if not trial.folder.is_done]
     print_costs(costs(trials, size), schedule(todo, size, at_once), root)
@@ -112,13 +115,14 @@ def status(
     seeds: Seeds = None,
     env_steps: EnvSteps = None,
     set_: Overrides = None,
+    device: DeviceName = None,
     out: Out = None,
 ) -> None:
     """Say which trials of a grid are done, running, half done, failed or missing."""
     from esbench.display import print_standings
     from esbench.plan import standings
 
-    root, trials = _open(grid, env, algorithm, seeds, env_steps, set_, out)
+    root, trials = _open(grid, env, algorithm, seeds, env_steps, settings(set_, device), out)
     print_standings(standings(trials), root)
 
 
@@ -230,6 +234,7 @@ def bench(
     ] = 1,
     algorithm: Annotated[str, typer.Option(help="Algorithm.")] = "openai_es",
     set_: Overrides = None,
+    device: DeviceName = None,
     profile: Annotated[
         bool, typer.Option("--profile", help="Show where the time of a generation goes.")
     ] = False,
@@ -240,8 +245,15 @@ def bench(
 
     signal.signal(signal.SIGTERM, interrupt)
     with working(f"measuring {env}"):
-        result = measure(env, workers, population, seconds, rounds, after, algorithm, set_ or [])
+        result = measure(
+            env, workers, population, seconds, rounds, after, algorithm, settings(set_, device)
+        )
     print_throughput(result, profile)
+
+
+def settings(overrides: list[str] | None, device: str | None) -> list[str]:
+    """Return all overrides, a device's among them."""
+    return [*(overrides or []), *([] if device is None else [f"policy.device={device}"])]
 
 
 def _open(
@@ -250,7 +262,7 @@ def _open(
     algorithm: list[str] | None,
     seeds: str | None,
     env_steps: int | None,
-    overrides: list[str] | None,
+    overrides: list[str],
     out: Path | None,
 ) -> tuple[Path, list[Trial]]:
     from esbench.trials import open_grid
@@ -261,7 +273,7 @@ def _open(
         algorithms=algorithm or [],
         seeds=seeds,
         env_steps=env_steps,
-        overrides=overrides or [],
+        overrides=overrides,
         out=out,
     )
 

@@ -24,6 +24,7 @@ from esbench.policies.convolution import (
     Layer,
     sides,
 )
+from esbench.policies.device import Device, DeviceBatch, require
 from esbench.policies.virtual_batch import VirtualBatch, member_shapes
 from esbench.registry import register_policy
 
@@ -48,6 +49,10 @@ class SmallConvSettings(PolicySettings):
 
     pixel_max: Annotated[float, Field(gt=0)] = 255.0
     """What pixels are divided by."""
+
+    device: Device = "cpu"
+    """Where the forward passes are computed: cpu, or cuda for an NVIDIA GPU, which rounds
+    otherwise."""
 
     virtual_batch_norm: bool = False
     """Whether to normalise every unit but the outputs by its values for a reference batch."""
@@ -99,9 +104,16 @@ class Convolutional(Policy, ABC):
         """Describe the network.
 
         Raises:
-            UsageError: an observation is no image, or smaller than a window.
+            UsageError: an observation is no image, or smaller than a window; the device is not
+                there, or does not serve virtual batch normalisation.
         """
         super().__init__(settings, num_inputs, num_outputs, shape)
+        require(settings.device)
+        if settings.device != "cpu" and settings.virtual_batch_norm:
+            raise UsageError(
+                f"device = {settings.device!r} with virtual_batch_norm = true: expected one of "
+                "them; members are normalised on the CPU only"
+            )
         self._architecture = Architecture(
             image=require_images(self.shape),
             layers=tuple(Layer(*layer) for layer in settings.layers),
@@ -141,6 +153,11 @@ class Convolutional(Policy, ABC):
     @final
     def batch(self, slots: int) -> PolicyBatch:
         """Return room for ``slots`` members."""
+        if self.settings.device != "cpu":
+            import torch
+
+            device = torch.device(self.settings.device)
+            return DeviceBatch(slots, self._architecture, self.settings.pixel_max, device)
         kind = VirtualBatch if self.settings.virtual_batch_norm else ConvolutionalBatch
         return kind(slots, self._architecture, self.settings.pixel_max)
 

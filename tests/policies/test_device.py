@@ -1,0 +1,76 @@
+"""The pass for a GPU, on PyTorch's CPU device, against the one in NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.testing as npt
+import pytest
+import torch
+from command_line import execute
+from test_convolutional import IMAGE, frames, make, members
+
+from esbench.errors import UsageError
+from esbench.policies.convolution import Architecture
+from esbench.policies.device import TOLERANCE, DeviceBatch
+
+
+def device_batch(policy: Any, slots: int) -> DeviceBatch:
+    architecture: Architecture = policy._architecture
+    return DeviceBatch(slots, architecture, policy.settings.pixel_max, torch.device("cpu"))
+
+
+@pytest.mark.parametrize(
+    ("name", "image", "settings"),
+    [
+        ("small_conv", IMAGE, {}),
+        ("openai_conv", IMAGE, {}),
+        ("nature_conv", IMAGE, {}),
+        ("small_conv", (3, 30, 47), {"activation": "tanh", "layers": [(5, 3, 2)], "hidden": ()}),
+        ("small_conv", (2, 20, 21), {"activation": "selu", "layers": [(3, 5, 1), (4, 2, 3)]}),
+        ("small_conv", (1, 42, 42), {"activation": "elu", "pixel_max": 1.0}),
+    ],
+)
+def test_outputs_are_numpys_within_the_tolerance(
+    name: str, image: tuple[int, ...], settings: dict[str, Any]
+) -> None:
+    policy = make(name, image, **settings)
+    ours, numpys, rows = device_batch(policy, 4), policy.batch(4), frames(4, image)
+    for slot, member in enumerate(members(policy, 4)):
+        ours.load(3 - slot, member)  # again below: loading replaces all of a member
+    for slot, member in enumerate(members(policy, 4)):
+        ours.load(slot, member)
+        numpys.load(slot, member)
+    expected = numpys.forward(rows)
+    outputs = ours.forward(rows)
+    assert (outputs.dtype, outputs.shape) == (np.float32, expected.shape)
+    largest = np.abs(expected).max()
+    npt.assert_allclose(outputs, expected, atol=TOLERANCE * largest, rtol=0)
+    npt.assert_allclose(ours.forward(rows[:2]), expected[:2], atol=TOLERANCE * largest, rtol=0)
+
+
+def test_what_an_idle_slot_is_shown_does_not_matter() -> None:
+    policy = make("small_conv")
+    batch, rows = device_batch(policy, 3), frames(3)
+    for slot, member in enumerate(members(policy, 3)):
+        batch.load(slot, member)
+    outputs = batch.forward(rows)
+    rows[1] = np.nan
+    npt.assert_array_equal(batch.forward(rows, [0, 2])[[0, 2]], outputs[[0, 2]])
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_without_a_gpu_it_is_said_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UsageError, match="device = 'cuda': PyTorch .* expected a machine with"):
+        make("small_conv", device="cuda")
+    trial = ("run", "--env", "esbench/Pong-v5", "--algorithm", "eggroll")
+    for device, words in (("cuda", "device = 'cuda': PyTorch"), ("gpu", "'cpu' or 'cuda'")):
+        assert execute(*trial, "--device", device) == 2
+        assert words in capsys.readouterr().err
+
+
+def test_normalised_members_are_for_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with pytest.raises(UsageError, match="virtual_batch_norm = true: expected one of them"):
+        make("small_conv", device="cuda", virtual_batch_norm=True)
