@@ -13,6 +13,7 @@ from pydantic import Field
 from esbench.catalogue import (
     REQUIRED,
     SettingRow,
+    _description,
     catalogue,
     example,
     kind_with_settings,
@@ -320,3 +321,23 @@ def test_the_settings_of_a_plugin_that_cannot_be_imported_are_an_error() -> None
     with pytest.raises(UsageError) as caught:
         settings_of("algorithms", "hare")
     assert str(caught.value) == f"algorithm 'hare': {LISTED['hare']}"
+
+
+class Base(Settings):
+    width: int = 64
+    """Its size [units]."""
+
+    activation: Literal["tanh", "relu"] = "tanh"
+
+
+class Own(Base):
+    width: int = 32
+    depth: int = 2
+    """Its layers,
+    on two lines."""
+
+
+def test_a_docstring_below_a_setting_is_its_description() -> None:
+    assert _description(Base, "width") == _description(Own, "width") == "Its size [units]."
+    assert _description(Own, "depth") == "Its layers,\non two lines."
+    assert _description(Base, "activation") == ""

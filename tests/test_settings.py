@@ -10,8 +10,6 @@ from esbench.settings import Settings, fields_at, parse
 
 class Layer(Settings):
     width: int = 64
-    """Its size [units]."""
-
     activation: Literal["tanh", "relu"] = "tanh"
 
 
@@ -160,11 +158,6 @@ def test_a_long_value_is_cut():
     assert line.startswith('grid.toml: steps = "xxx')
     assert "..." in line
     assert len(line) < 150
-
-
-def test_a_docstring_below_a_setting_is_its_description():
-    assert Layer.model_fields["width"].description == "Its size [units]."
-    assert Layer.model_fields["activation"].description is None
 
 
 def test_the_names_at_a_place_are_those_of_the_model_there():
