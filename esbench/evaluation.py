@@ -229,9 +229,11 @@ class Player:
         twin = self._twin(member)
         if twin is not None and self._batch.share(slot, twin):
             return
-        low_rank = job.low_rank(member)
-        if low_rank is None or not self._batch.load_low_rank(slot, low_rank):
+        low_rank = job.low_rank(member) if self._batch.takes_low_rank else None
+        if low_rank is None:
             self._batch.load(slot, job.parameters(member))
+        else:
+            self._batch.load_low_rank(slot, low_rank)
 
     def _twin(self, member: int) -> int | None:
         """Return a slot in which the same member plays another episode, if any."""

@@ -57,13 +57,18 @@ class PolicyBatch(ABC):
     def load(self, slot: int, parameters: Vector) -> None:
         """Put a member's parameters [P] into a slot, and its recurrent state, if any, to rest."""
 
-    def load_low_rank(self, slot: int, member: LowRankMember) -> bool:
+    @property
+    def takes_low_rank(self) -> bool:
+        """Whether members whose noise is of low rank are better loaded by ``load_low_rank``."""
+        return False
+
+    def load_low_rank(self, slot: int, member: LowRankMember) -> None:
         """Put a member into a slot as what all have in common and what is its own.
 
-        Returns:
-            Whether it did; if not, as by default, the member's parameters are to be loaded.
+        Raises:
+            RuntimeError: this policy takes parameters only.
         """
-        return False
+        raise RuntimeError(f"{type(self).__name__} takes no centre and factors")
 
     def share(self, slot: int, source: int) -> bool:
         """Let a slot use the parameters that another one has loaded, its own state at rest.

@@ -233,10 +233,13 @@ class ConvolutionalBatch(PolicyBatch):
         self._slots[slot] = None  # its memory is free for what follows
         self._slots[slot] = self._network(self._split(parameters), {})
 
-    def load_low_rank(self, slot: int, member: LowRankMember) -> bool:
+    @property
+    def takes_low_rank(self) -> bool:
+        """Whether there is a wide layer, whose weights are worth sharing."""
+        return bool(self._wide)
+
+    def load_low_rank(self, slot: int, member: LowRankMember) -> None:
         """Put a member into a slot; its wide layers are the centre's, and what it adds to them."""
-        if not self._wide:
-            return False
         self._slots[slot] = None
         parts = self._split(member.center)
         if self._center is None or self._center.parameters is not member.center:
@@ -253,7 +256,6 @@ class ConvolutionalBatch(PolicyBatch):
                 product = np.einsum("ir,rj->ij", *factors)  # not BLAS: as in a whole row of noise
                 parts[index] = parts[index] + member.scale * product.reshape(parts[index].shape)
         self._slots[slot] = self._network(parts, added)
-        return True
 
     def _split(self, parameters: Tensor) -> list[Tensor]:
         """Return each tensor of parameters [P], a view."""

@@ -18,10 +18,10 @@ from esbench.errors import UsageError
 from esbench.evaluation import Player
 from esbench.jobs import Job, Setup, Task, member_tasks
 from esbench.making import make_environment, register_family
-from esbench.noise import GaussianNoise
+from esbench.noise import GaussianNoise, LowRankNoise, Noise
 from esbench.policies.convolution import ConvolutionalBatch
 from esbench.policies.normalization import ObservationStatistics
-from esbench.population import SampledPopulation, Vector
+from esbench.population import LowRankMember, SampledPopulation, Vector
 from esbench.seeding import Purpose, noise_key
 from esbench.spec import EnvironmentSpec, PolicySpec
 
@@ -187,6 +187,7 @@ def test_neither_slots_nor_neighbours_leave_a_trace() -> None:
 
 MLP = PolicySpec(template="mlp", settings={"hidden": [4]})
 CONV = PolicySpec(template="small_conv", settings={"layers": [(2, 5, 3)], "hidden": (4,)})
+WIDE = PolicySpec(template="small_conv", settings={"layers": [(2, 5, 3)], "hidden": (1024,)})
 
 
 def play_members(
@@ -197,7 +198,9 @@ def play_members(
     environment = EnvironmentSpec(id="esbench/SpaceInvaders-v5", kwargs=kwargs, backend=backend)
     player = Player(Setup(environment, policy), slots)
     center = np.zeros(player.policy.num_params)
-    noise = GaussianNoise(noise_key(0, 0), center.size)
+    noise: Noise = GaussianNoise(noise_key(0, 0), center.size)
+    if policy is WIDE:
+        noise = LowRankNoise(noise_key(0, 0), center.size, player.policy.shapes, rank=1)
     population = SampledPopulation(center=center, sigma=0.5, noise=noise, size=4)
     normalizer = ObservationStatistics(20 * 20).normalizer(5.0)
     purpose = Purpose.TRAINING_EPISODE
@@ -233,6 +236,21 @@ def test_episodes_of_a_member_share_its_parameters(monkeypatch: pytest.MonkeyPat
     loaded.clear()
     assert play_members("auto", 4, CONV, episodes=2) == expected  # two beside two
     assert len(loaded) == 4
+
+
+def test_members_of_low_rank_share_their_centre(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[int] = []
+    load = ConvolutionalBatch.load_low_rank
+
+    def counted(batch: ConvolutionalBatch, slot: int, member: LowRankMember) -> None:
+        loaded.append(slot)
+        load(batch, slot, member)
+
+    monkeypatch.setattr(ConvolutionalBatch, "load_low_rank", counted)
+    expected = play_members("auto", 1, WIDE)
+    assert loaded == [0, 0, 0, 0]
+    assert len(set(expected.values())) > 1
+    assert play_members("auto", 3, WIDE) == expected
 
 
 def test_all_games_for_one_player_are_known() -> None:

@@ -161,10 +161,11 @@ def low_rank_population(policy: Policy, key: int = 5, rank: int = 2) -> SampledP
     return SampledPopulation(center=start, sigma=0.05, noise=noise, size=6)
 
 
-def load_low_rank(batch: PolicyBatch, slot: int, population: SampledPopulation, index: int) -> bool:
+def load_low_rank(batch: PolicyBatch, slot: int, population: SampledPopulation, index: int) -> None:
     member = population.low_rank(index)
+    assert batch.takes_low_rank
     assert member is not None
-    return batch.load_low_rank(slot, member)
+    batch.load_low_rank(slot, member)
 
 
 def test_members_around_one_centre_are_those_of_the_population() -> None:
@@ -173,12 +174,12 @@ def test_members_around_one_centre_are_those_of_the_population() -> None:
     population, later = low_rank_population(policy), low_rank_population(policy, key=6)
     around, dense, rows = policy.batch(6), policy.batch(6), frames(6)
     for index in range(6):
-        assert load_low_rank(around, index, population, index)
+        load_low_rank(around, index, population, index)
         dense.load(index, population.member(index))
     expected = dense.forward(rows)
     outputs = around.forward(rows)
     npt.assert_allclose(outputs, expected, atol=2e-5 * np.abs(expected).max())
-    assert load_low_rank(around, 5, later, 3)  # of the next generation, beside those of this one
+    load_low_rank(around, 5, later, 3)  # of the next generation, beside those of this one
     dense.load(5, later.member(3))
     npt.assert_array_equal(around.forward(rows)[:5], outputs[:5])
     expected = dense.forward(rows)
@@ -202,7 +203,7 @@ def test_members_around_one_centre_do_not_see_each_other() -> None:
 
 def test_narrow_layers_and_noise_of_full_rank_are_loaded_as_they_are() -> None:
     small = make("small_conv")
-    assert not load_low_rank(small.batch(1), 0, low_rank_population(small), 0)
+    assert not small.batch(1).takes_low_rank
     noise = GaussianNoise(1, small.num_params)
     full = SampledPopulation(center=np.zeros(small.num_params), sigma=0.1, noise=noise, size=2)
     assert full.low_rank(0) is None
