@@ -65,7 +65,7 @@ def run(
     from esbench.workers import WorkerPool
 
     console = make_console()
-    root, trials = _open(grid, env, algorithm, seeds, env_steps, settings(set_, device), out)
+    root, trials = _open(grid, env, algorithm, seeds, env_steps, _with_device(set_, device), out)
     signal.signal(signal.SIGTERM, interrupt)
     try:
         with WorkerPool(workers) as pool, make_watcher(console, len(trials), quiet) as watcher:
@@ -101,7 +101,7 @@ def plan(
     from esbench.schedule import schedule
     from esbench.workers import WorkerPool
 
-    root, trials = _open(grid, env, algorithm, seeds, env_steps, settings(set_, device), out)
+    root, trials = _open(grid, env, algorithm, seeds, env_steps, _with_device(set_, device), out)
     size = WorkerPool(workers).size
     todo = [trial.spec.budget.env_steps for trial in trials if not trial.folder.is_done]
     print_costs(costs(trials, size), schedule(todo, size, at_once), root)
@@ -122,7 +122,7 @@ def status(
     from esbench.display import print_standings
     from esbench.plan import standings
 
-    root, trials = _open(grid, env, algorithm, seeds, env_steps, settings(set_, device), out)
+    root, trials = _open(grid, env, algorithm, seeds, env_steps, _with_device(set_, device), out)
     print_standings(standings(trials), root)
 
 
@@ -246,13 +246,13 @@ def bench(
     signal.signal(signal.SIGTERM, interrupt)
     with working(f"measuring {env}"):
         result = measure(
-            env, workers, population, seconds, rounds, after, algorithm, settings(set_, device)
+            env, workers, population, seconds, rounds, after, algorithm, _with_device(set_, device)
         )
     print_throughput(result, profile)
 
 
-def settings(overrides: list[str] | None, device: str | None) -> list[str]:
-    """Return all overrides, a device's among them."""
+def _with_device(overrides: list[str] | None, device: str | None) -> list[str]:
+    """Return the overrides of ``--set``, and that of ``--device``."""
     return [*(overrides or []), *([] if device is None else [f"policy.device={device}"])]
 
 

@@ -245,17 +245,18 @@ class ConvolutionalBatch(PolicyBatch):
         if self._center is None or self._center.parameters is not member.center:
             weights = {number: wide_weights(parts[2 * number]) for number in self._wide}
             self._center = _Center(member.center, weights)
-        added: dict[int, tuple[Rows, Rows]] = {}
+        wide: dict[int, tuple[Rows, tuple[Rows, Rows]]] = {}
         for index, factors in enumerate(member.factors):
             if isinstance(factors, np.ndarray):
                 parts[index] = parts[index] + member.scale * factors
             elif index // 2 in self._wide:
                 a, b = factors
-                added[index // 2] = (member.scale * a).astype(np.float32), b.astype(np.float32)
+                added = (member.scale * a).astype(np.float32), b.astype(np.float32)
+                wide[index // 2] = self._center.wide[index // 2], added
             else:
                 product = np.einsum("ir,rj->ij", *factors)  # not BLAS: as in a whole row of noise
                 parts[index] = parts[index] + member.scale * product.reshape(parts[index].shape)
-        self._slots[slot] = self._network(parts, added)
+        self._slots[slot] = self._network(parts, wide)
 
     def _split(self, parameters: Tensor) -> list[Tensor]:
         """Return each tensor of parameters [P], a view."""
@@ -263,15 +264,17 @@ class ConvolutionalBatch(PolicyBatch):
         parts = np.split(parameters, ends[:-1])
         return [part.reshape(shape) for part, shape in zip(parts, self._shapes, strict=True)]
 
-    def _network(self, parts: Sequence[Tensor], added: Mapping[int, tuple[Rows, Rows]]) -> _Network:
-        """Return layers of tensors; where something is ``added``, to the centre's weights."""
+    def _network(
+        self, parts: Sequence[Tensor], wide: Mapping[int, tuple[Rows, tuple[Rows, Rows]]]
+    ) -> _Network:
+        """Return layers of tensors, but of weights in common and what is added in ``wide``."""
         convolutions, full = [], []
         for number, (weights, bias) in enumerate(zip(parts[::2], parts[1::2], strict=True)):
             if number < len(self._convolutions):
                 convolutions.append((weights.astype(np.float32), bias.astype(np.float32)))
-            elif number in added and self._center is not None:
-                shared, rounded = self._center.wide[number], bias.astype(np.float32)
-                full.append(FullLayer(shared, rounded, added[number]))
+            elif number in wide:
+                shared, added = wide[number]
+                full.append(FullLayer(shared, bias.astype(np.float32), added))
             else:
                 full.append(FullLayer.of(weights, bias))
         return _Network(convolutions, full)

@@ -221,15 +221,21 @@ def test_members_see_the_same_whatever_plays_them() -> None:
     assert play_members("auto", 3) == expected
 
 
-def test_episodes_of_a_member_share_its_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+def count_loads(monkeypatch: pytest.MonkeyPatch, method: str) -> list[int]:
+    """Return the slots that a method of the policies' slots has loaded, as they are loaded."""
     loaded: list[int] = []
-    load = ConvolutionalBatch.load
+    load = getattr(ConvolutionalBatch, method)
 
-    def counted(batch: ConvolutionalBatch, slot: int, parameters: Vector) -> None:
+    def counted(batch: ConvolutionalBatch, slot: int, member: Vector | LowRankMember) -> None:
         loaded.append(slot)
-        load(batch, slot, parameters)
+        load(batch, slot, member)
 
-    monkeypatch.setattr(ConvolutionalBatch, "load", counted)
+    monkeypatch.setattr(ConvolutionalBatch, method, counted)
+    return loaded
+
+
+def test_episodes_of_a_member_share_its_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = count_loads(monkeypatch, "load")
     expected = play_members("auto", 1, CONV, episodes=2)
     assert len(loaded) == 8  # in one slot, episode after episode
     assert len(set(expected.values())) > 2
@@ -239,14 +245,7 @@ def test_episodes_of_a_member_share_its_parameters(monkeypatch: pytest.MonkeyPat
 
 
 def test_members_of_low_rank_share_their_centre(monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded: list[int] = []
-    load = ConvolutionalBatch.load_low_rank
-
-    def counted(batch: ConvolutionalBatch, slot: int, member: LowRankMember) -> None:
-        loaded.append(slot)
-        load(batch, slot, member)
-
-    monkeypatch.setattr(ConvolutionalBatch, "load_low_rank", counted)
+    loaded = count_loads(monkeypatch, "load_low_rank")
     expected = play_members("auto", 1, WIDE)
     assert loaded == [0, 0, 0, 0]
     assert len(set(expected.values())) > 1
