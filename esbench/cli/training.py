@@ -252,7 +252,15 @@ def bench(
 
 
 def _with_device(overrides: list[str] | None, device: str | None) -> list[str]:
-    """Return the overrides of ``--set``, and that of ``--device``."""
+    """Return the overrides of ``--set``, and that of ``--device``.
+
+    Raises:
+        UsageError: there is no GPU; said before anything is said of a policy that cannot use it.
+    """
+    if device == "cuda":
+        from esbench.policies.device import require
+
+        require("cuda")
     return [*(overrides or []), *([] if device is None else [f"policy.device={device}"])]
 
 

@@ -68,6 +68,8 @@ def test_without_a_gpu_it_is_said_at_once(capsys: pytest.CaptureFixture[str]) ->
     for device, words in (("cuda", "device = 'cuda': PyTorch"), ("gpu", "'cpu' or 'cuda'")):
         assert execute(*trial, "--device", device) == 2
         assert words in capsys.readouterr().err
+    assert execute("run", "pong", "--device", "cuda") == 2  # whose network knows no device
+    assert "device = 'cuda': PyTorch" in capsys.readouterr().err
 
 
 def test_normalised_members_are_for_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
