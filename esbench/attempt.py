@@ -46,7 +46,7 @@ def check_trials(trials: Sequence[Trial]) -> None:
     """
     distinct = {trial.spec.model_copy(update={"seed": 0}).hash: trial for trial in trials}
     for trial in distinct.values():
-        if not trial.folder.is_done:
+        if not trial.is_done:
             Trainer(trial.spec).close()
 
 
@@ -62,8 +62,8 @@ def run_trial(
     """
     try:
         with trial.folder.locked() as mine:
-            if trial.folder.is_done:
-                trial.folder.check(trial.spec)
+            if trial.is_done:
+                trial.check()
                 return "skipped", score_text(trial.folder.result())
             if not mine:
                 return "elsewhere", "another process runs it"
@@ -99,7 +99,7 @@ def _train(trial: Trial, pool: WorkerPool, watcher: Watcher, callbacks: Sequence
         "workers": pool.size,  # no result depends on them; wall-clock times do
         **provenance(),
     }
-    history = folder.begin(trial.spec, about)
+    history = folder.begin(trial.spec, about, trial.extend)
     with Trainer(trial.spec, pool, folder, folder.path / "log.txt") as trainer:
         state = folder.load_checkpoint()
         if state is not None:

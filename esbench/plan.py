@@ -72,7 +72,7 @@ def costs(trials: Sequence[Trial], workers: int) -> list[Cost]:
         Cost(
             environment=name,
             trials=len(group),
-            done=sum(trial.folder.is_done for trial in group),
+            done=sum(trial.is_done for trial in group),
             env_steps=sum(_steps_left(trial) for trial in group),
             steps_per_second=probe(group[0].spec.environment) * workers * EFFICIENCY,
         )
@@ -106,15 +106,15 @@ def probe(environment: EnvironmentSpec) -> float:
 
 
 def _steps_left(trial: Trial) -> int:
-    if trial.folder.is_done:
+    if trial.is_done:
         return 0
     rows = trial.folder.rows()
     return max(0, trial.spec.budget.env_steps - (rows[-1]["env_steps"] if rows else 0))
 
 
 def _standing(trial: Trial) -> Standing:
-    status = trial.folder.status
-    trial.folder.check(trial.spec)
+    status = trial.status
+    trial.check()
     rows = trial.folder.rows()
     detail = ""
     if status == "done":

@@ -56,7 +56,7 @@ def run_grid(
         report.outcomes[outcome].append(trial)
         watcher.trial_ended(trial, outcome, detail)
 
-    todo = [trial for trial in trials if not trial.folder.is_done]
+    todo = [trial for trial in trials if not trial.is_done]
     layout = schedule([trial.spec.budget.env_steps for trial in todo], pool.size, at_once)
     beside = todo[: layout.side_by_side]
     if beside:

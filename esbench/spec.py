@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
@@ -125,6 +126,25 @@ def differences(stored: TrialSpec, wanted: TrialSpec) -> list[str]:
         elif old != new:
             phrases.append(f"{key} was {json.dumps(old)}, is now {json.dumps(new)}")
     return phrases
+
+
+def extends(wanted: TrialSpec, stored: TrialSpec) -> bool:
+    """Return whether a specification is another one with a larger budget, and nothing else.
+
+    Training does not look ahead to its end, so what it does under the larger budget begins with
+    all that it did under the smaller one.
+    """
+    if wanted.budget == stored.budget or wanted != stored.model_copy(
+        update={"budget": wanted.budget}
+    ):
+        return False
+    more, less = wanted.budget, stored.budget
+    limits = {"env_steps": more.env_steps, "generations": more.generations}
+    return (
+        more == less.model_copy(update=limits)
+        and more.env_steps >= less.env_steps
+        and (more.generations or math.inf) >= (less.generations or math.inf)
+    )
 
 
 def flatten(table: Table, prefix: str = "") -> Table:

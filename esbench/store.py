@@ -49,7 +49,7 @@ from esbench.files import (
 from esbench.lock import is_taken, take
 from esbench.record import GenerationRecord
 from esbench.settings import parse
-from esbench.spec import TrialSpec, differences
+from esbench.spec import TrialSpec, differences, extends
 from esbench.units import format_number
 
 FORMAT: Final = 1
@@ -199,19 +199,30 @@ class TrialFolder:
         except OSError as error:
             raise self._damaged(path, f"not readable: {error}") from None
 
-    def check(self, wanted: TrialSpec) -> None:
+    def check(self, wanted: TrialSpec, extend: bool = False) -> None:
         """Refuse a folder that holds another specification.
+
+        Args:
+            wanted: what it is to hold.
+            extend: allow the same one with a smaller budget.
 
         Raises:
             UsageError: names every setting that differs.
         """
         if not (self.is_done or (self.path / "trial.json").exists()):
             return
-        if different := differences(self.spec(), wanted):
+        stored = self.spec()
+        different, larger = differences(stored, wanted), extends(wanted, stored)
+        if different and not (extend and larger):
+            remedy = "go on from it with --extend, give" if larger else "give"
             raise UsageError(
                 f"{self.path} holds another trial: {'; '.join(different)}. Nothing was changed; "
-                "give another folder with --out, or undo the edit"
+                f"{remedy} another folder with --out, or undo the edit"
             )
+
+    def is_smaller(self, wanted: TrialSpec) -> bool:
+        """Tell whether the folder holds a trial that is ``wanted`` but for a smaller budget."""
+        return (self.path / "trial.json").exists() and extends(wanted, self.spec())
 
     def load_checkpoint(self) -> Json | None:
         """Return the trainer's state as it was saved, or None if none was.
@@ -223,7 +234,9 @@ class TrialFolder:
         if not self.has_checkpoint:
             return None
         content = self._read("checkpoint/state.json", _STATE_KEYS)
-        if different := differences(self._parsed(path, content["spec"]), self.spec()):
+        saved, spec = self._parsed(path, content["spec"]), self.spec()
+        different = differences(saved, spec)
+        if different and not extends(spec, saved):  # it was just extended
             raise UsageError(
                 f"{path} is a checkpoint of another specification: {'; '.join(different)}"
             )
@@ -263,19 +276,27 @@ class TrialFolder:
                 if mine:
                     self.close()
 
-    def begin(self, spec: TrialSpec, description: Json) -> list[GenerationRecord]:
+    def begin(
+        self, spec: TrialSpec, description: Json, extend: bool = False
+    ) -> list[GenerationRecord]:
         """Write ``trial.json`` if it is new, and return the rows the checkpoint stands on.
 
         Rows after the checkpoint are dropped: the same ones will be computed again. A trial that
         goes on under other package versions, or with other workers, says so in ``resumed_with``.
         What a killed process left half written is removed.
 
+        With ``extend``, a trial of a smaller budget gets that of ``spec``, and is no longer done;
+        what it scored, and by which command, is
+        kept in ``extended``.
+
         Raises:
             UsageError: the folder holds another specification, or cannot be written.
             DamagedTrialError: there is no going on from what it holds.
         """
         self.close()
-        self.check(spec)
+        self.check(spec, extend)
+        if self.is_smaller(spec):
+            self._extend(spec, description)
         self._spec = spec
         self._describe(spec, description)
         rows = self._rows_of_checkpoint()
@@ -426,6 +447,24 @@ class TrialFolder:
             common = {"format": FORMAT, "hash": spec.hash, "spec": spec.model_dump(mode="json")}
             content = common | description
         with disk_errors(path):
+            replace(path, as_text(content))
+
+    def _extend(self, spec: TrialSpec, description: Json) -> None:
+        """Give the trial a larger budget."""
+        path, content = self.path / "trial.json", self.description()
+        before = {
+            "budget": content["spec"]["budget"],
+            "score": self.result()["score"] if self.is_done else None,
+            "command": content.get("command"),
+            "ended": description.get("created"),
+        }
+        content["extended"] = [*content.get("extended", []), before]
+        content |= {"hash": spec.hash, "spec": spec.model_dump(mode="json")}
+        content["command"] = description.get("command")  # it makes the whole trial elsewhere
+        with disk_errors(path):
+            # In this order: a trial that is killed in between is half done under its old budget,
+            # not done under its new one.
+            (self.path / "result.json").unlink(missing_ok=True)
             replace(path, as_text(content))
 
     def _rows_of_checkpoint(self) -> list[Json]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -25,7 +25,7 @@ from esbench.spec import (
     PolicySpec,
     TrialSpec,
 )
-from esbench.store import DamagedTrialError, TrialFolder
+from esbench.store import DamagedTrialError, Status, TrialFolder
 
 DEFAULT_LABEL: Final = "default"
 
@@ -33,11 +33,44 @@ DEFAULT_LABEL: Final = "default"
 @final
 @dataclass(frozen=True)
 class Trial:
-    """One cell of a grid: its specification, its labels and its folder."""
+    """One cell of a grid.
+
+    Attributes:
+        spec: what is trained; labels: what the grid calls it; folder: where it is kept.
+        extend: whether a folder of the same trial with a smaller budget goes on to this one.
+    """
 
     spec: TrialSpec
     labels: dict[str, str]
     folder: TrialFolder
+    extend: bool = False
+
+    @property
+    def status(self) -> Status:
+        """Where the trial stands; one that is to be extended is half done."""
+        status = self.folder.status
+        return "partial" if status == "done" and self._is_to_go_on else status
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.folder.is_done and not self._is_to_go_on
+
+    @property
+    def _is_to_go_on(self) -> bool:
+        if not self.extend:
+            return False
+        with contextlib.suppress(DamagedTrialError):  # fails when its turn comes, alone
+            return self.folder.is_smaller(self.spec)
+        return False
+
+    def check(self) -> None:
+        """Refuse a folder that holds another specification.
+
+        Raises:
+            UsageError: names every setting that differs.
+        """
+        self.folder.check(self.spec, self.extend)
 
     @property
     def name(self) -> str:
@@ -56,6 +89,7 @@ def open_grid(
     env_steps: int | None = None,
     overrides: Sequence[str] = (),
     out: Path | None = None,
+    extend: bool = False,
 ) -> tuple[Path, list[Trial]]:
     """Return a grid's output folder and its trials, checked against what the folder holds.
 
@@ -67,6 +101,7 @@ def open_grid(
         env_steps: shorthand for ``budget.env_steps=N``.
         overrides: ``key.sub=value``, applied in order.
         out: the output folder; ``results/runs/NAME`` by default.
+        extend: trials that were made with a smaller budget are to go on.
 
     Raises:
         UsageError: anything is wrong; nothing has been written.
@@ -98,7 +133,7 @@ def open_grid(
         table = apply_override(table, assignment)
     grid = parse_grid(table, source)
     root = Path("results/runs") / grid.name if out is None else out
-    trials = expand(grid, root, source)
+    trials = [replace(trial, extend=extend) for trial in expand(grid, root, source)]
     check_folders(trials)
     return root, trials
 
@@ -130,7 +165,7 @@ def check_folders(trials: Sequence[Trial]) -> None:
     for trial in trials:
         if trial.folder.status != "missing":
             with contextlib.suppress(DamagedTrialError):  # fails when its turn comes, alone
-                trial.folder.check(trial.spec)
+                trial.check()
 
 
 def policy_spec(table: Table, source: str, prefix: str = "policy") -> PolicySpec:

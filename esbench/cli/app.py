@@ -86,6 +86,10 @@ DeviceName = Annotated[
         help="Where a convolutional policy computes: short for --set policy.device=...",
     ),
 ]
+Extend = Annotated[
+    bool,
+    typer.Option("--extend", help="Trials made with a smaller budget go on to this one."),
+]
 Out = Annotated[Path | None, typer.Option(help="Output folder (default: results/runs/NAME).")]
 Workers = Annotated[
     int | None,

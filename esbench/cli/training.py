@@ -20,6 +20,7 @@ from esbench.cli.app import (
     DeviceName,
     Environments,
     EnvSteps,
+    Extend,
     GridArgument,
     Out,
     Overrides,
@@ -55,6 +56,7 @@ def run(
     set_: Overrides = None,
     device: DeviceName = None,
     out: Out = None,
+    extend: Extend = False,
     workers: Workers = None,
     at_once: AtOnce = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="One line a trial.")] = False,
@@ -65,7 +67,8 @@ def run(
     from esbench.workers import WorkerPool
 
     console = make_console()
-    root, trials = _open(grid, env, algorithm, seeds, env_steps, _with_device(set_, device), out)
+    overrides = _with_device(set_, device)
+    root, trials = _open(grid, env, algorithm, seeds, env_steps, overrides, out, extend)
     signal.signal(signal.SIGTERM, interrupt)
     try:
         with WorkerPool(workers) as pool, make_watcher(console, len(trials), quiet) as watcher:
@@ -92,6 +95,7 @@ def plan(
     set_: Overrides = None,
     device: DeviceName = None,
     out: Out = None,
+    extend: Extend = False,
     workers: Workers = None,
     at_once: AtOnce = None,
 ) -> None:
@@ -101,9 +105,10 @@ def plan(
     from esbench.schedule import schedule
     from esbench.workers import WorkerPool
 
-    root, trials = _open(grid, env, algorithm, seeds, env_steps, _with_device(set_, device), out)
+    overrides = _with_device(set_, device)
+    root, trials = _open(grid, env, algorithm, seeds, env_steps, overrides, out, extend)
     size = WorkerPool(workers).size
-    todo = [trial.spec.budget.env_steps for trial in trials if not trial.folder.is_done]
+    todo = [trial.spec.budget.env_steps for trial in trials if not trial.is_done]
     print_costs(costs(trials, size), schedule(todo, size, at_once), root)
 
 
@@ -117,12 +122,14 @@ def status(
     set_: Overrides = None,
     device: DeviceName = None,
     out: Out = None,
+    extend: Extend = False,
 ) -> None:
     """Say which trials of a grid are done, running, half done, failed or missing."""
     from esbench.display import print_standings
     from esbench.plan import standings
 
-    root, trials = _open(grid, env, algorithm, seeds, env_steps, _with_device(set_, device), out)
+    overrides = _with_device(set_, device)
+    root, trials = _open(grid, env, algorithm, seeds, env_steps, overrides, out, extend)
     print_standings(standings(trials), root)
 
 
@@ -272,6 +279,7 @@ def _open(
     env_steps: int | None,
     overrides: list[str],
     out: Path | None,
+    extend: bool,
 ) -> tuple[Path, list[Trial]]:
     from esbench.trials import open_grid
 
@@ -283,6 +291,7 @@ def _open(
         env_steps=env_steps,
         overrides=overrides,
         out=out,
+        extend=extend,
     )
 
 
