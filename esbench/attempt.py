@@ -14,8 +14,9 @@ from esbench.jobs import Setup
 from esbench.provenance import provenance
 from esbench.record import Callback, GenerationRecord, Stop
 from esbench.scoring import restore
-from esbench.store import DamagedTrialError, now, score_text
+from esbench.store import now, score_text
 from esbench.trainer import Trainer
+from esbench.trial_files import DamagedTrialError
 from esbench.trials import Trial
 from esbench.workers import WorkerPool
 

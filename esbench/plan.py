@@ -10,7 +10,8 @@ from esbench.making import make_environment
 from esbench.random_policy import random_steps_per_second
 from esbench.simulator_log import silenced
 from esbench.spec import EnvironmentSpec
-from esbench.store import DamagedTrialError, Status, score_text
+from esbench.store import Status, score_text
+from esbench.trial_files import DamagedTrialError
 from esbench.trials import Trial
 
 PROBE_SECONDS = 0.3

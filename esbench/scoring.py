@@ -10,8 +10,9 @@ from typing import final
 
 from esbench.errors import UsageError
 from esbench.record import GenerationRecord
-from esbench.store import DamagedTrialError, TrialFolder
+from esbench.store import TrialFolder
 from esbench.trainer import Score, State, Trainer
+from esbench.trial_files import DamagedTrialError
 from esbench.workers import WorkerPool
 
 

@@ -15,10 +15,9 @@ generations than the rows. Everything but the rows is replaced atomically. There
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import MISSING, asdict, fields
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -27,13 +26,12 @@ from types import NoneType
 from typing import IO, Any, Final, Literal, TypeAlias, final
 
 import numpy as np
-import safetensors.numpy
 from msgspec import MsgspecError, defstruct
 from msgspec.json import Decoder
 from msgspec.structs import astuple
 from pydantic_core import from_json
-from safetensors import SafetensorError
 
+from esbench.checkpoints import Checkpoints
 from esbench.errors import UsageError
 from esbench.files import (
     Json,
@@ -43,19 +41,15 @@ from esbench.files import (
     read_bytes,
     remove_temporaries,
     replace,
-    with_arrays,
-    without_arrays,
 )
 from esbench.lock import is_taken, take
 from esbench.record import GenerationRecord
-from esbench.settings import parse
 from esbench.spec import TrialSpec, differences, extends
+from esbench.trial_files import FORMAT, Keys, TrialFiles
 from esbench.units import format_number
 
-FORMAT: Final = 1
 Status: TypeAlias = Literal["missing", "partial", "running", "failed", "done"]
 
-_Keys: TypeAlias = Mapping[str, type | tuple[type, ...]]
 _NUMBER: Final = (int, float)
 _KINDS: Final[dict[str, Any]] = {"int": np.int64, "str": object}
 _ROW_TYPES: Final = {
@@ -64,25 +58,20 @@ _ROW_TYPES: Final = {
 _ROW_KEYS: Final = {field.name for field in fields(GenerationRecord) if field.default is MISSING}
 # Of rows that were written before there were these keys, they are null.
 _LATER_KEYS: Final = _ROW_TYPES.keys() - _ROW_KEYS
-_TRIAL_KEYS: Final[_Keys] = {"spec": dict, "labels": dict}
-_ORIGIN_KEYS: Final[_Keys] = {
+_TRIAL_KEYS: Final[Keys] = {"spec": dict, "labels": dict}
+_ORIGIN_KEYS: Final[Keys] = {
     "versions": dict,
     "hardware": dict,
     "git_commit": str,
     "command": str,
     "created": str,
 }
-_LABEL_KEYS: Final[_Keys] = {"environment": str, "algorithm": str, "policy": str}
-_STATE_KEYS: Final[_Keys] = {"tensors": str, "state": dict, "spec": dict}
-_RESULT_KEYS: Final[_Keys] = {
+_LABEL_KEYS: Final[Keys] = {"environment": str, "algorithm": str, "policy": str}
+_RESULT_KEYS: Final[Keys] = {
     "score": (*_NUMBER, NoneType),
     "env_steps": int,
     "wall_time_s": _NUMBER,
 }
-
-
-class DamagedTrialError(UsageError):
-    """A stored trial cannot be read; the message says which file, and what to remove."""
 
 
 @final
@@ -95,6 +84,8 @@ class TrialFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._files = TrialFiles(path)
+        self._checkpoints = Checkpoints(self._files)
         self._rows: IO[bytes] | None = None
         self._spec: TrialSpec | None = None
 
@@ -119,7 +110,7 @@ class TrialFolder:
     @property
     def has_checkpoint(self) -> bool:
         """Whether the trial has a checkpoint, the latest one: earlier ones are not kept."""
-        return (self.path / "checkpoint" / "state.json").exists()
+        return self._checkpoints.has_latest
 
     def description(self) -> Json:
         """Return ``trial.json``.
@@ -144,7 +135,7 @@ class TrialFolder:
             del rows[-1]
         if None in rows:
             path = self.path / "metrics.jsonl"
-            raise self._damaged(path, f"line {rows.index(None) + 1} is not readable")
+            raise self._files.damaged(path, f"line {rows.index(None) + 1} is not readable")
         return [row for row in rows if row is not None]
 
     def records(self) -> list[GenerationRecord]:
@@ -176,7 +167,7 @@ class TrialFolder:
                 columns[key] = np.array(column, dtype=_ROW_TYPES[key]).reshape(len(values))
             except (ValueError, TypeError, OverflowError):
                 path = self.path / "metrics.jsonl"
-                raise self._damaged(path, f"a value of {key!r} is not a number") from None
+                raise self._files.damaged(path, f"a value of {key!r} is not a number") from None
         return columns
 
     def result(self) -> Json:
@@ -185,7 +176,7 @@ class TrialFolder:
         Raises:
             UsageError: it is missing, damaged, or of a newer version of esbench.
         """
-        return self._read("result.json", _RESULT_KEYS)
+        return self._files.read("result.json", _RESULT_KEYS)
 
     def error(self) -> str:
         """Return the traceback of a failed trial.
@@ -197,7 +188,7 @@ class TrialFolder:
         try:
             return path.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
-            raise self._damaged(path, f"not readable: {error}") from None
+            raise self._files.damaged(path, f"not readable: {error}") from None
 
     def check(self, wanted: TrialSpec, extend: bool = False) -> None:
         """Refuse a folder that holds another specification.
@@ -230,30 +221,7 @@ class TrialFolder:
         Raises:
             UsageError: the checkpoint is damaged, of another specification, or of a newer esbench.
         """
-        path = self.path / "checkpoint" / "state.json"
-        if not self.has_checkpoint:
-            return None
-        content = self._read("checkpoint/state.json", _STATE_KEYS)
-        saved, spec = self._parsed(path, content["spec"]), self.spec()
-        different = differences(saved, spec)
-        if different and not extends(spec, saved):  # it was just extended
-            raise UsageError(
-                f"{path} is a checkpoint of another specification: {'; '.join(different)}"
-            )
-        tensors = path.parent / content["tensors"]
-        try:
-            data = read_bytes(tensors)
-        except FileNotFoundError:
-            if self._read("checkpoint/state.json", _STATE_KEYS)["tensors"] != content["tensors"]:
-                return self.load_checkpoint()  # the trial runs, and has just saved the next one
-            raise self._damaged(tensors, "it is missing") from None
-        try:
-            state: Json = with_arrays(content["state"], safetensors.numpy.load(data))
-        except (SafetensorError, KeyError, TypeError, ValueError) as error:
-            raise self._damaged(tensors, f"its arrays are not readable: {error}") from None
-        self._require(path, state, {"progress": dict})
-        self._require(path, state["progress"], {"generation": int})
-        return state
+        return self._checkpoints.load(self.spec()) if self.has_checkpoint else None
 
     # Writing
 
@@ -329,20 +297,9 @@ class TrialFolder:
         """
         assert self._rows is not None, "begin first"
         assert self._spec is not None, "begin first"
-        folder = self.path / "checkpoint"
-        tensors: dict[str, np.ndarray[Any, Any]] = {}
-        plain = without_arrays(state, tensors)
-        name = f"{state['progress']['generation']:08d}.safetensors"
-        spec = self._spec.model_dump(mode="json")
-        content = {"format": FORMAT, "tensors": name, "state": plain, "spec": spec}
-        with disk_errors(folder):
+        with disk_errors(self.path):
             os.fsync(self._rows.fileno())
-            folder.mkdir(exist_ok=True)
-            replace(folder / name, safetensors.numpy.save(tensors))
-            replace(folder / "state.json", as_text(content))
-            for old in folder.glob("*.safetensors"):
-                if old.name != name:
-                    old.unlink()
+        self._checkpoints.save(state, self._spec)
 
     def finish(self, result: Json) -> None:
         """Write the result; the trial is done.
@@ -381,52 +338,11 @@ class TrialFolder:
         path = self.path / "trial.json"
         if not (self.is_done or path.exists()):
             raise UsageError(f"no file {str(path)!r}; expected a trial's folder")
-        content = self._read("trial.json", _TRIAL_KEYS)
-        self._require(path, content["labels"], _LABEL_KEYS)
+        content = self._files.read("trial.json", _TRIAL_KEYS)
+        self._files.require(path, content["labels"], _LABEL_KEYS)
         known = {key: kind for key, kind in _ORIGIN_KEYS.items() if content.get(key) is not None}
-        self._require(path, content, known)
-        return content, self._parsed(path, content["spec"])
-
-    def _read(self, name: str, keys: _Keys) -> Json:
-        """Return a JSON file of a format this esbench knows, with at least ``keys`` in it."""
-        path = self.path / name
-        try:
-            text = read_bytes(path)
-        except FileNotFoundError:
-            raise self._damaged(path, "it is missing") from None
-        try:
-            content = json.loads(text)
-        except ValueError as error:
-            raise self._damaged(path, f"not readable as JSON: {error}") from None
-        if not isinstance(content, dict):
-            raise self._damaged(path, "expected a JSON object")
-        written = content.get("format")
-        if isinstance(written, int) and written > FORMAT:
-            raise UsageError(
-                f"{path}: written by a newer esbench (format {written}, this one reads up to "
-                f"{FORMAT}); upgrade esbench, or use another output folder"
-            )
-        self._require(path, content, {"format": int, **keys})
-        return content
-
-    def _require(self, path: Path, table: Json, keys: _Keys) -> None:
-        for key, kind in keys.items():
-            if key not in table or not isinstance(table[key], kind):
-                raise self._damaged(path, f"it has no valid {key!r}")
-
-    def _parsed(self, path: Path, spec: Json) -> TrialSpec:
-        try:
-            return parse(TrialSpec, spec, "specification")
-        except UsageError as error:
-            raise self._damaged(path, str(error).replace("\n", "; ")) from None
-
-    def _damaged(self, path: Path, problem: str) -> DamagedTrialError:
-        remedy = (
-            "remove it, and the same command scores the trial again"
-            if path.name == "result.json"
-            else f"remove the folder {self.path} to start that trial over"
-        )
-        return DamagedTrialError(f"{path} is damaged ({problem}); {remedy}")
+        self._files.require(path, content, known)
+        return content, self._files.parsed(path, content["spec"])
 
     def _describe(self, spec: TrialSpec, description: Json) -> None:
         path = self.path / "trial.json"
@@ -473,7 +389,7 @@ class TrialFolder:
         rows = self.rows()
         if len(rows) < generation:
             problem = f"the checkpoint is of generation {generation}, but only {len(rows)} rows"
-            raise self._damaged(self.path / "metrics.jsonl", f"{problem} are readable")
+            raise self._files.damaged(self.path / "metrics.jsonl", f"{problem} are readable")
         return rows[:generation]
 
 

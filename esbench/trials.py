@@ -25,7 +25,8 @@ from esbench.spec import (
     PolicySpec,
     TrialSpec,
 )
-from esbench.store import DamagedTrialError, Status, TrialFolder
+from esbench.store import Status, TrialFolder
+from esbench.trial_files import DamagedTrialError
 
 DEFAULT_LABEL: Final = "default"
 

@@ -24,8 +24,8 @@ from esbench.reference import gather
 from esbench.scoring import evaluate_trial
 from esbench.seeding import Purpose, episode_seed
 from esbench.spec import EnvironmentSpec, PolicySpec, TrialSpec
-from esbench.store import DamagedTrialError
 from esbench.trainer import Trainer
+from esbench.trial_files import DamagedTrialError
 from esbench.trials import Trial
 from esbench.workers import WorkerPool
 

@@ -8,7 +8,7 @@ from test_runner import run
 
 from esbench.errors import UsageError
 from esbench.scoring import evaluate_trial
-from esbench.store import DamagedTrialError
+from esbench.trial_files import DamagedTrialError
 from esbench.trials import Trial
 from esbench.workers import WorkerPool
 

@@ -17,12 +17,14 @@ import pytest
 from watchers import Silent
 
 import esbench.store as store
+from esbench import checkpoints
 from esbench.errors import UsageError
 from esbench.files import write_bytes
 from esbench.frames import load_results, load_scores
 from esbench.record import GenerationRecord
 from esbench.runner import run_grid
-from esbench.store import DamagedTrialError, TrialFolder, find_trials, score_text
+from esbench.store import TrialFolder, find_trials, score_text
+from esbench.trial_files import DamagedTrialError
 from esbench.trials import Trial
 from esbench.workers import WorkerPool
 
@@ -345,14 +347,14 @@ def test_a_checkpoint_that_is_replaced_while_it_is_read_is_not_damaged(
 ) -> None:
     folder = begin(make_trial())
     folder.checkpoint(state(1))
-    read = store.read_bytes
+    read = checkpoints.read_bytes
 
     def late(path: Path) -> bytes:
         if path.name == "00000001.safetensors":
             folder.checkpoint(state(2))
         return read(path)
 
-    monkeypatch.setattr(store, "read_bytes", late)
+    monkeypatch.setattr(checkpoints, "read_bytes", late)
     loaded = TrialFolder(folder.path).load_checkpoint()
     assert loaded is not None
     assert loaded["progress"]["generation"] == 2
