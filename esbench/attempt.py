@@ -107,7 +107,13 @@ def _train(trial: Trial, pool: WorkerPool, watcher: Watcher, callbacks: Sequence
             restore(trainer, folder, state, history)
         watcher.trial_started(trial, trainer.progress.generation)
 
+        spent = trainer.progress.env_steps
+
         def watch(record: GenerationRecord) -> None:
+            nonlocal spent
+            if is_kept(spent, record.env_steps, trial):
+                folder.keep(trainer.state_dict())
+            spent = record.env_steps
             watcher.generation_done(trial, record)
 
         try:
@@ -121,6 +127,16 @@ def _train(trial: Trial, pool: WorkerPool, watcher: Watcher, callbacks: Sequence
         text = score_text(result)
         folder.finish(result)  # the last thing that can go wrong: a done trial has not failed
         return text
+
+
+def is_kept(before: int, after: int, trial: Trial) -> bool:
+    """Tell whether the checkpoint of a generation is kept that trained from some steps to others.
+
+    It is the first one at or beyond one of the equal parts of the budget; the last one is there
+    anyway.
+    """
+    budget = trial.spec.budget.env_steps
+    return before * trial.keep // budget < after * trial.keep // budget and after < budget
 
 
 def score_trial(trainer: Trainer, stop: Stop | None = None) -> dict[str, object]:

@@ -1,7 +1,8 @@
 """A trainer's state on disk: JSON, and a safetensors file that it names.
 
 Replacing the JSON is the commit: whatever happens, it names arrays that are there whole. The latest
-checkpoint is ``checkpoint/state.json``.
+checkpoint is ``checkpoint/state.json``; those that were kept on the way are
+``kept/GENERATION.json``.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from esbench.spec import TrialSpec, differences, extends
 from esbench.trial_files import FORMAT, Keys, TrialFiles
 
 LATEST: Final = "checkpoint/state.json"
+KEPT: Final = "kept"
 _STATE_KEYS: Final[Keys] = {"tensors": str, "state": dict, "spec": dict}
 
 
@@ -42,20 +44,38 @@ class Checkpoints:
         """Whether there is one to go on from."""
         return (self._files.path / LATEST).exists()
 
-    def load(self, spec: TrialSpec) -> Json | None:
-        """Return the latest state, or None if there is none.
+    @property
+    def kept(self) -> list[int]:
+        """The generations of those that were kept on the way, sorted."""
+        names = (path.stem for path in (self._files.path / KEPT).glob("*.json"))
+        return sorted(int(name) for name in names if name.isdecimal())
+
+    def load(self, spec: TrialSpec, generation: int | None = None) -> Json | None:
+        """Return a state; the latest by default, or None if there is none.
 
         Args:
             spec: of the trial.
+            generation: of one that was kept, or the latest one's.
 
         Raises:
             DamagedTrialError: it is not what was written.
-            UsageError: it is of another specification, or of a newer esbench.
+            UsageError: it is of another specification, or of a newer esbench; or no checkpoint of
+                that generation was kept.
         """
-        if not self.has_latest:
-            return None
-        files, path = self._files, self._files.path / LATEST
-        content = files.read(LATEST, _STATE_KEYS)
+        latest = self._load(LATEST, spec) if self.has_latest else None
+        if generation is None or (latest and latest["progress"]["generation"] == generation):
+            return latest
+        if generation not in self.kept:
+            known = [*self.kept, *([latest["progress"]["generation"]] if latest else [])]
+            raise UsageError(
+                f"{self._files.path} has no checkpoint of generation {generation}; expected "
+                f"one of {known}, which are all there are (esbench run --keep N keeps more)"
+            )
+        return self._load(_kept_name(generation), spec)
+
+    def _load(self, name: str, spec: TrialSpec) -> Json:
+        files, path = self._files, self._files.path / name
+        content = files.read(name, _STATE_KEYS)
         saved = files.parsed(path, content["spec"])
         different = differences(saved, spec)
         if different and not extends(spec, saved):  # it was just extended
@@ -66,8 +86,8 @@ class Checkpoints:
         try:
             data = read_bytes(tensors)
         except FileNotFoundError:
-            if files.read(LATEST, _STATE_KEYS)["tensors"] != content["tensors"]:
-                return self.load(spec)  # the trial runs, and has just saved the next one
+            if files.read(name, _STATE_KEYS)["tensors"] != content["tensors"]:
+                return self._load(name, spec)  # the trial runs, and has just saved the next one
             raise files.damaged(tensors, "it is missing") from None
         try:
             state: Json = with_arrays(content["state"], safetensors.numpy.load(data))
@@ -90,6 +110,14 @@ class Checkpoints:
                 if old != tensors:
                     old.unlink()
 
+    def keep(self, state: Json, spec: TrialSpec) -> None:
+        """Keep a state beside the latest one.
+
+        Raises:
+            UsageError: the file system refuses.
+        """
+        self._write(self._files.path / _kept_name(state["progress"]["generation"]), state, spec)
+
     def _write(self, path: Path, state: Json, spec: TrialSpec) -> Path:
         """Write a state to ``path``, and its arrays beside it; return their file."""
         arrays: dict[str, np.ndarray[Any, Any]] = {}
@@ -106,3 +134,7 @@ class Checkpoints:
             replace(tensors, safetensors.numpy.save(arrays))
             replace(path, as_text(content))
         return tensors
+
+
+def _kept_name(generation: int) -> str:
+    return f"{KEPT}/{generation:08d}.json"

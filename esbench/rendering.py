@@ -49,7 +49,8 @@ class Rendered:
         total: the return of the whole episode.
         steps: its length.
         shown: how many of them are in the file.
-        recorded: the return in ``result.json``; None if the trial is not done or it is not finite.
+        recorded: the return in ``result.json``; None if the trial is not done, that is of another
+            generation, or it is not finite.
     """
 
     path: Path
@@ -68,17 +69,24 @@ class Rendered:
         return self.recorded is not None and self.recorded != self.total
 
 
-def render_trial(path: Path, out: Path, episode: int = 0, max_steps: int = 1000) -> Rendered:
-    """Write a held-out episode of a trial's last checkpoint.
+def render_trial(
+    path: Path,
+    out: Path,
+    episode: int = 0,
+    max_steps: int = 1000,
+    generation: int | None = None,
+) -> Rendered:
+    """Write a held-out episode of a trial's checkpoint.
 
     Args:
         path: the trial's folder.
         out: the file, a GIF or an MP4.
         episode: which of the trial's held-out episodes.
         max_steps: so many steps are shown; the episode is played to its end, for its return.
+        generation: of a checkpoint that was kept; the latest by default.
 
     Raises:
-        UsageError: the folder holds no trial with a checkpoint, there is no such episode, the
+        UsageError: the folder holds no trial with that checkpoint, there is no such episode, the
             environment cannot be drawn, or the file cannot be written.
     """
     kind = video_class(out)
@@ -91,8 +99,8 @@ def render_trial(path: Path, out: Path, episode: int = 0, max_steps: int = 1000)
             f"episode = {episode}: expected one of the trial's held-out episodes, "
             f"0 to {spec.evaluation.episodes - 1}"
         )
-    with WorkerPool(1) as pool, stored_trainer(folder, pool) as trainer:
-        job, generation = trainer.held_out_job(), trainer.progress.generation
+    with WorkerPool(1) as pool, stored_trainer(folder, pool, generation) as trainer:
+        job, reached = trainer.held_out_job(), trainer.progress.generation
         setup = trainer.setup
     task = Task(CENTER, episode)
     with silenced(), _stage(setup) as player, contextlib.closing(kind(_fps(player))) as video:
@@ -103,44 +111,68 @@ def render_trial(path: Path, out: Path, episode: int = 0, max_steps: int = 1000)
     return Rendered(
         path=out,
         environment=spec.environment.id,
-        generation=generation,
+        generation=reached,
         episode=episode,
         seed=job.environment_seed(task),
         total=result.total,
         steps=result.length,
         shown=shown,
-        recorded=_recorded(folder, episode),
+        recorded=_recorded(folder, reached, episode),
     )
 
 
-def outputs(path: Path, out: Path | None, all_: bool) -> list[tuple[Path, Path]]:
-    """Return which trials are rendered into which files: (trial, file) each, sorted.
+@final
+@dataclass(frozen=True)
+class Output:
+    """A film to be made: of a trial's checkpoint, by default the latest one, into a file."""
+
+    trial: Path
+    generation: int | None
+    file: Path
+
+
+def outputs(
+    path: Path, out: Path | None, all_: bool, generation: int | None = None
+) -> list[Output]:
+    """Return which checkpoints are rendered into which files, sorted by trial and generation.
 
     Args:
         path: a trial's folder; with ``all_``, a folder of trials.
         out: the file, or with ``all_`` its name in every trial's folder; ``DEFAULT_NAME`` in the
             trial's folder by default.
-        all_: take every trial below ``path`` that has a checkpoint.
+        all_: take every checkpoint of every trial below ``path``; files of those that were kept on
+            the way have their generation at the end of the name.
+        generation: of the checkpoint to take, without ``all_``; the latest by default.
 
     Raises:
-        UsageError: ``out`` is no video or, with ``all_``, no bare name; or no trial has a
-            checkpoint.
+        UsageError: ``out`` is no video or, with ``all_``, no bare name; no trial has a checkpoint;
+            or there are both ``all_`` and a generation.
     """
+    if all_ and generation is not None:
+        raise UsageError(
+            f"--generation {generation}: expected without --all, which takes every generation"
+        )
     out = Path(DEFAULT_NAME) if out is None and all_ else out
     if out is not None:
         video_class(out)
     if not all_:
-        return [(path, path / DEFAULT_NAME if out is None else out)]
+        return [Output(path, generation, path / DEFAULT_NAME if out is None else out)]
     assert out is not None
     if out.name != str(out):
         raise UsageError(
             f"--out {out}: with --all, expected a name without a folder, such as {out.name}; "
             "each trial's file lies in its own folder"
         )
-    found = [trial.path for trial in find_trials(path) if trial.has_checkpoint]
+    found = []
+    for trial in find_trials(path):
+        for kept in trial.kept:
+            name = f"{out.stem}-{kept:08d}{out.suffix}"
+            found.append(Output(trial.path, kept, trial.path / name))
+        if trial.has_checkpoint:
+            found.append(Output(trial.path, None, trial.path / out))
     if not found:
         raise UsageError(f"no trial in {str(path)!r} has a checkpoint yet")
-    return [(trial, trial / out) for trial in found]
+    return found
 
 
 @contextlib.contextmanager
@@ -204,7 +236,8 @@ def _fps(player: Player) -> float:
     return float(player.backend.environment(0).metadata.get("render_fps") or 30)
 
 
-def _recorded(folder: TrialFolder, episode: int) -> float | None:
-    returns = folder.result().get("returns", []) if folder.is_done else []
+def _recorded(folder: TrialFolder, generation: int, episode: int) -> float | None:
+    result = folder.result() if folder.is_done else {}
+    returns = result.get("returns", []) if result.get("generations") == generation else []
     value = returns[episode] if episode < len(returns) else None
     return None if value is None or not math.isfinite(value) else float(value)

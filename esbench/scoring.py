@@ -25,7 +25,7 @@ class StoredScore:
         score: what it scored now.
         generation: after how many generations of training.
         recorded: the score in ``result.json``, or None if the trial is not done, was scored on
-            another number of episodes, or scored what is not finite.
+            another number of episodes or after other generations, or scored what is not finite.
     """
 
     score: Score
@@ -33,41 +33,47 @@ class StoredScore:
     recorded: float | None
 
 
-def evaluate_trial(path: Path, pool: WorkerPool, episodes: int | None = None) -> StoredScore:
-    """Score the last checkpoint of a trial on its held-out episodes.
+def evaluate_trial(
+    path: Path, pool: WorkerPool, episodes: int | None = None, generation: int | None = None
+) -> StoredScore:
+    """Score a checkpoint of a trial on its held-out episodes.
 
     Args:
         path: the trial's folder.
         pool: plays the episodes.
         episodes: how many; the trial's own number by default.
+        generation: of a checkpoint that was kept; the latest by default.
 
     Raises:
-        UsageError: the folder holds no trial, a damaged one, or one without a checkpoint yet.
+        UsageError: the folder holds no trial, a damaged one, or one without that checkpoint.
     """
     if episodes is not None and episodes < 1:
         raise UsageError(f"episodes = {episodes}: expected at least 1")
     folder = TrialFolder(path)
-    with stored_trainer(folder, pool) as trainer:
+    with stored_trainer(folder, pool, generation) as trainer:
         score = trainer.evaluate(episodes)
-        generation = trainer.progress.generation
+        reached = trainer.progress.generation
     result = folder.result() if folder.is_done else {}
-    comparable = result.get("evaluation_episodes") == score.returns.size
-    return StoredScore(score, generation, result["score"] if comparable else None)
+    scored = (result.get("evaluation_episodes"), result.get("generations"))
+    comparable = scored == (score.returns.size, reached)
+    return StoredScore(score, reached, result["score"] if comparable else None)
 
 
 @contextlib.contextmanager
-def stored_trainer(folder: TrialFolder, pool: WorkerPool) -> Iterator[Trainer]:
-    """Give the trainer of a trial as its last checkpoint left it.
+def stored_trainer(
+    folder: TrialFolder, pool: WorkerPool, generation: int | None = None
+) -> Iterator[Trainer]:
+    """Give the trainer of a trial as a checkpoint left it, by default the latest.
 
     Raises:
-        UsageError: the folder holds no trial, a damaged one, or one without a checkpoint yet.
+        UsageError: the folder holds no trial, a damaged one, or one without that checkpoint.
     """
     spec = folder.spec()
-    state = folder.load_checkpoint()
+    state = folder.load_checkpoint(generation)
     if state is None:
         raise UsageError(f"{folder.path} has no checkpoint yet; expected a trial that was trained")
     with Trainer(spec, pool) as trainer:
-        restore(trainer, folder, state, folder.records())
+        restore(trainer, folder, state, folder.records()[: state["progress"]["generation"]])
         yield trainer
 
 

@@ -3,6 +3,7 @@
     trial.json      what is trained: specification, hash, versions, commit, hardware, command
     metrics.jsonl   one object a generation, appended; a torn last line is dropped on resume
     checkpoint/     state.json names the safetensors file beside it; replacing it is the commit
+    kept/           checkpoints of earlier generations, if they were asked for
     result.json     written last: its presence means done
     error.txt       the traceback of a failed trial; gone when it is retried
     log.txt         what environments and simulators printed
@@ -109,8 +110,13 @@ class TrialFolder:
 
     @property
     def has_checkpoint(self) -> bool:
-        """Whether the trial has a checkpoint, the latest one: earlier ones are not kept."""
+        """Whether the trial has a checkpoint to go on from."""
         return self._checkpoints.has_latest
+
+    @property
+    def kept(self) -> list[int]:
+        """The generations whose checkpoints were kept on the way, sorted."""
+        return self._checkpoints.kept
 
     def description(self) -> Json:
         """Return ``trial.json``.
@@ -215,13 +221,19 @@ class TrialFolder:
         """Tell whether the folder holds a trial that is ``wanted`` but for a smaller budget."""
         return (self.path / "trial.json").exists() and extends(wanted, self.spec())
 
-    def load_checkpoint(self) -> Json | None:
+    def load_checkpoint(self, generation: int | None = None) -> Json | None:
         """Return the trainer's state as it was saved, or None if none was.
 
+        Args:
+            generation: of a checkpoint that was kept; the latest by default.
+
         Raises:
-            UsageError: the checkpoint is damaged, of another specification, or of a newer esbench.
+            UsageError: the checkpoint is damaged, of another specification, or of a newer esbench;
+                or there is none of that generation.
         """
-        return self._checkpoints.load(self.spec()) if self.has_checkpoint else None
+        if generation is None and not self.has_checkpoint:
+            return None
+        return self._checkpoints.load(self.spec(), generation)
 
     # Writing
 
@@ -272,6 +284,7 @@ class TrialFolder:
         with disk_errors(self.path):
             remove_temporaries(self.path)
             remove_temporaries(self.path / "checkpoint")
+            remove_temporaries(self.path / "kept")
             replace(path, "".join(map(as_line, rows)))
             (self.path / "error.txt").unlink(missing_ok=True)
             self._rows = path.open("ab", buffering=0)
@@ -300,6 +313,15 @@ class TrialFolder:
         with disk_errors(self.path):
             os.fsync(self._rows.fileno())
         self._checkpoints.save(state, self._spec)
+
+    def keep(self, state: Json) -> None:
+        """Keep the state for good, besides the one to go on from.
+
+        Raises:
+            UsageError: the file system refuses.
+        """
+        assert self._spec is not None, "begin first"
+        self._checkpoints.keep(state, self._spec)
 
     def finish(self, result: Json) -> None:
         """Write the result; the trial is done.

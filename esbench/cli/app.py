@@ -90,6 +90,10 @@ Extend = Annotated[
     bool,
     typer.Option("--extend", help="Trials made with a smaller budget go on to this one."),
 ]
+Generation = Annotated[
+    int | None,
+    typer.Option(help="Of a checkpoint that was kept (default: the latest one)."),
+]
 Out = Annotated[Path | None, typer.Option(help="Output folder (default: results/runs/NAME).")]
 Workers = Annotated[
     int | None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import signal
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,6 +22,7 @@ from esbench.cli.app import (
     Environments,
     EnvSteps,
     Extend,
+    Generation,
     GridArgument,
     Out,
     Overrides,
@@ -59,6 +61,14 @@ def run(
     extend: Extend = False,
     workers: Workers = None,
     at_once: AtOnce = None,
+    keep: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Checkpoints of each trial to keep, evenly spread over its steps, for eval and "
+            "render.",
+        ),
+    ] = 1,
     quiet: Annotated[bool, typer.Option("--quiet", help="One line a trial.")] = False,
 ) -> None:
     """Train every trial of a grid; skips what is done and resumes what is half done."""
@@ -69,6 +79,7 @@ def run(
     console = make_console()
     overrides = _with_device(set_, device)
     root, trials = _open(grid, env, algorithm, seeds, env_steps, overrides, out, extend)
+    trials = [replace(trial, keep=keep) for trial in trials]
     signal.signal(signal.SIGTERM, interrupt)
     try:
         with WorkerPool(workers) as pool, make_watcher(console, len(trials), quiet) as watcher:
@@ -145,6 +156,7 @@ def eval_(
         typer.Option(metavar="ENV", help="Score uniformly random actions instead."),
     ] = None,
     episodes: Annotated[int | None, typer.Option(help="Held-out episodes.")] = None,
+    generation: Generation = None,
     seed: Annotated[int, typer.Option(help="Seed of the random actions.")] = 0,
     workers: Workers = None,
 ) -> None:
@@ -154,6 +166,8 @@ def eval_(
     if (trial is None) == (random_policy is None):
         raise UsageError("expected either a trial's folder or --random-policy ENV")
     if random_policy is not None:
+        if generation is not None:
+            raise UsageError(f"--generation {generation}: expected a trial, not --random-policy")
         from esbench.environments import load_environment
         from esbench.random_policy import random_policy_returns
 
@@ -166,7 +180,7 @@ def eval_(
 
     assert trial is not None
     with WorkerPool(workers) as pool:
-        stored = evaluate_trial(trial, pool, episodes)
+        stored = evaluate_trial(trial, pool, episodes, generation)
     write(f"generation {stored.generation}: {summary(stored.score.returns)}")
     if stored.recorded is not None:
         same = stored.recorded == stored.score.mean
@@ -186,6 +200,7 @@ def eval_(
 def render(
     trial: Annotated[Path, typer.Argument(metavar="TRIAL", help="A trial's folder.")],
     episode: Annotated[int, typer.Option(help="Which of its held-out episodes, from 0.")] = 0,
+    generation: Generation = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -201,8 +216,8 @@ def render(
         bool,
         typer.Option(
             "--all",
-            help="TRIAL is a folder of trials: one file for the checkpoint of each. A trial keeps "
-            "its latest checkpoint only, so that is one file a trial.",
+            help="A file for every checkpoint of every trial in TRIAL, which may be a folder of "
+            "trials: the latest, and those that 'esbench run --keep N' has kept.",
         ),
     ] = False,
 ) -> None:
@@ -211,14 +226,16 @@ def render(
     from esbench.rendering import outputs, render_trial
 
     failed = differs = False
-    for folder, file in outputs(trial, out, all_):
+    for wanted in outputs(trial, out, all_, generation):
         try:
-            with working(f"rendering {folder}"):
-                rendered = render_trial(folder, file, episode, max_steps)
+            with working(f"rendering {wanted.file}"):
+                rendered = render_trial(
+                    wanted.trial, wanted.file, episode, max_steps, wanted.generation
+                )
         except UsageError as error:
             if not all_:
                 raise
-            complain(f"{folder}: {error}")
+            complain(f"{wanted.trial}: {error}")
             failed = True
             continue
         write(rendered_line(rendered))

@@ -1,0 +1,156 @@
+"""Checkpoints that are kept on the way are those that a run ends with which stops there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import Run
+from watchers import Silent
+
+from esbench.attempt import is_kept
+from esbench.errors import UsageError
+from esbench.files import without_arrays
+from esbench.record import GenerationRecord
+from esbench.runner import run_grid
+from esbench.scoring import evaluate_trial
+from esbench.store import TrialFolder
+from esbench.trial_files import DamagedTrialError
+from esbench.trials import Trial
+from esbench.workers import WorkerPool
+
+Make = Callable[..., Trial]
+BUDGET = 1500
+
+
+@pytest.fixture
+def trial(make_trial: Make, pool: WorkerPool) -> Trial:
+    """Return a trial that is done, four of whose checkpoints were kept, the last one included."""
+    made = replace(make_trial(budget={"env_steps": BUDGET}), keep=4)
+    run_grid([made], pool, Silent())
+    return made
+
+
+def test_they_are_the_first_beyond_each_part_of_the_budget(trial: Trial) -> None:
+    steps = {row["generation"]: row["env_steps"] for row in trial.folder.rows()}
+    wanted = [
+        min(generation for generation, spent in steps.items() if spent >= BUDGET * part / 4)
+        for part in (1, 2, 3)
+    ]
+    assert trial.folder.kept == wanted
+    assert len(set(wanted)) == 3
+    assert max(wanted) < max(steps)
+
+
+def test_a_long_generation_is_kept_once(make_trial: Make) -> None:
+    trial = replace(make_trial(budget={"env_steps": 100}), keep=10)
+    assert is_kept(5, 55, trial)  # past five parts
+    assert not is_kept(55, 59, trial)
+    assert is_kept(55, 60, trial)
+    assert not is_kept(80, 100, trial)  # the end, which is kept anyway
+    assert not any(is_kept(0, after, replace(trial, keep=1)) for after in range(120))
+
+
+def test_each_is_what_a_run_ends_with_that_stops_there(
+    trial: Trial, make_trial: Make, pool: WorkerPool, tmp_path: Path
+) -> None:
+    for generation in trial.folder.kept:
+        budget = {"env_steps": BUDGET, "generations": generation}
+        folder = TrialFolder(tmp_path / f"to-{generation}")
+        short = replace(make_trial(budget=budget), folder=folder)
+        run_grid([short], pool, Silent())
+        assert arrays(trial.folder, generation) == arrays(folder, None)
+        score = evaluate_trial(trial.folder.path, pool, generation=generation)
+        assert (score.generation, score.recorded) == (generation, None)
+        assert score.score.mean == folder.result()["score"]
+
+
+def test_nothing_else_depends_on_them(trial: Trial, pool: WorkerPool, tmp_path: Path) -> None:
+    plain = replace(trial, folder=TrialFolder(tmp_path / "plain"), keep=1)
+    run_grid([plain], pool, Silent())
+    assert plain.folder.kept == []
+    assert arrays(plain.folder, None) == arrays(trial.folder, None)
+    digests = [[row["digest"] for row in each.folder.rows()] for each in (plain, trial)]
+    assert digests[0] == digests[1]
+
+
+def test_a_run_that_was_interrupted_keeps_the_same(
+    trial: Trial, pool: WorkerPool, tmp_path: Path
+) -> None:
+    interrupted = replace(trial, folder=TrialFolder(tmp_path / "interrupted"))
+
+    def interrupt(record: GenerationRecord) -> None:
+        if record.generation == trial.folder.kept[1]:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_grid([interrupted], pool, Silent(), [interrupt])
+    run_grid([interrupted], pool, Silent())
+    assert interrupted.folder.kept == trial.folder.kept
+    for generation in trial.folder.kept:
+        assert arrays(interrupted.folder, generation) == arrays(trial.folder, generation)
+
+
+def test_the_latest_may_be_named_too(trial: Trial, pool: WorkerPool) -> None:
+    last = trial.folder.result()["generations"]
+    stored = evaluate_trial(trial.folder.path, pool, generation=last)
+    assert stored.recorded == stored.score.mean == trial.folder.result()["score"]
+
+
+def test_one_that_was_not_kept_is_one_sentence(trial: Trial, pool: WorkerPool) -> None:
+    last = trial.folder.result()["generations"]
+    known = re.escape(str([*trial.folder.kept, last]))
+    with pytest.raises(
+        UsageError, match=f"no checkpoint of generation 999; expected one of {known}"
+    ):
+        evaluate_trial(trial.folder.path, pool, generation=999)
+
+
+def test_a_damaged_one_is_one_sentence(trial: Trial, pool: WorkerPool) -> None:
+    first = trial.folder.kept[0]
+    (trial.folder.path / "kept" / f"{first:08d}.safetensors").write_bytes(b"")
+    with pytest.raises(DamagedTrialError, match=rf"kept.*{first:08d}\.safetensors is damaged"):
+        evaluate_trial(trial.folder.path, pool, generation=first)
+
+
+def arrays(folder: TrialFolder, generation: int | None) -> dict[str, tuple[object, ...]]:
+    """Return all arrays of a checkpoint, to be compared."""
+    state = folder.load_checkpoint(generation)
+    assert state is not None
+    found: dict[str, np.ndarray] = {}
+    without_arrays(state, found)
+    assert "algorithm.center" in found
+    return {name: (a.dtype, a.shape, a.tobytes()) for name, a in found.items()}
+
+
+def test_the_commands(esbench: Run) -> None:
+    run = ["run", "--env", "CartPole-v1", "--algorithm", "snes", "--seeds", "0", "--workers", "1",
+           "--env-steps", "900", "--out", "out", "--quiet", "--set", "evaluation.episodes=2",
+           "--set", "policy.hidden=[4]", "--set", "algorithms.snes.population_size=4"]  # fmt: skip
+    assert esbench(*run, "--keep", "3")[0] == 0
+    folder = TrialFolder(Path("out/CartPole-v1/snes/seed-0"))
+    first, second = folder.kept
+    code, printed, _ = esbench("eval", str(folder.path), "--generation", str(first))
+    assert (code, printed.startswith(f"generation {first}: ")) == (0, True)
+    code, _, complaint = esbench("eval", "--random-policy", "CartPole-v1", "--generation", "3")
+    assert (code, "--generation 3: expected a trial" in complaint) == (2, True)
+    code, _, complaint = esbench("render", "out", "--all", "--generation", "3")
+    assert (code, "--generation 3: expected without --all" in complaint) == (2, True)
+    code, printed, complaint = esbench("render", "out", "--all", "--max-steps", "3")
+    names = [f"render-{first:08d}.gif", f"render-{second:08d}.gif", "render.gif"]
+    assert (code, complaint) == (0, "")
+    for line, name, generation in zip(
+        printed.splitlines(), names, [first, second, folder.result()["generations"]], strict=True
+    ):
+        assert f"{name}: CartPole-v1, generation {generation}, " in line
+        assert (folder.path / name).stat().st_size > 100
+    (folder.path / names[0]).unlink()
+    assert (
+        esbench("render", str(folder.path), "--generation", str(second), "--out", "x.gif")[0] == 0
+    )
+    assert Path("x.gif").read_bytes() != b""
+    assert esbench(*run[:-2], "--keep", "0")[0] == 2
