@@ -20,72 +20,104 @@ Indices = npt.NDArray[np.intp]
 # A mean this far from the next whole number may be rounded either way: OpenCV's own errors are
 # below 1e-4.
 HALF: Final = np.float32(0.499)
-CHUNK: Final = 8  # frames at once: more do not fit into a core's own memory
+CHUNK: Final = 2  # frames' worth of blocks at once: more do not fit into a core's own memory
+WORD: Final = 8  # bytes; the columns of a block are whole words, so that it can be moved by them
 
 
 @final
 class AreaResize:
     """Makes frames [k, H, W] into frames [k, size, size], ``size`` smaller than H and W.
 
+    A frame falls into blocks, each of which makes a block of the small frame and nothing else: 5
+    rows of 40 pixels 2 rows of 21 where 210 x 160 become 84 x 84. They can be made apart.
+
     The sums are of whole numbers below 2^24, exact in float32 in whatever order they are added.
     Their means are rounded as OpenCV does unless they are in the middle of two whole numbers: there
     (1 to 54 of 7056 pixels on average, by game) it depends on the order, and the few are computed
-    in OpenCV's.
+    in OpenCV's. So a block's bits do not depend on which others are made beside it.
+
+    Attributes:
+        grid: how many blocks a frame has from top to bottom and from left to right; numbered in
+            this order, row by row.
+        block: [h, w] of a block.
+        small_block: [h', w'] of what is made of it.
     """
 
     def __init__(self, shape: tuple[int, ...], size: int) -> None:
         """Make ready for frames of ``shape``, (H, W)."""
         height, width = shape
+        down, across = math.gcd(height, size), math.gcd(width, size, width // WORD)
+        self.grid = down, across
+        self.block = height // down, width // across
+        self.small_block = size // down, size // across
         self._size = size
-        self._rows, self._columns = _shares(height, size), _shares(width, size).T.copy()
+        self._rows = _shares(self.block[0], self.small_block[0])
+        self._columns = _shares(self.block[1], self.small_block[1]).T.copy()
         self._row_taps, self._column_taps = taps(height, size), taps(width, size)
-        self._scale = np.float32(1.0 / (self._rows[0].sum() * self._columns[:, 0].sum()))
-        strip, across = self._rows.shape[1], len(self._columns)
+        self._scale = np.float32(1.0 / math.prod(self.block))
+        self._most = most = CHUNK * down * across
         # Work space: it takes longer to get this much memory anew than to compute in it.
-        self._strips = np.empty((CHUNK * height // strip, strip, width), np.float32)
-        self._shorter = np.empty((CHUNK * height // strip, len(self._rows), width), np.float32)
-        self._means = np.empty((CHUNK * size * width // across, size * across // width), np.float32)
-        self._rounded = np.empty((CHUNK, size, size), np.float32)
-        self._doubtful = np.empty((CHUNK, size, size), np.bool_)
+        self._pixels = np.empty(most * math.prod(self.block), np.float32)
+        self._shorter = np.empty(most * self.small_block[0] * self.block[1], np.float32)
+        self._means = np.empty(most * math.prod(self.small_block), np.float32)
+        self._rounded = np.empty(self._means.shape, np.float32)
+        self._doubtful = np.empty(self._means.shape, np.bool_)
 
     def __call__(self, frames: Frames) -> Frames:
         """Return the small frames."""
-        small = np.empty((len(frames), self._size, self._size), np.uint8)
-        for first in range(0, len(frames), CHUNK):
-            chunk = slice(first, first + CHUNK)
-            self._resize(frames[chunk], small[chunk])
+        (down, across), (rows, columns), count = self.grid, self.block, len(frames)
+        apart = frames.reshape(count, down, rows, across, columns).transpose(2, 0, 1, 3, 4)
+        numbers = np.tile(np.arange(down * across), count)
+        small = self.blocks(apart.reshape(rows, len(numbers), columns), numbers)
+        rows, columns = self.small_block
+        together = small.reshape(rows, count, down, across, columns).transpose(1, 2, 0, 3, 4)
+        return together.reshape(count, self._size, self._size)
+
+    def blocks(self, pixels: Frames, numbers: Indices) -> Frames:
+        """Return the small blocks [h', n, w'] of some blocks of frames, row by row of each.
+
+        Args:
+            pixels: [h, n, w].
+            numbers: [n], each block's in its frame.
+        """
+        small = np.empty((self.small_block[0], len(numbers), self.small_block[1]), np.uint8)
+        for first in range(0, len(numbers), self._most):
+            chunk = slice(first, first + self._most)
+            self._resize(pixels[:, chunk], numbers[chunk], small[:, chunk])
         return small
 
-    def _resize(self, frames: Frames, out: Frames) -> None:
-        count = len(frames)
-        strips = self._strips[: count * len(self._strips) // CHUNK]
-        shorter, means = (
-            self._shorter[: len(strips)],
-            self._means[: count * len(self._means) // CHUNK],
-        )
-        np.copyto(strips, frames.reshape(strips.shape))
-        np.matmul(self._rows, strips, out=shorter)
-        np.matmul(shorter.reshape(len(means), -1), self._columns, out=means)
+    def _resize(self, blocks: Frames, numbers: Indices, out: Frames) -> None:
+        (height, width), (rows, columns), count = self.block, self.small_block, len(numbers)
+        pixels = self._pixels[: height * count * width].reshape(blocks.shape)
+        shorter = self._shorter[: rows * count * width]
+        means = self._means[: out.size]
+        rounded, doubtful = self._rounded[: out.size], self._doubtful[: out.size]
+        np.copyto(pixels, blocks)
+        np.matmul(self._rows, pixels.reshape(height, -1), out=shorter.reshape(rows, -1))
+        np.matmul(shorter.reshape(-1, width), self._columns, out=means.reshape(-1, columns))
         means *= self._scale
-        means = means.reshape(out.shape)
-        rounded, doubtful = self._rounded[:count], self._doubtful[:count]
         np.rint(means, out=rounded)
         means -= rounded
         np.abs(means, out=means)
         np.greater(means, HALF, out=doubtful)
         places = np.flatnonzero(doubtful)
         if len(places):
-            rounded.reshape(-1)[places] = self._in_order(frames, places)
-        np.copyto(out, rounded, casting="unsafe")
+            rounded[places] = self._in_order(pixels, numbers, places)
+        np.copyto(out, rounded.reshape(out.shape), casting="unsafe")
 
-    def _in_order(self, frames: Frames, places: Indices) -> Floats:
-        """Return the means at some places of the small frames, [n], as OpenCV computes them."""
-        frame, row, column = np.unravel_index(places, (len(frames), self._size, self._size))
-        rows, row_weights = self._row_taps
-        columns, column_weights = self._column_taps
-        pixels = frames[frame[:, None, None], rows[row][:, :, None], columns[column][:, None, :]]
-        across = _added(pixels.astype(np.float32) * column_weights[column][:, None, :])
-        means: Floats = np.rint(_added(across * row_weights[row]))
+    def _in_order(self, pixels: Floats, numbers: Indices, places: Indices) -> Floats:
+        """Return the means at some places of the small blocks, [n], as OpenCV computes them."""
+        shape = self.small_block[0], len(numbers), self.small_block[1]
+        row, block, column = np.unravel_index(places, shape)
+        above, left = np.divmod(numbers[block], self.grid[1])
+        rows, row_weights = (part[above * shape[0] + row] for part in self._row_taps)
+        columns, column_weights = (part[left * shape[2] + column] for part in self._column_taps)
+        # Taps that weigh nothing are pixel 0 of the frame: any pixel of the block does.
+        rows = np.maximum(rows - above[:, None] * self.block[0], 0)
+        columns = np.maximum(columns - left[:, None] * self.block[1], 0)
+        found = pixels[rows[:, :, None], block[:, None, None], columns[:, None, :]]
+        across = _added(found * column_weights[:, None, :])
+        means: Floats = np.rint(_added(across * row_weights))
         return means
 
 
@@ -122,15 +154,12 @@ def _added(terms: Floats) -> Floats:
 
 
 def _shares(pixels: int, size: int) -> Floats:
-    """Return by how many units each of some pixels is part of each small one, [b, a].
+    """Return by how many units each of some pixels is part of each small one, [size, pixels].
 
-    The pattern repeats after a pixels and b small ones; a unit is 1/b of a pixel, so all are whole
-    and every row sums to a.
+    A unit is 1 / size of a pixel, so all are whole and every row sums to ``pixels``.
     """
-    repeats = math.gcd(pixels, size)
-    inputs, outputs = pixels // repeats, size // repeats
-    low = np.arange(outputs)[:, None] * inputs
-    edges = np.arange(inputs) * outputs
-    inside = np.minimum(low + inputs, edges + outputs) - np.maximum(low, edges)
+    low = np.arange(size)[:, None] * pixels
+    edges = np.arange(pixels) * size
+    inside = np.minimum(low + pixels, edges + size) - np.maximum(low, edges)
     shares: Floats = np.maximum(inside, 0).astype(np.float32)
     return shares

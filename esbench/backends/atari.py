@@ -34,6 +34,7 @@ stack with zeros; and a seeded reset, though it can be of some slots only, loads
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
 import gymnasium
@@ -42,7 +43,7 @@ import numpy.typing as npt
 from gymnasium.vector.utils import batch_space
 
 from esbench.atari.games import DETERMINISTIC, NOOP, V5, Game, Preprocessing
-from esbench.atari.resizing import AreaResize, Frames
+from esbench.atari.screens import Screens, camera
 from esbench.backends.base import Array, Backend
 from esbench.backends.ends import Ends
 from esbench.backends.lookup import entry_point
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 
 ENTRY_POINTS: Final = frozenset({V5.entry_point, DETERMINISTIC.entry_point})
 WORDS: Final = 624  # of the state of MT19937
+AHEAD: Final = 400  # frames for which sticky actions are drawn at once
 
 
 @final
@@ -84,8 +86,9 @@ class AtariBackend(Backend):
         self._ends = Ends(self._env, slots)
         self.live = self._ends.live
         self.observations = np.zeros((slots, *(space.shape or ())), np.uint8)
-        dims = cast("AtariEnv", self._env.unwrapped).ale.getScreenDims()
-        self._resize = AreaResize(dims, self._game.screen_size)
+        emulator = cast("AtariEnv", self._env.unwrapped)
+        _, grey = camera(emulator)
+        self._screens = Screens(emulator.ale.getScreenDims(), grey, self.observations[:, -1])
         self._start: _Start | None = None
         self._slots: list[_Slot] = []  # made when they are first used
         self._rewards = np.zeros(slots)
@@ -105,7 +108,8 @@ class AtariBackend(Backend):
         while len(self._slots) <= slot:
             self._add_slot()
         self._slots[slot].begin(seed)
-        self.observations[slot] = self._resize(self._slots[slot].joined[np.newaxis])
+        self._screens.refresh()
+        self.observations[slot, :-1] = self.observations[slot, -1]
         self._ends.begin(slot)
 
     def info(self, slot: int) -> dict[str, Any]:
@@ -135,18 +139,11 @@ class AtariBackend(Backend):
             rewards[slot], terminated[slot], truncated[slot] = self._slots[slot].step(
                 int(actions[slot])
             )
-        if live:
-            self._show(live)
-        ends.settle(rewards, terminated, truncated)
-        return self.observations, ends.rewards, ends.terminations, ends.truncations, {}
-
-    def _show(self, slots: list[int]) -> None:
-        """Put the last frame of some slots on top of their stacks."""
-        frames = self._resize(np.stack([self._slots[slot].joined for slot in slots]))
-        for slot, frame in zip(slots, frames, strict=True):
             stack = self.observations[slot]
             stack[:-1] = stack[1:]
-            stack[-1] = frame
+        self._screens.refresh()
+        ends.settle(rewards, terminated, truncated)
+        return self.observations, ends.rewards, ends.terminations, ends.truncations, {}
 
     def _add_slot(self) -> None:
         # Without sticky actions: the emulator's stream of them begins anew only with its ROM.
@@ -156,7 +153,9 @@ class AtariBackend(Backend):
             emulator = cast("AtariEnv", self._env.unwrapped)
         if self._start is None:
             self._start = _Start(emulator)
-        self._slots.append(_Slot(self._game, emulator, self._start))
+        self._slots.append(
+            _Slot(self._game, emulator, self._start, self._screens, len(self._slots))
+        )
 
     def close_extras(self, **kwargs: Any) -> None:
         """Close the environment."""
@@ -169,14 +168,15 @@ class _Start:
 
     Attributes:
         state: of the emulator.
-        frame: what is seen, [H, W].
+        picture: what is seen, [H, W], in the emulator's colours.
     """
 
     def __init__(self, emulator: AtariEnv) -> None:
         """Take it from an emulator that has just been loaded."""
         emulator.ale.reset_game()
         self.state = emulator.ale.cloneState()
-        self.frame: Frames = emulator.ale.getScreenGrayscale()
+        self.picture = np.zeros(emulator.ale.getScreenDims(), np.uint8)
+        camera(emulator)[0](self.picture)
 
 
 @final
@@ -185,20 +185,23 @@ class _Slot:
 
     Attributes:
         emulator: the ALE's environment, whose ``step`` is not used.
-        joined: [H, W], the last two frames, joined.
         chosen: the emulator's action of the last step, before any frame repeats another.
     """
 
-    def __init__(self, game: Game, emulator: AtariEnv, start: _Start) -> None:
+    def __init__(
+        self, game: Game, emulator: AtariEnv, start: _Start, screens: Screens, number: int
+    ) -> None:
         self.emulator = emulator
-        self.joined = start.frame.copy()
-        self._before = start.frame.copy()
         self._game, self._ale, self._start = game, emulator.ale, start
+        self._screens, self._number = screens, number
+        self._look, _ = camera(emulator)
+        self._before, self._last = screens.pictures[:, number]
         every = emulator._action_set
         self._noop = self._held = self.chosen = every[NOOP]
         self._actions = [every[number] for number in game.action_numbers(emulator)]
         self._sticky = int(game.protocol.repeat_action_probability * 2**32)
         self._stream = np.random.MT19937()
+        self._repeats = self._draw_repeats()
         self._seeds: dict[str, Any] = {}
         self._lives = 0
 
@@ -207,21 +210,24 @@ class _Slot:
         self._rewind(seed)
         most = self._game.protocol.noop_max
         for _ in range(self.emulator.np_random.integers(1, most + 1) if most else 0):
-            self._repeats(1)
+            next(self._repeats)
             self._ale.act(self._noop)
             if self._ale.game_over():
                 self._rewind(seed)
         if self._ale.getEpisodeFrameNumber():
-            self._ale.getScreenGrayscale(self.joined)
+            self._look(self._last)
+        else:  # a restored state is not drawn
+            self._last[:] = self._start.picture
+        self._before[:] = self._last
         self._lives = self._ale.lives()
 
     def step(self, action: int) -> tuple[float, bool, bool]:
         """Hold an action as ``Preprocessing.step`` does; return reward, terminated, truncated."""
-        ale, skip = self._ale, self._game.frame_skip
+        ale, repeats, last = self._ale, self._repeats, self._game.frame_skip - 1
         chosen = self.chosen = self._actions[action]
-        total, last, terminated, truncated = 0.0, skip - 1, False, False
-        for frame, repeats in enumerate(self._repeats(skip)):
-            if not repeats:
+        total, terminated, truncated = 0.0, False, False
+        for frame in range(last + 1):
+            if not next(repeats):
                 self._held = chosen
             total += ale.act(self._held)
             if ale.game_over():
@@ -231,13 +237,13 @@ class _Slot:
                 lives = ale.lives()
                 terminated, self._lives = terminated or lives < self._lives, lives
             if terminated or truncated:
+                if frame == last > 0:
+                    self._screens.keep_lighter(self._number)
                 break
+            if frame == last - 1 or not last:
+                self._look(self._before)
             if frame == last:
-                ale.getScreenGrayscale(self.joined)
-            elif frame == last - 1:
-                ale.getScreenGrayscale(self._before)
-        if frame == last > 0:
-            np.maximum(self.joined, self._before, out=self.joined)
+                self._look(self._last)
         self._seeds = {}
         return total, terminated, truncated
 
@@ -250,23 +256,23 @@ class _Slot:
         seeds = self.emulator.seed_game(seed)
         self._seeds = {"seeds": seeds}
         self._stream.state = mersenne_twister(int(seeds[1]))  # type: ignore[assignment]
+        self._repeats = self._draw_repeats()
         self._held = self._noop
         self._reset_hidden_state()
         self._ale.restoreState(self._start.state)
-        self.joined[:] = self._start.frame  # a restored state is not drawn
 
     def _reset_hidden_state(self) -> None:
         """Begin anew with what a state does not hold: half a frame, as Q*bert's episodes end in."""
         self._ale.reset_game()
 
-    def _repeats(self, frames: int) -> list[bool]:
-        """Return for each of the next frames whether it repeats the action before."""
-        if not self._sticky:
-            return [False] * frames
-        # The ALE draws two numbers a frame, the second for another player.
-        draws: npt.NDArray[np.uint64] = self._stream.random_raw(2 * frames)
-        repeats: list[bool] = (draws[::2] < self._sticky).tolist()
-        return repeats
+    def _draw_repeats(self) -> Iterator[bool]:
+        """Give for each of the next frames whether it repeats the action before."""
+        while self._sticky:
+            # The ALE draws two numbers a frame, the second for another player.
+            draws: npt.NDArray[np.uint64] = self._stream.random_raw(2 * AHEAD)
+            yield from (draws[::2] < self._sticky).tolist()
+        while True:
+            yield False
 
 
 def mersenne_twister(seed: int) -> dict[str, Any]:
