@@ -20,7 +20,7 @@ Indices = npt.NDArray[np.intp]
 # A mean this far from the next whole number may be rounded either way: OpenCV's own errors are
 # below 1e-4.
 HALF: Final = np.float32(0.499)
-CHUNK: Final = 2  # frames' worth of blocks at once: more do not fit into a core's own memory
+CHUNK: Final = 4  # frames' worth of blocks at once: more do not fit into a core's own memory
 WORD: Final = 8  # bytes; the columns of a block are whole words, so that it can be moved by them
 
 
@@ -53,7 +53,8 @@ class AreaResize:
         self._size = size
         self._rows = _shares(self.block[0], self.small_block[0])
         self._columns = _shares(self.block[1], self.small_block[1]).T.copy()
-        self._row_taps, self._column_taps = taps(height, size), taps(width, size)
+        self._row_taps = _within(taps(height, size), self.block[0], self.small_block[0])
+        self._column_taps = _within(taps(width, size), self.block[1], self.small_block[1])
         self._scale = np.float32(1.0 / math.prod(self.block))
         self._most = most = CHUNK * down * across
         # Work space: it takes longer to get this much memory anew than to compute in it.
@@ -107,17 +108,16 @@ class AreaResize:
 
     def _in_order(self, pixels: Floats, numbers: Indices, places: Indices) -> Floats:
         """Return the means at some places of the small blocks, [n], as OpenCV computes them."""
-        shape = self.small_block[0], len(numbers), self.small_block[1]
-        row, block, column = np.unravel_index(places, shape)
+        rows, columns = self.small_block
+        row, block, column = np.unravel_index(places, (rows, len(numbers), columns))
         above, left = np.divmod(numbers[block], self.grid[1])
-        rows, row_weights = (part[above * shape[0] + row] for part in self._row_taps)
-        columns, column_weights = (part[left * shape[2] + column] for part in self._column_taps)
-        # Taps that weigh nothing are pixel 0 of the frame: any pixel of the block does.
-        rows = np.maximum(rows - above[:, None] * self.block[0], 0)
-        columns = np.maximum(columns - left[:, None] * self.block[1], 0)
-        found = pixels[rows[:, :, None], block[:, None, None], columns[:, None, :]]
-        across = _added(found * column_weights[:, None, :])
-        means: Floats = np.rint(_added(across * row_weights))
+        row, column = above * rows + row, left * columns + column
+        downwards, row_weights = self._row_taps
+        rightwards, column_weights = self._column_taps
+        terms = pixels[downwards[:, np.newaxis, row], block, rightwards[:, column]]
+        terms *= column_weights[:, column]
+        across = np.add.accumulate(terms, axis=1)[:, -1] * row_weights[:, row]
+        means: Floats = np.rint(np.add.accumulate(across)[-1])
         return means
 
 
@@ -145,12 +145,15 @@ def taps(pixels: int, size: int) -> tuple[Indices, Floats]:
     return indices, np.array([[weight for _, weight in part] for part in padded], np.float32)
 
 
-def _added(terms: Floats) -> Floats:
-    """Return the sum of terms [..., T] over the last axis, from first to last."""
-    total: Floats = terms[..., 0]
-    for index in range(1, terms.shape[-1]):
-        total = total + terms[..., index]
-    return total
+def _within(taps: tuple[Indices, Floats], pixels: int, size: int) -> tuple[Indices, Floats]:
+    """Return taps with places counted from the beginning of their block, each [T, size].
+
+    A block makes ``size`` of ``pixels``. Taps that weigh nothing are the pixel where it begins.
+    """
+    indices, weights = taps
+    begins = np.arange(len(indices))[:, None] // size * pixels
+    places = np.where(weights > 0, indices - begins, 0)
+    return np.ascontiguousarray(places.T), np.ascontiguousarray(weights.T)
 
 
 def _shares(pixels: int, size: int) -> Floats:
