@@ -95,7 +95,7 @@ class Screens:
     def refresh(self) -> None:
         """Bring the small frames up to date with the pictures."""
         np.not_equal(self._words, self._seen, out=self._differs)
-        np.logical_or(*self._differs, out=self._changed)
+        np.logical_or(self._differs[0], self._differs[1], out=self._changed)
         words = np.flatnonzero(self._changed)
         if not len(words):
             return

@@ -88,6 +88,8 @@ class AtariBackend(Backend):
         self.observations = np.zeros((slots, *(space.shape or ())), np.uint8)
         emulator = cast("AtariEnv", self._env.unwrapped)
         _, grey = camera(emulator)
+        self._stacks = self.observations.reshape(slots, -1)  # flat ones move within themselves
+        self._frame = self._game.screen_size**2
         self._screens = Screens(emulator.ale.getScreenDims(), grey, self.observations[:, -1])
         self._start: _Start | None = None
         self._slots: list[_Slot] = []  # made when they are first used
@@ -139,8 +141,8 @@ class AtariBackend(Backend):
             rewards[slot], terminated[slot], truncated[slot] = self._slots[slot].step(
                 int(actions[slot])
             )
-            stack = self.observations[slot]
-            stack[:-1] = stack[1:]
+            frames = self._stacks[slot]
+            frames[: -self._frame] = frames[self._frame :]
         self._screens.refresh()
         ends.settle(rewards, terminated, truncated)
         return self.observations, ends.rewards, ends.terminations, ends.truncations, {}
