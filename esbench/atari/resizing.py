@@ -37,8 +37,7 @@ class AreaResize:
     in OpenCV's. So a block's bits do not depend on which others are made beside it.
 
     Attributes:
-        grid: how many blocks a frame has from top to bottom and from left to right; numbered in
-            this order, row by row.
+        grid: how many blocks a frame has from top to bottom and from left to right.
         block: [h, w] of a block.
         small_block: [h', w'] of what is made of it.
     """
@@ -53,8 +52,9 @@ class AreaResize:
         self._size = size
         self._rows = _shares(self.block[0], self.small_block[0])
         self._columns = _shares(self.block[1], self.small_block[1]).T.copy()
-        self._row_taps = _within(taps(height, size), self.block[0], self.small_block[0])
-        self._column_taps = _within(taps(width, size), self.block[1], self.small_block[1])
+        # The first block's: all others have the same, to the bit.
+        self._row_taps = _first(taps(height, size), self.small_block[0])
+        self._column_taps = _first(taps(width, size), self.small_block[1])
         self._scale = np.float32(1.0 / math.prod(self.block))
         self._most = most = CHUNK * down * across
         # Work space: it takes longer to get this much memory anew than to compute in it.
@@ -68,28 +68,23 @@ class AreaResize:
         """Return the small frames."""
         (down, across), (rows, columns), count = self.grid, self.block, len(frames)
         apart = frames.reshape(count, down, rows, across, columns).transpose(2, 0, 1, 3, 4)
-        numbers = np.tile(np.arange(down * across), count)
-        small = self.blocks(apart.reshape(rows, len(numbers), columns), numbers)
+        small = self.blocks(apart.reshape(rows, -1, columns))
         rows, columns = self.small_block
         together = small.reshape(rows, count, down, across, columns).transpose(1, 2, 0, 3, 4)
         return together.reshape(count, self._size, self._size)
 
-    def blocks(self, pixels: Frames, numbers: Indices) -> Frames:
-        """Return the small blocks [h', n, w'] of some blocks of frames, row by row of each.
-
-        Args:
-            pixels: [h, n, w].
-            numbers: [n], each block's in its frame.
-        """
-        small = np.empty((self.small_block[0], len(numbers), self.small_block[1]), np.uint8)
-        for first in range(0, len(numbers), self._most):
+    def blocks(self, pixels: Frames) -> Frames:
+        """Return the small blocks [h', n, w'] of some blocks [h, n, w], row by row of each."""
+        count = pixels.shape[1]
+        small = np.empty((self.small_block[0], count, self.small_block[1]), np.uint8)
+        for first in range(0, count, self._most):
             chunk = slice(first, first + self._most)
-            self._resize(pixels[:, chunk], numbers[chunk], small[:, chunk])
+            self._resize(pixels[:, chunk], small[:, chunk])
         return small
 
-    def _resize(self, blocks: Frames, numbers: Indices, out: Frames) -> None:
-        (height, width), (rows, columns), count = self.block, self.small_block, len(numbers)
-        pixels = self._pixels[: height * count * width].reshape(blocks.shape)
+    def _resize(self, blocks: Frames, out: Frames) -> None:
+        (height, width), (rows, count, columns) = self.block, out.shape
+        pixels = self._pixels[: blocks.size].reshape(blocks.shape)
         shorter = self._shorter[: rows * count * width]
         means = self._means[: out.size]
         rounded, doubtful = self._rounded[: out.size], self._doubtful[: out.size]
@@ -103,19 +98,17 @@ class AreaResize:
         np.greater(means, HALF, out=doubtful)
         places = np.flatnonzero(doubtful)
         if len(places):
-            rounded[places] = self._in_order(pixels, numbers, places)
+            rounded[places] = self._in_order(pixels, places)
         np.copyto(out, rounded.reshape(out.shape), casting="unsafe")
 
-    def _in_order(self, pixels: Floats, numbers: Indices, places: Indices) -> Floats:
+    def _in_order(self, pixels: Floats, places: Indices) -> Floats:
         """Return the means at some places of the small blocks, [n], as OpenCV computes them."""
-        rows, columns = self.small_block
-        row, block, column = np.unravel_index(places, (rows, len(numbers), columns))
-        above, left = np.divmod(numbers[block], self.grid[1])
-        row, column = above * rows + row, left * columns + column
-        downwards, row_weights = self._row_taps
-        rightwards, column_weights = self._column_taps
-        terms = pixels[downwards[:, np.newaxis, row], block, rightwards[:, column]]
+        shape = self.small_block[0], pixels.shape[1], self.small_block[1]
+        row, block, column = np.unravel_index(places, shape)
+        (rows, row_weights), (columns, column_weights) = self._row_taps, self._column_taps
+        terms = pixels[rows[:, np.newaxis, row], block, columns[:, column]]
         terms *= column_weights[:, column]
+        # Not ``sum``, which may add in another order.
         across = np.add.accumulate(terms, axis=1)[:, -1] * row_weights[:, row]
         means: Floats = np.rint(np.add.accumulate(across)[-1])
         return means
@@ -145,15 +138,10 @@ def taps(pixels: int, size: int) -> tuple[Indices, Floats]:
     return indices, np.array([[weight for _, weight in part] for part in padded], np.float32)
 
 
-def _within(taps: tuple[Indices, Floats], pixels: int, size: int) -> tuple[Indices, Floats]:
-    """Return taps with places counted from the beginning of their block, each [T, size].
-
-    A block makes ``size`` of ``pixels``. Taps that weigh nothing are the pixel where it begins.
-    """
+def _first(taps: tuple[Indices, Floats], size: int) -> tuple[Indices, Floats]:
+    """Return the taps of the first of some small pixels, each [T, size]."""
     indices, weights = taps
-    begins = np.arange(len(indices))[:, None] // size * pixels
-    places = np.where(weights > 0, indices - begins, 0)
-    return np.ascontiguousarray(places.T), np.ascontiguousarray(weights.T)
+    return np.ascontiguousarray(indices[:size].T), np.ascontiguousarray(weights[:size].T)
 
 
 def _shares(pixels: int, size: int) -> Floats:

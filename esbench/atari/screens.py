@@ -107,7 +107,5 @@ class Screens:
         blocks = np.flatnonzero(stale)
         stale[blocks] = False
         slots, above, left = (part[blocks] for part in self._where)
-        made = self._resize.blocks(
-            self._joined.take(blocks, axis=1), above * self._resize.grid[1] + left
-        )
+        made = self._resize.blocks(self._joined.take(blocks, axis=1))
         self._small[slots, above, :, left] = made.transpose(1, 0, 2)

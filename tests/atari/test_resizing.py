@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from esbench.atari import resizing
+from esbench.atari.games import SCREEN_SIZES
 from esbench.atari.resizing import AreaResize, Frames, taps
 
 
@@ -61,3 +64,14 @@ def test_a_small_pixel_is_the_mean_of_what_it_covers() -> None:
     assert small[:, 0].tolist() == [200] * 84
     assert small[:, 1].tolist() == [10] * 84  # 200 * (2/21) / (40/21)
     assert not small[:, 2:].any()
+
+
+@pytest.mark.parametrize("pixels", [160, 210, 214, 220, 230, 250])
+def test_every_block_is_made_as_the_first(pixels: int) -> None:
+    """Of every size that is served, and every height that a game has."""
+    for size in SCREEN_SIZES:
+        blocks = math.gcd(pixels, size)
+        indices, weights = (part.reshape(blocks, size // blocks, -1) for part in taps(pixels, size))
+        assert (weights == weights[0]).all()
+        begins = np.arange(blocks)[:, np.newaxis, np.newaxis] * (pixels // blocks)
+        assert ((indices - begins == indices[0]) | (weights == 0)).all()

@@ -163,7 +163,7 @@ def play_plainly(name: str, slots: int, steps: int, **kwargs: Any) -> set[int]:
     [
         ("esbench/Pong-v5", {"screen_size": 21, "max_num_frames_per_episode": 84}, {4}),
         ("esbench/Qbert-v5", {"max_num_frames_per_episode": 83}, {3}),
-        ("esbench/SolarisDeterministic-v5", {"max_num_frames_per_episode": 89}, {1, 4}),
+        ("esbench/SolarisDeterministic-v5", {"max_num_frames_per_episode": 89}, {2, 4}),
         ("esbench/BeamRider-v5", {"frame_skip": 1, "max_num_frames_per_episode": 50}, {1}),
         ("esbench/Enduro-v5", {"frame_skip": 2, "max_num_frames_per_episode": 62}, {2}),
         ("esbench/LaserGates-v5", {"frame_skip": 2, "max_num_frames_per_episode": 61}, {1}),
