@@ -4,7 +4,9 @@ From one step of four frames to the next, half a percent (Breakout) to a fifth (
 picture's words of eight pixels change; on average of 16 games, one in 18. An emulator gives its
 picture in the colours of its palette ten times faster than in grey. So the last two pictures of
 each are compared with those before in these colours, the changed words alone are made grey and
-joined, and of the small frames the blocks that contain one are made anew (in Pong, 7 %).
+joined, and of the small frames the blocks that contain one are made anew (in Pong, 7 %). A picture
+of which every word changes takes three times as long as it would without all this, 200 us, but is
+too rare to matter: Solaris, where most of a picture changes in one step of ten, gains 6 % too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Atari games without Gymnasium's Python around every frame, bit-identical to ``esbench.atari``.
 
-An emulator a slot, stepped one after the other; their frames are made small together. What a slot
-does not take from ``AtariEnv`` as it is:
+An emulator a slot, stepped one after the other; of their pictures only what has changed is made
+grey and small, together (``esbench.atari.screens``). What a slot does not take from ``AtariEnv``
+as it is:
 
 - Every seeded reset of Gymnasium's loads the ROM anew: 0.2 s, as long as hundreds of steps, nearly
   all of it for a table of colours. Here an emulator is loaded once. All episodes of a game begin in
@@ -13,9 +14,27 @@ does not take from ``AtariEnv`` as it is:
   all nine games, from anywhere; without, Q*bert went another way at once. In the middle of an
   episode nothing vouches for it, so episodes are not ``movable``.
 
-Measured with eight Pong emulators in one process, CPU time per step of four frames, the fastest of
-nine rounds in turn on a busy machine: 284 us for the emulator alone, 437 here (two grey frames 34,
-the resize 50), 416 in ``ale_py.AtariVectorEnv``, 520 in the Gymnasium environment, without resets.
+Measured with eight emulators in one process, CPU time per step of four frames with random actions,
+the fastest of 40 rounds in turn on a busy machine, in us: the emulator alone, here, and here if
+every frame is made grey and small as a whole (the two grey pictures alone take 31, the resize 78).
+
+    Pong 21 x 21 x 2       274   349   397
+    Pong 84 x 84 x 4       283   350   441
+    Qbert 84 x 84 x 4      342   432   531
+    Seaquest 84 x 84 x 4   380   477   569
+    Breakout 84 x 84 x 4   397   556   668
+    BeamRider 84 x 84 x 4  430   558   675
+    Enduro 84 x 84 x 4     474   638   703
+    Solaris 84 x 84 x 4    694   712   760   (a tenth of its pictures change nearly as a whole)
+
+In another run, beside 284 for the emulator of Pong alone: 416 in ``ale_py.AtariVectorEnv``, 520 in
+the Gymnasium environment, without resets.
+
+All but the emulator's frames takes 45 us a step in Pong at 84 x 84, 105 with whole grey frames: 7
+in the slot (two pictures at 1.7 each among it), the search for what has changed 13, making it grey
+and joining it 8, the resize 12, half of it for means in the middle of two whole numbers. Not worth
+it: comparing a slot's pictures as soon as they are taken; adding every mean up in OpenCV's order
+instead of multiplying matrices (twice as long).
 
 End to end on two cores, as a share of the emulators alone on the same actions (``esbench bench``
 with two workers, 64 members, episodes of 400 steps, on a busy machine): small_conv 0.43 (two thirds
