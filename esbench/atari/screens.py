@@ -21,7 +21,7 @@ from esbench.atari.resizing import WORD, AreaResize, Frames
 if TYPE_CHECKING:
     from ale_py.env import AtariEnv
 
-# What the ALE shows in grey for colours 0, 2, 4 to 254; no game for NTSC has others.
+# What the ALE (0.12.1) shows in grey for colours 0, 2, 4 to 254; no game for NTSC has others.
 NTSC: Final = bytes.fromhex(
     "004a6f8eaac0d6ec405f7a94acc1d6e93f576e8396a7b8c73b556b8194a7b7c7"
     "2c445a6e8092a1b0334a5f738495a4b2273f556b7d8f9fae16314960748899a9"
@@ -34,12 +34,16 @@ PAL_HEIGHT: Final = 250  # games for NTSC show 210 to 230 rows
 def camera(emulator: AtariEnv) -> tuple[Callable[[Frames], None], Frames]:
     """Return what takes a picture of an emulator, and the grey [256] of the colours in it.
 
-    The nine games for PAL, whose palette is not known here, are taken in grey.
+    The nine games for PAL, whose palette is not known here, are taken in grey, and so is everything
+    if an ALE shows what the emulator was loaded with in other greys than those known here.
     """
-    ale = emulator.ale
-    if ale.getScreenDims()[0] == PAL_HEIGHT:
+    ale, grey = emulator.ale, np.repeat(np.frombuffer(NTSC, np.uint8), 2)
+    picture = np.zeros(ale.getScreenDims(), np.uint8)
+    ale.getScreen(picture)
+    known = np.array_equal(grey[picture], ale.getScreenGrayscale())
+    if len(picture) == PAL_HEIGHT or not known:
         return ale.getScreenGrayscale, np.arange(256, dtype=np.uint8)
-    return ale.getScreen, np.repeat(np.frombuffer(NTSC, np.uint8), 2)
+    return ale.getScreen, grey
 
 
 @final

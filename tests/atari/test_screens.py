@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from esbench.atari import screens
 from esbench.atari.games import V5, Game
 from esbench.atari.resizing import AreaResize, Frames
 from esbench.atari.screens import Screens, camera
@@ -173,3 +174,11 @@ def test_what_is_seen_is_the_last_frames_of_the_emulator(
     name: str, kwargs: dict[str, Any], ends: set[int]
 ) -> None:
     assert play_plainly(name, 2, 80, **kwargs) >= ends
+
+
+def test_an_ale_of_other_greys_is_taken_in_grey(monkeypatch: pytest.MonkeyPatch) -> None:
+    kwargs = {"max_num_frames_per_episode": 84, "screen_size": 21}
+    assert camera(Game("pong", V5).emulator(0.0))[1].tolist() != list(range(256))
+    monkeypatch.setattr(screens, "NTSC", bytes(level ^ 1 for level in screens.NTSC))
+    assert camera(Game("pong", V5).emulator(0.0))[1].tolist() == list(range(256))
+    play_plainly("esbench/Pong-v5", 1, 40, **kwargs)
