@@ -37,10 +37,12 @@ it: comparing a slot's pictures as soon as they are taken; adding every mean up 
 instead of multiplying matrices (twice as long).
 
 End to end on two cores, as a share of the emulators alone on the same actions (``esbench bench``
-with two workers, 64 members, episodes of 400 steps, on a busy machine): small_conv 0.43 (two thirds
-of the time here, a fifth in the policy), openai_conv 0.32; eggroll with nature_conv 0.22 in
-episodes of 60 steps. More than 0.6 is not to be had with that one: its 19 million operations a step
-take 190 us at the 100 thousand million a second that BLAS reaches on a core here, beside 284 in the
+with two workers, 64 members, episodes of 400 steps, medians of three rounds on a busy machine):
+0.68 with the small network of the grid pong, small_conv 0.47, openai_conv 0.32; eggroll with
+nature_conv 0.23 in episodes of 60 steps. With whole grey frames it was 0.64, 0.43, 0.32 and 0.22:
+the larger networks spend their time in their own products. More than 0.6 is not to be had with the
+last one: its 19 million operations a step take 190 us at the 100 thousand million a second that
+BLAS reaches on a core here, beside 284 in the
 emulator. Emulator and policy take turns in a worker, and the workers' turns overlap: their cores
 wait for 2 to 7 % of a generation, at its end.
 
