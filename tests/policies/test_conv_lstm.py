@@ -8,6 +8,7 @@ import numpy as np
 import numpy.testing as npt
 import pytest
 import torch
+from flat_parameters import FlatParameters
 from test_convolutional import frames, make
 
 from esbench.errors import UsageError
@@ -33,14 +34,7 @@ def torch_outputs(policy: Policy, parameters: np.ndarray, rows: np.ndarray) -> n
     """Return what Conv2d and LSTMCell make of one episode's rows [T, inputs], in float64."""
     settings: Any = policy.settings
     activate = ACTIVATIONS[settings.activation]
-    rest = torch.from_numpy(parameters.astype(np.float32).astype(np.float64))
-
-    def take(*shape: int) -> torch.Tensor:
-        nonlocal rest
-        size = int(np.prod(shape))
-        taken, rest = rest[:size].reshape(shape), rest[size:]
-        return taken
-
+    take = FlatParameters(parameters)
     values = torch.from_numpy(rows.astype(np.float64)).reshape(-1, *policy.shape) / 255.0
     before = policy.shape[0]
     with torch.no_grad():
@@ -57,7 +51,7 @@ def torch_outputs(policy: Policy, parameters: np.ndarray, rows: np.ndarray) -> n
         cell.bias_ih.copy_(take(4 * units))
         cell.bias_hh.zero_()
         weights, bias = take(units, policy.num_outputs), take(policy.num_outputs)
-        assert rest.numel() == 0
+        assert take.left == 0
         state, outputs = None, []
         for row in values:
             state = cell(row[None], state)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.testing as npt
 import pytest
 import torch
+from flat_parameters import FlatParameters
 
 from esbench.errors import UsageError
 from esbench.noise import GaussianNoise, LowRankNoise
@@ -54,14 +55,7 @@ def torch_outputs(policy: Policy, parameters: np.ndarray, rows: np.ndarray) -> n
     activate = {"relu": torch.relu, "selu": torch.selu, "tanh": torch.tanh}[settings.activation]
     values = torch.from_numpy(rows.astype(np.float64)).reshape(-1, *policy.shape)
     values = values / settings.pixel_max
-    rest = torch.from_numpy(parameters.astype(np.float32).astype(np.float64))
-
-    def take(*shape: int) -> torch.Tensor:
-        nonlocal rest
-        size = int(np.prod(shape))
-        taken, rest = rest[:size].reshape(shape), rest[size:]
-        return taken
-
+    take = FlatParameters(parameters)
     before = policy.shape[0]
     for channels, window, stride in settings.layers:
         kernel = take(window, window, before, channels).permute(3, 2, 0, 1)
@@ -73,7 +67,7 @@ def torch_outputs(policy: Policy, parameters: np.ndarray, rows: np.ndarray) -> n
         values = values @ take(inputs, units) + take(units)
         if number < len(settings.hidden):
             values = activate(values)
-    assert rest.numel() == 0
+    assert take.left == 0
     return values.numpy()
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.testing as npt
 import pytest
 import torch
+from flat_parameters import FlatParameters
 from test_convolutional import frames, make
 
 from esbench.errors import UsageError
@@ -49,13 +50,7 @@ def torch_outputs(
     """
     settings: Any = policy.settings
     activate = {"relu": torch.relu, "selu": torch.selu}[settings.activation]
-    rest = torch.from_numpy(parameters.astype(np.float32).astype(np.float64))
-
-    def take(*shape: int) -> torch.Tensor:
-        nonlocal rest
-        size = int(np.prod(shape))
-        taken, rest = rest[:size].reshape(shape), rest[size:]
-        return taken
+    take = FlatParameters(parameters)
 
     def normalize(pair: list[torch.Tensor], units: int) -> list[torch.Tensor]:
         gamma, beta = take(units), take(units)
@@ -82,7 +77,7 @@ def torch_outputs(
         weights = take(inputs, units)
         pair = normalize([x @ weights for x in pair], units)
     outputs = pair[1] @ take(pair[1].shape[1], policy.num_outputs) + take(policy.num_outputs)
-    assert rest.numel() == 0
+    assert take.left == 0
     return outputs.numpy()
 
 
