@@ -3,7 +3,8 @@
     trial.json      what is trained: specification, hash, versions, commit, hardware, command
     metrics.jsonl   one object a generation, appended; a torn last line is dropped on resume
     checkpoint/     state.json names the safetensors file beside it; replacing it is the commit
-    kept/           checkpoints of earlier generations, if they were asked for
+    kept/           checkpoints of earlier generations that were asked for, or scored before the
+                    trial was extended
     result.json     written last: its presence means done
     error.txt       the traceback of a failed trial; gone when it is retried
     log.txt         what environments and simulators printed
@@ -266,8 +267,7 @@ class TrialFolder:
         What a killed process left half written is removed.
 
         With ``extend``, a trial of a smaller budget gets that of ``spec``, and is no longer done;
-        what it scored, and by which command, is
-        kept in ``extended``.
+        the checkpoint that was scored is kept, and with which score, in ``extended``.
 
         Raises:
             UsageError: the folder holds another specification, or cannot be written.
@@ -390,9 +390,13 @@ class TrialFolder:
     def _extend(self, spec: TrialSpec, description: Json) -> None:
         """Give the trial a larger budget."""
         path, content = self.path / "trial.json", self.description()
+        state = self.load_checkpoint()
+        if self.is_done and state is not None:  # the policy that was scored
+            self._checkpoints.keep(state, self.spec())
         before = {
             "budget": content["spec"]["budget"],
             "score": self.result()["score"] if self.is_done else None,
+            "generation": 0 if state is None else state["progress"]["generation"],
             "command": content.get("command"),
             "ended": description.get("created"),
         }

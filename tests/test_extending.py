@@ -16,6 +16,7 @@ from esbench import store
 from esbench.api import list_algorithms
 from esbench.errors import UsageError
 from esbench.runner import run_grid
+from esbench.scoring import evaluate_trial
 from esbench.spec import BudgetSpec, extends
 from esbench.store import TrialFolder
 from esbench.trials import Trial
@@ -111,17 +112,24 @@ def test_generations_are_a_budget_too(make_trial: Make, pool: WorkerPool) -> Non
     assert len(trial.folder.rows()) == 4
 
 
-def test_the_trial_keeps_what_it_scored_and_which_command_made_it(
+def test_the_trial_keeps_what_was_scored_and_which_command_made_it(
     done: Trial, pool: WorkerPool
 ) -> None:
     scores, command = [done.folder.result()["score"]], done.folder.description()["command"]
+    generations = [done.folder.result()["generations"]]
     for env_steps in (900, 1300):
         run_grid([larger(done, env_steps)], pool, Silent())
         scores.append(done.folder.result()["score"])
+        generations.append(done.folder.result()["generations"])
     description = done.folder.description()
     assert [part["budget"]["env_steps"] for part in description["extended"]] == [500, 900]
     assert [part["score"] for part in description["extended"]] == scores[:-1]
+    assert [part["generation"] for part in description["extended"]] == generations[:-1]
     assert {part["command"] for part in description["extended"]} == {command}
+    assert done.folder.kept == generations[:-1]
+    for generation, score in zip(generations, scores, strict=True):
+        stored = evaluate_trial(done.folder.path, pool, generation=generation)
+        assert stored.score.mean == score
     assert done.folder.spec().budget.env_steps == 1300
 
 
