@@ -24,13 +24,14 @@ from esbench.trials import Trial
 from esbench.workers import WorkerPool
 
 Make = Callable[..., Trial]
-BUDGET = 1500
+BUDGET = 600
+SETTINGS = {"population_size": 4, "optimizer": "clipup", "learning_rate": 0.1}
 
 
 @pytest.fixture
 def trial(make_trial: Make, pool: WorkerPool) -> Trial:
     """Return a trial that is done, four of whose checkpoints were kept, the last one included."""
-    made = replace(make_trial(budget={"env_steps": BUDGET}), keep=4)
+    made = replace(make_trial(budget={"env_steps": BUDGET}, settings=SETTINGS), keep=4)
     run_grid([made], pool, Silent())
     return made
 
@@ -61,7 +62,7 @@ def test_each_is_what_a_run_ends_with_that_stops_there(
     for generation in trial.folder.kept:
         budget = {"env_steps": BUDGET, "generations": generation}
         folder = TrialFolder(tmp_path / f"to-{generation}")
-        short = replace(make_trial(budget=budget), folder=folder)
+        short = replace(make_trial(budget=budget, settings=SETTINGS), folder=folder)
         run_grid([short], pool, Silent())
         assert arrays(trial.folder, generation) == arrays(folder, None)
         score = evaluate_trial(trial.folder.path, pool, generation=generation)

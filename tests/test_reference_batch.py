@@ -193,7 +193,7 @@ def test_a_checkpoint_without_its_batch_is_one_sentence(
     none = {key: value for key, value in whole.items() if key != "reference_batch"}
     short = {**whole, "reference_batch": whole["reference_batch"][1:]}
     for state, seen in ((none, "it has none"), (short, r"it has one of shape \[5, 288\]")):
-        monkeypatch.setattr(type(trial.folder), "load_checkpoint", lambda _, state=state: state)
+        monkeypatch.setattr(type(trial.folder), "load_checkpoint", lambda *_, state=state: state)
         words = rf"seed-0/checkpoint: no reference batch of shape \[6, 288\].*{seen}.*remove the"
         with pytest.raises(DamagedTrialError, match=words):
             evaluate_trial(trial.folder.path, pool)
