@@ -107,16 +107,16 @@ def _train(trial: Trial, pool: WorkerPool, watcher: Watcher, callbacks: Sequence
             restore(trainer, folder, state, history)
         watcher.trial_started(trial, trainer.progress.generation)
 
-        spent = trainer.progress.env_steps
+        def keep() -> None:
+            if is_kept(trial, trainer.history):
+                folder.keep(trainer.state_dict())
 
         def watch(record: GenerationRecord) -> None:
-            nonlocal spent
-            if is_kept(spent, record.env_steps, trial):
-                folder.keep(trainer.state_dict())
-            spent = record.env_steps
+            keep()
             watcher.generation_done(trial, record)
 
         try:
+            keep()  # what an interruption has prevented
             # A run that was stopped, and then killed while it was scored, is not trained further.
             stop = trainer.stopped or trainer.train(callbacks=[watch, *callbacks])
         except KeyboardInterrupt:
@@ -129,14 +129,23 @@ def _train(trial: Trial, pool: WorkerPool, watcher: Watcher, callbacks: Sequence
         return text
 
 
-def is_kept(before: int, after: int, trial: Trial) -> bool:
-    """Tell whether the checkpoint of a generation is kept that trained from some steps to others.
+def is_kept(trial: Trial, history: Sequence[GenerationRecord]) -> bool:
+    """Tell whether the checkpoint after some generations is to be kept.
 
-    It is the first one at or beyond one of the equal parts of the budget; the last one is there
-    anyway.
+    It is if the last of them is the first one to reach one of the equal parts of the budget. The
+    end of training is none of these: its checkpoint is there anyway.
     """
-    budget = trial.spec.budget.env_steps
-    return before * trial.keep // budget < after * trial.keep // budget and after < budget
+    parts = [_parts(trial, record) for record in history[-2:]]
+    return bool(parts) and (parts[0] if len(parts) == 2 else 0) < parts[-1] < trial.keep
+
+
+def _parts(trial: Trial, record: GenerationRecord) -> int:
+    """Return how many of ``trial.keep`` equal parts of its budget have been trained."""
+    budget, parts = trial.spec.budget, trial.keep
+    done = record.env_steps * parts // budget.env_steps
+    if budget.generations:
+        done = max(done, record.generation * parts // budget.generations)
+    return done
 
 
 def score_trial(trainer: Trainer, stop: Stop | None = None) -> dict[str, object]:

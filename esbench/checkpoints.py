@@ -2,7 +2,7 @@
 
 Replacing the JSON is the commit: whatever happens, it names arrays that are there whole. The latest
 checkpoint is ``checkpoint/state.json``; those that were kept on the way are
-``kept/GENERATION.json``.
+``kept/GENERATION.json``, beside the result of those that were scored.
 """
 
 from __future__ import annotations
@@ -25,10 +25,9 @@ from esbench.files import (
     without_arrays,
 )
 from esbench.spec import TrialSpec, differences, extends
-from esbench.trial_files import FORMAT, Keys, TrialFiles
+from esbench.trial_files import FORMAT, KEPT, Keys, TrialFiles
 
 LATEST: Final = "checkpoint/state.json"
-KEPT: Final = "kept"
 _STATE_KEYS: Final[Keys] = {"tensors": str, "state": dict, "spec": dict}
 
 
@@ -47,8 +46,8 @@ class Checkpoints:
     @property
     def kept(self) -> list[int]:
         """The generations of those that were kept on the way, sorted."""
-        names = (path.stem for path in (self._files.path / KEPT).glob("*.json"))
-        return sorted(int(name) for name in names if name.isdecimal())
+        stems = [path.stem for path in (self._files.path / KEPT).glob("*.json")]
+        return sorted(int(stem) for stem in stems if len(stem) >= 8 and stem.isdecimal())
 
     def load(self, spec: TrialSpec, generation: int | None = None) -> Json | None:
         """Return a state; the latest by default, or None if there is none.
@@ -62,16 +61,28 @@ class Checkpoints:
             UsageError: it is of another specification, or of a newer esbench; or no checkpoint of
                 that generation was kept.
         """
+        kept = self.kept
+        if generation in kept:
+            return self._load_kept(generation, spec)
         latest = self._load(LATEST, spec) if self.has_latest else None
-        if generation is None or (latest and latest["progress"]["generation"] == generation):
+        if generation is None or latest is None:
             return latest
-        if generation not in self.kept:
-            known = [*self.kept, *([latest["progress"]["generation"]] if latest else [])]
+        last: int = latest["progress"]["generation"]
+        if generation != last:
+            known = sorted({*kept, last})
             raise UsageError(
-                f"{self._files.path} has no checkpoint of generation {generation}; expected "
-                f"one of {known}, which are all there are (esbench run --keep N keeps more)"
+                f"{self._files.path} has no checkpoint of generation {generation}; expected one "
+                f"of {known}, which are all there are (esbench run --keep N keeps more)"
             )
-        return self._load(_kept_name(generation), spec)
+        return latest
+
+    def _load_kept(self, generation: int, spec: TrialSpec) -> Json:
+        name = f"{KEPT}/{kept_name(generation)}"
+        state = self._load(name, spec)
+        found = state["progress"]["generation"]
+        if found != generation:
+            raise self._files.damaged(self._files.path / name, f"it is of generation {found}")
+        return state
 
     def _load(self, name: str, spec: TrialSpec) -> Json:
         files, path = self._files, self._files.path / name
@@ -116,7 +127,8 @@ class Checkpoints:
         Raises:
             UsageError: the file system refuses.
         """
-        self._write(self._files.path / _kept_name(state["progress"]["generation"]), state, spec)
+        name = kept_name(state["progress"]["generation"])
+        self._write(self._files.path / KEPT / name, state, spec)
 
     def _write(self, path: Path, state: Json, spec: TrialSpec) -> Path:
         """Write a state to ``path``, and its arrays beside it; return their file."""
@@ -136,5 +148,6 @@ class Checkpoints:
         return tensors
 
 
-def _kept_name(generation: int) -> str:
-    return f"{KEPT}/{generation:08d}.json"
+def kept_name(generation: int, what: str = "json") -> str:
+    """Return the name of what was kept of a generation."""
+    return f"{generation:08d}.{what}"

@@ -49,8 +49,7 @@ class Rendered:
         total: the return of the whole episode.
         steps: its length.
         shown: how many of them are in the file.
-        recorded: the return in ``result.json``; None if the trial is not done, that is of another
-            generation, or it is not finite.
+        recorded: the return when the policy was scored; None if it was not, or it is not finite.
     """
 
     path: Path
@@ -138,8 +137,8 @@ def outputs(
 
     Args:
         path: a trial's folder; with ``all_``, a folder of trials.
-        out: the file, or with ``all_`` its name in every trial's folder; ``DEFAULT_NAME`` in the
-            trial's folder by default.
+        out: the file, or with ``all_`` its name in every trial's folder; by default
+            ``DEFAULT_NAME`` in the trial's folder, with the generation if one is asked for.
         all_: take every checkpoint of every trial below ``path``; files of those that were kept on
             the way have their generation at the end of the name.
         generation: of the checkpoint to take, without ``all_``; the latest by default.
@@ -156,7 +155,8 @@ def outputs(
     if out is not None:
         video_class(out)
     if not all_:
-        return [Output(path, generation, path / DEFAULT_NAME if out is None else out)]
+        name = DEFAULT_NAME if generation is None else _numbered(Path(DEFAULT_NAME), generation)
+        return [Output(path, generation, path / name if out is None else out)]
     assert out is not None
     if out.name != str(out):
         raise UsageError(
@@ -166,13 +166,16 @@ def outputs(
     found = []
     for trial in find_trials(path):
         for kept in trial.kept:
-            name = f"{out.stem}-{kept:08d}{out.suffix}"
-            found.append(Output(trial.path, kept, trial.path / name))
+            found.append(Output(trial.path, kept, trial.path / _numbered(out, kept)))
         if trial.has_checkpoint:
             found.append(Output(trial.path, None, trial.path / out))
     if not found:
         raise UsageError(f"no trial in {str(path)!r} has a checkpoint yet")
     return found
+
+
+def _numbered(name: Path, generation: int) -> str:
+    return f"{name.stem}-{generation:08d}{name.suffix}"
 
 
 @contextlib.contextmanager
@@ -237,7 +240,6 @@ def _fps(player: Player) -> float:
 
 
 def _recorded(folder: TrialFolder, generation: int, episode: int) -> float | None:
-    result = folder.result() if folder.is_done else {}
-    returns = result.get("returns", []) if result.get("generations") == generation else []
+    returns = (folder.result_of(generation) or {}).get("returns", [])
     value = returns[episode] if episode < len(returns) else None
     return None if value is None or not math.isfinite(value) else float(value)

@@ -24,8 +24,8 @@ class StoredScore:
     Attributes:
         score: what it scored now.
         generation: after how many generations of training.
-        recorded: the score in ``result.json``, or None if the trial is not done, was scored on
-            another number of episodes or after other generations, or scored what is not finite.
+        recorded: what it scored when its training ended, or None if it did not, that was on another
+            number of episodes, or it was not finite.
     """
 
     score: Score
@@ -53,9 +53,8 @@ def evaluate_trial(
     with stored_trainer(folder, pool, generation) as trainer:
         score = trainer.evaluate(episodes)
         reached = trainer.progress.generation
-    result = folder.result() if folder.is_done else {}
-    scored = (result.get("evaluation_episodes"), result.get("generations"))
-    comparable = scored == (score.returns.size, reached)
+    result = folder.result_of(reached) or {}
+    comparable = result.get("evaluation_episodes") == score.returns.size
     return StoredScore(score, reached, result["score"] if comparable else None)
 
 

@@ -33,7 +33,7 @@ from msgspec.json import Decoder
 from msgspec.structs import astuple
 from pydantic_core import from_json
 
-from esbench.checkpoints import Checkpoints
+from esbench.checkpoints import LATEST, Checkpoints, kept_name
 from esbench.errors import UsageError
 from esbench.files import (
     Json,
@@ -47,7 +47,7 @@ from esbench.files import (
 from esbench.lock import is_taken, take
 from esbench.record import GenerationRecord
 from esbench.spec import TrialSpec, differences, extends
-from esbench.trial_files import FORMAT, Keys, TrialFiles
+from esbench.trial_files import FORMAT, KEPT, Keys, TrialFiles
 from esbench.units import format_number
 
 Status: TypeAlias = Literal["missing", "partial", "running", "failed", "done"]
@@ -185,6 +185,19 @@ class TrialFolder:
         """
         return self._files.read("result.json", _RESULT_KEYS)
 
+    def result_of(self, generation: int) -> Json | None:
+        """Return what the policy after some generations scored, or None if it was not scored.
+
+        Raises:
+            UsageError: it is damaged, or of a newer version of esbench.
+        """
+        if self.is_done and (result := self.result()).get("generations") == generation:
+            return result
+        kept = self._kept_result(generation)
+        if not kept.exists():
+            return None
+        return self._files.read(str(kept.relative_to(self.path)), _RESULT_KEYS)
+
     def error(self) -> str:
         """Return the traceback of a failed trial.
 
@@ -275,16 +288,16 @@ class TrialFolder:
         """
         self.close()
         self.check(spec, extend)
+        rows = self._rows_of_checkpoint()
         if self.is_smaller(spec):
             self._extend(spec, description)
         self._spec = spec
         self._describe(spec, description)
-        rows = self._rows_of_checkpoint()
         path = self.path / "metrics.jsonl"
         with disk_errors(self.path):
             remove_temporaries(self.path)
             remove_temporaries(self.path / "checkpoint")
-            remove_temporaries(self.path / "kept")
+            remove_temporaries(self.path / KEPT)
             replace(path, "".join(map(as_line, rows)))
             (self.path / "error.txt").unlink(missing_ok=True)
             self._rows = path.open("ab", buffering=0)
@@ -388,26 +401,34 @@ class TrialFolder:
             replace(path, as_text(content))
 
     def _extend(self, spec: TrialSpec, description: Json) -> None:
-        """Give the trial a larger budget."""
+        """Give the trial a larger budget; what was scored is kept, policy and result."""
         path, content = self.path / "trial.json", self.description()
         state = self.load_checkpoint()
-        if self.is_done and state is not None:  # the policy that was scored
+        generation = 0 if state is None else state["progress"]["generation"]
+        if self.is_done:
+            if state is None:
+                raise self._files.damaged(self.path / LATEST, "it is missing: no going on")
+            self.result()  # it can be read
             self._checkpoints.keep(state, self.spec())
+            with disk_errors(self.path):
+                # Before the rest: a trial that is killed in between is half done under its old
+                # budget, not done under its new one.
+                (self.path / "result.json").replace(self._kept_result(generation))
         before = {
             "budget": content["spec"]["budget"],
-            "score": self.result()["score"] if self.is_done else None,
-            "generation": 0 if state is None else state["progress"]["generation"],
+            "generation": generation,
+            "score": (self.result_of(generation) or {}).get("score"),
             "command": content.get("command"),
-            "ended": description.get("created"),
+            "extended": description.get("created"),
         }
         content["extended"] = [*content.get("extended", []), before]
         content |= {"hash": spec.hash, "spec": spec.model_dump(mode="json")}
         content["command"] = description.get("command")  # it makes the whole trial elsewhere
         with disk_errors(path):
-            # In this order: a trial that is killed in between is half done under its old budget,
-            # not done under its new one.
-            (self.path / "result.json").unlink(missing_ok=True)
             replace(path, as_text(content))
+
+    def _kept_result(self, generation: int) -> Path:
+        return self.path / KEPT / kept_name(generation, "result.json")
 
     def _rows_of_checkpoint(self) -> list[Json]:
         checkpoint = self.load_checkpoint()

@@ -14,6 +14,7 @@ from esbench.settings import parse
 from esbench.spec import TrialSpec
 
 FORMAT: Final = 1
+KEPT: Final = "kept"  # the folder of what was kept on the way
 Keys: TypeAlias = Mapping[str, type | tuple[type, ...]]
 
 
@@ -70,9 +71,12 @@ class TrialFiles:
 
     def damaged(self, path: Path, problem: str) -> DamagedTrialError:
         """Return the error that says what is wrong with a file, and what to do."""
-        remedy = (
-            "remove it, and the same command scores the trial again"
-            if path.name == "result.json"
-            else f"remove the folder {self.path} to start that trial over"
-        )
+        if path.parent.name == KEPT:
+            remedy = "remove it: training does not need it"
+        elif path.name != "result.json":
+            remedy = f"remove the folder {self.path} to start that trial over"
+        elif path.exists():
+            remedy = "remove it, and the same command scores the trial again"
+        else:
+            remedy = "the trial is not done, or is being extended just now"
         return DamagedTrialError(f"{path} is damaged ({problem}); {remedy}")

@@ -39,7 +39,7 @@ class Trial:
     Attributes:
         spec: what is trained; labels: what the grid calls it; folder: where it is kept.
         extend: whether a folder of the same trial with a smaller budget goes on to this one.
-        keep: how many checkpoints to keep, evenly spread over its steps, the last one included.
+        keep: how many checkpoints to keep, evenly spread over its budget, the last one included.
     """
 
     spec: TrialSpec

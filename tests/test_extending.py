@@ -129,7 +129,7 @@ def test_the_trial_keeps_what_was_scored_and_which_command_made_it(
     assert done.folder.kept == generations[:-1]
     for generation, score in zip(generations, scores, strict=True):
         stored = evaluate_trial(done.folder.path, pool, generation=generation)
-        assert stored.score.mean == score
+        assert stored.recorded == stored.score.mean == score
     assert done.folder.spec().budget.env_steps == 1300
 
 
@@ -137,9 +137,9 @@ class KilledError(Exception):
     """Stands for a SIGKILL: nothing after it is done."""
 
 
-@pytest.mark.parametrize("after", [0, 1])
+@pytest.mark.parametrize(("after", "again"), [(0, False), (0, True), (1, False)])
 def test_killed_while_it_is_extended_it_is_whole(
-    done: Trial, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, after: int
+    done: Trial, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, after: int, again: bool
 ) -> None:
     expected = content(done)
     writes: Iterator[int] = iter(range(100))
@@ -155,11 +155,13 @@ def test_killed_while_it_is_extended_it_is_whole(
         with done.folder.locked(), pytest.raises(KilledError):
             done.folder.begin(larger(done, 900).spec, {"labels": done.labels}, extend=True)
     assert done.folder.status == "partial"
-    if after == 0:  # it is still the old trial, whose score can be had again
+    if again:  # as it was, and only then with the larger budget
         run_grid([done], pool, Silent())
         assert content(done) == expected
     run_grid([larger(done, 900)], pool, Silent())
     assert done.folder.result()["env_steps"] >= 900
+    (before,) = done.folder.description()["extended"]
+    assert before["score"] == expected[1]["score"]
 
 
 def test_a_damaged_trial_fails_alone(done: Trial, pool: WorkerPool, make_trial: Make) -> None:
@@ -168,6 +170,19 @@ def test_a_damaged_trial_fails_alone(done: Trial, pool: WorkerPool, make_trial: 
     report = run_grid([larger(done, 900), replace(other, extend=True)], pool, Silent())
     assert (report.count("failed"), report.count("done")) == (1, 1)
     assert done.folder.is_done
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "checkpoint/state.json", "result.json"])
+def test_what_cannot_go_on_is_left_as_it_is(done: Trial, pool: WorkerPool, name: str) -> None:
+    path = done.folder.path / name
+    if name == "checkpoint/state.json":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:-700])
+    before = files(done)
+    report = run_grid([larger(done, 900)], pool, Silent())
+    assert report.count("failed") == 1
+    assert files(done) == before
 
 
 def files(trial: Trial) -> dict[Path, bytes]:

@@ -6,16 +6,17 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from command_line import Run
+from fake_trials import make_records
 from watchers import Silent
 
 from esbench.attempt import is_kept
 from esbench.errors import UsageError
 from esbench.files import without_arrays
-from esbench.record import GenerationRecord
 from esbench.runner import run_grid
 from esbench.scoring import evaluate_trial
 from esbench.store import TrialFolder
@@ -49,11 +50,26 @@ def test_they_are_the_first_beyond_each_part_of_the_budget(trial: Trial) -> None
 
 def test_a_long_generation_is_kept_once(make_trial: Make) -> None:
     trial = replace(make_trial(budget={"env_steps": 100}), keep=10)
-    assert is_kept(5, 55, trial)  # past five parts
-    assert not is_kept(55, 59, trial)
-    assert is_kept(55, 60, trial)
-    assert not is_kept(80, 100, trial)  # the end, which is kept anyway
-    assert not any(is_kept(0, after, replace(trial, keep=1)) for after in range(120))
+    assert kept_after(trial, 9, 65, 69, 70, 80, 100) == [65, 70, 80]  # 100 is the end
+    assert kept_after(replace(trial, keep=1), 9, 65, 100) == []
+    assert kept_after(trial, 55) == [55]
+
+
+def test_generations_have_parts_too(make_trial: Make) -> None:
+    budget = {"env_steps": 1_000_000, "generations": 6}
+    trial = replace(make_trial(budget=budget), keep=3)
+    assert kept_after(trial, *range(10, 70, 10)) == [20, 40]
+
+
+def kept_after(trial: Trial, *env_steps: int) -> list[int]:
+    """Return after how many steps a trial's checkpoint is kept, of one generation each."""
+    (made,) = make_records([0.0])
+    rows = [
+        replace(made, generation=generation, env_steps=spent)
+        for generation, spent in enumerate(env_steps, start=1)
+    ]
+    numbers = range(1, len(rows) + 1)
+    return [rows[n - 1].env_steps for n in numbers if is_kept(trial, rows[:n])]
 
 
 def test_each_is_what_a_run_ends_with_that_stops_there(
@@ -79,17 +95,22 @@ def test_nothing_else_depends_on_them(trial: Trial, pool: WorkerPool, tmp_path: 
     assert digests[0] == digests[1]
 
 
-def test_a_run_that_was_interrupted_keeps_the_same(
-    trial: Trial, pool: WorkerPool, tmp_path: Path
+def test_a_run_that_was_interrupted_while_it_kept_one_keeps_the_same(
+    trial: Trial, pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interrupted = replace(trial, folder=TrialFolder(tmp_path / "interrupted"))
 
-    def interrupt(record: GenerationRecord) -> None:
-        if record.generation == trial.folder.kept[1]:
-            raise KeyboardInterrupt
+    keep = TrialFolder.keep
 
-    with pytest.raises(KeyboardInterrupt):
-        run_grid([interrupted], pool, Silent(), [interrupt])
+    def interrupt(folder: TrialFolder, state: dict[str, Any]) -> None:
+        if state["progress"]["generation"] == trial.folder.kept[1]:
+            raise KeyboardInterrupt
+        keep(folder, state)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrialFolder, "keep", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run_grid([interrupted], pool, Silent())
     run_grid([interrupted], pool, Silent())
     assert interrupted.folder.kept == trial.folder.kept
     for generation in trial.folder.kept:
@@ -112,10 +133,25 @@ def test_one_that_was_not_kept_is_one_sentence(trial: Trial, pool: WorkerPool) -
 
 
 def test_a_damaged_one_is_one_sentence(trial: Trial, pool: WorkerPool) -> None:
-    first = trial.folder.kept[0]
-    (trial.folder.path / "kept" / f"{first:08d}.safetensors").write_bytes(b"")
-    with pytest.raises(DamagedTrialError, match=rf"kept.*{first:08d}\.safetensors is damaged"):
+    first, second, _ = trial.folder.kept
+    kept = trial.folder.path / "kept"
+    (kept / f"{first:08d}.safetensors").write_bytes(b"")
+    words = rf"kept.*{first:08d}\.safetensors is damaged .*; remove it: training does not need it"
+    with pytest.raises(DamagedTrialError, match=words):
         evaluate_trial(trial.folder.path, pool, generation=first)
+    (kept / f"{second:08d}.json").rename(kept / "00000099.json")
+    (kept / "7.json").write_text("{}")  # is none of ours
+    assert 99 in trial.folder.kept
+    assert 7 not in trial.folder.kept
+    words = rf"00000099\.json is damaged .it is of generation {second}"
+    with pytest.raises(DamagedTrialError, match=words):
+        evaluate_trial(trial.folder.path, pool, generation=99)
+
+
+def test_it_needs_no_latest_one(trial: Trial, pool: WorkerPool) -> None:
+    (trial.folder.path / "checkpoint" / "state.json").write_text("{")
+    first = trial.folder.kept[0]
+    assert evaluate_trial(trial.folder.path, pool, generation=first).generation == first
 
 
 def arrays(folder: TrialFolder, generation: int | None) -> dict[str, tuple[object, ...]]:
@@ -149,9 +185,9 @@ def test_the_commands(esbench: Run) -> None:
     ):
         assert f"{name}: CartPole-v1, generation {generation}, " in line
         assert (folder.path / name).stat().st_size > 100
-    (folder.path / names[0]).unlink()
-    assert (
-        esbench("render", str(folder.path), "--generation", str(second), "--out", "x.gif")[0] == 0
-    )
-    assert Path("x.gif").read_bytes() != b""
+    film = (folder.path / names[1]).read_bytes()
+    (folder.path / names[1]).unlink()
+    one = ["render", str(folder.path), "--max-steps", "3", "--generation", str(second)]
+    assert esbench(*one)[0] == 0
+    assert (folder.path / names[1]).read_bytes() == film
     assert esbench(*run[:-2], "--keep", "0")[0] == 2

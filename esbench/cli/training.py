@@ -65,8 +65,8 @@ def run(
         int,
         typer.Option(
             min=1,
-            help="Checkpoints of each trial to keep, evenly spread over its steps, for eval and "
-            "render.",
+            help="Checkpoints of each trial to keep while it trains, evenly spread over its "
+            "budget, for eval and render.",
         ),
     ] = 1,
     quiet: Annotated[bool, typer.Option("--quiet", help="One line a trial.")] = False,
