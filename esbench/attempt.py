@@ -135,8 +135,8 @@ def is_kept(trial: Trial, history: Sequence[GenerationRecord]) -> bool:
     It is if the last of them is the first one to reach one of the equal parts of the budget. The
     end of training is none of these: its checkpoint is there anyway.
     """
-    parts = [_parts(trial, record) for record in history[-2:]]
-    return bool(parts) and (parts[0] if len(parts) == 2 else 0) < parts[-1] < trial.keep
+    before, after = [0, 0, *(_parts(trial, record) for record in history[-2:])][-2:]
+    return before < after < trial.keep
 
 
 def _parts(trial: Trial, record: GenerationRecord) -> int:

@@ -288,11 +288,11 @@ class TrialFolder:
         """
         self.close()
         self.check(spec, extend)
-        rows = self._rows_of_checkpoint()
         if self.is_smaller(spec):
             self._extend(spec, description)
         self._spec = spec
         self._describe(spec, description)
+        rows = self._rows_of_checkpoint()
         path = self.path / "metrics.jsonl"
         with disk_errors(self.path):
             remove_temporaries(self.path)
@@ -403,9 +403,9 @@ class TrialFolder:
     def _extend(self, spec: TrialSpec, description: Json) -> None:
         """Give the trial a larger budget; what was scored is kept, policy and result."""
         path, content = self.path / "trial.json", self.description()
-        state = self.load_checkpoint()
-        generation = 0 if state is None else state["progress"]["generation"]
+        generation = len(self._rows_of_checkpoint())
         if self.is_done:
+            state = self.load_checkpoint()
             if state is None:
                 raise self._files.damaged(self.path / LATEST, "it is missing: no going on")
             self.result()  # it can be read

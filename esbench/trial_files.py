@@ -33,7 +33,7 @@ class TrialFiles:
         """Return a JSON file of a format this esbench knows, with at least ``keys`` in it.
 
         Raises:
-            DamagedTrialError: it is missing, no such file, or lacks a key.
+            DamagedTrialError: it is missing, is no JSON object, or lacks a key.
             UsageError: it is of a newer esbench, or cannot be read.
         """
         path = self.path / name
