@@ -19,6 +19,7 @@ import numpy as np
 from pydantic import Field
 
 from esbench.cells import Cell, cell_name, cells, require_distinct_seeds
+from esbench.defaults import completed
 from esbench.environments import Reference
 from esbench.errors import UsageError
 from esbench.files import Json, as_text, read_bytes, write_bytes
@@ -26,7 +27,6 @@ from esbench.origins import Origin, origin_of, was_mixed
 from esbench.settings import Settings, Table, parse
 from esbench.spec import EnvironmentSpec, Seed, TrialSpec
 from esbench.store import TrialFolder, now
-from esbench.trials import completed
 from esbench.units import counted
 
 FORMAT: Final = 1

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias, final
 
+from esbench.defaults import completed_if_known
 from esbench.environments import (
     EnvironmentFile,
     Scores,
@@ -17,12 +18,15 @@ from esbench.environments import (
 )
 from esbench.errors import UsageError
 from esbench.files import Json
-from esbench.spec import flatten
+from esbench.settings import parse
+from esbench.spec import TrialSpec, flatten
 from esbench.store import TrialFolder, find_trials
 from esbench.trials import DEFAULT_LABEL
 
 VARIANT_DIGITS: Final = 6
-_Seeds: TypeAlias = dict[int, tuple[TrialFolder, Json]]
+_Labels: TypeAlias = tuple[str, str, str]  # of environment, algorithm and policy
+_Member: TypeAlias = tuple[TrialFolder, Json]
+_Seeds: TypeAlias = dict[int, _Member]
 
 
 @final
@@ -66,28 +70,21 @@ class Cell:
 def cells(root: Path) -> list[Cell]:
     """Return the trials below ``root``, grouped by all they have in common but the seed.
 
-    Sorted by labels. A seed that was run twice with the same settings counts once.
+    Sorted by labels. A seed that was run twice with the same settings counts once. A setting that
+    is newer than a trial has its default.
 
     Raises:
         UsageError: there is no trial, or one is not readable.
     """
-    groups: dict[tuple[str, str, str], dict[str, _Seeds]] = {}
-    twice: dict[tuple[str, str, str, str], tuple[Path, Path]] = {}
+    alike: dict[_Labels, list[_Member]] = {}
     for trial in find_trials(root):
         description = trial.description()
-        labels, spec = description["labels"], description["spec"]
+        labels = description["labels"]
         key = (labels["environment"], labels["algorithm"], labels["policy"])
-        seeds = groups.setdefault(key, {}).setdefault(_variant(spec), {})
-        known = seeds.get(spec["seed"])
-        if known is not None:
-            twice[key[0], key[1], key[2], _variant(spec)] = (known[0].path, trial.path)
-        if known is None or (trial.is_done and not known[0].is_done):
-            seeds[spec["seed"]] = (trial, description)
-    files = _environment_files({environment for environment, *_ in groups})
+        alike.setdefault(key, []).append((trial, description))
+    files = _environment_files({environment for environment, *_ in alike})
     return [
-        replace(_cell(key, variant, variants, files), twice=twice.get((*key, variant)))
-        for key, variants in sorted(groups.items())
-        for variant in sorted(variants)
+        cell for key, members in sorted(alike.items()) for cell in _cells_of(key, members, files)
     ]
 
 
@@ -122,8 +119,36 @@ def _environment_files(environments: set[str]) -> dict[str, EnvironmentFile]:
     return {name: load_environment(name) for name in sorted(names)}
 
 
+def _cells_of(
+    key: _Labels, members: Sequence[_Member], files: dict[str, EnvironmentFile]
+) -> Iterator[Cell]:
+    """Yield the cells of these labels, sorted by the hash of their settings."""
+    if len({_variant(description["spec"]) for _, description in members}) > 1:
+        # Trials of an older esbench may lack settings that others have, and differ in nothing else.
+        members = [(trial, _completed(description)) for trial, description in members]
+    variants: dict[str, _Seeds] = {}
+    twice: dict[str, tuple[Path, Path]] = {}
+    for trial, description in members:
+        spec = description["spec"]
+        variant = _variant(spec)
+        seeds = variants.setdefault(variant, {})
+        known = seeds.get(spec["seed"])
+        if known is not None:
+            twice[variant] = (known[0].path, trial.path)
+        if known is None or (trial.is_done and not known[0].is_done):
+            seeds[spec["seed"]] = (trial, description)
+    for variant in sorted(variants):
+        yield replace(_cell(key, variant, variants, files), twice=twice.get(variant))
+
+
+def _completed(description: Json) -> Json:
+    """Return a description with the defaults of settings that are newer than it."""
+    spec = completed_if_known(parse(TrialSpec, description["spec"], "specification"))
+    return {**description, "spec": spec.model_dump(mode="json")}
+
+
 def _cell(
-    key: tuple[str, str, str],
+    key: _Labels,
     variant: str,
     variants: dict[str, _Seeds],
     files: dict[str, EnvironmentFile],

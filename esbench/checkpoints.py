@@ -14,6 +14,7 @@ import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError
 
+from esbench.defaults import completed_if_known
 from esbench.errors import UsageError
 from esbench.files import (
     Json,
@@ -87,9 +88,10 @@ class Checkpoints:
     def _load(self, name: str, spec: TrialSpec) -> Json:
         files, path = self._files, self._files.path / name
         content = files.read(name, _STATE_KEYS)
-        saved = files.parsed(path, content["spec"])
-        different = differences(saved, spec)
-        if different and not extends(spec, saved):  # it was just extended
+        saved = completed_if_known(files.parsed(path, content["spec"]))
+        wanted = completed_if_known(spec)
+        different = differences(saved, wanted)
+        if different and not extends(wanted, saved):  # it was just extended
             raise UsageError(
                 f"{path} is a checkpoint of another specification: {'; '.join(different)}"
             )

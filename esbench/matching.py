@@ -13,11 +13,11 @@ import numpy as np
 from esbench.analysis.gate import Sample
 from esbench.baselines import FrozenCell, FrozenTrial, first_digests
 from esbench.cells import Cell
+from esbench.defaults import completed
 from esbench.errors import UsageError
 from esbench.origins import Origin, changes, origin_of, was_mixed
 from esbench.spec import differences
 from esbench.store import TrialFolder
-from esbench.trials import completed
 from esbench.units import counted
 
 

@@ -34,6 +34,7 @@ from msgspec.structs import astuple
 from pydantic_core import from_json
 
 from esbench.checkpoints import LATEST, Checkpoints, kept_name
+from esbench.defaults import completed_if_known
 from esbench.errors import UsageError
 from esbench.files import (
     Json,
@@ -222,7 +223,7 @@ class TrialFolder:
         """
         if not (self.is_done or (self.path / "trial.json").exists()):
             return
-        stored = self.spec()
+        stored = completed_if_known(self.spec())
         different, larger = differences(stored, wanted), extends(wanted, stored)
         if different and not (extend and larger):
             remedy = "go on from it with --extend, give" if larger else "give"
@@ -233,7 +234,9 @@ class TrialFolder:
 
     def is_smaller(self, wanted: TrialSpec) -> bool:
         """Tell whether the folder holds a trial that is ``wanted`` but for a smaller budget."""
-        return (self.path / "trial.json").exists() and extends(wanted, self.spec())
+        return (self.path / "trial.json").exists() and extends(
+            wanted, completed_if_known(self.spec())
+        )
 
     def load_checkpoint(self, generation: int | None = None) -> Json | None:
         """Return the trainer's state as it was saved, or None if none was.

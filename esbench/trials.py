@@ -197,24 +197,6 @@ def policy_spec(table: Table, source: str, prefix: str = "policy") -> PolicySpec
     return PolicySpec(template=template, settings=typed.model_dump(mode="json"))
 
 
-def completed(spec: TrialSpec) -> TrialSpec:
-    """Return a stored specification with the defaults of settings that came after it.
-
-    Raises:
-        UsageError: it has a setting that is gone, or a value that is no longer allowed.
-    """
-    algorithm, policy = spec.algorithm, spec.policy
-    if algorithm.name in ALGORITHMS.names():
-        model = ALGORITHMS.get(algorithm.name).Settings
-        typed = parse(model, algorithm.settings, f"algorithm {algorithm.name}")
-        algorithm = AlgorithmSpec(name=algorithm.name, settings=typed.model_dump(mode="json"))
-    if policy.template in POLICIES.names():
-        template = POLICIES.get(policy.template).Settings
-        own = parse(template, policy.settings, f"policy {policy.template}")
-        policy = PolicySpec(template=policy.template, settings=own.model_dump(mode="json"))
-    return spec.model_copy(update={"algorithm": algorithm, "policy": policy})
-
-
 @final
 @dataclass(frozen=True)
 class _Layers:

@@ -16,13 +16,13 @@ from typing import Final, final
 from esbench.analysis.comparison import LEVEL
 from esbench.analysis.permutation import holm, p_different
 from esbench.cells import Cell, cells, require_distinct_seeds
+from esbench.defaults import completed
 from esbench.errors import UsageError
 from esbench.origins import changes, origin_of
 from esbench.provenance import provenance
 from esbench.record import GenerationRecord
 from esbench.store import TrialFolder
 from esbench.trainer import Trainer
-from esbench.trials import completed
 from esbench.units import NONE, counted, format_number
 from esbench.workers import WorkerPool
 
