@@ -29,7 +29,7 @@ class GenerationRecord:
         non_finite: members whose return was not finite.
         episode_length_mean: of the members' episodes, in steps.
         max_episode_steps: the cap this generation ran under, or None.
-        sigma: deviation of the population.
+        sigma: deviation of the population, after the update.
         update_norm: Euclidean length of the centre's step.
         digest: SHA-256 of the centre after the update and the returns in member order.
         tied_returns: share of the members, in [0, 1], whose return another member has too, as the

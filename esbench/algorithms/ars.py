@@ -15,7 +15,7 @@ from pydantic import model_validator
 from esbench.algorithms.base import Algorithm, State, fitting, scale_of
 from esbench.algorithms.settings import (
     Count,
-    DeviationSettings,
+    DecayingDeviationSettings,
     Fraction,
     PerParameter,
     Positive,
@@ -28,7 +28,7 @@ from esbench.shaping import raw
 Version: TypeAlias = Literal["V1", "V2", "V1-t", "V2-t"]
 
 
-class ARSSettings(DeviationSettings):
+class ARSSettings(DecayingDeviationSettings):
     """Settings of ARS; defaults of the paper's HalfCheetah, whose num_best is 4."""
 
     alternatives: ClassVar[tuple[tuple[str, ...], ...]] = (
@@ -51,8 +51,8 @@ class ARSSettings(DeviationSettings):
     """V2 and V2-t normalise observations, V1 and V1-t do not; V1-t and V2-t may drop pairs."""
 
     sigma: PerParameter | None = 0.03
-    """Deviation of the population (the paper's nu): a number, or one for each parameter; constant
-    [parameter units]."""
+    """Deviation of the population at the start (the paper's nu, which is constant): a number, or
+    one for each parameter [parameter units]."""
 
     learning_rate: Positive = 0.02
     """Length of the step, in units of the averaged, scaled noise (the paper's alpha)."""
@@ -121,13 +121,17 @@ class ARS(Algorithm[SampledPopulation]):
 
     @property
     def sigma(self) -> float:
-        """The deviation of the noise; constant."""
-        return scale_of(self._sigma)
+        """The deviation of the noise now."""
+        return scale_of(self._decayed_sigma)
+
+    @property
+    def _decayed_sigma(self) -> float | Vector:
+        return self.settings.decayed(self._sigma, self.generation)
 
     def _ask(self) -> SampledPopulation:
         return SampledPopulation(
             center=self._center,
-            sigma=self._sigma,  # M_j +- nu delta_k                          (algorithm 2, line 5)
+            sigma=self._decayed_sigma,  # M_j +- nu delta_k                  (algorithm 2, line 5)
             noise=self.gaussian_noise(),  # delta_1 .. delta_N ~ N(0, I)                  (line 4)
             size=self.population_size,
             antithetic=True,

@@ -32,8 +32,8 @@ class EGGROLLSettings(OpenAIESSettings):
     """Rank of the noise in a matrix (the paper's r); vectors get full noise."""
 
     sigma: Positive | None = 0.02
-    """Deviation of the population, one number because another one for each parameter would raise
-    the noise's rank; constant [parameter units]."""
+    """Deviation of the population at the start, one number because another one for each parameter
+    would raise the noise's rank [parameter units]."""
 
 
 @final
@@ -54,14 +54,14 @@ class EGGROLL(Algorithm[SampledPopulation]):
 
     @property
     def sigma(self) -> float:
-        """The deviation of the noise; constant."""
-        return self._sigma
+        """The deviation of the noise now."""
+        return self.settings.decayed(self._sigma, self.generation)
 
     def _ask(self) -> SampledPopulation:
         key = noise_key(self.seed, self.generation)  # other noise every generation
         return SampledPopulation(
             center=self._center,
-            sigma=self._sigma,  # mu_t + sigma * E_i                               (algorithm 1)
+            sigma=self.sigma,  # mu_t + sigma * E_i                               (algorithm 1)
             noise=LowRankNoise(key, self._center.size, self.shapes, self.settings.rank),
             size=self.population_size,
             antithetic=self.settings.antithetic,  # of a pair, A has the other sign

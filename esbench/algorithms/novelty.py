@@ -189,8 +189,13 @@ class NoveltySearch(Algorithm[SampledPopulation | StoredPopulation]):
     @final
     @property
     def sigma(self) -> float:
-        """The deviation of the noise; constant."""
-        return scale_of(self._sigma)
+        """The deviation of the noise now."""
+        return scale_of(self._decayed_sigma)
+
+    @final
+    @property
+    def _decayed_sigma(self) -> float | Vector:
+        return self.settings.decayed(self._sigma, self.generation)
 
     @final
     @property
@@ -216,7 +221,7 @@ class NoveltySearch(Algorithm[SampledPopulation | StoredPopulation]):
         parent = self._choose_parent()
         return SampledPopulation(
             center=self._centers[parent],
-            sigma=self._sigma,  # theta_t^m + sigma eps_i
+            sigma=self._decayed_sigma,  # theta_t^m + sigma eps_i
             noise=self.gaussian_noise(),  # eps_i ~ N(0, I)
             size=self.population_size,
             antithetic=self.settings.antithetic,

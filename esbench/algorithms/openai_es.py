@@ -2,7 +2,7 @@
 Alternative to Reinforcement Learning", 2017 (arXiv:1703.03864).
 
 As in the authors' code, the estimate below has no factor 1/sigma (Adam is invariant to it) and the
-weight decay acts on it at that scale.
+weight decay acts on it at that scale. The paper's sigma is constant; ``sigma_decay`` is estool's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from esbench.algorithms.ascent import Ascent
 from esbench.algorithms.base import Algorithm, State, fitting, scale_of
 from esbench.algorithms.settings import (
     AscentSettings,
-    DeviationSettings,
+    DecayingDeviationSettings,
     NonNegative,
     PairSettings,
     PerParameter,
@@ -25,11 +25,11 @@ from esbench.registry import register_algorithm
 from esbench.shaping import SHAPINGS
 
 
-class OpenAIESSettings(AscentSettings, ShapingSettings, PairSettings, DeviationSettings):
+class OpenAIESSettings(AscentSettings, ShapingSettings, PairSettings, DecayingDeviationSettings):
     """Settings of OpenAI-ES; defaults of the paper's MuJoCo runs."""
 
     sigma: PerParameter | None = 0.02
-    """Deviation of the population: a number, or one for each parameter; constant [parameter
+    """Deviation of the population at the start: a number, or one for each parameter [parameter
     units]."""
 
     weight_decay: NonNegative = 0.005
@@ -54,13 +54,17 @@ class OpenAIES(Algorithm[SampledPopulation]):
 
     @property
     def sigma(self) -> float:
-        """The deviation of the noise; constant."""
-        return scale_of(self._sigma)
+        """The deviation of the noise now."""
+        return scale_of(self._decayed_sigma)
+
+    @property
+    def _decayed_sigma(self) -> float | Vector:
+        return self.settings.decayed(self._sigma, self.generation)
 
     def _ask(self) -> SampledPopulation:
         return SampledPopulation(
             center=self._center,
-            sigma=self._sigma,  # theta_t + sigma * eps_i                   (algorithm 1, line 4)
+            sigma=self._decayed_sigma,  # theta_t + sigma * eps_i           (algorithm 1, line 4)
             noise=self.gaussian_noise(),  # eps_i ~ N(0, I)                              (line 3)
             size=self.population_size,
             antithetic=self.settings.antithetic,  # mirrored sampling               (section 2.1)

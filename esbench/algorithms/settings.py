@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias, overload
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -124,6 +124,39 @@ class FirstDeviationSettings(AlgorithmSettings):
 
 class DeviationSettings(FirstDeviationSettings, GrowingSettings):
     """Settings of algorithms that sample about a centre."""
+
+
+class DecayingDeviationSettings(DeviationSettings):
+    """Settings of algorithms that do not learn the deviation."""
+
+    sigma_decay: Fraction = 1.0
+    """What the deviation is multiplied by after every generation."""
+
+    sigma_min: Positive | None = None
+    """Smallest deviation, where that ends [parameter units]."""
+
+    @model_validator(mode="after")
+    def _starts_above_its_minimum(self) -> DecayingDeviationSettings:
+        least, sigma = self.sigma_min, self.sigma
+        if least is not None and sigma is not None and least > np.min(sigma):
+            raise ValueError(f"sigma_min = {least}: expected at most sigma ({np.min(sigma)})")
+        return self
+
+    @overload
+    def decayed(self, sigma: float, generation: int) -> float: ...
+
+    @overload
+    def decayed(self, sigma: Vector, generation: int) -> Vector: ...
+
+    def decayed(self, sigma: float | Vector, generation: int) -> float | Vector:
+        """Return the deviation, a number or [P], after so many generations.
+
+        Args:
+            sigma: the one that the search starts with.
+            generation: how often it has decayed.
+        """
+        now, least = sigma * self.sigma_decay**generation, self.sigma_min or 0.0
+        return np.maximum(now, least) if isinstance(now, np.ndarray) else max(now, least)
 
 
 class AdaptiveDeviationSettings(DeviationSettings):

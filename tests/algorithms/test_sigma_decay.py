@@ -1,0 +1,98 @@
+"""A deviation that decays: each generation is that of a search with this constant deviation."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from watchers import Silent
+
+import esbench
+from esbench.algorithms.settings import DecayingDeviationSettings
+from esbench.errors import UsageError
+from esbench.registry import ALGORITHMS
+from esbench.runner import run_grid
+from esbench.trials import Trial
+from esbench.workers import WorkerPool
+
+P = 6
+DECAYING = [
+    name for name in esbench.list_algorithms()
+    if issubclass(ALGORITHMS.get(name).Settings, DecayingDeviationSettings)
+]  # fmt: skip
+
+
+def make(name: str, **settings: Any) -> Any:
+    return esbench.make_algorithm(name, num_params=P, seed=3, population_size=8, **settings)
+
+
+def tell(algorithm: Any, population: Any) -> None:
+    members = population.members(range(len(population)))
+    behaviors = members[:, :2] if algorithm.needs_behaviors else None
+    algorithm.tell(population, -np.square(members - 1.0).sum(axis=1), behaviors)
+
+
+def test_those_that_do_not_learn_the_deviation_have_it() -> None:
+    assert DECAYING == ["ars", "eggroll", "ns_es", "nsr_es", "nsra_es", "openai_es"]
+
+
+@pytest.mark.parametrize("name", DECAYING)
+def test_a_generation_is_that_of_a_search_with_this_sigma(name: str) -> None:
+    decaying = make(name, sigma=0.5, sigma_decay=0.5, sigma_min=0.1)
+    seen = []
+    while decaying.generation < 5:
+        now = max(0.5 * 0.5**decaying.generation, 0.1)
+        constant = make(name, sigma=now)
+        constant.load_state_dict(decaying.state_dict())
+        assert decaying.sigma == pytest.approx(now, rel=1e-12)
+        ours, theirs = decaying.ask(), constant.ask()
+        every = range(len(ours))
+        np.testing.assert_array_equal(ours.members(every), theirs.members(every))
+        tell(decaying, ours)
+        tell(constant, theirs)
+        np.testing.assert_array_equal(decaying.center, constant.center)
+        seen.append(now)
+    assert sorted(set(seen)) == [0.1, 0.125, 0.25, 0.5]
+
+
+@pytest.mark.parametrize("name", ["openai_es", "ars"])
+def test_each_parameter_has_its_own(name: str) -> None:
+    sigma = np.linspace(0.1, 0.6, P)
+    algorithm = make(name, sigma=sigma.tolist(), sigma_decay=0.5, sigma_min=0.06)
+    noise = make(name, sigma=1.0)
+    for _ in range(3):
+        tell(algorithm, algorithm.ask())
+        tell(noise, noise.ask())
+    members = algorithm.ask().members(range(8)) - algorithm.center
+    expected = np.maximum(0.5**3 * sigma, 0.06)
+    units = noise.ask().members(range(8)) - noise.center
+    np.testing.assert_allclose(members, expected * units, rtol=1e-6, atol=1e-9)
+    assert algorithm.sigma == pytest.approx(np.sqrt(np.mean(expected**2)))
+
+
+def test_a_radius_decays_too() -> None:
+    algorithm = make("openai_es", radius=2.0, sigma_decay=0.5)
+    tell(algorithm, algorithm.ask())
+    assert algorithm.sigma == pytest.approx(1.0 / np.sqrt(P))
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"sigma_min": 0.5}, r"sigma_min = 0\.5: expected at most sigma \(0\.1\)"),
+        ({"sigma": [0.2] * 5 + [0.05], "sigma_min": 0.1}, r"expected at most sigma \(0\.05\)"),
+        ({"sigma_decay": 1.5}, "sigma_decay = 1.5"),
+        ({"sigma_decay": 0.0}, "sigma_decay = 0"),
+        ({"sigma_min": 0.0}, "sigma_min = 0"),
+    ],
+)
+def test_nonsense_is_refused(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        make("openai_es", **{"sigma": 0.1, **settings})
+
+
+def test_the_rows_of_a_trial_say_it(make_trial: Callable[..., Trial], pool: WorkerPool) -> None:
+    trial = make_trial(settings={"sigma": 0.2, "sigma_decay": 0.5, "sigma_min": 0.08})
+    run_grid([trial], pool, Silent())
+    sigmas = [row["sigma"] for row in trial.folder.rows()]
+    assert sigmas[:3] == pytest.approx([0.1, 0.08, 0.08])  # after the update
