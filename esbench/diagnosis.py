@@ -11,7 +11,8 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from esbench.analysis.health import LEVELS, Finding, Level, Run, findings, thirds
+from esbench.analysis.generations import thirds
+from esbench.analysis.health import LEVELS, Finding, Level, Run, findings
 from esbench.cells import cell_name
 from esbench.errors import UsageError
 from esbench.registry import ALGORITHMS

@@ -8,11 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from esbench.analysis.health import (
-    Run,
+from esbench.analysis.generations import (
     ascent,
-    climbs,
-    findings,
     mean_interval,
     signal_to_noise,
     thirds,
@@ -20,6 +17,7 @@ from esbench.analysis.health import (
     uniform_band,
     uniform_curve_band,
 )
+from esbench.analysis.health import Run, climbs, findings
 
 GENERATIONS = 40
 

@@ -15,19 +15,25 @@ from typing import Final, Literal, TypeAlias, final
 
 import numpy as np
 
-from esbench.analysis.curves import blocks
-from esbench.analysis.statistics import CONFIDENCE, Floats, iqm
-from esbench.seeding import Purpose, stream
+from esbench.analysis.generations import (
+    BLOCKS,
+    ascent,
+    gain,
+    mean_interval,
+    signal_to_noise,
+    thirds,
+    trend,
+    uniform_band,
+)
+from esbench.analysis.statistics import Floats
 
 Level: TypeAlias = Literal["ok", "note", "warning"]
 LEVELS: Final[tuple[Level, ...]] = ("warning", "note", "ok")  # worst first
 
 MIN_GENERATIONS: Final = 10  # the rank of a run below has a band wider than 0.32 to 0.68
-# A path of returns in ten blocks goes up and down; of a run that climbs the ups are most of it: 0.5
-# to 1 in healthy runs, -0.2 to 0.4 where the centre is thrown about.
-BLOCKS: Final = 10
+# Of the way of a run that climbs the ups are most: 0.5 to 1 in healthy runs, -0.2 to 0.4 where the
+# centre is thrown about.
 CLIMBING: Final = 0.5
-TREND_POINTS: Final = 300
 CLEAR_GAIN: Final = 2.0  # median changes from one generation to the next
 # The step of an update in radii of the population, sigma sqrt(P): 0.1 to 0.6 in healthy runs. With
 # 3 and more, the centre lands where no member was; with 0.01 and less, and if all steps together
@@ -45,8 +51,6 @@ NOT_FINITE: Final = 0.05  # share of members; 0 in healthy runs
 # In the last third; running statistics come to rest as 1 / generations: 0.09 at most in healthy
 # runs of ten generations, 0.02 from thirty on.
 DRIFTING: Final = 0.3
-EXACT_GENERATIONS: Final = 12  # the mean of more uniform ranks is normal
-BAND_DRAWS: Final = 10_000
 UNIFORM: Final = 0.01  # significance at which ranks are no longer called uniform
 # That something cannot be seen means little in few generations: two healthy runs of 16 on Pendulum,
 # whose starts differ more than its policies, looked like chance.
@@ -129,119 +133,6 @@ def findings(run: Run) -> list[Finding]:
     if not any(finding.name == "no_information" for finding in found):  # which has said it
         found += [finding for rule in SIGNS if (finding := rule(run))]
     return sorted(found, key=lambda finding: LEVELS.index(finding.level))
-
-
-def thirds(values: Floats) -> tuple[float, float, float]:
-    """Return the means of the first, middle and last third of [generations], without NaN.
-
-    A third without any number is NaN; there may be fewer than three generations.
-    """
-    parts = [part[np.isfinite(part)] for part in np.array_split(values, 3)]
-    first, middle, last = (float(part.mean()) if part.size else math.nan for part in parts)
-    return first, middle, last
-
-
-def uniform_band(
-    members: float, generations: int, confidence: float = CONFIDENCE
-) -> tuple[float, float]:
-    """Return the band of a mean rank fraction if the centre is no better than its members.
-
-    If perturbing changes nothing, the number of members that beat the centre is uniform on 0 .. n:
-    its fraction has mean 1/2 and variance (n + 2) / (12 n). The band of the mean of k such
-    fractions is the normal one, cut to [0, 1].
-
-    Args:
-        members: n, of a generation.
-        generations: k.
-        confidence: that the mean lies in the band.
-    """
-    from scipy.stats import norm
-
-    deviation = math.sqrt((members + 2) / (12 * members * generations))
-    half = float(norm.ppf(0.5 + confidence / 2)) * deviation
-    return max(0.0, 0.5 - half), min(1.0, 0.5 + half)
-
-
-def uniform_curve_band(
-    members: int, runs: int, generations: int, confidence: float = CONFIDENCE
-) -> tuple[float, float]:
-    """Return the band of a point of a rank curve, if all centres are no better than their members.
-
-    That is the interquartile mean over runs of means over generations, whose band is wider than
-    ``uniform_band`` from four runs on. By simulation.
-
-    Args:
-        members: n, of a generation.
-        runs: the curve is of.
-        generations: of which a point is the mean.
-        confidence: that the point lies in the band.
-    """
-    generator = stream(0, Purpose.SIMULATION, members, runs, generations)
-    if generations > EXACT_GENERATIONS:
-        deviation = math.sqrt((members + 2) / (12 * members * generations))
-        means = generator.normal(0.5, deviation, (runs, BAND_DRAWS))
-    else:
-        ranks = generator.integers(0, members + 1, (generations, runs, BAND_DRAWS))
-        means = ranks.mean(axis=0) / members
-    low, high = np.quantile(iqm(means), (0.5 - confidence / 2, 0.5 + confidence / 2))
-    return max(0.0, float(low)), min(1.0, float(high))
-
-
-def trend(values: Floats, confidence: float = CONFIDENCE) -> tuple[float, float, float]:
-    """Return the Theil-Sen slope of [generations] and its interval, a generation.
-
-    Sen, "Estimates of the regression coefficient based on Kendall's tau", JASA 63, 1968. It takes
-    the generations to be independent; NaN are left out, and fewer than three numbers give NaN. It
-    compares all pairs, so that long runs are averaged over ``TREND_POINTS`` blocks first.
-    """
-    from scipy.stats import theilslopes
-
-    points = blocks(values, TREND_POINTS)
-    known = np.isfinite(points)
-    if known.sum() < 3:
-        return math.nan, math.nan, math.nan
-    at = blocks(np.arange(values.size), TREND_POINTS)
-    slope, _, low, high = theilslopes(points[known], at[known], alpha=confidence)
-    return float(slope), float(low), float(high)
-
-
-def mean_interval(values: Floats, confidence: float = CONFIDENCE) -> tuple[float, float, float]:
-    """Return the mean of [generations] and Student's interval, without NaN.
-
-    Fewer than two numbers have no interval: NaN.
-    """
-    from scipy.stats import t
-
-    known = values[np.isfinite(values)]
-    if known.size < 2:
-        return (float(known.mean()) if known.size else math.nan), math.nan, math.nan
-    mean, error = float(known.mean()), float(known.std(ddof=1)) / math.sqrt(known.size)
-    half = float(t.ppf(0.5 + confidence / 2, known.size - 1)) * error
-    return mean, mean - half, mean + half
-
-
-def signal_to_noise(cosine: float) -> float:
-    """Return the signal-to-noise ratio of an update from its split-half cosine r: 2 r / (1 - r)."""
-    return 2 * cosine / (1 - cosine) if cosine < 1 else math.inf
-
-
-def ascent(values: Floats) -> float:
-    """Return the share of a path that led upwards: (end - start) / way, in [-1, 1].
-
-    The path begins with the first value and goes on with the means of ten blocks of neighbours,
-    so that a run which falls at once does not seem to climb back; NaN where it never moves.
-
-    Args:
-        values: returns, [generations].
-    """
-    path = np.concatenate([values[:1], blocks(values, BLOCKS)])
-    way = float(np.abs(np.diff(path)).sum())
-    return float(path[-1] - path[0]) / way if way > 0 else math.nan
-
-
-def gain(values: Floats) -> float:
-    """Return by how much the last tenth of [generations] is above the first value."""
-    return float(blocks(values, BLOCKS)[-1] - values[0])
 
 
 def climbs(run: Run) -> bool:

@@ -11,7 +11,8 @@ import numpy as np
 from esbench import ecdf, profiles
 from esbench.analysis.curves import GENERATION_POINTS, Band, generation_curve
 from esbench.analysis.efficiency import TARGETS
-from esbench.analysis.health import Run, uniform_curve_band
+from esbench.analysis.generations import uniform_curve_band
+from esbench.analysis.health import Run
 from esbench.analysis.statistics import Floats
 from esbench.cells import Cell
 from esbench.diagnosis import health_run

@@ -16,7 +16,7 @@ from fake_trials import make_records, make_trials, write_scores, write_trial
 from report_folder import ALGORITHMS, ENVIRONMENTS, FAILURE, GENERATIONS, write_folder
 
 from esbench import ecdf, profiles
-from esbench.analysis.health import uniform_curve_band
+from esbench.analysis.generations import uniform_curve_band
 from esbench.analysis.statistics import iqm
 from esbench.cells import cells
 from esbench.errors import UsageError

@@ -1,0 +1,130 @@
+"""What a run's generations say: means, trends and bands of chance. Pure functions on arrays."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from esbench.analysis.curves import blocks
+from esbench.analysis.statistics import CONFIDENCE, Floats, iqm
+from esbench.seeding import Purpose, stream
+
+BLOCKS: Final = 10  # of a path of returns, which goes up and down
+TREND_POINTS: Final = 300
+EXACT_GENERATIONS: Final = 12  # the mean of more uniform ranks is normal
+BAND_DRAWS: Final = 10_000
+
+
+def thirds(values: Floats) -> tuple[float, float, float]:
+    """Return the means of the first, middle and last third of [generations], without NaN.
+
+    A third without any number is NaN; there may be fewer than three generations.
+    """
+    parts = [part[np.isfinite(part)] for part in np.array_split(values, 3)]
+    first, middle, last = (float(part.mean()) if part.size else math.nan for part in parts)
+    return first, middle, last
+
+
+def uniform_band(
+    members: float, generations: int, confidence: float = CONFIDENCE
+) -> tuple[float, float]:
+    """Return the band of a mean rank fraction if the centre is no better than its members.
+
+    If perturbing changes nothing, the number of members that beat the centre is uniform on 0 .. n:
+    its fraction has mean 1/2 and variance (n + 2) / (12 n). The band of the mean of k such
+    fractions is the normal one, cut to [0, 1].
+
+    Args:
+        members: n, of a generation.
+        generations: k.
+        confidence: that the mean lies in the band.
+    """
+    from scipy.stats import norm
+
+    deviation = math.sqrt((members + 2) / (12 * members * generations))
+    half = float(norm.ppf(0.5 + confidence / 2)) * deviation
+    return max(0.0, 0.5 - half), min(1.0, 0.5 + half)
+
+
+def uniform_curve_band(
+    members: int, runs: int, generations: int, confidence: float = CONFIDENCE
+) -> tuple[float, float]:
+    """Return the band of a point of a rank curve, if all centres are no better than their members.
+
+    That is the interquartile mean over runs of means over generations, whose band is wider than
+    ``uniform_band`` from four runs on. By simulation.
+
+    Args:
+        members: n, of a generation.
+        runs: the curve is of.
+        generations: of which a point is the mean.
+        confidence: that the point lies in the band.
+    """
+    generator = stream(0, Purpose.SIMULATION, members, runs, generations)
+    if generations > EXACT_GENERATIONS:
+        deviation = math.sqrt((members + 2) / (12 * members * generations))
+        means = generator.normal(0.5, deviation, (runs, BAND_DRAWS))
+    else:
+        ranks = generator.integers(0, members + 1, (generations, runs, BAND_DRAWS))
+        means = ranks.mean(axis=0) / members
+    low, high = np.quantile(iqm(means), (0.5 - confidence / 2, 0.5 + confidence / 2))
+    return max(0.0, float(low)), min(1.0, float(high))
+
+
+def trend(values: Floats, confidence: float = CONFIDENCE) -> tuple[float, float, float]:
+    """Return the Theil-Sen slope of [generations] and its interval, a generation.
+
+    Sen, "Estimates of the regression coefficient based on Kendall's tau", JASA 63, 1968. It takes
+    the generations to be independent; NaN are left out, and fewer than three numbers give NaN. It
+    compares all pairs, so that long runs are averaged over ``TREND_POINTS`` blocks first.
+    """
+    from scipy.stats import theilslopes
+
+    points = blocks(values, TREND_POINTS)
+    known = np.isfinite(points)
+    if known.sum() < 3:
+        return math.nan, math.nan, math.nan
+    at = blocks(np.arange(values.size), TREND_POINTS)
+    slope, _, low, high = theilslopes(points[known], at[known], alpha=confidence)
+    return float(slope), float(low), float(high)
+
+
+def mean_interval(values: Floats, confidence: float = CONFIDENCE) -> tuple[float, float, float]:
+    """Return the mean of [generations] and Student's interval, without NaN.
+
+    Fewer than two numbers have no interval: NaN.
+    """
+    from scipy.stats import t
+
+    known = values[np.isfinite(values)]
+    if known.size < 2:
+        return (float(known.mean()) if known.size else math.nan), math.nan, math.nan
+    mean, error = float(known.mean()), float(known.std(ddof=1)) / math.sqrt(known.size)
+    half = float(t.ppf(0.5 + confidence / 2, known.size - 1)) * error
+    return mean, mean - half, mean + half
+
+
+def signal_to_noise(cosine: float) -> float:
+    """Return the signal-to-noise ratio of an update from its split-half cosine r: 2 r / (1 - r)."""
+    return 2 * cosine / (1 - cosine) if cosine < 1 else math.inf
+
+
+def ascent(values: Floats) -> float:
+    """Return the share of a path that led upwards: (end - start) / way, in [-1, 1].
+
+    The path begins with the first value and goes on with the means of ten blocks of neighbours,
+    so that a run which falls at once does not seem to climb back; NaN where it never moves.
+
+    Args:
+        values: returns, [generations].
+    """
+    path = np.concatenate([values[:1], blocks(values, BLOCKS)])
+    way = float(np.abs(np.diff(path)).sum())
+    return float(path[-1] - path[0]) / way if way > 0 else math.nan
+
+
+def gain(values: Floats) -> float:
+    """Return by how much the last tenth of [generations] is above the first value."""
+    return float(blocks(values, BLOCKS)[-1] - values[0])
