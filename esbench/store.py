@@ -18,34 +18,26 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 from collections.abc import Iterator
-from dataclasses import MISSING, asdict, fields
 from datetime import UTC, datetime
-from functools import lru_cache
 from pathlib import Path
 from types import NoneType
-from typing import IO, Any, Final, Literal, TypeAlias, final
+from typing import Any, Final, Literal, TypeAlias, final
 
 import numpy as np
-from msgspec import MsgspecError, defstruct
-from msgspec.json import Decoder
-from msgspec.structs import astuple
-from pydantic_core import from_json
 
 from esbench.checkpoints import LATEST, Checkpoints, kept_name
 from esbench.defaults import completed_if_known
 from esbench.errors import UsageError
 from esbench.files import (
     Json,
-    as_line,
     as_text,
     disk_errors,
-    read_bytes,
     remove_temporaries,
     replace,
 )
 from esbench.lock import is_taken, take
+from esbench.metrics import MetricsFile, as_record
 from esbench.record import GenerationRecord
 from esbench.spec import TrialSpec, differences, extends
 from esbench.trial_files import FORMAT, KEPT, Keys, TrialFiles
@@ -54,13 +46,6 @@ from esbench.units import format_number
 Status: TypeAlias = Literal["missing", "partial", "running", "failed", "done"]
 
 _NUMBER: Final = (int, float)
-_KINDS: Final[dict[str, Any]] = {"int": np.int64, "str": object}
-_ROW_TYPES: Final = {
-    field.name: _KINDS.get(str(field.type), np.float64) for field in fields(GenerationRecord)
-}
-_ROW_KEYS: Final = {field.name for field in fields(GenerationRecord) if field.default is MISSING}
-# Of rows that were written before there were these keys, they are null.
-_LATER_KEYS: Final = _ROW_TYPES.keys() - _ROW_KEYS
 _TRIAL_KEYS: Final[Keys] = {"spec": dict, "labels": dict}
 _ORIGIN_KEYS: Final[Keys] = {
     "versions": dict,
@@ -89,7 +74,7 @@ class TrialFolder:
         self.path = path
         self._files = TrialFiles(path)
         self._checkpoints = Checkpoints(self._files)
-        self._rows: IO[bytes] | None = None
+        self._metrics = MetricsFile(self._files)
         self._spec: TrialSpec | None = None
 
     # Reading
@@ -133,50 +118,19 @@ class TrialFolder:
         return self._described()[1]
 
     def rows(self) -> list[Json]:
-        """Return the rows of ``metrics.jsonl``, without a torn last line.
-
-        Raises:
-            DamagedTrialError: any other line is not a row.
-        """
-        rows = [_as_row(line) for line in self._lines()]
-        if rows and rows[-1] is None:
-            del rows[-1]
-        if None in rows:
-            path = self.path / "metrics.jsonl"
-            raise self._files.damaged(path, f"line {rows.index(None) + 1} is not readable")
-        return [row for row in rows if row is not None]
+        """Return the rows of ``metrics.jsonl``, without a torn last line."""
+        return self._metrics.rows()
 
     def records(self) -> list[GenerationRecord]:
         """Return the rows as records; null is NaN again."""
-        return [_as_record(row) for row in self.rows()]
+        return [as_record(row) for row in self.rows()]
 
     def columns(self, *keys: str) -> dict[str, np.ndarray[Any, Any]]:
         """Return the rows key by key: the values of ``keys`` (all by default), [generations].
 
-        For reading thousands of trials: it makes no object of a row. Whole numbers are int64, other
-        numbers float64 with NaN for null, and so is ``max_episode_steps``; texts are objects.
-
-        Raises:
-            DamagedTrialError: what ``rows`` raises, or a value is no number where one belongs.
+        Whole numbers are int64, other numbers float64 with NaN for null; texts are objects.
         """
-        names = keys or tuple(_ROW_TYPES)
-        try:
-            lines = self._lines()
-            values = [astuple(row) for row in _decoder(names).decode_lines(b"\n".join(lines))]
-            whole = len(values) == len(lines)  # rows that are no lines are damage too
-        except (MsgspecError, UnicodeDecodeError):
-            whole = False
-        if not whole:  # torn, or damaged: ``rows`` tells which
-            values = [tuple(row[name] for name in names) for row in self.rows()]
-        by_key = zip(*values, strict=True) if values else ((),) * len(names)
-        columns = {}
-        for key, column in zip(names, by_key, strict=True):
-            try:
-                columns[key] = np.array(column, dtype=_ROW_TYPES[key]).reshape(len(values))
-            except (ValueError, TypeError, OverflowError):
-                path = self.path / "metrics.jsonl"
-                raise self._files.damaged(path, f"a value of {key!r} is not a number") from None
-        return columns
+        return self._metrics.columns(*keys)
 
     def result(self) -> Json:
         """Return ``result.json``; its score is None if it was not finite.
@@ -296,15 +250,13 @@ class TrialFolder:
         self._spec = spec
         self._describe(spec, description)
         rows = self._rows_of_checkpoint()
-        path = self.path / "metrics.jsonl"
         with disk_errors(self.path):
             remove_temporaries(self.path)
             remove_temporaries(self.path / "checkpoint")
             remove_temporaries(self.path / KEPT)
-            replace(path, "".join(map(as_line, rows)))
+            self._metrics.begin(rows)
             (self.path / "error.txt").unlink(missing_ok=True)
-            self._rows = path.open("ab", buffering=0)
-        return [_as_record(row) for row in rows]
+        return [as_record(row) for row in rows]
 
     def append(self, record: GenerationRecord) -> None:
         """Append one row.
@@ -312,11 +264,7 @@ class TrialFolder:
         Raises:
             UsageError: the file system refuses.
         """
-        assert self._rows is not None, "begin first"
-        with disk_errors(self.path / "metrics.jsonl"):
-            rest = memoryview(as_line(asdict(record)).encode())
-            while rest:  # a full disk takes a part first, and refuses the rest
-                rest = rest[self._rows.write(rest) :]
+        self._metrics.append(record)
 
     def checkpoint(self, state: Json) -> None:
         """Keep the state after the rows so far; returns when it is safe on disk.
@@ -324,10 +272,8 @@ class TrialFolder:
         Raises:
             UsageError: the file system refuses.
         """
-        assert self._rows is not None, "begin first"
         assert self._spec is not None, "begin first"
-        with disk_errors(self.path):
-            os.fsync(self._rows.fileno())
+        self._metrics.sync()
         self._checkpoints.save(state, self._spec)
 
     def keep(self, state: Json) -> None:
@@ -361,16 +307,7 @@ class TrialFolder:
 
     def close(self) -> None:
         """Close the rows' file."""
-        if self._rows is not None:
-            self._rows.close()
-            self._rows = None
-
-    def _lines(self) -> list[bytes]:
-        """Return the whole lines of ``metrics.jsonl``; what follows the last newline is torn."""
-        try:
-            return read_bytes(self.path / "metrics.jsonl").split(b"\n")[:-1]
-        except FileNotFoundError:
-            return []
+        self._metrics.close()
 
     def _described(self) -> tuple[Json, TrialSpec]:
         path = self.path / "trial.json"
@@ -439,7 +376,7 @@ class TrialFolder:
         rows = self.rows()
         if len(rows) < generation:
             problem = f"the checkpoint is of generation {generation}, but only {len(rows)} rows"
-            raise self._files.damaged(self.path / "metrics.jsonl", f"{problem} are readable")
+            raise self._files.damaged(self._metrics.path, f"{problem} are readable")
         return rows[:generation]
 
 
@@ -474,36 +411,6 @@ def score_text(result: Json) -> str:
 def now() -> str:
     """Return the time in UTC, ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-@lru_cache(maxsize=16)  # a command asks for the same few keys of every trial
-def _decoder(names: tuple[str, ...]) -> Decoder[Any]:
-    """Return what reads only these keys of a row, in a third of the time of reading all."""
-    parts: list[Any] = []
-    for name in names:
-        kind = _ROW_TYPES[name]
-        of = {np.int64: int, np.float64: float | None, object: str}[kind]
-        parts.append((name, of, None) if name in _LATER_KEYS else (name, of))
-    return Decoder(defstruct("Row", parts, kw_only=True, gc=False))
-
-
-def _as_row(line: bytes) -> Json | None:
-    """Return a line of ``metrics.jsonl``, or None if it is no whole row."""
-    try:
-        row = from_json(line)  # a quarter of the time of json.loads, and the same float64
-    except ValueError:
-        return None
-    if not isinstance(row, dict) or not row.keys() >= _ROW_KEYS:
-        return None
-    return row | dict.fromkeys(_LATER_KEYS - row.keys())
-
-
-def _as_record(row: Json) -> GenerationRecord:
-    values: Json = {
-        key: math.nan if row[key] is None and key != "max_episode_steps" else row[key]
-        for key in _ROW_TYPES
-    }
-    return GenerationRecord(**values)
 
 
 def _is_finite(value: float | None) -> bool:

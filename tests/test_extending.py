@@ -12,7 +12,7 @@ import pytest
 from command_line import Run
 from watchers import Silent
 
-from esbench import store
+from esbench import metrics, store
 from esbench.errors import UsageError
 from esbench.runner import run_grid
 from esbench.scoring import evaluate_trial
@@ -151,7 +151,8 @@ def test_killed_while_it_is_extended_it_is_whole(
 
     original = store.replace
     with monkeypatch.context() as patch:
-        patch.setattr(store, "replace", write)
+        for module in (store, metrics):
+            patch.setattr(module, "replace", write)
         with done.folder.locked(), pytest.raises(KilledError):
             done.folder.begin(larger(done, 900).spec, {"labels": done.labels}, extend=True)
     assert done.folder.status == "partial"
