@@ -36,7 +36,8 @@ class Cell:
 
     Attributes:
         environment, algorithm, policy: labels. Where several cells have the same three, the
-            algorithm's ends with "#" and the start of the hash of its settings.
+            algorithm's ends with "#" and the start of the hash of its settings, as this version of
+            esbench knows them.
         differs: the settings in which cells of the same labels differ, as "key=value".
         trials: one a seed, in the order of the seeds.
         descriptions: their ``trial.json``.
@@ -125,7 +126,8 @@ def _cells_of(
     """Yield the cells of these labels, sorted by the hash of their settings."""
     if len({_variant(description["spec"]) for _, description in members}) > 1:
         # Trials of an older esbench may lack settings that others have, and differ in nothing else.
-        members = [(trial, _completed(description)) for trial, description in members]
+        whole: dict[str, Json] = {}
+        members = [(trial, _completed(description, whole)) for trial, description in members]
     variants: dict[str, _Seeds] = {}
     twice: dict[str, tuple[Path, Path]] = {}
     for trial, description in members:
@@ -141,10 +143,18 @@ def _cells_of(
         yield replace(_cell(key, variant, variants, files), twice=twice.get(variant))
 
 
-def _completed(description: Json) -> Json:
-    """Return a description with the defaults of settings that are newer than it."""
-    spec = completed_if_known(parse(TrialSpec, description["spec"], "specification"))
-    return {**description, "spec": spec.model_dump(mode="json")}
+def _completed(description: Json, known: dict[str, Json]) -> Json:
+    """Return a description with the defaults of settings that are newer than it.
+
+    Args:
+        description: of a trial.
+        known: completed specifications by variant, which this adds to.
+    """
+    spec = description["spec"]
+    if (variant := _variant(spec)) not in known:
+        whole = completed_if_known(parse(TrialSpec, spec, "specification"))
+        known[variant] = whole.model_dump(mode="json")
+    return {**description, "spec": known[variant] | {"seed": spec["seed"]}}
 
 
 def _cell(

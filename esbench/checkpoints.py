@@ -88,8 +88,9 @@ class Checkpoints:
     def _load(self, name: str, spec: TrialSpec) -> Json:
         files, path = self._files, self._files.path / name
         content = files.read(name, _STATE_KEYS)
-        saved = completed_if_known(files.parsed(path, content["spec"]))
-        wanted = completed_if_known(spec)
+        saved, wanted = files.parsed(path, content["spec"]), spec
+        if saved != wanted:  # completing imports what they name
+            saved, wanted = completed_if_known(saved), completed_if_known(wanted)
         different = differences(saved, wanted)
         if different and not extends(wanted, saved):  # it was just extended
             raise UsageError(

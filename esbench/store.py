@@ -106,12 +106,13 @@ class TrialFolder:
         return self._checkpoints.kept
 
     def description(self) -> Json:
-        """Return ``trial.json``.
+        """Return ``trial.json``; what its specification lacks has its default.
 
         Raises:
             UsageError: it is missing, damaged, or of a newer version of esbench.
         """
-        return self._described()[0]
+        content, spec = self._described()
+        return content | {"spec": spec.model_dump(mode="json")}
 
     def spec(self) -> TrialSpec:
         """Return the trial's specification; raises what ``description`` does."""
@@ -119,7 +120,9 @@ class TrialFolder:
 
     def rows(self) -> list[Json]:
         """Return the rows of ``metrics.jsonl``, without a torn last line."""
-        return self._metrics.rows()
+        rows = self._metrics.rows()
+        self._require_generations(len(rows))
+        return rows
 
     def records(self) -> list[GenerationRecord]:
         """Return the rows as records; null is NaN again."""
@@ -130,7 +133,9 @@ class TrialFolder:
 
         Whole numbers are int64, other numbers float64 with NaN for null; texts are objects.
         """
-        return self._metrics.columns(*keys)
+        columns = self._metrics.columns(*keys)
+        self._require_generations(len(next(iter(columns.values()))))
+        return columns
 
     def result(self) -> Json:
         """Return ``result.json``; its score is None if it was not finite.
@@ -245,11 +250,11 @@ class TrialFolder:
         """
         self.close()
         self.check(spec, extend)
+        rows = self._rows_of_checkpoint(spec)  # what is damaged is known before anything is written
         if self.is_smaller(spec):
-            self._extend(spec, description)
+            self._extend(spec, description, len(rows))
         self._spec = spec
         self._describe(spec, description)
-        rows = self._rows_of_checkpoint()
         with disk_errors(self.path):
             remove_temporaries(self.path)
             remove_temporaries(self.path / "checkpoint")
@@ -293,7 +298,8 @@ class TrialFolder:
         """
         assert self._spec is not None, "begin first"
         with disk_errors(self.path):
-            content = {"format": FORMAT, "hash": self._spec.hash, **result}
+            named = self._described()[0].get("hash", self._spec.hash)
+            content = {"format": FORMAT, "hash": named, **result}
             replace(self.path / "result.json", as_text(content))
 
     def fail(self, traceback: str) -> None:
@@ -322,7 +328,7 @@ class TrialFolder:
     def _describe(self, spec: TrialSpec, description: Json) -> None:
         path = self.path / "trial.json"
         if path.exists():
-            content = self.description()
+            content = self._described()[0]
             resumed: list[Json] = content.get("resumed_with", [])
             latest = resumed[-1] if resumed else content
             workers = description.get("workers")
@@ -340,10 +346,9 @@ class TrialFolder:
         with disk_errors(path):
             replace(path, as_text(content))
 
-    def _extend(self, spec: TrialSpec, description: Json) -> None:
+    def _extend(self, spec: TrialSpec, description: Json, generation: int) -> None:
         """Give the trial a larger budget; what was scored is kept, policy and result."""
-        path, content = self.path / "trial.json", self.description()
-        generation = len(self._rows_of_checkpoint())
+        path, content = self.path / "trial.json", self._described()[0]
         if self.is_done:
             state = self.load_checkpoint()
             if state is None:
@@ -367,11 +372,21 @@ class TrialFolder:
         with disk_errors(path):
             replace(path, as_text(content))
 
+    def _require_generations(self, readable: int) -> None:
+        """Refuse rows of a trial that is done if its result is of more generations."""
+        scored = self.result().get("generations", 0) if self.is_done else 0
+        if readable < scored:
+            problem = f"the result is of generation {scored}, but only {readable} rows are readable"
+            raise self._files.damaged(self._metrics.path, problem)
+
     def _kept_result(self, generation: int) -> Path:
         return self.path / KEPT / kept_name(generation, "result.json")
 
-    def _rows_of_checkpoint(self) -> list[Json]:
-        checkpoint = self.load_checkpoint()
+    def _rows_of_checkpoint(self, spec: TrialSpec) -> list[Json]:
+        path = self.path / "trial.json"
+        if self.has_checkpoint and not path.exists():  # nobody knows under which versions it began
+            raise self._files.damaged(path, "it is missing, beside a checkpoint")
+        checkpoint = self._checkpoints.load(spec)
         generation = 0 if checkpoint is None else checkpoint["progress"]["generation"]
         rows = self.rows()
         if len(rows) < generation:

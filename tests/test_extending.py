@@ -137,7 +137,7 @@ class KilledError(Exception):
     """Stands for a SIGKILL: nothing after it is done."""
 
 
-@pytest.mark.parametrize(("after", "again"), [(0, False), (0, True), (1, False)])
+@pytest.mark.parametrize(("after", "again"), [(0, False), (0, True), (1, False), (2, False)])
 def test_killed_while_it_is_extended_it_is_whole(
     done: Trial, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, after: int, again: bool
 ) -> None:

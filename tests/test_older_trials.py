@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from command_line import Run
 from test_extending import content, larger
 from watchers import Silent
 
@@ -21,6 +22,7 @@ from esbench.workers import WorkerPool
 
 Make = Callable[..., Trial]
 NEWER = {"algorithm": ["shaping", "learning_rate_decay"], "policy": ["activation"]}
+NEWER_ELSEWHERE = {"evaluation": ["center"], "environment": ["kwargs", "episode_seeds"]}
 
 
 def make_older(trial: Trial) -> None:
@@ -31,6 +33,9 @@ def make_older(trial: Trial) -> None:
             for part, names in NEWER.items():
                 for name in names:
                     del table["spec"][part]["settings"][name]
+            for part, names in NEWER_ELSEWHERE.items():
+                for name in names:
+                    del table["spec"][part][name]
             path.write_text(json.dumps(table), encoding="utf-8")
 
 
@@ -85,6 +90,35 @@ def test_a_setting_that_is_gone_is_named(make_trial: Make, pool: WorkerPool) -> 
     path.write_text(json.dumps(table), encoding="utf-8")
     with pytest.raises(UsageError, match=r"temperature \(was 3\) is gone\. Nothing was changed"):
         run_grid([trial], pool, Silent())
+
+
+def test_beside_a_setting_that_is_gone_the_newer_ones_have_their_defaults(
+    make_trial: Make, pool: WorkerPool
+) -> None:
+    trials = [make_trial(seed=seed) for seed in (0, 1)]
+    run_grid(trials, pool, Silent())
+    make_older(trials[0])
+    path = trials[0].folder.path / "trial.json"
+    table = json.loads(path.read_text(encoding="utf-8"))
+    table["spec"]["algorithm"]["settings"]["temperature"] = 3
+    path.write_text(json.dumps(table), encoding="utf-8")
+    with pytest.raises(UsageError, match=r"trial: [^;]*temperature \(was 3\) is gone\. Nothing"):
+        run_grid(trials, pool, Silent())
+    differs = {cell.differs for cell in cells(trials[0].folder.path.parents[2])}
+    assert differs == {(), ("algorithm.settings.temperature=3",)}
+
+
+def test_a_folder_of_older_trials_alone_is_read(esbench: Run, make_trial: Make) -> None:
+    trial = make_trial("CartPole-v1")
+    with WorkerPool(1) as pool:
+        run_grid([trial], pool, Silent())
+    make_older(trial)
+    root = str(trial.folder.path.parents[2])
+    for command in ("table", "plot", "report", "efficiency", "diagnose", "verify"):
+        arguments = ["--out", "drawn"] if command == "plot" else []
+        arguments = ["--out", "page.html"] if command == "report" else arguments
+        code, _, complaint = esbench(command, root, *arguments)
+        assert code == 0, (command, complaint)
 
 
 def test_older_and_newer_seeds_are_one_cell(make_trial: Make, pool: WorkerPool) -> None:

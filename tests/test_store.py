@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import math
+import os
 import resource
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import pytest
 from watchers import Silent
 
 import esbench.store as store
-from esbench import checkpoints
+from esbench import checkpoints, metrics
 from esbench.errors import UsageError
 from esbench.files import write_bytes
 from esbench.frames import load_results, load_scores
@@ -187,6 +188,54 @@ def test_rows_that_are_missing_below_the_checkpoint_are_an_error(
     (folder.path / "metrics.jsonl").write_text("")
     with pytest.raises(DamagedTrialError, match="generation 1, but only 0 rows"):
         folder.begin(trial.spec, {})
+
+
+@pytest.mark.parametrize("lost", ["metrics.jsonl", "trial.json"])
+def test_where_there_is_no_going_on_nothing_is_written(
+    begin: Begin, make_trial: Make, lost: str
+) -> None:
+    trial = make_trial()
+    folder = begin(trial)
+    folder.append(record(1))
+    folder.checkpoint(state(1))
+    folder.close()
+    (folder.path / lost).unlink()
+    before = {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()}
+    with pytest.raises(DamagedTrialError, match=f"{lost} is damaged"):
+        folder.begin(trial.spec, {"labels": trial.labels, "versions": {"numpy": "1"}, "workers": 3})
+    assert before == {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("kept", [0, 1, 30, -1])
+def test_a_result_of_more_generations_than_there_are_rows_is_damage(
+    make_trial: Make, pool: WorkerPool, kept: int
+) -> None:
+    trial = make_trial()
+    run_grid([trial], pool, Silent())
+    path = trial.folder.path / "metrics.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:-1]) if kept < 0 else path.read_bytes()[:kept])
+    many = len(lines) - 1 if kept < 0 else 0
+    for read in (trial.folder.rows, trial.folder.columns, trial.folder.records):
+        with pytest.raises(DamagedTrialError, match=f"but only {many} rows are readable"):
+            read()
+
+
+def test_rows_are_safe_on_disk_before_the_checkpoint_that_counts_them(
+    begin: Begin, make_trial: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = begin(make_trial())
+    folder.append(record(1))
+    events: list[str] = []
+    sync, write = os.fsync, checkpoints.replace
+    monkeypatch.setattr(metrics.os, "fsync", lambda file: events.append("sync") or sync(file))
+    monkeypatch.setattr(
+        checkpoints, "replace", lambda path, data: events.append(path.suffix) or write(path, data)
+    )
+    folder.checkpoint(state(1))
+    written = [event for event in events if event != "sync"]
+    assert written == [".safetensors", ".json"]
+    assert events[0] == "sync"
 
 
 def test_a_checkpoint_comes_back_exactly_and_alone(begin: Begin, make_trial: Make) -> None:

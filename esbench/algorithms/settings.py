@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, TypeAlias, overload
 import numpy as np
 from pydantic import Field, model_validator
 
+from esbench.errors import UsageError
 from esbench.noise import Vector
 from esbench.settings import Settings
 from esbench.shaping import Shaping
@@ -133,7 +134,7 @@ class DecayingDeviationSettings(DeviationSettings):
     """What the deviation is multiplied by after every generation."""
 
     sigma_min: Positive | None = None
-    """Smallest deviation, where that ends [parameter units]."""
+    """Where that ends; by default at nothing [parameter units]."""
 
     @model_validator(mode="after")
     def _starts_above_its_minimum(self) -> DecayingDeviationSettings:
@@ -141,6 +142,20 @@ class DecayingDeviationSettings(DeviationSettings):
         if least is not None and sigma is not None and least > np.min(sigma):
             raise ValueError(f"sigma_min = {least}: expected at most sigma ({np.min(sigma)})")
         return self
+
+    def initial_sigma(self, num_params: int) -> float | tuple[float, ...]:
+        """Return the deviation that the search starts with.
+
+        Raises:
+            UsageError: that of the radius is below the smallest.
+        """
+        sigma, least = super().initial_sigma(num_params), self.sigma_min
+        if least is not None and least > np.min(sigma):
+            raise UsageError(
+                f"sigma_min = {least}: expected at most the deviation at the start "
+                f"({np.min(sigma):.3g} with radius = {self.radius} and {num_params} parameters)"
+            )
+        return sigma
 
     @overload
     def decayed(self, sigma: float, generation: int) -> float: ...

@@ -55,17 +55,17 @@ def test_a_generation_is_that_of_a_search_with_this_sigma(name: str) -> None:
     assert sorted(set(seen)) == [0.1, 0.125, 0.25, 0.5]
 
 
-@pytest.mark.parametrize("name", ["openai_es", "ars"])
+@pytest.mark.parametrize("name", ["openai_es", "ars", "nsra_es"])
 def test_each_parameter_has_its_own(name: str) -> None:
     sigma = np.linspace(0.1, 0.6, P)
     algorithm = make(name, sigma=sigma.tolist(), sigma_decay=0.5, sigma_min=0.06)
     noise = make(name, sigma=1.0)
-    for _ in range(3):
+    while algorithm.generation < 3 or algorithm.ask().probe:
         tell(algorithm, algorithm.ask())
-        tell(noise, noise.ask())
-    members = algorithm.ask().members(range(8)) - algorithm.center
+    noise.load_state_dict(algorithm.state_dict())
+    members = algorithm.ask().members(range(8)) - algorithm.ask().center
     expected = np.maximum(0.5**3 * sigma, 0.06)
-    units = noise.ask().members(range(8)) - noise.center
+    units = noise.ask().members(range(8)) - noise.ask().center
     np.testing.assert_allclose(members, expected * units, rtol=1e-6, atol=1e-9)
     assert algorithm.sigma == pytest.approx(np.sqrt(np.mean(expected**2)))
 
@@ -81,6 +81,7 @@ def test_a_radius_decays_too() -> None:
     [
         ({"sigma_min": 0.5}, r"sigma_min = 0\.5: expected at most sigma \(0\.1\)"),
         ({"sigma": [0.2] * 5 + [0.05], "sigma_min": 0.1}, r"expected at most sigma \(0\.05\)"),
+        ({"sigma": None, "radius": 0.1, "sigma_min": 0.05}, r"at the start \(0\.0408 with radius"),
         ({"sigma_decay": 1.5}, "sigma_decay = 1.5"),
         ({"sigma_decay": 0.0}, "sigma_decay = 0"),
         ({"sigma_min": 0.0}, "sigma_min = 0"),
