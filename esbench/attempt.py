@@ -98,7 +98,7 @@ def _train(trial: Trial, pool: WorkerPool, watcher: Watcher, callbacks: Sequence
         "created": now(),
         "backend": backend,
         "workers": pool.size,  # no result depends on them; wall-clock times do
-        **provenance(),
+        **provenance(trial.spec),
     }
     history = folder.begin(trial.spec, about, trial.extend)
     with Trainer(trial.spec, pool, folder, folder.path / "log.txt") as trainer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -18,16 +19,20 @@ from esbench.analysis.comparison import (
 )
 from esbench.analysis.statistics import normalized
 from esbench.cells import Cell, cells
+from esbench.defaults import completed_if_known
 from esbench.environments import Scores
 from esbench.errors import UsageError, unknown
 from esbench.files import as_text
 from esbench.layout import FEW_SEEDS
+from esbench.settings import Table
+from esbench.spec import flatten
 from esbench.units import NONE, counted, format_number
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.table import Table as RichTable
 
 NARROW_BELOW: Final = 6
+MOST_APART: Final = 8  # settings that a note names
 
 
 @final
@@ -131,12 +136,12 @@ def footnotes(sides: Sides) -> list[str]:
     return [words, *sides.notes]
 
 
-def rich_table(sides: Sides) -> Table:
+def rich_table(sides: Sides) -> RichTable:
     """Return the comparison as a table for a terminal of 80 columns."""
     from rich import box
-    from rich.table import Table
+    from rich.table import Table as RichTable
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    table = RichTable(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     table.add_column("environment", overflow="fold")
     for name in ("A (seeds)", "B (seeds)", "A - B", "P(A > B)", "p", "g"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -247,12 +252,32 @@ def _notes(
         notes.append(f"{counted(undone, 'trial')} without a score left out.")
     if alone := [cell for cell in (*ours, *theirs) if cell not in paired]:
         notes.append(f"On one side only, not compared: {_contents(alone)}.")
-    for pair in matched:
-        steps = {cell.descriptions[0]["spec"]["budget"]["env_steps"] for cell in pair}
-        if len(steps) > 1:
-            both = " and ".join(map(str, sorted(steps)))
-            notes.append(f"{pair[0].environment}: the budgets differ, {both} steps.")
+    for first, second in matched:
+        if apart := _apart(first, second):
+            more = f"; and {len(apart) - MOST_APART} more" if len(apart) > MOST_APART else ""
+            said = "; ".join(apart[:MOST_APART])
+            notes.append(f"{first.environment}: A and B differ in {said}{more}.")
     return tuple(notes)
+
+
+def _apart(first: Cell, second: Cell) -> list[str]:
+    """Return the settings that differ, in words, but for those that the labels stand for."""
+    labels = [cell.descriptions[0]["labels"] for cell in (first, second)]
+    ours, theirs = (
+        flatten(completed_if_known(cell.trials[0].spec()).model_dump(mode="json"))
+        for cell in (first, second)
+    )
+    named = [part for part in ("algorithm", "policy") if labels[0][part] != labels[1][part]]
+    told = [*(f"{part}." for part in named), "seed", "environment.id"]
+    return [
+        f"{key} ({_value(ours, key)}, {_value(theirs, key)})"
+        for key in dict.fromkeys([*ours, *theirs])
+        if not key.startswith(tuple(told)) and _value(ours, key) != _value(theirs, key)
+    ]
+
+
+def _value(settings: Table, key: str) -> str:
+    return json.dumps(settings[key]) if key in settings else "none"
 
 
 def _texts(sides: Sides, gap: str) -> list[list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from pydantic import Field
@@ -39,6 +40,20 @@ def was_mixed(description: Json) -> bool:
     resumed = description.get("resumed_with") or []
     versions = [part.get("versions") for part in resumed if isinstance(part, dict)]
     return any(version != description.get("versions") for version in versions)
+
+
+def mixture(descriptions: Sequence[Json]) -> list[str]:
+    """Return a phrase for each package of which trials have several versions: "numpy 2.3 and 2.4".
+
+    Those that no digest depends on are left out.
+    """
+    found: dict[str, dict[str, None]] = {}
+    for description in descriptions:
+        for package, version in (description.get("versions") or {}).items():
+            if version and package not in NO_DIGEST_DEPENDS_ON:
+                found.setdefault(package, {})[str(version)] = None
+    several = {package: versions for package, versions in found.items() if len(versions) > 1}
+    return [f"{package} {' and '.join(versions)}" for package, versions in several.items()]
 
 
 def changes(before: Origin, here: Origin) -> list[str]:

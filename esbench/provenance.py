@@ -12,6 +12,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
+from esbench.own_code import own_code
+from esbench.spec import TrialSpec
+
 PACKAGES: Final = (
     "esbench",
     "torch",
@@ -28,10 +31,15 @@ PACKAGES: Final = (
 )
 
 
-def provenance() -> dict[str, Any]:
-    """Return versions, git commit, hardware and command of this process, for ``trial.json``."""
+def provenance(spec: TrialSpec | None = None) -> dict[str, Any]:
+    """Return versions, git commit, hardware and command of this process, for ``trial.json``.
+
+    Args:
+        spec: of a trial, whose environment, policy, behaviour and algorithm have versions too.
+    """
+    own = {} if spec is None else own_code(spec)
     return {
-        "versions": {"python": platform.python_version(), **_versions()},
+        "versions": {"python": platform.python_version(), **_versions(), **own},
         "git_commit": _git_commit(),
         "hardware": {
             "machine": platform.machine(),

@@ -15,6 +15,7 @@ from esbench.analysis.statistics import bootstrap_interval, iqm, normalized
 from esbench.cells import Cell, cell_name, cells
 from esbench.files import Json
 from esbench.layout import INTERVAL, Sheet, makers_notes, seeds_notes
+from esbench.origins import mixture
 from esbench.overall import overall, sentences
 from esbench.trials import DEFAULT_LABEL
 from esbench.units import NONE, format_duration, format_number, format_share, format_steps
@@ -42,6 +43,7 @@ class ScoreRow:
         commands: what made the trials, each once.
         hardware: what they ran on, each once.
         differs: the settings that set it apart from rows of the same labels, as "key=value".
+        mixture: the code of which its trials have several versions, "numpy 2.3 and 2.4".
         trials: the folders of its trials, in the order of the seeds.
         scores: those that it is made of, in the order of the seeds.
         standing: "best" in its environment, "tied" with it as far as a test can tell, or "".
@@ -67,6 +69,7 @@ class ScoreRow:
     commands: tuple[str, ...]
     hardware: tuple[str, ...]
     differs: tuple[str, ...]
+    mixture: tuple[str, ...] = ()
     trials: tuple[str, ...] = ()
     scores: tuple[float, ...] = ()
     standing: Standing = ""
@@ -206,6 +209,7 @@ def _row(cell: Cell, scored: Sequence[Json]) -> ScoreRow:
         commands=_each_once(cell.descriptions, lambda content: content.get("command", "")),
         hardware=_each_once(cell.descriptions, _hardware),
         differs=cell.differs,
+        mixture=tuple(mixture(cell.descriptions)),
         trials=tuple(str(trial.path) for trial in cell.trials),
         scores=tuple(scores),
     )
@@ -247,6 +251,11 @@ def cautions(rows: Sequence[ScoreRow]) -> list[str]:
             f"{left_out} trial{'s' if left_out > 1 else ''} without a score left out (partial, "
             "running, failed, or diverged): see 'esbench status'."
         )
+    lines += [
+        f"{row.name} on {row.environment}: seeds of different code, {'; '.join(row.mixture)}."
+        for row in rows
+        if row.mixture
+    ]
     return lines + [
         f"{row.name} on {row.environment}: {', '.join(row.differs)}" for row in rows if row.differs
     ]

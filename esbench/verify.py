@@ -129,7 +129,7 @@ def sentences(verification: Verification) -> list[str]:
 def _verify_cell(
     cell: Cell, pool: WorkerPool, watch: Callable[[str, GenerationRecord], None]
 ) -> Verification:
-    here = origin_of(provenance())
+    here = origin_of(provenance(cell.trials[0].spec()))
     changed = dict.fromkeys(
         phrase
         for description in cell.descriptions

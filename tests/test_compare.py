@@ -90,7 +90,33 @@ def test_what_to_beware_of_is_said(tmp_path: Path) -> None:
     assert "Unequal numbers of seeds" in notes
     assert "Below 6 seeds the intervals are too narrow" in notes
     assert "1 trial without a score left out" in notes
-    assert "CartPole-v1: the budgets differ, 1000 and 2000 steps." in notes
+    assert "CartPole-v1: A and B differ in budget.env_steps (1000, 2000)." in notes
+
+
+def test_settings_that_differ_are_named_unless_the_labels_stand_for_them(tmp_path: Path) -> None:
+    policies = {"small": {"hidden": [4]}, "large": {"hidden": [8]}}
+    algorithms = {"openai_es": {"sigma": 0.1}, "wide": {"algorithm": "openai_es", "sigma": 0.3}}
+    for label, settings in algorithms.items():
+        for policy, layers in policies.items():
+            given = {"algorithms": {label: settings}, "policies": {policy: layers}}
+            write_scores(tmp_path / "a", GOOD, **given)
+
+    def apart(first: str, second: str, root: Path | None = None) -> list[str]:
+        sides = (first, second) if root else (str(tmp_path / first), str(tmp_path / second))
+        return [note for note in compare_sides(*sides, root).notes if "differ in" in note]
+
+    assert apart("openai_es small", "wide small", tmp_path / "a") == []
+    assert apart("openai_es small", "openai_es large", tmp_path / "a") == []
+    many = {"sigma": 0.9, "learning_rate": 0.3, "shaping": "raw", "weight_decay": 0.1}
+    many |= {"antithetic": False, "optimizer": "sgd", "center_init": 1.0, "sigma_decay": 0.9}
+    write_scores(tmp_path / "b", GOOD, policy={"hidden": [16]})
+    write_scores(tmp_path / "c", BAD, policy={"hidden": [4]})
+    write_scores(tmp_path / "d", BAD, policy={"hidden": [4]}, algorithms={"openai_es": many})
+    (said,) = apart("b", "c")
+    assert said == "CartPole-v1: A and B differ in policy.settings.hidden ([16], [4])."
+    (said,) = apart("b", "d")
+    assert said.count(";") == 8
+    assert said.endswith("; and 1 more.")
 
 
 @pytest.mark.usefixtures("two")
