@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from esbench.analysis.gate import Rules, seeds_to_fail
 from esbench.catalogue import NOT_SET, Entry, example, settings_of
 from esbench.noise import Vector
 from esbench.units import NONE, counted, format_duration, format_number, format_steps
@@ -197,6 +198,13 @@ def print_baseline(baseline: Baseline, path: Path) -> None:
     sources = dict.fromkeys((cell.environment, cell.reference_source) for cell in baseline.cells)
     for environment, source in sources:
         print_plain(f"Reference of {environment}: {source}.", console)
+    least = seeds_to_fail(Rules(), len(baseline.cells))
+    if few := [cell.name for cell in baseline.cells if len(cell.trials) < least]:
+        print_plain(
+            f"Too few seeds for any drop to fail a check with as many, which takes {least}: "
+            f"{', '.join(few)}.",
+            console,
+        )
     print_plain(f"{path}: {counted(len(baseline.cells), 'cell')} frozen", console)
 
 

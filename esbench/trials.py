@@ -132,10 +132,14 @@ def open_grid(
         table = {**table, "seeds": parse_seeds(seeds)}
     if env_steps is not None:
         table = apply_override(table, f"budget.env_steps={env_steps}")
+    labels = table.get("algorithms")
     for assignment in overrides:
         table = apply_override(table, assignment)
+    _require_known(labels, table.get("algorithms"))
     grid = parse_grid(table, source)
     root = Path("results/runs") / grid.name if out is None else out
+    if root.exists() and not root.is_dir():
+        raise UsageError(f"{root} is a file; expected an output folder, or none yet")
     trials = [replace(trial, extend=extend) for trial in expand(grid, root, source)]
     check_folders(trials)
     return root, trials
@@ -307,6 +311,14 @@ def trial_at(spec: TrialSpec, environment: str, algorithm: str, policy: str, out
     parts = [environment, algorithm, *([] if policy == DEFAULT_LABEL else [policy])]
     path = out.joinpath(*(re.sub(r"[^\w.+-]", "_", part) for part in parts), f"seed-{spec.seed}")
     return Trial(spec, labels, TrialFolder(path))
+
+
+def _require_known(labels: Any, now: Any) -> None:
+    """Refuse settings, set one by one, of an algorithm that is not in the grid."""
+    if isinstance(labels, dict) and isinstance(now, dict):
+        for label in now.keys() - labels.keys():
+            near = suggestion(label, labels)
+            raise UsageError(f"--set algorithms.{label}: it is not in this grid; {near}")
 
 
 def _require_distinct_option(option: str, values: Sequence[str]) -> None:

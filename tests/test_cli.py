@@ -567,3 +567,37 @@ def test_a_score_that_is_not_finite_is_shown_and_stops_nothing(esbench: Run) -> 
     code, out, err = esbench(*arguments, "--quiet")
     assert (code, err) == (0, "")
     assert out.count("held-out episodes not finite") == 2
+
+
+def test_settings_of_an_algorithm_that_is_not_in_the_grid_are_refused(esbench: Run) -> None:
+    run = ["plan", "--env", "CartPole-v1", "--algorithm", "snes", "--env-steps", "1000"]
+    code, _, err = esbench(*run, "--set", "algorithms.sness.sigma=1")
+    said = "--set algorithms.sness: it is not in this grid; did you mean 'snes'?"
+    assert (code, err) == (2, f"esbench: {said}\n")
+
+
+def test_an_output_folder_that_is_a_file_is_refused_at_once(esbench: Run, tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("mine")
+    code, _, err = esbench(*small())
+    assert (code, err) == (2, "esbench: out is a file; expected an output folder, or none yet\n")
+    assert (tmp_path / "out").read_text() == "mine"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("arguments", [["table", "--format", "csv"], ["table"]])
+def test_a_full_disk_behind_the_output_is_one_sentence(
+    tmp_path: Path, arguments: list[str]
+) -> None:
+    write_scores(tmp_path / "out", [1.0, 2.0, 3.0])
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "esbench", *arguments, "out"],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert done.stderr == "esbench: cannot print: No space left on device\n"

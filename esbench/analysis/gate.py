@@ -196,13 +196,22 @@ def seeds_needed(sample: Sample, rules: Rules, cells: int = 1) -> float:
     deviation = math.sqrt(squares / (n + m - 2)) if n + m > 2 else math.inf
     quantiles = norm.ppf(1 - rules.noninferiority_level) + norm.ppf(POWER)
     by_power = 2 * (quantiles * deviation / (rules.margin * sample.span)) ** 2
-    by_resolution = next(
+    seeds = max(by_power, seeds_to_fail(rules, cells))
+    return math.ceil(seeds) if seeds <= MOST_SEEDS else math.inf
+
+
+def seeds_to_fail(rules: Rules, cells: int = 1) -> int:
+    """Return how many seeds a side a drop needs to fail the check at all: p has a smallest value.
+
+    Args:
+        rules: of the check.
+        cells: of the check.
+    """
+    return next(
         seeds
         for seeds in range(1, MOST_SEEDS)
         if 1 / math.comb(2 * seeds, seeds) <= rules.level / cells
     )
-    seeds = max(by_power, by_resolution)
-    return math.ceil(seeds) if seeds <= MOST_SEEDS else math.inf
 
 
 def _judgement(

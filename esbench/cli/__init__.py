@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 
@@ -38,5 +39,15 @@ def main() -> None:
         complain("interrupted")
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:  # the reader of our output, `head` say, has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         sys.exit(EXIT_BROKEN_PIPE)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _drop_output()  # only of what is printed: other files have told what they are
+        complain(f"cannot print: {error.strerror}")
+        sys.exit(EXIT_USAGE)
+
+
+def _drop_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

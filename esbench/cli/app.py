@@ -121,6 +121,7 @@ def _top(
 def write(text: str) -> None:
     """Print a result to standard output, ended by a newline."""
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+    sys.stdout.flush()
 
 
 def complain(text: str) -> None:
