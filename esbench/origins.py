@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from pydantic import Field
 
@@ -36,24 +36,56 @@ def origin_of(description: Json) -> Origin:
 
 
 def was_mixed(description: Json) -> bool:
-    """Tell whether a trial was resumed under other package versions than it began with."""
-    resumed = description.get("resumed_with") or []
-    versions = [part.get("versions") for part in resumed if isinstance(part, dict)]
-    return any(version != description.get("versions") for version in versions)
+    """Tell whether a trial was resumed under other versions than it began with."""
+    first, *resumed = _parts(description)
+    return any(
+        part.get("versions") != first.get("versions") or changed_code(first, own_code_of(part))
+        for part in resumed
+    )
 
 
 def mixture(descriptions: Sequence[Json]) -> list[str]:
     """Return a phrase for each package of which trials have several versions: "numpy 2.3 and 2.4".
 
-    Those that no digest depends on are left out.
+    A person's own code is a package too. Those that no digest depends on are left out.
     """
     found: dict[str, dict[str, None]] = {}
-    for description in descriptions:
-        for package, version in (description.get("versions") or {}).items():
+    for part in (part for description in descriptions for part in _parts(description)):
+        for package, version in (_table(part, "versions") | own_code_of(part)).items():
             if version and package not in NO_DIGEST_DEPENDS_ON:
                 found.setdefault(package, {})[str(version)] = None
     several = {package: versions for package, versions in found.items() if len(versions) > 1}
     return [f"{package} {' and '.join(versions)}" for package, versions in several.items()]
+
+
+def own_code_of(description: Json) -> dict[str, Any]:
+    """Return the versions of the code that is neither esbench's nor what it stands on.
+
+    They explain a difference; they are no excuse for one: what a person changes in an algorithm or
+    an environment of their own is what the gate is there to see.
+    """
+    return _table(description, "own_code")
+
+
+def changed_code(description: Json, here: dict[str, Any]) -> list[str]:
+    """Return a phrase for each part of a person's own code that is another one now."""
+    before = own_code_of(description)
+    return [
+        f"{name} {before[name]} then, {here[name]} now"
+        for name in before
+        if name in here and before[name] != here[name]
+    ]
+
+
+def _parts(description: Json) -> list[Json]:
+    """Return what a trial was begun and resumed with."""
+    resumed = description.get("resumed_with") or []
+    return [description, *(part for part in resumed if isinstance(part, dict))]
+
+
+def _table(description: Json, key: str) -> dict[str, Any]:
+    found = description.get(key)
+    return found if isinstance(found, dict) else {}
 
 
 def changes(before: Origin, here: Origin) -> list[str]:

@@ -35,11 +35,11 @@ def provenance(spec: TrialSpec | None = None) -> dict[str, Any]:
     """Return versions, git commit, hardware and command of this process, for ``trial.json``.
 
     Args:
-        spec: of a trial, whose environment, policy, behaviour and algorithm have versions too.
+        spec: of a trial, whose own code has versions too; by default there is none.
     """
-    own = {} if spec is None else own_code(spec)
     return {
-        "versions": {"python": platform.python_version(), **_versions(), **own},
+        "versions": {"python": platform.python_version(), **_versions()},
+        "own_code": {} if spec is None else own_code(spec),
         "git_commit": _git_commit(),
         "hardware": {
             "machine": platform.machine(),

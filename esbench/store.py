@@ -238,7 +238,7 @@ class TrialFolder:
         """Write ``trial.json`` if it is new, and return the rows the checkpoint stands on.
 
         Rows after the checkpoint are dropped: the same ones will be computed again. A trial that
-        goes on under other package versions, or with other workers, says so in ``resumed_with``.
+        goes on under other versions, or with other workers, says so in ``resumed_with``.
         What a killed process left half written is removed.
 
         With ``extend``, a trial of a smaller budget gets that of ``spec``, and is no longer done;
@@ -331,13 +331,14 @@ class TrialFolder:
             content = self._described()[0]
             resumed: list[Json] = content.get("resumed_with", [])
             latest = resumed[-1] if resumed else content
-            workers = description.get("workers")
+            workers, own = description.get("workers"), description.get("own_code")
             if (
                 latest.get("versions") == description.get("versions")
                 and latest.get("workers", workers) == workers
+                and latest.get("own_code", own) == own
             ):
                 return
-            known = ("created", "versions", "workers", "command")
+            known = ("created", "versions", "own_code", "workers", "command")
             again = {key: description.get(key) for key in known}
             content["resumed_with"] = [*resumed, again]
         else:

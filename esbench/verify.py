@@ -18,7 +18,7 @@ from esbench.analysis.permutation import holm, p_different
 from esbench.cells import Cell, cells, require_distinct_seeds
 from esbench.defaults import completed
 from esbench.errors import UsageError
-from esbench.origins import changes, origin_of
+from esbench.origins import changed_code, changes, origin_of
 from esbench.provenance import provenance
 from esbench.record import GenerationRecord
 from esbench.store import TrialFolder
@@ -129,11 +129,15 @@ def sentences(verification: Verification) -> list[str]:
 def _verify_cell(
     cell: Cell, pool: WorkerPool, watch: Callable[[str, GenerationRecord], None]
 ) -> Verification:
-    here = origin_of(provenance(cell.trials[0].spec()))
+    made = provenance(cell.trials[0].spec())
+    here = origin_of(made)
     changed = dict.fromkeys(
         phrase
         for description in cell.descriptions
-        for phrase in changes(origin_of(description), here)
+        for phrase in (
+            *changes(origin_of(description), here),
+            *changed_code(description, made["own_code"]),
+        )
     )
     reruns = tuple(_rerun(trial, pool, watch) for trial in cell.trials)
     same = all(rerun.parts_at is None for rerun in reruns)

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 from command_line import Run
 
+from esbench.origins import mixture, was_mixed
 from esbench.own_code import own_code
 from esbench.provenance import provenance
 from esbench.spec import TrialSpec
+from esbench.trials import Trial
 
 MakeSpec = Callable[..., TrialSpec]
 ENVIRONMENT = """
@@ -56,7 +58,7 @@ def test_a_file_has_its_digest(own: Path, make_spec: MakeSpec) -> None:
     before = own_code(spec)
     assert list(before) == ["holding"]
     assert before["holding"].startswith("sha256:")
-    assert provenance(spec)["versions"].items() >= before.items()
+    assert provenance(spec)["own_code"] == before
     own.write_text(f"{ENVIRONMENT}\n# another\n")
     assert own_code(spec) != before
     own.write_text(ENVIRONMENT)
@@ -112,8 +114,35 @@ def test_a_table_says_that_seeds_are_of_different_code(esbench: Run, own: Path) 
     said = " ".join(printed.split())
     assert code == 0
     versions = [
-        json.loads(path.read_text())["versions"]["holding"]
+        json.loads(path.read_text())["own_code"]["holding"]
         for path in sorted(own.parent.rglob("trial.json"))
     ]
     assert len(set(versions)) == 2
     assert f"seeds of different code, holding {' and '.join(versions)}." in said
+    code, printed, _ = esbench("verify", "out", "--workers", "1")
+    said = " ".join(printed.split())
+    assert code == 1
+    assert f"what has changed: holding {' then, '.join(versions)} now" in said
+
+
+def test_a_trial_that_is_resumed_under_other_code_says_so(
+    own: Path, make_trial: Callable[..., Trial]
+) -> None:
+    trial = make_trial("holding:Hold-v0")
+    trial.folder.path.mkdir(parents=True)
+    about = {"labels": trial.labels, "versions": {"numpy": "2"}, "workers": 1}
+    ours, theirs = {"own_code": own_code(trial.spec)}, {"own_code": {own.stem: "sha256:0"}}
+    trial.folder.begin(trial.spec, about | ours)
+    trial.folder.begin(trial.spec, about | ours)
+    description = trial.folder.description()
+    assert "resumed_with" not in description
+    assert not was_mixed(description)
+    assert mixture([description]) == []
+    trial.folder.begin(trial.spec, about | theirs)
+    trial.folder.close()
+    description = trial.folder.description()
+    assert len(description["resumed_with"]) == 1
+    assert was_mixed(description)
+    assert mixture([description]) == [f"holding {ours['own_code']['holding']} and sha256:0"]
+    older = {key: value for key, value in description.items() if key != "own_code"}
+    assert not was_mixed(older)  # nobody knows

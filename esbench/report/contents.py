@@ -17,6 +17,7 @@ from esbench.diagnosis import Diagnosis, diagnose_trial
 from esbench.figures import assign_styles
 from esbench.files import Json
 from esbench.layout import Sheet
+from esbench.origins import own_code_of
 from esbench.overall import Overall, overall, sentences
 from esbench.report.charts import Chart, Drawing, Place, draw, swatch
 from esbench.report.panels import across, panels
@@ -369,6 +370,7 @@ def _origin(description: Json) -> Json:
         "Commit": description.get("git_commit"),
         "Processor": hardware.get("cpu") and f"{hardware['cpu']}, {hardware.get('cores')} cores",
         "Platform": hardware.get("platform"),
+        "Own code": ", ".join(f"{name} {of}" for name, of in own_code_of(description).items()),
         "Versions": ", ".join(f"{name} {of}" for name, of in versions.items() if of),
     }
     return {key: str(value) for key, value in origin.items() if value}
