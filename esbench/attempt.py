@@ -95,6 +95,7 @@ def _train(trial: Trial, pool: WorkerPool, watcher: Watcher, callbacks: Sequence
     backend = Setup(trial.spec.environment, trial.spec.policy).backend_name
     about = {
         "labels": trial.labels,
+        "inherited": list(trial.inherited),
         "created": now(),
         "backend": backend,
         "workers": pool.size,  # no result depends on them; wall-clock times do

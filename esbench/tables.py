@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Final, final
@@ -43,6 +44,8 @@ class ScoreRow:
         commands: what made the trials, each once.
         hardware: what they ran on, each once.
         differs: the settings that set it apart from rows of the same labels, as "key=value".
+        inherited: settings of the algorithm that are the environment file's, not the grid's; None
+            if nobody recorded it.
         mixture: the code of which its trials have several versions, "numpy 2.3 and 2.4".
         trials: the folders of its trials, in the order of the seeds.
         scores: those that it is made of, in the order of the seeds.
@@ -69,6 +72,7 @@ class ScoreRow:
     commands: tuple[str, ...]
     hardware: tuple[str, ...]
     differs: tuple[str, ...]
+    inherited: tuple[str, ...] | None = None
     mixture: tuple[str, ...] = ()
     trials: tuple[str, ...] = ()
     scores: tuple[float, ...] = ()
@@ -209,10 +213,16 @@ def _row(cell: Cell, scored: Sequence[Json]) -> ScoreRow:
         commands=_each_once(cell.descriptions, lambda content: content.get("command", "")),
         hardware=_each_once(cell.descriptions, _hardware),
         differs=cell.differs,
+        inherited=_inherited(cell.descriptions),
         mixture=tuple(mixture(cell.descriptions)),
         trials=tuple(str(trial.path) for trial in cell.trials),
         scores=tuple(scores),
     )
+
+
+def _inherited(descriptions: Sequence[Json]) -> tuple[str, ...] | None:
+    found = [content["inherited"] for content in descriptions if "inherited" in content]
+    return tuple(dict.fromkeys(name for names in found for name in names)) if found else None
 
 
 def _mean(results: Sequence[Json], key: str) -> float:
@@ -256,9 +266,23 @@ def cautions(rows: Sequence[ScoreRow]) -> list[str]:
         for row in rows
         if row.mixture
     ]
+    lines += _unequal_starts(rows)
     return lines + [
         f"{row.name} on {row.environment}: {', '.join(row.differs)}" for row in rows if row.differs
     ]
+
+
+def _unequal_starts(rows: Sequence[ScoreRow]) -> list[str]:
+    """Return where one algorithm has settings of the environment's file, and another has none."""
+    where: dict[str, list[str]] = {}
+    for environment, several in groupby(rows, key=lambda row: row.environment):
+        known = [row for row in several if row.inherited is not None]
+        bare = ", ".join(row.name for row in known if not row.inherited)
+        for row in known:
+            if row.inherited and bare:
+                said = f"{', '.join(row.inherited)} of {row.name} are the environment file's"
+                where.setdefault(f"{said}; nothing of {bare} is", []).append(environment)
+    return [f"{', '.join(environments)}: {said}." for said, environments in where.items()]
 
 
 def references_of(rows: Sequence[ScoreRow]) -> dict[str, int]:

@@ -40,6 +40,7 @@ class Trial:
         spec: what is trained; labels: what the grid calls it; folder: where it is kept.
         extend: whether a folder of the same trial with a smaller budget goes on to this one.
         keep: how many checkpoints to keep, evenly spread over its budget, the last one included.
+        inherited: settings of the algorithm that are the environment file's, not the grid's.
     """
 
     spec: TrialSpec
@@ -47,6 +48,7 @@ class Trial:
     folder: TrialFolder
     extend: bool = False
     keep: int = 1
+    inherited: tuple[str, ...] = ()
 
     @property
     def status(self) -> Status:
@@ -227,7 +229,8 @@ class _Layers:
                         evaluation=evaluation,
                         seed=seed,
                     )
-                    yield trial_at(spec, self.file.id, label, policy_label, out)
+                    trial = trial_at(spec, self.file.id, label, policy_label, out)
+                    yield replace(trial, inherited=self._inherited(label, algorithm))
 
     def _own(self, section: str) -> Table:
         """Return what the grid says of a section for this environment alone."""
@@ -268,6 +271,13 @@ class _Layers:
         values = _displacing(model, values, self._own("algorithms").get(label, {}))
         typed = parse(model, values, self.source, f"algorithms.{label}")
         return AlgorithmSpec(name=name, settings=typed.model_dump(mode="json"))
+
+    def _inherited(self, label: str, algorithm: AlgorithmSpec) -> tuple[str, ...]:
+        """Return the settings of the environment's file that nothing in the grid displaces."""
+        below = self.file.algorithms.get(algorithm.name, {})
+        own = {**self.grid.algorithms[label], **self._own("algorithms").get(label, {})}
+        left = _displacing(ALGORITHMS.get(algorithm.name).Settings, below, own)
+        return tuple(name for name in below if name in left and name not in own)
 
     def _policies(self) -> Iterator[tuple[str, PolicySpec]]:
         tables = self.grid.policies or {DEFAULT_LABEL: self.grid.policy}

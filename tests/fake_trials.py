@@ -88,7 +88,8 @@ def write_trial(
     """
     with trial.folder.locked() as mine:
         assert mine
-        description = {"labels": trial.labels, "command": command, "hardware": HARDWARE}
+        about = {"labels": trial.labels, "inherited": list(trial.inherited)}
+        description = {**about, "command": command, "hardware": HARDWARE}
         trial.folder.begin(trial.spec, description)
         for record in records:
             trial.folder.append(record)

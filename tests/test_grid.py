@@ -302,3 +302,27 @@ def test_an_edited_grid_is_refused_before_anything_runs(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"sigma was 0\.02, is now 0\.03"):
         opened(tmp_path, FULL.replace("sigma = 0.02", "sigma = 0.03"))
     assert opened(tmp_path, FULL, seeds="0-5")  # more seeds are no edit
+
+
+def test_what_comes_from_the_environments_file_is_known() -> None:
+    table = {
+        "name": "test",
+        "seeds": [0],
+        "environments": ["CartPole-v1"],
+        "algorithms": {
+            "openai_es": {},
+            "some": {"algorithm": "openai_es", "weight_decay": 0.1},
+            "radius": {"algorithm": "openai_es", "radius": 2.0},
+            "here": {"algorithm": "openai_es"},
+            "snes": {},
+        },
+        "environment": {"CartPole-v1": {"algorithms": {"here": {"learning_rate": 0.3}}}},
+    }
+    trials = expand(parse_grid(table, "test"), Path("out"), "test")
+    assert {trial.labels["algorithm"]: trial.inherited for trial in trials} == {
+        "openai_es": ("population_size", "sigma", "learning_rate", "weight_decay"),
+        "some": ("population_size", "sigma", "learning_rate"),
+        "radius": ("population_size", "learning_rate", "weight_decay"),
+        "here": ("population_size", "sigma", "weight_decay"),
+        "snes": (),
+    }

@@ -22,6 +22,7 @@ from esbench.tables import (
     as_json,
     as_latex,
     as_markdown,
+    cautions,
     footnotes,
     rich_table,
     score_table,
@@ -116,6 +117,7 @@ def test_a_row_has_scores_cost_reference_and_command(tmp_path: Path) -> None:
         commands=(COMMAND,),
         hardware=("Test CPU, 2 cores",),
         differs=(),
+        inherited=(),
         trials=tuple(str(tmp_path / f"run/CartPole-v1/openai_es/seed-{n}") for n in range(3)),
         scores=(10.0, 20.0, 90.0),
     )
@@ -268,6 +270,24 @@ def test_footnotes_warn_of_few_seeds_and_name_who_made_which_row() -> None:
         "Made by (pgpe on HalfCheetah-v5): second",
     ]
     assert footnotes([many])[1:] == ["Made by: second"]
+
+
+def test_what_only_one_algorithm_has_from_the_environments_file_is_said(tmp_path: Path) -> None:
+    algorithms = {"openai_es": {"sigma": 0.3}, "pgpe": {}, "snes": {"sigma": 0.1}}
+    names = ["CartPole-v1", "Acrobot-v1", "doubles:Walk-v0"]
+    trials = make_trials(tmp_path, seeds=[0], environments=names, algorithms=algorithms)
+    for trial in trials:
+        write_trial(trial, make_records([1.0, 2.0]), 2.0)
+    (said,) = [line for line in cautions(score_table(tmp_path)) if "file's" in line]
+    assert said == (
+        "Acrobot-v1, CartPole-v1: population_size, learning_rate, weight_decay of openai_es are "
+        "the environment file's; nothing of pgpe, snes is."
+    )
+    for path in tmp_path.rglob("trial.json"):  # of an older esbench
+        table = json.loads(path.read_text())
+        del table["inherited"]
+        path.write_text(json.dumps(table))
+    assert not any("file's" in line for line in cautions(score_table(tmp_path)))
 
 
 @pytest.mark.usefixtures("_scores_of_cartpole")
