@@ -181,6 +181,8 @@ def _require_registered(name: str) -> None:
         gymnasium.spec(registered)
     except gymnasium.error.Error:
         known = {*environment_names(), *gymnasium.registry}
+        if module:  # in another run the name alone would not be known
+            known = {f"{module}:{each}" for each in gymnasium.registry}
         raise unknown("environment", name, known) from None
 
 

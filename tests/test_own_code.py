@@ -146,3 +146,10 @@ def test_a_trial_that_is_resumed_under_other_code_says_so(
     assert mixture([description]) == [f"holding {ours['own_code']['holding']} and sha256:0"]
     older = {key: value for key, value in description.items() if key != "own_code"}
     assert not was_mixed(older)  # nobody knows
+
+
+def test_the_nearest_name_has_its_package(esbench: Run, own: Path) -> None:
+    arguments = ["plan", "--env", "holding:Holdd-v0", "--algorithm", "snes", "--seeds", "0"]
+    code, _, complaint = esbench(*arguments)
+    assert code == 2
+    assert f"did you mean '{own.stem}:Hold-v0'?" in complaint
