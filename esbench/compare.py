@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 NARROW_BELOW: Final = 6
 MOST_APART: Final = 8  # settings that a note names
+LONGEST_VALUE: Final = 40  # of one of them: a sigma for each parameter is long
 
 
 @final
@@ -277,7 +278,8 @@ def _apart(first: Cell, second: Cell) -> list[str]:
 
 
 def _value(settings: Table, key: str) -> str:
-    return json.dumps(settings[key]) if key in settings else "none"
+    text = json.dumps(settings[key]) if key in settings else "none"
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
 
 
 def _texts(sides: Sides, gap: str) -> list[list[str]]:

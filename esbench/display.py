@@ -201,7 +201,7 @@ def print_baseline(baseline: Baseline, path: Path) -> None:
     least = seeds_to_fail(Rules(), len(baseline.cells))
     if few := [cell.name for cell in baseline.cells if len(cell.trials) < least]:
         print_plain(
-            f"Too few seeds for any drop to fail a check with as many, which takes {least}: "
+            f"Too few seeds for a drop alone to fail a check with as many, which takes {least}: "
             f"{', '.join(few)}.",
             console,
         )

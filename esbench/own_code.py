@@ -3,79 +3,134 @@
 from __future__ import annotations
 
 import hashlib
+import site
+import sys
 import sysconfig
 from collections.abc import Iterator
+from functools import cache, lru_cache
 from importlib.metadata import packages_distributions, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import gymnasium
 
 from esbench.errors import EsbenchError
-from esbench.registry import ALGORITHMS
+from esbench.registry import ALGORITHMS, BACKENDS, BEHAVIORS, POLICIES, Registry
 from esbench.spec import TrialSpec
 
 _DIGITS: Final = 12
 # Their versions are recorded whatever is trained.
-_KNOWN: Final = frozenset({"esbench", "gymnasium", "ale_py", "evotorch", "evosax"})
+_KNOWN: Final = frozenset({"", "esbench", "gymnasium", "ale_py", "evotorch", "evosax"})
+
+
+class _Source(NamedTuple):
+    """Where a module or package lies: its Python files, below a folder."""
+
+    folder: Path
+    files: tuple[Path, ...]
 
 
 def own_code(spec: TrialSpec) -> dict[str, str]:
-    """Return the version of the environment's, policy's, behaviour's and algorithm's packages.
+    """Return the version of each package that a trial needs besides those that are always recorded.
 
-    Of what is installed that is the package's version; of a person's own files, "sha256:" and the
-    start of the digest of the module, or of all Python files of the package, that they lie in.
-    What cannot be found is left out: to make it will say so.
+    Of the environment, policy, behaviour, backend and algorithm. If it is installed, that is the
+    package's version; of a person's own files, "sha256:" and the start of the digest of the module,
+    or of all Python files of the package. What cannot be found is left out: this is a record, and
+    stops no trial.
+
+    To be called once the environment was made, so that its name is registered. Files are looked at
+    once a process: a process goes on with what it has imported, whatever is edited meanwhile.
     """
     found: dict[str, str] = {}
-    for name in {module.partition(".")[0] for module in _modules(spec)} - _KNOWN:
-        files = _files(name)
-        if not files:
-            continue
-        if any(files[0].is_relative_to(folder) for folder in _installed()):
-            for distribution in packages_distributions().get(name, []):
-                found[distribution] = version(distribution)
-        else:
-            found[name] = f"sha256:{_digest(files)}"
+    for module in dict.fromkeys(_modules(spec)):
+        if module.partition(".")[0] not in _KNOWN:
+            found |= _versions(module)
     return dict(sorted(found.items()))
 
 
+@cache
+def _versions(module: str) -> dict[str, str]:
+    """Return the version of the package that a module belongs to, by the package's name."""
+    for name in _prefixes(module):
+        source = _source(name)
+        if source is None:  # a folder of packages; or nothing
+            continue
+        if any(source.folder.is_relative_to(folder) for folder in _installed()):
+            return {each: version(each) for each in _distributions().get(name.split(".")[0], [])}
+        return {name: _digest(source)}
+    return {}
+
+
 def _modules(spec: TrialSpec) -> Iterator[str]:
-    """Yield the modules that a specification names, or that register what it names."""
+    """Yield the modules that a specification names, or that hold what it names."""
     package, _, name = spec.environment.id.rpartition(":")
     yield package
     registered = gymnasium.registry.get(name)
     entry = None if registered is None else registered.entry_point
     if entry is not None:
-        yield entry.partition(":")[0] if isinstance(entry, str) else entry.__module__
+        yield entry.partition(":")[0] if isinstance(entry, str) else str(entry.__module__)
     for text in (spec.environment.behavior, str(spec.policy.settings.get("factory", ""))):
         yield text.rpartition(":")[0]
-    try:
-        yield ALGORITHMS.get(spec.algorithm.name).__module__
-    except EsbenchError:
-        return  # a plugin that is not here
+    named: list[tuple[Registry[Any], str]] = [
+        (ALGORITHMS, spec.algorithm.name),
+        (POLICIES, spec.policy.template),
+        (BEHAVIORS, spec.environment.behavior),
+        (BACKENDS, spec.environment.backend),
+    ]
+    for registry, name in named:
+        try:
+            yield registry.get(name).__module__
+        except EsbenchError:  # named by its module, or a plugin that is not here
+            continue
 
 
-def _files(name: str) -> list[Path]:
-    """Return the file of a module, or the Python files of a package."""
-    spec = find_spec(name) if name else None
-    if spec is None:
-        return []
-    if spec.submodule_search_locations is not None:
-        folders = sorted(map(Path, spec.submodule_search_locations))
-        return [path for folder in folders for path in sorted(folder.rglob("*.py"))]
-    return [Path(spec.origin)] if spec.has_location and spec.origin else []
+def _prefixes(module: str) -> Iterator[str]:
+    parts = module.split(".")
+    for count in range(1, len(parts) + 1):
+        yield ".".join(parts[:count])
 
 
-def _installed() -> list[Path]:
+def _source(name: str) -> _Source | None:
+    """Return where a module or regular package lies; None if it is neither, or without files."""
+    file: str | None
+    loaded = sys.modules.get(name)
+    if loaded is not None:
+        file = getattr(loaded, "__file__", None)  # what is built in has none
+    else:
+        try:
+            spec = find_spec(name)
+        except (ImportError, ValueError):
+            return None
+        file = spec.origin if spec is not None and spec.has_location else None
+    if file is None or not Path(file).is_file():
+        return None
+    path = Path(file).resolve()
+    if path.name != "__init__.py":
+        return _Source(path.parent, (path,))
+    files = sorted(each for each in path.parent.rglob("*.py") if each.is_file())
+    return _Source(path.parent, tuple(files))
+
+
+def _installed() -> set[Path]:
     paths = sysconfig.get_paths()
-    return [Path(paths[name]).resolve() for name in ("purelib", "platlib", "stdlib")]
+    folders = [paths[name] for name in ("purelib", "platlib", "stdlib")]
+    folders += [*site.getsitepackages(), site.getusersitepackages()]
+    return {Path(folder).resolve() for folder in folders}
 
 
-def _digest(files: list[Path]) -> str:
+@lru_cache(maxsize=1)  # a quarter of a second
+def _distributions() -> dict[str, list[str]]:
+    return dict(packages_distributions())
+
+
+def _digest(source: _Source) -> str:
     digest = hashlib.sha256()
-    for path in files:
-        content = path.read_bytes()
-        digest.update(f"{path.name} {len(content)}\n".encode() + content)
-    return digest.hexdigest()[:_DIGITS]
+    try:
+        for path in source.files:
+            content = path.read_bytes()
+            name = path.relative_to(source.folder).as_posix()
+            digest.update(f"{name} {len(content)}\n".encode() + content)
+    except OSError as error:
+        return f"not readable ({error.strerror})"
+    return f"sha256:{digest.hexdigest()[:_DIGITS]}"

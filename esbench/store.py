@@ -331,11 +331,11 @@ class TrialFolder:
             content = self._described()[0]
             resumed: list[Json] = content.get("resumed_with", [])
             latest = resumed[-1] if resumed else content
-            workers, own = description.get("workers"), description.get("own_code")
+            workers = description.get("workers")
             if (
                 latest.get("versions") == description.get("versions")
                 and latest.get("workers", workers) == workers
-                and latest.get("own_code", own) == own
+                and (latest.get("own_code") or {}) == (description.get("own_code") or {})
             ):
                 return
             known = ("created", "versions", "own_code", "workers", "command")
@@ -375,8 +375,8 @@ class TrialFolder:
 
     def _require_generations(self, readable: int) -> None:
         """Refuse rows of a trial that is done if its result is of more generations."""
-        scored = self.result().get("generations", 0) if self.is_done else 0
-        if readable < scored:
+        scored = self.result().get("generations") if self.is_done else None
+        if isinstance(scored, int) and readable < scored:
             problem = f"the result is of generation {scored}, but only {readable} rows are readable"
             raise self._files.damaged(self._metrics.path, problem)
 

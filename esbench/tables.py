@@ -276,12 +276,12 @@ def _unequal_starts(rows: Sequence[ScoreRow]) -> list[str]:
     """Return where one algorithm has settings of the environment's file, and another has none."""
     where: dict[str, list[str]] = {}
     for environment, several in groupby(rows, key=lambda row: row.environment):
-        known = [row for row in several if row.inherited is not None]
-        bare = ", ".join(row.name for row in known if not row.inherited)
-        for row in known:
-            if row.inherited and bare:
-                said = f"{', '.join(row.inherited)} of {row.name} are the environment file's"
-                where.setdefault(f"{said}; nothing of {bare} is", []).append(environment)
+        known = {row.algorithm: row.inherited for row in several if row.inherited is not None}
+        bare = [algorithm for algorithm, names in known.items() if not names]
+        some = [f"{algorithm} ({', '.join(names)})" for algorithm, names in known.items() if names]
+        if some and bare:
+            said = f"settings from the environment's file: {', '.join(some)}; none: "
+            where.setdefault(said + ", ".join(sorted(bare)), []).append(environment)
     return [f"{', '.join(environments)}: {said}." for said, environments in where.items()]
 
 

@@ -73,6 +73,8 @@ class TrialFiles:
         """Return the error that says what is wrong with a file, and what to do."""
         if path.parent.name == KEPT:
             remedy = "remove it: training does not need it"
+        elif path.name == "metrics.jsonl" and (self.path / "result.json").exists():
+            remedy = f"its score is whole; remove the folder {self.path} to train it again"
         elif path.name != "result.json":
             remedy = f"remove the folder {self.path} to start that trial over"
         elif path.exists():

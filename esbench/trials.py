@@ -328,7 +328,7 @@ def _require_known(labels: Any, now: Any) -> None:
     if isinstance(labels, dict) and isinstance(now, dict):
         for label in now.keys() - labels.keys():
             near = suggestion(label, labels)
-            raise UsageError(f"--set algorithms.{label}: it is not in this grid; {near}")
+            raise UsageError(f"algorithms.{label} (--set) is not in this grid; {near}")
 
 
 def _require_distinct_option(option: str, values: Sequence[str]) -> None:

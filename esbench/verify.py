@@ -129,7 +129,8 @@ def sentences(verification: Verification) -> list[str]:
 def _verify_cell(
     cell: Cell, pool: WorkerPool, watch: Callable[[str, GenerationRecord], None]
 ) -> Verification:
-    made = provenance(cell.trials[0].spec())
+    reruns = tuple(_rerun(trial, pool, watch) for trial in cell.trials)
+    made = provenance(cell.trials[0].spec())  # now that its environment is registered
     here = origin_of(made)
     changed = dict.fromkeys(
         phrase
@@ -139,7 +140,6 @@ def _verify_cell(
             *changed_code(description, made["own_code"]),
         )
     )
-    reruns = tuple(_rerun(trial, pool, watch) for trial in cell.trials)
     same = all(rerun.parts_at is None for rerun in reruns)
     outcome = Outcome.IDENTICAL if same else Outcome.DIFFERENT
     p_value = None if same else _p_value(reruns)

@@ -572,7 +572,7 @@ def test_a_score_that_is_not_finite_is_shown_and_stops_nothing(esbench: Run) -> 
 def test_settings_of_an_algorithm_that_is_not_in_the_grid_are_refused(esbench: Run) -> None:
     run = ["plan", "--env", "CartPole-v1", "--algorithm", "snes", "--env-steps", "1000"]
     code, _, err = esbench(*run, "--set", "algorithms.sness.sigma=1")
-    said = "--set algorithms.sness: it is not in this grid; did you mean 'snes'?"
+    said = "algorithms.sness (--set) is not in this grid; did you mean 'snes'?"
     assert (code, err) == (2, f"esbench: {said}\n")
 
 

@@ -7,10 +7,12 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from command_line import Run
 
+from esbench import own_code as module
 from esbench.origins import mixture, was_mixed
 from esbench.own_code import own_code
 from esbench.provenance import provenance
@@ -40,6 +42,11 @@ if "Hold-v0" not in gymnasium.registry:
 """
 
 
+def new_process() -> None:
+    """Forget what own code was looked at, as another process would not know it."""
+    module._versions.cache_clear()
+
+
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Return a file with an environment, which can be imported as ``holding``."""
@@ -48,8 +55,11 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     path = tmp_path / "holding.py"
     path.write_text(ENVIRONMENT)
     monkeypatch.syspath_prepend(str(tmp_path))
+    sys.modules.pop("holding", None)  # of a test that put another one there
     importlib.import_module("holding")
+    new_process()
     yield path
+    new_process()
     del sys.modules["holding"], gymnasium.registry["Hold-v0"]
 
 
@@ -60,8 +70,11 @@ def test_a_file_has_its_digest(own: Path, make_spec: MakeSpec) -> None:
     assert before["holding"].startswith("sha256:")
     assert provenance(spec)["own_code"] == before
     own.write_text(f"{ENVIRONMENT}\n# another\n")
+    assert own_code(spec) == before  # this process has imported the other one
+    new_process()
     assert own_code(spec) != before
     own.write_text(ENVIRONMENT)
+    new_process()
     assert own_code(spec) == before
 
 
@@ -82,10 +95,81 @@ def test_a_package_is_all_its_files(tmp_path: Path, own: Path, make_spec: MakeSp
     )
     before = own_code(spec)
     assert sorted(before) == ["holding", "nets"]
+    seen = {before["nets"]}
     (package / "layers.py").write_text("")
-    after = own_code(spec)
-    assert after["nets"] != before["nets"]
-    assert after["holding"] == before["holding"]
+    for _ in range(2):
+        new_process()
+        after = own_code(spec)
+        assert after["holding"] == before["holding"]
+        seen.add(after["nets"])
+        (package / "more").mkdir(exist_ok=True)
+        (package / "layers.py").replace(package / "more" / "layers.py") if len(seen) == 2 else None
+    assert len(seen) == 3
+    (package / ".#lock.py").symlink_to("nowhere")  # what an editor leaves
+    (package / "folder.py").mkdir()
+    new_process()
+    assert own_code(spec) == after
+
+
+def test_a_folder_of_packages_is_not_one(tmp_path: Path, own: Path, make_spec: MakeSpec) -> None:
+    folder = tmp_path / "experiments"
+    folder.mkdir()
+    (folder / "behaving.py").write_text("class Path: ...")
+    (folder / "drawing.py").write_text("")
+    spec = make_spec("holding:Hold-v0")
+    environment = spec.environment.model_copy(update={"behavior": "experiments.behaving:Path"})
+    spec = spec.model_copy(update={"environment": environment})
+    before = own_code(spec)
+    assert sorted(before) == ["experiments.behaving", "holding"]
+    (folder / "drawing.py").write_text("# changed")
+    new_process()
+    assert own_code(spec) == before
+
+
+@pytest.mark.parametrize("registry", ["ALGORITHMS", "POLICIES", "BEHAVIORS", "BACKENDS"])
+def test_plugins_of_every_kind_count(
+    own: Path, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch, registry: str
+) -> None:
+    plugin = sys.modules["holding"].Hold
+    spec = make_spec("CartPole-v1")
+    assert own_code(spec) == {}
+    monkeypatch.setattr(getattr(module, registry), "get", lambda _: plugin)
+    assert list(own_code(spec)) == [own.stem]
+
+
+@pytest.mark.parametrize("broken", ["no spec", "deleted", "unreadable", "main"])
+def test_a_record_stops_no_trial(
+    own: Path, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    import gymnasium
+
+    spec = make_spec("holding:Hold-v0")
+    match broken:
+        case "no spec":
+            monkeypatch.setitem(sys.modules, "holding", ModuleType("holding"))
+            sys.modules["holding"].__file__ = None
+            assert own_code(spec) == {}
+        case "deleted":
+            own.unlink()
+            assert own_code(spec) == {}
+            own.write_text("")
+        case "unreadable":
+
+            def refuse(_: Path) -> bytes:
+                raise PermissionError(13, "Permission denied")
+
+            monkeypatch.setattr(Path, "read_bytes", refuse)
+            assert own_code(spec) == {"holding": "not readable (Permission denied)"}
+        case "main":
+            monkeypatch.setattr(gymnasium.registry["Hold-v0"].entry_point, "__module__", "__main__")
+            monkeypatch.setattr(sys.modules["__main__"], "__file__", str(own), raising=False)
+            assert sorted(own_code(spec)) == ["__main__", "holding"]
+
+
+def test_packages_of_several_versions_are_named_unless_nothing_depends_on_them() -> None:
+    made = [{"versions": {"numpy": numpy, "scipy": scipy, "jax": None}, "own_code": {}}
+            for numpy, scipy in [("2.3", "1.1"), ("2.4", "1.2"), ("2.3", "1.1")]]  # fmt: skip
+    assert mixture(made) == ["numpy 2.3 and 2.4"]
 
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "Hopper-v5", "esbench/Sphere-v0", "Nowhere-v0"])
@@ -110,6 +194,7 @@ def test_a_table_says_that_seeds_are_of_different_code(esbench: Run, own: Path) 
            "--set", "evaluation.episodes=2"]  # fmt: skip
     assert esbench(*run, "--seeds", "0")[0] == 0
     own.write_text(ENVIRONMENT.replace("0.1 * action", "0.2 * action"))
+    new_process()
     code, printed, _ = esbench(*run, "--seeds", "0-1")
     said = " ".join(printed.split())
     assert code == 0
@@ -146,6 +231,20 @@ def test_a_trial_that_is_resumed_under_other_code_says_so(
     assert mixture([description]) == [f"holding {ours['own_code']['holding']} and sha256:0"]
     older = {key: value for key, value in description.items() if key != "own_code"}
     assert not was_mixed(older)  # nobody knows
+
+
+def test_a_trial_that_did_not_record_it_does_so_when_it_goes_on(
+    own: Path, make_trial: Callable[..., Trial]
+) -> None:
+    trial = make_trial("holding:Hold-v0")
+    trial.folder.path.mkdir(parents=True)
+    about = {"labels": trial.labels, "versions": {}, "workers": 1}
+    trial.folder.begin(trial.spec, about)
+    for _ in range(2):
+        trial.folder.begin(trial.spec, about | {"own_code": own_code(trial.spec)})
+    trial.folder.close()
+    (resumed,) = trial.folder.description()["resumed_with"]
+    assert list(resumed["own_code"]) == [own.stem]
 
 
 def test_the_nearest_name_has_its_package(esbench: Run, own: Path) -> None:

@@ -278,16 +278,16 @@ def test_what_only_one_algorithm_has_from_the_environments_file_is_said(tmp_path
     trials = make_trials(tmp_path, seeds=[0], environments=names, algorithms=algorithms)
     for trial in trials:
         write_trial(trial, make_records([1.0, 2.0]), 2.0)
-    (said,) = [line for line in cautions(score_table(tmp_path)) if "file's" in line]
+    (said,) = [line for line in cautions(score_table(tmp_path)) if "environment's file" in line]
     assert said == (
-        "Acrobot-v1, CartPole-v1: population_size, learning_rate, weight_decay of openai_es are "
-        "the environment file's; nothing of pgpe, snes is."
+        "Acrobot-v1, CartPole-v1: settings from the environment's file: openai_es "
+        "(population_size, learning_rate, weight_decay); none: pgpe, snes."
     )
     for path in tmp_path.rglob("trial.json"):  # of an older esbench
         table = json.loads(path.read_text())
         del table["inherited"]
         path.write_text(json.dumps(table))
-    assert not any("file's" in line for line in cautions(score_table(tmp_path)))
+    assert not any("environment's file" in line for line in cautions(score_table(tmp_path)))
 
 
 @pytest.mark.usefixtures("_scores_of_cartpole")

@@ -42,9 +42,9 @@ def main() -> None:
         _drop_output()
         sys.exit(EXIT_BROKEN_PIPE)
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno != errno.ENOSPC or error.filename is not None:
             raise
-        _drop_output()  # only of what is printed: other files have told what they are
+        _drop_output()
         complain(f"cannot print: {error.strerror}")
         sys.exit(EXIT_USAGE)
 
