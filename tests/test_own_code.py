@@ -186,6 +186,8 @@ def test_what_is_installed_has_its_version(make_spec: MakeSpec) -> None:
     environment = spec.environment.model_copy(update={"behavior": "rich.text:Text"})
     found = own_code(spec.model_copy(update={"environment": environment}))
     assert found == {"rich": version("rich")}
+    of_python = spec.environment.model_copy(update={"behavior": "json.decoder:JSONDecoder"})
+    assert own_code(spec.model_copy(update={"environment": of_python})) == {}
 
 
 def test_a_table_says_that_seeds_are_of_different_code(esbench: Run, own: Path) -> None:
