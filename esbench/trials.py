@@ -140,7 +140,11 @@ def open_grid(
     _require_known(labels, table.get("algorithms"))
     grid = parse_grid(table, source)
     root = Path("results/runs") / grid.name if out is None else out
-    if root.exists() and not root.is_dir():
+    try:
+        is_file = root.exists() and not root.is_dir()
+    except OSError as error:  # a name too long, say
+        raise UsageError(f"{root}: {error.strerror}; expected an output folder") from None
+    if is_file:
         raise UsageError(f"{root} is a file; expected an output folder, or none yet")
     trials = [replace(trial, extend=extend) for trial in expand(grid, root, source)]
     check_folders(trials)

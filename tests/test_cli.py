@@ -583,6 +583,12 @@ def test_an_output_folder_that_is_a_file_is_refused_at_once(esbench: Run, tmp_pa
     assert (tmp_path / "out").read_text() == "mine"
 
 
+def test_an_output_folder_that_cannot_be_is_one_sentence(esbench: Run) -> None:
+    name = "x" * 300
+    code, _, err = esbench(*small()[:-1], name)
+    assert (code, err) == (2, f"esbench: {name}: File name too long; expected an output folder\n")
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 @pytest.mark.parametrize("arguments", [["table", "--format", "csv"], ["table"]])
 def test_a_full_disk_behind_the_output_is_one_sentence(
