@@ -120,8 +120,9 @@ class TrialFolder:
 
     def rows(self) -> list[Json]:
         """Return the rows of ``metrics.jsonl``, without a torn last line."""
+        scored = self._generations_scored()
         rows = self._metrics.rows()
-        self._require_generations(len(rows))
+        self._require_rows(len(rows), scored)
         return rows
 
     def records(self) -> list[GenerationRecord]:
@@ -133,8 +134,9 @@ class TrialFolder:
 
         Whole numbers are int64, other numbers float64 with NaN for null; texts are objects.
         """
+        scored = self._generations_scored()
         columns = self._metrics.columns(*keys)
-        self._require_generations(len(next(iter(columns.values()))))
+        self._require_rows(len(next(iter(columns.values()))), scored)
         return columns
 
     def result(self) -> Json:
@@ -373,10 +375,16 @@ class TrialFolder:
         with disk_errors(path):
             replace(path, as_text(content))
 
-    def _require_generations(self, readable: int) -> None:
-        """Refuse rows of a trial that is done if its result is of more generations."""
-        scored = self.result().get("generations") if self.is_done else None
-        if isinstance(scored, int) and readable < scored:
+    def _generations_scored(self) -> int:
+        """Return how many rows there are at least; to be asked before they are read.
+
+        A trial may end while it is read: its result is written after its last row.
+        """
+        scored = self.result().get("generations") if self.is_done else 0
+        return scored if isinstance(scored, int) else 0
+
+    def _require_rows(self, readable: int, scored: int) -> None:
+        if readable < scored:
             problem = f"the result is of generation {scored}, but only {readable} rows are readable"
             raise self._files.damaged(self._metrics.path, problem)
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -219,6 +220,29 @@ def test_a_result_of_more_generations_than_there_are_rows_is_damage(
     for read in (trial.folder.rows, trial.folder.columns, trial.folder.records):
         with pytest.raises(DamagedTrialError, match=f"but only {many} rows are readable"):
             read()
+
+
+def test_a_trial_that_ends_while_it_is_read_is_not_damaged(
+    make_trial: Make, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = make_trial()
+    run_grid([trial], pool, Silent())
+    result, path = trial.folder.path / "result.json", trial.folder.path / "metrics.jsonl"
+    whole, scored = path.read_bytes(), result.read_bytes()
+    for name in ("rows", "columns"):
+        path.write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))
+        result.unlink()
+        read = getattr(metrics.MetricsFile, name)
+
+        def ends(file: Any, *keys: str, read: Callable[..., Any] = read) -> Any:
+            found = read(file, *keys)
+            path.write_bytes(whole)
+            result.write_bytes(scored)
+            return found
+
+        with monkeypatch.context() as patch:
+            patch.setattr(metrics.MetricsFile, name, ends)
+            getattr(trial.folder, name)()
 
 
 def test_rows_are_safe_on_disk_before_the_checkpoint_that_counts_them(
