@@ -7,13 +7,14 @@ without it goes on, and a baseline holds.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from esbench.errors import UsageError
-from esbench.registry import ALGORITHMS, POLICIES
+from esbench.registry import ALGORITHMS, POLICIES, Registry
 from esbench.settings import Settings, Table, parse
-from esbench.spec import AlgorithmSpec, PolicySpec, TrialSpec
+from esbench.spec import TrialSpec
+
+_Fill: TypeAlias = Callable[[Registry[Any], str, Table], Table]
 
 
 def completed(spec: TrialSpec) -> TrialSpec:
@@ -22,16 +23,7 @@ def completed(spec: TrialSpec) -> TrialSpec:
     Raises:
         UsageError: it has a setting that is gone, or a value that is no longer allowed.
     """
-    algorithm, policy = spec.algorithm, spec.policy
-    if algorithm.name in ALGORITHMS.names():
-        model = ALGORITHMS.get(algorithm.name).Settings
-        typed = parse(model, algorithm.settings, f"algorithm {algorithm.name}")
-        algorithm = AlgorithmSpec(name=algorithm.name, settings=typed.model_dump(mode="json"))
-    if policy.template in POLICIES.names():
-        template = POLICIES.get(policy.template).Settings
-        own = parse(template, policy.settings, f"policy {policy.template}")
-        policy = PolicySpec(template=policy.template, settings=own.model_dump(mode="json"))
-    return spec.model_copy(update={"algorithm": algorithm, "policy": policy})
+    return _filled(spec, _all)
 
 
 def completed_if_known(spec: TrialSpec) -> TrialSpec:
@@ -39,21 +31,33 @@ def completed_if_known(spec: TrialSpec) -> TrialSpec:
 
     To be compared: a setting that is gone stays, and is a difference like others.
     """
+    return _filled(spec, _known)
+
+
+def _filled(spec: TrialSpec, fill: _Fill) -> TrialSpec:
     algorithm, policy = spec.algorithm, spec.policy
-    if algorithm.name in ALGORITHMS.names():
-        settings = _filled(partial(ALGORITHMS.get, algorithm.name), algorithm.settings)
-        algorithm = AlgorithmSpec(name=algorithm.name, settings=settings)
-    if policy.template in POLICIES.names():
-        settings = _filled(partial(POLICIES.get, policy.template), policy.settings)
-        policy = PolicySpec(template=policy.template, settings=settings)
-    return spec.model_copy(update={"algorithm": algorithm, "policy": policy})
+    ours = fill(ALGORITHMS, algorithm.name, algorithm.settings)
+    theirs = fill(POLICIES, policy.template, policy.settings)
+    update = {
+        "algorithm": algorithm.model_copy(update={"settings": ours}),
+        "policy": policy.model_copy(update={"settings": theirs}),
+    }
+    return spec.model_copy(update=update)
 
 
-def _filled(find: Callable[[], type[Any]], settings: Table) -> Table:
-    """Return stored settings with the defaults of those they lack, if the others are valid."""
+def _all(registry: Registry[Any], name: str, settings: Table) -> Table:
+    """Return settings with the defaults of those that they lack; all of them must be valid."""
+    if name not in registry.names():
+        return settings  # of a plugin that is not here
+    model: type[Settings] = registry.get(name).Settings
+    return parse(model, settings, f"{registry.kind} {name}").model_dump(mode="json")
+
+
+def _known(registry: Registry[Any], name: str, settings: Table) -> Table:
+    """Return settings with those defaults as far as the others are valid."""
     try:
-        model: type[Settings] = find().Settings
+        model: type[Settings] = registry.get(name).Settings
         known = {key: value for key, value in settings.items() if key in model.model_fields}
-        return parse(model, known, "").model_dump(mode="json") | settings
-    except UsageError:  # a value is no longer allowed, or a plugin cannot be imported
+        return _all(registry, name, known) | settings
+    except UsageError:  # a value that is no longer allowed, or a plugin that is not here
         return settings

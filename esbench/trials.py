@@ -140,12 +140,7 @@ def open_grid(
     _require_known(labels, table.get("algorithms"))
     grid = parse_grid(table, source)
     root = Path("results/runs") / grid.name if out is None else out
-    try:
-        is_file = root.exists() and not root.is_dir()
-    except OSError as error:  # a name too long, say
-        raise UsageError(f"{root}: {error.strerror}; expected an output folder") from None
-    if is_file:
-        raise UsageError(f"{root} is a file; expected an output folder, or none yet")
+    _require_folder(root)
     trials = [replace(trial, extend=extend) for trial in expand(grid, root, source)]
     check_folders(trials)
     return root, trials
@@ -325,6 +320,16 @@ def trial_at(spec: TrialSpec, environment: str, algorithm: str, policy: str, out
     parts = [environment, algorithm, *([] if policy == DEFAULT_LABEL else [policy])]
     path = out.joinpath(*(re.sub(r"[^\w.+-]", "_", part) for part in parts), f"seed-{spec.seed}")
     return Trial(spec, labels, TrialFolder(path))
+
+
+def _require_folder(root: Path) -> None:
+    """Refuse an output folder that is a file, or cannot be."""
+    try:
+        is_file = root.exists() and not root.is_dir()
+    except OSError as error:  # a name too long, say
+        raise UsageError(f"{root}: {error.strerror}; expected an output folder") from None
+    if is_file:
+        raise UsageError(f"{root} is a file; expected an output folder, or none yet")
 
 
 def _require_known(labels: Any, now: Any) -> None:
