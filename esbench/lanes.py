@@ -98,7 +98,7 @@ class Lanes:
         theirs.close()
 
     def check(self, trials: Sequence[Trial]) -> None:
-        """Have one of the processes do ``check_trials``, so that this one needs no torch.
+        """Have one of the processes do ``check_trials``, so that this one loads no simulator.
 
         Raises:
             UsageError: an environment, its spaces, a policy or a setting cannot be served.

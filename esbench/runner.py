@@ -63,7 +63,7 @@ def run_grid(
         _run_beside(trials, beside, layout, pool.slots, watcher, ended)
     else:
         if todo:
-            pool.start()  # the workers load while this process loads torch
+            pool.start()  # the workers load meanwhile
         check_trials(trials)
     for trial in trials:
         if trial not in beside:

@@ -20,16 +20,6 @@ Make = Callable[..., Trial]
 ENDLESS: dict[str, Any] = {"budget": {"env_steps": 10**9}}
 
 
-@pytest.fixture
-def make_trial(make_trial: Make) -> Make:
-    """Return a maker of trials without torch, which every lane would take long to import."""
-
-    def make(*args: Any, **table: Any) -> Trial:
-        return make_trial(*args, settings={"optimizer": "clipup"}, **table)
-
-    return make
-
-
 class Watcher:
     """Keeps what it is told, and may do something after a trial's first generation."""
 

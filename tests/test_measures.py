@@ -173,9 +173,7 @@ def interrupted(spec: TrialSpec, pool: WorkerPool, generation: int) -> Trainer:
 def test_what_is_measured_is_the_same_with_any_workers_and_after_a_resume(
     make_spec: Spec, pool: WorkerPool, alone: WorkerPool, algorithm: str
 ) -> None:
-    # Torch's optimizers are slow to import.
-    settings = {"optimizer": "clipup"} if algorithm == "nsr_es" else {}
-    spec = make_spec(WALK, algorithm, budget=FIVE, settings=settings)
+    spec = make_spec(WALK, algorithm, budget=FIVE)
     with Trainer(spec, alone) as trainer:
         trainer.train()
     expected = rows(trainer)

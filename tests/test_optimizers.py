@@ -2,13 +2,16 @@ import copy
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from esbench.errors import UsageError
-from esbench.optimizers import ClipUp, make_optimizer, torch_optimizers
+from esbench.optimizers.choice import OWN, make_optimizer
+from esbench.optimizers.clipup import ClipUp
+from esbench.optimizers.of_torch import TorchOptimizer, torch_optimizers
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # torch.jit.script is deprecated
@@ -21,6 +24,7 @@ RATES = {"sgd": 0.1, "asgd": 0.1, "adadelta": 50.0, "adagrad": 0.5}  # 0.05 for 
 ROUND_TRIPS = [
     ("adam", {}),
     ("adam", {"amsgrad": True}),
+    ("adam", {"weight_decay": 0.1}),
     ("adamw", {"weight_decay": 0.1}),
     ("sgd", {}),
     ("sgd", {"momentum": 0.9, "nesterov": True}),
@@ -130,27 +134,65 @@ def test_clipup_sees_only_the_direction(length):
     np.testing.assert_allclose(step, 0.1 * np.eye(P)[2], rtol=1e-12)
 
 
+def torch_climb(optimizer, parameter, gradients):
+    """Return what one of torch's optimizers makes of the gradients, [steps, P]."""
+    centers = []
+    for gradient in gradients:
+        parameter.grad = torch.from_numpy(-gradient)
+        optimizer.step()
+        centers.append(parameter.detach().numpy().copy())
+    return np.array(centers)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("adam", {}),
+        ("Adam", {"betas": [0.8, 0.99], "eps": 1e-4}),
+        ("adam", {"betas": [0.0, 0.99]}),
+        ("adam", {"amsgrad": True}),
+        ("adam", {"amsgrad": True, "weight_decay": 0.3}),
+        ("sgd", {}),
+        ("sgd", {"momentum": 0.9}),
+        ("SGD", {"momentum": 0.9, "nesterov": True}),
+        ("sgd", {"momentum": 0.5, "dampening": 0.3, "weight_decay": 0.2}),
+        ("sgd", {"momentum": 0.9, "nesterov": True, "weight_decay": 0.2}),
+    ],
+)
+def test_adam_and_sgd_are_torchs_but_for_rounding(name, settings):
+    cls = torch_optimizers()[name.lower()]
+    parameter = torch.nn.Parameter(torch.full((P,), 0.5, dtype=torch.float64))
+    expected = torch_climb(cls([parameter], lr=0.03, **settings), parameter, GRADIENTS)
+    centers = climb(make_optimizer(name, P, 0.03, settings), np.full(P, 0.5), GRADIENTS)
+    np.testing.assert_allclose(centers, expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [("adam", {}), ("adam", {"amsgrad": True}), ("sgd", {}), ("sgd", {"momentum": 0.9})],
+)
+def test_adam_and_sgd_go_on_from_torchs_state(name, settings):
+    cls = torch_optimizers()[name]
+    torchs = TorchOptimizer(cls, P, {"lr": 0.03, **settings})
+    center = climb(torchs, np.full(P, 0.5), GRADIENTS[:20])[-1]
+    ours = make_optimizer(name, P, 0.03, settings)
+    ours.load_state_dict(torchs.state_dict())
+    centers, expected = (climb(each, center, GRADIENTS[20:]) for each in (ours, torchs))
+    np.testing.assert_allclose(centers, expected, rtol=1e-12, atol=1e-14)
+
+
 @pytest.mark.parametrize(
     ("name", "cls", "settings"),
     [
-        ("adam", torch.optim.Adam, {}),
-        ("Adam", torch.optim.Adam, {"betas": [0.8, 0.99], "eps": 1e-4}),
-        ("sgd", torch.optim.SGD, {"momentum": 0.9}),
-        ("SGD", torch.optim.SGD, {"momentum": 0.9, "nesterov": True}),
         ("adamw", torch.optim.AdamW, {"weight_decay": 0.02}),
-        *((name, cls, {}) for name, cls in torch_optimizers().items()),
+        *((name, cls, {}) for name, cls in torch_optimizers().items() if name not in OWN),
     ],
 )
 def test_torch_optimizers_are_the_plain_ones_by_hand(name, cls, settings):
-    optimizer = make_optimizer(name, P, 0.03, settings)
     parameter = torch.nn.Parameter(torch.full((P,), 0.5, dtype=torch.float64))
-    by_hand = cls([parameter], lr=0.03, **settings)
-    center = np.full(P, 0.5)
-    for gradient in GRADIENTS[:50]:
-        center = optimizer.step(center, gradient)
-        parameter.grad = torch.from_numpy(-gradient)
-        by_hand.step()
-        np.testing.assert_array_equal(center, parameter.detach().numpy())
+    expected = torch_climb(cls([parameter], lr=0.03, **settings), parameter, GRADIENTS[:50])
+    optimizer = make_optimizer(name, P, 0.03, settings)
+    np.testing.assert_array_equal(climb(optimizer, np.full(P, 0.5), GRADIENTS[:50]), expected)
 
 
 @pytest.mark.parametrize(
@@ -287,16 +329,37 @@ def test_no_optimizer_imports_torchs_compiler():
     script = """
 import sys
 import numpy as np
-from esbench.optimizers import make_optimizer, torch_optimizers
+from esbench.optimizers.of_torch import TorchOptimizer, torch_optimizers
 
 assert "adam" in torch_optimizers()
 for name in torch_optimizers():
-    make_optimizer(name, 3, 0.1, {}).step(np.zeros(3), np.ones(3))
+    TorchOptimizer(torch_optimizers()[name], 3, {"lr": 0.1}).step(np.zeros(3), np.ones(3))
     assert "torch._dynamo" not in sys.modules, name
 """
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
     )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+TRAINING = """
+import os
+from pathlib import Path
+import esbench
+
+if __name__ == "__main__":
+    with esbench.make_trainer("openai_es", env="CartPole-v1", workers=1) as trainer:
+        trainer.train(env_steps=1)
+        for pid in (os.getpid(), *trainer._pool.process_ids):
+            assert "libtorch" not in Path(f"/proc/{pid}/maps").read_text(), pid
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux's /proc")
+def test_no_process_loads_torch_to_train_a_policy_of_ours(tmp_path):
+    (tmp_path / "script.py").write_text(TRAINING)
+    command = [sys.executable, str(tmp_path / "script.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -357,10 +420,16 @@ def test_settings_that_turn_the_climb_or_need_a_gpu_or_autograd_are_refused(key)
         ("adam", {"betas": 0.9}),
         ("adam", {"betas": [0.9]}),
         ("adam", {"betas": {"one": 0.9}}),
-        ("adam", {"fused": True, "foreach": True}),
-        # The following are looked at only in a step.
         ("adam", {"betas": [0.9, 0.9, 0.9]}),
+        ("adam", {"betas": [0.9, "much"]}),
+        ("adam", {"eps": -1e-8}),
         ("adam", {"weight_decay": True}),
+        ("adam", {"amsgrad": 1}),
+        ("sgd", {"dampening": True}),
+        ("sgd", {"weight_decay": -0.1}),
+        ("sgd", {"weight_decay": float("nan")}),
+        ("adamw", {"fused": True, "foreach": True}),
+        # The following are looked at only in a step.
         ("asgd", {"alpha": "much"}),
         ("asgd", {"alpha": 1e9}),
         ("rmsprop", {"alpha": 2.0}),

@@ -18,7 +18,6 @@ ARGUMENTS = [
     "run", "--env", "doubles:Walk-v0", "--algorithm", "openai_es", "--seeds", "0",
     "--env-steps", "9000", "--workers", "2", "--quiet",
     "--set", "algorithms.openai_es.population_size=8",
-    "--set", "algorithms.openai_es.optimizer=clipup",  # torch's take seconds to import
     "--set", "algorithms.openai_es.learning_rate=0.1",
     "--set", "policy.hidden=[8]",
     "--set", "evaluation.episodes=5",

@@ -6,7 +6,8 @@ from typing import final
 
 from esbench.algorithms.settings import AscentSettings
 from esbench.noise import Vector
-from esbench.optimizers import State, make_optimizer
+from esbench.optimizers.base import State
+from esbench.optimizers.choice import make_optimizer
 
 
 @final

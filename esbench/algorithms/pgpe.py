@@ -37,7 +37,7 @@ class PGPESettings(PairSettings, SeparableSettings):
     adds [parameter units]."""
 
     optimizer: str = "clipup"
-    """clipup, or a class of torch.optim in any case: adam, sgd, ..."""
+    """adam, sgd, clipup or another class of torch.optim, in any case."""
 
     sigma_learning_rate: NonNegative = 0.1
     """Learning rate of the deviation; 0 keeps it constant."""

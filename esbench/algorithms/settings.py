@@ -229,7 +229,7 @@ class AscentSettings(Settings):
     generation."""
 
     optimizer: str = "adam"
-    """clipup, or a class of torch.optim in any case: adam, sgd, ..."""
+    """adam, sgd, clipup or another class of torch.optim, in any case."""
 
     optimizer_settings: dict[str, Any] = Field(default_factory=dict)
     """Further arguments of the optimizer, such as momentum, max_speed or betas."""

@@ -42,7 +42,7 @@ class NaturalSettings(
     units]."""
 
     optimizer: str = "sgd"
-    """clipup, or a class of torch.optim in any case: adam, sgd, ..."""
+    """adam, sgd, clipup or another class of torch.optim, in any case."""
 
     shaping: Shaping = "nes"
     """What returns are turned into before they are averaged: nes (logarithmic utilities), centered

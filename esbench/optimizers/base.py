@@ -1,0 +1,59 @@
+"""What an optimizer is; how one checks a number that it is given."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any
+
+from esbench.population import Vector
+
+State = dict[str, Any]
+
+
+class Optimizer(ABC):
+    """Turns gradients into steps uphill."""
+
+    @abstractmethod
+    def step(self, center: Vector, gradient: Vector, scale: float = 1.0) -> Vector:
+        """Return the new centre, [P].
+
+        Args:
+            center: [P].
+            gradient: [P], points to higher returns.
+            scale: factor on the learning rate, and on what is given in its units.
+        """
+
+    @abstractmethod
+    def state_dict(self) -> State:
+        """Return the state as a table of arrays, numbers and tables."""
+
+    @abstractmethod
+    def load_state_dict(self, state: State) -> None:
+        """Restore what ``state_dict`` returned, exactly."""
+
+
+def number(name: str, value: Any, at_least: float = 0.0, below: float = math.inf) -> float:
+    """Return a setting as a number.
+
+    Raises:
+        TypeError: it is none.
+        ValueError: it is below ``at_least``, or not below ``below``.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} = {value!r}: expected a number")
+    if not at_least <= value < below:
+        end = "" if math.isinf(below) else f" and below {below:g}"
+        raise ValueError(f"{name} = {value!r}: expected at least {at_least:g}{end}")
+    return float(value)
+
+
+def flag(name: str, value: Any) -> bool:
+    """Return a setting that is true or false.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} = {value!r}: expected true or false")
+    return value
