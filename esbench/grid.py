@@ -130,7 +130,7 @@ def apply_override(table: Table, assignment: str) -> Table:
     beats a setting that the grid makes for a single environment.
 
     Raises:
-        UsageError: there is no "=" or no key.
+        UsageError: there is no "=" or no key, or it is of an algorithm that the grid lacks.
     """
     key, equals, text = assignment.partition("=")
     path = _split_key(key.strip())
@@ -138,11 +138,20 @@ def apply_override(table: Table, assignment: str) -> Table:
         raise UsageError(
             f"--set {assignment!r}: expected key.sub=value, such as budget.env_steps=1000"
         )
+    if path[0] == "algorithms" and len(path) > 1:
+        _require_known(path[1], table.get("algorithms"))
     result = _assigned(table, path, _toml_value(text.strip()))
     if path[0] != "environment":
         for name, settings in table.get("environment", {}).items():
             result = _assigned(result, ["environment", name], _without(settings, path))
     return result
+
+
+def _require_known(label: str, labels: Any) -> None:
+    """Refuse a setting of an algorithm that is not among a grid's, a table or a list."""
+    if isinstance(labels, dict | list) and labels and label not in labels:
+        near = suggestion(label, map(str, labels))
+        raise UsageError(f"algorithms.{label} (--set) is not in this grid; {near}")
 
 
 def parse_grid(table: Table, source: str) -> Grid:

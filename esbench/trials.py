@@ -134,10 +134,8 @@ def open_grid(
         table = {**table, "seeds": parse_seeds(seeds)}
     if env_steps is not None:
         table = apply_override(table, f"budget.env_steps={env_steps}")
-    labels = table.get("algorithms")
     for assignment in overrides:
         table = apply_override(table, assignment)
-    _require_known(labels, table.get("algorithms"))
     grid = parse_grid(table, source)
     root = Path("results/runs") / grid.name if out is None else out
     _require_folder(root)
@@ -330,14 +328,6 @@ def _require_folder(root: Path) -> None:
         raise UsageError(f"{root}: {error.strerror}; expected an output folder") from None
     if is_file:
         raise UsageError(f"{root} is a file; expected an output folder, or none yet")
-
-
-def _require_known(labels: Any, now: Any) -> None:
-    """Refuse settings, set one by one, of an algorithm that is not in the grid."""
-    if isinstance(labels, dict) and isinstance(now, dict):
-        for label in now.keys() - labels.keys():
-            near = suggestion(label, labels)
-            raise UsageError(f"algorithms.{label} (--set) is not in this grid; {near}")
 
 
 def _require_distinct_option(option: str, values: Sequence[str]) -> None:

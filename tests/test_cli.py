@@ -21,7 +21,6 @@ from esbench.settings import Settings
 
 SMALL = [
     "--set", "algorithms.openai_es.population_size=4",
-    "--set", "algorithms.openai_es.optimizer=clipup",  # torch's take long to import
     "--set", "evaluation.episodes=3",
     "--env-steps", "60",
     "--workers", "1",
@@ -574,6 +573,17 @@ def test_settings_of_an_algorithm_that_is_not_in_the_grid_are_refused(esbench: R
     code, _, err = esbench(*run, "--set", "algorithms.sness.sigma=1")
     said = "algorithms.sness (--set) is not in this grid; did you mean 'snes'?"
     assert (code, err) == (2, f"esbench: {said}\n")
+    code, _, err = esbench("plan", "quick", "--set", "algorithms.snes.sigma=1")  # a list
+    said = "algorithms.snes (--set) is not in this grid; known: openai_es, random_search"
+    assert (code, err) == (2, f"esbench: {said}\n")
+
+
+def test_algorithms_that_take_the_place_of_the_grids_own_can_be_set(esbench: Run) -> None:
+    run = ["plan", "quick", "--env-steps", "1000", "--set", 'algorithms=["snes"]']
+    code, _, err = esbench(*run, "--set", "algorithms.snes.population_size=10")
+    assert (code, err) == (0, "")
+    code, _, err = esbench(*run, "--set", "algorithms.openai_es.population_size=10")
+    assert (code, "openai_es (--set) is not in this grid" in err) == (2, True)
 
 
 def test_an_output_folder_that_is_a_file_is_refused_at_once(esbench: Run, tmp_path: Path) -> None:
