@@ -69,7 +69,7 @@ class Score:
 @final
 @dataclass(frozen=True)
 class Progress:
-    """Counters of a run so far; times leave out the pauses between runs."""
+    """Counters of a run so far; times leave out the pauses between runs, and workers' loading."""
 
     generation: int = 0
     env_steps: int = 0
@@ -288,6 +288,7 @@ class Trainer:
     def _generations(self, limit: int) -> Iterator[GenerationRecord]:
         most = self.spec.budget.generations or math.inf
         while self._progress.env_steps < limit and self._progress.generation < most:
+            self._pool.configure(self.setup, self._log)  # outside the time of training
             wall, cpu = time.perf_counter(), time.process_time() + self._pool.cpu_time_s
             self.watch.start()
             population, played = self._evaluate_population()

@@ -52,6 +52,10 @@ class Share(NamedTuple):
     """To a worker: give up half of the episodes that are running, for another to go on with."""
 
 
+class Ready(NamedTuple):
+    """From a worker: it can begin a job of the trial that it was configured for."""
+
+
 class Finished(NamedTuple):
     """From a worker: what it has played, how many slots wait for more, and where its time went."""
 
@@ -125,7 +129,7 @@ class _Link:
         self._arrivals = select.poll()
         self._arrivals.register(connection.fileno(), select.POLLIN)
 
-    def send(self, message: Finished | Shared | Failed) -> None:
+    def send(self, message: Ready | Finished | Shared | Failed) -> None:
         try:
             self._connection.send(message)
         except OSError as error:
@@ -153,6 +157,7 @@ def _serve(link: _Link) -> None:
                         player.close()
                     _redirect_output(message.log)
                     player = Player(message.setup, message.slots)
+                    link.send(Ready())
                 case Begin() if player is not None:
                     player.begin(message.job, message.width)
                 case Work() if player is not None:

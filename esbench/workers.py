@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 from esbench.episodes import EpisodeResult, Episodes, collect
-from esbench.errors import EnvironmentFailedError, TrainingError, UsageError
+from esbench.errors import EnvironmentFailedError, EsbenchError, TrainingError, UsageError
 from esbench.evaluation import Suspended
 from esbench.jobs import Job, Setup, Task
 from esbench.stopwatch import Stopwatch
@@ -37,6 +37,7 @@ from esbench.worker import (
     Configure,
     Failed,
     Finished,
+    Ready,
     Share,
     Shared,
     Work,
@@ -73,6 +74,7 @@ class _Worker:
     free: int = 0  # slots for which it asked for more, and got no answer yet
     sharing: bool = False  # it was asked to give up episodes, and has not answered yet
     can_share: bool = True
+    loading: bool = False  # it has not answered yet that it is ready for a trial
 
 
 @final
@@ -122,15 +124,28 @@ class WorkerPool:
     def configure(self, setup: Setup, log: Path | None = None) -> None:
         """Make every worker ready for a trial; its output is appended to ``log`` (or dropped).
 
-        Cheap if they are ready for it already, so that trainers may share a pool and take turns.
+        Returns when they are, so that nobody takes their loading for a part of training. Cheap if
+        they are ready already, so that trainers may share a pool and take turns.
+
+        Raises:
+            EnvironmentFailedError: an environment raised; carries its traceback.
+            UsageError: the policy cannot serve the environment.
+
+        An exception, Ctrl-C too, ends all workers.
         """
         wanted = Configure(setup, setup.useful_slots(self.slots), str(log or os.devnull))
         if wanted == self._configuration and self._workers:
             return
         self._configuration = wanted
         for worker in self._workers:
+            worker.loading = True
             self._send(worker, wanted)
         self._start_all()
+        try:
+            self._await_ready()
+        except BaseException:
+            self.close()
+            raise
 
     def play(self, job: Job, tasks: Sequence[Task]) -> Episodes:
         """Play every task once and return the results in task order.
@@ -161,7 +176,7 @@ class WorkerPool:
                 self._give(worker, pending, width)
         while len(results) < len(tasks) or any(worker.sharing for worker in self._workers):
             before = len(results)
-            for worker in self._ready():
+            for worker in _heard(self._workers):
                 message = _receive(worker)
                 match message:
                     case None:
@@ -177,10 +192,10 @@ class WorkerPool:
                         worker.free = message.free or worker.free
                     case Shared():
                         self._move(worker, message.episodes, pending)
+                    case Ready():  # it has taken another's place
+                        worker.loading = False
                     case Failed():
-                        if message.usage:
-                            raise UsageError(message.message)
-                        raise EnvironmentFailedError(message.message, message.traceback)
+                        raise _failure(message)
             deaths = 0 if len(results) > before else deaths
             for worker in [w for w in self._workers if w.free and pending]:
                 chunk = _chunk(len(pending), self.size, max(worker.free, PREFETCH))
@@ -188,6 +203,18 @@ class WorkerPool:
             if not pending:
                 self._even_out()
         return collect(tasks, results)
+
+    def _await_ready(self) -> None:
+        """Wait for the workers to load; one that dies meanwhile is replaced when it is to play."""
+        while loading := [worker for worker in self._workers if worker.loading]:
+            for worker in _heard(loading):
+                match _receive(worker):
+                    case Failed() as message:
+                        raise _failure(message)
+                    case Finished() as message:  # the end of what it did before
+                        self._take(worker, message, {})
+                    case _:
+                        worker.loading = False
 
     def close(self) -> None:
         """End every worker process, whatever it is doing."""
@@ -219,7 +246,7 @@ class WorkerPool:
         theirs.close()
         if self._configuration is not None:
             ours.send(self._configuration)
-        return _Worker(process, ours)
+        return _Worker(process, ours, loading=self._configuration is not None)
 
     def _replace(self, dead: _Worker, begin: Begin, pending: deque[Task]) -> None:
         dead.connection.close()
@@ -277,21 +304,30 @@ class WorkerPool:
             worker.held.discard(result.task)
             results[result.task] = result
 
-    def _ready(self) -> list[_Worker]:
-        handles: dict[Any, _Worker] = {}
-        for worker in self._workers:
-            handles[worker.connection] = worker
-            handles[worker.process.sentinel] = worker
-        return list({id(handles[h]): handles[h] for h in wait(list(handles))}.values())
+
+def _heard(workers: Sequence[_Worker]) -> list[_Worker]:
+    """Wait until some of the workers have sent something, or died."""
+    handles: dict[Any, _Worker] = {}
+    for worker in workers:
+        handles[worker.connection] = worker
+        handles[worker.process.sentinel] = worker
+    return list({id(handles[h]): handles[h] for h in wait(list(handles))}.values())
 
 
-def _receive(worker: _Worker) -> Finished | Shared | Failed | None:
+def _receive(worker: _Worker) -> Ready | Finished | Shared | Failed | None:
     """Return a worker's next message, or None if it is dead and has sent all it could."""
     try:
-        message: Finished | Shared | Failed = worker.connection.recv()
+        message: Ready | Finished | Shared | Failed = worker.connection.recv()
     except (EOFError, OSError):  # it died between two messages, or in the middle of one
         return None
     return message
+
+
+def _failure(message: Failed) -> EsbenchError:
+    """Return the error that a worker has met."""
+    if message.usage:
+        return UsageError(message.message)
+    return EnvironmentFailedError(message.message, message.traceback)
 
 
 def _width(tasks: int, workers: int, slots: int) -> int:

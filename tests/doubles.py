@@ -112,6 +112,14 @@ class Slow(Walk):
         return super().step(action)
 
 
+class Announced(Walk):
+    """Says that it was made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        print("made", flush=True)  # noqa: T201
+
+
 class Chatty(Walk):
     """Prints at every reset, from Python and from C."""
 
@@ -156,7 +164,8 @@ class Pictures(gymnasium.ObservationWrapper[np.ndarray, np.ndarray, np.ndarray])
 
 
 DOUBLES = (
-    Walk, Raises, Disconnects, Dies, Indifferent, BadReward, BadObservation, Slow, Chatty, Spaces,
+    Walk, Raises, Disconnects, Dies, Indifferent, BadReward, BadObservation, Slow, Announced,
+    Chatty, Spaces,
     Pictures,
 )  # fmt: skip
 for cls in DOUBLES:

@@ -340,6 +340,27 @@ def test_started_anew_they_know_nothing_of_the_trial_before(make_spec: Spec) -> 
         play_walks(pool, make_spec("doubles:Walk-v0"), members=4)
 
 
+def test_configured_workers_have_loaded(make_spec: Spec, tmp_path: Path) -> None:
+    spec, log = make_spec("doubles:Announced-v0"), tmp_path / "log.txt"
+    with WorkerPool(3, slots=3) as pool:
+        pool.configure(Setup(spec.environment, spec.policy), log)
+        assert log.read_text().count("made\n") >= 3
+
+
+@pytest.mark.parametrize("killed", [1, 2])
+def test_workers_that_die_while_they_load_are_replaced(make_spec: Spec, killed: int) -> None:
+    spec = make_spec("doubles:Walk-v0")
+    with WorkerPool(3, slots=3) as pool:
+        pool.start()
+        before = pool.process_ids
+        for pid in before[:killed]:
+            os.kill(pid, signal.SIGKILL)
+        played = play_walks(pool, spec)
+        assert not {*before[:killed]} & {*pool.process_ids}
+        assert {*before[killed:]} <= {*pool.process_ids}
+        np.testing.assert_array_equal(play_walks(pool, spec).returns, played.returns)
+
+
 def test_fewer_episodes_than_workers_leave_nothing_behind(make_spec: Spec) -> None:
     spec = make_spec("doubles:Walk-v0")
     with WorkerPool(4, slots=3) as pool:
