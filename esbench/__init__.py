@@ -12,7 +12,7 @@ from esbench.frames import load_results, load_scores
 from esbench.record import GenerationRecord, Stop, TargetReturn
 from esbench.registry import register_algorithm, register_backend, register_policy
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "EsbenchError",

@@ -123,6 +123,27 @@ def _require_tables(table: Table, source: str) -> None:
                 raise UsageError(f"{source}: {name} = {item!r}: expected a table{near}")
 
 
+def apply_overrides(table: Table, assignments: Sequence[str]) -> Table:
+    """Return a grid's content with every ``--set key.sub=value`` applied, in order.
+
+    Raises:
+        UsageError: there is no "=" or no key, or one sets what is of no algorithm in the grid.
+    """
+    labels = table.get("algorithms")
+    for assignment in assignments:
+        table = apply_override(table, assignment)
+        if assignment.partition("=")[0].strip() == "algorithms":
+            labels = table["algorithms"]
+    now = table.get("algorithms")
+    if labels and isinstance(labels, dict | list) and isinstance(now, dict):
+        known = [label for label in labels if isinstance(label, str)]
+        for label in now:
+            if label not in known:
+                near = suggestion(label, known)
+                raise UsageError(f"algorithms.{label} (--set) is not in this grid; {near}")
+    return table
+
+
 def apply_override(table: Table, assignment: str) -> Table:
     """Return a grid's content with one ``--set key.sub=value`` applied.
 
@@ -130,7 +151,7 @@ def apply_override(table: Table, assignment: str) -> Table:
     beats a setting that the grid makes for a single environment.
 
     Raises:
-        UsageError: there is no "=" or no key, or it is of an algorithm that the grid lacks.
+        UsageError: there is no "=" or no key.
     """
     key, equals, text = assignment.partition("=")
     path = _split_key(key.strip())
@@ -138,20 +159,11 @@ def apply_override(table: Table, assignment: str) -> Table:
         raise UsageError(
             f"--set {assignment!r}: expected key.sub=value, such as budget.env_steps=1000"
         )
-    if path[0] == "algorithms" and len(path) > 1:
-        _require_known(path[1], table.get("algorithms"))
     result = _assigned(table, path, _toml_value(text.strip()))
     if path[0] != "environment":
         for name, settings in table.get("environment", {}).items():
             result = _assigned(result, ["environment", name], _without(settings, path))
     return result
-
-
-def _require_known(label: str, labels: Any) -> None:
-    """Refuse a setting of an algorithm that is not among a grid's, a table or a list."""
-    if isinstance(labels, dict | list) and labels and label not in labels:
-        near = suggestion(label, map(str, labels))
-        raise UsageError(f"algorithms.{label} (--set) is not in this grid; {near}")
 
 
 def parse_grid(table: Table, source: str) -> Grid:

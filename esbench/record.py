@@ -18,7 +18,7 @@ class GenerationRecord:
         env_steps: steps the population took in training so far.
         eval_env_steps: steps spent on evaluating the centre so far.
         episodes: episodes the population played so far.
-        wall_time_s: seconds of training so far, pauses between runs left out.
+        wall_time_s: seconds of training so far, pauses between runs and loading left out.
         cpu_time_s: seconds of all processes so far.
         population_size: members of this generation.
         population_return_mean, _std, _min, _max: over the members with a finite return.

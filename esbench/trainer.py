@@ -69,7 +69,10 @@ class Score:
 @final
 @dataclass(frozen=True)
 class Progress:
-    """Counters of a run so far; times leave out the pauses between runs, and workers' loading."""
+    """Counters of a run so far; times leave out pauses and loading.
+
+    Loading: the start of worker processes, their first environment and a policy's reference batch.
+    """
 
     generation: int = 0
     env_steps: int = 0

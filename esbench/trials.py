@@ -14,7 +14,15 @@ from esbench.algorithms.settings import AlgorithmSettings
 from esbench.backends.choice import check_backend
 from esbench.environments import EnvironmentFile, load_environment, merged
 from esbench.errors import UsageError, suggestion
-from esbench.grid import Grid, apply_override, parse_grid, parse_seeds, read_grid, require_distinct
+from esbench.grid import (
+    Grid,
+    apply_override,
+    apply_overrides,
+    parse_grid,
+    parse_seeds,
+    read_grid,
+    require_distinct,
+)
 from esbench.registry import ALGORITHMS, POLICIES
 from esbench.settings import Table, fields_at, parse
 from esbench.spec import (
@@ -134,8 +142,7 @@ def open_grid(
         table = {**table, "seeds": parse_seeds(seeds)}
     if env_steps is not None:
         table = apply_override(table, f"budget.env_steps={env_steps}")
-    for assignment in overrides:
-        table = apply_override(table, assignment)
+    table = apply_overrides(table, overrides)
     grid = parse_grid(table, source)
     root = Path("results/runs") / grid.name if out is None else out
     _require_folder(root)

@@ -74,7 +74,7 @@ class _Worker:
     free: int = 0  # slots for which it asked for more, and got no answer yet
     sharing: bool = False  # it was asked to give up episodes, and has not answered yet
     can_share: bool = True
-    loading: bool = False  # it has not answered yet that it is ready for a trial
+    loading: int = 0  # how often it is still to answer that it is ready for a trial
 
 
 @final
@@ -124,8 +124,8 @@ class WorkerPool:
     def configure(self, setup: Setup, log: Path | None = None) -> None:
         """Make every worker ready for a trial; its output is appended to ``log`` (or dropped).
 
-        Returns when they are, so that nobody takes their loading for a part of training. Cheap if
-        they are ready already, so that trainers may share a pool and take turns.
+        Returns when they are and have made their first environment, so that nobody takes that for
+        a part of training. Cheap if they are ready already: trainers may share a pool in turns.
 
         Raises:
             EnvironmentFailedError: an environment raised; carries its traceback.
@@ -137,11 +137,11 @@ class WorkerPool:
         if wanted == self._configuration and self._workers:
             return
         self._configuration = wanted
-        for worker in self._workers:
-            worker.loading = True
-            self._send(worker, wanted)
-        self._start_all()
         try:
+            for worker in self._workers:
+                worker.loading += 1
+                self._send(worker, wanted)
+            self._start_all()
             self._await_ready()
         except BaseException:
             self.close()
@@ -193,7 +193,7 @@ class WorkerPool:
                     case Shared():
                         self._move(worker, message.episodes, pending)
                     case Ready():  # it has taken another's place
-                        worker.loading = False
+                        worker.loading -= 1
                     case Failed():
                         raise _failure(message)
             deaths = 0 if len(results) > before else deaths
@@ -213,8 +213,10 @@ class WorkerPool:
                         raise _failure(message)
                     case Finished() as message:  # the end of what it did before
                         self._take(worker, message, {})
-                    case _:
-                        worker.loading = False
+                    case Ready():
+                        worker.loading -= 1
+                    case None:
+                        worker.loading = 0
 
     def close(self) -> None:
         """End every worker process, whatever it is doing."""
@@ -246,7 +248,7 @@ class WorkerPool:
         theirs.close()
         if self._configuration is not None:
             ours.send(self._configuration)
-        return _Worker(process, ours, loading=self._configuration is not None)
+        return _Worker(process, ours, loading=int(self._configuration is not None))
 
     def _replace(self, dead: _Worker, begin: Begin, pending: deque[Task]) -> None:
         dead.connection.close()
@@ -362,10 +364,10 @@ def _obituary(worker: _Worker, deaths: int, lost: list[Task]) -> str:
     if code is not None and code < 0:
         cause = f"signal {signal.Signals(-code).name}"
         cause += " (out of memory?)" if code == -signal.SIGKILL else ""
-    return (
-        f"a worker died {deaths} times without reporting an episode, last by {cause}, "
-        f"while it played {', '.join(map(str, lost[:3])) or 'nothing'}"
-    )
+    played = f"played {', '.join(map(str, lost[:3])) or 'nothing'}"
+    doing = "loaded the environment" if worker.loading else played
+    how = f"{deaths} times without reporting an episode, last by {cause}"
+    return f"a worker died {how}, while it {doing}"
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import time
@@ -113,11 +114,30 @@ class Slow(Walk):
 
 
 class Announced(Walk):
-    """Says that it was made."""
+    """Says that it was made, some processes later than others."""
 
     def __init__(self) -> None:
         super().__init__()
+        time.sleep(0.3 * (os.getpid() % 3))
         print("made", flush=True)  # noqa: T201
+
+
+class FailsInWorkers(Walk):
+    """Can be made in the trainer's process only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        if multiprocessing.parent_process() is not None:
+            raise OSError("no licence")
+
+
+class DiesInWorkers(Walk):
+    """Ends a worker that makes it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        if multiprocessing.parent_process() is not None:
+            os._exit(3)
 
 
 class Chatty(Walk):
@@ -165,8 +185,7 @@ class Pictures(gymnasium.ObservationWrapper[np.ndarray, np.ndarray, np.ndarray])
 
 DOUBLES = (
     Walk, Raises, Disconnects, Dies, Indifferent, BadReward, BadObservation, Slow, Announced,
-    Chatty, Spaces,
-    Pictures,
+    FailsInWorkers, DiesInWorkers, Chatty, Spaces, Pictures,
 )  # fmt: skip
 for cls in DOUBLES:
     gymnasium.register(f"{cls.__name__}-v0", entry_point=cls)

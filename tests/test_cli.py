@@ -586,6 +586,14 @@ def test_algorithms_that_take_the_place_of_the_grids_own_can_be_set(esbench: Run
     assert (code, "openai_es (--set) is not in this grid" in err) == (2, True)
 
 
+def test_a_grid_without_algorithms_gets_those_that_are_set(esbench: Run, tmp_path: Path) -> None:
+    (tmp_path / "bare.toml").write_text('environments = ["CartPole-v1"]\n')
+    settings = ["algorithms.snes.sigma=0.1", "algorithms.openai_es.sigma=0.1"]
+    options = [word for setting in settings for word in ("--set", setting)]
+    code, out, _ = esbench("plan", "bare.toml", "--seeds", "0-2", *options)
+    assert (code, re.search(r"CartPole-v1 +6", out) is not None) == (0, True)
+
+
 def test_an_output_folder_that_is_a_file_is_refused_at_once(esbench: Run, tmp_path: Path) -> None:
     (tmp_path / "out").write_text("mine")
     code, _, err = esbench(*small())

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from esbench.algorithms.ascent import Ascent
+from esbench.algorithms.settings import AscentSettings
 from esbench.errors import UsageError
 from esbench.optimizers.choice import OWN, make_optimizer
 from esbench.optimizers.clipup import ClipUp
@@ -410,6 +412,34 @@ def test_settings_that_turn_the_climb_or_need_a_gpu_or_autograd_are_refused(key)
         make_optimizer("adam", P, 0.1, {key: True})
 
 
+@pytest.mark.parametrize("name", ["adam", "sgd", "adamw"])
+def test_a_negative_rate_is_an_error(name):
+    with pytest.raises(UsageError, match=f"optimizer {name} with .*-0.1"):
+        make_optimizer(name, P, -0.1, {})
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"momentum": 1.5}, "momentum = 1.5: expected at least 0 and below 1"),
+        ({"max_speed": 0}, "max_speed = 0: expected above 0"),
+        ({"max_speed": True}, "max_speed = True: expected a number"),
+    ],
+)
+def test_a_number_out_of_its_bounds_is_told_them(settings, said):
+    with pytest.raises(UsageError, match=said):
+        make_optimizer("clipup", P, 0.1, settings)
+
+
+@pytest.mark.parametrize("name", ["adam", "sgd", "clipup"])
+def test_who_diverges_gets_no_warning(name):  # which pytest would make an error
+    with pytest.raises(UsageError, match="not finite"):
+        make_optimizer(name, P, 1e308, {})
+    settings = AscentSettings(optimizer=name, weight_decay=0.1)
+    infinite = np.full(P, np.inf)
+    assert not np.isfinite(Ascent(settings, P).step(infinite, infinite, 0)).any()
+
+
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
@@ -428,6 +458,8 @@ def test_settings_that_turn_the_climb_or_need_a_gpu_or_autograd_are_refused(key)
         ("sgd", {"dampening": True}),
         ("sgd", {"weight_decay": -0.1}),
         ("sgd", {"weight_decay": float("nan")}),
+        ("sgd", {"momentum": float("inf")}),
+        ("sgd", {"dampening": float("-inf")}),
         ("adamw", {"fused": True, "foreach": True}),
         # The following are looked at only in a step.
         ("asgd", {"alpha": "much"}),

@@ -171,7 +171,6 @@ def test_plugins_run_in_the_workers_too(site: Path, tmp_path: Path) -> None:
     done = esbench(
         site, tmp_path, "run", "--env", "CartPole-v1", "--algorithm", "stand_still",
         "--algorithm", "openai_es", "--seeds", "0", "--env-steps", "300", "--workers", "1",
-        "--set", "algorithms.openai_es.optimizer=clipup",  # torch's take long to import
         "--set", "policy.template=straight", "--set", "evaluation.episodes=2",
         "--set", 'environment."CartPole-v1".backend=tiny',
     )  # fmt: skip

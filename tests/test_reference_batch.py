@@ -35,7 +35,6 @@ PICTURES = "doubles:Pictures-v0"
 SMALL = {"template": "small_conv", "layers": [[3, 4, 2]], "hidden": [4]}
 NORMALIZED = {**SMALL, "virtual_batch_norm": True, "reference_size": 6}
 RECURRENT = {"template": "conv_lstm", "layers": [[3, 4, 2]], "units": 4}
-CLIPUP = {"optimizer": "clipup"}  # torch's take seconds to import
 
 
 def random_play(name: str, size: int, seed: int) -> np.ndarray:
@@ -160,7 +159,7 @@ def single() -> Iterator[WorkerPool]:
 def test_workers_and_interruptions_change_no_bit(
     make_spec: Spec, pool: WorkerPool, single: WorkerPool, policy: dict[str, Any]
 ) -> None:
-    spec = make_spec(PICTURES, policy=policy, settings=CLIPUP, budget={"env_steps": 400})
+    spec = make_spec(PICTURES, policy=policy, budget={"env_steps": 400})
     whole = digests(spec, pool)
     assert len(set(whole[0])) == len(whole[0]) > 3
     assert digests(spec, single, stops=(1, 2)) == whole
@@ -169,7 +168,7 @@ def test_workers_and_interruptions_change_no_bit(
 def test_a_stored_trial_brings_its_batch_along(
     make_trial: Make, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trial = make_trial(PICTURES, policy=NORMALIZED, settings=CLIPUP, budget={"env_steps": 100})
+    trial = make_trial(PICTURES, policy=NORMALIZED, budget={"env_steps": 100})
     run(pool, trial)
 
     def never(*_: object) -> ReferenceBatch:
@@ -186,7 +185,7 @@ def test_a_stored_trial_brings_its_batch_along(
 def test_a_checkpoint_without_its_batch_is_one_sentence(
     make_trial: Make, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trial = make_trial(PICTURES, policy=NORMALIZED, settings=CLIPUP, budget={"env_steps": 100})
+    trial = make_trial(PICTURES, policy=NORMALIZED, budget={"env_steps": 100})
     run(pool, trial)
     whole = trial.folder.load_checkpoint()
     assert whole is not None
@@ -200,7 +199,7 @@ def test_a_checkpoint_without_its_batch_is_one_sentence(
 
 
 def test_a_state_from_before_the_first_generation_may_lack_it(make_spec: Spec) -> None:
-    spec = make_spec(PICTURES, policy=NORMALIZED, settings=CLIPUP)
+    spec = make_spec(PICTURES, policy=NORMALIZED)
     with Trainer(spec) as trainer, Trainer(spec) as other:
         state = trainer.state_dict()
         assert "reference_batch" not in state

@@ -38,7 +38,7 @@ def main():
         environment={"max_episode_steps": 20},
         policy={"template": "mlp", "hidden": [100, 100], "normalize_observations": True},
         population_size=16,
-        optimizer="adamw",  # torch's,
+        optimizer="adamw",  # torch's
     ) as trainer:
         trainer.train(env_steps=1)
         processes = [os.getpid(), *trainer._pool.process_ids]

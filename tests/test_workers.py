@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -340,11 +341,72 @@ def test_started_anew_they_know_nothing_of_the_trial_before(make_spec: Spec) -> 
         play_walks(pool, make_spec("doubles:Walk-v0"), members=4)
 
 
-def test_configured_workers_have_loaded(make_spec: Spec, tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", [[], ["doubles:Walk-v0"], ["doubles:Walk-v0", "CartPole-v1"]])
+def test_configured_workers_have_loaded(make_spec: Spec, tmp_path: Path, before: list[str]) -> None:
     spec, log = make_spec("doubles:Announced-v0"), tmp_path / "log.txt"
     with WorkerPool(3, slots=3) as pool:
+        for name in before:
+            pool.configure(Setup(make_spec(name).environment, spec.policy))
         pool.configure(Setup(spec.environment, spec.policy), log)
-        assert log.read_text().count("made\n") >= 3
+        assert log.read_text().count("made") >= 3
+
+
+def test_loading_is_no_part_of_the_time_of_training(
+    make_spec: Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads: list[None] = []
+    await_ready = WorkerPool._await_ready
+
+    def counted(pool: WorkerPool) -> None:
+        await_ready(pool)
+        loads.append(None)
+
+    clock = SimpleNamespace(
+        perf_counter=lambda: float(len(loads)),  # a second for every time the workers load
+        process_time=time.process_time,
+        monotonic=time.monotonic,
+    )
+    monkeypatch.setattr(WorkerPool, "_await_ready", counted)
+    monkeypatch.setattr("esbench.trainer.time", clock)
+    with WorkerPool(1, slots=3) as pool, Trainer(make_spec("doubles:Walk-v0"), pool) as trainer:
+        trainer.train(env_steps=1)
+    assert (len(loads), trainer.progress.wall_time_s) == (1, 0.0)
+
+
+def test_what_workers_cannot_load_is_said_at_once_and_ends_them(make_spec: Spec) -> None:
+    good, bad = make_spec("doubles:Walk-v0"), make_spec("doubles:FailsInWorkers-v0")
+    with WorkerPool(2, slots=3) as pool:
+        for _ in range(2):
+            expected = play_walks(pool, good)
+            with pytest.raises(UsageError, match="cannot be made: OSError: no licence"):
+                pool.configure(Setup(bad.environment, bad.policy))
+            assert pool.process_ids == []
+        np.testing.assert_array_equal(play_walks(pool, good).returns, expected.returns)
+
+
+def test_an_interrupt_while_they_load_ends_them(
+    make_spec: Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    one, other = make_spec("doubles:Walk-v0"), make_spec("CartPole-v1")
+    with WorkerPool(2, slots=3) as pool:
+        expected = play_walks(pool, one)
+        for step in ("_send", "_await_ready"):
+            with monkeypatch.context() as patch:
+                patch.setattr(WorkerPool, step, interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    pool.configure(Setup(other.environment, other.policy))
+            assert pool.process_ids == []
+            play_walks(pool, one)
+        np.testing.assert_array_equal(play_walks(pool, one).returns, expected.returns)
+
+
+def test_workers_that_always_die_while_they_load_are_said_to(make_spec: Spec) -> None:
+    words = "died 3 times without reporting an episode, last by exit code 3, while it loaded the"
+    with WorkerPool(2, slots=3) as pool, pytest.raises(TrainingError, match=words):
+        play_walks(pool, make_spec("doubles:DiesInWorkers-v0"))
 
 
 @pytest.mark.parametrize("killed", [1, 2])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import final
 
+import numpy as np
+
 from esbench.algorithms.settings import AscentSettings
 from esbench.noise import Vector
 from esbench.optimizers.base import State
@@ -35,7 +37,8 @@ class Ascent:
         """
         settings = self._settings
         scale = settings.learning_rate_decay**generation
-        return self._optimizer.step(center, gradient - settings.weight_decay * center, scale)
+        with np.errstate(all="ignore"):  # who diverges is told so once, by the trainer
+            return self._optimizer.step(center, gradient - settings.weight_decay * center, scale)
 
     def state_dict(self) -> State:
         """Return the optimizer's state."""

@@ -31,10 +31,10 @@ class Adam(Optimizer):
     ) -> None:
         if not (isinstance(betas, list | tuple) and len(betas) == 2):
             raise ValueError(f"betas = {betas!r}: expected two numbers")
-        self.learning_rate = learning_rate
-        self.betas = tuple(number("betas", beta, below=1.0) for beta in betas)
-        self.eps = number("eps", eps)
-        self.weight_decay = number("weight_decay", weight_decay)
+        self.learning_rate = number("learning_rate", learning_rate, at_least=0.0)
+        self.betas = tuple(number("betas", beta, at_least=0.0, below=1.0) for beta in betas)
+        self.eps = number("eps", eps, at_least=0.0)
+        self.weight_decay = number("weight_decay", weight_decay, at_least=0.0)
         self.amsgrad = flag("amsgrad", amsgrad)
         self._steps = 0
         self._moments: dict[str, Vector] = {}

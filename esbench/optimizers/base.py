@@ -33,18 +33,26 @@ class Optimizer(ABC):
         """Restore what ``state_dict`` returned, exactly."""
 
 
-def number(name: str, value: Any, at_least: float = 0.0, below: float = math.inf) -> float:
-    """Return a setting as a number.
+def number(
+    name: str,
+    value: Any,
+    *,
+    at_least: float = -math.inf,
+    above: float = -math.inf,
+    below: float = math.inf,
+) -> float:
+    """Return a setting as a finite number within these bounds.
 
     Raises:
-        TypeError: it is none.
-        ValueError: it is below ``at_least``, or not below ``below``.
+        TypeError: it is no number.
+        ValueError: it is not within them.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} = {value!r}: expected a number")
-    if not at_least <= value < below:
-        end = "" if math.isinf(below) else f" and below {below:g}"
-        raise ValueError(f"{name} = {value!r}: expected at least {at_least:g}{end}")
+    if not (at_least <= value and above < value < below):
+        bounds = {"at least": at_least, "above": above, "below": below}
+        said = [f"{words} {bound:g}" for words, bound in bounds.items() if math.isfinite(bound)]
+        raise ValueError(f"{name} = {value!r}: expected {' and '.join(said) or 'a finite number'}")
     return float(value)
 
 

@@ -21,10 +21,10 @@ class ClipUp(Optimizer):
     def __init__(
         self, learning_rate: float, momentum: float = 0.9, max_speed: float | None = None
     ) -> None:
-        if max_speed is not None and not number("max_speed", max_speed) > 0.0:
-            raise ValueError(f"max_speed = {max_speed}: expected more than 0")
-        self.learning_rate = learning_rate
-        self.momentum = number("momentum", momentum, below=1.0)
+        if max_speed is not None:
+            max_speed = number("max_speed", max_speed, above=0.0)
+        self.learning_rate = number("learning_rate", learning_rate, at_least=0.0)
+        self.momentum = number("momentum", momentum, at_least=0.0, below=1.0)
         self.max_speed = 2 * learning_rate if max_speed is None else max_speed
         self._velocity: Vector | None = None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import final
 
 import numpy as np
@@ -27,10 +26,10 @@ class SGD(Optimizer):
         weight_decay: float = 0.0,
         nesterov: bool = False,
     ) -> None:
-        self.learning_rate = learning_rate
-        self.momentum = number("momentum", momentum)
-        self.dampening = number("dampening", dampening, at_least=-math.inf)
-        self.weight_decay = number("weight_decay", weight_decay)
+        self.learning_rate = number("learning_rate", learning_rate, at_least=0.0)
+        self.momentum = number("momentum", momentum, at_least=0.0)
+        self.dampening = number("dampening", dampening)
+        self.weight_decay = number("weight_decay", weight_decay, at_least=0.0)
         self.nesterov = flag("nesterov", nesterov)
         if nesterov and not (momentum > 0.0 and dampening == 0.0):
             raise ValueError("nesterov = true: expected momentum above 0 and dampening 0")
