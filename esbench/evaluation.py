@@ -52,13 +52,15 @@ class Player:
     """Plays the episodes of one job after the other in S slots.
 
     Attributes:
-        backend: its slots.
+        backend: its slots; slots: how many.
         policy: the template.
         watch: the seconds spent to sample, reset, observe, act, simulate and count.
     """
 
     def __init__(self, setup: Setup, slots: int) -> None:
+        """Make up to ``slots`` slots; a backend may have reasons for fewer."""
         self.backend = setup.make_backend(slots)
+        slots = self.slots = self.backend.num_envs
         observations = self.backend.single_observation_space
         actions = self.backend.single_action_space
         self.policy = setup.make_policy(observations, actions)
@@ -66,7 +68,7 @@ class Player:
         self._actions = Actions(actions, setup.environment.id)
         self._batch = self.policy.batch(slots)
         self._reference_batch = setup.reference_batch
-        self._slots = self._width = slots
+        self._width = slots
         self._used = self._running = 0  # the running episodes are in the slots below the first
         self._tasks: list[Task | None] = [None] * slots
         self._noise: list[np.random.Generator | None] = [None] * slots
@@ -89,13 +91,13 @@ class Player:
             width: how many episodes to run at once; as many as there are slots by default.
         """
         self._job, self._used, self._running = job, 0, 0
-        self._width = self._slots if width is None else min(width, self._slots)
+        self._width = self.slots if width is None else min(width, self.slots)
         if job.characterize and not self._behaviors:
-            self._behaviors = [self._setup.make_behavior() for _ in range(self._slots)]
+            self._behaviors = [self._setup.make_behavior() for _ in range(self.slots)]
         self._pending.clear()
         if self.policy.reference_size:
             self._refer(job)
-        for slot in range(self._slots):
+        for slot in range(self.slots):
             self._tasks[slot] = None
             self.backend.retire(slot)
         if job.characterize:

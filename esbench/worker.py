@@ -53,7 +53,9 @@ class Share(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """From a worker: it can begin a job of the trial that it was configured for."""
+    """From a worker: it can begin a job of its trial, with so many episodes at once."""
+
+    slots: int
 
 
 class Finished(NamedTuple):
@@ -157,7 +159,7 @@ def _serve(link: _Link) -> None:
                         player.close()
                     _redirect_output(message.log)
                     player = Player(message.setup, message.slots)
-                    link.send(Ready())
+                    link.send(Ready(player.slots))
                 case Begin() if player is not None:
                     player.begin(message.job, message.width)
                 case Work() if player is not None:

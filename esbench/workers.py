@@ -75,6 +75,7 @@ class _Worker:
     sharing: bool = False  # it was asked to give up episodes, and has not answered yet
     can_share: bool = True
     loading: int = 0  # how often it is still to answer that it is ready for a trial
+    slots: int | None = None  # what it answered that it has
 
 
 @final
@@ -139,7 +140,7 @@ class WorkerPool:
         self._configuration = wanted
         try:
             for worker in self._workers:
-                worker.loading += 1
+                worker.loading, worker.slots = worker.loading + 1, None
                 self._send(worker, wanted)
             self._start_all()
             self._await_ready()
@@ -160,7 +161,7 @@ class WorkerPool:
         assert self._configuration is not None, "configure first"
         self._start_all()
         try:
-            return self._play(job, tasks, _width(len(tasks), self.size, self._configuration.slots))
+            return self._play(job, tasks, _width(len(tasks), self.size, self._useful_slots()))
         except BaseException:
             self.close()
             raise
@@ -194,6 +195,7 @@ class WorkerPool:
                         self._move(worker, message.episodes, pending)
                     case Ready():  # it has taken another's place
                         worker.loading -= 1
+                        worker.slots = message.slots
                     case Failed():
                         raise _failure(message)
             deaths = 0 if len(results) > before else deaths
@@ -213,8 +215,9 @@ class WorkerPool:
                         raise _failure(message)
                     case Finished() as message:  # the end of what it did before
                         self._take(worker, message, {})
-                    case Ready():
+                    case Ready(slots):
                         worker.loading -= 1
+                        worker.slots = slots
                     case None:
                         worker.loading = 0
 
@@ -235,6 +238,12 @@ class WorkerPool:
     def _start_all(self) -> None:
         if not self._workers:
             self._workers = [self._start() for _ in range(self.size)]
+
+    def _useful_slots(self) -> int:
+        """Return how many slots all workers have, of those that have said so."""
+        assert self._configuration is not None
+        said = (worker.slots for worker in self._workers if worker.slots)
+        return min(said, default=self._configuration.slots)
 
     def _start(self) -> _Worker:
         context = multiprocessing.get_context("spawn")

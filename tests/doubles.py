@@ -122,6 +122,15 @@ class Announced(Walk):
         print("made", flush=True)  # noqa: T201
 
 
+class Heavy(Walk):
+    """Takes long to make, and says that it was made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        time.sleep(0.6)
+        print("made", flush=True)  # noqa: T201
+
+
 class FailsInWorkers(Walk):
     """Can be made in the trainer's process only."""
 
@@ -185,7 +194,7 @@ class Pictures(gymnasium.ObservationWrapper[np.ndarray, np.ndarray, np.ndarray])
 
 DOUBLES = (
     Walk, Raises, Disconnects, Dies, Indifferent, BadReward, BadObservation, Slow, Announced,
-    FailsInWorkers, DiesInWorkers, Chatty, Spaces, Pictures,
+    Heavy, FailsInWorkers, DiesInWorkers, Chatty, Spaces, Pictures,
 )  # fmt: skip
 for cls in DOUBLES:
     gymnasium.register(f"{cls.__name__}-v0", entry_point=cls)

@@ -101,6 +101,22 @@ def test_a_worker_has_no_more_slots_than_help(
         assert Setup(spec.environment, spec.policy).useful_slots(2) == 2
 
 
+@pytest.mark.parametrize("size", [1, 2])
+def test_an_environment_that_takes_long_to_make_is_made_a_few_times(
+    make_spec: Spec, tmp_path: Path, size: int
+) -> None:
+    log, made = tmp_path / "log.txt", []
+    with WorkerPool(size, slots=40) as pool:
+        expected = play_walks(pool, make_spec("doubles:Walk-v0"))
+        heavy = make_spec("doubles:Heavy-v0")
+        pool.configure(Setup(heavy.environment, heavy.policy), log)
+        made.append(log.read_text().count("made"))
+        played = pool.play(walk_job(40), [Task(CENTER, 0), *member_tasks(range(40), 1)])
+        made.append(log.read_text().count("made"))
+    assert made == [2 * size, 7 * size]  # 41 episodes: three or six whole rounds of seven
+    np.testing.assert_array_equal(played.returns, expected.returns)
+
+
 def test_a_different_seed_gives_different_digests(make_spec: Spec, pool: WorkerPool) -> None:
     one, same, other = (digests(make_spec(seed=seed), pool) for seed in (0, 0, 1))
     assert one == same
@@ -118,11 +134,14 @@ def halfcheetah_job(spec: TrialSpec, members: int) -> Job:
 
 def play_walks(pool: WorkerPool, spec: TrialSpec, members: int = 40) -> Episodes:
     pool.configure(Setup(spec.environment, spec.policy))
+    return pool.play(walk_job(members), [Task(CENTER, 0), *member_tasks(range(members), 1)])
+
+
+def walk_job(members: int) -> Job:
     center = np.zeros(31)  # 3-4-3 with biases
     noise = GaussianNoise(noise_key(0, 0), center.size)
     population = SampledPopulation(center=center, sigma=0.1, noise=noise, size=members)
-    job = Job(0, 0, Purpose.TRAINING_EPISODE, population, center, episodes=1)
-    return pool.play(job, [Task(CENTER, 0), *member_tasks(range(members), 1)])
+    return Job(0, 0, Purpose.TRAINING_EPISODE, population, center, episodes=1)
 
 
 def test_a_killed_worker_is_replaced_and_its_episodes_are_the_same(

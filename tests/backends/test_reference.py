@@ -1,4 +1,5 @@
 import re
+from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
@@ -30,6 +31,30 @@ def _quiet():
 
 def make(environment_id, kwargs, slots=SLOTS):
     return GymnasiumBackend(environment_id, kwargs, slots)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "wanted", "slots", "made"),
+    [
+        ([0.0625], 64, 64, 1),
+        ([0.5, 0.5], 64, 8, 2),
+        ([0.5, 0.25], 64, 16, 2),
+        ([60.0, 60.0], 64, 8, 2),
+        ([0.5, 0.0625], 64, 64, 2),  # the first time, modules were imported
+        ([0.5, 0.0], 64, 64, 2),
+        ([], 8, 8, 1),
+        ([], 1, 1, 1),
+    ],
+)
+def test_what_takes_long_to_make_has_few_slots(monkeypatch, seconds, wanted, slots, made):
+    times = iter([time for duration in seconds for time in (0.0, duration)])
+    clock = SimpleNamespace(perf_counter=lambda: next(times, 0.0))
+    monkeypatch.setattr("esbench.backends.reference.time", clock)
+    backend = make("CartPole-v1", {}, wanted)
+    assert (backend.num_envs, len(backend._envs), len(backend.observations)) == (slots, made, slots)
+    for slot in range(slots):
+        backend.start(slot, slot)
+    assert backend.live.all()
 
 
 @pytest.mark.parametrize(
