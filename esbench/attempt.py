@@ -11,6 +11,8 @@ from typing import Literal, Protocol, TypeAlias
 
 from esbench.errors import EnvironmentFailedError, UsageError
 from esbench.jobs import Setup
+from esbench.origins import other_code
+from esbench.own_code import own_code
 from esbench.provenance import provenance
 from esbench.record import Callback, GenerationRecord, Stop
 from esbench.scoring import restore
@@ -65,7 +67,9 @@ def run_trial(
         with trial.folder.locked() as mine:
             if trial.is_done:
                 trial.check()
-                return "skipped", score_text(trial.folder.result())
+                other = _made_with_other_code(trial)
+                hint = f"; made with {other}: --out elsewhere trains anew" if other else ""
+                return "skipped", score_text(trial.folder.result()) + hint
             if not mine:
                 return "elsewhere", "another process runs it"
             return _attempt(trial, pool, watcher, callbacks)
@@ -89,6 +93,12 @@ def _attempt(
         return "failed", f"{summary} (traceback in {trial.folder.path / 'error.txt'})"
 
 
+def _made_with_other_code(trial: Trial) -> str:
+    """Say which of a person's own code has changed since a trial was begun, if any."""
+    changed = other_code(trial.folder.description(), own_code(trial.spec))
+    return f"other code of {' and '.join(changed)}" if changed else ""
+
+
 def _train(trial: Trial, pool: WorkerPool, watcher: Watcher, callbacks: Sequence[Callback]) -> str:
     """Train, score and keep the result; returns the score in words."""
     folder = trial.folder
@@ -106,6 +116,7 @@ def _train(trial: Trial, pool: WorkerPool, watcher: Watcher, callbacks: Sequence
         state = folder.load_checkpoint()
         if state is not None:
             restore(trainer, folder, state, history)
+        other = _made_with_other_code(trial)
         watcher.trial_started(trial, trainer.progress.generation)
 
         def keep() -> None:
@@ -127,7 +138,7 @@ def _train(trial: Trial, pool: WorkerPool, watcher: Watcher, callbacks: Sequence
         result = score_trial(trainer, stop)
         text = score_text(result)
         folder.finish(result)  # the last thing that can go wrong: a done trial has not failed
-        return text
+        return f"{text}; begun with {other}" if other else text
 
 
 def is_kept(trial: Trial, history: Sequence[GenerationRecord]) -> bool:

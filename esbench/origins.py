@@ -71,10 +71,14 @@ def changed_code(description: Json, here: dict[str, Any]) -> list[str]:
     """Return a phrase for each part of a person's own code that is another one now."""
     before = own_code_of(description)
     return [
-        f"{name} {before[name]} then, {here[name]} now"
-        for name in before
-        if name in here and before[name] != here[name]
+        f"{name} {before[name]} then, {here[name]} now" for name in other_code(description, here)
     ]
+
+
+def other_code(description: Json, here: dict[str, Any]) -> list[str]:
+    """Return the names of the parts of a person's own code that are others now."""
+    before = own_code_of(description)
+    return [name for name in before if name in here and before[name] != here[name]]
 
 
 def _parts(description: Json) -> list[Json]:

@@ -129,8 +129,8 @@ class WorkerPool:
         a part of training. Cheap if they are ready already: trainers may share a pool in turns.
 
         Raises:
-            EnvironmentFailedError: an environment raised; carries its traceback.
-            UsageError: the policy cannot serve the environment.
+            EnvironmentFailedError: a worker cannot make the environment, or a policy for it;
+                carries its traceback.
 
         An exception, Ctrl-C too, ends all workers.
         """
@@ -211,8 +211,8 @@ class WorkerPool:
         while loading := [worker for worker in self._workers if worker.loading]:
             for worker in _heard(loading):
                 match _receive(worker):
-                    case Failed() as message:
-                        raise _failure(message)
+                    case Failed() as message:  # whoever trains has made one: no fault of the input
+                        raise EnvironmentFailedError(message.message, message.traceback)
                     case Finished() as message:  # the end of what it did before
                         self._take(worker, message, {})
                     case Ready(slots):

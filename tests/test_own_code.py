@@ -206,10 +206,16 @@ def test_a_table_says_that_seeds_are_of_different_code(esbench: Run, own: Path) 
     ]
     assert len(set(versions)) == 2
     assert f"seeds of different code, holding {' and '.join(versions)}." in said
+    assert said.count("; made with other code of holding: --out elsewhere trains anew") == 1
     code, printed, _ = esbench("verify", "out", "--workers", "1")
     said = " ".join(printed.split())
     assert code == 1
     assert f"what has changed: holding {' then, '.join(versions)} now" in said
+    longer = [{"300": "600"}.get(word, word) for word in run]
+    code, printed, _ = esbench(*longer, "--seeds", "0-1", "--extend")
+    said = " ".join(printed.split())
+    assert code == 0
+    assert said.count("; begun with other code of holding") == 1
 
 
 def test_a_trial_that_is_resumed_under_other_code_says_so(

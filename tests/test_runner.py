@@ -59,6 +59,16 @@ def test_a_done_trial_of_another_specification_is_refused(
         run(pool, edited)
 
 
+def test_an_environment_that_workers_cannot_make_fails_its_trial_alone(
+    make_trial: Make, pool: WorkerPool
+) -> None:
+    bad, good = make_trial("doubles:FailsInWorkers-v0"), make_trial(seed=1)
+    (failed, detail), (done, _) = run(pool, bad, good)
+    assert (failed, done) == ("failed", "done")
+    assert "OSError: no licence (traceback in " in detail
+    assert "no licence" in (bad.folder.path / "error.txt").read_text()
+
+
 def test_a_trial_that_another_process_runs_is_left_to_it(
     make_trial: Make, pool: WorkerPool
 ) -> None:

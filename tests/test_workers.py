@@ -397,7 +397,7 @@ def test_what_workers_cannot_load_is_said_at_once_and_ends_them(make_spec: Spec)
     with WorkerPool(2, slots=3) as pool:
         for _ in range(2):
             expected = play_walks(pool, good)
-            with pytest.raises(UsageError, match="cannot be made: OSError: no licence"):
+            with pytest.raises(EnvironmentFailedError, match="made: OSError: no licence"):
                 pool.configure(Setup(bad.environment, bad.policy))
             assert pool.process_ids == []
         np.testing.assert_array_equal(play_walks(pool, good).returns, expected.returns)

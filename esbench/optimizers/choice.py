@@ -39,7 +39,7 @@ def make_optimizer(
     own = OWN.get(name.lower())
     cls: Any = own or torch_optimizers().get(name.lower())
     if cls is None:
-        near = suggestion(name, [*torch_optimizers(), *OWN])
+        near = suggestion(name, {*torch_optimizers(), *OWN})
         raise UsageError(f"unknown optimizer {name!r}; {near}")
     allowed = set(inspect.signature(cls).parameters) - NOT_SETTINGS
     for key in settings:
