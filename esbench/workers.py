@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 from esbench.episodes import EpisodeResult, Episodes, collect
-from esbench.errors import EnvironmentFailedError, EsbenchError, TrainingError, UsageError
+from esbench.errors import EnvironmentFailedError, TrainingError, UsageError
 from esbench.evaluation import Suspended
 from esbench.jobs import Job, Setup, Task
 from esbench.stopwatch import Stopwatch
@@ -197,7 +197,9 @@ class WorkerPool:
                         worker.loading -= 1
                         worker.slots = message.slots
                     case Failed():
-                        raise _failure(message)
+                        if message.usage:
+                            raise UsageError(message.message)
+                        raise EnvironmentFailedError(message.message, message.traceback)
             deaths = 0 if len(results) > before else deaths
             for worker in [w for w in self._workers if w.free and pending]:
                 chunk = _chunk(len(pending), self.size, max(worker.free, PREFETCH))
@@ -332,13 +334,6 @@ def _receive(worker: _Worker) -> Ready | Finished | Shared | Failed | None:
     except (EOFError, OSError):  # it died between two messages, or in the middle of one
         return None
     return message
-
-
-def _failure(message: Failed) -> EsbenchError:
-    """Return the error that a worker has met."""
-    if message.usage:
-        return UsageError(message.message)
-    return EnvironmentFailedError(message.message, message.traceback)
 
 
 def _width(tasks: int, workers: int, slots: int) -> int:
