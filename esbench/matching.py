@@ -15,7 +15,8 @@ from esbench.baselines import FrozenCell, FrozenTrial, first_digests
 from esbench.cells import Cell
 from esbench.defaults import completed
 from esbench.errors import UsageError
-from esbench.origins import Origin, changes, origin_of, was_mixed
+from esbench.origins import Origin, changes, origin_of, other_code, own_code_of, was_mixed
+from esbench.own_code import own_code
 from esbench.spec import differences
 from esbench.store import TrialFolder
 from esbench.units import counted
@@ -86,9 +87,28 @@ def find(frozen: FrozenCell, found: Sequence[Cell], least: int) -> Measured:
         return Measured(frozen, None, f"{what} ({undone[0].status})")
     if len(cell.trials) < least:
         return Measured(frozen, None, f"{counted(len(cell.trials), 'seed')}; expected {least}")
+    if stale := _stale(cell):
+        what = f"made with other code of {' and '.join(stale)} than is here"
+        return Measured(frozen, None, f"{what}; a new folder for --out trains it anew")
     diverged = sum(score is None for score in scores_of(cell))
     note = f"{counted(diverged, 'run')} diverged, counted as the worst" if diverged else ""
     return Measured(frozen, cell, note)
+
+
+def _stale(cell: Cell) -> list[str]:
+    """Return the parts of a person's own code that have changed since a cell was trained.
+
+    Its scores are those of the code as it was: a folder that was left from an earlier commit must
+    not let this one pass. What cannot be found here, as where results are only looked at, is not
+    held against it.
+    """
+    changed = [
+        name
+        for trial, description in zip(cell.trials, cell.descriptions, strict=True)
+        if own_code_of(description)
+        for name in other_code(description, own_code(trial.spec()))
+    ]
+    return list(dict.fromkeys(changed))
 
 
 def scores_of(cell: Cell) -> list[float | None]:

@@ -60,7 +60,8 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     new_process()
     yield path
     new_process()
-    del sys.modules["holding"], gymnasium.registry["Hold-v0"]
+    sys.modules.pop("holding", None)
+    del gymnasium.registry["Hold-v0"]
 
 
 def test_a_file_has_its_digest(own: Path, make_spec: MakeSpec) -> None:
@@ -216,6 +217,25 @@ def test_a_table_says_that_seeds_are_of_different_code(esbench: Run, own: Path) 
     said = " ".join(printed.split())
     assert code == 0
     assert said.count("; begun with other code of holding") == 1
+
+
+def test_a_check_does_not_pass_on_what_older_code_has_left(esbench: Run, own: Path) -> None:
+    run = ["run", "--env", "holding:Hold-v0", "--algorithm", "snes", "--env-steps", "300",
+           "--set", "policy.hidden=[4]", "--workers", "1", "--out", "out", "--quiet",
+           "--set", "evaluation.episodes=2", "--seeds", "0-1"]  # fmt: skip
+    assert esbench(*run)[0] == 0
+    assert esbench("baseline", "out", "--out", "b.json")[0] == 0
+    assert esbench("check", "out", "--baseline", "b.json")[0] == 0
+    own.write_text(ENVIRONMENT.replace("0.1 * action", "0.2 * action"))
+    new_process()
+    code, printed, _ = esbench("check", "out", "--baseline", "b.json")
+    assert code == 3
+    said = " ".join(printed.split())
+    assert "made with other code of holding than is here; a new folder for --out trains it" in said
+    own.unlink()
+    sys.modules.pop("holding")  # where nobody has it, results can still be looked at
+    new_process()
+    assert esbench("check", "out", "--baseline", "b.json")[0] == 0
 
 
 def test_a_trial_that_is_resumed_under_other_code_says_so(
