@@ -121,16 +121,17 @@ def print_costs(costs: Sequence[Cost], layout: Schedule, root: Path) -> None:
             str(cost.trials),
             str(cost.done),
             format_steps(cost.env_steps),
-            format_steps(cost.steps_per_second),
-            format_duration(cost.seconds),
+            format_steps(cost.steps_per_second) if cost.steps_per_second else "-",
+            format_duration(cost.seconds) if cost.env_steps else "-",
         )
     console.print(table)
-    total = format_duration(sum(cost.seconds for cost in costs))
-    print_plain(
-        f"About {total} of training on {counted(layout.workers, 'worker')}: {layout.words}. "
-        f"Scoring comes on top.\nOutput: {root}",
-        console,
-    )
+    what = "Nothing is left to train."
+    if total := sum(cost.seconds for cost in costs):
+        what = (
+            f"About {format_duration(total)} of training on {counted(layout.workers, 'worker')}: "
+            f"{layout.words}. Scoring comes on top."
+        )
+    print_plain(f"{what}\nOutput: {root}", console)
 
 
 def print_standings(standings: Iterable[Standing], root: Path) -> None:

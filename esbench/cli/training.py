@@ -111,16 +111,18 @@ def plan(
     at_once: AtOnce = None,
 ) -> None:
     """Say what a grid will cost: trials, steps and time, from a speed measured now."""
-    from esbench.display import print_costs
+    from esbench.display import print_costs, working
     from esbench.plan import costs
     from esbench.schedule import schedule
     from esbench.workers import WorkerPool
 
     overrides = _with_device(set_, device)
     root, trials = _open(grid, env, algorithm, seeds, env_steps, overrides, out, extend)
-    size = WorkerPool(workers).size
     todo = [trial.spec.budget.env_steps for trial in trials if not trial.is_done]
-    print_costs(costs(trials, size), schedule(todo, size, at_once), root)
+    layout = schedule(todo, WorkerPool(workers).size, at_once)
+    with working("measuring"):
+        found = costs(trials, workers)
+    print_costs(found, layout, root)
 
 
 @command(epilog="Example: esbench status quick")
