@@ -257,7 +257,9 @@ def _notes(
         if apart := _apart(first, second):
             more = f"; and {len(apart) - MOST_APART} more" if len(apart) > MOST_APART else ""
             said = "; ".join(apart[:MOST_APART])
-            notes.append(f"{first.environment}: A and B differ in {said}{more}.")
+            among = sum(cell.environment == first.environment for cell, _ in matched)
+            where = first.environment if among == 1 else f"{first.environment} {first.name}"
+            notes.append(f"{where}: A and B differ in {said}{more}.")
     return tuple(notes)
 
 

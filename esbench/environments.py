@@ -171,7 +171,7 @@ def _id_of(path: Path) -> str:
 def _require_registered(name: str) -> None:
     import gymnasium
 
-    from esbench.making import register_family
+    from esbench.making import module_of, register_family
 
     module, _, registered = name.rpartition(":")
     if module:
@@ -182,7 +182,9 @@ def _require_registered(name: str) -> None:
     except gymnasium.error.Error:
         known = {*environment_names(), *gymnasium.registry}
         if module:  # in another run the name alone would not be known
-            known = {f"{module}:{each}" for each in gymnasium.registry}
+            package = module.partition(".")[0]
+            own = [e for e in gymnasium.registry if module_of(e).partition(".")[0] == package]
+            known = {f"{module}:{each}" for each in own or gymnasium.registry}
         raise unknown("environment", name, known) from None
 
 

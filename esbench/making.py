@@ -52,6 +52,15 @@ def register_family(environment_id: str) -> None:
         FAMILIES[namespace]()
 
 
+def module_of(name: str) -> str:
+    """Return the module that makes a registered environment; empty if the name is not known."""
+    registered = gymnasium.registry.get(name)
+    entry = None if registered is None else registered.entry_point
+    if entry is None:
+        return ""
+    return entry.partition(":")[0] if isinstance(entry, str) else str(entry.__module__)
+
+
 def _register_atari() -> None:
     import ale_py
 
@@ -76,7 +85,8 @@ FAMILIES: Final[dict[str, Callable[[], None]]] = {
 
 def reason(error: Exception) -> str:
     """Return an error's own words in one line, with what to install if a module is missing."""
-    words = " ".join(str(error).partition(CREATOR)[0].split())
+    said = " ".join(str(error).partition(CREATOR)[0].split())
+    words = "".join(each if each.isprintable() else "?" for each in said)
     if isinstance(error, ModuleNotFoundError) and error.name:
         return f"{words}; install the package that provides {error.name.partition('.')[0]!r}"
     if words and isinstance(error, ImportError | gymnasium.error.Error | UsageError):

@@ -13,9 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import gymnasium
-
 from esbench.errors import EsbenchError
+from esbench.making import module_of
 from esbench.registry import ALGORITHMS, BACKENDS, BEHAVIORS, POLICIES, Registry
 from esbench.spec import TrialSpec
 
@@ -66,10 +65,7 @@ def _modules(spec: TrialSpec) -> Iterator[str]:
     """Yield the modules that a specification names, or that hold what it names."""
     package, _, name = spec.environment.id.rpartition(":")
     yield package
-    registered = gymnasium.registry.get(name)
-    entry = None if registered is None else registered.entry_point
-    if entry is not None:
-        yield entry.partition(":")[0] if isinstance(entry, str) else str(entry.__module__)
+    yield module_of(name)
     for text in (spec.environment.behavior, str(spec.policy.settings.get("factory", ""))):
         yield text.rpartition(":")[0]
     named: list[tuple[Registry[Any], str]] = [

@@ -30,6 +30,7 @@ from esbench.checkpoints import LATEST, Checkpoints, kept_name
 from esbench.defaults import completed_if_known
 from esbench.errors import UsageError
 from esbench.files import (
+    RESUMABLE,
     Json,
     as_text,
     disk_errors,
@@ -222,7 +223,8 @@ class TrialFolder:
         Raises:
             UsageError: the file system refuses.
         """
-        with disk_errors(self.path):
+        begun = (self.path / "trial.json").is_file()
+        with disk_errors(self.path, RESUMABLE if begun else "; nothing was saved"):
             self.path.mkdir(parents=True, exist_ok=True)
             lock = (self.path / "lock").open("ab")
         with lock:

@@ -12,7 +12,7 @@ from typing import Any, Final, final
 from esbench.algorithms.base import Algorithm
 from esbench.algorithms.settings import AlgorithmSettings
 from esbench.backends.choice import check_backend
-from esbench.environments import EnvironmentFile, load_environment, merged
+from esbench.environments import EnvironmentFile, environment_table, load_environment, merged
 from esbench.errors import UsageError, suggestion
 from esbench.grid import (
     Grid,
@@ -129,6 +129,8 @@ def open_grid(
         table, source = {"name": name}, "command line"
     else:
         table, source = read_grid(name_or_file)
+    for name in environments:
+        environment_table(name)  # what is no environment is told before what it would be part of
     if environments:
         table = {**table, "environments": list(environments)}
         kept = {k: v for k, v in table.get("environment", {}).items() if k in environments}

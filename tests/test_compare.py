@@ -93,6 +93,18 @@ def test_what_to_beware_of_is_said(tmp_path: Path) -> None:
     assert "CartPole-v1: A and B differ in budget.env_steps (1000, 2000)." in notes
 
 
+def test_algorithms_of_one_environment_are_told_apart(tmp_path: Path) -> None:
+    algorithms = ("openai_es", "snes")
+    for name in algorithms:
+        write_scores(tmp_path / "a", GOOD, algorithms={name: {}})
+        write_scores(tmp_path / "b", GOOD, algorithms={name: {}}, budget={"env_steps": 2000})
+    notes = compare_sides(str(tmp_path / "a"), str(tmp_path / "b")).notes
+    said = "A and B differ in budget.env_steps (1000, 2000)."
+    assert [note for note in notes if said in note] == [
+        f"CartPole-v1 {name}: {said}" for name in algorithms
+    ]
+
+
 def test_settings_that_differ_are_named_unless_the_labels_stand_for_them(tmp_path: Path) -> None:
     policies = {"small": {"hidden": [4]}, "large": {"hidden": [8]}}
     algorithms = {"openai_es": {"sigma": 0.1}, "wide": {"algorithm": "openai_es", "sigma": 0.3}}

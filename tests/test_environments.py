@@ -17,7 +17,7 @@ from esbench.environments import (
 )
 from esbench.errors import UsageError
 from esbench.grid import parse_grid
-from esbench.making import register_family
+from esbench.making import reason, register_family
 from esbench.random_policy import random_policy_returns
 from esbench.trainer import Trainer
 from esbench.trials import expand
@@ -32,6 +32,11 @@ GAMES = [
     )
     for suffix in ("", "Deterministic")
 ]  # fmt: skip
+
+
+def test_what_an_environment_says_cannot_command_the_terminal() -> None:
+    error = ValueError("\x1b[31mred\x07\nand more")
+    assert reason(error) == "ValueError: ?[31mred? and more"
 
 
 def test_the_benchmark_has_its_environments() -> None:

@@ -400,10 +400,19 @@ def test_an_unknown_setting_is_named_with_the_nearest(name, key, near):
 
 
 @pytest.mark.parametrize("name", ["adam", "clipup"])
-@pytest.mark.parametrize("key", ["lr", "learning_rate", "params"])
-def test_the_learning_rate_has_one_place(name, key):
-    with pytest.raises(UsageError, match=f"unknown setting '{key}' of {name}"):
-        make_optimizer(name, P, 0.1, {key: 0.5})
+def test_the_learning_rate_has_one_place(name):
+    for key in ("lr", "learning_rate"):
+        said = f"unknown setting '{key}' of {name}; the algorithm has it, as learning_rate"
+        with pytest.raises(UsageError, match=said):
+            make_optimizer(name, P, 0.1, {key: 0.5})
+    with pytest.raises(UsageError, match=f"unknown setting 'params' of {name}"):
+        make_optimizer(name, P, 0.1, {"params": 0.5})
+
+
+def test_a_word_for_one_of_torchs_is_told_what_was_expected():
+    said = "optimizer adamw: eps = 'a': expected a number, a list of numbers, true or false"
+    with pytest.raises(UsageError, match=said):
+        make_optimizer("adamw", P, 0.1, {"eps": "a"})
 
 
 @pytest.mark.parametrize("key", ["maximize", "capturable", "differentiable"])

@@ -280,3 +280,14 @@ def test_the_nearest_name_has_its_package(esbench: Run, own: Path) -> None:
     code, _, complaint = esbench(*arguments)
     assert code == 2
     assert f"did you mean '{own.stem}:Hold-v0'?" in complaint
+    arguments[2] = "holding:CartPol-v1"  # which is nearer to one that the package has not
+    assert "did you mean 'holding:Hold-v0'?" in esbench(*arguments)[2]
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a b", ".", "CartPole-v1:"])
+def test_what_is_no_environment_is_told_as_that(esbench: Run, tmp_path: Path, name: str) -> None:
+    arguments = ["plan", "--env", name, "--algorithm", "snes", "--seeds", "0"]
+    code, _, complaint = esbench(*arguments)
+    assert code == 2
+    assert f"environment {name!r}" in complaint
+    assert not list(tmp_path.rglob("*"))

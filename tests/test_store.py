@@ -598,7 +598,7 @@ def test_a_full_disk_is_one_sentence_and_loses_nothing(begin: Begin, make_trial:
 def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with (
-        pytest.raises(UsageError, match="cannot write .*Not a directory"),
+        pytest.raises(UsageError, match="cannot write .*Not a directory; nothing was saved"),
         TrialFolder(tmp_path / "file" / "trial").locked(),
     ):
         pass

@@ -42,9 +42,19 @@ def make_optimizer(
         near = suggestion(name, {*torch_optimizers(), *OWN})
         raise UsageError(f"unknown optimizer {name!r}; {near}")
     allowed = set(inspect.signature(cls).parameters) - NOT_SETTINGS
-    for key in settings:
+    for key, value in settings.items():
+        if key in {"lr", "learning_rate"}:
+            raise UsageError(
+                f"unknown setting {key!r} of {name}; the algorithm has it, as learning_rate"
+            )
         if key not in allowed:
             raise UsageError(f"unknown setting {key!r} of {name}; {suggestion(key, allowed)}")
+
+        if own is None and isinstance(value, str):  # torch takes none, and fails somewhere
+            raise UsageError(
+                f"optimizer {name}: {key} = {value!r}: expected a number, a list of numbers, true "
+                "or false"
+            )
 
     def make(size: int) -> Optimizer:
         if own is not None:
