@@ -21,7 +21,7 @@ from esbench.errors import EsbenchError, TrainingError, UsageError
 from esbench.record import GenerationRecord
 from esbench.trials import Trial
 from esbench.worker import end_with_parent, interrupts_held
-from esbench.workers import WorkerPool
+from esbench.workers import MAX_DEATHS, WorkerPool, cause_of_death
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
@@ -45,6 +45,12 @@ class _Checked(NamedTuple):
     """From a lane: all trials can be served."""
 
 
+class _Died(NamedTuple):
+    """Of a lane that sends no more: what it died of."""
+
+    cause: str
+
+
 class _Broke(NamedTuple):
     """From a lane: what ends the grid."""
 
@@ -57,6 +63,8 @@ class _Lane:
     process: SpawnProcess
     connection: Connection
     trial: Trial | None = None
+    generation: int = 0  # the trial's last that was seen
+    deaths: int = 0  # of processes that ran it, since that one
 
 
 @final
@@ -66,9 +74,11 @@ class Lanes:
     def __init__(self, count: int, workers: int, slots: int) -> None:
         """Start ``count`` processes with ``workers`` of ``slots`` each; they load meanwhile."""
         self._lanes: list[_Lane] = []
+        self._arguments = workers, slots
         try:
             for _ in range(count):
-                self._start(workers, slots)
+                with interrupts_held():
+                    self._lanes.append(_Lane(*self._start()))
         except BaseException:
             self.__exit__()
             raise
@@ -88,14 +98,13 @@ class Lanes:
                 lane.process.kill()
                 lane.connection.close()
 
-    def _start(self, workers: int, slots: int) -> None:
+    def _start(self) -> tuple[SpawnProcess, Connection]:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        process = context.Process(target=_main, args=(theirs, workers, slots))
-        with interrupts_held():
-            process.start()
-            self._lanes.append(_Lane(process, ours))
+        process = context.Process(target=_main, args=(theirs, *self._arguments))
+        process.start()
         theirs.close()
+        return process, ours
 
     def check(self, trials: Sequence[Trial]) -> None:
         """Have one of the processes do ``check_trials``, so that this one loads no simulator.
@@ -105,9 +114,10 @@ class Lanes:
             TrainingError: the process died, or met a defect, whose traceback is the message.
         """
         lane = self._lanes[0]
-        with contextlib.suppress(BrokenPipeError):
-            lane.connection.send(list(trials))
+        _send(lane, list(trials))
         match _receive(lane):
+            case _Died(cause):
+                raise TrainingError(f"the process that checked the trials died ({cause})")
             case _Broke(usage, message):
                 raise UsageError(message) if usage else TrainingError(message)
 
@@ -119,6 +129,9 @@ class Lanes:
     ) -> None:
         """Run every trial once, in their order as lanes come free.
 
+        A trial whose process dies goes on in a new one, where it was saved; after ``MAX_DEATHS``
+        without a new generation between them it has failed.
+
         Args:
             trials: what to run.
             watcher: is told what happens.
@@ -126,7 +139,7 @@ class Lanes:
 
         Raises:
             UsageError: a trial cannot be served; see ``run_trial``.
-            TrainingError: a lane died, or met a defect, whose traceback is the message.
+            TrainingError: a lane met a defect, whose traceback is the message.
         """
         pending = deque(trials)
         for lane in self._lanes:
@@ -138,31 +151,59 @@ class Lanes:
                 assert trial is not None
                 match _receive(lane):
                     case _Event(name, arguments):
+                        if name == "generation_done":
+                            _advance(lane, *arguments)
                         getattr(watcher, name)(trial, *arguments)
                     case _Ended(outcome, detail):
-                        lane.trial = None
                         ended(trial, outcome, detail)
                         _give(lane, pending)
+                    case _Died(cause):
+                        lane.deaths += 1
+                        with interrupts_held():
+                            lane.process, lane.connection = self._start()
+                        if lane.deaths < MAX_DEATHS:
+                            _send(lane, trial)
+                        else:
+                            ended(trial, "failed", _bury(trial, lane.deaths, cause))
+                            _give(lane, pending)
                     case _Broke(usage, message):
                         raise UsageError(message) if usage else TrainingError(message)
 
 
 def _give(lane: _Lane, pending: deque[Trial]) -> None:
-    if pending:
-        lane.trial = pending.popleft()
-        with contextlib.suppress(BrokenPipeError):  # its death is noticed when it is listened to
-            lane.connection.send(lane.trial)
+    """Give a lane that has none the next trial, if there is one."""
+    lane.trial = pending.popleft() if pending else None
+    lane.generation = lane.deaths = 0
+    if lane.trial is not None:
+        _send(lane, lane.trial)
 
 
-def _receive(lane: _Lane) -> _Event | _Ended | _Checked | _Broke:
+def _send(lane: _Lane, message: Trial | list[Trial]) -> None:
+    with contextlib.suppress(BrokenPipeError):  # its death is noticed when it is listened to
+        lane.connection.send(message)
+
+
+def _advance(lane: _Lane, record: GenerationRecord) -> None:
+    """Forget deaths once a trial gets further; a generation that is computed again does not."""
+    if record.generation > lane.generation:
+        lane.generation, lane.deaths = record.generation, 0
+
+
+def _bury(trial: Trial, deaths: int, cause: str) -> str:
+    """Keep what a trial has died of, and return it."""
+    how = f"{deaths} times without a new generation, last by {cause}"
+    words = f"the process that ran it died {how}"
+    trial.folder.fail(f"{words}\n")
+    return words
+
+
+def _receive(lane: _Lane) -> _Event | _Ended | _Checked | _Died | _Broke:
     try:
         message: _Event | _Ended | _Checked | _Broke = lane.connection.recv()
     except (EOFError, OSError):
+        lane.connection.close()
         lane.process.join()
-        what = f"ran {lane.trial.name}" if lane.trial else "checked the trials"
-        code = lane.process.exitcode
-        words = f"the process that {what} died (exit code {code}); the same command goes on"
-        return _Broke(False, f"{words} where it was saved")
+        return _Died(cause_of_death(lane.process.exitcode))
     return message
 
 

@@ -47,7 +47,8 @@ def run_grid(
         UsageError: a trial cannot be served (nothing was written), a folder holds another
             specification or is of a newer esbench (it was not touched), or a folder cannot be
             written (what was saved before is intact).
-        TrainingError: a process that ran a trial beside others died, or met a defect.
+        TrainingError: a process that runs trials beside others met a defect, or died before the
+            first one.
         KeyboardInterrupt: after the running trials were saved.
     """
     report = Report({"done": [], "skipped": [], "failed": [], "elsewhere": []})

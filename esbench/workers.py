@@ -363,15 +363,19 @@ def _require_guard(dead: _Worker) -> None:
 
 def _obituary(worker: _Worker, deaths: int, lost: list[Task]) -> str:
     worker.process.join(timeout=1)
-    code = worker.process.exitcode
-    cause = f"exit code {code}"
-    if code is not None and code < 0:
-        cause = f"signal {signal.Signals(-code).name}"
-        cause += " (out of memory?)" if code == -signal.SIGKILL else ""
+    cause = cause_of_death(worker.process.exitcode)
     played = f"played {', '.join(map(str, lost[:3])) or 'nothing'}"
     doing = "loaded the environment" if worker.loading else played
     how = f"{deaths} times without reporting an episode, last by {cause}"
     return f"a worker died {how}, while it {doing}"
+
+
+def cause_of_death(code: int | None) -> str:
+    """Return what a process's exit code says of its end."""
+    if code is None or code >= 0:
+        return f"exit code {code}"
+    memory = " (out of memory?)" if code == -signal.SIGKILL else ""
+    return f"signal {signal.Signals(-code).name}{memory}"
 
 
 @contextlib.contextmanager

@@ -149,6 +149,14 @@ class DiesInWorkers(Walk):
             os._exit(3)
 
 
+class KillsTheTrainer(Walk):
+    """Kills the process whose worker steps it: for a process that runs trials beside others."""
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        os.kill(os.getppid(), signal.SIGKILL)
+        return super().step(action)
+
+
 class Chatty(Walk):
     """Prints at every reset, from Python and from C."""
 
@@ -194,7 +202,7 @@ class Pictures(gymnasium.ObservationWrapper[np.ndarray, np.ndarray, np.ndarray])
 
 DOUBLES = (
     Walk, Raises, Disconnects, Dies, Indifferent, BadReward, BadObservation, Slow, Announced,
-    Heavy, FailsInWorkers, DiesInWorkers, Chatty, Spaces, Pictures,
+    Heavy, FailsInWorkers, DiesInWorkers, KillsTheTrainer, Chatty, Spaces, Pictures,
 )  # fmt: skip
 for cls in DOUBLES:
     gymnasium.register(f"{cls.__name__}-v0", entry_point=cls)
