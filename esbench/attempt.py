@@ -37,6 +37,9 @@ class Watcher(Protocol):
     def scoring_started(self, trial: Trial, episodes: int) -> None:
         """Training is over; the held-out episodes begin."""
 
+    def trial_died(self, trial: Trial, cause: str) -> None:
+        """The process that ran a trial beside others died; another one goes on with it."""
+
     def trial_ended(self, trial: Trial, outcome: Outcome, detail: str) -> None:
         """A trial is over, was done before, failed, or is being run by another process."""
 

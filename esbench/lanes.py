@@ -162,6 +162,7 @@ class Lanes:
                         with interrupts_held():
                             lane.process, lane.connection = self._start()
                         if lane.deaths < MAX_DEATHS:
+                            watcher.trial_died(trial, cause)
                             _send(lane, trial)
                         else:
                             ended(trial, "failed", _bury(trial, lane.deaths, cause))
@@ -225,6 +226,10 @@ class _Relay:
     def scoring_started(self, trial: Trial, episodes: int) -> None:
         """Pass it on."""
         self.send(_Event("scoring_started", (episodes,)))
+
+    def trial_died(self, trial: Trial, cause: str) -> None:
+        """Never happens here: only the grid's process sees one die."""
+        raise AssertionError(f"{trial.name} died in its own process: {cause}")
 
     def trial_ended(self, trial: Trial, outcome: Outcome, detail: str) -> None:
         """Pass it on."""

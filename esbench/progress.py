@@ -26,6 +26,7 @@ MARKS: Final[dict[Outcome, tuple[str, str]]] = {
     "failed": ("FAIL", "bold red"),
     "elsewhere": ("busy", "yellow"),
 }
+DIED: Final = ("died", "yellow")
 
 
 @final
@@ -115,6 +116,11 @@ class GridDisplay(ABC):
         meter.scoring = episodes
         self.advance(meter)
 
+    def trial_died(self, trial: Trial, cause: str) -> None:
+        """The process of a trial died, and another begins it or goes on with it."""
+        self.meters.pop(trial.name, None)
+        self.lose(trial, f"its process died, {cause}; another goes on")
+
     def trial_ended(self, trial: Trial, outcome: Outcome, detail: str) -> None:
         """A trial is over."""
         self.ended += 1
@@ -134,6 +140,10 @@ class GridDisplay(ABC):
     @abstractmethod
     def advance(self, meter: Meter) -> None:
         """Show how far the trial is."""
+
+    @abstractmethod
+    def lose(self, trial: Trial, detail: str) -> None:
+        """Show that a trial is to begin once more."""
 
     @abstractmethod
     def end(self, trial: Trial, outcome: Outcome, detail: str) -> None:
@@ -168,6 +178,10 @@ class PlainDisplay(GridDisplay):
             self._last[name] = now
             which = f"  {name}" if len(self.meters) > 1 else ""
             self._print(f"      {meter.text()}{which}")
+
+    def lose(self, trial: Trial, detail: str) -> None:
+        """Print that a trial is to begin once more."""
+        self._print(f"{DIED[0]:<5} {trial.name:<40} {detail}")
 
     def end(self, trial: Trial, outcome: Outcome, detail: str) -> None:
         """Print how a trial ended."""
@@ -206,17 +220,25 @@ class LiveDisplay(GridDisplay):
         done = budget if meter.scoring else min(meter.env_steps, budget)
         self._progress.update(self._bars[meter.trial.name], completed=done, info=meter.text())
 
+    def lose(self, trial: Trial, detail: str) -> None:
+        """Print that a trial is to begin once more, and take its bar down."""
+        self._scroll(trial, DIED, detail)
+
     def end(self, trial: Trial, outcome: Outcome, detail: str) -> None:
-        """Print a line above the bars, or two where it does not fit, and move the grid's bar."""
+        """Print how a trial ended, and move the grid's bar."""
+        self._scroll(trial, MARKS[outcome], detail)
+        self._progress.update(self._grid, completed=self.ended, info=self._count())
+
+    def _scroll(self, trial: Trial, mark_and_style: tuple[str, str], detail: str) -> None:
+        """Print a line above the bars, or two where it does not fit, instead of a trial's bar."""
         if trial.name in self._bars:
             self._progress.remove_task(self._bars.pop(trial.name))
-        mark, style = MARKS[outcome]
+        mark, style = mark_and_style
         line = Text.assemble((f"{mark:<5} ", style), f"{trial.name:<40} {detail}")
         if line.cell_len > self.console.width:
             detail = re.sub(" {2,}", "  ", detail)
             line = Text.assemble((f"{mark:<5} ", style), f"{trial.name}\n      {detail}")
         self._progress.print(line, soft_wrap=True)
-        self._progress.update(self._grid, completed=self.ended, info=self._count())
 
     def stop(self) -> None:
         """Take the bars down."""

@@ -26,6 +26,7 @@ class Watcher:
 
     def __init__(self, then: Callable[[], None] = lambda: None) -> None:
         self.events: dict[str, list[str]] = {}
+        self.deaths: list[str] = []
         self._then = then
 
     def trial_started(self, trial: Trial, resumed_at: int) -> None:
@@ -37,6 +38,9 @@ class Watcher:
 
     def scoring_started(self, trial: Trial, episodes: int) -> None:
         self.events[trial.name].append(f"scored on {episodes}")
+
+    def trial_died(self, trial: Trial, cause: str) -> None:
+        self.deaths.append(cause)
 
     def trial_ended(self, trial: Trial, outcome: Outcome, detail: str) -> None:
         self.events.setdefault(trial.name, []).append(outcome)
@@ -132,8 +136,9 @@ def test_a_trial_whose_process_is_killed_goes_on_in_another(
     for trial in trials:
         trial.folder.path.rename(tmp_path / trial.folder.path.name)
     deadly = iter([kill_a_lane])
-    report = run(Watcher(lambda: next(deadly, lambda: None)()), *trials)
-    assert not list(deadly)
+    watcher = Watcher(lambda: next(deadly, lambda: None)())
+    report = run(watcher, *trials)
+    assert watcher.deaths == ["signal SIGKILL (out of memory?)"]
     assert report.outcomes["done"] in (trials, trials[::-1])
     assert [[record.digest for record in t.folder.records()] for t in trials] == expected
     assert not lanes()
@@ -144,6 +149,7 @@ def test_a_trial_whose_processes_are_killed_again_and_again_fails_alone(make_tri
     watcher = Watcher()
     report = run(watcher, doomed, other)
     assert report.outcomes == {"failed": [doomed], "done": [other], "skipped": [], "elsewhere": []}
+    assert len(watcher.deaths) == 2  # the third is its end
     words = "the process that ran it died 3 times without a new generation, last by signal SIGKILL"
     assert doomed.folder.error() == f"{words} (out of memory?)\n"
     assert not lanes()

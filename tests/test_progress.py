@@ -214,3 +214,28 @@ def test_a_resumed_trial_keeps_its_best(tmp_path: Path, clock: list[float]) -> N
     assert math.isnan(meter.steps_per_second)
     assert isinstance(console.file, io.StringIO)
     assert "(resumed after generation 2)" in console.file.getvalue()
+
+
+def test_a_trial_whose_process_died_says_so_and_has_one_bar(tmp_path: Path) -> None:
+    (trial,) = make_trials(tmp_path, seeds=[0])
+    said = "its process died, signal SIGKILL; another goes on"
+
+    def again(display: GridDisplay) -> None:
+        display.trial_started(trial, 0)
+        display.trial_died(trial, "signal SIGKILL")
+        display.trial_started(trial, 0)
+
+    console = Console(file=io.StringIO(), width=80)
+    with PlainDisplay(console, 1) as display:
+        again(display)
+    assert isinstance(console.file, io.StringIO)
+    first, died, second = console.file.getvalue().splitlines()
+    assert died.split("  ")[0] == "died"
+    assert died.endswith(said)
+    assert first == second == f"[1/1] {trial.name}"
+
+    def seen(display: LiveDisplay) -> None:
+        again(display)
+        assert sum(trial.name in line for line in bars(display)) == 1
+
+    assert said in " ".join(" ".join(live(120, seen)).split())
