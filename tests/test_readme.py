@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from command_line import Run
 
 from esbench.environments import read_toml
 from esbench.grid import parse_grid
+from esbench.registry import ALGORITHMS
 from esbench.trials import expand
 
 ROOT = Path(__file__).parent.parent
@@ -85,10 +87,17 @@ def test_commands_run_one_after_the_other(esbench: Run, tmp_path: Path) -> None:
 
 
 def test_the_grid_is_valid(tmp_path: Path) -> None:
-    (text,) = blocks("toml")
+    text, _ = blocks("toml")
     (tmp_path / "grid.toml").write_text(text)
     grid = parse_grid(read_toml(tmp_path / "grid.toml"), "README")
     assert len(expand(grid, tmp_path, "README")) == 2 * 2 * 3
+
+
+def test_the_plugin_is_found_by_the_group_and_name_it_has() -> None:
+    _, text = blocks("toml")
+    (table,) = tomllib.loads(text)["project"]["entry-points"].items()
+    assert table == (ALGORITHMS.group, {"my_es": "mylibrary.for_esbench"})
+    assert '@register_algorithm("my_es")' in README
 
 
 def test_there_are_exactly_two_set_up_commands_and_ci_runs_them() -> None:
