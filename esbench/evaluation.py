@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,10 @@ from esbench.policies.normalization import Moments
 from esbench.policies.spaces import Actions, Observations
 from esbench.population import Vector
 from esbench.stopwatch import Stopwatch
+
+# Numbers of observations that are normalised at once: they stay in a core's own memory. A slot of
+# 4 x 84 x 84 takes 200 us a step, and 415 among eight that are normalised together.
+TOGETHER: Final = 2**15
 
 
 class Suspended(NamedTuple):
@@ -76,6 +80,8 @@ class Player:
         self._lengths = np.zeros(slots, dtype=np.int64)
         self._sums = np.zeros((slots, self._observations.size))
         self._squares = np.zeros((slots, self._observations.size))
+        together = min(slots, max(1, TOGETHER // self._observations.size))
+        self._centred, self._squared = np.zeros((2, together, self._observations.size))
         self._pending: deque[Task | Suspended] = deque()
         self._job: Job | None = None
         self._setup = setup
@@ -152,10 +158,10 @@ class Player:
         """Show the policy the reference batch as it is shown observations in this job."""
         assert self._reference_batch is not None, "the trainer gathers it before it plays"
         rows = self._reference_batch.observations
-        if job.normalizer is None:
-            self._batch.refer(rows.astype(np.float32))
-        else:
-            self._batch.refer(job.normalizer.scaled(rows - job.normalizer.mean))
+        shown = rows.astype(np.float32)
+        if job.normalizer is not None:
+            job.normalizer.scale_into(shown, rows - job.normalizer.mean)
+        self._batch.refer(shown)
 
     def _step(self, job: Job) -> list[EpisodeResult]:
         used = self._used
@@ -279,16 +285,21 @@ class Player:
 
     def _observe(self, job: Job, used: int) -> npt.NDArray[np.float32]:
         """Return the policy's inputs [used, n] and count them into the episodes' moments."""
-        shown = self.backend.observations[:used]
+        observations = self._observations.encode(self.backend.observations[:used])
         if job.normalizer is None:
-            return self._observations.encode(shown).astype(np.float32)
-        normalizer = job.normalizer
-        observations = self._observations.encode(shown).astype(np.float64, copy=False)
-        centred: Vector = observations - normalizer.mean
-        if job.gather:
-            self._sums[:used] += centred
-            self._squares[:used] += centred * centred
-        return normalizer.scaled(centred)
+            return observations.astype(np.float32)
+        inputs = np.empty(observations.shape, np.float32)
+        together = len(self._centred)
+        for first in range(0, used, together):
+            rows = slice(first, min(first + together, used))
+            centred = self._centred[: rows.stop - first]
+            np.subtract(observations[rows], job.normalizer.mean, out=centred)
+            if job.gather:
+                squared = self._squared[: rows.stop - first]
+                self._sums[rows] += centred
+                self._squares[rows] += np.multiply(centred, centred, out=squared)
+            job.normalizer.scale_into(inputs[rows], centred)
+        return inputs
 
     def _act(self, job: Job, outputs: npt.NDArray[np.float32]) -> npt.NDArray[np.generic]:
         if job.action_noise:

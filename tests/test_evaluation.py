@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+from esbench import evaluation
 from esbench.episodes import EpisodeResult, collect
 from esbench.errors import UsageError
 from esbench.evaluation import Player
@@ -82,6 +83,27 @@ def test_episodes_equal_plain_gymnasium_bit_for_bit(
         total, length, _ = plain_gymnasium(spec, job, task)
         assert (results[task].total, results[task].length) == (total, length)
     player.close()
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_rows_that_are_normalised_apart_are_the_same(
+    make_spec: Spec, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    spec = make_spec("Acrobot-v1", settings={"num_interactions": 0})
+    player = Player(Setup(spec.environment, spec.policy), 7)
+    size = player.policy.num_inputs
+    normalizer = Normalizer(np.full(size, 0.1), np.full(size, 1.7), 1.5)
+    job = make_job(player, normalizer=normalizer, max_steps=60, gather=True)
+    tasks = [Task(CENTER, 0), *member_tasks(range(6), 2)]
+    expected = play(player, job, tasks)
+    monkeypatch.setattr(evaluation, "TOGETHER", rows * size)
+    results = play(Player(Setup(spec.environment, spec.policy), 7), job, tasks)
+    for task in tasks:
+        one, other = expected[task], results[task]
+        assert (one.total, one.length) == (other.total, other.length)
+        assert (one.moments is None) == (task.member == CENTER)
+        for ours, theirs in zip(one.moments or (), other.moments or (), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
 
 
 @pytest.mark.parametrize("environment", ["CartPole-v1", "Hopper-v5", "Humanoid-v5"])

@@ -33,13 +33,12 @@ class Normalizer:
     scale: Vector
     clip: float
 
-    def scaled(self, centred: Vector) -> Rows:
-        """Return what a policy is shown for observations [k, n] less the mean, which it changes."""
+    def scale_into(self, shown: Rows, centred: Vector) -> None:
+        """Write what a policy is shown for observations [k, n] less the mean, which it changes."""
         centred *= self.scale
         np.maximum(centred, -self.clip, out=centred)
         np.minimum(centred, self.clip, out=centred)
-        shown: Rows = centred.astype(np.float32)
-        return shown
+        shown[...] = centred
 
 
 @final
