@@ -11,8 +11,8 @@ from typing import Literal, Protocol, TypeAlias
 
 from esbench.errors import EnvironmentFailedError, UsageError
 from esbench.jobs import Setup
-from esbench.origins import other_code
-from esbench.own_code import own_code
+from esbench.origins import other_code, recorded_code
+from esbench.own_code import code_here
 from esbench.provenance import provenance
 from esbench.record import Callback, GenerationRecord, Stop
 from esbench.scoring import restore
@@ -98,7 +98,8 @@ def _attempt(
 
 def _made_with_other_code(trial: Trial) -> str:
     """Say which of a person's own code has changed since a trial was begun, if any."""
-    changed = other_code(trial.folder.description(), own_code(trial.spec))
+    description = trial.folder.description()
+    changed = other_code(description, code_here(recorded_code(description)))
     return f"other code of {' and '.join(changed)}" if changed else ""
 
 

@@ -129,7 +129,7 @@ def print_costs(costs: Sequence[Cost], layout: Schedule, root: Path) -> None:
     if total := sum(cost.seconds for cost in costs):
         what = (
             f"About {format_duration(total)} of training on {counted(layout.workers, 'worker')}: "
-            f"{layout.words}. Scoring comes on top."
+            f"{layout.words}. Updates and scoring come on top."
         )
     print_plain(f"{what}\nOutput: {root}", console)
 

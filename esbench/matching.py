@@ -15,8 +15,8 @@ from esbench.baselines import FrozenCell, FrozenTrial, first_digests
 from esbench.cells import Cell
 from esbench.defaults import completed
 from esbench.errors import UsageError
-from esbench.origins import Origin, changes, origin_of, other_code, own_code_of, was_mixed
-from esbench.own_code import own_code
+from esbench.origins import Origin, changes, origin_of, other_code, recorded_code, was_mixed
+from esbench.own_code import code_here
 from esbench.spec import differences
 from esbench.store import TrialFolder
 from esbench.units import counted
@@ -104,9 +104,8 @@ def _stale(cell: Cell) -> list[str]:
     """
     changed = [
         name
-        for trial, description in zip(cell.trials, cell.descriptions, strict=True)
-        if own_code_of(description)
-        for name in other_code(description, own_code(trial.spec()))
+        for description in cell.descriptions
+        for name in other_code(description, code_here(recorded_code(description)))
     ]
     return list(dict.fromkeys(changed))
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import site
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
-from importlib.metadata import packages_distributions, version
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -19,6 +20,7 @@ from esbench.registry import ALGORITHMS, BACKENDS, BEHAVIORS, POLICIES, Registry
 from esbench.spec import TrialSpec
 
 _DIGITS: Final = 12
+_SHA256: Final = "sha256:"
 # Their versions are recorded whatever is trained.
 _KNOWN: Final = frozenset({"", "esbench", "gymnasium", "ale_py", "evotorch", "evosax"})
 
@@ -46,6 +48,21 @@ def own_code(spec: TrialSpec) -> dict[str, str]:
         if module.partition(".")[0] not in _KNOWN:
             found |= _versions(module)
     return dict(sorted(found.items()))
+
+
+def code_here(recorded: Mapping[str, Any]) -> dict[str, str]:
+    """Return the versions here and now of what a trial has recorded as own code, by its names.
+
+    Nothing need be registered for that. What cannot be found is left out.
+    """
+    found: dict[str, str] = {}
+    for name, before in recorded.items():
+        if str(before).startswith(_SHA256):
+            found |= {each: here for each, here in _versions(name).items() if each == name}
+        else:
+            with contextlib.suppress(PackageNotFoundError):
+                found[name] = version(name)
+    return found
 
 
 @cache
@@ -120,6 +137,7 @@ def _distributions() -> dict[str, list[str]]:
     return dict(packages_distributions())
 
 
+@cache  # apart from the modules' names, so that ``code_here`` sees what ``own_code`` has seen
 def _digest(source: _Source) -> str:
     digest = hashlib.sha256()
     try:
@@ -129,4 +147,4 @@ def _digest(source: _Source) -> str:
             digest.update(f"{name} {len(content)}\n".encode() + content)
     except OSError as error:
         return f"not readable ({error.strerror})"
-    return f"sha256:{digest.hexdigest()[:_DIGITS]}"
+    return f"{_SHA256}{digest.hexdigest()[:_DIGITS]}"

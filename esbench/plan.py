@@ -1,10 +1,10 @@
 """What a grid will cost, and where it stands.
 
-The speed is that of training itself: workers play the first generation of a trial, its episodes cut
-after few steps and then after more, for half a second. Planned and then run, on two cores: grid
-quick 31 to 37 s and 31; HalfCheetah-v5 21,000 to 22,000 steps/s and 23,000; two trials of an
-environment that takes 0.5 s to make 10.3 s and 11.1; grid pong 4,700 to 5,000 steps/s and, on a
-machine that was slower a minute later, 3,200. It cannot know how long episodes will be.
+The speed is that of episodes in training: workers play the first generation of a trial, its
+episodes cut after few steps and then after more, for about half a second. Planned and then run, on
+two cores: grid quick 31 to 37 s and 31; HalfCheetah-v5 21,000 to 22,000 steps/s and 23,000; two
+trials of an environment that takes 0.5 s to make 10.3 s and 11.1; grid pong 4,700 to 5,000 steps/s
+and, on a machine that was slower a minute later, 3,200. It cannot know how long episodes will be.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, NamedTuple, TypeAlias, final
 
+import gymnasium
 import numpy as np
 import numpy.typing as npt
 
 from esbench.attempt import check_trials
-from esbench.jobs import member_tasks
+from esbench.errors import TrainingError
+from esbench.jobs import Task, member_tasks
 from esbench.spec import TrialSpec
 from esbench.store import Status, score_text
 from esbench.trainer import Trainer
@@ -91,7 +94,9 @@ class Standing:
 def costs(trials: Sequence[Trial], workers: int | None = None) -> list[Cost]:
     """Return the cost of each environment of a grid, with speeds measured on this machine.
 
-    One trial of each policy is measured. More workers than cores are taken to be no faster.
+    The first trial of each policy is measured, without updates. They cost little, but for cma_es
+    and xnes, whose own time grows with the square of the parameters or more. More workers than
+    cores are taken to be no faster.
 
     Raises:
         UsageError: the number of workers is below 1, or an environment, its spaces, a policy or a
@@ -113,7 +118,10 @@ def _cost(environment: str, groups: Sequence[Sequence[Trial]], pool: WorkerPool)
     for group in groups:  # a policy each
         left = [(trial, count) for trial in group if (count := _steps_left(trial))]
         if left:
-            pace = probe(left[0][0].spec, pool)
+            try:
+                pace = probe(left[0][0].spec, pool)
+            except TrainingError as error:
+                raise TrainingError(f"{environment}: {error}") from error
             ahead = sum(count for _, count in left)
             steps += ahead
             loading += len(left) * pace.loading
@@ -146,35 +154,46 @@ def probe(spec: TrialSpec, pool: WorkerPool) -> Pace:
     with Trainer(spec, pool) as trainer:  # makes an environment, as each worker will
         making = time.perf_counter() - started
         job, setup = trainer.next_job(), trainer.setup
-    tasks = member_tasks(range(len(job.population or (0,))), job.episodes)
-    tasks = tasks[: pool.size * pool.slots]
+    every = member_tasks(range(len(job.population or (0,))), job.episodes)
+    every = every[: pool.size * pool.slots]
     pool.configure(setup)
 
-    def play(steps: int) -> tuple[Lengths, float]:
-        """Return the lengths of the episodes, cut after so many steps, and the time they took."""
+    def play(tasks: Sequence[Task], steps: int) -> tuple[Lengths, float]:
+        """Return the lengths of episodes that are cut after so many steps, and how long it took."""
         started = time.perf_counter()
         played = pool.play(replace(job, max_steps=steps), tasks)
         return played.lengths, time.perf_counter() - started
 
-    making += play(1)[1]
-    _, begun = play(1)
-    others = max(0.0, making - begun)
-    return Pace(_speed(play, begun, job.max_steps or LONGEST), others)
+    _, one = play(every[: pool.size], 1)  # each in the environment that its worker has made
+    tasks = every[: max(pool.size, int(pool.size * PROBE_SECONDS / one))]
+    (_, first), (_, begun) = play(tasks, 1), play(tasks, 1)
+    making += max(0.0, first - begun)  # the environments of the other slots
+    most = min(job.max_steps or LONGEST, _time_limit(spec) or LONGEST)
+    return Pace(_speed(partial(play, tasks), begun, most), making)
+
+
+def _time_limit(spec: TrialSpec) -> int | None:
+    """Return after how many steps Gymnasium ends an environment's episodes, if it says so."""
+    registered = gymnasium.registry.get(spec.environment.id.rpartition(":")[2])
+    limit = None if registered is None else registered.max_episode_steps
+    return spec.environment.kwargs.get("max_episode_steps", limit)
 
 
 def _speed(play: Callable[[int], tuple[Lengths, float]], begun: float, most: int) -> float:
     """Return the steps/s of episodes that are cut later and later, or as they end by themselves.
 
-    Those that are cut are longer in training: their beginning, in ``begun`` seconds, is left out.
+    Those that are cut are taken to be as long as they can be: ``begun`` seconds for the beginning
+    of all of them, and steps at the speed at which they were made until they end.
     """
     cut, steps, seconds, ended = 1, 0, 0.0, False
     while not ended and seconds < max(PROBE_SECONDS, 2 * begun):
-        cut = min(2 * cut, most)
+        cut = min((2 if begun < PROBE_SECONDS else 16) * cut, most)
         lengths, seconds = play(cut)
         steps = int(lengths.sum())
         ended = cut == most or bool(lengths.max() < cut)
     if not ended:
-        return max(steps - lengths.size, 1) / (seconds - begun)
+        a_step = (seconds - begun) / max(steps - lengths.size, 1)
+        return most / (begun / lengths.size + (most - 1) * a_step)
     while seconds < PROBE_SECONDS:
         lengths, more = play(cut)
         steps, seconds = steps + int(lengths.sum()), seconds + more

@@ -313,6 +313,7 @@ class TrialFolder:
             UsageError: the file system refuses.
         """
         with disk_errors(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
             replace(self.path / "error.txt", traceback)
 
     def close(self) -> None:

@@ -24,6 +24,7 @@ from esbench.episodes import EpisodeResult
 from esbench.errors import UsageError
 from esbench.evaluation import Player, Suspended
 from esbench.jobs import Job, Setup, Task
+from esbench.making import reason
 from esbench.simulator_log import log_once
 
 
@@ -170,7 +171,7 @@ def _serve(link: _Link) -> None:
             raise
         except Exception as error:  # whatever an environment raises belongs to its trial
             usage = isinstance(error, UsageError)
-            summary = str(error) if usage else f"{type(error).__name__}: {error}"
+            summary = str(error) if usage else reason(error)
             link.send(Failed(usage, summary, traceback.format_exc()))
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from fake_trials import make_records
 
 from esbench.attempt import Outcome
 from esbench.errors import UsageError
+from esbench.lanes import _advance, _bury, _give, _Lane
 from esbench.runner import Report, run_grid
 from esbench.trials import Trial
 from esbench.workers import WorkerPool
@@ -142,6 +145,24 @@ def test_a_trial_whose_process_is_killed_goes_on_in_another(
     assert report.outcomes["done"] in (trials, trials[::-1])
     assert [[record.digest for record in t.folder.records()] for t in trials] == expected
     assert not lanes()
+
+
+def test_deaths_are_forgotten_only_by_a_generation_that_is_new(make_trial: Make) -> None:
+    first, *_ = make_records([1.0, 2.0])
+    lane = _Lane(cast("Any", None), cast("Any", None), make_trial(), deaths=2)
+    _advance(lane, first)
+    assert (lane.generation, lane.deaths) == (1, 0)
+    lane.deaths = 2
+    _advance(lane, first)  # once more, in the next process
+    assert lane.deaths == 2
+    _give(lane, deque())
+    assert (lane.trial, lane.generation, lane.deaths) == (None, 0, 0)
+
+
+def test_a_death_before_anything_was_written_is_kept_too(make_trial: Make) -> None:
+    trial = make_trial()
+    words = _bury(trial, 3, "exit code 1")
+    assert trial.folder.error() == f"{words}\n"
 
 
 def test_a_trial_whose_processes_are_killed_again_and_again_fails_alone(make_trial: Make) -> None:

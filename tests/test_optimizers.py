@@ -413,6 +413,8 @@ def test_a_word_for_one_of_torchs_is_told_what_was_expected():
     said = "optimizer adamw: eps = 'a': expected a number, a list of numbers, true or false"
     with pytest.raises(UsageError, match=said):
         make_optimizer("adamw", P, 0.1, {"eps": "a"})
+    with pytest.raises(UsageError, match=r"adamw: betas = \['a', 0.9\]: expected a number, a list"):
+        make_optimizer("adamw", P, 0.1, {"betas": ["a", 0.9]})
 
 
 @pytest.mark.parametrize("key", ["maximize", "capturable", "differentiable"])

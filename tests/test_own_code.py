@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
+import gymnasium
 import pytest
 from command_line import Run
 
@@ -45,13 +46,12 @@ if "Hold-v0" not in gymnasium.registry:
 def new_process() -> None:
     """Forget what own code was looked at, as another process would not know it."""
     module._versions.cache_clear()
+    module._digest.cache_clear()
 
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Return a file with an environment, which can be imported as ``holding``."""
-    import gymnasium
-
     path = tmp_path / "holding.py"
     path.write_text(ENVIRONMENT)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -219,23 +219,46 @@ def test_a_table_says_that_seeds_are_of_different_code(esbench: Run, own: Path) 
     assert said.count("; begun with other code of holding") == 1
 
 
-def test_a_check_does_not_pass_on_what_older_code_has_left(esbench: Run, own: Path) -> None:
-    run = ["run", "--env", "holding:Hold-v0", "--algorithm", "snes", "--env-steps", "300",
+def test_a_check_does_not_pass_on_what_other_code_has_left(esbench: Run, own: Path) -> None:
+    """Its environment lies in a file that the one it is named by imports, and only when played."""
+    (own.parent / "naming.py").write_text(
+        'import gymnasium\ngymnasium.register("Named-v0", "holding:Hold", max_episode_steps=20)\n'
+    )
+    run = ["run", "--env", "naming:Named-v0", "--algorithm", "snes", "--env-steps", "300",
            "--set", "policy.hidden=[4]", "--workers", "1", "--out", "out", "--quiet",
-           "--set", "evaluation.episodes=2", "--seeds", "0-1"]  # fmt: skip
-    assert esbench(*run)[0] == 0
+           "--set", "evaluation.episodes=2"]  # fmt: skip
+
+    def edit(text: str) -> None:
+        own.write_text(text)
+        new_process()
+        gymnasium.registry.pop("Named-v0", None)
+        sys.modules.pop("naming", None)
+
+    def check() -> tuple[int, bool]:
+        edit(own.read_text())  # it runs in a process of its own
+        code, printed, _ = esbench("check", "out", "--baseline", "b.json", "--allow-inconclusive")
+        said = "made with other code of holding than is here; a new folder for --out trains it"
+        return code, said in " ".join(printed.split())
+
+    other = ENVIRONMENT.replace("0.1 * action", "0.2 * action")
+    assert esbench(*run, "--seeds", "0-1")[0] == 0
     assert esbench("baseline", "out", "--out", "b.json")[0] == 0
-    assert esbench("check", "out", "--baseline", "b.json")[0] == 0
-    own.write_text(ENVIRONMENT.replace("0.1 * action", "0.2 * action"))
-    new_process()
-    code, printed, _ = esbench("check", "out", "--baseline", "b.json")
-    assert code == 3
-    said = " ".join(printed.split())
-    assert "made with other code of holding than is here; a new folder for --out trains it" in said
-    own.unlink()
-    sys.modules.pop("holding")  # where nobody has it, results can still be looked at
+    assert check() == (0, False)
+    edit(other)
+    assert check() == (3, True)
+    own.rename(own.with_suffix(".away"))  # where nobody has it, results can still be looked at
+    held = sys.modules.pop("holding")
     new_process()
     assert esbench("check", "out", "--baseline", "b.json")[0] == 0
+    own.with_suffix(".away").rename(own)
+    sys.modules["holding"] = held
+    edit(other)
+    longer = [{"300": "600"}.get(word, word) for word in run]
+    assert esbench(*longer, "--seeds", "1", "--extend")[0] == 0
+    edit(ENVIRONMENT)
+    assert esbench(*longer, "--seeds", "0", "--extend")[0] == 0
+    assert esbench("baseline", "out", "--out", "b.json", "--replace")[0] == 0
+    assert check() == (3, True)  # the second half of seed 1 is of other code
 
 
 def test_a_trial_that_is_resumed_under_other_code_says_so(

@@ -2,15 +2,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from fake_trials import make_records, make_trials, write_trial
 
 from esbench import plan
-from esbench.errors import UsageError
+from esbench.errors import TrainingError, UsageError
+from esbench.jobs import Job, Task
 from esbench.plan import Lengths, Pace, _speed, costs, probe, standings
 from esbench.spec import TrialSpec
 from esbench.trials import Trial
@@ -103,10 +106,59 @@ def test_whole_episodes_are_measured_with_their_resets(length: int, most: int) -
 
 
 def test_a_trial_is_measured_by_playing_it(make_trial: Callable[..., Trial]) -> None:
-    with WorkerPool(1) as pool:
-        pace = probe(make_trial("CartPole-v1", "eggroll").spec, pool)
-    assert pace.steps_per_second > 0
-    assert pace.loading >= 0
+    with WorkerPool(1, slots=4) as pool:
+        assert probe(make_trial("CartPole-v1", "eggroll").spec, pool).steps_per_second > 0
+        pace = probe(make_trial("doubles:Heavy-v0").spec, pool)
+    assert pace.loading > 4 * 0.6  # each of its environments takes that long to make
+
+
+class CountingPool:
+    """Plays as long as it is told that a beginning takes, and remembers what it was asked for."""
+
+    size, slots = 2, 16
+
+    def __init__(self, beginning: float, length: int = 10**9) -> None:
+        self.asked: list[tuple[int, int]] = []
+        self.now, self._beginning, self._length = 0.0, beginning, length
+
+    def configure(self, setup: object) -> None:
+        """Take no time."""
+
+    def play(self, job: Job, tasks: Sequence[Task]) -> Any:
+        assert job.max_steps is not None
+        self.asked.append((len(tasks), job.max_steps))
+        lengths = np.full(len(tasks), min(job.max_steps, self._length))
+        self.now += len(tasks) * self._beginning + 0.001 * lengths.sum()
+        return SimpleNamespace(lengths=lengths)
+
+
+@pytest.mark.parametrize(
+    ("beginning", "count", "cuts"),
+    [
+        (0.0, 16, [2, 4, 8, 16, 32]),
+        (0.05, 9, [2, 4, 8, 16, 32, 64]),
+        (10.0, 2, [16, 256, 500]),  # no more than needs be
+    ],
+)
+def test_slow_environments_are_measured_on_few_episodes(
+    make_trial: Callable[..., Trial],
+    monkeypatch: pytest.MonkeyPatch,
+    beginning: float,
+    count: int,
+    cuts: list[int],
+) -> None:
+    pool: Any = CountingPool(beginning)
+    monkeypatch.setattr(plan.time, "perf_counter", lambda: pool.now)
+    trial = make_trial("CartPole-v1", settings={"population_size": 16})
+    pace = probe(trial.spec, pool)
+    assert pool.asked == [(2, 1), *((count, cut) for cut in (1, 1, *cuts))]
+    # CartPole's episodes end after 500 steps, so a beginning is a small part of them.
+    assert pace.steps_per_second == pytest.approx(1 / (0.001 + beginning / 500))
+
+
+def test_who_fails_is_named(make_trial: Callable[..., Trial]) -> None:
+    with pytest.raises(TrainingError, match="^doubles:Raises-v0: RuntimeError: the simulator fell"):
+        costs([make_trial("doubles:Raises-v0")], 1)
 
 
 def test_standings_say_how_far_and_why(tmp_path: Path) -> None:

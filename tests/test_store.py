@@ -595,6 +595,18 @@ def test_a_full_disk_is_one_sentence_and_loses_nothing(begin: Begin, make_trial:
     assert not list(folder.path.rglob("*.tmp"))
 
 
+def test_who_cannot_write_is_told_whether_something_was_saved(
+    make_trial: Callable[..., Trial],
+) -> None:
+    folder = make_trial().folder
+    (folder.path / "lock").mkdir(parents=True)
+    with pytest.raises(UsageError, match="nothing was saved"), folder.locked():
+        pass
+    (folder.path / "trial.json").write_text("{}")
+    with pytest.raises(UsageError, match="the same command resumes from it"), folder.locked():
+        pass
+
+
 def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with (

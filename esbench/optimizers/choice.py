@@ -50,7 +50,8 @@ def make_optimizer(
         if key not in allowed:
             raise UsageError(f"unknown setting {key!r} of {name}; {suggestion(key, allowed)}")
 
-        if own is None and isinstance(value, str):  # torch takes none, and fails somewhere
+        words = [each for each in _parts(value) if isinstance(each, str)]
+        if own is None and words:  # torch takes none, and fails somewhere
             raise UsageError(
                 f"optimizer {name}: {key} = {value!r}: expected a number, a list of numbers, true "
                 "or false"
@@ -66,6 +67,10 @@ def make_optimizer(
         return make(size)
     except (TypeError, ValueError, LookupError, ArithmeticError, RuntimeError) as error:
         raise UsageError(f"optimizer {name} with {dict(settings)}: {error}") from None
+
+
+def _parts(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _try_out(optimizer: Optimizer) -> None:
