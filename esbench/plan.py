@@ -1,10 +1,11 @@
 """What a grid will cost, and where it stands.
 
 The speed is that of episodes in training: workers play the first generation of a trial, its
-episodes cut after few steps and then after more, for about half a second. Planned and then run, on
-two cores: grid quick 31 to 37 s and 31; HalfCheetah-v5 21,000 to 22,000 steps/s and 23,000; two
-trials of an environment that takes 0.5 s to make 10.3 s and 11.1; grid pong 4,700 to 5,000 steps/s
-and, on a machine that was slower a minute later, 3,200. It cannot know how long episodes will be.
+episodes cut after few steps and then after more, for about half a second. Planned twice and then
+run, on two cores: grid quick 42 and 44 s, and 46; HalfCheetah-v5 19,000 and 20,000 steps/s, and
+22,700; grid pong 4,000 and 3,200, and 3,900; two trials of an environment that takes 0.5 s to make
+10.3 and 10.9 s, and 11.9. Where a reset takes 1 s, planning takes 19 s. It cannot know how long
+episodes will be.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from esbench.trials import Trial
 from esbench.workers import WorkerPool, usable_cores
 
 PROBE_SECONDS: Final = 0.5
+BEGIN_SECONDS: Final = 2.0  # for as many episodes as there are slots, or fewer if they take longer
 LONGEST: Final = 2**30  # steps
 
 Lengths: TypeAlias = npt.NDArray[np.int64]
@@ -164,8 +166,9 @@ def probe(spec: TrialSpec, pool: WorkerPool) -> Pace:
         played = pool.play(replace(job, max_steps=steps), tasks)
         return played.lengths, time.perf_counter() - started
 
-    _, one = play(every[: pool.size], 1)  # each in the environment that its worker has made
-    tasks = every[: max(pool.size, int(pool.size * PROBE_SECONDS / one))]
+    # Each in the environment that its worker has made, which may load only when it is first reset.
+    _, (_, one) = (play(every[: pool.size], 1) for _ in range(2))
+    tasks = every[: max(pool.size, int(pool.size * BEGIN_SECONDS / one))]
     (_, first), (_, begun) = play(tasks, 1), play(tasks, 1)
     making += max(0.0, first - begun)  # the environments of the other slots
     most = min(job.max_steps or LONGEST, _time_limit(spec) or LONGEST)
@@ -187,7 +190,7 @@ def _speed(play: Callable[[int], tuple[Lengths, float]], begun: float, most: int
     """
     cut, steps, seconds, ended = 1, 0, 0.0, False
     while not ended and seconds < max(PROBE_SECONDS, 2 * begun):
-        cut = min((2 if begun < PROBE_SECONDS else 16) * cut, most)
+        cut = min((2 if begun < PROBE_SECONDS else 8) * cut, most)
         lengths, seconds = play(cut)
         steps = int(lengths.sum())
         ended = cut == most or bool(lengths.max() < cut)
