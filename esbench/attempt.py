@@ -11,8 +11,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from esbench.errors import EnvironmentFailedError, UsageError
 from esbench.jobs import Setup
-from esbench.origins import other_code, recorded_code
-from esbench.own_code import code_here
+from esbench.own_code import changed_since
 from esbench.provenance import provenance
 from esbench.record import Callback, GenerationRecord, Stop
 from esbench.scoring import restore
@@ -37,11 +36,15 @@ class Watcher(Protocol):
     def scoring_started(self, trial: Trial, episodes: int) -> None:
         """Training is over; the held-out episodes begin."""
 
-    def trial_died(self, trial: Trial, cause: str) -> None:
-        """The process that ran a trial beside others died; another one goes on with it."""
-
     def trial_ended(self, trial: Trial, outcome: Outcome, detail: str) -> None:
         """A trial is over, was done before, failed, or is being run by another process."""
+
+
+class GridWatcher(Watcher, Protocol):
+    """A watcher that is also told what a process cannot tell of itself."""
+
+    def trial_died(self, trial: Trial, cause: str) -> None:
+        """The process that ran a trial beside others died; another one goes on with it."""
 
 
 def check_trials(trials: Sequence[Trial]) -> None:
@@ -98,8 +101,7 @@ def _attempt(
 
 def _made_with_other_code(trial: Trial) -> str:
     """Say which of a person's own code has changed since a trial was begun, if any."""
-    description = trial.folder.description()
-    changed = other_code(description, code_here(recorded_code(description)))
+    changed = changed_since(trial.folder.description())
     return f"other code of {' and '.join(changed)}" if changed else ""
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, final
 
-from esbench.attempt import Outcome, Watcher, check_trials, run_trial
+from esbench.attempt import GridWatcher, Outcome, check_trials, run_trial
 from esbench.errors import EsbenchError, TrainingError, UsageError
 from esbench.record import GenerationRecord
 from esbench.trials import Trial
@@ -124,7 +124,7 @@ class Lanes:
     def run(
         self,
         trials: Sequence[Trial],
-        watcher: Watcher,
+        watcher: GridWatcher,
         ended: Callable[[Trial, Outcome, str], None],
     ) -> None:
         """Run every trial once, in their order as lanes come free.
@@ -226,10 +226,6 @@ class _Relay:
     def scoring_started(self, trial: Trial, episodes: int) -> None:
         """Pass it on."""
         self.send(_Event("scoring_started", (episodes,)))
-
-    def trial_died(self, trial: Trial, cause: str) -> None:
-        """Never happens here: only the grid's process sees one die."""
-        raise AssertionError(f"{trial.name} died in its own process: {cause}")
 
     def trial_ended(self, trial: Trial, outcome: Outcome, detail: str) -> None:
         """Pass it on."""

@@ -15,8 +15,8 @@ from esbench.baselines import FrozenCell, FrozenTrial, first_digests
 from esbench.cells import Cell
 from esbench.defaults import completed
 from esbench.errors import UsageError
-from esbench.origins import Origin, changes, origin_of, other_code, recorded_code, was_mixed
-from esbench.own_code import code_here
+from esbench.origins import Origin, changes, origin_of, was_mixed
+from esbench.own_code import changed_since
 from esbench.spec import differences
 from esbench.store import TrialFolder
 from esbench.units import counted
@@ -102,11 +102,7 @@ def _stale(cell: Cell) -> list[str]:
     not let this one pass. What cannot be found here, as where results are only looked at, is not
     held against it.
     """
-    changed = [
-        name
-        for description in cell.descriptions
-        for name in other_code(description, code_here(recorded_code(description)))
-    ]
+    changed = [name for description in cell.descriptions for name in changed_since(description)]
     return list(dict.fromkeys(changed))
 
 

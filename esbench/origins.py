@@ -70,32 +70,25 @@ def own_code_of(description: Json) -> dict[str, Any]:
 def changed_code(description: Json, here: dict[str, Any]) -> list[str]:
     """Return a phrase for each part of a person's own code that is another one now."""
     before = own_code_of(description)
-    return [f"{name} {before[name]} then, {here[name]} now" for name in _others(description, here)]
+    return [
+        f"{name} {before[name]} then, {here[name]} now"
+        for name in before
+        if name in here and before[name] != here[name]
+    ]
 
 
-def recorded_code(description: Json) -> dict[str, Any]:
-    """Return all own code that a trial was begun and resumed with.
+def all_own_code(description: Json) -> list[tuple[str, str]]:
+    """Return names and versions of the own code that a trial was begun and resumed with.
 
     But for packages whose versions are recorded whatever is trained: ``changes`` compares them.
     """
     every = _table(description, "versions")
-    return {
-        name: version
+    return [
+        (name, str(version))
         for part in _parts(description)
         for name, version in own_code_of(part).items()
         if name not in every
-    }
-
-
-def other_code(description: Json, here: dict[str, Any]) -> list[str]:
-    """Return the names of a person's own code that is another now than in some part of a trial."""
-    names = [name for part in _parts(description) for name in _others(part, here)]
-    return list(dict.fromkeys(names))
-
-
-def _others(part: Json, here: dict[str, Any]) -> list[str]:
-    before = own_code_of(part)
-    return [name for name in before if name in here and before[name] != here[name]]
+    ]
 
 
 def _parts(description: Json) -> list[Json]:

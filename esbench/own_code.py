@@ -7,7 +7,7 @@ import hashlib
 import site
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec
@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from esbench.errors import EsbenchError
+from esbench.files import Json
 from esbench.making import module_of
+from esbench.origins import all_own_code
 from esbench.registry import ALGORITHMS, BACKENDS, BEHAVIORS, POLICIES, Registry
 from esbench.spec import TrialSpec
 
@@ -50,19 +52,26 @@ def own_code(spec: TrialSpec) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def code_here(recorded: Mapping[str, Any]) -> dict[str, str]:
-    """Return the versions here and now of what a trial has recorded as own code, by its names.
+def changed_since(description: Json) -> list[str]:
+    """Return the names of the own code that is another here and now than in any part of a trial.
 
-    Nothing need be registered for that. What cannot be found is left out.
+    Of what its ``trial.json`` has recorded, so that nothing need be registered. What cannot be
+    found is left out.
     """
-    found: dict[str, str] = {}
-    for name, before in recorded.items():
-        if str(before).startswith(_SHA256):
-            found |= {each: here for each, here in _versions(name).items() if each == name}
-        else:
-            with contextlib.suppress(PackageNotFoundError):
-                found[name] = version(name)
-    return found
+    changed = [
+        name
+        for name, before in all_own_code(description)
+        if (here := _version_here(name, before)) is not None and here != before
+    ]
+    return list(dict.fromkeys(changed))
+
+
+def _version_here(name: str, before: str) -> str | None:
+    if before.startswith(_SHA256):
+        return _versions(name).get(name)
+    with contextlib.suppress(PackageNotFoundError):
+        return version(name)
+    return None
 
 
 @cache
@@ -137,7 +146,7 @@ def _distributions() -> dict[str, list[str]]:
     return dict(packages_distributions())
 
 
-@cache  # apart from the modules' names, so that ``code_here`` sees what ``own_code`` has seen
+@cache  # apart from the modules' names, so that ``changed_since`` sees what ``own_code`` has seen
 def _digest(source: _Source) -> str:
     digest = hashlib.sha256()
     try:

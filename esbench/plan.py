@@ -105,13 +105,13 @@ def costs(trials: Sequence[Trial], workers: int | None = None) -> list[Cost]:
             setting cannot be served.
         TrainingError: an environment failed.
     """
-    WorkerPool(workers)  # refuses what is no number of workers
+    size = min(WorkerPool(workers).size, usable_cores())
     check_trials(trials)
     groups: dict[str, dict[str, list[Trial]]] = {}
     for trial in trials:
         labels = trial.labels
         groups.setdefault(labels["environment"], {}).setdefault(labels["policy"], []).append(trial)
-    with WorkerPool(min(workers or usable_cores(), usable_cores())) as pool:
+    with WorkerPool(size) as pool:
         return [_cost(name, list(group.values()), pool) for name, group in groups.items()]
 
 

@@ -83,7 +83,7 @@ class Meter:
 
 
 class GridDisplay(ABC):
-    """Base of the displays; a context manager and a ``runner.Watcher``."""
+    """Base of the displays; a context manager and a ``GridWatcher``."""
 
     def __init__(self, console: Console, trials: int) -> None:
         self.console = console

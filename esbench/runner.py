@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import final
 
-from esbench.attempt import Outcome, Watcher, check_trials, run_trial
+from esbench.attempt import GridWatcher, Outcome, check_trials, run_trial
 from esbench.lanes import Lanes
 from esbench.record import Callback
 from esbench.schedule import Schedule, schedule
@@ -29,7 +29,7 @@ class Report:
 def run_grid(
     trials: Sequence[Trial],
     pool: WorkerPool,
-    watcher: Watcher,
+    watcher: GridWatcher,
     callbacks: Sequence[Callback] = (),
     at_once: int | None = 1,
 ) -> Report:
@@ -77,7 +77,7 @@ def _run_beside(
     beside: Sequence[Trial],
     layout: Schedule,
     slots: int,
-    watcher: Watcher,
+    watcher: GridWatcher,
     ended: Callable[[Trial, Outcome, str], None],
 ) -> None:
     with Lanes(layout.at_once, layout.workers_each, slots) as lanes:

@@ -129,10 +129,9 @@ def open_grid(
         table, source = {"name": name}, "command line"
     else:
         table, source = read_grid(name_or_file)
+    # What is no environment is told before what it would be part of.
     for environment in environments:
-        environment_table(
-            environment
-        )  # what is no environment is told before what it would be part of
+        environment_table(environment)
     if environments:
         table = {**table, "environments": list(environments)}
         kept = {k: v for k, v in table.get("environment", {}).items() if k in environments}

@@ -159,6 +159,8 @@ def test_a_record_stops_no_trial(
             def refuse(_: Path) -> bytes:
                 raise PermissionError(13, "Permission denied")
 
+            own_code(spec)  # loads the registries, whose files are read too
+            new_process()
             monkeypatch.setattr(Path, "read_bytes", refuse)
             assert own_code(spec) == {"holding": "not readable (Permission denied)"}
         case "main":

@@ -41,21 +41,9 @@ def make_optimizer(
     if cls is None:
         near = suggestion(name, {*torch_optimizers(), *OWN})
         raise UsageError(f"unknown optimizer {name!r}; {near}")
-    allowed = set(inspect.signature(cls).parameters) - NOT_SETTINGS
-    for key, value in settings.items():
-        if key in {"lr", "learning_rate"}:
-            raise UsageError(
-                f"unknown setting {key!r} of {name}; the algorithm has it, as learning_rate"
-            )
-        if key not in allowed:
-            raise UsageError(f"unknown setting {key!r} of {name}; {suggestion(key, allowed)}")
-
-        words = [each for each in _parts(value) if isinstance(each, str)]
-        if own is None and words:  # torch takes none, and fails somewhere
-            raise UsageError(
-                f"optimizer {name}: {key} = {value!r}: expected a number, a list of numbers, true "
-                "or false"
-            )
+    _require_known(name, settings, set(inspect.signature(cls).parameters) - NOT_SETTINGS)
+    if own is None:
+        _require_no_words(name, settings)
 
     def make(size: int) -> Optimizer:
         if own is not None:
@@ -69,8 +57,24 @@ def make_optimizer(
         raise UsageError(f"optimizer {name} with {dict(settings)}: {error}") from None
 
 
-def _parts(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
+def _require_known(name: str, settings: Mapping[str, Any], allowed: set[str]) -> None:
+    for key in settings:
+        if key in {"lr", "learning_rate"}:
+            raise UsageError(
+                f"unknown setting {key!r} of {name}; the algorithm has it, as learning_rate"
+            )
+        if key not in allowed:
+            raise UsageError(f"unknown setting {key!r} of {name}; {suggestion(key, allowed)}")
+
+
+def _require_no_words(name: str, settings: Mapping[str, Any]) -> None:
+    """Refuse words, none of which torch's classes take: they fail somewhere, in Python's terms."""
+    for key, value in settings.items():
+        if any(isinstance(each, str) for each in (value if isinstance(value, list) else [value])):
+            raise UsageError(
+                f"optimizer {name}: {key} = {value!r}: expected a number, a list of numbers, true "
+                "or false"
+            )
 
 
 def _try_out(optimizer: Optimizer) -> None:
