@@ -1,5 +1,6 @@
 """esbench: the benchmark suite for evolution strategies in reinforcement learning."""
 
+from esbench.algorithms.base import register_algorithm
 from esbench.api import (
     list_algorithms,
     list_environments,
@@ -7,10 +8,12 @@ from esbench.api import (
     make_algorithm,
     make_trainer,
 )
+from esbench.environments.backends.base import register_backend
 from esbench.errors import EsbenchError, TrainingError, UsageError
-from esbench.frames import load_results, load_scores
-from esbench.record import GenerationRecord, Stop, TargetReturn
-from esbench.registry import register_algorithm, register_backend, register_policy
+from esbench.policies.base import register_policy
+from esbench.store.data_frames import load_results, load_scores
+from esbench.store.generation_record import GenerationRecord
+from esbench.training.callbacks import Stop, TargetReturn
 
 __version__ = "0.2.0"
 

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from esbench.algorithms.base import Algorithm
-from esbench.environments import environment_names
+from esbench.algorithms.base import ALGORITHMS, Algorithm
 from esbench.errors import UsageError
-from esbench.grid import parse_grid
-from esbench.registry import ALGORITHMS, POLICIES
+from esbench.grids.environment_files import environment_names
+from esbench.grids.grid_file import parse_grid
+from esbench.policies.base import POLICIES
 from esbench.settings import Table, parse
-from esbench.trials import expand
+from esbench.training.trials import expand
 
 if TYPE_CHECKING:
     import torch
 
-    from esbench.trainer import Trainer
+    from esbench.training.trainer import Trainer
 
 
 def list_algorithms() -> list[str]:
@@ -107,8 +107,8 @@ def make_trainer(
     """
     from pathlib import Path
 
-    from esbench.trainer import Trainer
-    from esbench.workers import WorkerPool
+    from esbench.rollouts.worker_pool import WorkerPool
+    from esbench.training.trainer import Trainer
 
     table: Table = {
         "name": "python",

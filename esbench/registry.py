@@ -11,15 +11,9 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from esbench.errors import UsageError, unknown
-
-if TYPE_CHECKING:
-    from esbench.algorithms.base import Algorithm
-    from esbench.backends.base import Backend
-    from esbench.behaviors.base import Behavior
-    from esbench.policies.base import Policy
 
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
@@ -28,10 +22,10 @@ C = TypeVar("C", bound=type)
 class Registry(Generic[T]):
     """The classes of one kind by name."""
 
-    def __init__(self, kind: str, package: str) -> None:
+    def __init__(self, kind: str, package: str, group: str) -> None:
         self.kind = kind
         self.package = package
-        self.group = package  # the entry-point group has the package's name: esbench.algorithms
+        self.group = group
         self._classes: dict[str, type[T]] = {}
         self._plugins: dict[str, EntryPoint] | None = None
 
@@ -146,14 +140,3 @@ def _package(module: str) -> str:
 
 def _path(cls: type) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
-
-
-ALGORITHMS: Registry[Algorithm[Any]] = Registry("algorithm", "esbench.algorithms")
-POLICIES: Registry[Policy] = Registry("policy", "esbench.policies")
-BACKENDS: Registry[Backend] = Registry("backend", "esbench.backends")
-BEHAVIORS: Registry[Behavior] = Registry("behavior", "esbench.behaviors")
-
-register_algorithm = ALGORITHMS.register
-register_policy = POLICIES.register
-register_backend = BACKENDS.register
-register_behavior = BEHAVIORS.register

@@ -20,8 +20,8 @@ from esbench.analysis.aggregates import stratified_interval
 from esbench.analysis.error_rates import DISTRIBUTIONS, Draw, rates, resampled
 from esbench.analysis.gate import Rules, judge
 from esbench.analysis.statistics import Floats, normalized
-from esbench.cells import cells
 from esbench.seeding import Purpose, stream
+from esbench.store.seed_groups import cells
 
 CELLS = 4
 REPETITIONS = 1000

@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from esbench.backends.base import Backend
+from esbench.environments.backends.base import Backend
 
 SLOTS = 3
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from command_line import Run, execute, working_in
 
-from esbench.grid import parse_grid
-from esbench.spec import TrialSpec
-from esbench.trials import Trial, expand
-from esbench.workers import WorkerPool
+from esbench.grids.grid_file import parse_grid
+from esbench.grids.trial_spec import TrialSpec
+from esbench.rollouts.worker_pool import WorkerPool
+from esbench.training.trials import Trial, expand
 
 # A shell's background job ignores Ctrl-C, and so would the processes that tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -23,14 +23,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # The files that take longest, in this order, before all others: processes that share the files (see
 # tox.ini) then end together.
 LONGEST = (
-    "test_cartpole.py",
-    "test_workers.py",
+    "test_learns_cartpole.py",
+    "test_worker_pool.py",
     "test_readme.py",
     "test_resume.py",
-    "test_lanes.py",
+    "test_trial_processes.py",
     "test_cli.py",
-    "test_mujoco.py",
-    "test_bench.py",
+    "test_mujoco_backend.py",
+    "test_throughput.py",
     "test_types.py",
 )
 

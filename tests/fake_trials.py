@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from esbench.grid import parse_grid
-from esbench.record import GenerationRecord
-from esbench.trials import Trial, expand
+from esbench.grids.grid_file import parse_grid
+from esbench.store.generation_record import GenerationRecord
+from esbench.training.trials import Trial, expand
 
 COMMAND = "esbench run --env CartPole-v1 --algorithm openai_es --seeds 0-2"
 HARDWARE = {"machine": "x86_64", "cpu": "Test CPU", "cores": 2, "platform": "test"}

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from fake_trials import learning, make_records, make_trials, write_trial
 
-from esbench.record import GenerationRecord
+from esbench.store.generation_record import GenerationRecord
 
 ENVIRONMENTS = ("Acrobot-v1", "CartPole-v1")
 ALGORITHMS = ("cma_es", "openai_es", "snes")

@@ -16,9 +16,9 @@ import numpy as np
 
 from esbench.algorithms.base import Algorithm
 from esbench.algorithms.settings import AlgorithmSettings
-from esbench.backends.base import Backend
+from esbench.environments.backends.base import Backend
 from esbench.policies.base import Policy, PolicyBatch, PolicySettings
-from esbench.population import SampledPopulation
+from esbench.algorithms.population import SampledPopulation
 from esbench.registry import register_algorithm, register_backend, register_policy
 
 

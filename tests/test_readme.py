@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from command_line import Run
 
-from esbench.environments import read_toml
-from esbench.grid import parse_grid
-from esbench.registry import ALGORITHMS
-from esbench.trials import expand
+from esbench.algorithms.base import ALGORITHMS
+from esbench.grids.environment_files import read_toml
+from esbench.grids.grid_file import parse_grid
+from esbench.training.trials import expand
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -12,7 +12,8 @@ from typing import Any, ClassVar, Literal, TypeAlias, final
 import numpy as np
 from pydantic import model_validator
 
-from esbench.algorithms.base import Algorithm, State, fitting, scale_of
+from esbench.algorithms.base import Algorithm, State, fitting, register_algorithm, scale_of
+from esbench.algorithms.population import SampledPopulation
 from esbench.algorithms.settings import (
     Count,
     DecayingDeviationSettings,
@@ -20,10 +21,8 @@ from esbench.algorithms.settings import (
     PerParameter,
     Positive,
 )
-from esbench.noise import Matrix, Shapes, Vector
-from esbench.population import SampledPopulation
-from esbench.registry import register_algorithm
-from esbench.shaping import raw
+from esbench.algorithms.shaping import raw
+from esbench.arrays import Matrix, Shapes, Vector
 
 Version: TypeAlias = Literal["V1", "V2", "V1-t", "V2-t"]
 

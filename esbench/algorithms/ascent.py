@@ -6,10 +6,10 @@ from typing import final
 
 import numpy as np
 
+from esbench.algorithms.optimizers.base import State
+from esbench.algorithms.optimizers.select import make_optimizer
 from esbench.algorithms.settings import AscentSettings
-from esbench.noise import Vector
-from esbench.optimizers.base import State
-from esbench.optimizers.choice import make_optimizer
+from esbench.arrays import Vector
 
 
 @final

@@ -7,15 +7,17 @@ evaluation of its own centre, an environment or a policy; it writes only its mat
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Generic, TypeVar, final
+from typing import Any, ClassVar, Final, Generic, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
 
+from esbench.algorithms.noise import GaussianNoise
+from esbench.algorithms.population import Population
 from esbench.algorithms.settings import AlgorithmSettings
+from esbench.arrays import Matrix, Shapes, Vector
 from esbench.errors import TrainingError, UsageError
-from esbench.noise import GaussianNoise, Matrix, Shapes, Vector
-from esbench.population import Population
+from esbench.registry import Registry
 from esbench.seeding import noise_key
 
 State = dict[str, Any]
@@ -184,3 +186,9 @@ def default_size(num_params: int, pairs: bool) -> int:
 def scale_of(sigma: float | Vector) -> float:
     """Return a deviation as one number: the root mean square of a vector."""
     return float(np.sqrt(np.mean(np.square(sigma))))
+
+
+ALGORITHMS: Final[Registry[Algorithm[Any]]] = Registry(
+    "algorithm", "esbench.algorithms", "esbench.algorithms"
+)
+register_algorithm = ALGORITHMS.register

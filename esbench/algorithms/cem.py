@@ -14,18 +14,12 @@ from typing import Annotated, final
 import numpy as np
 from pydantic import Field, model_validator
 
-from esbench.algorithms.base import Algorithm, State, fitting, scale_of
-from esbench.algorithms.settings import (
-    AdaptiveDeviationSettings,
-    Count,
-    NonNegative,
-    PerParameter,
-)
+from esbench.algorithms.base import Algorithm, State, fitting, register_algorithm, scale_of
+from esbench.algorithms.population import SampledPopulation
+from esbench.algorithms.settings import AdaptiveDeviationSettings, Count, NonNegative, PerParameter
+from esbench.algorithms.shaping import all_equal, ranks
+from esbench.arrays import Matrix, Shapes, Vector
 from esbench.errors import UsageError
-from esbench.noise import Matrix, Shapes, Vector
-from esbench.population import SampledPopulation
-from esbench.registry import register_algorithm
-from esbench.shaping import all_equal, ranks
 
 
 # The defaults, by 100 generations of 64 members from five seeds on the sphere (10 and 50

@@ -18,14 +18,13 @@ from typing import Annotated, Any, Final, final
 import numpy as np
 from pydantic import Field
 
-from esbench.algorithms.base import Algorithm, State
+from esbench.algorithms.base import Algorithm, State, register_algorithm
+from esbench.algorithms.population import StoredPopulation
 from esbench.algorithms.settings import FirstDeviationSettings, Positive
+from esbench.algorithms.shaping import all_equal, ranks
+from esbench.arrays import Matrix, Shapes, Vector
 from esbench.errors import UsageError
-from esbench.noise import Matrix, Shapes, Vector
-from esbench.population import StoredPopulation
-from esbench.registry import register_algorithm
 from esbench.seeding import noise_key
-from esbench.shaping import all_equal, ranks
 
 # A generation of 1,000 parameters and 24 members takes two cores 10 seconds, growing as P^3.
 MOST_PARAMS: Final = 1_000

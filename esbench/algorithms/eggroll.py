@@ -15,14 +15,14 @@ from __future__ import annotations
 from typing import final
 
 from esbench.algorithms.ascent import Ascent
-from esbench.algorithms.base import Algorithm, State
+from esbench.algorithms.base import Algorithm, State, register_algorithm
+from esbench.algorithms.noise import LowRankNoise
 from esbench.algorithms.openai_es import OpenAIESSettings
+from esbench.algorithms.population import SampledPopulation
 from esbench.algorithms.settings import Count, Positive
-from esbench.noise import LowRankNoise, Matrix, Shapes, Vector
-from esbench.population import SampledPopulation
-from esbench.registry import register_algorithm
+from esbench.algorithms.shaping import SHAPINGS, all_equal
+from esbench.arrays import Matrix, Shapes, Vector
 from esbench.seeding import noise_key
-from esbench.shaping import SHAPINGS, all_equal
 
 
 class EGGROLLSettings(OpenAIESSettings):

@@ -24,13 +24,13 @@ from typing import Annotated, Final, TypeAlias, final
 import numpy as np
 from pydantic import Field
 
-from esbench.algorithms.base import Algorithm, State, fitting, scale_of
+from esbench.algorithms.base import Algorithm, State, fitting, register_algorithm, scale_of
+from esbench.algorithms.noise import GaussianNoise
+from esbench.algorithms.population import Population
 from esbench.algorithms.settings import Count, DeviationSettings, PerParameter
-from esbench.noise import GaussianNoise, Matrix, Shapes, Vector
-from esbench.population import Population
-from esbench.registry import register_algorithm
+from esbench.algorithms.shaping import all_equal, ranks
+from esbench.arrays import Matrix, Shapes, Vector
 from esbench.seeding import Purpose, noise_key, stream
-from esbench.shaping import all_equal, ranks
 
 Genome: TypeAlias = tuple[int, ...]
 START: Final[Genome] = ()  # the policy's own initialisation

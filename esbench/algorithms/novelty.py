@@ -20,14 +20,13 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from esbench.algorithms.ascent import Ascent
-from esbench.algorithms.base import Algorithm, State, fitting, scale_of
+from esbench.algorithms.base import Algorithm, State, fitting, register_algorithm, scale_of
 from esbench.algorithms.openai_es import OpenAIESSettings
+from esbench.algorithms.population import SampledPopulation, StoredPopulation
 from esbench.algorithms.settings import Count, NonNegative
-from esbench.noise import Matrix, Shapes, Vector
-from esbench.population import SampledPopulation, StoredPopulation
-from esbench.registry import register_algorithm
+from esbench.algorithms.shaping import SHAPINGS, all_equal
+from esbench.arrays import Matrix, Shapes, Vector
 from esbench.seeding import Purpose, stream
-from esbench.shaping import SHAPINGS, all_equal
 
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 

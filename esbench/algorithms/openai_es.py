@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import final
 
 from esbench.algorithms.ascent import Ascent
-from esbench.algorithms.base import Algorithm, State, fitting, scale_of
+from esbench.algorithms.base import Algorithm, State, fitting, register_algorithm, scale_of
+from esbench.algorithms.population import SampledPopulation
 from esbench.algorithms.settings import (
     AscentSettings,
     DecayingDeviationSettings,
@@ -19,10 +20,8 @@ from esbench.algorithms.settings import (
     PerParameter,
     ShapingSettings,
 )
-from esbench.noise import Matrix, Shapes, Vector
-from esbench.population import SampledPopulation
-from esbench.registry import register_algorithm
-from esbench.shaping import SHAPINGS
+from esbench.algorithms.shaping import SHAPINGS
+from esbench.arrays import Matrix, Shapes, Vector
 
 
 class OpenAIESSettings(AscentSettings, ShapingSettings, PairSettings, DecayingDeviationSettings):

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 from typing import final
 
+from esbench.algorithms.base import register_algorithm
+from esbench.algorithms.population import SampledPopulation
 from esbench.algorithms.separable import SeparableSearch, SeparableSettings, ascended
 from esbench.algorithms.settings import NonNegative, PerParameter, Positive
-from esbench.noise import Matrix, Vector
-from esbench.population import SampledPopulation
-from esbench.registry import register_algorithm
-from esbench.shaping import SHAPINGS, all_equal
+from esbench.algorithms.shaping import SHAPINGS, all_equal
+from esbench.arrays import Matrix, Vector
 
 
 class PEPGSettings(SeparableSettings):

@@ -11,11 +11,11 @@ from typing import final
 
 import numpy as np
 
-from esbench.algorithms.base import Algorithm, State, fitting, scale_of
+from esbench.algorithms.base import Algorithm, State, fitting, register_algorithm, scale_of
+from esbench.algorithms.noise import NOISES, Distribution
+from esbench.algorithms.population import SampledPopulation
 from esbench.algorithms.settings import DeviationSettings, PerParameter
-from esbench.noise import NOISES, Distribution, Matrix, Shapes, Vector
-from esbench.population import SampledPopulation
-from esbench.registry import register_algorithm
+from esbench.arrays import Matrix, Shapes, Vector
 from esbench.seeding import noise_key
 
 

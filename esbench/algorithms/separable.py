@@ -8,14 +8,14 @@ import numpy as np
 
 from esbench.algorithms.ascent import Ascent
 from esbench.algorithms.base import Algorithm, State, fitting, scale_of
+from esbench.algorithms.population import SampledPopulation
 from esbench.algorithms.settings import (
     AdaptiveDeviationSettings,
     AscentSettings,
     ShapingSettings,
     SigmaRateSettings,
 )
-from esbench.noise import Shapes, Vector
-from esbench.population import SampledPopulation
+from esbench.arrays import Shapes, Vector
 
 LEFT: Final = 0.01  # the part of a deviation that an ascent leaves at least
 

@@ -7,10 +7,10 @@ from typing import Annotated, Any, ClassVar, TypeAlias, overload
 import numpy as np
 from pydantic import Field, model_validator
 
+from esbench.algorithms.shaping import Shaping
+from esbench.arrays import Vector
 from esbench.errors import UsageError
-from esbench.noise import Vector
 from esbench.settings import Settings
-from esbench.shaping import Shaping
 
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]

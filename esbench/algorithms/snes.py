@@ -11,6 +11,8 @@ from typing import final
 
 import numpy as np
 
+from esbench.algorithms.base import register_algorithm
+from esbench.algorithms.population import SampledPopulation
 from esbench.algorithms.separable import SeparableSearch, SeparableSettings
 from esbench.algorithms.settings import (
     AscentSettings,
@@ -23,10 +25,8 @@ from esbench.algorithms.settings import (
     ShapingSettings,
     SigmaRateSettings,
 )
-from esbench.noise import Matrix, Vector
-from esbench.population import SampledPopulation
-from esbench.registry import register_algorithm
-from esbench.shaping import SHAPINGS, Shaping, all_equal
+from esbench.algorithms.shaping import SHAPINGS, Shaping, all_equal
+from esbench.arrays import Matrix, Vector
 
 
 class NaturalSettings(

@@ -14,13 +14,12 @@ from typing import Final, final
 import numpy as np
 
 from esbench.algorithms.ascent import Ascent
-from esbench.algorithms.base import Algorithm, State, fitting, scale_of
+from esbench.algorithms.base import Algorithm, State, fitting, register_algorithm, scale_of
+from esbench.algorithms.population import SampledPopulation
 from esbench.algorithms.settings import NonNegative, Positive
 from esbench.algorithms.snes import NaturalSettings, utilities_of
+from esbench.arrays import Matrix, Shapes, Vector
 from esbench.errors import UsageError
-from esbench.noise import Matrix, Shapes, Vector
-from esbench.population import SampledPopulation
-from esbench.registry import register_algorithm
 
 # At 2,000 parameters and the default 26 members an update takes 2 s on one core, and its matrix,
 # 32 MB, goes to every worker.

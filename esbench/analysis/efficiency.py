@@ -4,7 +4,7 @@ A run is one training seed. After G generations it has had G + 1 policies: the o
 one after each update. Policy g was reached when generations 1 to g were paid for, which is what
 ``spent`` says; ``judged`` says how good it is. The unperturbed policy plays one noisy episode a
 generation (as many as a member does), so a policy is judged by the mean over the last generations,
-as early stopping is (``esbench.record.TargetReturn``): a run that was stopped at its target has
+as early stopping is (``esbench.TargetReturn``): a run that was stopped at its target has
 reached it. Where returns rise, that is late by up to a window. The last policy is judged by its
 score over held-out episodes instead, which are more.
 

@@ -6,7 +6,15 @@ import errno
 import os
 import sys
 
-from esbench.cli import gate, reading, training  # each adds its commands, in help's order
+from esbench.cli import (
+    gate_commands as gate,
+)  # each adds its commands, in help's order
+from esbench.cli import (
+    report_commands as reading,
+)
+from esbench.cli import (
+    training_commands as training,
+)
 from esbench.cli.app import (
     EXIT_BROKEN_PIPE,
     EXIT_FAILED,

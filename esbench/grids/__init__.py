@@ -1,1 +1,1 @@
-"""The named grids, as data."""
+"""What to run: grid files, environment files and trial specifications."""

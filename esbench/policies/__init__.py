@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from esbench.layers import VirtualBatchNorm
+    from esbench.policies.layers import VirtualBatchNorm
 
 __all__ = ["VirtualBatchNorm"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "VirtualBatchNorm":  # when it is asked for: importing torch takes seconds
-        from esbench.layers import VirtualBatchNorm
+        from esbench.policies.layers import VirtualBatchNorm
 
         return VirtualBatchNorm
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,14 +10,15 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, final
+from typing import Annotated, Any, ClassVar, Final, final
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from esbench.noise import Shapes, Vector
-from esbench.population import LowRankMember
+from esbench.algorithms.population import LowRankMember
+from esbench.arrays import Shapes, Vector
+from esbench.registry import Registry
 from esbench.settings import Settings
 
 Rows = npt.NDArray[np.float32]
@@ -139,3 +140,7 @@ class Policy(ABC):
     @abstractmethod
     def batch(self, slots: int) -> PolicyBatch:
         """Return room for ``slots`` members."""
+
+
+POLICIES: Final[Registry[Policy]] = Registry("policy", "esbench.policies", "esbench.policies")
+register_policy = POLICIES.register

@@ -17,15 +17,8 @@ from typing import Annotated, Final, NamedTuple, final
 import numpy as np
 from pydantic import Field
 
-from esbench.noise import Shapes, Vector
-from esbench.policies.base import Policy, PolicyBatch, PolicySettings, Rows
-from esbench.policies.convolution import (
-    ACTIVATIONS,
-    Convolution,
-    ImageActivation,
-    Layer,
-    convolution_shapes,
-)
+from esbench.arrays import Shapes, Vector
+from esbench.policies.base import Policy, PolicyBatch, PolicySettings, Rows, register_policy
 from esbench.policies.convolutional import (
     OUTPUT_LENGTH,
     Count,
@@ -33,7 +26,13 @@ from esbench.policies.convolutional import (
     require_fitting_windows,
     require_images,
 )
-from esbench.registry import register_policy
+from esbench.policies.kernels.convolution import (
+    ACTIVATIONS,
+    Convolution,
+    ImageActivation,
+    Layer,
+    convolution_shapes,
+)
 
 GATES: Final = 4  # input, forget, cell and output, in the order of torch.nn.LSTMCell
 # Where the forget gates' biases start: universe-starter's BasicLSTMCell adds it to biases that

@@ -14,19 +14,18 @@ from typing import Annotated, final
 import numpy as np
 from pydantic import Field
 
+from esbench.arrays import Matrix, Shapes, Vector
 from esbench.errors import UsageError
-from esbench.noise import Matrix, Shapes, Vector
-from esbench.policies.base import Policy, PolicyBatch, PolicySettings
-from esbench.policies.convolution import (
+from esbench.policies.base import Policy, PolicyBatch, PolicySettings, register_policy
+from esbench.policies.kernels.convolution import (
     Architecture,
     ConvolutionalBatch,
     ImageActivation,
     Layer,
     sides,
 )
-from esbench.policies.device import Device, DeviceBatch, require
-from esbench.policies.virtual_batch import VirtualBatch, member_shapes
-from esbench.registry import register_policy
+from esbench.policies.kernels.device import Device, DeviceBatch, require
+from esbench.policies.kernels.virtual_batch import VirtualBatch, member_shapes
 
 OUTPUT_LENGTH = 0.01
 Count = Annotated[int, Field(ge=1, le=4096)]

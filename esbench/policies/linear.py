@@ -6,10 +6,9 @@ from typing import final
 
 import numpy as np
 
-from esbench.noise import Shapes, Vector
-from esbench.policies.base import Policy, PolicyBatch, PolicySettings
-from esbench.policies.feedforward import FeedForwardBatch, layer_shapes
-from esbench.registry import register_policy
+from esbench.arrays import Shapes, Vector
+from esbench.policies.base import Policy, PolicyBatch, PolicySettings, register_policy
+from esbench.policies.kernels.feedforward import FeedForwardBatch, layer_shapes
 
 
 class LinearSettings(PolicySettings):

@@ -11,10 +11,9 @@ from typing import Annotated, final
 import numpy as np
 from pydantic import Field
 
-from esbench.noise import Shapes, Vector
-from esbench.policies.base import Policy, PolicyBatch, PolicySettings
-from esbench.policies.feedforward import Activation, FeedForwardBatch, layer_shapes
-from esbench.registry import register_policy
+from esbench.arrays import Shapes, Vector
+from esbench.policies.base import Policy, PolicyBatch, PolicySettings, register_policy
+from esbench.policies.kernels.feedforward import Activation, FeedForwardBatch, layer_shapes
 
 OUTPUT_LENGTH = 0.01
 

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any, final
 import numpy as np
 from pydantic import Field
 
+from esbench.arrays import Shapes, Vector
 from esbench.errors import UsageError, suggestion
-from esbench.noise import Shapes, Vector
-from esbench.policies.base import Policy, PolicyBatch, PolicySettings, Rows
-from esbench.registry import register_policy
+from esbench.policies.base import Policy, PolicyBatch, PolicySettings, Rows, register_policy
 
 if TYPE_CHECKING:
     import torch
@@ -141,7 +140,7 @@ class ModuleBatch(PolicyBatch):
     def _refer(self, module: torch.nn.Module, batch: torch.Tensor) -> None:
         import torch
 
-        from esbench.layers import refer
+        from esbench.policies.layers import refer
 
         try:
             with torch.inference_mode():
@@ -169,7 +168,7 @@ class ModuleBatch(PolicyBatch):
 
 
 def _has_virtual_batch_norm(module: torch.nn.Module) -> bool:
-    from esbench.layers import normalizing_layers
+    from esbench.policies.layers import normalizing_layers
 
     return bool(normalizing_layers(module))
 

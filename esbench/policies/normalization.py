@@ -11,8 +11,8 @@ from typing import TypeAlias, final
 
 import numpy as np
 
+from esbench.arrays import Vector
 from esbench.policies.base import Rows
-from esbench.population import Vector
 
 INITIAL_COUNT = 1e-2
 STD_FLOOR = 1e-2

@@ -1,6 +1,6 @@
 """A vector: the outputs are the parameters, whatever is observed.
 
-For environments of one step whose action is a point, such as those of ``esbench.functions``. The
+For environments of one step whose action is a point, such as the test functions. The
 outputs are rounded to float32, so the environment sees every coordinate off by up to 6e-8 of its
 size, and values much below that at the float32 point nearest to the optimum cannot be reached. In
 ten dimensions those are, measured: 9.4e-15 for the sphere, 3.6e-9 for the ellipsoid, 2.7e-9 for the
@@ -15,9 +15,8 @@ from typing import Annotated, final
 import numpy as np
 from pydantic import Field
 
-from esbench.noise import Shapes, Vector
-from esbench.policies.base import Policy, PolicyBatch, PolicySettings, Rows
-from esbench.registry import register_policy
+from esbench.arrays import Shapes, Vector
+from esbench.policies.base import Policy, PolicyBatch, PolicySettings, Rows, register_policy
 
 
 class VectorSettings(PolicySettings):

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 import esbench
 from esbench.algorithms.ars import ARS, best_pairs
 from esbench.errors import UsageError
-from esbench.grid import parse_grid
+from esbench.grids.grid_file import parse_grid
 from esbench.settings import parse
-from esbench.trials import expand
+from esbench.training.trials import expand
 
 P = 7
 TARGET = np.linspace(-0.5, 0.8, P)

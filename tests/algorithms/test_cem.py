@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 import esbench
 from esbench.algorithms.cem import elite_weights, fit
+from esbench.algorithms.noise import GaussianNoise
+from esbench.algorithms.population import SampledPopulation
+from esbench.environments.functions import FUNCTIONS
 from esbench.errors import UsageError
-from esbench.functions import FUNCTIONS
-from esbench.noise import GaussianNoise
-from esbench.population import SampledPopulation
 
 P, SIZE = 7, 20
 START = np.linspace(0.5, -0.9, P)

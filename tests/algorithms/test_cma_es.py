@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import esbench
 from esbench.algorithms.cma_es import CMAESSettings
+from esbench.environments.functions import ellipsoid, rotated_ellipsoid, sphere
 from esbench.errors import UsageError
-from esbench.functions import ellipsoid, rotated_ellipsoid, sphere
 from esbench.seeding import noise_key
 from esbench.settings import parse
 

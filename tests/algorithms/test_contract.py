@@ -11,15 +11,14 @@ import pytest
 import torch
 
 import esbench
-from esbench.algorithms.base import Algorithm
+from esbench.algorithms.base import ALGORITHMS, Algorithm
 from esbench.algorithms.settings import GrowingSettings
 from esbench.errors import TrainingError, UsageError
-from esbench.registry import ALGORITHMS
 
 P = 6
 SIZE = 12  # members a generation
 
-# The adapters to other libraries have tests of their own, below tests/plugins.
+# The adapters to other libraries have tests of their own, below tests/integrations.
 BUILTIN = [
     name for name in esbench.list_algorithms()
     if ALGORITHMS.get(name).__module__.startswith("esbench.algorithms.")

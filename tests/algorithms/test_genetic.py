@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 import esbench
 from esbench.algorithms import genetic
 from esbench.algorithms.genetic import Genetic, GeneticSettings
+from esbench.algorithms.noise import GaussianNoise
 from esbench.errors import UsageError
-from esbench.noise import GaussianNoise
+from esbench.rollouts.worker_pool import WorkerPool
 from esbench.seeding import Purpose, noise_key, stream
-from esbench.trainer import Trainer
-from esbench.workers import WorkerPool
+from esbench.training.trainer import Trainer
 
 P, SIZE, PARENTS, CANDIDATES, EPISODES = 5, 30, 6, 4, 3
 SIGMA, SIGMA_INIT, SEED = 0.05, 0.4, 11

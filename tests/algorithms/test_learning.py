@@ -1,4 +1,4 @@
-"""Every algorithm learns: a rotated ellipsoid here, CartPole in tests/test_cartpole.py.
+"""Every algorithm learns: a rotated ellipsoid here, CartPole in test_learns_cartpole.py.
 
 The sphere, and that each beats random search, is in test_contract.py.
 """
@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import esbench
-from esbench.functions import FUNCTIONS
-from esbench.grid import read_grid
+from esbench.environments.functions import FUNCTIONS
+from esbench.grids.grid_file import read_grid
 
 P, EVALUATIONS, SEEDS = 5, 2_000, range(5)
 SETTINGS = read_grid("functions")[0]["algorithms"]

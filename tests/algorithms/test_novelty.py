@@ -10,9 +10,9 @@ from scipy import stats
 
 import esbench
 from esbench.algorithms.novelty import NoveltyWeight, novelties
+from esbench.algorithms.shaping import SHAPINGS
 from esbench.errors import UsageError
 from esbench.seeding import Purpose, noise_key, stream
-from esbench.shaping import SHAPINGS
 
 ALL = ("ns_es", "nsr_es", "nsra_es")
 P, SIZE, SIGMA, RATE = 5, 12, 0.1, 0.05

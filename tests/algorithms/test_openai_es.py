@@ -6,9 +6,9 @@ import torch
 from scipy import stats
 
 import esbench
+from esbench.algorithms.shaping import SHAPINGS
 from esbench.errors import UsageError
 from esbench.seeding import noise_key
-from esbench.shaping import SHAPINGS
 
 P, SIZE, SIGMA, RATE = 7, 20, 0.05, 0.03
 TARGET = np.linspace(-0.5, 0.8, P)

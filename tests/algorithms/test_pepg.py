@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import esbench
+from esbench.algorithms.shaping import SHAPINGS
 from esbench.errors import UsageError
-from esbench.shaping import SHAPINGS
 
 P, SIZE = 7, 20
 TARGET = np.linspace(-0.5, 0.8, P)

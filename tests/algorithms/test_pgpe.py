@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import esbench
+from esbench.algorithms.base import ALGORITHMS
+from esbench.algorithms.shaping import SHAPINGS
 from esbench.errors import UsageError
-from esbench.registry import ALGORITHMS
-from esbench.shaping import SHAPINGS
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # torch.jit.script is deprecated

@@ -8,12 +8,12 @@ import pytest
 from watchers import Silent
 
 import esbench
+from esbench.algorithms.base import ALGORITHMS
 from esbench.algorithms.settings import DecayingDeviationSettings
 from esbench.errors import UsageError
-from esbench.registry import ALGORITHMS
-from esbench.runner import run_grid
-from esbench.trials import Trial
-from esbench.workers import WorkerPool
+from esbench.rollouts.worker_pool import WorkerPool
+from esbench.training.run_grid import run_grid
+from esbench.training.trials import Trial
 
 P = 6
 DECAYING = [

@@ -8,10 +8,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 import esbench
+from esbench.algorithms.shaping import SHAPINGS
 from esbench.algorithms.snes import utilities_of
+from esbench.environments.functions import FUNCTIONS
 from esbench.errors import UsageError
-from esbench.functions import FUNCTIONS
-from esbench.shaping import SHAPINGS
 
 P, SIZE = 7, 20
 START = np.linspace(0.5, -0.9, P)

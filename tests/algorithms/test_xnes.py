@@ -13,10 +13,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 import esbench
+from esbench.algorithms.shaping import SHAPINGS
 from esbench.algorithms.xnes import MOST_PARAMS, times_exponential
+from esbench.environments.functions import FUNCTIONS, rotation
 from esbench.errors import UsageError
-from esbench.functions import FUNCTIONS, rotation
-from esbench.shaping import SHAPINGS
 
 P, SIZE = 6, 20
 START = np.linspace(0.5, -0.9, P)

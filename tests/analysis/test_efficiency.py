@@ -21,7 +21,7 @@ from esbench.analysis.efficiency import (
     spent,
 )
 from esbench.errors import UsageError
-from esbench.record import TargetReturn
+from esbench.training.callbacks import TargetReturn
 
 INF, NAN = math.inf, math.nan
 

@@ -8,14 +8,7 @@ import numpy as np
 import pytest
 
 from esbench.analysis.error_rates import DISTRIBUTIONS, Judge, bimodal, normal, rates, resampled
-from esbench.analysis.gate import (
-    Judgement,
-    Rules,
-    Sample,
-    Verdict,
-    judge,
-    seeds_needed,
-)
+from esbench.analysis.gate import Judgement, Rules, Sample, Verdict, judge, seeds_needed
 from esbench.analysis.permutation import p_greater
 from esbench.errors import UsageError
 

@@ -36,7 +36,7 @@ from fake_trials import COMMAND, HARDWARE, learning, make_records, make_trials
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from esbench.files import as_line, as_text
-from esbench.spec import TrialSpec
+from esbench.grids.trial_spec import TrialSpec
 
 GENERATIONS = 300
 ENVIRONMENTS = {"CartPole-v1": (20, 500), "Acrobot-v1": (-500, -80), "Pendulum-v1": (-1200, -300),

@@ -12,9 +12,9 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import esbench
-from esbench.bare import BareLoops
-from esbench.jobs import Setup
-from esbench.workers import usable_cores
+from esbench.bench.simulator_limit import BareLoops
+from esbench.rollouts.jobs import Setup
+from esbench.rollouts.worker_pool import usable_cores
 
 ENVIRONMENTS = ["HalfCheetah-v5", "Hopper-v5", "Walker2d-v5", "Humanoid-v5", "CartPole-v1"]
 NETWORK = "Linear(obs_length, 64) >> Tanh() >> Linear(64, 64) >> Tanh() >> Linear(64, act_length)"

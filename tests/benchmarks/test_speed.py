@@ -12,11 +12,11 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import esbench
-from esbench.grid import parse_grid
+from esbench.grids.grid_file import parse_grid
 from esbench.policies.mlp import MLP, MLPSettings
-from esbench.trainer import Trainer
-from esbench.trials import Trial, expand
-from esbench.workers import WorkerPool
+from esbench.rollouts.worker_pool import WorkerPool
+from esbench.training.trainer import Trainer
+from esbench.training.trials import Trial, expand
 
 PARAMS = 5_702  # 17-64-64-6, the policy of HalfCheetah-v5
 

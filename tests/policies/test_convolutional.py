@@ -11,11 +11,10 @@ import pytest
 import torch
 from flat_parameters import FlatParameters
 
+from esbench.algorithms.noise import GaussianNoise, LowRankNoise
+from esbench.algorithms.population import SampledPopulation
 from esbench.errors import UsageError
-from esbench.noise import GaussianNoise, LowRankNoise
-from esbench.policies.base import Policy, PolicyBatch
-from esbench.population import SampledPopulation
-from esbench.registry import POLICIES
+from esbench.policies.base import POLICIES, Policy, PolicyBatch
 from esbench.settings import parse
 
 IMAGE = (4, 84, 84)

@@ -12,8 +12,8 @@ from command_line import execute
 from test_convolutional import IMAGE, frames, make, members
 
 from esbench.errors import UsageError
-from esbench.policies.convolution import Architecture
-from esbench.policies.device import TOLERANCE, DeviceBatch
+from esbench.policies.kernels.convolution import Architecture
+from esbench.policies.kernels.device import TOLERANCE, DeviceBatch
 
 
 def device_batch(policy: Any, slots: int) -> DeviceBatch:

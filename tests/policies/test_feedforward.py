@@ -6,7 +6,7 @@ import torch
 
 import esbench
 from esbench.errors import UsageError
-from esbench.registry import POLICIES
+from esbench.policies.base import POLICIES
 from esbench.settings import parse
 
 LAYERS = [(17, 64, 64, 6), (3, 5, 2), (348, 64, 64, 17), (1, 1), (11, 3), (7, 13, 1)]

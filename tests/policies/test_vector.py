@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from esbench.environments.functions import FUNCTIONS, optimum, shift
 from esbench.errors import UsageError
-from esbench.functions import FUNCTIONS, optimum, shift
+from esbench.policies.base import POLICIES
 from esbench.policies.vector import VectorPolicy
-from esbench.registry import POLICIES
 from esbench.settings import parse
 
 
@@ -83,7 +83,7 @@ def test_bad_settings_are_named(settings: dict[str, Any], words: str) -> None:
 
 
 def test_images_are_refused_in_one_sentence(make_spec: Any) -> None:
-    from esbench.trainer import Trainer
+    from esbench.training.trainer import Trainer
 
     spec = make_spec(
         "doubles:Spaces-v0",

@@ -241,7 +241,7 @@ def test_the_torch_layer_computes_what_the_template_does() -> None:
 def test_the_torch_layer_is_batch_norm_in_training_mode_on_the_reference(
     shape: tuple[int, ...],
 ) -> None:
-    from esbench.layers import refer
+    from esbench.policies.layers import refer
 
     torch.manual_seed(0)
     layer, batch = VirtualBatchNorm(5, eps=0.01), 3.0 + 2.0 * torch.randn(shape)

@@ -1,0 +1,104 @@
+"""Fitness shaping: returns in, weights out. Pure functions of a vector; higher is better.
+
+In all of them equal returns get equal weights, a return that is not finite counts as worse than
+every finite one, and when all returns are equal nothing can be learnt: ``centered``, ``nes`` and
+``normalized`` give zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+
+from esbench.arrays import Vector
+
+Shaping: TypeAlias = Literal["centered", "nes", "linear", "normalized", "raw"]
+
+
+def worst_if_not_finite(returns: Vector) -> Vector:
+    """Return the returns with -inf for one that is not finite, [N]."""
+    return np.where(np.isfinite(returns), returns, -np.inf)
+
+
+def all_equal(returns: Vector) -> bool:
+    """Return whether no member did better than another, so that nothing can be learnt."""
+    values = worst_if_not_finite(returns)
+    return bool((values == values[0]).all())
+
+
+def ranks(returns: Vector) -> Vector:
+    """Return ranks 0 (worst) .. N-1 (best), [N]; ties get the mean of the ranks they span."""
+    _, group, counts = np.unique(
+        worst_if_not_finite(returns), return_inverse=True, return_counts=True
+    )
+    last = np.cumsum(counts) - 1
+    return (last - (counts - 1) / 2)[group]
+
+
+def centered(returns: Vector) -> Vector:
+    """Centred ranks in [-0.5, 0.5] (Salimans et al. 2017, section 2.1), [N]."""
+    if returns.size == 1:
+        return np.zeros(1)
+    return ranks(returns) / (returns.size - 1) - 0.5
+
+
+def linear(returns: Vector) -> Vector:
+    """Ranks scaled to [0, 1], [N]."""
+    return centered(returns) + 0.5
+
+
+def nes(returns: Vector) -> Vector:
+    """Utilities of natural evolution strategies (Wierstra et al. 2014, section 3.1), [N].
+
+    u_k = max(0, ln(N/2 + 1) - ln k), normalised to sum 1, minus 1/N, with k = 1 for the best;
+    members with equal returns share the mean of their utilities.
+    """
+    size = returns.size
+    by_place = np.maximum(0.0, np.log(size / 2 + 1) - np.log(np.arange(1, size + 1)))
+    by_place = by_place / by_place.sum() - 1 / size
+    _, group, counts = np.unique(
+        -worst_if_not_finite(returns), return_inverse=True, return_counts=True
+    )
+    shared = np.add.reduceat(by_place, np.cumsum(counts) - counts) / counts
+    if shared.size == 1:
+        return np.zeros(size)
+    return shared[group]
+
+
+def raw(returns: Vector) -> Vector:
+    """The returns themselves; one that is not finite becomes the worst finite one, [N]."""
+    finite = np.isfinite(returns)
+    return np.where(finite, returns, returns[finite].min())
+
+
+def normalized(returns: Vector) -> Vector:
+    """Returns shifted to mean 0 and scaled to (population) deviation 1, [N]."""
+    values = raw(returns)
+    if np.ptp(values) == 0.0:
+        return np.zeros_like(values)
+    scores: Vector = (values - values.mean()) / values.std()
+    return scores
+
+
+SHAPINGS: Final[dict[Shaping, Callable[[Vector], Vector]]] = {
+    "centered": centered,
+    "nes": nes,
+    "linear": linear,
+    "normalized": normalized,
+    "raw": raw,
+}
+
+
+def center_rank(center_return: float, returns: Vector) -> float:
+    """Return the rank of the unperturbed policy among the perturbed ones, in [1, N + 1].
+
+    1 + the number of members that beat it, ties shared equally: 1 means that no perturbation
+    improved on the centre, so that the generation carried little information.
+    """
+    members = worst_if_not_finite(returns)
+    center = center_return if np.isfinite(center_return) else -np.inf
+    better = np.count_nonzero(members > center)
+    equal = np.count_nonzero(members == center)
+    return 1.0 + better + equal / 2

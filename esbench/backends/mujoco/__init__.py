@@ -1,5 +1,0 @@
-"""The exact fast path for Gymnasium's MuJoCo environments, v5: one file for each kind."""
-
-from esbench.backends.mujoco.backend import MujocoBackend
-
-__all__ = ["MujocoBackend"]

@@ -1,0 +1,1 @@
+"""Throughput on this machine, and the cost of a grid."""

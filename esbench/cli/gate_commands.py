@@ -1,0 +1,142 @@
+"""Commands that hold scores and digests to what they were: baseline, check and verify."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from esbench.cli.app import EXIT_FAILED, Folder, Workers, app, complain, interrupt
+from esbench.cli.training_commands import make_watcher
+from esbench.errors import TrainingError
+
+if TYPE_CHECKING:
+    from esbench.training.trials import Trial
+
+
+command = partial(app.command, rich_help_panel="Gate")
+
+
+@command(epilog="Example: esbench baseline out --out results/baselines/mine.json")
+def baseline(
+    folder: Folder,
+    out: Annotated[Path, typer.Option(help="The file to write.")],
+    replace: Annotated[bool, typer.Option("--replace", help="Replace a file.")] = False,
+) -> None:
+    """Freeze scores, digests, settings and versions in a file that later runs are held to."""
+    from esbench.cli.display import print_baseline
+    from esbench.gate.baselines import freeze, write_baseline
+
+    frozen = freeze(folder, shlex.join(["esbench", *sys.argv[1:]]))
+    write_baseline(out, frozen, replace)
+    print_baseline(frozen, out)
+
+
+@command(
+    epilog="Examples: esbench check out --baseline results/baselines/ci.json   |   "
+    "esbench check out --baseline ci.json --second-stage out-again --junit check.xml"
+)
+def check(
+    folder: Folder,
+    baseline: Annotated[Path, typer.Option(help="A file of 'esbench baseline'.")],
+    alpha: Annotated[
+        float, typer.Option(help="False alarms: share of checks, over all cells and stages.")
+    ] = 0.01,
+    margin: Annotated[
+        float, typer.Option(help="Smallest drop that matters: share of the range.")
+    ] = 0.05,
+    exact: Annotated[bool, typer.Option("--exact", help="Fail on changed digests too.")] = False,
+    allow_inconclusive: Annotated[
+        bool, typer.Option("--allow-inconclusive", help="Exit with 0 where seeds are too few.")
+    ] = False,
+    second_stage: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Train fresh seeds of what is inconclusive, here."),
+    ] = None,
+    workers: Workers = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write Markdown to a file.")] = None,
+    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML to a file.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write JSON to a file.")] = None,
+) -> None:
+    """Hold scores and digests to a baseline: exit code 0 only if nothing got worse.
+
+    1: a regression. 3: a cell was not measured. 4: too few seeds to tell.
+    """
+    from esbench.cli.display import print_check
+    from esbench.files import write_bytes
+    from esbench.gate import render_check as verdicts
+    from esbench.gate import second_stage as stage
+    from esbench.gate.baselines import read_baseline
+    from esbench.gate.check import EXIT_NOT_MEASURED
+    from esbench.gate.check import check as hold
+
+    rules = stage.rules_of(alpha, margin, second_stage)
+    report = hold(folder, read_baseline(baseline), rules, exact, allow_inconclusive)
+    if second_stage is not None:
+        stage.require_apart(folder, second_stage)
+        if trials := stage.planned(report, second_stage):
+            stage.bind(folder, second_stage)
+            try:
+                _train(trials, workers)
+            except TrainingError as error:  # 1 would say that scores dropped
+                complain(str(error))
+                raise typer.Exit(EXIT_NOT_MEASURED) from None
+            report = stage.decide(report, second_stage)
+    print_check(report)
+    for path, text in (
+        (markdown, verdicts.as_markdown),
+        (junit, verdicts.as_junit),
+        (json, verdicts.as_json),
+    ):
+        if path is not None:
+            write_bytes(path, text(report).encode())
+    raise typer.Exit(report.exit_code)
+
+
+@command(
+    epilog="Examples: esbench verify results/runs/quick/CartPole-v1/openai_es/seed-0   |   "
+    "esbench verify results/runs/quick"
+)
+def verify(
+    trial: Annotated[
+        Path, typer.Argument(metavar="TRIAL", help="A trial's folder, or one of several.")
+    ],
+    workers: Workers = None,
+) -> None:
+    """Run trials again from their trial.json: identical, statistically equal, or different.
+
+    Exit code 1: different. Nothing is written.
+    """
+    from esbench.cli.display import print_plain, working
+    from esbench.gate.verify import Outcome, sentences
+    from esbench.gate.verify import verify as run_again
+    from esbench.rollouts.worker_pool import WorkerPool
+
+    signal.signal(signal.SIGTERM, interrupt)
+    with working(f"running {trial} again") as show, WorkerPool(workers) as pool:
+        found = run_again(trial, pool, lambda name, record: show(f"{name}: {record.generation}"))
+    for verification in found:
+        for line in sentences(verification):
+            print_plain(line)
+    if any(verification.outcome is Outcome.DIFFERENT for verification in found):
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _train(trials: Sequence[Trial], workers: int | None) -> None:
+    """Train the second stage's trials; on Ctrl-C what was done is saved."""
+    from esbench.cli.display import make_console, print_plain
+    from esbench.rollouts.worker_pool import WorkerPool
+    from esbench.training.run_grid import run_grid
+    from esbench.units import counted
+
+    console = make_console()
+    print_plain(f"second stage: {counted(len(trials), 'trial')} on fresh seeds", console)
+    signal.signal(signal.SIGTERM, interrupt)
+    with WorkerPool(workers) as pool, make_watcher(console, len(trials), True) as watcher:
+        run_grid(trials, pool, watcher, at_once=None)

@@ -1,0 +1,1 @@
+"""Making Gymnasium environments; backends, behaviors, Atari games and test functions."""

@@ -1,0 +1,5 @@
+"""The exact fast path for Gymnasium's MuJoCo environments, v5: one file for each kind."""
+
+from esbench.environments.backends.mujoco.backend import MujocoBackend
+
+__all__ = ["MujocoBackend"]

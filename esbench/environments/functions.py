@@ -1,0 +1,222 @@
+"""Test functions of optimisation: plain NumPy functions, and Gymnasium environments of one step.
+
+``FUNCTIONS`` are to be minimised and are 0 at their optimum. They take points [..., P] and return
+values [...]. As an environment, ``esbench/Sphere-v0`` say, the action is the point, the reward is
+minus the function, and the optimum is ``shift(P)``: neither the origin, which weight decay pulls
+to, nor where a policy starts.
+
+The formulas are those of Hansen, Finck, Ros & Auger 2009, "Real-Parameter Black-Box Optimization
+Benchmarking 2009: Noiseless Functions Definitions" (BBOB, INRIA RR-6829), without the oscillation,
+asymmetry and conditioning by which BBOB further changes the coordinates of some of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final, TypeAlias, final
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from esbench.algorithms.noise import GaussianNoise
+from esbench.errors import UsageError, unknown
+
+Array: TypeAlias = npt.NDArray[np.float64]
+Function: TypeAlias = Callable[[npt.ArrayLike], Array]
+
+CONDITION: Final = 1e6
+DIMENSION: Final = 10
+NOISE: Final = 1.0
+TARGET: Final = 1e-8  # the final target precision of BBOB
+ROTATION_KEY: Final = 20090101  # of the Philox stream that the rotations come from
+GOLDEN: Final = (math.sqrt(5.0) - 1.0) / 2.0
+
+
+def sphere(points: npt.ArrayLike) -> Array:
+    """Return sum_i x_i^2 (BBOB f1) of points [..., P]; 0 at the origin."""
+    x = _points(points)
+    return np.asarray(np.sum(x * x, axis=-1))
+
+
+def ellipsoid(points: npt.ArrayLike) -> Array:
+    """Return sum_i 10^(6 (i-1)/(P-1)) x_i^2 (BBOB f2) of points [..., P]; 0 at the origin.
+
+    Its condition number is 1e6 and its axes are the coordinates: it is separable. With one
+    coordinate it is the sphere.
+    """
+    x = _points(points)
+    exponents = np.linspace(0.0, 1.0, x.shape[-1])
+    return np.asarray(np.sum(CONDITION**exponents * x * x, axis=-1))
+
+
+def rotated_ellipsoid(points: npt.ArrayLike) -> Array:
+    """Return the ellipsoid at R x (BBOB f10) of points [..., P], R = ``rotation(P)``; 0 at 0.
+
+    It is as ill-conditioned as the ellipsoid, and no coordinate can be optimised alone.
+    """
+    x = _points(points)
+    # Without BLAS, whose bits can depend on the number of threads.
+    return ellipsoid(np.einsum("ij,...j->...i", rotation(x.shape[-1]), x))
+
+
+def rosenbrock(points: npt.ArrayLike) -> Array:
+    """Return sum_i 100 (x_(i+1) - x_i^2)^2 + (1 - x_i)^2 of points [..., P]; 0 at (1, ..., 1).
+
+    Rosenbrock 1960, "An automatic method for finding the greatest or least value of a function",
+    The Computer Journal 3(3); in P dimensions as BBOB f8, without its scaling of x. A bent valley,
+    and from four dimensions a second, local minimum. With one coordinate nothing is left of it: 0.
+    """
+    x = _points(points)
+    along, across = 1.0 - x[..., :-1], x[..., 1:] - x[..., :-1] ** 2
+    return np.asarray(np.sum(100.0 * across * across + along * along, axis=-1))
+
+
+def rastrigin(points: npt.ArrayLike) -> Array:
+    """Return 10 P + sum_i x_i^2 - 10 cos(2 pi x_i) (BBOB f3) of points [..., P]; 0 at the origin.
+
+    Rastrigin 1974, "Systems of extremal control" (in Russian), Nauka, Moscow, in two dimensions. It
+    has a local minimum near every point of whole coordinates. Computed as sum_i x_i^2 + 20
+    sin(pi x_i)^2, which is the same and does not cancel near the optimum.
+    """
+    x = _points(points)
+    waves = np.sin(np.pi * x)
+    return np.asarray(np.sum(x * x + 20.0 * waves * waves, axis=-1))
+
+
+FUNCTIONS: Final[dict[str, Function]] = {
+    "sphere": sphere,
+    "ellipsoid": ellipsoid,
+    "rotated_ellipsoid": rotated_ellipsoid,
+    "rosenbrock": rosenbrock,
+    "rastrigin": rastrigin,
+}
+
+ENVIRONMENTS: Final[dict[str, dict[str, Any]]] = {
+    "esbench/Sphere-v0": {"function": "sphere"},
+    "esbench/Ellipsoid-v0": {"function": "ellipsoid"},
+    "esbench/RotatedEllipsoid-v0": {"function": "rotated_ellipsoid"},
+    "esbench/Rosenbrock-v0": {"function": "rosenbrock"},
+    "esbench/Rastrigin-v0": {"function": "rastrigin"},
+    "esbench/NoisySphere-v0": {"function": "sphere", "noise": NOISE},
+}
+
+
+def optimum(name: str, dimension: int) -> Array:
+    """Return where a function of ``FUNCTIONS`` is 0, [P]."""
+    return np.full(dimension, 1.0 if name == "rosenbrock" else 0.0)
+
+
+def shift(dimension: int) -> Array:
+    """Return the optimum [P] of the environments: 4 frac(i g) - 2 for i = 1..P, in [-2, 2).
+
+    g is the golden ratio less 1, whose multiples spread evenly; the first coordinates are the same
+    in every dimension.
+    """
+    multiples = np.arange(1, dimension + 1) * GOLDEN
+    places: Array = 4.0 * np.mod(multiples, 1.0) - 2.0
+    return places
+
+
+@cache
+def rotation(dimension: int) -> Array:
+    """Return the orthogonal matrix [P, P] of the rotated ellipsoid; the same in every process.
+
+    Row ``i`` of Gaussian noise of the key ``ROTATION_KEY``, made orthogonal to the rows before it
+    (Gram & Schmidt, twice over for rounding): uniformly distributed over such matrices, as in BBOB.
+    """
+    noise = GaussianNoise(ROTATION_KEY, dimension)
+    rows = np.zeros((dimension, dimension))
+    for index in range(dimension):
+        row, above = noise.row(index), rows[:index]
+        for _ in range(2):
+            row = row - np.einsum("ij,i->j", above, np.einsum("ij,j->i", above, row))
+        rows[index] = row / np.sqrt(np.sum(row * row))
+    rows.setflags(write=False)  # it is shared
+    return rows
+
+
+@final
+class FunctionEnv(gymnasium.Env[Array, Array]):
+    """A function as an environment: one step, whose action is the point.
+
+    The action is any point [P] and the reward -f(z) + noise * e, where z is the point moved such
+    that the optimum is at ``shift(P)``, and e is standard normal and drawn from the environment's
+    own generator. Without noise the best reward is 0. The observation is zeros, and at last the
+    point that was tried: novelty search compares last observations by default.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
+
+    def __init__(self, function: str, dimension: int = DIMENSION, noise: float = 0.0) -> None:
+        """Describe the environment.
+
+        Args:
+            function: a name of ``FUNCTIONS``.
+            dimension: of the points, P; the Rosenbrock function needs two.
+            noise: deviation of the additive Gaussian noise of a reward.
+
+        Raises:
+            UsageError: an unknown function, a dimension too small, or a negative noise.
+        """
+        if function not in FUNCTIONS:
+            raise unknown("function", function, FUNCTIONS)
+        _check_dimension(dimension, 2 if function == "rosenbrock" else 1)
+        if not (isinstance(noise, float | int) and 0 <= noise < np.inf):
+            raise UsageError(f"noise = {noise!r}: expected a number of at least 0")
+        self.observation_space = spaces.Box(-np.inf, np.inf, (dimension,), np.float64)
+        self.action_space = spaces.Box(-np.inf, np.inf, (dimension,), np.float64)
+        self._function = FUNCTIONS[function]
+        self._offset = optimum(function, dimension) - shift(dimension)
+        self._noise = float(noise)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Array, dict[str, Any]]:
+        """Begin an episode; ``seed`` is of its noise."""
+        super().reset(seed=seed)
+        return np.zeros(self.observation_space.shape or ()), {}
+
+    def step(self, action: Array) -> tuple[Array, float, bool, bool, dict[str, Any]]:
+        """Return the reward of a point [P] and end the episode.
+
+        Raises:
+            UsageError: the point has another shape.
+        """
+        if np.shape(action) != self.action_space.shape:
+            raise UsageError(
+                f"a point of shape {np.shape(action)}: expected {self.action_space.shape}"
+            )
+        reward = 0.0 - float(self._function(action + self._offset))  # and not -0.0
+        if self._noise:
+            reward += self._noise * self.np_random.standard_normal()
+        return np.array(action, dtype=np.float64), reward, True, False, {}
+
+
+def _points(points: npt.ArrayLike) -> Array:
+    """Return points [..., P] as numbers.
+
+    Raises:
+        UsageError: a point without a coordinate.
+    """
+    x = np.asarray(points, dtype=np.float64)
+    if x.ndim == 0 or x.shape[-1] == 0:
+        raise UsageError(f"points of shape {x.shape}: expected [..., P] with P of at least 1")
+    return x
+
+
+def _check_dimension(dimension: int, least: int) -> None:
+    if type(dimension) is not int or dimension < least:  # from a free table: of any type
+        raise UsageError(f"dimension = {dimension!r}: expected a whole number of at least {least}")
+
+
+for _name, _kwargs in ENVIRONMENTS.items():
+    gymnasium.register(
+        _name,
+        entry_point="esbench.environments.functions:FunctionEnv",
+        kwargs=_kwargs,
+        reward_threshold=None if "noise" in _kwargs else -TARGET,
+    )

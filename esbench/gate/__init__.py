@@ -1,0 +1,1 @@
+"""The CI gate: baselines, ``check``, ``verify`` and the pytest plugin."""

@@ -1,0 +1,235 @@
+"""The gate as a pytest plugin: a library's own tests hold its agents' scores to a baseline.
+
+    def test_my_agent(esbench_check):
+        esbench_check(MyAgent(), "my_agent", environment="CartPole-v1", seeds=range(8))
+
+where ``MyAgent().train(seed)`` trains from scratch and returns a score, higher is better. Run once
+with ``--esbench-update`` to freeze the scores in ``--esbench-baseline FILE``, and without it ever
+after. Every call is a cell; it fails by the rules of ``esbench check``, the level shared among all
+cells of the file.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, final
+
+import pytest
+
+if TYPE_CHECKING:
+    from esbench.gate.baselines import FrozenCell
+
+DEFAULT_BASELINE = "esbench-baseline.json"
+
+
+class Agent(Protocol):
+    """What can be held to a baseline."""
+
+    def train(self, seed: int) -> float:
+        """Train from scratch with a seed, and return the score; higher is better."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the plugin's options."""
+    group = parser.getgroup("esbench", "scores held to a baseline (esbench)")
+    group.addoption(
+        "--esbench-baseline",
+        metavar="FILE",
+        default=DEFAULT_BASELINE,
+        help=f"what scores are held to (default: {DEFAULT_BASELINE})",
+    )
+    group.addoption(
+        "--esbench-update",
+        action="store_true",
+        help="freeze the scores in the baseline instead of holding them to it",
+    )
+    group.addoption(
+        "--esbench-allow-inconclusive",
+        action="store_true",
+        help="pass where there are too few seeds to exclude a drop",
+    )
+
+
+@pytest.fixture
+def esbench_check(request: pytest.FixtureRequest) -> Gate:
+    """Hold an agent's scores to the baseline: see ``esbench.gate.pytest_plugin``."""
+    update = bool(request.config.getoption("--esbench-update"))
+    if update and getattr(request.config, "workerinput", None):  # how xdist marks its workers
+        raise pytest.UsageError("--esbench-update writes one file; expected one process (-n 0)")
+    return Gate(
+        request.config.rootpath / str(request.config.getoption("--esbench-baseline")),
+        update=update,
+        allow_inconclusive=bool(request.config.getoption("--esbench-allow-inconclusive")),
+    )
+
+
+@final
+class Gate:
+    """Holds agents' scores to the baseline of one file, or freezes them there."""
+
+    def __init__(self, path: Path, update: bool, allow_inconclusive: bool) -> None:
+        self.path = path
+        self._update = update
+        self._allow_inconclusive = allow_inconclusive
+
+    def __call__(
+        self,
+        agent: Agent,
+        name: str,
+        *,
+        environment: str,
+        seeds: Iterable[int] = range(8),
+        random_score: float | None = None,
+        reference_score: float | None = None,
+        alpha: float = 0.01,
+        margin: float = 0.05,
+    ) -> None:
+        """Train an agent and fail the test if its scores dropped.
+
+        Args:
+            agent: has ``train(seed) -> score``.
+            name: of the agent; with ``environment`` it names the cell.
+            environment: where it is trained. One of ``esbench list environments`` has its random
+                and reference scores; for any other, give both.
+            seeds: each is trained once.
+            random_score: of random actions, the zero of the range drops are measured in.
+            reference_score: the other end of the range.
+            alpha: false alarms: share of runs of the whole file.
+            margin: the smallest drop that matters, as a share of the range.
+
+        Raises:
+            UsageError: an argument is wrong, a score is no number, or the file cannot be used.
+        """
+        __tracebackhide__ = True
+        from esbench.gate.baselines import FrozenTrial
+
+        cell = _cell(name, environment, random_score, reference_score)
+        scores = {seed: _score(agent.train(seed), name, seed) for seed in _seeds(seeds)}
+        trials = tuple(FrozenTrial(seed=seed, score=score) for seed, score in scores.items())
+        measured = cell.model_copy(update={"trials": trials})
+        if self._update:
+            self._freeze(measured)
+            return
+        problem = self._problem(measured, alpha, margin)
+        if problem:
+            pytest.fail(problem, pytrace=False)
+
+    def _freeze(self, measured: FrozenCell) -> None:
+        """Put a cell into the file, in the place of one with the same name."""
+        from esbench.errors import UsageError
+        from esbench.gate.baselines import Baseline, read_baseline, write_baseline
+        from esbench.store.origins import Origin
+        from esbench.store.provenance import provenance
+        from esbench.store.trial_folder import now
+
+        if all(trial.score is None for trial in measured.trials):
+            raise UsageError(f"{measured.name}: no seed has a finite score, nothing to freeze")
+        here = provenance()
+        origin = Origin(
+            versions=here["versions"], hardware=here["hardware"], git_commit=here["git_commit"]
+        )
+        known = read_baseline(self.path) if self.path.exists() else None
+        others = [cell for cell in known.cells if cell.name != measured.name] if known else []
+        origins = known.origins if known else ()
+        if origin not in origins:
+            origins = (*origins, origin)
+        trials = tuple(
+            trial.model_copy(update={"origin": origins.index(origin)}) for trial in measured.trials
+        )
+        cells = (*others, measured.model_copy(update={"trials": trials}))
+        baseline = Baseline(created=now(), command=here["command"], origins=origins, cells=cells)
+        write_baseline(self.path, baseline, replace=True)
+
+    def _problem(self, measured: FrozenCell, alpha: float, margin: float) -> str:
+        """Return why the test fails; empty if it does not."""
+        from esbench.analysis.gate import Rules, Verdict, judge
+        from esbench.gate.baselines import read_baseline
+        from esbench.gate.match_baseline import sample_of
+        from esbench.gate.render_check import judgement_text
+
+        baseline = read_baseline(self.path)
+        frozen = next((cell for cell in baseline.cells if cell.name == measured.name), None)
+        if frozen is None:
+            return f"{measured.name} is not in {self.path}; freeze it with --esbench-update"
+        before = {trial.seed: trial.score for trial in frozen.trials}
+        if all(before.get(trial.seed, math.nan) == trial.score for trial in measured.trials):
+            return ""  # the same scores to the last bit
+        scores = [trial.score for trial in measured.trials]
+        others = [None] * (len(baseline.cells) - 1)
+        judgement = judge([sample_of(frozen, scores), *others], Rules(alpha, margin))[0]
+        assert judgement is not None
+        text = f"{measured.name}: {judgement.verdict.value}: {judgement_text(judgement)}"
+        match judgement.verdict:
+            case Verdict.REGRESSION:
+                return text
+            case Verdict.INCONCLUSIVE if not self._allow_inconclusive:
+                return f"{text} (--esbench-allow-inconclusive passes it)"
+            case _:
+                return ""
+
+
+def _cell(
+    name: str, environment: str, random_score: float | None, reference_score: float | None
+) -> FrozenCell:
+    """Return the cell of an agent, without scores."""
+    from esbench.errors import UsageError
+    from esbench.gate.baselines import FrozenCell, FrozenTrial
+    from esbench.grids.environment_files import Scores, environment_names, load_environment
+    from esbench.grids.trial_spec import DEFAULT_LABEL
+
+    known = environment in environment_names()
+    scores = load_environment(environment).scores if known else Scores()
+    if random_score is None and scores.random:
+        random_score = scores.random.mean
+    source = "the test's own"
+    if reference_score is None and scores.references:
+        reference_score, source = scores.references[0].score, scores.references[0].source
+    if random_score is None or reference_score is None:
+        raise UsageError(
+            f"{environment}: esbench has no random and reference score of it; expected "
+            "random_score= and reference_score="
+        )
+    span = abs(reference_score - random_score)
+    if not 0 < span < math.inf:
+        raise UsageError(
+            f"random_score = {random_score}, reference_score = {reference_score}: expected finite "
+            "numbers that differ"
+        )
+    return FrozenCell(
+        environment=environment,
+        algorithm=name,
+        policy=DEFAULT_LABEL,
+        random_score=float(random_score),
+        reference_score=float(reference_score),
+        reference_source=source,
+        trials=(FrozenTrial(seed=0, score=None),),
+    )
+
+
+def _seeds(seeds: Iterable[int]) -> list[int]:
+    """Return seeds as plain integers."""
+    from esbench.errors import UsageError
+
+    try:
+        found = [operator.index(seed) for seed in seeds]
+    except TypeError:
+        found = []
+    if not found or min(found) < 0 or len(set(found)) < len(found):
+        raise UsageError(f"seeds = {seeds!r}: expected distinct integers from 0 on, one or more")
+    return found
+
+
+def _score(value: object, name: str, seed: int) -> float | None:
+    """Return a score as it is frozen: null if it is not finite."""
+    from esbench.errors import UsageError
+
+    try:
+        score = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise UsageError(
+            f"{name}.train({seed}) returned {value!r}; expected a score, a number"
+        ) from None
+    return score if math.isfinite(score) else None

@@ -1,0 +1,1 @@
+"""The named grids, as data."""

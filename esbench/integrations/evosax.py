@@ -1,0 +1,311 @@
+"""evosax's strategies: Lange, "evosax: JAX-based Evolution Strategies", 2022 (arXiv:2212.04180).
+
+evosax minimises; the sign is turned once, where it is told. It computes in float32, unless the
+process has set JAX otherwise: members and centre are its numbers, written as float64.
+
+A strategy is functions of a state, so that state is ours, as arrays, and restoring it takes no
+time. A running search passes it through NumPy too, after every update, and so goes on from the
+same arrays as a restored one (to JAX, what began as a Python number is of another, weaker type).
+
+A strategy without a centre is given its first population, and its best member so far is returned.
+What a strategy does is its own: xNES of 0.3.2 takes the exponential of its matrix by elements.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import typing
+from collections.abc import Callable
+from typing import Any, Final, final
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from esbench.algorithms.base import State, register_algorithm
+from esbench.algorithms.noise import UniformNoise
+from esbench.algorithms.population import StoredPopulation
+from esbench.algorithms.shaping import all_equal, raw
+from esbench.arrays import Matrix, Shapes, Vector
+from esbench.errors import UsageError, suggestion
+from esbench.integrations.library import (
+    LazyModule,
+    LibraryAlgorithm,
+    LibrarySettings,
+    check_arguments,
+    check_name,
+    imported,
+)
+from esbench.seeding import noise_key
+
+jax: Any = LazyModule("jax")
+jnp: Any = LazyModule("jax.numpy")
+optax: Any = LazyModule("optax")
+distribution_based: Any = LazyModule("evosax.algorithms.distribution_based")
+population_based: Any = LazyModule("evosax.algorithms.population_based")
+
+# Random search takes a function to sample with; the Stein variational ones have several centres.
+_NOT_SERVED: Final = {"RandomSearch", "SV_CMA_ES", "SV_Open_ES"}
+_LARGEST: Final = float(np.finfo(np.float32).max)
+
+
+class EvosaxSettings(LibrarySettings):
+    """Settings of an evosax strategy."""
+
+    strategy: str = "SNES"
+    """Its name in evosax, such as Open_ES, PGPE, SNES, CMA_ES, Sep_CMA_ES or SimpleGA."""
+
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    """Fields of its params, such as std_init, and options of its constructor; of these std_schedule
+    is a number, fitness_shaping_fn a name such as centered_rank, and optimizer a table such as
+    {name = "adam", learning_rate = 0.01}."""
+
+    @model_validator(mode="after")
+    def _fits_the_strategy(self) -> EvosaxSettings:
+        name, given = self.strategy, self.arguments
+        check_name(name, "a strategy of evosax", strategies())
+        cls = strategies()[name]
+        allowed = {*options_of(cls), *fields_of(cls)}
+        check_arguments(name, given, allowed, {"population_size": "population_size"})
+        for option in options_of(cls) & given.keys():
+            _converted(cls, option, given[option])
+        return self
+
+
+@final
+@register_algorithm("evosax")
+class Evosax(LibraryAlgorithm):
+    """A strategy of evosax, as the library runs it."""
+
+    Settings = EvosaxSettings
+    paper = "Lange 2022, arXiv:2212.04180"
+    settings: EvosaxSettings
+
+    def __init__(
+        self, settings: EvosaxSettings, center: Vector, seed: int, shapes: Shapes | None = None
+    ) -> None:
+        super().__init__(settings, center, seed, shapes)
+        self._origin = self._center.copy()
+        self._has_center = settings.strategy in distribution_based.distribution_based_algorithms
+        self._strategy = make_strategy(settings, self.population_size, center.size)
+        self._params = make_params(settings, self._strategy)
+        self._state = _as_arrays(self._initial_state()) if self._has_center else None
+        self._draw(0)
+
+    def _tell(self, population: StoredPopulation, returns: Vector, behaviors: Matrix) -> None:
+        told = np.asarray(jnp.asarray(np.clip(raw(returns), -_LARGEST, _LARGEST)))
+        if not all_equal(told):
+            self._learn(told)
+        self._draw(self.generation + 1)
+
+    def _state_dict(self) -> State:
+        leaves = jax.tree_util.tree_leaves_with_path(self._state)
+        return {
+            "origin": self._origin.copy(),
+            "search": {_name_of(path): np.array(leaf) for path, leaf in leaves},
+        }
+
+    def _load_state_dict(self, state: State) -> None:
+        self._origin = np.array(state["origin"])
+        search = state["search"]  # empty before a strategy without a centre has learnt
+        self._state = _filled(jax.eval_shape(self._initial_state), search) if search else None
+        self._draw(self.generation)
+
+    def _initial_state(self) -> Any:
+        """Return the state a strategy begins with at its centre.
+
+        For one without a centre, which begins with its first members: a state of that structure.
+        """
+        key, _ = keys(self.seed)
+        if self._has_center:
+            return self._strategy.init(key, jnp.asarray(self._origin), self._params)
+        members = jnp.zeros((self.population_size, self._origin.size))
+        return self._strategy.init(key, members, members[:, 0], self._params)
+
+    def _draw(self, generation: int) -> None:
+        if self._state is None:
+            noise = UniformNoise(noise_key(self.seed, generation), self._origin.size)
+            rows = np.array([noise.row(member) for member in range(self.population_size)])
+            self._sampled = jnp.asarray(self._origin + self.settings.initial_width * rows)
+        else:
+            key, _ = keys(self.seed, generation)
+            self._sampled, self._asked = self._strategy.ask(key, self._state, self._params)
+        self._members = np.array(self._sampled, dtype=np.float64)
+        self._members.flags.writeable = False
+
+    def _learn(self, told: Vector) -> None:
+        _, key = keys(self.seed, self.generation)
+        fitness = jnp.asarray(-told)  # lower is better, to evosax
+        if self._state is None:
+            state = self._strategy.init(key, self._sampled, fitness, self._params)
+        else:
+            state, _ = self._strategy.tell(key, self._sampled, fitness, self._asked, self._params)
+        self._state = _as_arrays(state)
+        place = state.mean if self._has_center else state.best_solution
+        self._center = np.array(place, dtype=np.float64)
+
+
+@functools.cache
+def strategies() -> dict[str, Any]:
+    """Return the classes that are served, by name."""
+    known = {
+        **distribution_based.distribution_based_algorithms,
+        **population_based.population_based_algorithms,
+    }
+    return {name: cls for name, cls in known.items() if name not in _NOT_SERVED}
+
+
+@functools.cache
+def optimizers() -> dict[str, Any]:
+    """Return what makes an optimizer: optax's functions of a learning rate, and clipup."""
+    return {"clipup": imported("evosax.core.optimizer").clipup} | {
+        name: make
+        for name, make in vars(imported("optax")).items()
+        if inspect.isfunction(make)
+        and not name.startswith(("_", "scale_by_"))
+        and next(iter(inspect.signature(make).parameters), "") == "learning_rate"
+    }
+
+
+@functools.cache
+def shapings() -> dict[str, Any]:
+    """Return evosax's functions that shape the fitness, by name."""
+    end, module = "_fitness_shaping_fn", imported("evosax.core.fitness_shaping")
+    return {
+        name.removesuffix(end): function
+        for name, function in vars(module).items()
+        if name.endswith(end)
+    }
+
+
+def keys(seed: int, *indices: int) -> tuple[Any, Any]:
+    """Return the JAX keys of a generation: to ask with, and to tell with."""
+    words = np.array(
+        [noise_key(seed, *indices) >> shift & 0xFFFF_FFFF for shift in (0, 32, 64, 96)]
+    )
+    first, second = words.astype(np.uint32).reshape(2, 2)
+    return (
+        jax.random.wrap_key_data(first, impl="threefry2x32"),
+        jax.random.wrap_key_data(second, impl="threefry2x32"),
+    )
+
+
+def make_strategy(settings: EvosaxSettings, population_size: int, num_params: int) -> Any:
+    """Return the strategy; equal ones are one object, which is compiled only once.
+
+    Raises:
+        UsageError: it does not take its options.
+    """
+    options = {
+        name: value
+        for name, value in settings.arguments.items()
+        if name in options_of(strategies()[settings.strategy])
+    }
+    try:
+        return _cached_strategy(
+            settings.strategy, population_size, num_params, json.dumps(options, sort_keys=True)
+        )
+    except (TypeError, ValueError, AssertionError) as error:
+        raise UsageError(
+            f"evosax {settings.strategy} with population_size = {population_size}, {num_params} "
+            f"parameters and {options}: {error}"
+        ) from None
+
+
+@functools.lru_cache(maxsize=16)
+def _cached_strategy(name: str, population_size: int, num_params: int, options: str) -> Any:
+    cls = strategies()[name]
+    given = {key: _converted(cls, key, value) for key, value in json.loads(options).items()}
+    return cls(population_size=population_size, solution=jnp.zeros(num_params), **given)
+
+
+def make_params(settings: EvosaxSettings, strategy: Any) -> Any:
+    """Return the strategy's params: its defaults, but what the arguments say.
+
+    Raises:
+        UsageError: a value is not of the default's kind or shape.
+    """
+    params = strategy.default_params
+    changes = {}
+    for name in fields_of(type(strategy)) & settings.arguments.keys():
+        value, default = np.asarray(settings.arguments[name]), jnp.asarray(getattr(params, name))
+        if value.shape != default.shape or not np.can_cast(value.dtype, default.dtype, "same_kind"):
+            raise UsageError(
+                f"arguments.{name} = {settings.arguments[name]}: evosax {settings.strategy} "
+                f"expected {default.dtype} of shape {default.shape}"
+            )
+        changes[name] = jnp.asarray(value, default.dtype)
+    return params.replace(**changes)
+
+
+def options_of(cls: Any) -> set[str]:
+    """Return the options of a strategy's constructor that a table can hold."""
+    defaults = {n: p.default for n, p in inspect.signature(cls).parameters.items()}
+    plain = {name for name, default in defaults.items() if isinstance(default, int)}
+    return plain | (defaults.keys() & _CONVERTERS.keys())
+
+
+def fields_of(cls: Any) -> set[str]:
+    """Return the fields of a strategy's params that are numbers; ``params`` are a network's."""
+    params = typing.get_type_hints(cls._default_params.fget)["return"]
+    return set(params.__dataclass_fields__) - {"params"}
+
+
+def _converted(cls: Any, option: str, value: Any) -> Any:
+    """Return an option as evosax takes it."""
+    convert = _CONVERTERS.get(option)
+    if convert is not None:
+        return convert(value)
+    default = inspect.signature(cls).parameters[option].default
+    if type(value) is not type(default):
+        raise ValueError(f"arguments.{option} = {value}: expected a value such as {default}")
+    return value
+
+
+def _optimizer(table: Any) -> Any:
+    if not isinstance(table, dict) or table.get("name") not in optimizers():
+        name = table.get("name") if isinstance(table, dict) else table
+        raise ValueError(
+            f"arguments.optimizer = {table}: expected a table whose name is an optimizer of optax, "
+            f"or clipup; {suggestion(str(name), optimizers())}"
+        )
+    given = {key: value for key, value in table.items() if key != "name"}
+    try:
+        return optimizers()[table["name"]](**given)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"arguments.optimizer = {table}: {error}") from None
+
+
+def _std_schedule(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        raise ValueError(f"arguments.std_schedule = {value}: expected a number above 0")
+    return optax.constant_schedule(value)
+
+
+def _fitness_shaping_fn(name: Any) -> Any:
+    if name not in shapings():
+        near = suggestion(str(name), shapings())
+        raise ValueError(f"arguments.fitness_shaping_fn = {name}: expected a shaping; {near}")
+    return shapings()[name]
+
+
+_CONVERTERS: Final[dict[str, Callable[[Any], Any]]] = {
+    "optimizer": _optimizer,
+    "std_schedule": _std_schedule,
+    "fitness_shaping_fn": _fitness_shaping_fn,
+}
+
+
+def _as_arrays(state: Any) -> Any:
+    return jax.tree.map(np.array, state)
+
+
+def _name_of(path: Any) -> str:
+    return str(jax.tree_util.keystr(path, simple=True, separator="."))
+
+
+def _filled(template: Any, leaves: State) -> Any:
+    return jax.tree_util.tree_map_with_path(
+        lambda path, _: np.array(leaves[_name_of(path)]), template
+    )

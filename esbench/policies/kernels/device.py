@@ -1,0 +1,130 @@
+"""Convolutional networks of all slots at once in PyTorch, for a GPU beside the emulators' cores.
+
+Every worker keeps its slots' weights on the device and asks for all slots' outputs in one pass: a
+convolution with a group of channels a slot, and a stacked product a full layer. The arithmetic is
+float32 without TF32, in another order than NumPy's: outputs agree to a few units of the last place
+of what is summed (``TOLERANCE``, relative to the largest output), which ``tests/policies/
+test_device.py`` holds PyTorch's CPU path to. An action can differ where two outputs are that near,
+so a trial with ``device = "cuda"`` is another trial than one without, and its bits are not promised
+to be those of another GPU. No GPU was at hand when this was written: its speed is not measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, final
+
+import numpy as np
+
+from esbench.arrays import Vector
+from esbench.errors import UsageError
+from esbench.policies.base import PolicyBatch, Rows
+from esbench.policies.kernels.convolution import Architecture
+
+if TYPE_CHECKING:
+    import torch
+
+Device: TypeAlias = Literal["cpu", "cuda"]
+TOLERANCE: Final = 2e-5
+
+
+def require(device: Device) -> None:
+    """Raise if a device cannot be used here.
+
+    Raises:
+        UsageError: PyTorch sees no GPU.
+    """
+    if device == "cpu":
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        built = torch.version.cuda
+        why = f"built for CUDA {built}, sees none" if built else "is built for the CPU only"
+        raise UsageError(
+            f"device = {device!r}: PyTorch {torch.__version__} {why}; expected a machine with an "
+            "NVIDIA GPU and its PyTorch, or device = 'cpu'"
+        )
+
+
+@final
+class DeviceBatch(PolicyBatch):
+    """Convolutions, then fully connected layers; parameters lie as ``Architecture.shapes`` says."""
+
+    remembers = False
+
+    def __init__(
+        self, slots: int, architecture: Architecture, pixel_max: float, device: torch.device
+    ) -> None:
+        import torch
+
+        self._architecture, self._device = architecture, device
+        self._scale = 1.0 / pixel_max
+        self._slots = slots
+        depth = len(architecture.layers)
+        self._weights: list[torch.Tensor] = []
+        self._biases: list[torch.Tensor] = []
+        for number, (weights, bias) in enumerate(
+            zip(architecture.shapes[::2], architecture.shapes[1::2], strict=True)
+        ):
+            shape = self._kernel(number) if number < depth else weights
+            self._weights.append(torch.zeros((slots, *shape), device=device))
+            self._biases.append(torch.zeros((slots, *bias), device=device))
+        self._activate = {
+            "relu": torch.nn.functional.relu,
+            "elu": torch.nn.functional.elu,
+            "selu": torch.nn.functional.selu,
+            "tanh": torch.tanh,
+        }[architecture.activation]
+
+    def load(self, slot: int, parameters: Vector) -> None:
+        """Put a member's parameters [P] into a slot, rounded to float32."""
+        import torch
+
+        rounded = torch.from_numpy(parameters.astype(np.float32)).to(self._device)
+        start = 0
+        for number, (weights, bias) in enumerate(zip(self._weights, self._biases, strict=True)):
+            size = math.prod(weights.shape[1:])
+            given = rounded[start : start + size]
+            if number < len(self._architecture.layers):
+                units, before, window, _ = weights.shape[1:]
+                given = given.reshape(window, window, before, units).permute(3, 2, 0, 1)
+            weights[slot] = given.reshape(weights.shape[1:])
+            bias[slot] = rounded[start + size : start + size + bias.shape[1]]
+            start += size + bias.shape[1]
+
+    def forward(self, observations: Rows, live: Sequence[int] | None = None) -> Rows:
+        """Return outputs [k, outputs] for observations [k, inputs]; all k are computed."""
+        import torch
+
+        count = len(observations)
+        with torch.inference_mode(), torch.backends.cudnn.flags(allow_tf32=False):
+            rows = torch.from_numpy(np.nan_to_num(observations)).to(self._device)
+            values = rows.reshape(1, -1, *self._architecture.image[1:]) * self._scale
+            for number, layer in enumerate(self._architecture.layers):
+                values = torch.nn.functional.conv2d(
+                    values,
+                    self._weights[number][:count].flatten(0, 1),
+                    self._biases[number][:count].flatten(),
+                    stride=layer.stride,
+                    groups=count,
+                )
+                values = self._activate(values)
+            # Features come by row, column and channel, as in ``Architecture.shapes``.
+            images = values.reshape(count, -1, *values.shape[2:])
+            values = images.permute(0, 2, 3, 1).reshape(count, 1, -1)
+            last = len(self._weights) - 1
+            for number in range(len(self._architecture.layers), last + 1):
+                bias = self._biases[number][:count].unsqueeze(1)
+                values = torch.baddbmm(bias, values, self._weights[number][:count])
+                if number < last:
+                    values = self._activate(values)
+            outputs: Rows = values[:, 0].cpu().numpy()
+        return outputs
+
+    def _kernel(self, number: int) -> tuple[int, int, int, int]:
+        layers = self._architecture.layers
+        before = self._architecture.image[0] if number == 0 else layers[number - 1].channels
+        layer = layers[number]
+        return layer.channels, before, layer.window, layer.window

@@ -1,0 +1,1 @@
+"""Figures: learning curves, the ECDF of targets and performance profiles."""

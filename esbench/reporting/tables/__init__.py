@@ -1,0 +1,1 @@
+"""Tables: typed rows from stored trials, rendered in several formats."""

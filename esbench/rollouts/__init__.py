@@ -1,0 +1,1 @@
+"""Playing episodes: jobs, players, workers and the worker pool."""

@@ -1,0 +1,70 @@
+"""Uniformly random actions: the zero of every normalised score, and the speed of a bare loop.
+
+Plain Gymnasium loops on purpose: they share nothing with the rollouts they are compared with.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+import gymnasium
+import numpy as np
+
+from esbench.arrays import Vector
+from esbench.environments.make import make_environment
+from esbench.environments.simulator_log import silenced
+from esbench.errors import UsageError
+from esbench.grids.trial_spec import EnvironmentSpec
+from esbench.seeding import Purpose, episode_seed
+
+ACTIONS: Final = 1000  # drawn before the clock starts, then taken in turn
+
+
+def random_policy_returns(environment: EnvironmentSpec, episodes: int, seed: int) -> Vector:
+    """Return the undiscounted returns [episodes] of uniformly random actions.
+
+    Args:
+        environment: only its id and kwargs are used.
+        episodes: how many.
+        seed: names the streams; every episode has its own environment and action seeds.
+
+    Raises:
+        UsageError: no episode is asked for, the seed is negative, or the environment cannot be
+            made.
+    """
+    if episodes < 1:
+        raise UsageError(f"episodes = {episodes}: expected at least 1")
+    if seed < 0:
+        raise UsageError(f"seed = {seed}: expected at least 0")
+    returns = np.zeros(episodes)
+    with silenced():
+        env = make_environment(environment.id, environment.kwargs)
+    for episode in range(episodes):
+        env.reset(seed=episode_seed(seed, Purpose.RANDOM_POLICY, episode, 0))
+        env.action_space.seed(episode_seed(seed, Purpose.RANDOM_POLICY, episode, 1))
+        ended = False
+        while not ended:
+            _, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+            returns[episode] += float(reward)
+            ended = terminated or truncated
+    env.close()
+    return returns
+
+
+def random_steps_per_second(env: gymnasium.Env[Any, Any], seconds: float) -> float:
+    """Return the speed of an environment under random actions, over some seconds (a step at least).
+
+    Resets are part of the time, the drawing of actions is not.
+    """
+    env.action_space.seed(0)
+    actions = [env.action_space.sample() for _ in range(ACTIONS)]
+    env.reset(seed=0)
+    steps, elapsed, start = 0, 0.0, time.perf_counter()
+    while not steps or elapsed < seconds:
+        _, _, terminated, truncated, _ = env.step(actions[steps % ACTIONS])
+        steps += 1
+        if terminated or truncated:
+            env.reset()
+        elapsed = time.perf_counter() - start
+    return steps / elapsed

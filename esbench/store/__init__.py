@@ -1,0 +1,1 @@
+"""Trials on disk: the only code that reads or writes results."""

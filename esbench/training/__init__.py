@@ -1,0 +1,1 @@
+"""Training: the trainer, one trial, and the trials of a grid."""

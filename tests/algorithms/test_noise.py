@@ -1,0 +1,217 @@
+"""Noise by key and row: its streams, its blocks, and low-rank matrices."""
+
+import math
+import pickle
+import threading
+import tracemalloc
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from esbench.algorithms.noise import BLOCK, GaussianNoise, LowRankNoise, UniformNoise
+
+KEY = 0x0123456789ABCDEF_FEDCBA9876543210
+POLICY = ((4, 3), (4,), (5, 2, 2, 2), (5,), (1, 5), ())  # an MLP's, a convolution's and a scalar
+SAMPLES = 6_000
+
+
+def size_of(shapes):
+    return sum(math.prod(shape) for shape in shapes)
+
+
+def low_rank(shapes, rank, key=KEY):
+    return LowRankNoise(key, size_of(shapes), shapes, rank)
+
+
+def philox(row, key=KEY):
+    """Return the generator 2**128 * row draws into the key's stream."""
+    return np.random.Generator(np.random.Philox(key=key).jumped(row))
+
+
+def tensors(vector, shapes):
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    parts = np.split(vector, ends[:-1])
+    return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+
+def every_noise(num_params):
+    return [
+        GaussianNoise(KEY, num_params),
+        UniformNoise(KEY, num_params),
+        LowRankNoise(KEY, num_params, ((num_params,),), 1),
+        LowRankNoise(KEY, num_params, ((num_params, 1),), 1),
+        LowRankNoise(KEY, num_params, ((1, num_params),), 1),
+    ]
+
+
+@pytest.mark.parametrize("num_params", [1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5])
+def test_blocks_lie_side_by_side_and_make_the_row(num_params):
+    for noise in every_noise(num_params):
+        end, whole = 0, noise.row(3)
+        for place, block in noise.blocks(3):
+            assert place.start == end
+            end = place.stop
+            np.testing.assert_array_equal(block, whole[place])
+        assert end == num_params == whole.size
+
+
+@pytest.mark.parametrize("num_params", [1, BLOCK, 2 * BLOCK + 3])
+def test_a_vector_is_one_draw_however_many_blocks_it_comes_in(num_params):
+    normal, uniform, flat, *_ = every_noise(num_params)
+    for row in (0, 1, 2**40):
+        expected = np.random.Generator(np.random.Philox(key=KEY, counter=[0, 0, row, 0]))
+        drawn = expected.standard_normal(num_params)
+        np.testing.assert_array_equal(normal.row(row), drawn)
+        np.testing.assert_array_equal(flat.row(row), drawn)
+    np.testing.assert_array_equal(uniform.row(2), philox(2).uniform(-1, 1, num_params))
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3, 100])
+def test_low_rank_noise_is_the_papers(rank):
+    for row in range(3):
+        generator = philox(row)
+        for tensor in tensors(low_rank(POLICY, rank).row(row), POLICY):
+            if tensor.ndim < 2:
+                np.testing.assert_array_equal(tensor, generator.standard_normal(tensor.shape))
+                continue
+            matrix = tensor.reshape(len(tensor), -1)
+            r = min(rank, *matrix.shape)
+            a = generator.standard_normal((matrix.shape[0], r))
+            b = generator.standard_normal((r, matrix.shape[1])).T
+            np.testing.assert_allclose(matrix, a @ b.T / np.sqrt(r), rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3, 7, 100])
+def test_every_matrix_has_the_rank(rank):
+    shapes = ((9, 7), (3,), (8, 3, 2, 2), (2, 30), (30, 1))
+    for row in range(20):
+        for tensor in tensors(low_rank(shapes, rank).row(row), shapes):
+            if tensor.ndim > 1:
+                matrix = tensor.reshape(len(tensor), -1)
+                assert np.linalg.matrix_rank(matrix) == min(rank, *matrix.shape)
+
+
+@pytest.mark.parametrize("rank", [1, 3, 4])  # 4 is the full rank of the largest matrix
+def test_entries_have_the_moments_of_full_noise(rank):
+    shapes = ((4, 4), (2,), (2, 1, 3))
+    noise = low_rank(shapes, rank)
+    z = np.stack([noise.row(row) for row in range(SAMPLES)])
+    # Tolerances of five standard errors. Of two entries in a row of a matrix of rank 1,
+    # E[z_i^2 z_j^2] = E[a^4] = 3, and E[z^4] = 9.
+    np.testing.assert_allclose(z.mean(axis=0), 0.0, atol=5 / np.sqrt(SAMPLES))
+    np.testing.assert_allclose((z**2).mean(axis=0), 1.0, atol=5 * np.sqrt(8 / SAMPLES))
+    products = z.T @ z / SAMPLES
+    np.fill_diagonal(products, 0.0)
+    assert np.abs(products).max() < 5 * np.sqrt(3 / SAMPLES)
+
+
+def test_vectors_in_low_rank_noise_are_standard_normal():
+    shapes = ((3, 3), (50,), (2, 2))
+    z = np.stack([low_rank(shapes, 1).row(row)[9:59] for row in range(40)])
+    assert stats.kstest(z.reshape(-1), "norm").pvalue > 0.01
+
+
+def test_the_entries_of_a_matrix_approach_normal_ones_as_the_rank_grows():
+    def kurtosis(rank):
+        noise = low_rank(((32, 32),), rank)
+        return stats.kurtosis(np.stack([noise.row(row) for row in range(200)]).reshape(-1))
+
+    one, four, thirty_two = map(kurtosis, (1, 4, 32))
+    assert one == pytest.approx(6.0, abs=1.0)  # 6 / r, for a sum of r products
+    assert four == pytest.approx(1.5, abs=0.3)
+    assert thirty_two == pytest.approx(6 / 32, abs=0.1)
+
+
+def test_rows_and_keys_are_other_noise():
+    noise = [low_rank(POLICY, 1, KEY + key).row(row) for key in range(2) for row in range(3)]
+    assert np.unique(noise, axis=0).shape[0] == 6
+
+
+def test_a_matrix_without_numbers_has_no_noise():
+    shapes = ((0, 3), (3, 0), (2, 2), (0,))
+    np.testing.assert_array_equal(low_rank(shapes, 1).row(0), low_rank(((2, 2),), 1).row(0))
+
+
+def test_a_matrix_that_comes_in_several_blocks_is_one_product():
+    rows, columns = 300, 200  # 81 rows a block
+    generator = philox(5)
+    a, b = generator.standard_normal((rows, 3)), generator.standard_normal((3, columns))
+    noise = low_rank(((rows, columns), (2,)), 3)
+    assert len(list(noise.blocks(5))) == 4 + 1
+    np.testing.assert_allclose(noise.row(5)[:-2], (a @ b / np.sqrt(3)).reshape(-1), atol=1e-12)
+    np.testing.assert_array_equal(noise.row(5)[-2:], generator.standard_normal(2))
+
+
+def test_blocks_of_a_large_matrix_need_little_memory():
+    noise = low_rank(((1000, 1000),), 2)
+    tracemalloc.start()
+    total = sum(float(block.sum()) for _, block in noise.blocks(0))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert np.isfinite(total)
+    assert peak < 1_000_000  # bytes; the matrix has 8,000,000
+
+
+@pytest.mark.parametrize("kind", [GaussianNoise, UniformNoise])
+def test_rows_can_be_read_side_by_side_and_in_any_order(kind):
+    noise = kind(KEY, 3 * BLOCK)
+    alone = [kind(KEY, 3 * BLOCK).row(row) for row in range(2)]
+    for (place, first), (_, second) in zip(noise.blocks(0), noise.blocks(1), strict=True):
+        np.testing.assert_array_equal(first, alone[0][place])
+        np.testing.assert_array_equal(second, alone[1][place])
+    with noise.stream(1) as generator:
+        generator.integers(5, dtype=np.uint32)  # leaves half a word behind
+    for row in (1, 0, 1):
+        np.testing.assert_array_equal(noise.row(row), alone[row])
+
+
+@pytest.mark.parametrize("num_params", [5, BLOCK - 1, BLOCK, 2 * BLOCK + 3])
+@pytest.mark.parametrize("threads", [1, 2, 3, 9])
+def test_helpers_draw_the_same_rows(threads, num_params):
+    rows = [7, 1, 2, 2, 30, 4, 5]
+    for noise in every_noise(num_params):
+        for row, blocks in zip(rows, noise.in_turn(rows, threads), strict=True):
+            drawn = np.full(num_params, np.nan)
+            for place, block in blocks:
+                drawn[place] = block
+            np.testing.assert_array_equal(drawn, noise.row(row))
+        assert list(noise.in_turn([], threads)) == []
+
+
+def test_so_many_threads_draw_and_no_more(monkeypatch):
+    plain, drawers = GaussianNoise.blocks, []
+
+    def blocks(self, row):
+        drawers.append(threading.get_ident())
+        yield from plain(self, row)
+
+    monkeypatch.setattr(GaussianNoise, "blocks", blocks)
+    for num_params, threads, expected in [(BLOCK, 2, 2), (BLOCK, 3, 3), (BLOCK - 1, 3, 1)]:
+        drawers.clear()
+        for drawn in GaussianNoise(KEY, num_params).in_turn(range(60), threads):
+            list(drawn)
+        assert len(drawers) == 60
+        assert len(set(drawers)) <= expected
+        assert (len(set(drawers)) > 1) == (expected > 1)
+        assert drawers.count(threading.get_ident()) == 60 // expected
+
+
+def test_what_takes_few_draws_needs_no_helpers():
+    assert low_rank(POLICY, 1).draws == (4 + 3) + 4 + (5 + 8) + 5 + (1 + 5) + 1
+    assert low_rank(POLICY, 4).draws == 3 * (4 + 3) + 4 + 4 * (5 + 8) + 5 + (1 + 5) + 1
+    assert GaussianNoise(KEY, 17).draws == UniformNoise(KEY, 17).draws == 17
+
+
+def test_a_pickle_is_the_recipe():
+    noise = low_rank(((1000, 1000),), 2)
+    travelled = pickle.loads(pickle.dumps(noise))  # noqa: S301
+    assert len(pickle.dumps(noise)) < 300
+    np.testing.assert_array_equal(travelled.row(9), noise.row(9))
+
+
+def test_shapes_must_fill_the_vector():
+    with pytest.raises(ValueError, match=r"shapes \(\(2, 3\),\): expected 7 numbers"):
+        LowRankNoise(KEY, 7, ((2, 3),), 1)
+    with pytest.raises(ValueError, match="rank 0: expected at least 1"):
+        low_rank(((2, 3),), 0)

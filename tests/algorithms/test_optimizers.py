@@ -1,0 +1,488 @@
+import copy
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from esbench.algorithms.ascent import Ascent
+from esbench.algorithms.optimizers.clipup import ClipUp
+from esbench.algorithms.optimizers.select import OWN, make_optimizer
+from esbench.algorithms.optimizers.torch_optimizer import TorchOptimizer, torch_optimizers
+from esbench.algorithms.settings import AscentSettings
+from esbench.errors import UsageError
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # torch.jit.script is deprecated
+    from evotorch.optimizers import ClipUp as EvotorchClipUp
+
+P = 5
+GRADIENTS = np.random.default_rng(0).standard_normal((100, P)) * np.logspace(-3, 2, 100)[:, None]
+RATES = {"sgd": 0.1, "asgd": 0.1, "adadelta": 50.0, "adagrad": 0.5}  # 0.05 for the others
+
+ROUND_TRIPS = [
+    ("adam", {}),
+    ("adam", {"amsgrad": True}),
+    ("adam", {"weight_decay": 0.1}),
+    ("adamw", {"weight_decay": 0.1}),
+    ("sgd", {}),
+    ("sgd", {"momentum": 0.9, "nesterov": True}),
+    ("rprop", {}),
+    ("nadam", {}),
+    ("asgd", {}),
+    ("clipup", {}),
+]
+
+
+def clipup_as_printed(center, gradients, learning_rate, momentum, max_speed):
+    """Toklu et al. 2020: every centre after the first, in the paper's lines."""
+    velocity, centers = np.zeros(P), []
+    for gradient in gradients:
+        new = momentum * velocity + learning_rate * (gradient / np.linalg.norm(gradient))
+        if np.linalg.norm(new) > max_speed:
+            velocity = max_speed * (new / np.linalg.norm(new))
+        else:
+            velocity = new
+        center = center + velocity
+        centers.append(center)
+    return centers
+
+
+def climb(optimizer, center, gradients, decay=1.0):
+    """Return the centre after every step, [steps, P]."""
+    centers = []
+    for step, gradient in enumerate(gradients):
+        center = optimizer.step(center, gradient, decay**step)
+        centers.append(center)
+    return np.array(centers)
+
+
+def evotorch_climb(center, gradients, decay=1.0, **settings):
+    """Return what evotorch's ClipUp makes of the gradients, [steps, P].
+
+    None of them may be zero: it divides by their length.
+    """
+    optimizer = EvotorchClipUp(solution_length=P, dtype=torch.float64, stepsize=0.15, **settings)
+    (group,) = optimizer.param_groups
+    lr, max_speed = group["lr"], group["max_speed"]
+    centers = []
+    for step, gradient in enumerate(gradients):
+        group["lr"], group["max_speed"] = lr * decay**step, max_speed * decay**step
+        center = center + optimizer.ascent(torch.from_numpy(gradient)).numpy()
+        centers.append(center)
+    return np.array(centers)
+
+
+@pytest.mark.parametrize("momentum", [0.9, 0.5, 0.0])
+@pytest.mark.parametrize("max_speed", [0.3, 0.12, 10.0])
+def test_clipup_is_the_published_algorithm(momentum, max_speed):
+    settings = {"momentum": momentum, "max_speed": max_speed}
+    optimizer = make_optimizer("clipup", P, 0.15, settings)
+    expected = clipup_as_printed(np.ones(P), GRADIENTS, 0.15, momentum, max_speed)
+    np.testing.assert_allclose(climb(optimizer, np.ones(P), GRADIENTS), expected, rtol=1e-12)
+
+
+def test_clipup_by_default_has_momentum_and_twice_the_rate_as_speed_limit():
+    expected = clipup_as_printed(np.zeros(P), GRADIENTS, 0.15, 0.9, 0.3)
+    optimizer = make_optimizer("clipup", P, 0.15, {})
+    np.testing.assert_allclose(climb(optimizer, np.zeros(P), GRADIENTS), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("decay", [1.0, 0.95])
+@pytest.mark.parametrize(
+    "settings", [{}, {"max_speed": 0.12}, {"momentum": 0.5, "max_speed": 10.0}, {"momentum": 0.0}]
+)
+def test_a_hundred_steps_of_clipup_are_evotorchs(settings, decay):
+    expected = evotorch_climb(np.ones(P), GRADIENTS, decay, **settings)
+    centers = climb(make_optimizer("clipup", P, 0.15, settings), np.ones(P), GRADIENTS, decay)
+    np.testing.assert_allclose(centers, expected, rtol=1e-12, atol=1e-14)
+    if decay < 1.0:
+        speeds = np.linalg.norm(np.diff(centers, axis=0), axis=1)
+        assert speeds[-1] < 0.05 * speeds[0]
+
+
+def test_clipup_by_hand():
+    optimizer = ClipUp(0.5, momentum=0.5, max_speed=0.7)
+    first = optimizer.step(np.zeros(2), np.array([30.0, 40.0]))
+    np.testing.assert_allclose(first, [0.3, 0.4], rtol=1e-15)
+    second = optimizer.step(first, np.array([3.0, 4.0]))  # speed 0.75, cut to 0.7
+    np.testing.assert_allclose(second - first, [0.42, 0.56], rtol=1e-14)
+
+
+def test_clipup_never_exceeds_its_speed():
+    centers = climb(ClipUp(0.15, max_speed=0.2), np.zeros(P), GRADIENTS)
+    speeds = np.linalg.norm(np.diff(centers, axis=0), axis=1)
+    assert speeds.max() <= 0.2 * (1 + 1e-12)
+    assert speeds.max() > 0.19
+
+
+def test_clipup_lets_the_velocity_decay_on_a_zero_gradient():
+    optimizer = ClipUp(0.1, momentum=0.9)
+    still = optimizer.step(np.ones(P), np.zeros(P))
+    np.testing.assert_array_equal(still, np.ones(P))
+    centers = [still, optimizer.step(still, np.eye(P)[0])]
+    for _ in range(5):
+        centers.append(optimizer.step(centers[-1], np.zeros(P)))
+    speeds = np.diff(np.array(centers)[:, 0])
+    np.testing.assert_allclose(speeds, 0.1 * 0.9 ** np.arange(6), rtol=1e-13)
+
+
+@pytest.mark.parametrize("length", [1e-150, 1e150])
+def test_clipup_sees_only_the_direction(length):
+    step = ClipUp(0.1).step(np.zeros(P), np.eye(P)[2] * length)
+    np.testing.assert_allclose(step, 0.1 * np.eye(P)[2], rtol=1e-12)
+
+
+def torch_climb(optimizer, parameter, gradients):
+    """Return what one of torch's optimizers makes of the gradients, [steps, P]."""
+    centers = []
+    for gradient in gradients:
+        parameter.grad = torch.from_numpy(-gradient)
+        optimizer.step()
+        centers.append(parameter.detach().numpy().copy())
+    return np.array(centers)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("adam", {}),
+        ("Adam", {"betas": [0.8, 0.99], "eps": 1e-4}),
+        ("adam", {"betas": [0.0, 0.99]}),
+        ("adam", {"amsgrad": True}),
+        ("adam", {"amsgrad": True, "weight_decay": 0.3}),
+        ("sgd", {}),
+        ("sgd", {"momentum": 0.9}),
+        ("SGD", {"momentum": 0.9, "nesterov": True}),
+        ("sgd", {"momentum": 0.5, "dampening": 0.3, "weight_decay": 0.2}),
+        ("sgd", {"momentum": 0.9, "nesterov": True, "weight_decay": 0.2}),
+    ],
+)
+def test_adam_and_sgd_are_torchs_but_for_rounding(name, settings):
+    cls = torch_optimizers()[name.lower()]
+    parameter = torch.nn.Parameter(torch.full((P,), 0.5, dtype=torch.float64))
+    expected = torch_climb(cls([parameter], lr=0.03, **settings), parameter, GRADIENTS)
+    centers = climb(make_optimizer(name, P, 0.03, settings), np.full(P, 0.5), GRADIENTS)
+    np.testing.assert_allclose(centers, expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [("adam", {}), ("adam", {"amsgrad": True}), ("sgd", {}), ("sgd", {"momentum": 0.9})],
+)
+def test_adam_and_sgd_go_on_from_torchs_state(name, settings):
+    cls = torch_optimizers()[name]
+    torchs = TorchOptimizer(cls, P, {"lr": 0.03, **settings})
+    center = climb(torchs, np.full(P, 0.5), GRADIENTS[:20])[-1]
+    ours = make_optimizer(name, P, 0.03, settings)
+    ours.load_state_dict(torchs.state_dict())
+    centers, expected = (climb(each, center, GRADIENTS[20:]) for each in (ours, torchs))
+    np.testing.assert_allclose(centers, expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("name", "cls", "settings"),
+    [
+        ("adamw", torch.optim.AdamW, {"weight_decay": 0.02}),
+        *((name, cls, {}) for name, cls in torch_optimizers().items() if name not in OWN),
+    ],
+)
+def test_torch_optimizers_are_the_plain_ones_by_hand(name, cls, settings):
+    parameter = torch.nn.Parameter(torch.full((P,), 0.5, dtype=torch.float64))
+    expected = torch_climb(cls([parameter], lr=0.03, **settings), parameter, GRADIENTS[:50])
+    optimizer = make_optimizer(name, P, 0.03, settings)
+    np.testing.assert_array_equal(climb(optimizer, np.full(P, 0.5), GRADIENTS[:50]), expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "cls", "settings"),
+    [
+        ("adam", torch.optim.Adam, {}),
+        ("sgd", torch.optim.SGD, {"momentum": 0.9}),
+        ("adamw", torch.optim.AdamW, {"weight_decay": 0.02}),
+        ("rmsprop", torch.optim.RMSprop, {}),
+    ],
+)
+def test_a_decaying_rate_is_torchs_own_schedule(name, cls, settings):
+    parameter = torch.nn.Parameter(torch.full((P,), 0.5, dtype=torch.float64))
+    by_hand = cls([parameter], lr=0.03, **settings)
+    schedule = torch.optim.lr_scheduler.LambdaLR(by_hand, lambda step: 0.9**step)
+    expected = []
+    for gradient in GRADIENTS[:50]:
+        parameter.grad = torch.from_numpy(-gradient)
+        by_hand.step()
+        schedule.step()
+        expected.append(parameter.detach().numpy().copy())
+    optimizer = make_optimizer(name, P, 0.03, settings)
+    centers = climb(optimizer, np.full(P, 0.5), GRADIENTS[:50], 0.9)
+    np.testing.assert_allclose(centers, expected, rtol=1e-13)
+
+
+# Rprop adapts its steps itself, and ASGD takes the rate a step late.
+@pytest.mark.parametrize("name", sorted({*torch_optimizers()} - {"rprop", "asgd"}))
+def test_the_scale_scales_the_step_and_nothing_later(name):
+    halved, whole = (make_optimizer(name, P, 0.05, {}) for _ in range(2))
+    center = np.full(P, 0.5)
+    for gradient in GRADIENTS[40:45]:
+        center = whole.step(center, gradient)
+        halved.step(center, gradient)
+    halved.load_state_dict(whole.state_dict())
+    steps = [
+        optimizer.step(center, GRADIENTS[45], scale) - center
+        for optimizer, scale in ((halved, 0.5), (whole, 1.0))
+    ]
+    np.testing.assert_allclose(steps[0], 0.5 * steps[1], rtol=1e-9)
+    again, other = (optimizer.step(center, GRADIENTS[46]) for optimizer in (halved, whole))
+    np.testing.assert_array_equal(again, other)
+
+
+@pytest.mark.parametrize("name", ["adam", "sgd", "clipup"])
+def test_a_step_starts_from_the_given_center_and_changes_no_argument(name):
+    optimizer = make_optimizer(name, P, 0.1, {})
+    elsewhere = make_optimizer(name, P, 0.1, {})
+    center, gradient = np.zeros(P), GRADIENTS[0].copy()
+    first = optimizer.step(center, gradient)
+    moved = elsewhere.step(center + 100.0, gradient)
+    np.testing.assert_array_equal(center, 0.0)
+    np.testing.assert_array_equal(gradient, GRADIENTS[0])
+    np.testing.assert_allclose(moved - first, 100.0, rtol=1e-12)
+    kept = first.copy()
+    optimizer.step(first, gradient)
+    np.testing.assert_array_equal(first, kept)
+
+
+@pytest.mark.parametrize("before", [0, 1, 17])
+@pytest.mark.parametrize(("name", "settings"), ROUND_TRIPS)
+def test_a_restored_optimizer_continues_bit_for_bit(name, settings, before):
+    optimizer = make_optimizer(name, P, 0.05, settings)
+    center = climb(optimizer, np.ones(P), GRADIENTS[: before + 1])[-1] if before else np.ones(P)
+    state = optimizer.state_dict()
+    expected = climb(optimizer, center, GRADIENTS[50:])
+    fresh = make_optimizer(name, P, 0.05, settings)
+    fresh.load_state_dict(state)
+    np.testing.assert_array_equal(climb(fresh, center, GRADIENTS[50:]), expected)
+    optimizer.load_state_dict(state)  # one that has gone on can go back, too
+    np.testing.assert_array_equal(climb(optimizer, center, GRADIENTS[50:]), expected)
+
+
+@pytest.mark.parametrize(("name", "settings"), ROUND_TRIPS)
+def test_a_decaying_climb_can_be_broken_off_and_restored(name, settings):
+    def go(optimizer, center, steps):
+        for step in steps:
+            center = optimizer.step(center, GRADIENTS[step], 0.9**step)
+        return center
+
+    whole, part, rest = (make_optimizer(name, P, 0.05, settings) for _ in range(3))
+    expected = go(whole, np.ones(P), range(40))
+    middle = go(part, np.ones(P), range(17))
+    rest.load_state_dict(part.state_dict())
+    np.testing.assert_array_equal(go(rest, middle, range(17, 40)), expected)
+
+
+@pytest.mark.parametrize("name", ["adam", "sgd", "clipup"])
+def test_a_center_may_be_any_view_and_read_only(name):
+    center = np.broadcast_to(0.5, P)
+    flipped = np.linspace(0.0, 1.0, P)[::-1]
+    for given in (center, flipped):
+        plain, viewed = (make_optimizer(name, P, 0.1, {}) for _ in range(2))
+        expected = plain.step(given.copy(), GRADIENTS[0].copy())
+        np.testing.assert_array_equal(viewed.step(given, GRADIENTS[0][::-1][::-1]), expected)
+
+
+@pytest.mark.parametrize(("name", "settings"), ROUND_TRIPS)
+def test_the_state_is_a_copy_of_arrays_and_numbers(name, settings):
+    optimizer = make_optimizer(name, P, 0.05, settings)
+    center = climb(optimizer, np.ones(P), GRADIENTS[:5])[-1]
+    state = optimizer.state_dict()
+    assert all(isinstance(value, np.ndarray | float | int) for value in state.values())
+    before = copy.deepcopy(state)
+    restored = make_optimizer(name, P, 0.05, settings)
+    restored.load_state_dict(copy.deepcopy(state))
+    expected = climb(restored, center, GRADIENTS[5:9])
+
+    other = make_optimizer(name, P, 0.05, settings)
+    other.load_state_dict(state)
+    np.testing.assert_array_equal(climb(other, center, GRADIENTS[5:9]), expected)
+    for key, value in before.items():  # stepping wrote into no array that was handed out or in
+        np.testing.assert_array_equal(state[key], value)
+
+    other.load_state_dict(state)
+    for value in [*state.values(), *optimizer.state_dict().values()]:
+        if isinstance(value, np.ndarray):
+            value.fill(1e6)
+    np.testing.assert_array_equal(climb(optimizer, center, GRADIENTS[5:9]), expected)
+    np.testing.assert_array_equal(climb(other, center, GRADIENTS[5:9]), expected)
+
+
+@pytest.mark.parametrize("name", [*sorted(torch_optimizers()), "clipup"])
+def test_every_optimizer_on_offer_climbs_a_concave_quadratic(name):
+    curvature, top = np.array([1.0, 2.0, 0.5]), np.array([0.3, -0.2, 0.7])
+    center = np.array([1.3, -1.2, -0.3])
+    optimizer = make_optimizer(name, 3, RATES.get(name, 0.05), {})
+    for _ in range(500):
+        center = optimizer.step(center, curvature * (top - center))
+    assert np.abs(center - top).max() < 0.15  # from 1.0; ClipUp circles at its speed
+
+
+def test_no_optimizer_imports_torchs_compiler():
+    script = """
+import sys
+import numpy as np
+from esbench.algorithms.optimizers.torch_optimizer import TorchOptimizer, torch_optimizers
+
+assert "adam" in torch_optimizers()
+for name in torch_optimizers():
+    TorchOptimizer(torch_optimizers()[name], 3, {"lr": 0.1}).step(np.zeros(3), np.ones(3))
+    assert "torch._dynamo" not in sys.modules, name
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+TRAINING = """
+import os
+from pathlib import Path
+import esbench
+
+if __name__ == "__main__":
+    with esbench.make_trainer("openai_es", env="CartPole-v1", workers=1) as trainer:
+        trainer.train(env_steps=1)
+        for pid in (os.getpid(), *trainer._pool.process_ids):
+            assert "libtorch" not in Path(f"/proc/{pid}/maps").read_text(), pid
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux's /proc")
+def test_no_process_loads_torch_to_train_a_policy_of_ours(tmp_path):
+    (tmp_path / "script.py").write_text(TRAINING)
+    command = [sys.executable, str(tmp_path / "script.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_optimizers_that_need_more_than_a_gradient_are_not_offered():
+    # LBFGS wants a closure, SparseAdam sparse gradients, Muon matrices.
+    assert {"lbfgs", "sparseadam", "muon", "optimizer"}.isdisjoint(torch_optimizers())
+    assert {"adam", "adamw", "sgd", "rmsprop"} <= set(torch_optimizers())
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("adm", "adam"), ("sdg", "sgd"), ("clip_up", "clipup"), ("AdamWW", "adamw")]
+)
+def test_an_unknown_optimizer_is_named_with_the_nearest(name, near):
+    with pytest.raises(UsageError, match=f"unknown optimizer '{name}'; did you mean '{near}'"):
+        make_optimizer(name, P, 0.1, {})
+
+
+@pytest.mark.parametrize("name", ["ClipUp", "CLIPUP", "clipup", "Adam", "ADAM"])
+def test_the_case_of_a_name_does_not_count(name):
+    expected = make_optimizer(name.lower(), P, 0.1, {}).step(np.ones(P), GRADIENTS[0])
+    step = make_optimizer(name, P, 0.1, {}).step(np.ones(P), GRADIENTS[0])
+    np.testing.assert_array_equal(step, expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "near"),
+    [
+        ("sgd", "momentm", "momentum"),
+        ("adam", "beta", "betas"),
+        ("clipup", "max_sped", "max_speed"),
+    ],
+)
+def test_an_unknown_setting_is_named_with_the_nearest(name, key, near):
+    with pytest.raises(UsageError, match=f"unknown setting '{key}' of {name}; .*'{near}'"):
+        make_optimizer(name, P, 0.1, {key: 0.5})
+
+
+@pytest.mark.parametrize("name", ["adam", "clipup"])
+def test_the_learning_rate_has_one_place(name):
+    for key in ("lr", "learning_rate"):
+        said = f"unknown setting '{key}' of {name}; the algorithm has it, as learning_rate"
+        with pytest.raises(UsageError, match=said):
+            make_optimizer(name, P, 0.1, {key: 0.5})
+    with pytest.raises(UsageError, match=f"unknown setting 'params' of {name}"):
+        make_optimizer(name, P, 0.1, {"params": 0.5})
+
+
+def test_a_word_for_one_of_torchs_is_told_what_was_expected():
+    said = "optimizer adamw: eps = 'a': expected a number, a list of numbers, true or false"
+    with pytest.raises(UsageError, match=said):
+        make_optimizer("adamw", P, 0.1, {"eps": "a"})
+    with pytest.raises(UsageError, match=r"adamw: betas = \['a', 0.9\]: expected a number, a list"):
+        make_optimizer("adamw", P, 0.1, {"betas": ["a", 0.9]})
+
+
+@pytest.mark.parametrize("key", ["maximize", "capturable", "differentiable"])
+def test_settings_that_turn_the_climb_or_need_a_gpu_or_autograd_are_refused(key):
+    with pytest.raises(UsageError, match=key):
+        make_optimizer("adam", P, 0.1, {key: True})
+
+
+@pytest.mark.parametrize("name", ["adam", "sgd", "adamw"])
+def test_a_negative_rate_is_an_error(name):
+    with pytest.raises(UsageError, match=f"optimizer {name} with .*-0.1"):
+        make_optimizer(name, P, -0.1, {})
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"momentum": 1.5}, "momentum = 1.5: expected at least 0 and below 1"),
+        ({"max_speed": 0}, "max_speed = 0: expected above 0"),
+        ({"max_speed": True}, "max_speed = True: expected a number"),
+    ],
+)
+def test_a_number_out_of_its_bounds_is_told_them(settings, said):
+    with pytest.raises(UsageError, match=said):
+        make_optimizer("clipup", P, 0.1, settings)
+
+
+@pytest.mark.parametrize("name", ["adam", "sgd", "clipup"])
+def test_who_diverges_gets_no_warning(name):  # which pytest would make an error
+    with pytest.raises(UsageError, match="not finite"):
+        make_optimizer(name, P, 1e308, {})
+    settings = AscentSettings(optimizer=name, weight_decay=0.1)
+    infinite = np.full(P, np.inf)
+    assert not np.isfinite(Ascent(settings, P).step(infinite, infinite, 0)).any()
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("sgd", {"momentum": -1.0}),
+        ("sgd", {"momentum": "much"}),
+        ("sgd", {"nesterov": True}),
+        ("adam", {"betas": [2.0, 0.9]}),
+        ("adam", {"betas": 0.9}),
+        ("adam", {"betas": [0.9]}),
+        ("adam", {"betas": {"one": 0.9}}),
+        ("adam", {"betas": [0.9, 0.9, 0.9]}),
+        ("adam", {"betas": [0.9, "much"]}),
+        ("adam", {"eps": -1e-8}),
+        ("adam", {"weight_decay": True}),
+        ("adam", {"amsgrad": 1}),
+        ("sgd", {"dampening": True}),
+        ("sgd", {"weight_decay": -0.1}),
+        ("sgd", {"weight_decay": float("nan")}),
+        ("sgd", {"momentum": float("inf")}),
+        ("sgd", {"dampening": float("-inf")}),
+        ("adamw", {"fused": True, "foreach": True}),
+        # The following are looked at only in a step.
+        ("asgd", {"alpha": "much"}),
+        ("asgd", {"alpha": 1e9}),
+        ("rmsprop", {"alpha": 2.0}),
+        ("rprop", {"step_sizes": 0.1}),
+        ("clipup", {"momentum": "much"}),
+        ("clipup", {"momentum": -0.5}),
+        ("clipup", {"max_speed": 0.0}),
+        ("clipup", {"max_speed": -1.0}),
+    ],
+)
+def test_a_bad_value_is_an_error_that_names_the_setting(name, settings):
+    with pytest.raises(UsageError, match=f"{name}.*{next(iter(settings))}"):
+        make_optimizer(name, P, 0.1, settings)

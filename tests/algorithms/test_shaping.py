@@ -1,0 +1,233 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from esbench.algorithms.shaping import (
+    SHAPINGS,
+    center_rank,
+    centered,
+    linear,
+    nes,
+    normalized,
+    ranks,
+    raw,
+)
+
+NAN, INF = math.nan, math.inf
+BY_RANK = ["centered", "nes", "linear"]
+quick = settings(deadline=None, derandomize=True, max_examples=100)
+
+whole = st.integers(-50, 50).map(float)
+not_finite = st.sampled_from([NAN, INF, -INF])
+
+
+@st.composite
+def returns_with_failures(draw):
+    values = draw(st.lists(st.one_of(whole, whole, whole, not_finite), min_size=1, max_size=20))
+    return np.array([*values, draw(whole)])  # tell refuses returns of which none is finite
+
+
+def array(*values):
+    return np.array(values, dtype=np.float64)
+
+
+@pytest.mark.parametrize(
+    ("returns", "expected"),
+    [
+        ([-123, -50, 3, -5, 20, 10, 100], [-1 / 2, -1 / 3, 0, -1 / 6, 1 / 3, 1 / 6, 1 / 2]),
+        ([1, 2], [-0.5, 0.5]),
+        ([5, 1, 5, 3], [1 / 3, -0.5, 1 / 3, -1 / 6]),
+        ([0, 0, 1, 1], [-1 / 3, -1 / 3, 1 / 3, 1 / 3]),
+        ([2, 2, 2, 2], [0, 0, 0, 0]),
+        ([7], [0]),
+        ([1, NAN, 3], [0, -0.5, 0.5]),
+        ([NAN, 1, INF, -INF, 2], [-0.25, 0.25, -0.25, -0.25, 0.5]),
+    ],
+)
+def test_centered(returns, expected):
+    np.testing.assert_allclose(centered(array(*returns)), expected, rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("returns", "expected"),
+    [
+        ([30, 10, 20], [2, 0, 1]),
+        ([1, 1, 0], [1.5, 1.5, 0]),
+        ([4, 4, 4], [1, 1, 1]),
+        ([0.0, -0.0], [0.5, 0.5]),
+        ([NAN, 5, INF], [0.5, 2, 0.5]),
+        ([7], [0]),
+    ],
+)
+def test_ranks_count_from_the_worst_and_share_ties(returns, expected):
+    np.testing.assert_array_equal(ranks(array(*returns)), expected)
+
+
+@pytest.mark.parametrize(
+    ("returns", "expected"),
+    [([10, 30, 20], [0, 1, 0.5]), ([1, 1, 5], [0.25, 0.25, 1]), ([NAN, -1e9, 0], [0, 0.5, 1])],
+)
+def test_linear(returns, expected):
+    np.testing.assert_array_equal(linear(array(*returns)), expected)
+
+
+def nes_as_printed(returns):
+    """Wierstra et al. 2014, section 3.1, for returns without ties."""
+    size = len(returns)
+    best_first = sorted(returns, reverse=True)
+    places = [best_first.index(value) + 1 for value in returns]
+    utilities = [max(0.0, math.log(size / 2 + 1) - math.log(k)) for k in places]
+    return [utility / sum(utilities) - 1 / size for utility in utilities]
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 7, 50])
+def test_nes_is_the_published_formula(size):
+    returns = np.random.default_rng(size).standard_normal(size)
+    np.testing.assert_allclose(nes(returns), nes_as_printed(returns.tolist()), rtol=0, atol=1e-15)
+
+
+def test_nes_by_hand():
+    # N = 3: u = ln 2.5 - ln (1, 2, 3 -> below 0)
+    first, second = math.log(2.5), math.log(1.25)
+    total = first + second
+    expected = [second / total - 1 / 3, -1 / 3, first / total - 1 / 3]
+    np.testing.assert_allclose(nes(array(0, -5, 9)), expected, rtol=0, atol=1e-15)
+
+
+def test_nes_shares_ties():
+    one, two, three, four = nes(array(4, 3, 2, 1))
+    shared = [(one + two) / 2] * 2 + [(three + four) / 2] * 2
+    np.testing.assert_allclose(nes(array(9, 9, 1, 1)), shared, rtol=0, atol=1e-15)
+    failed = [one, two, (three + four) / 2, (three + four) / 2]
+    np.testing.assert_allclose(nes(array(9, 8, NAN, INF)), failed, rtol=0, atol=1e-15)
+
+
+@quick
+@given(returns_with_failures())
+def test_nes_and_centered_sum_to_zero(returns):
+    assert abs(nes(returns).sum()) < 1e-12
+    assert abs(centered(returns).sum()) < 1e-12
+
+
+def test_raw_is_the_returns_with_failures_as_the_worst():
+    np.testing.assert_array_equal(raw(array(3, -1, 2)), [3, -1, 2])
+    np.testing.assert_array_equal(raw(array(3, NAN, INF, -INF, 2)), [3, 2, 2, 2, 2])
+
+
+def test_normalized():
+    # mean 3, population variance (4 + 0 + 4) / 3
+    deviation = math.sqrt(8 / 3)
+    expected = [-2 / deviation, 0, 2 / deviation]
+    np.testing.assert_allclose(normalized(array(1, 3, 5)), expected, rtol=0, atol=1e-15)
+    np.testing.assert_allclose(normalized(array(NAN, 3, 1)), normalized(array(1, 3, 1)))
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, -21.0, 1e300])
+@pytest.mark.parametrize("size", [1, 2, 3, 10])
+@pytest.mark.parametrize("shape", [centered, nes, normalized])
+def test_equal_returns_say_nothing(shape, value, size):
+    weights = shape(np.full(size, value))
+    assert weights.shape == (size,)
+    assert not weights.any()
+
+
+@pytest.mark.parametrize("failure", [NAN, INF, -INF])
+@pytest.mark.parametrize("name", SHAPINGS)
+def test_a_return_that_is_not_finite_is_the_worst(name, failure):
+    weights = SHAPINGS[name](array(-1e12, failure, 5))
+    assert np.isfinite(weights).all()
+    assert weights[1] <= weights[0] < weights[2]
+
+
+def test_every_shaping_is_offered_by_its_name():
+    offered = {name: function.__name__ for name, function in SHAPINGS.items()}
+    assert {(name, name) for name in ("centered", "nes", "linear", "normalized", "raw")} <= set(
+        offered.items()
+    )
+
+
+@pytest.mark.parametrize("name", SHAPINGS)
+@quick
+@given(returns=returns_with_failures(), data=st.data())
+def test_permuting_the_members_permutes_the_weights(name, returns, data):
+    order = data.draw(st.permutations(range(len(returns))))
+    shape = SHAPINGS[name]
+    np.testing.assert_allclose(shape(returns[order]), shape(returns)[order], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", BY_RANK)
+@quick
+@given(returns=returns_with_failures())
+def test_ranks_do_not_see_the_scale(name, returns):
+    stretched = returns * returns * returns + 3 * returns - 8  # rises everywhere, exact on integers
+    shape = SHAPINGS[name]
+    np.testing.assert_array_equal(shape(stretched), shape(returns))
+
+
+@quick
+@given(returns=returns_with_failures())
+def test_normalized_does_not_see_scale_and_offset(returns):
+    np.testing.assert_allclose(normalized(returns * 4 + 3), normalized(returns), atol=1e-12)
+
+
+@pytest.mark.parametrize("name", SHAPINGS)
+@quick
+@given(returns=returns_with_failures())
+def test_higher_is_better_and_equal_is_equal(name, returns):
+    weights = SHAPINGS[name](returns)
+    values = np.where(np.isfinite(returns), returns, -INF)
+    order = np.argsort(values, kind="stable")
+    finite = order[np.isfinite(values[order])]
+    assert (np.diff(weights[order]) >= 0).all()
+    equal = np.diff(values[finite]) == 0
+    assert (np.diff(weights[finite])[equal] == 0).all()
+
+
+@pytest.mark.parametrize("name", SHAPINGS)
+def test_the_returns_are_left_alone(name):
+    returns = array(3, NAN, -INF, 3, 7, -2)
+    before = returns.copy()
+    weights = SHAPINGS[name](returns)
+    weights += 1.0
+    np.testing.assert_array_equal(returns, before)
+
+
+@pytest.mark.parametrize(
+    ("center", "returns", "expected"),
+    [
+        (10, [1, 2, 3], 1),
+        (0, [1, 2, 3], 4),
+        (2.5, [1, 2, 3], 2),
+        (2, [1, 2, 3], 2.5),
+        (3, [3, 3, 3, 3], 3),
+        (5, [5, 5, 9, 1], 3),
+        (NAN, [1, 2, 3], 4),
+        (NAN, [1, NAN, 3], 3.5),
+        (INF, [1, 2, 3], 4),
+        (1, [NAN, INF, -INF], 1),
+        (1, [NAN, 2], 2),
+        (0, [0], 1.5),
+    ],
+)
+def test_center_rank(center, returns, expected):
+    assert center_rank(center, array(*returns)) == expected
+
+
+@quick
+@given(center=st.one_of(whole, not_finite), returns=returns_with_failures())
+def test_center_rank_as_a_fraction_lies_in_0_to_1(center, returns):
+    before = returns.copy()
+    assert 0.0 <= (center_rank(center, returns) - 1) / len(returns) <= 1.0
+    np.testing.assert_array_equal(returns, before)
+
+
+@quick
+@given(center=whole, returns=returns_with_failures())
+def test_center_rank_is_the_mean_over_all_ways_to_break_ties(center, returns):
+    values = [value if math.isfinite(value) else -INF for value in returns.tolist()]
+    best = 1 + sum(value > center for value in values)
+    worst = 1 + sum(value >= center for value in values)
+    assert center_rank(center, returns) == (best + worst) / 2

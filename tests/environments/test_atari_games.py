@@ -1,0 +1,309 @@
+"""Atari games are the ALE's own under both protocols, and the fast path has all their bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ale_py
+import gymnasium
+import numpy as np
+import pytest
+from beside_gymnasium import DiffersError, compare_infos, play, require_equal
+
+from esbench.algorithms.noise import GaussianNoise, LowRankNoise, Noise
+from esbench.algorithms.population import LowRankMember, SampledPopulation
+from esbench.arrays import Vector
+from esbench.environments.atari.games import roms
+from esbench.environments.backends import atari
+from esbench.environments.backends.atari import AtariBackend, mersenne_twister
+from esbench.environments.backends.select import backend_name
+from esbench.environments.make import make_environment, register_family
+from esbench.errors import UsageError
+from esbench.grids.trial_spec import EnvironmentSpec, PolicySpec
+from esbench.policies.kernels.convolution import ConvolutionalBatch
+from esbench.policies.normalization import ObservationStatistics
+from esbench.rollouts.jobs import Job, Setup, Task, member_tasks
+from esbench.rollouts.player import Player
+from esbench.seeding import Purpose, noise_key
+
+GAMES = {
+    "Pong": "pong", "Breakout": "breakout", "Freeway": "freeway", "Frostbite": "frostbite",
+    "Seaquest": "seaquest", "SpaceInvaders": "space_invaders", "BeamRider": "beam_rider",
+    "Qbert": "qbert", "Enduro": "enduro",
+}  # fmt: skip
+SEED = 1  # of an episode; the ALE's own vector environment takes no negative seed of the emulator
+SMALL = {"screen_size": 42, "frame_skip": 3, "stack_size": 2}
+
+
+def ale_seed(seed: int) -> int:
+    """Return what ``AtariEnv`` makes of a seed, for the emulator."""
+    return int(np.int32(np.random.SeedSequence(seed).generate_state(2)[1]))
+
+
+def draw_actions(space: Any, steps: int) -> list[int]:
+    return np.random.default_rng(0).integers(0, space.n, steps).tolist()
+
+
+@pytest.mark.parametrize("game", ["Pong", "Breakout", "Qbert", "SpaceInvaders"])
+def test_v5_is_what_the_ales_own_vector_environment_shows(game: str) -> None:
+    """That one is in C++, and makes frames small with OpenCV."""
+    ours = AtariBackend(f"esbench/{game}-v5", {}, 1)
+    theirs = ale_py.AtariVectorEnv(
+        GAMES[game], 1, num_threads=1, repeat_action_probability=0.25, noop_max=0,
+        use_fire_reset=False, reward_clipping=False,
+    )  # fmt: skip
+    assert ale_seed(SEED) > 0
+    frames, _ = theirs.reset(seed=np.array([ale_seed(SEED)]))
+    ours.start(0, SEED)
+    for frame in ours.observations[0]:  # theirs has zeros before the first
+        require_equal(frame, frames[0, -1], "first frame")
+    for step, action in enumerate(draw_actions(ours.single_action_space, 80)):
+        observations, rewards, *ends, _ = ours.step(np.array([action]))
+        frames, reward, terminated, truncated, _ = theirs.step(np.array([action]))
+        newest = slice(None) if step >= 3 else slice(-1, None)
+        require_equal(observations[0, newest], frames[0, newest], f"frames after step {step}")
+        require_equal(rewards, reward, f"reward of step {step}")
+        require_equal(ends, [terminated, truncated], f"end at step {step}")
+    theirs.close()
+
+
+@pytest.mark.parametrize("game", ["Breakout", "Qbert"])
+def test_v5_gives_the_rewards_of_the_game_that_everybody_knows(game: str) -> None:
+    """Gymnasium's own, which shows the whole screen."""
+    register_family("ALE/")
+    ours, theirs = AtariBackend(f"esbench/{game}-v5", {}, 1), gymnasium.make(f"ALE/{game}-v5")
+    theirs.reset(seed=SEED)
+    ours.start(0, SEED)
+    for action in draw_actions(ours.single_action_space, 250):
+        _, rewards, terminations, truncations, _ = ours.step(np.array([action]))
+        _, reward, terminated, truncated, info = theirs.step(action)
+        require_equal(rewards[0], reward, f"reward in {info}")
+        require_equal([terminations[0], truncations[0]], [terminated, truncated], f"end in {info}")
+        if terminated:
+            break
+
+
+def play_one(name: str, kwargs: dict[str, Any], steps: int) -> int:
+    """Play beside Gymnasium in an emulator that another episode has left; return the episodes."""
+    ours, plain = AtariBackend(name, kwargs, 1), make_environment(name, kwargs)
+    assert ours.single_observation_space == plain.observation_space
+    ours.start(0, SEED + 1)
+    for action in draw_actions(ours.single_action_space, 70):
+        if ours.live[0]:
+            ours.step(np.array([action]))
+    episodes = 0
+    ours.retire(0)
+    for step, action in enumerate(draw_actions(ours.single_action_space, steps)):
+        if not ours.live[0]:
+            first, info = plain.reset(seed=SEED + episodes)
+            ours.start(0, SEED + episodes)
+            require_equal(ours.observations[0], first, "first frames")
+            compare_infos(ours.info(0), info, "first info")
+            rams = [env.unwrapped.ale.getRAM() for env in (ours.environment(0), plain)]
+            require_equal(*rams, "memory of the first frame")
+            episodes += 1
+        observation, reward, *ends, info = plain.step(action)
+        observations, rewards, terminations, truncations, _ = ours.step(np.array([action]))
+        require_equal(observations[0], observation, f"frames after step {step}")
+        require_equal(rewards[0], reward, f"reward of step {step}")
+        require_equal([terminations[0], truncations[0]], ends, f"end at step {step}")
+        compare_infos(ours.info(0), info, f"info of step {step}")
+    return episodes
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_the_deterministic_protocol_is_gymnasiums_to_the_bit(game: str) -> None:
+    name = f"esbench/{game}Deterministic-v5"
+    assert backend_name("auto", name, {}) == "atari"
+    play_one(name, {}, 40)
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs"),
+    [
+        ("esbench/QbertDeterministic-v5", {"max_num_frames_per_episode": 120, **SMALL}),
+        ("esbench/Pong-v5", {"max_episode_steps": 25, "full_action_space": True, "frame_skip": 1}),
+        ("esbench/PongDeterministic-v5", {"max_episode_steps": 25, "actions": ["RIGHT", "LEFT"]}),
+    ],
+)
+def test_every_bit_is_gymnasiums(name: str, kwargs: dict[str, Any]) -> None:
+    assert play_one(name, kwargs, 60) >= 2
+
+
+def test_a_policy_can_choose_from_fewer_actions() -> None:
+    """Those of the whole set, by name, in the order given; the no-ops before a game stay no-ops."""
+    name = "esbench/PongDeterministic-v5"
+    few = AtariBackend(name, {"actions": ["LEFT", "NOOP", "RIGHT"], **SMALL}, 1)
+    every = AtariBackend(name, SMALL, 1)
+    assert few.single_action_space == gymnasium.spaces.Discrete(3)
+    every.start(0, SEED)
+    few.start(0, SEED)
+    assert every.environment(0).unwrapped.get_action_meanings()[:4] == [
+        "NOOP", "FIRE", "RIGHT", "LEFT",
+    ]  # fmt: skip
+    for action in draw_actions(few.single_action_space, 60):
+        few.step(np.array([action]))
+        every.step(np.array([(3, 0, 2)[action]]))
+        require_equal(few.observations, every.observations, "frames")
+
+
+def test_slots_begin_and_end_beside_each_other() -> None:
+    assert play(AtariBackend, "esbench/Breakout-v5", {"terminal_on_life_loss": True, **SMALL}, 60)
+
+
+def test_repeated_actions_and_untouched_emulators_are_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def wrong(seed: int) -> dict[str, Any]:
+        return mersenne_twister(seed + 1)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(atari, "mersenne_twister", wrong)
+        with pytest.raises(DiffersError):
+            test_v5_is_what_the_ales_own_vector_environment_shows("Breakout")
+    with monkeypatch.context() as patch:
+        patch.setattr(atari._Slot, "_reset_hidden_state", lambda self: None)
+        with pytest.raises(DiffersError):
+            test_the_deterministic_protocol_is_gymnasiums_to_the_bit("Qbert")
+
+
+def test_the_stream_is_that_of_the_standard() -> None:
+    """ISO C++: the 10,000th number of a ``std::mt19937`` with the default seed 5489."""
+    stream = np.random.MT19937()
+    stream.state = mersenne_twister(5489)
+    assert stream.random_raw(10_000)[-1] == 4_123_659_995
+
+
+def test_neither_slots_nor_neighbours_leave_a_trace() -> None:
+    name = "esbench/Pong-v5"
+    alone, among = AtariBackend(name, SMALL, 1), AtariBackend(name, SMALL, 3)
+    alone.start(0, SEED)
+    for slot, seed in ((0, 50), (1, SEED)):
+        among.start(slot, seed)
+    for action in draw_actions(alone.single_action_space, 60):
+        alone.step(np.array([action]))
+        among.step(np.array([0, action]))
+        assert alone.observations[0].tobytes() == among.observations[1].tobytes()
+
+
+MLP = PolicySpec(template="mlp", settings={"hidden": [4]})
+CONV = PolicySpec(template="small_conv", settings={"layers": [(2, 5, 3)], "hidden": (4,)})
+WIDE = PolicySpec(template="small_conv", settings={"layers": [(2, 5, 3)], "hidden": (1024,)})
+
+
+def play_members(
+    backend: str, slots: int, policy: PolicySpec = MLP, episodes: int = 1
+) -> dict[Task, bytes]:
+    """Return what is gathered of some members' observations."""
+    kwargs = {"screen_size": 20, "stack_size": 1}
+    environment = EnvironmentSpec(id="esbench/SpaceInvaders-v5", kwargs=kwargs, backend=backend)
+    player = Player(Setup(environment, policy), slots)
+    center = np.zeros(player.policy.num_params)
+    noise: Noise = GaussianNoise(noise_key(0, 0), center.size)
+    if policy is WIDE:
+        noise = LowRankNoise(noise_key(0, 0), center.size, player.policy.shapes, rank=1)
+    population = SampledPopulation(center=center, sigma=0.5, noise=noise, size=4)
+    normalizer = ObservationStatistics(20 * 20).normalizer(5.0)
+    purpose = Purpose.TRAINING_EPISODE
+    job = Job(0, 0, purpose, population, center, episodes, normalizer, gather=True, max_steps=50)
+    player.begin(job)
+    player.add(member_tasks(range(4), episodes))
+    gathered = {}
+    while player.busy:
+        for result in player.step():
+            assert result.moments is not None
+            gathered[result.task] = b"".join(part.tobytes() for part in result.moments[1:])
+    return gathered
+
+
+def test_members_see_the_same_whatever_plays_them() -> None:
+    expected = play_members("gymnasium", 2)
+    assert len(set(expected.values())) == 4
+    assert play_members("auto", 3) == expected
+
+
+def count_loads(monkeypatch: pytest.MonkeyPatch, method: str) -> list[int]:
+    """Return the slots that a method of the policies' slots has loaded, as they are loaded."""
+    loaded: list[int] = []
+    load = getattr(ConvolutionalBatch, method)
+
+    def counted(batch: ConvolutionalBatch, slot: int, member: Vector | LowRankMember) -> None:
+        loaded.append(slot)
+        load(batch, slot, member)
+
+    monkeypatch.setattr(ConvolutionalBatch, method, counted)
+    return loaded
+
+
+def test_episodes_of_a_member_share_its_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = count_loads(monkeypatch, "load")
+    expected = play_members("auto", 1, CONV, episodes=2)
+    assert len(loaded) == 8  # in one slot, episode after episode
+    assert len(set(expected.values())) > 2
+    loaded.clear()
+    assert play_members("auto", 4, CONV, episodes=2) == expected  # two beside two
+    assert len(loaded) == 4
+
+
+def test_members_of_low_rank_share_their_centre(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = count_loads(monkeypatch, "load_low_rank")
+    expected = play_members("auto", 1, WIDE)
+    assert loaded == [0, 0, 0, 0]
+    assert len(set(expected.values())) > 1
+    assert play_members("auto", 3, WIDE) == expected
+
+
+def test_all_games_for_one_player_are_known() -> None:
+    register_family("ALE/")
+    register_family("esbench/")
+    theirs = {
+        spec.kwargs["game"] for spec in gymnasium.registry.values() if spec.namespace == "ALE"
+    }
+    assert set(roms()) == theirs
+    for name in ("esbench/MsPacman-v5", "esbench/MsPacmanDeterministic-v5"):
+        assert gymnasium.spec(name).kwargs == {"game": "ms_pacman"}
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "words"),
+    [
+        ({"repeat_action_probability": 0.0}, "the protocol's, here 0.25, and no argument"),
+        ({"noop_max": 5}, "noop_max is the protocol's, here 0,"),
+        ({"rom": "breakout"}, "no argument 'rom'; known: actions, frame_skip, "),
+        ({"screen_sise": 42}, "did you mean 'screen_size'"),
+        ({"screen_size": 200}, "screen_size = 200: expected a whole number from 20 to 160"),
+        ({"stack_size": 0}, "stack_size = 0: expected a whole number of at least 1"),
+        ({"frame_skip": True}, "frame_skip = True: expected a whole number"),
+        ({"full_action_space": 1}, "full_action_space = 1: expected true or false"),
+        ({"actions": ["NOOP", "RIHGT"]}, "no 'RIHGT' in pong; did you mean 'RIGHT'"),
+        ({"actions": ["NOOP", "UP"]}, "no 'UP' in pong; known: FIRE, LEFT, "),
+        ({"actions": ["NOOP", "NOOP"]}, "two or more different names, such as"),
+        ({"actions": ["NOOP"]}, "two or more different names, such as"),
+        ({"actions": 3}, "actions = 3: expected a list"),
+        ({"actions": "NOOP"}, "actions = 'NOOP': expected a list"),
+    ],
+)
+def test_what_no_protocol_has_is_refused(kwargs: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        AtariBackend("esbench/Pong-v5", kwargs, 1)
+
+
+def test_other_environments_and_actions_are_refused() -> None:
+    assert backend_name("auto", "esbench/Pong-v5", {"render_mode": "rgb_array"}) == "gymnasium"
+    with pytest.raises(UsageError, match="'atari' does not play 'CartPole-v1'"):
+        AtariBackend("CartPole-v1", {}, 1)
+    backend = AtariBackend("esbench/Pong-v5", SMALL, 1)
+    backend.start(0, SEED)
+    for action in (-1, 6):
+        with pytest.raises(ValueError, match="expected 0 to 5"):
+            backend.step(np.array([action]))
+    with pytest.raises(RuntimeError, match="stay in their slots"):
+        backend.save(0)
+
+
+def test_it_can_be_rendered() -> None:
+    env = make_environment("esbench/Pong-v5", {"render_mode": "rgb_array"})
+    env.reset(seed=SEED)
+    picture: Any = env.render()
+    assert picture.shape == (210, 160, 3)
+    env.close()

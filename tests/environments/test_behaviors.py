@@ -1,0 +1,315 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from esbench.algorithms.noise import GaussianNoise
+from esbench.algorithms.population import SampledPopulation
+from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
+from esbench.environments.behaviors.base import BEHAVIORS, Behavior, SlotView, behavior_class
+from esbench.environments.behaviors.final_observation import FinalObservation
+from esbench.environments.behaviors.final_position import FinalPosition
+from esbench.environments.behaviors.ram_trajectory import RamTrajectory, RamTrajectorySettings
+from esbench.environments.make import make_environment
+from esbench.errors import UsageError
+from esbench.grids.trial_spec import TrialSpec
+from esbench.rollouts.jobs import CENTER, Job, Setup, Task, member_tasks
+from esbench.rollouts.player import Player
+from esbench.rollouts.results import Episodes, collect
+from esbench.rollouts.worker_pool import WorkerPool
+from esbench.seeding import Purpose, noise_key
+from esbench.training.trainer import Trainer
+
+Spec = Callable[..., TrialSpec]
+LAST = FinalObservation.Settings()
+
+
+class OddPositions(gymnasium.Env[np.ndarray, np.ndarray]):
+    """Tells its position in the info of steps only, and begins with ``first``."""
+
+    def __init__(self, first: float = 0.0) -> None:
+        self.observation_space = spaces.Box(-np.inf, np.inf, (2,))
+        self.action_space = spaces.Box(-1.0, 1.0, (1,))
+        self.first = first
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.full(2, self.first, np.float32), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        self.steps += 1
+        info = {"x_position": 10 * self.steps, "y_position": -self.steps}
+        return np.zeros(2, np.float32), 0.0, self.steps == 3, False, info
+
+
+gymnasium.register("OddPositions-v0", entry_point=OddPositions)
+
+
+def play(
+    spec: TrialSpec, *, slots: int = 3, members: int = 4, episodes: int = 1, **changes: Any
+) -> tuple[Job, Episodes]:
+    """Return a job and what its members did."""
+    player = Player(Setup(spec.environment, spec.policy), slots)
+    center = np.zeros(player.policy.num_params)
+    noise = GaussianNoise(noise_key(0, 0), center.size)
+    population = SampledPopulation(center=center, sigma=0.5, noise=noise, size=members)
+    job = Job(
+        0, 0, Purpose.TRAINING_EPISODE, population, center, episodes, characterize=True, **changes
+    )
+    tasks = [Task(CENTER, 0), *member_tasks(range(members), episodes)]
+    player.begin(job)
+    player.add(tasks)
+    results = []
+    while player.busy:
+        results += player.step()
+    player.close()
+    return job, collect(tasks, {result.task: result for result in results})
+
+
+def make(
+    make_spec: Spec, name: str, behavior: str, kwargs: Any = None, **settings: Any
+) -> TrialSpec:
+    table = {"behavior": behavior, "behavior_settings": settings, "kwargs": kwargs or {}}
+    return make_spec(
+        name,
+        environment={name: table},
+        policy={"template": "linear", "normalize_observations": False},
+    )
+
+
+def replay(spec: TrialSpec, job: Job, member: int, episode: int = 0) -> list[tuple[Any, dict]]:
+    """Return the observations and infos of an episode in plain Gymnasium, the reset first."""
+    env = gymnasium.make(spec.environment.id, **spec.environment.kwargs)
+    weights = job.parameters(member).astype(np.float32)
+    seen = [env.reset(seed=job.environment_seed(Task(member, episode)))]
+    ended = False
+    while not ended and (job.max_steps is None or len(seen) <= job.max_steps):
+        observation = np.asarray(seen[-1][0], np.float32).reshape(1, -1)
+        action = (observation @ weights.reshape(observation.size, -1))[0]
+        low, high = env.action_space.low, env.action_space.high
+        action = np.clip(action, low, high).astype(env.action_space.dtype)
+        observation, _, terminated, truncated, info = env.step(action)
+        seen.append((observation, info))
+        ended = terminated or truncated
+    env.close()
+    return seen
+
+
+@pytest.mark.parametrize("slots", [1, 3, 8])
+def test_the_last_observation_of_every_member(make_spec: Spec, slots: int) -> None:
+    spec = make(make_spec, "Pendulum-v1", "final_observation")
+    job, episodes = play(spec, slots=slots, max_steps=7)
+    expected = [replay(spec, job, member)[-1][0] for member in range(4)]
+    np.testing.assert_array_equal(episodes.behaviors, np.array(expected, np.float64))
+
+
+def test_a_members_behavior_is_the_mean_over_its_episodes(make_spec: Spec) -> None:
+    spec = make(make_spec, "Pendulum-v1", "final_observation")
+    job, episodes = play(spec, episodes=3, max_steps=4)
+    for member in range(4):
+        last = [replay(spec, job, member, episode)[-1][0] for episode in range(3)]
+        np.testing.assert_allclose(
+            episodes.behaviors[member], np.mean(last, axis=0, dtype=np.float64), rtol=1e-12
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "size"), [("FrozenLake-v1", 1), ("ALE/Pong-v5", 210 * 160 * 3), ("CartPole-v1", 4)]
+)
+def test_observations_of_every_kind(name: str, size: int) -> None:
+    make_environment(name, {}).close()  # registers the family
+    backend = GymnasiumBackend(name, {}, 1)
+    backend.start(0, seed=5)
+    behavior, view = FinalObservation(LAST, name), SlotView(backend, 0)
+    behavior.begin(view)
+    end = behavior.end(view)  # before the first step
+    assert (end.shape, end.dtype) == ((size,), np.float64)
+    np.testing.assert_array_equal(end, np.ravel(backend.observations[0]))
+    end[:] = -1.0
+    assert (backend.observations[0] >= -0.5).all()  # it was a copy
+    backend.close()
+
+
+def test_an_episode_that_cannot_begin_has_a_behavior_that_is_not_finite(make_spec: Spec) -> None:
+    spec = make(make_spec, "doubles:BadObservation-v0", "final_observation", {"share": 1.0})
+    _, episodes = play(spec)
+    assert episodes.lengths.max() == 0
+    assert episodes.behaviors.shape == (4, 3)
+    assert not np.isfinite(episodes.behaviors).all(axis=1).any()
+
+
+@pytest.mark.parametrize("name", ["Ant-v5", "Swimmer-v5"])
+def test_where_a_robot_ends(make_spec: Spec, name: str) -> None:
+    spec = make(make_spec, name, "final_position")
+    job, episodes = play(spec, max_steps=20)
+    for member in range(4):
+        info = replay(spec, job, member)[-1][1]
+        expected = [info["x_position"], info["y_position"]]
+        np.testing.assert_array_equal(episodes.behaviors[member], expected)
+    assert np.unique(episodes.behaviors, axis=0).shape == (4, 2)
+
+
+def test_a_robot_in_a_plane_has_no_y(make_spec: Spec) -> None:
+    spec = make(make_spec, "HalfCheetah-v5", "final_position")
+    job, episodes = play(spec, max_steps=10)
+    for member in range(4):
+        x = replay(spec, job, member)[-1][1]["x_position"]
+        np.testing.assert_array_equal(episodes.behaviors[member], [x, 0.0])
+
+
+@pytest.mark.parametrize("name", ["InvertedPendulum-v5", "Reacher-v5"])
+def test_without_a_position_in_the_info_it_is_the_simulators(name: str) -> None:
+    backend = GymnasiumBackend(name, {}, 1)
+    backend.start(0, seed=5)
+    behavior, view = FinalPosition(LAST, name), SlotView(backend, 0)
+    behavior.begin(view)
+    coordinates = backend.environment(0).unwrapped.data.qpos
+    np.testing.assert_array_equal(behavior.end(view), coordinates[:2])
+    backend.step(np.full((1, *backend.single_action_space.shape), 0.1, np.float32))
+    behavior.step(view)
+    end = behavior.end(view)
+    np.testing.assert_array_equal(end, coordinates[:2])
+    backend.step(np.full((1, *backend.single_action_space.shape), 0.1, np.float32))
+    assert (end != coordinates[:2]).all()  # it was a copy
+    backend.close()
+
+
+class OneCoordinate:
+    """A view of a simulator with a single coordinate."""
+
+    info: dict[str, Any] = {}  # noqa: RUF012
+
+    @property
+    def environment(self) -> Any:
+        environment: Any = OddPositions()
+        environment.data = type("Data", (), {"qpos": np.array([3.0])})
+        return environment
+
+
+def test_a_single_coordinate_is_x() -> None:
+    behavior, view = FinalPosition(LAST, "test"), OneCoordinate()
+    behavior.begin(view)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(behavior.end(view), [3.0, 0.0])  # type: ignore[arg-type]
+
+
+def test_a_position_in_the_info_of_steps_only(make_spec: Spec) -> None:
+    _, episodes = play(make(make_spec, "OddPositions-v0", "final_position"))
+    np.testing.assert_array_equal(episodes.behaviors, np.tile([30.0, -3.0], (4, 1)))
+    sick = make(make_spec, "OddPositions-v0", "final_position", {"first": float("1e39")})
+    _, episodes = play(sick)
+    assert episodes.lengths.max() == 0
+    assert np.isnan(episodes.behaviors).all()
+    assert episodes.behaviors.shape == (4, 2)
+
+
+def test_ram_frames_at_intervals() -> None:
+    make_environment("ALE/Pong-v5", {}).close()
+    settings = RamTrajectorySettings(interval=3, samples=4)
+    backend = GymnasiumBackend("ALE/Pong-v5", {"frameskip": 2}, 1)
+    behavior, view = RamTrajectory(settings, "ALE/Pong-v5"), SlotView(backend, 0)
+    plain = gymnasium.make("ALE/Pong-v5", frameskip=2)
+
+    def episode(steps: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the behaviour and the RAM after every step, the start first."""
+        plain.reset(seed=3)
+        ram = [plain.unwrapped.ale.getRAM()]  # type: ignore[attr-defined]
+        backend.start(0, seed=3)
+        behavior.begin(view)
+        for step in range(steps):
+            backend.step(np.array([step % 6]))
+            behavior.step(view)
+            plain.step(step % 6)
+            ram.append(plain.unwrapped.ale.getRAM())  # type: ignore[attr-defined]
+        return behavior.end(view), np.array(ram, np.float64)
+
+    for steps, frames in [
+        (0, [0, 0, 0, 0]),
+        (2, [0, 2, 2, 2]),
+        (3, [0, 3, 3, 3]),
+        (7, [0, 3, 6, 7]),
+        (9, [0, 3, 6, 9]),
+        (40, [0, 3, 6, 9]),
+    ]:
+        end, ram = episode(steps)
+        assert end.shape == (4 * 128,)
+        np.testing.assert_array_equal(end, ram[frames].reshape(-1))
+    assert len(np.unique(ram[[0, 3, 6, 9]], axis=0)) == 4
+    backend.close()
+    plain.close()
+
+
+@pytest.mark.parametrize(
+    ("behavior", "words"),
+    [
+        ("final_position", "CartPole-v1 has neither x_position in its info nor MuJoCo data"),
+        ("ram_trajectory", "CartPole-v1 is no Atari game; expected an environment such as ALE/"),
+    ],
+)
+def test_what_an_environment_cannot_give_is_one_sentence(
+    make_spec: Spec, pool: WorkerPool, behavior: str, words: str
+) -> None:
+    table = {"CartPole-v1": {"behavior": behavior}}
+    spec = make_spec("CartPole-v1", "ns_es", environment=table)
+    with Trainer(spec, pool) as trainer, pytest.raises(UsageError, match=words):
+        trainer.train()
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ({"behavior": "final_observatoin"}, "did you mean 'final_observation'"),
+        ({"behavior": "ram_trajectory", "behavior_settings": {"interval": 0}}, "interval = 0"),
+        (
+            {"behavior": "final_position", "behavior_settings": {"x": 1}},
+            "behavior final_position: unknown key x",
+        ),
+        ({"behavior": "no_such_file:Mine"}, "'no_such_file:Mine' cannot be imported"),
+        ({"behavior": "maze:Mine"}, "'maze:Mine' cannot be imported"),
+        ({"behavior": "maze:"}, "'maze:' cannot be imported"),
+        ({"behavior": ":Reach"}, "':Reach' cannot be imported"),
+        (
+            {"behavior": "maze:START"},
+            "expected a subclass of esbench.environments.behaviors.base.Behavior",
+        ),
+        ({"behavior": "maze:DeceptiveMaze"}, "is no behavior"),
+        ({"behavior": "esbench.environments.behaviors.base:Behavior"}, "with begin, step and end"),
+        ({"behavior": "maze:Reach", "behavior_settings": {"scal": 1}}, "did you mean 'scale'"),
+    ],
+)
+def test_bad_behaviors_are_named_before_anything_is_played(
+    make_spec: Spec, table: dict[str, Any], words: str
+) -> None:
+    spec = make_spec("doubles:Walk-v0", "ns_es", environment={"doubles:Walk-v0": table})
+    with pytest.raises(UsageError, match=words):
+        Trainer(spec)
+    Trainer(make_spec("doubles:Walk-v0", environment={"doubles:Walk-v0": table}))  # not looked at
+
+
+def test_a_persons_own_behavior(make_spec: Spec) -> None:
+    name = "maze:DeceptiveMaze-v0"
+    spec = make(make_spec, name, "maze:Reach", scale=2.0)
+    job, episodes = play(spec)
+    for member in range(4):
+        reach = max(info["x_position"] for _, info in replay(spec, job, member))
+        np.testing.assert_array_equal(episodes.behaviors[member], [2.0 * reach])
+
+
+def test_a_behavior_needs_no_settings_of_its_own() -> None:
+    class Own(Behavior):
+        def begin(self, view: SlotView) -> None: ...
+        def step(self, view: SlotView) -> None: ...
+        def end(self, view: SlotView) -> np.ndarray:
+            return np.zeros(1)
+
+    assert Own.Settings() == LAST
+
+
+def test_registered_names_are_found() -> None:
+    assert behavior_class("final_observation") is FinalObservation
+    assert {"final_observation", "final_position", "ram_trajectory"} <= set(BEHAVIORS.names())

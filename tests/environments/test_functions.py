@@ -1,0 +1,295 @@
+from __future__ import annotations
+
+import math
+import re
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+import esbench
+from esbench.environments.atari.games import roms
+from esbench.environments.functions import (
+    ENVIRONMENTS,
+    FUNCTIONS,
+    ellipsoid,
+    optimum,
+    rastrigin,
+    rosenbrock,
+    rotated_ellipsoid,
+    rotation,
+    shift,
+    sphere,
+)
+from esbench.environments.make import make_environment
+from esbench.errors import UsageError
+from esbench.grids.environment_files import environment_kind, environment_names
+from esbench.grids.trial_spec import EnvironmentSpec
+from esbench.rollouts.random_policy import random_policy_returns
+
+SPHERE, NOISY = "esbench/Sphere-v0", "esbench/NoisySphere-v0"
+by_name = pytest.mark.parametrize("name", FUNCTIONS)
+by_environment = pytest.mark.parametrize("name", ENVIRONMENTS)
+
+
+def points(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(scale=2.0, size=shape)
+
+
+def play(name: str, point: Any, seed: int = 0, **kwargs: Any) -> float:
+    """Return the reward of a point."""
+    env = make_environment(name, kwargs)
+    env.reset(seed=seed)
+    reward = env.step(np.asarray(point, dtype=np.float64))[1]
+    env.close()
+    return float(reward)
+
+
+@pytest.mark.parametrize(
+    ("function", "point", "value"),
+    [
+        (sphere, [3.0, -4.0], 25.0),
+        (ellipsoid, [3.0, 2.0], 9.0 + 4e6),
+        (ellipsoid, [1.0, 1.0, 1.0], 1.0 + 1e3 + 1e6),
+        (ellipsoid, [3.0], 9.0),
+        (rosenbrock, [-1.2, 1.0], 24.2),  # where Rosenbrock (1960) starts
+        (rosenbrock, [0.0, 0.0, 0.0], 2.0),
+        (rosenbrock, [2.0, 3.0, 5.0], 100.0 + 1.0 + 1600.0 + 4.0),
+        (rastrigin, [1.0, -2.0], 5.0),  # whole coordinates: the waves are at rest
+        (rastrigin, [0.5], 20.25),
+    ],
+)
+def test_values_by_hand(
+    function: Callable[[Any], np.ndarray], point: list[float], value: float
+) -> None:
+    assert function(point) == pytest.approx(value, rel=1e-12)
+
+
+def as_printed(name: str, x: np.ndarray) -> float:
+    """Return a function by the formula of its source, a coordinate at a time."""
+    size = len(x)
+    match name:
+        case "sphere":
+            return sum(v * v for v in x)
+        case "ellipsoid":
+            return sum(10 ** (6 * i / (size - 1)) * x[i] ** 2 for i in range(size))
+        case "rotated_ellipsoid":
+            return as_printed("ellipsoid", rotation(size) @ x)
+        case "rosenbrock":
+            return sum(100 * (x[i + 1] - x[i] ** 2) ** 2 + (x[i] - 1) ** 2 for i in range(size - 1))
+        case _:
+            waves = sum(math.cos(2 * math.pi * v) for v in x)
+            return 10 * (size - waves) + sum(v * v for v in x)
+
+
+@by_name
+def test_functions_are_the_formulas_at_every_point(name: str) -> None:
+    for point in points(20, 7):
+        assert FUNCTIONS[name](point) == pytest.approx(as_printed(name, point), rel=1e-10)
+
+
+@by_name
+def test_the_optimum_is_0_and_nothing_is_below(name: str) -> None:
+    for dimension in (2, 10):
+        best = optimum(name, dimension)
+        assert FUNCTIONS[name](best) == 0.0
+        near = best + 1e-6 * points(200, dimension)
+        assert (FUNCTIONS[name](near) > 0).all()
+        assert (FUNCTIONS[name](points(200, dimension)) > 0).all()
+
+
+@by_name
+def test_leading_axes_are_kept(name: str) -> None:
+    batch = points(2, 3, 5)
+    values = FUNCTIONS[name](batch)
+    assert values.shape == (2, 3)
+    assert values.dtype == np.float64
+    expected = [[float(FUNCTIONS[name](point)) for point in row] for row in batch]
+    np.testing.assert_allclose(values, expected, rtol=1e-13)
+    assert FUNCTIONS[name](batch[0, 0]).shape == ()
+    np.testing.assert_array_equal(FUNCTIONS[name](np.zeros((0, 5))), np.zeros(0))
+
+
+@by_name
+def test_points_have_coordinates(name: str) -> None:
+    for wrong in (1.0, np.zeros((3, 0))):
+        with pytest.raises(UsageError, match=r"points of shape \(.*expected \[..., P\]"):
+            FUNCTIONS[name](wrong)
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 10, 64])
+def test_the_rotation_is_orthogonal(dimension: int) -> None:
+    matrix = rotation(dimension)
+    np.testing.assert_allclose(matrix @ matrix.T, np.eye(dimension), rtol=0, atol=1e-14)
+    x = points(4, dimension)
+    np.testing.assert_allclose(rotated_ellipsoid(x), ellipsoid(x @ matrix.T), rtol=1e-9)
+    np.testing.assert_allclose(rotated_ellipsoid(x @ matrix), ellipsoid(x), rtol=1e-9)
+
+
+def test_the_rotation_is_always_the_same_and_mixes_all_coordinates() -> None:
+    matrix = rotation(10)
+    assert (np.abs(matrix) > 1e-4).all()
+    assert np.abs(matrix).max() < 0.9
+    np.testing.assert_allclose(
+        matrix[0, :3], [0.26454211, 0.22746802, 0.14755949], rtol=0, atol=1e-8
+    )
+    assert not matrix.flags.writeable
+    program = (
+        "from esbench.environments.functions import rotation; print(rotation(10).tobytes().hex())"
+    )
+    other = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert other.stdout.strip() == matrix.tobytes().hex()
+
+
+def test_the_shift_is_neither_at_the_origin_nor_out_of_reach() -> None:
+    np.testing.assert_allclose(shift(3), [0.472135955, -1.05572809, 1.416407865], atol=1e-9)
+    np.testing.assert_array_equal(shift(100)[:10], shift(10))
+    assert (np.abs(shift(100)) <= 2).all()
+    assert len(set(shift(100))) == 100
+    for dimension in (1, 2, 10, 100):
+        assert np.sqrt(np.mean(shift(dimension) ** 2)) > 0.4
+
+
+def test_every_environment_has_a_file_and_says_it_is_a_function() -> None:
+    assert set(ENVIRONMENTS) == {
+        name for name in environment_names() if environment_kind(name) == "function"
+    }
+
+
+@by_environment
+def test_gymnasiums_checker_finds_no_fault(name: str) -> None:
+    env = gymnasium.make(name, disable_env_checker=True).unwrapped
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        check_env(env)
+    # All that it says is that actions and observations have no bounds; neither has a point.
+    unbounded = re.compile("Box (action|observation) space")
+    assert [text for text in map(_words, caught) if not unbounded.search(text)] == []
+
+
+def _words(caught: warnings.WarningMessage) -> str:
+    return str(caught.message)
+
+
+@by_environment
+def test_a_reward_is_minus_the_function_about_the_shift(name: str) -> None:
+    function = ENVIRONMENTS[name]["function"]
+    for dimension in (2, 10):
+        kwargs = {"dimension": dimension, "noise": 0.0}
+        assert -1e-28 < play(name, shift(dimension), **kwargs) <= 0
+        for offset in points(5, dimension):
+            value = FUNCTIONS[function](optimum(function, dimension) + offset)
+            reward = play(name, shift(dimension) + offset, **kwargs)
+            assert reward == pytest.approx(-float(value), rel=1e-9)
+
+
+def test_the_best_reward_is_no_negative_zero() -> None:
+    assert str(play(SPHERE, shift(10))) == "0.0"
+
+
+@by_environment
+def test_an_episode_is_one_step_that_shows_the_point_tried(name: str) -> None:
+    env = make_environment(name, {})
+    assert (env.action_space.shape, env.action_space.dtype) == ((10,), np.float64)
+    first, _ = env.reset(seed=0)
+    point = np.arange(10.0)
+    last, reward, terminated, truncated, _ = env.step(point)
+    assert first.tolist() == [0.0] * 10
+    assert last.tolist() == point.tolist()
+    assert (type(reward), terminated, truncated) == (float, True, False)
+
+
+def test_noise_is_the_seeds_and_has_its_deviation() -> None:
+    assert play(NOISY, np.zeros(10), seed=3) == play(NOISY, np.zeros(10), seed=3)
+    assert play(NOISY, np.zeros(10), seed=3) != play(NOISY, np.zeros(10), seed=4)
+    clean = play(SPHERE, np.zeros(10))
+    assert clean == play(NOISY, np.zeros(10), noise=0.0) == play(NOISY, np.zeros(10), noise=0)
+    for noise in (1.0, 0.25):
+        env = make_environment(NOISY, {"noise": noise})
+        rewards = []
+        for seed in range(2000):
+            env.reset(seed=seed)
+            rewards.append(env.step(np.zeros(10))[1])
+        assert np.mean(rewards) == pytest.approx(clean, abs=4 * noise / math.sqrt(2000))
+        assert np.std(rewards) == pytest.approx(noise, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs", "words"),
+    [
+        (SPHERE, {"dimension": 0}, "dimension = 0: expected a whole number of at least 1"),
+        (SPHERE, {"dimension": -3}, "dimension = -3: expected"),
+        (SPHERE, {"dimension": 2.5}, "dimension = 2.5: expected"),
+        (SPHERE, {"dimension": True}, "dimension = True: expected"),
+        (SPHERE, {"dimension": "3"}, "dimension = '3': expected"),
+        ("esbench/Rosenbrock-v0", {"dimension": 1}, "dimension = 1: .* of at least 2"),
+        (NOISY, {"noise": -0.1}, "noise = -0.1: expected a number of at least 0"),
+        (NOISY, {"noise": math.inf}, "noise = inf: expected"),
+        (NOISY, {"noise": "much"}, "noise = 'much': expected"),
+        (SPHERE, {"function": "sphare"}, "unknown function 'sphare'; did you mean 'sphere'"),
+        (SPHERE, {"dimensions": 3}, "TypeError: .*unexpected keyword argument 'dimensions'"),
+    ],
+)
+def test_wrong_kwargs_are_one_sentence(name: str, kwargs: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        make_environment(name, kwargs)
+    start = re.escape(f"environment {name!r} cannot be made with kwargs {kwargs}: ")
+    assert re.fullmatch(f"{start}{words}.*", str(caught.value))
+
+
+def test_a_point_of_another_shape_is_refused() -> None:
+    for shape in ((), (1,), (9,), (1, 10)):
+        with pytest.raises(UsageError, match=r"a point of shape \(.*expected \(10,\)"):
+            play(SPHERE, np.zeros(shape))
+
+
+def test_ours_are_registered_in_a_process_that_needs_them_and_in_no_other() -> None:
+    program = (
+        "import gymnasium, esbench.environments.make as making; "
+        "known = lambda: [name for name in gymnasium.registry if name.startswith('esbench/')]; "
+        "making.make_environment('CartPole-v1', {}); print(len(known())); "
+        "making.make_environment('esbench/Sphere-v0', {}); print(len(known()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["0", str(6 + 2 * len(roms()))]  # every game, twice, with them
+
+
+def test_random_actions_are_standard_normal_points() -> None:
+    returns = random_policy_returns(EnvironmentSpec(id=SPHERE), 1000, seed=0)
+    expected = 10 + np.sum(shift(10) ** 2)  # E |z - s|^2
+    assert returns.mean() == pytest.approx(-expected, rel=0.05)
+
+
+def test_a_trainer_finds_the_optimum_of_the_sphere() -> None:
+    with esbench.make_trainer(
+        "openai_es",
+        env=SPHERE,
+        workers=1,
+        environment={"kwargs": {"dimension": 3}},
+        budget={"env_steps": 1500},
+        population_size=10,
+        sigma=0.1,
+        learning_rate=0.1,
+        learning_rate_decay=0.98,
+        weight_decay=0.0,
+    ) as trainer:
+        before = trainer.evaluate().mean
+        start = trainer.algorithm.center.copy()
+        trainer.train()
+        after = trainer.evaluate()
+        center = trainer.algorithm.center
+    assert start.shape == (3,)
+    assert before == pytest.approx(-float(sphere(start - shift(3))), rel=1e-6)
+    seen = center.astype(np.float32).astype(np.float64)
+    assert after.returns.tolist() == [-float(sphere(seen + (0.0 - shift(3))))]
+    assert after.mean > -1e-3 > before

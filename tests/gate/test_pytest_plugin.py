@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from esbench.errors import UsageError
+from esbench.gate.baselines import read_baseline
+from esbench.gate.pytest_plugin import Gate
+
+
+class Agent:
+    """Scores 490, 492, 494, 496, 490, ... less ``drop``."""
+
+    def __init__(self, drop: float = 0.0, spread: float = 2.0) -> None:
+        self.drop, self.spread = drop, spread
+
+    def train(self, seed: int) -> float:
+        return 490.0 + self.spread * (seed % 4) - self.drop
+
+
+def freeze(path: Path, agent: Agent | None = None, name: str = "mine", seeds: int = 8) -> None:
+    gate = Gate(path, update=True, allow_inconclusive=False)
+    gate(agent or Agent(), name, environment="CartPole-v1", seeds=range(seeds))
+
+
+def hold(
+    path: Path, agent: Agent, first: int = 0, last: int = 8, allow_inconclusive: bool = False
+) -> None:
+    gate = Gate(path, update=False, allow_inconclusive=allow_inconclusive)
+    gate(agent, "mine", environment="CartPole-v1", seeds=range(first, last))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Return a baseline of eight seeds."""
+    freeze(tmp_path / "b.json")
+    return tmp_path / "b.json"
+
+
+def test_what_is_frozen(path: Path) -> None:
+    baseline = read_baseline(path)
+    (cell,) = baseline.cells
+    assert cell.name == "mine on CartPole-v1"
+    assert (cell.random_score, cell.reference_score) == (22.63, 500.0)
+    assert [trial.score for trial in cell.trials][:4] == [490.0, 492.0, 494.0, 496.0]
+    assert "numpy" in baseline.origins[0].versions
+
+
+def test_the_same_scores_other_seeds_and_small_drops_pass(path: Path) -> None:
+    hold(path, Agent(), last=1)  # the same score to the last bit
+    hold(path, Agent(), first=20, last=28)
+    hold(path, Agent(drop=10.0))  # 2 % of the range
+
+
+def test_a_drop_fails_with_the_numbers(path: Path) -> None:
+    with pytest.raises(pytest.fail.Exception) as failure:
+        hold(path, Agent(drop=100.0))
+    assert str(failure.value) == (
+        "mine on CartPole-v1: regression: 20.9% of the range lower, p = 7.8e-05"
+    )
+    with pytest.raises(pytest.fail.Exception, match="regression"):
+        hold(path, Agent(drop=math.inf))  # every seed diverges: no better than random
+
+
+def test_too_few_seeds_fail_unless_allowed(path: Path) -> None:
+    with pytest.raises(pytest.fail.Exception, match=r"inconclusive: .*\(--esbench-allow-inconcl"):
+        hold(path, Agent(drop=100.0), last=1)
+    hold(path, Agent(drop=100.0), last=1, allow_inconclusive=True)
+
+
+def test_the_cells_of_a_file_share_the_level(tmp_path: Path) -> None:
+    path = tmp_path / "b.json"
+    freeze(path, seeds=5)
+    with pytest.raises(pytest.fail.Exception, match=r"regression: .* p = 0\.004"):
+        hold(path, Agent(drop=100.0), last=5)  # 1 in 252
+    content = json.loads(path.read_text())
+    content["cells"] += [content["cells"][0] | {"algorithm": f"other{n}"} for n in range(3)]
+    path.write_text(json.dumps(content))
+    with pytest.raises(pytest.fail.Exception, match=r"inconclusive: .* p = 0\.016"):
+        hold(path, Agent(drop=100.0), last=5)
+
+
+def test_updating_replaces_a_cell_and_keeps_the_others(path: Path) -> None:
+    freeze(path, name="other")
+    freeze(path, Agent(drop=5.0))
+    cells = {cell.algorithm: cell for cell in read_baseline(path).cells}
+    assert sorted(cells) == ["mine", "other"]
+    assert cells["mine"].trials[0].score == 485.0
+    assert cells["other"].trials[0].score == 490.0
+
+
+def test_an_environment_of_ones_own_has_its_range(tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "b.json", update=True, allow_inconclusive=False)
+    with pytest.raises(UsageError, match="Mine-v0: esbench has no random and reference score"):
+        gate(Agent(), "mine", environment="Mine-v0")
+    with pytest.raises(UsageError, match="expected finite numbers that differ"):
+        gate(Agent(), "mine", environment="Mine-v0", random_score=1, reference_score=1)
+    assert not (tmp_path / "b.json").exists()
+    gate(Agent(), "mine", environment="Mine-v0", random_score=0, reference_score=500)
+    assert read_baseline(tmp_path / "b.json").cells[0].span == 500.0
+
+
+def test_bad_input_is_one_sentence(path: Path, tmp_path: Path) -> None:
+    with pytest.raises(pytest.fail.Exception, match=r"nobody on CartPole-v1 is not in .*; freeze"):
+        Gate(path, False, False)(Agent(), "nobody", environment="CartPole-v1", seeds=[0])
+    with pytest.raises(UsageError, match="no file .*expected one of 'esbench baseline'"):
+        hold(tmp_path / "none.json", Agent())
+
+    for seeds in ([], [-1], [1.5], [3, 3]):
+        with pytest.raises(UsageError, match="expected distinct integers from 0 on, one or more"):
+            Gate(path, False, False)(Agent(), "mine", environment="CartPole-v1", seeds=seeds)
+    with pytest.raises(UsageError, match="no seed has a finite score, nothing to freeze"):
+        freeze(path, Agent(drop=math.inf))
+
+    class Silent:
+        def train(self, seed: int) -> float:
+            return None  # type: ignore[return-value]
+
+    with pytest.raises(UsageError, match=r"mine.train\(0\) returned None; expected a score"):
+        Gate(path, True, False)(Silent(), "mine", environment="CartPole-v1")
+
+
+SUITE = """
+class Agent:
+    def train(self, seed):
+        return 490.0 + seed - DROP
+
+DROP = {drop}
+
+def test_agent(esbench_check):
+    esbench_check(Agent(), "mine", environment="CartPole-v1")
+"""
+
+
+def test_the_options_reach_the_fixture(pytester: pytest.Pytester) -> None:
+    # In processes of their own: within this one, pytester would import NumPy a second time.
+    def run(drop: float, *options: str) -> pytest.RunResult:
+        pytester.makepyfile(SUITE.format(drop=drop))
+        return pytester.runpytest_subprocess("--esbench-baseline", "deep/b.json", *options)
+
+    run(0.0, "--esbench-update").assert_outcomes(passed=1)
+    assert read_baseline(pytester.path / "deep" / "b.json").cells[0].name == "mine on CartPole-v1"
+    result = run(100.0)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*mine on CartPole-v1: regression: 20.9% of the range lower, p*"])
+    result = run(0.0, "--esbench-update", "-n", "1")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*--esbench-update writes one file; expected one process*"])
+    run(22.0).assert_outcomes(failed=1)  # 4.6 %: too near the margin to tell
+    run(22.0, "--esbench-allow-inconclusive").assert_outcomes(passed=1)

@@ -1,0 +1,328 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from esbench.errors import UsageError
+from esbench.grids.grid_file import apply_override, grid_names, parse_grid, parse_seeds
+from esbench.training.trials import Trial, expand, open_grid
+
+FULL = """
+name = "locomotion"
+seeds = [0, 1, 2]
+environments = ["HalfCheetah-v5", "Hopper-v5"]
+[budget]
+env_steps = 3_000_000
+[algorithms.openai_es]
+population_size = 64
+sigma = 0.02
+[policy]
+template = "mlp"
+hidden = [64, 64]
+[environment."Hopper-v5"]
+episodes_per_member = 2
+"""
+
+
+def opened(path: Path, text: str, **options: Any) -> list[Trial]:
+    file = path / "grid.toml"
+    file.write_text(text)
+    return open_grid(str(file), out=path / "out", **options)[1]
+
+
+def trials_of(table: dict[str, Any]) -> list[Trial]:
+    base = {"name": "t", "environments": ["CartPole-v1"], "algorithms": ["openai_es"]}
+    return expand(parse_grid({**base, **table}, "t.toml"), Path("out"), "t.toml")
+
+
+def test_the_complete_grid_of_the_design(tmp_path: Path) -> None:
+    trials = opened(tmp_path, FULL)
+    assert len(trials) == 6
+    assert {trial.spec.budget.env_steps for trial in trials} == {3_000_000}
+    assert {trial.spec.algorithm.settings["sigma"] for trial in trials} == {0.02}
+    assert {trial.spec.policy.settings["hidden"] == [64, 64] for trial in trials} == {True}
+    members = {t.spec.environment.id: t.spec.environment.episodes_per_member for t in trials}
+    assert members == {"HalfCheetah-v5": 1, "Hopper-v5": 2}
+    assert [trial.spec.seed for trial in trials[:3]] == [0, 1, 2]
+    assert trials[0].folder.path == tmp_path / "out/HalfCheetah-v5/openai_es/seed-0"
+    assert len({trial.spec.hash for trial in trials}) == 6
+
+
+def test_only_algorithms_and_environments_are_needed(tmp_path: Path) -> None:
+    trials = opened(tmp_path, 'algorithms = ["openai_es"]\nenvironments = ["CartPole-v1"]')
+    assert [trial.spec.seed for trial in trials] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("name", grid_names())
+def test_named_grids_expand(name: str, tmp_path: Path) -> None:
+    assert open_grid(name, out=tmp_path)[1]
+
+
+def test_from_weak_to_strong(tmp_path: Path) -> None:
+    text = """
+    environments = ["CartPole-v1", "HalfCheetah-v5"]
+    [algorithms.openai_es]
+    learning_rate = 0.5
+    [environment."CartPole-v1".algorithms.openai_es]
+    learning_rate = 0.25
+    """
+
+    def rates(**options: Any) -> dict[str, float]:
+        return {
+            trial.spec.environment.id: trial.spec.algorithm.settings["learning_rate"]
+            for trial in opened(tmp_path, text, **options)
+        }
+
+    assert rates() == {"CartPole-v1": 0.25, "HalfCheetah-v5": 0.5}
+    rate = "algorithms.openai_es.learning_rate"
+    assert set(rates(overrides=[f"{rate}=0.125"]).values()) == {0.125}
+    one = 'environment."CartPole-v1".algorithms.openai_es.learning_rate=1.0'
+    assert rates(overrides=[f"{rate}=0.125", one])["CartPole-v1"] == 1.0
+    own = trials_of({})[0].spec.algorithm.settings
+    assert own["sigma"] != 0.02  # the environment's file is above the algorithm's defaults
+
+
+def test_zero_and_false_override(tmp_path: Path) -> None:
+    overrides = [
+        "algorithms.openai_es.weight_decay=0",
+        "algorithms.openai_es.antithetic=false",
+        "policy.normalize_observations=false",
+        "evaluation.center=false",
+    ]
+    spec = opened(tmp_path, FULL, overrides=overrides)[0].spec
+    assert spec.algorithm.settings["weight_decay"] == 0
+    assert spec.algorithm.settings["antithetic"] is False
+    assert spec.policy.settings["normalize_observations"] is False
+    assert spec.evaluation.center is False
+
+
+@pytest.mark.parametrize(
+    ("assignment", "key", "value"),
+    [
+        ("name=text", "name", "text"),
+        ("a.b=0", "a", {"b": 0}),
+        ("a=[1, 2]", "a", [1, 2]),
+        ('a."x.y-v1".b=1e3', "a", {"x.y-v1": {"b": 1000.0}}),
+        ("a.b = true ", "a", {"b": True}),
+        ("a=b=c", "a", "b=c"),
+    ],
+)
+def test_override_values_are_toml(assignment: str, key: str, value: object) -> None:
+    before: dict[str, Any] = {"name": "x"}
+    assert apply_override(before, assignment)[key] == value
+    assert before == {"name": "x"}
+
+
+@pytest.mark.parametrize("assignment", ["name", "=3", ""])
+def test_an_override_without_key_or_value_is_an_error(assignment: str) -> None:
+    with pytest.raises(UsageError, match="expected key.sub=value"):
+        apply_override({}, assignment)
+
+
+def test_one_algorithm_with_two_settings_and_two_policies() -> None:
+    trials = trials_of(
+        {
+            "seeds": [7],
+            "algorithms": {
+                "openai_es": {},
+                "wide": {"algorithm": "openai_es", "sigma": 0.5},
+            },
+            "policies": {"flat": {"template": "linear"}, "deep": {"hidden": [8, 8, 8]}},
+        }
+    )
+    assert [str(trial.folder.path) for trial in trials] == [
+        "out/CartPole-v1/openai_es/flat/seed-7",
+        "out/CartPole-v1/openai_es/deep/seed-7",
+        "out/CartPole-v1/wide/flat/seed-7",
+        "out/CartPole-v1/wide/deep/seed-7",
+    ]
+    assert trials[2].spec.algorithm.name == "openai_es"
+    assert trials[2].spec.algorithm.settings["sigma"] == 0.5
+    assert trials[0].spec.policy.template == "linear"
+    assert trials[1].spec.policy.settings["hidden"] == [8, 8, 8]
+    assert trials[1].spec.policy.settings["normalize_observations"] is True  # of the environment
+
+
+def test_the_command_line_without_a_file(tmp_path: Path) -> None:
+    root, trials = open_grid(
+        None, environments=["CartPole-v1"], algorithms=["openai_es"], seeds="0-2", env_steps=100
+    )
+    assert root == Path("results/runs/CartPole-v1+openai_es")
+    assert [trial.spec.budget.env_steps for trial in trials] == [100] * 3
+
+
+def test_choosing_from_a_grid_keeps_its_settings(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"environments": ["HalfCheetah-v5"], "algorithms": ["openai_es"]}
+    (trial,) = opened(tmp_path, FULL, seeds="5", **options)
+    assert trial.spec.algorithm.settings["population_size"] == 64
+    assert trial.spec.seed == 5
+
+
+def test_seeds_as_text() -> None:
+    assert parse_seeds("3") == [3]
+    assert parse_seeds("0-3") == [0, 1, 2, 3]
+    assert parse_seeds("0, 2,5-6") == [0, 2, 5, 6]
+    for text in ("", "a", "3-", "-1", "1..3"):
+        with pytest.raises(UsageError, match="expected seeds such as"):
+            parse_seeds(text)
+    with pytest.raises(UsageError, match="backwards; expected 2-5"):
+        parse_seeds("5-2")
+
+
+BAD = [
+    ({"environments": ["CartPole-v0.5"]}, ["unknown environment 'CartPole-v0.5'", "CartPole-v"]),
+    ({"environments": []}, ["environments = []", "at least 1"]),
+    ({"algorithms": {}}, ["algorithms = {}", "at least 1"]),
+    ({"algorithms": ["openai"]}, ["unknown algorithm 'openai'", "did you mean 'openai_es'"]),
+    ({"algorithms": {"x": {"algorithm": "opnai_es"}}}, ["'opnai_es' (algorithms.x.algorithm)"]),
+    ({"algorithms": {"openai_es": {"sigm": 1}}}, ["algorithms.openai_es.sigm (= 1)", "'sigma'"]),
+    ({"algorithms": {"openai_es": {"sigma": "1"}}}, ['openai_es.sigma = "1": expected a number']),
+    ({"algorithms": {"openai_es": {"population_size": -2}}}, ["population_size = -2", "expected"]),
+    ({"algorithms": {"openai_es": {"population_size": 7}}}, ["population_size = 7", "even"]),
+    ({"policy": {"template": "mpl"}}, ["unknown policy template 'mpl'", "'mlp'"]),
+    ({"policy": {"hiden": [3]}}, ["unknown key policy.hiden", "'hidden'"]),
+    ({"policies": {"a": {"hidden": [0]}}}, ["policies.a.hidden.0 = 0"]),
+    ({"policy": {"bias": True}, "policies": {"a": {}}}, ["both [policy] and [policies]"]),
+    ({"seeds": []}, ["seeds = []", "at least 1"]),
+    ({"seeds": [1, 2, 1]}, ["seeds", "1 is given 2 times; expected once"]),
+    ({"seeds": [-1]}, ["seeds.0 = -1"]),
+    ({"seeds": [1.5]}, ["seeds.0 = 1.5", "integer"]),
+    ({"environments": ["CartPole-v1"] * 2}, ["'CartPole-v1' is given 2 times"]),
+    ({"budget": {"env_stps": 3}}, ["unknown key budget.env_stps", "'env_steps'"]),
+    ({"budget": {"env_steps": 1.5}}, ["budget.env_steps = 1.5", "integer"]),
+    ({"evaluation": {"episodes": 0}}, ["evaluation.episodes = 0"]),
+    ({"environment": {"CartPol-v1": {}}}, ["CartPol-v1", "did you mean 'CartPole-v1'"]),
+    (
+        {"environment": {"CartPole-v1": {"action_nois": 1}}},
+        ["CartPole-v1.action_nois", "'action_n"],
+    ),
+    ({"environment": {"CartPole-v1": {"backend": "gymnasum"}}}, ["backend", "'gymnasium'"]),
+    ({"environment": {"CartPole-v1": {"id": "Acrobot-v1"}}}, ["the name cannot be changed here"]),
+    (
+        {"environment": {"CartPole-v1": {"algorithms": {"openai_se": {"sigma": 1}}}}},
+        ["algorithms.openai_se is not among", "did you mean 'openai_es'"],
+    ),
+    (
+        {"algorithms": {"a b": {"algorithm": "openai_es"}, "a/b": {"algorithm": "openai_es"}}},
+        ["would share the folder", "'a b'", "'a/b'"],
+    ),
+    ({"algorithms": {"..": {"algorithm": "openai_es"}}}, ["algorithms"]),
+    ({"name": ".."}, ['name = ".."']),
+    ({"algorithms": "openai_es"}, ['algorithms = "openai_es": expected a table']),
+    ({"policy": "mlp"}, ['policy = "mlp": expected a table']),
+    ({"environments": ["\udce9"]}, ["not valid Unicode"]),
+    ({"seed": [1]}, ["unknown key seed", "did you mean 'seeds'"]),
+]
+
+
+@pytest.mark.parametrize(("table", "words"), BAD)
+def test_bad_grids_name_the_key_the_value_and_the_nearest(
+    table: dict[str, Any], words: list[str]
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        trials_of(table)
+    for word in words:
+        assert word in str(caught.value)
+
+
+LAYERS = {
+    "budget": ("generations", [1, 2, 3]),
+    "evaluation": ("episodes", [5, 6, 7]),
+    "policy": ("hidden", [[8], [16], [32]]),
+}
+
+
+@pytest.mark.parametrize("section", LAYERS)
+def test_every_section_has_the_same_layers(tmp_path: Path, section: str) -> None:
+    """The environment's file, the grid, the grid's table for the environment, and --set."""
+    key, values = LAYERS[section]
+    base = 'environments = ["CartPole-v1", "Acrobot-v1"]\nalgorithms = ["openai_es"]\nseeds = [0]\n'
+    grid = f"[{section}]\n{key} = {values[0]}\n"
+    one = f'[environment."CartPole-v1".{section}]\n{key} = {values[1]}\n'
+
+    def found(text: str, *overrides: str) -> list[Any]:
+        specs = [trial.spec for trial in opened(tmp_path, text, overrides=overrides)]
+        if section == "policy":
+            return [spec.policy.settings["hidden"] for spec in specs]
+        return [getattr(getattr(spec, section), key) for spec in specs]
+
+    own = found(base)
+    assert found(base + grid) == [values[0]] * 2
+    assert found(base + one) == [values[1], own[1]]
+    assert found(base + grid + one) == [values[1], values[0]]
+    assert found(base + grid + one, f"{section}.{key}={values[2]}") == [values[2]] * 2
+
+
+def test_a_policy_with_a_template_replaces_and_one_without_changes() -> None:
+    one = {"environment": {"CartPole-v1": {"policy": {"template": "linear"}}}}
+    assert trials_of({"policy": {"hidden": [3]}, **one})[0].spec.policy.template == "linear"
+    (trial, *_) = trials_of({"policy": {"template": "mlp", "activation": "relu"}})
+    assert trial.spec.policy.settings["activation"] == "relu"
+    assert trial.spec.policy.settings["normalize_observations"] is False  # nothing is inherited
+
+
+def test_values_where_tables_belong(tmp_path: Path) -> None:
+    for text, words in {
+        'environment = ["CartPole-v1"]': "did you mean 'environments'",
+        "budget = 3": "budget = 3: expected a table",
+        '[environment]\n"CartPole-v1" = 3': "environment.CartPole-v1 = 3: expected a table",
+    }.items():
+        with pytest.raises(UsageError, match=words):
+            opened(tmp_path, text, overrides=["budget.env_steps=3"], environments=["CartPole-v1"])
+
+
+def test_pairs_without_pairs_are_fresh() -> None:
+    table = {"CartPole-v1": {"episode_seeds": "pair"}}
+    assert trials_of({"algorithms": ["random_search", "openai_es"], "environment": table})
+
+
+def test_seeds_are_bounded_before_they_are_listed() -> None:
+    for text in ("0-9999999999999999999", "0-4000000000"):
+        with pytest.raises(UsageError, match="expected seeds below"):
+            parse_seeds(text)
+
+
+def test_the_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"grid\.toml: unknown key budget\.x"):
+        opened(tmp_path, FULL + "[environment.'HalfCheetah-v5'.budget]\nx = 3")
+    with pytest.raises(UsageError, match=r"grid\.toml: not valid TOML: .*line 2"):
+        opened(tmp_path, "\nname = = 3")
+    with pytest.raises(UsageError, match="no grid file"):
+        open_grid(str(tmp_path / "none.toml"))
+    with pytest.raises(UsageError, match="unknown grid 'quik'; did you mean 'quick'"):
+        open_grid("quik")
+
+
+def test_an_edited_grid_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    first, *_ = opened(tmp_path, FULL)
+    with first.folder.locked():
+        first.folder.begin(first.spec, {"labels": first.labels})
+    with pytest.raises(UsageError, match=r"sigma was 0\.02, is now 0\.03"):
+        opened(tmp_path, FULL.replace("sigma = 0.02", "sigma = 0.03"))
+    assert opened(tmp_path, FULL, seeds="0-5")  # more seeds are no edit
+
+
+def test_what_comes_from_the_environments_file_is_known() -> None:
+    table = {
+        "name": "test",
+        "seeds": [0],
+        "environments": ["CartPole-v1"],
+        "algorithms": {
+            "openai_es": {},
+            "some": {"algorithm": "openai_es", "weight_decay": 0.1},
+            "radius": {"algorithm": "openai_es", "radius": 2.0},
+            "here": {"algorithm": "openai_es"},
+            "snes": {},
+        },
+        "environment": {"CartPole-v1": {"algorithms": {"here": {"learning_rate": 0.3}}}},
+    }
+    trials = expand(parse_grid(table, "test"), Path("out"), "test")
+    assert {trial.labels["algorithm"]: trial.inherited for trial in trials} == {
+        "openai_es": ("population_size", "sigma", "learning_rate", "weight_decay"),
+        "some": ("population_size", "sigma", "learning_rate"),
+        "radius": ("population_size", "learning_rate", "weight_decay"),
+        "here": ("population_size", "sigma", "weight_decay"),
+        "snes": (),
+    }

@@ -1,0 +1,248 @@
+"""evosax inside our loop is evosax alone, and keeps the contract of an algorithm."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from adapter_contract import SIZE, START, AdapterContract, Make, P, run, sphere
+
+import esbench
+from esbench.algorithms.base import ALGORITHMS
+from esbench.arrays import Matrix
+from esbench.errors import UsageError
+from esbench.grids.grid_file import parse_grid
+from esbench.rollouts.worker_pool import WorkerPool
+from esbench.seeding import noise_key
+from esbench.training.trainer import Trainer
+from esbench.training.trials import expand
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # deprecations in what it imports
+    pytest.importorskip("evosax")
+    import jax
+    import jax.numpy as jnp
+    import optax
+    from evosax.algorithms import CMA_ES, MR15_GA, SNES, Open_ES
+    from evosax.core.fitness_shaping import standardize_fitness_shaping_fn
+
+    from esbench.integrations import evosax as plugin
+
+CASES: dict[str, dict[str, Any]] = {
+    "SNES": {"std_init": 0.3},
+    "Open_ES": {"std_schedule": 0.1, "optimizer": {"name": "adam", "learning_rate": 0.1}},
+    "MR15_GA": {"std_init": 0.2},  # without a centre
+}
+
+
+def make_evosax(
+    name: str, *, center_init: Any = START, seed: int = 0, num_params: int = P, **settings: Any
+) -> Any:
+    return esbench.make_algorithm(
+        "evosax",
+        num_params=num_params,
+        center_init=center_init,
+        seed=seed,
+        **{
+            "strategy": name,
+            "population_size": SIZE,
+            "arguments": CASES.get(name, {}),
+            **settings,
+        },
+    )
+
+
+def ellipsoid(members: Matrix) -> Any:
+    return -np.sum(np.asarray(members, np.float64) ** 2 * np.arange(1, P + 1), axis=1)
+
+
+def key(seed: int, *place: int) -> Any:
+    """Return the key whose two words are 64 bits of a stream: (generation, 0 ask or 1 tell)."""
+    words = noise_key(seed, *place[:-1]) >> 64 * place[-1]
+    data = np.array([words % 2**32, (words >> 32) % 2**32], np.uint32)
+    return jax.random.wrap_key_data(data, impl="threefry2x32")
+
+
+@pytest.mark.parametrize(
+    ("make", "settings", "changes"),
+    [
+        (
+            lambda: SNES(SIZE, jnp.zeros(P)),
+            {"strategy": "SNES", "arguments": {"std_init": 0.3}},
+            {"std_init": jnp.float32(0.3)},
+        ),
+        (
+            lambda: Open_ES(
+                SIZE, jnp.zeros(P), False, optax.sgd(0.05, momentum=0.5),
+                optax.constant_schedule(0.1), standardize_fitness_shaping_fn,
+            ),
+            {
+                "strategy": "Open_ES",
+                "arguments": {
+                    "use_antithetic_sampling": False,
+                    "optimizer": {"name": "sgd", "learning_rate": 0.05, "momentum": 0.5},
+                    "std_schedule": 0.1,
+                    "fitness_shaping_fn": "standardize",
+                },
+            },
+            {},
+        ),
+        (
+            lambda: CMA_ES(SIZE, jnp.zeros(P)),
+            {"strategy": "CMA_ES", "arguments": {}},
+            {},
+        ),
+    ],
+    ids=["SNES", "Open_ES", "CMA_ES"],
+)  # fmt: skip
+def test_it_is_evosax_alone_bit_for_bit(make: Any, settings: Any, changes: Any) -> None:
+    algorithm = make_evosax("", seed=3, **settings)
+    strategy = make()
+    params = strategy.default_params.replace(**changes)
+    state = strategy.init(key(3, 0), jnp.asarray(START, jnp.float32), params)
+    for generation in range(20):
+        members, state = strategy.ask(key(3, generation, 0), state, params)
+        population = algorithm.ask()
+        np.testing.assert_array_equal(population.members(), np.asarray(members, np.float64))
+        fitness = jnp.asarray(-ellipsoid(members), jnp.float32)
+        state, _ = strategy.tell(key(3, generation, 1), members, fitness, state, params)
+        algorithm.tell(population, ellipsoid(population.members()))
+        np.testing.assert_array_equal(algorithm.center, np.asarray(state.mean, np.float64))
+    assert sphere_value(algorithm.center) > sphere_value(START)
+
+
+def sphere_value(center: Any) -> float:
+    return float(ellipsoid(center[None])[0])
+
+
+def test_a_strategy_without_a_centre_is_evosax_alone() -> None:
+    algorithm = make_evosax("MR15_GA", seed=3, arguments={"std_init": 0.3})
+    strategy = MR15_GA(SIZE, jnp.zeros(P))
+    params = strategy.default_params.replace(std_init=jnp.float32(0.3))
+    first = algorithm.ask().members()
+    assert (np.abs(first - START) <= 1.0).all()
+    assert np.ptp(first - START) > 1.5
+    state = strategy.init(key(3, 0, 1), first.astype(np.float32), -ellipsoid(first), params)
+    algorithm.tell(algorithm.ask(), ellipsoid(first))
+    best = ellipsoid(first).max()
+    for generation in range(1, 10):
+        members, state = strategy.ask(key(3, generation, 0), state, params)
+        population = algorithm.ask()
+        np.testing.assert_array_equal(population.members(), np.asarray(members, np.float64))
+        fitness = jnp.asarray(-ellipsoid(members), jnp.float32)
+        state, _ = strategy.tell(key(3, generation, 1), members, fitness, state, params)
+        algorithm.tell(population, ellipsoid(population.members()))
+        best = max(best, ellipsoid(population.members()).max())
+        assert sphere_value(algorithm.center) == best
+
+
+class TestContract(AdapterContract):
+    @pytest.fixture(params=CASES)
+    def make(self, request: pytest.FixtureRequest) -> Make:
+        def made(**settings: Any) -> Any:
+            return make_evosax(request.param, **settings)
+
+        return made
+
+
+def test_it_is_registered_by_its_module() -> None:
+    assert ALGORITHMS.get("evosax") is plugin.Evosax
+
+
+def test_the_state_is_that_of_the_strategy() -> None:
+    algorithm = make_evosax("Open_ES")
+    run(algorithm, 3)
+    search = algorithm.state_dict()["search"]
+    assert {"mean", "std", "best_solution", "best_fitness", "generation_counter"} < set(search)
+    assert search["generation_counter"] == 3
+    assert search["mean"].dtype == np.float32
+    np.testing.assert_array_equal(search["mean"], algorithm.center)
+    assert make_evosax("MR15_GA").state_dict()["search"] == {}
+
+
+def test_sigma_is_the_deviation_of_the_members() -> None:
+    algorithm = make_evosax("MR15_GA", population_size=3000, initial_width=0.6)
+    assert algorithm.sigma == pytest.approx(0.6 / np.sqrt(3), rel=0.02)
+    members = algorithm.ask().members()
+    expected = np.sqrt(np.mean((members - members.mean(axis=0)) ** 2))
+    assert algorithm.sigma == pytest.approx(expected, rel=1e-12)
+
+
+def test_huge_returns_are_as_large_as_single_precision_goes() -> None:
+    algorithm, other = make_evosax("Open_ES"), make_evosax("Open_ES")
+    returns = sphere(algorithm.ask())
+    returns[:2] = -1e300, 1e300
+    algorithm.tell(algorithm.ask(), returns)
+    returns[:2] = -1e9, 1e9
+    other.tell(other.ask(), returns)
+    np.testing.assert_array_equal(algorithm.center, other.center)
+    assert np.isfinite(algorithm.center).all()
+
+
+def test_returns_that_single_precision_cannot_tell_apart_are_equal() -> None:
+    algorithm = make_evosax("SNES")
+    population = algorithm.ask()
+    algorithm.tell(population, 1e6 + 1e-3 * np.arange(SIZE))
+    np.testing.assert_array_equal(algorithm.center, START)
+
+
+@pytest.mark.parametrize("name", plugin.strategies())
+def test_the_arguments_of_every_strategy_are_known(name: str) -> None:
+    cls = plugin.strategies()[name]
+    assert plugin.fields_of(cls) >= plugin.fields_of(cls) & {"std_init"}
+    with pytest.raises(UsageError, match=f"{name} takes no argument 'params_path' from a table"):
+        make_evosax(name, arguments={"params_path": "x"})
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("SNES", {"strategy": "SNS"}, "did you mean 'SNES'"),
+        ("SNES", {"strategy": "SV_CMA_ES"}, "expected a strategy of evosax"),
+        ("SNES", {"arguments": {"std_int": 0.1}}, "'std_int' .*did you mean 'std_init'"),
+        ("SNES", {"arguments": {"population_size": 4}}, "set population_size instead"),
+        ("SNES", {"arguments": {"std_init": "a"}}, "arguments.std_init = a: .*expected float32"),
+        ("SNES", {"arguments": {"std_init": [0.1, 0.2]}}, r"std_init = .*of shape \(\)"),
+        ("Open_ES", {"arguments": {"std_schedule": -1}}, "std_schedule = -1: expected a number"),
+        ("Open_ES", {"arguments": {"optimizer": "adam"}}, "optimizer = adam: expected a table"),
+        ("Open_ES", {"arguments": {"optimizer": {"name": "adm"}}}, "did you mean 'adam'"),
+        ("Open_ES", {"arguments": {"optimizer": {"name": "adam"}}}, "learning_rate"),
+        ("Open_ES", {"arguments": {"use_antithetic_sampling": 3}}, "expected a value such as True"),
+        (
+            "Open_ES",
+            {"arguments": {"fitness_shaping_fn": "centered"}},
+            "did you mean 'centered_rank'",
+        ),
+        ("Open_ES", {"population_size": 7}, "evosax Open_ES with population_size = 7.*even"),
+        ("ASEBO", {"arguments": {"subspace_dims": 20}}, "evosax ASEBO with .*20"),
+        ("SNES", {"sigma": 0.1}, "unknown key sigma"),
+    ],
+)
+def test_bad_settings_are_named(name: str, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        make_evosax(name, **settings)
+
+
+def test_a_trial_goes_on_where_it_was_stopped(tmp_path: Any, pool: WorkerPool) -> None:
+    table = {
+        "name": "test",
+        "seeds": [0],
+        "environments": ["doubles:Walk-v0"],
+        "algorithms": {
+            "evosax": {"strategy": "Open_ES", "population_size": 8, "arguments": CASES["Open_ES"]}
+        },
+        "policy": {"template": "linear"},
+        "evaluation": {"episodes": 2},
+    }
+    (trial,) = expand(parse_grid(table, "test"), tmp_path, "test")
+    whole, half, rest = (Trainer(trial.spec, pool) for _ in range(3))
+    whole.train(env_steps=900)
+    half.train(env_steps=400)
+    rest.load_state_dict(copy.deepcopy(half.state_dict()), half.history)
+    rest.train(env_steps=900)
+    assert len(half.history) < len(whole.history)
+    assert [r.digest for r in rest.history] == [r.digest for r in whole.history]
+    assert all(np.isfinite(record.sigma) for record in whole.history)

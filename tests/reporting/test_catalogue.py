@@ -1,0 +1,346 @@
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import Field
+
+from esbench.algorithms.base import ALGORITHMS
+from esbench.environments.backends.base import BACKENDS
+from esbench.environments.behaviors.base import BEHAVIORS
+from esbench.errors import UsageError
+from esbench.grids.environment_files import environment_names
+from esbench.grids.grid_file import apply_override, grid_names, parse_grid
+from esbench.policies.base import POLICIES
+from esbench.reporting.catalogue import (
+    REQUIRED,
+    SettingRow,
+    _description,
+    catalogue,
+    example,
+    kind_with_settings,
+    setting_rows,
+    settings_of,
+    split_unit,
+)
+from esbench.settings import Settings, parse
+from esbench.training.trials import expand
+
+REGISTRIES: dict[str, Any] = {
+    "algorithms": ALGORITHMS,
+    "policies": POLICIES,
+    "behaviors": BEHAVIORS,
+}
+NAMES = {
+    **{kind: registry.names() for kind, registry in REGISTRIES.items()},
+    "environments": environment_names(),
+    "backends": BACKENDS.names(),
+    "grids": grid_names(),
+}
+EVERY_NAME = [(kind, name) for kind in REGISTRIES for name in NAMES[kind]]
+every_name = pytest.mark.parametrize(("kind", "name"), EVERY_NAME)
+
+
+def installed(kind: str, name: str) -> Any:
+    """Return a class; skip if it needs a package that is not there."""
+    try:
+        return REGISTRIES[kind].get(name)
+    except UsageError as error:
+        if "is not installed; install it with: pip install 'esbench[" not in str(error):
+            raise
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_everything_is_listed_with_one_line(kind: str) -> None:
+    listed = list(catalogue(kind))
+    assert [entry.name for entry in listed] == list(NAMES[kind])
+    assert listed
+    for entry in listed:
+        assert entry.text
+        assert "\n" not in entry.text + entry.paper
+
+
+def test_papers_are_listed() -> None:
+    papers = {entry.name: entry.paper for entry in catalogue("algorithms")}
+    assert papers["openai_es"] == "Salimans et al. 2017, arXiv:1703.03864"
+    assert not any(
+        entry.paper for kind in NAMES if kind != "algorithms" for entry in catalogue(kind)
+    )
+
+
+@pytest.mark.parametrize("name", NAMES["algorithms"])
+def test_our_algorithms_name_their_paper(name: str) -> None:
+    cls = installed("algorithms", name)
+    assert cls.paper or cls.__module__.partition(".")[0] != "esbench"
+
+
+@every_name
+def test_every_setting_has_a_meaning(kind: str, name: str) -> None:
+    for row in setting_rows(installed(kind, name).Settings):
+        assert row.meaning.endswith((".", "...")), row
+        assert "[]" not in row.meaning
+        assert row.type != "value", row
+
+
+@every_name
+def test_the_defaults_shown_are_the_defaults(kind: str, name: str) -> None:
+    model = installed(kind, name).Settings
+    required = {row.name: "x" for row in setting_rows(model) if row.default == REQUIRED}
+    shown = {
+        row.name: row.default if row.type == "string" else json.loads(row.default)
+        for row in setting_rows(model)
+        if row.default not in {"-", REQUIRED} and "." not in row.name
+    }
+    assert parse(model, {**required, **shown}, "test") == parse(model, required, "test")
+
+
+class Layer(Settings):
+    width: int = 64
+    """Its size [units]."""
+
+
+class Model(Settings):
+    steps: int
+    """How far to go
+    [environment steps]."""
+
+    sigma: Annotated[float, Field(gt=0)] | tuple[Annotated[float, Field(gt=0)], ...] | None = 0.02
+    """Deviation of the noise [parameter units]."""
+
+    shaping: Literal["centered", "nes", "raw"] = "centered"
+    """What returns are turned into, ranks in [0, 1]."""
+
+    size: Annotated[int, Field(ge=2, lt=100)] | None = None
+    """By default twice
+    the number of parameters."""
+
+    hidden: Annotated[tuple[Annotated[int, Field(ge=1, le=8)], ...], Field(min_length=1)] = (4, 4)
+    """Of each layer [units]."""
+
+    betas: tuple[Annotated[float, Field(ge=0, lt=1)], float] = (0.9, 0.999)
+    """Two of them."""
+
+    mirrored: bool = True
+    """Pairs?"""
+
+    length: Annotated[int, Field(multiple_of=5)] | Literal["adaptive"] | bool = "adaptive"
+    """Three kinds."""
+
+    label: Annotated[str, Field(pattern="^[a-z]")] | float = ""
+    """Text or number."""
+
+    free: dict[str, Any] = Field(default_factory=dict)
+    """Anything."""
+
+    bounds: dict[str, dict[str, Annotated[float, Field(le=1)]]] = Field(default_factory=dict)
+    """By two names."""
+
+    layer: Layer = Layer()
+    """One."""
+
+    layers: dict[str, Layer] = Field(default_factory=dict)
+    """Several."""
+
+    undocumented: list[Any] = Field(default_factory=list)
+
+
+ROWS = [
+    ("steps", "integer", "required", "", "environment steps", "How far to go."),
+    ("sigma", "number or list of numbers", "0.02", "> 0", "parameter units",
+     "Deviation of the noise."),
+    ("shaping", "string", "centered", "centered | nes | raw", "",
+     "What returns are turned into, ranks in [0, 1]."),
+    ("size", "integer", "-", ">= 2, < 100", "", "By default twice the number of parameters."),
+    ("hidden", "list of integers", "[4, 4]", "at least 1 of them, each >= 1, <= 8", "units",
+     "Of each layer."),
+    ("betas", "[number, number]", "[0.9, 0.999]", "[>= 0, < 1; any]", "", "Two of them."),
+    ("mirrored", "boolean", "true", "true | false", "", "Pairs?"),
+    ("length", "integer or string or boolean", "adaptive",
+     "a multiple of 5 or adaptive or true | false", "", "Three kinds."),
+    ("label", "string or number", '""', "matches ^[a-z] or any number", "", "Text or number."),
+    ("free", "table", "{}", "", "", "Anything."),
+    ("bounds", "table of tables of numbers", "{}", "each <= 1", "", "By two names."),
+    ("layer", "table", '{"width": 64}', "", "", "One."),
+    ("layer.width", "integer", "64", "", "units", "Its size."),
+    ("layers", "table of tables", "{}", "", "", "Several."),
+    ("layers.NAME.width", "integer", "64", "", "units", "Its size."),
+    ("undocumented", "list", "[]", "", "", ""),
+]  # fmt: skip
+
+
+def test_rows_say_all_there_is_to_know() -> None:
+    assert setting_rows(Model) == [SettingRow(*row) for row in ROWS]
+
+
+def test_a_setting_that_is_overridden_keeps_its_meaning_unless_it_has_its_own() -> None:
+    class Other(Model):
+        sigma: float = 0.5
+        free: dict[str, Any] = Field(default_factory=dict)
+        """Nothing [units]."""
+
+    rows = {row.name: row for row in setting_rows(Other)}
+    assert rows["sigma"] == SettingRow(
+        "sigma", "number", "0.5", "", "parameter units", "Deviation of the noise."
+    )
+    assert (rows["free"].meaning, rows["free"].unit) == ("Nothing.", "units")
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning", "unit"),
+    [
+        ("Deviation [parameter units].", "Deviation.", "parameter units"),
+        ("Deviation. [parameter units]", "Deviation.", "parameter units"),
+        ("In [0, 1].", "In [0, 1].", ""),
+        ("A [bracket] inside.", "A [bracket] inside.", ""),
+        ("[members]", "", "members"),
+        ("", "", ""),
+    ],
+)
+def test_the_unit_ends_the_text(text: str, meaning: str, unit: str) -> None:
+    assert split_unit(text) == (meaning, unit)
+
+
+def test_a_name_is_looked_up_in_every_kind_with_settings() -> None:
+    assert kind_with_settings("openai_es") == "algorithms"
+    assert kind_with_settings("mlp") == "policies"
+    assert kind_with_settings("final_observation") == "behaviors"
+    with pytest.raises(UsageError, match=r"^unknown algorithm, policy or behavior 'mpl'; did you"):
+        kind_with_settings("mpl")
+
+
+def test_what_has_no_settings_says_so() -> None:
+    for kind in NAMES.keys() - REGISTRIES.keys():
+        with pytest.raises(UsageError, match=f"^{kind} have no --settings; only algorithms, "):
+            settings_of(kind, NAMES[kind][0])
+    with pytest.raises(UsageError, match=r"^unknown algorithm 'openaies'; did you mean 'openai_es"):
+        settings_of("algorithms", "openaies")
+
+
+def test_the_examples_of_every_kind() -> None:
+    rows = setting_rows(Model)
+    assert example("algorithms", "es", rows) == (
+        "esbench run GRID --set algorithms.es.steps=STEPS --set algorithms.es.sigma=0.02\n\n"
+        "[algorithms.es]\nsteps = STEPS\nsigma = 0.02"
+    )
+    assert example("policies", "net", rows[2:3]) == (
+        "esbench run GRID --set policy.template=net --set policy.shaping=centered\n\n"
+        '[policy]\ntemplate = "net"\nshaping = "centered"'
+    )
+    assert example("behaviors", "place", rows[6:7]) == (
+        """esbench run GRID --set 'environment."ENV".behavior=place' """
+        """--set 'environment."ENV".behavior_settings.mirrored=true'\n\n"""
+        '[environment."ENV"]\nbehavior = "place"\n'
+        '[environment."ENV".behavior_settings]\nmirrored = true'
+    )
+    assert example("algorithms", "es", rows[9:10]) == ""
+    assert example("algorithms", "es", []) == ""
+
+
+@pytest.mark.parametrize(("kind", "name"), [item for item in EVERY_NAME if item[1] != "module"])
+def test_the_examples_work(kind: str, name: str, tmp_path: Path) -> None:
+    cls = installed(kind, name)
+    text = example(kind, name, setting_rows(cls.Settings)).replace("ENV", "CartPole-v1")
+    command, _, toml = text.partition("\n\n")
+    algorithm = name if kind == "algorithms" else "openai_es"
+    plain = {"name": "x", "environments": ["CartPole-v1"], "algorithms": {algorithm: {}}}
+    overridden = plain
+    for assignment in [word for word in shlex.split(command)[3:] if word != "--set"]:
+        overridden = apply_override(overridden, assignment)
+    written = {**plain, **tomllib.loads(toml)}
+    assert overridden == written
+    assert expand(parse_grid(written, "example"), tmp_path, "example")
+
+
+METADATA = """Metadata-Version: 2.1
+Name: Zoo.Plugins
+Version: 1.0
+Provides-Extra: hare
+Provides-Extra: fox-trot
+"""
+PLUGINS = {
+    "hare": "import a_library_nobody_has.parts",
+    "fox_trot": "import a_library_nobody_has",
+    "mouse": "import a_library_nobody_has",
+    "toad": "import numpy.no_part_of_it",
+    "ox": "raise OSError('libox.so: cannot open')",
+    "cow": "this is no Python",
+    "hen": """
+from esbench.algorithms.base import Algorithm
+from esbench.registry import register_algorithm
+
+@register_algorithm("hen")
+class Hen(Algorithm):
+    '''Lays eggs.'''
+""",
+}
+NOT_INSTALLED = "the package 'a_library_nobody_has' is not installed; install"
+LISTED = {
+    "hare": f"{NOT_INSTALLED} it with: pip install 'Zoo.Plugins[hare]'",
+    "fox_trot": f"{NOT_INSTALLED} it with: pip install 'Zoo.Plugins[fox-trot]'",
+    "mouse": f"{NOT_INSTALLED} the package that provides 'a_library_nobody_has'",
+    "toad": "its plugin 'zoo_toad:Toad' cannot be imported (ModuleNotFoundError: "
+    "No module named 'numpy.no_part_of_it')",
+    "ox": "its plugin 'zoo_ox:Ox' cannot be imported (OSError: libox.so: cannot open)",
+    "cow": "its plugin 'zoo_cow:Cow' cannot be imported (SyntaxError: invalid syntax "
+    "(zoo_cow.py, line 1))",
+    "gone": "its plugin 'zoo_gone:Gone' cannot be imported (ModuleNotFoundError: "
+    "No module named 'zoo_gone')",
+    "hen": "Lays eggs.",
+}
+
+
+@pytest.fixture
+def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A distribution with plugins, most of which cannot be imported, is installed."""
+    info = tmp_path / "zoo_plugins-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(METADATA)
+    lines = [f"{name} = zoo_{name}:{name.title()}" for name in [*PLUGINS, "gone"]]
+    (info / "entry_points.txt").write_text("\n".join(["[esbench.algorithms]", *lines]))
+    for name, source in PLUGINS.items():
+        (tmp_path / f"zoo_{name}.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(ALGORITHMS, "_plugins", None)
+    monkeypatch.setattr(ALGORITHMS, "_classes", dict(ALGORITHMS._classes))
+    monkeypatch.delitem(sys.modules, "zoo_hen", raising=False)
+
+
+@pytest.mark.usefixtures("plugins")
+def test_plugins_that_cannot_be_imported_are_listed_with_the_reason() -> None:
+    listed = {entry.name: entry for entry in catalogue("algorithms")}
+    assert {name: listed[name].text for name in LISTED} == LISTED
+    assert listed["openai_es"].paper
+    assert listed["hen"].paper == ""  # a plugin need not have one
+
+
+@pytest.mark.usefixtures("plugins")
+def test_the_settings_of_a_plugin_that_cannot_be_imported_are_an_error() -> None:
+    with pytest.raises(UsageError) as caught:
+        settings_of("algorithms", "hare")
+    assert str(caught.value) == f"algorithm 'hare': {LISTED['hare']}"
+
+
+class Base(Settings):
+    width: int = 64
+    """Its size [units]."""
+
+    activation: Literal["tanh", "relu"] = "tanh"
+
+
+class Own(Base):
+    width: int = 32
+    depth: int = 2
+    """Its layers,
+    on two lines."""
+
+
+def test_a_docstring_below_a_setting_is_its_description() -> None:
+    assert _description(Base, "width") == _description(Own, "width") == "Its size [units]."
+    assert _description(Own, "depth") == "Its layers,\non two lines."
+    assert _description(Base, "activation") == ""

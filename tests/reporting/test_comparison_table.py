@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import Run
+from fake_trials import make_trials, write_scores, write_trial
+from rich.console import Console
+
+from esbench.errors import UsageError
+from esbench.reporting.tables.comparison import (
+    as_json,
+    as_markdown,
+    compare_sides,
+    footnotes,
+    outcome,
+    rich_table,
+)
+
+GOOD = [480.0, 485.0, 490.0, 491.0, 492.0, 495.0, 498.0, 500.0, 499.0, 497.0]
+BAD = [score - 100 for score in GOOD]
+
+
+@pytest.fixture
+def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write folders a and b, where a is better on CartPole and the same on Acrobot."""
+    monkeypatch.chdir(tmp_path)
+    write_scores(tmp_path / "a", GOOD)
+    write_scores(tmp_path / "b", BAD)
+    for side in "ab":
+        write_scores(tmp_path / side, [-90.0, -91.0, -92.0] * 3, environments=["Acrobot-v1"])
+
+
+@pytest.mark.usefixtures("two")
+def test_two_folders() -> None:
+    sides = compare_sides("a", "b")
+    acrobot, cartpole = sides.pairs
+    assert (acrobot.environment, cartpole.environment) == ("Acrobot-v1", "CartPole-v1")
+    assert cartpole.comparison.difference.value == pytest.approx(100)
+    assert cartpole.p_value < 0.001 < acrobot.p_value
+    assert cartpole.p_value == pytest.approx(2 * cartpole.comparison.p_value)  # Holm
+    assert sides.across is not None
+    assert sides.across[1].value == pytest.approx(0.75)
+    assert outcome(sides) == "a against b: better on 1, worse on 0, not told apart on 1 of 2"
+    assert outcome(compare_sides("b", "a")).startswith("b against a: better on 0, worse on 1")
+
+
+@pytest.mark.usefixtures("two")
+def test_sides_without_spread_are_told_apart(tmp_path: Path) -> None:
+    write_scores(tmp_path / "high", [500.0] * 8)
+    write_scores(tmp_path / "low", [400.0] * 8)
+    assert outcome(compare_sides("high", "low")) == "high is better than low"
+    assert outcome(compare_sides("low", "high")) == "low is worse than high"
+    assert outcome(compare_sides("low", "low")) == "low and low cannot be told apart"
+
+
+def test_better_is_what_the_test_says_and_not_what_most_runs_do(tmp_path: Path) -> None:
+    # Six of eleven runs are a little better and five far worse: the means differ, downwards.
+    write_scores(tmp_path / "a", [401.0] * 6 + [5.0] * 5)
+    write_scores(tmp_path / "b", [400.0 + seed / 100 for seed in range(11)])
+    sides = compare_sides(str(tmp_path / "a"), str(tmp_path / "b"))
+    assert sides.pairs[0].comparison.improvement.value > 0.5
+    assert " is worse than " in outcome(sides)
+
+
+def test_two_algorithms_of_one_folder(tmp_path: Path) -> None:
+    for name, scores in (("ars", GOOD), ("snes", BAD), ("openai_es", BAD)):
+        write_scores(tmp_path, scores, algorithms={name: {}})
+    sides = compare_sides("ars", "snes", tmp_path)
+    (pair,) = sides.pairs
+    assert (pair.first_name, pair.second_name) == ("ars", "snes")
+    assert pair.comparison.difference.value == pytest.approx(100)
+    with pytest.raises(UsageError, match=r"unknown algorithm in .* 'snse'; did you mean 'snes'"):
+        compare_sides("ars", "snse", tmp_path)
+
+
+def test_several_algorithms_on_both_sides_are_paired_by_name(tmp_path: Path) -> None:
+    for name in ("ars", "snes"):
+        write_scores(tmp_path / "a", GOOD, algorithms={name: {}})
+    for name in ("snes", "openai_es"):
+        write_scores(tmp_path / "b", BAD, algorithms={name: {}})
+    sides = compare_sides(str(tmp_path / "a"), str(tmp_path / "b"))
+    assert [(pair.first_name, pair.second_name) for pair in sides.pairs] == [("snes", "snes")]
+    (note,) = [note for note in sides.notes if note.startswith("On one side only")]
+    assert "ars on CartPole-v1" in note
+    assert "openai_es on CartPole-v1" in note
+
+
+def test_what_to_beware_of_is_said(tmp_path: Path) -> None:
+    write_scores(tmp_path / "a", GOOD[:3])
+    write_scores(tmp_path / "b", GOOD, budget={"env_steps": 2000})
+    (trial,) = make_trials(tmp_path / "a", seeds=[9])
+    write_trial(trial, error="Traceback")
+    notes = " ".join(footnotes(compare_sides(str(tmp_path / "a"), str(tmp_path / "b"))))
+    assert "Fewer than 10 seeds" in notes
+    assert "Unequal numbers of seeds" in notes
+    assert "Below 6 seeds the intervals are too narrow" in notes
+    assert "1 trial without a score left out" in notes
+    assert "CartPole-v1: A and B differ in budget.env_steps (1000, 2000)." in notes
+
+
+def test_algorithms_of_one_environment_are_told_apart(tmp_path: Path) -> None:
+    algorithms = ("openai_es", "snes")
+    for name in algorithms:
+        write_scores(tmp_path / "a", GOOD, algorithms={name: {}})
+        write_scores(tmp_path / "b", GOOD, algorithms={name: {}}, budget={"env_steps": 2000})
+    notes = compare_sides(str(tmp_path / "a"), str(tmp_path / "b")).notes
+    said = "A and B differ in budget.env_steps (1000, 2000)."
+    assert [note for note in notes if said in note] == [
+        f"CartPole-v1 {name}: {said}" for name in algorithms
+    ]
+
+
+def test_settings_that_differ_are_named_unless_the_labels_stand_for_them(tmp_path: Path) -> None:
+    policies = {"small": {"hidden": [4]}, "large": {"hidden": [8]}}
+    algorithms = {"openai_es": {"sigma": 0.1}, "wide": {"algorithm": "openai_es", "sigma": 0.3}}
+    for label, settings in algorithms.items():
+        for policy, layers in policies.items():
+            given = {"algorithms": {label: settings}, "policies": {policy: layers}}
+            write_scores(tmp_path / "a", GOOD, **given)
+
+    def apart(first: str, second: str, root: Path | None = None) -> list[str]:
+        sides = (first, second) if root else (str(tmp_path / first), str(tmp_path / second))
+        return [note for note in compare_sides(*sides, root).notes if "differ in" in note]
+
+    assert apart("openai_es small", "wide small", tmp_path / "a") == []
+    assert apart("openai_es small", "openai_es large", tmp_path / "a") == []
+    many = {"sigma": 0.9, "learning_rate": 0.3, "shaping": "raw", "weight_decay": 0.1}
+    many |= {"antithetic": False, "optimizer": "sgd", "center_init": 1.0, "sigma_decay": 0.9}
+    write_scores(tmp_path / "b", GOOD, policy={"hidden": [16]})
+    write_scores(tmp_path / "c", BAD, policy={"hidden": [4]})
+    write_scores(tmp_path / "d", BAD, policy={"hidden": [4]}, algorithms={"openai_es": many})
+    (said,) = apart("b", "c")
+    assert said == "CartPole-v1: A and B differ in policy.settings.hidden ([16], [4])."
+    (said,) = apart("b", "d")
+    assert said.count(";") == 8
+    assert said.endswith("; and 1 more.")
+
+
+@pytest.mark.usefixtures("two")
+def test_every_format(esbench: Run) -> None:
+    code, out, _ = esbench("compare", "a", "b")
+    assert code == 0
+    assert out.splitlines()[-1].startswith("a against b: better on 1")
+    assert "100.0" in out
+    content = json.loads(esbench("compare", "a", "b", "--format", "json")[1])
+    assert content["pairs"][1]["comparison"]["difference"]["value"] == pytest.approx(100)
+    assert content["outcome"].startswith("a against b")
+    text = esbench("compare", "a", "b", "--format", "markdown")[1]
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert len(rows) == 5
+    assert len({row.count("|") for row in rows}) == 1
+    sides = compare_sides("a", "b")
+    assert as_markdown(sides) == text
+    assert json.loads(as_json(sides)) == content
+
+
+@pytest.mark.usefixtures("two")
+def test_one_screen_of_80_columns() -> None:
+    console = Console(width=80, record=True)
+    console.print(rich_table(compare_sides("a", "b")))
+    lines = console.export_text().splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert not any("…" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["none", "a"], "no folder 'none'; expected two output folders, or --in DIR"),
+        (["a", "c"], "nothing to compare: a has openai_es on CartPole-v1, c has openai_es on Ac"),
+        (["a", "d"], "openai_es on CartPole-v1 has no finished trial"),
+        (["a", "a", "--in", "a"], "unknown algorithm in a 'a'"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    esbench: Run, tmp_path: Path, arguments: list[str], words: str
+) -> None:
+    write_scores(tmp_path / "a", GOOD)
+    write_scores(tmp_path / "c", GOOD, environments=["Acrobot-v1"])
+    (trial,) = make_trials(tmp_path / "d", seeds=[9])
+    write_trial(trial, error="Traceback")
+    code, _, err = esbench("compare", *arguments)
+    assert code == 2
+    assert words in err
+    assert len(err.splitlines()) == 1

@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+import csv
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fake_trials import COMMAND, make_records, make_trials, write_trial
+from rich.console import Console
+
+from esbench.analysis.efficiency import share_interval
+from esbench.analysis.statistics import bootstrap_interval
+from esbench.errors import UsageError
+from esbench.grids import environment_files as environments
+from esbench.reporting.tables import render_table as layout
+from esbench.reporting.tables.efficiency import (
+    EfficiencyRow,
+    efficiency_table,
+    parse_targets,
+    sheet,
+)
+
+CARTPOLE = """
+id = "CartPole-v1"
+[scores]
+random = { mean = 20.0, std = 5.0, episodes = 100, command = "esbench eval --random-policy" }
+[[scores.references]]
+method = "OpenAI-ES"
+score = 120.0
+source = "a paper"
+comparable = false
+"""
+
+
+@pytest.fixture(autouse=True)
+def _frozen_scores_of_cartpole_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "envs"
+    folder.mkdir()
+    (folder / "CartPole-v1.toml").write_text(CARTPOLE)
+    monkeypatch.setattr(environments, "folder", lambda: folder)
+
+
+def write_runs(root: Path, runs: list[list[float]], score: float = 0.0, **grid: object) -> None:
+    """Write a done trial for each list of returns: 100 steps, 10 episodes, 1 CPU second a row."""
+    grid.setdefault("budget", {"env_steps": 400})
+    trials = make_trials(root, seeds=list(range(len(runs))), **grid)
+    for trial, returns in zip(trials, runs, strict=True):
+        write_trial(trial, make_records(returns), score)
+
+
+def test_a_row_of_four_runs_by_hand(tmp_path: Path) -> None:
+    runs = [
+        [120.0, 120.0, 0.0, 0.0],  # the mean of two is 120 before the second update: 100 steps
+        [20.0, 120.0, 120.0, 0.0],  # 200 steps
+        [20.0, 120.0, 20.0, 120.0],  # never
+        [20.0, 20.0, math.nan, 200.0],  # never: one return of two is missing
+    ]
+    write_runs(tmp_path / "run", runs)
+    (row,) = efficiency_table(tmp_path / "run", {}, window=2)
+    low, high = share_interval(2, 4)
+    assert row.target == 120
+    assert (row.reached, row.runs, row.share, row.low, row.high) == (2, 4, 0.5, low, high)
+    assert (row.env_steps, row.episodes, row.cpu_time_s, row.wall_time_s) == (200, 20, 2, 1)
+    assert row.expected_env_steps == (100 + 200 + 400 + 400) / 2
+    assert row.area_env_steps == 400
+    assert math.isnan(row.area)  # nobody knows the fourth run's
+    assert (row.unfinished, row.empty, row.commands) == (0, 0, (COMMAND,))
+
+
+def test_the_area_is_normalised_by_frozen_scores_up_to_a_budget_all_have_played(
+    tmp_path: Path,
+) -> None:
+    write_runs(tmp_path / "a", [[20.0, 120.0, 70.0, 70.0], [20.0] * 4, [120.0] * 4])
+    short = {"algorithms": {"random_search": {}}, "budget": {"env_steps": 200}}
+    write_runs(tmp_path / "b", [[70.0, 70.0]], **short)
+    first, second = sorted(efficiency_table(tmp_path, {}), key=lambda row: row.algorithm)
+    assert first.area_env_steps == second.area_env_steps == 200
+    assert (first.mean_return, second.mean_return) == ((70 + 20 + 120) / 3, 70)
+    assert first.area == pytest.approx((0.5 + 0.0 + 1.0) / 3)
+    interval = [float(end) for end in bootstrap_interval([0.5, 0.0, 1.0])]
+    assert [first.area_low, first.area_high] == pytest.approx(interval)
+    assert second.area == 0.5
+    assert math.isnan(second.area_low)
+
+
+def test_a_score_at_the_end_counts_and_costs_the_whole_run(tmp_path: Path) -> None:
+    write_runs(tmp_path / "run", [[20.0] * 4] * 3, score=121.0)
+    (row,) = efficiency_table(tmp_path / "run", {})
+    assert (row.reached, row.env_steps, row.expected_env_steps) == (3, 400, 400)
+
+
+def test_no_run_that_reaches_the_target_has_no_time(tmp_path: Path) -> None:
+    write_runs(tmp_path / "run", [[20.0] * 4] * 3)
+    (row,) = efficiency_table(tmp_path / "run", {})
+    assert (row.reached, row.runs, row.share) == (0, 3, 0)
+    assert row.env_steps == row.expected_env_steps == math.inf
+    cells = "| CartPole-v1 | openai_es | 120.0 | 0 of 3 | [0.00, 0.56] | - | - | - | - |"
+    assert layout.as_markdown(sheet([row])).splitlines()[2].startswith(cells)
+    header, values = csv.reader(layout.as_csv(EfficiencyRow, [row]).splitlines())
+    assert dict(zip(header, values, strict=True))["env_steps"] == "inf"
+    assert json.loads(layout.as_json([row], []))["rows"][0]["env_steps"] is None
+
+
+def test_a_run_that_is_at_the_target_from_the_start_costs_nothing(tmp_path: Path) -> None:
+    write_runs(tmp_path / "run", [[120.0] * 4])
+    (row,) = efficiency_table(tmp_path / "run", {}, window=1)
+    assert (row.reached, row.env_steps, row.expected_env_steps) == (1, 0, 0)
+    assert math.isnan(row.low)
+
+
+def test_unfinished_runs_count_as_far_as_they_went(tmp_path: Path) -> None:
+    fast, slow, partial, empty = make_trials(tmp_path / "run", seeds=[0, 1, 2, 3])
+    write_trial(fast, make_records([20.0, 120.0, 120.0, 120.0]), 0.0)
+    write_trial(slow, make_records([20.0, 20.0, 20.0, 120.0]), 0.0)
+    write_trial(partial, make_records([20.0, 20.0]))
+    write_trial(empty)
+    (row,) = efficiency_table(tmp_path / "run", {}, window=1)
+    assert (row.reached, row.runs, row.unfinished, row.empty) == (2, 3, 1, 1)
+    assert row.expected_env_steps == (100 + 300 + 200) / 2
+    assert row.env_steps == 300  # 2/3 go on after 100, and nobody after 300
+    assert row.area == pytest.approx((0.75 + 0.25) / 2)  # of the two that played 400 steps
+    notes = sheet([row]).notes
+    assert any(note.startswith("1 run without a result") for note in notes)
+    assert "1 trial without a generation left out." in notes
+
+
+def test_a_folder_without_a_generation_still_gives_a_row(tmp_path: Path) -> None:
+    write_trial(make_trials(tmp_path / "run")[0])
+    (row,) = efficiency_table(tmp_path / "run", {})
+    assert (row.reached, row.runs, row.empty) == (0, 0, 1)
+    assert "| 0 of 0 |" in layout.as_markdown(sheet([row]))
+
+
+def test_targets_come_from_the_option_first(tmp_path: Path) -> None:
+    for name in ("CartPole-v1", "Acrobot-v1", "Pendulum-v1"):
+        write_runs(tmp_path / "run" / name, [[20.0] * 4] * 3, environments=[name])
+    targets = parse_targets(["Acrobot-v1=-1e2", "7"])
+    rows = efficiency_table(tmp_path / "run", targets)
+    assert [row.target for row in rows] == [-100, 7, 7]
+    rows = efficiency_table(tmp_path / "run", parse_targets(["Acrobot-v1=-100"]))
+    assert [row.target for row in rows[:2]] == [-100, 120]
+    assert math.isnan(rows[2].target)
+
+
+def test_an_environment_without_a_target_says_so_and_does_not_stop_the_others(
+    tmp_path: Path,
+) -> None:
+    for name in ("CartPole-v1", "Acrobot-v1"):
+        write_runs(tmp_path / "run" / name, [[20.0] * 4] * 3, environments=[name])
+    without, with_ = efficiency_table(tmp_path / "run", {})
+    assert (without.environment, without.runs, without.mean_return) == ("Acrobot-v1", 3, 20)
+    assert math.isnan(without.env_steps)
+    assert with_.target == 120
+    table = sheet([without, with_])
+    assert list(table.body[0][2:]) == ["-"] * 8
+    note = (
+        "Acrobot-v1: no target, since no reference score is frozen for it; give one with "
+        "--target Acrobot-v1=SCORE."
+    )
+    assert note in table.notes
+    assert not any("CartPole-v1: no target" in note for note in table.notes)
+
+
+def test_frozen_scores_do_not_hold_for_a_changed_environment(tmp_path: Path) -> None:
+    changed = {"CartPole-v1": {"kwargs": {"sutton_barto_reward": True}}}
+    write_runs(tmp_path / "run", [[20.0] * 4] * 3, environment=changed)
+    (row,) = efficiency_table(tmp_path / "run", {})
+    assert math.isnan(row.target)
+    assert math.isnan(row.area)
+    assert row.mean_return == 20
+
+
+def test_without_evaluations_of_the_centre_only_the_score_tells_and_it_says_so(
+    tmp_path: Path,
+) -> None:
+    write_runs(tmp_path / "run", [[math.nan] * 4] * 3, score=120.0, evaluation={"center": False})
+    (row,) = efficiency_table(tmp_path / "run", {})
+    assert (row.reached, row.env_steps) == (3, 400)
+    assert any("was not evaluated" in note for note in sheet([row]).notes)
+
+
+def test_rows_are_sorted_by_environment_and_cost(tmp_path: Path) -> None:
+    curves = {"slow": [20.0, 20.0, 120.0, 120.0], "fast": [120.0] * 4, "never": [20.0] * 4}
+    for name, curve in curves.items():
+        algorithms = {name: {"algorithm": "openai_es"}}
+        write_runs(tmp_path / "run" / name, [curve], algorithms=algorithms)
+    rows = efficiency_table(tmp_path / "run", {}, window=1)
+    assert [row.algorithm for row in rows] == ["fast", "slow", "never"]
+
+
+def test_footnotes_warn_of_few_seeds_and_name_who_made_the_rows(tmp_path: Path) -> None:
+    write_runs(tmp_path / "run", [[20.0] * 4] * 2)
+    notes = sheet(efficiency_table(tmp_path / "run", {}), window=7).notes
+    assert "mean return over 7 generations" in notes[0]
+    assert notes[-3:] == [
+        "Fewer than 10 seeds in some rows: the order of close scores may be chance.",
+        "No interval below 3 seeds.",
+        f"Made by: {COMMAND}",
+    ]
+    write_runs(tmp_path / "many", [[20.0] * 4] * 10)
+    notes = sheet(efficiency_table(tmp_path / "many", {})).notes
+    assert not any("seeds in some rows" in note for note in notes)
+
+
+def test_the_terminal_table_fits_80_columns(tmp_path: Path) -> None:
+    label = {"nsra_es_with_a_long_label": {"algorithm": "openai_es"}}
+    write_runs(tmp_path / "run", [[120.0] * 4] * 10, algorithms=label)
+    rows = efficiency_table(tmp_path / "run", {}, window=1)
+    table = sheet(rows, terminal=True)
+    assert list(table.header) == [
+        "Environment", "Algorithm", "Target", "Reached", "Steps", "Episodes", "CPU time", "ERT",
+        "Area",
+    ]  # fmt: skip
+    console = Console(width=80, record=True)
+    with console.capture() as capture:
+        console.print(layout.as_rich(table))
+    lines = capture.get().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any("120.0 10 of 10" in " ".join(line.split()) for line in lines)
+
+
+def test_bad_input_is_refused(tmp_path: Path) -> None:
+    write_runs(tmp_path / "run", [[20.0] * 4])
+    for text in ("high", "CartPole-v1=", "CartPole-v1=nan", "inf", ""):
+        with pytest.raises(UsageError, match=r"expected a score, as 475"):
+            parse_targets([text])
+    with pytest.raises(UsageError, match="CartPole-v1 has a target already"):
+        parse_targets(["CartPole-v1=1", "CartPole-v1=2"])
+    with pytest.raises(UsageError, match="every environment has a target already"):
+        parse_targets(["1", "2"])
+    with pytest.raises(UsageError, match=r"--target CartPole-v0=.*did you mean 'CartPole-v1'"):
+        efficiency_table(tmp_path / "run", {"CartPole-v0": 1.0})
+    with pytest.raises(UsageError, match="--window 0"):
+        efficiency_table(tmp_path / "run", {}, window=0)
+    with pytest.raises(UsageError, match="no folder"):
+        efficiency_table(tmp_path / "nowhere", {})
+
+
+def test_importing_it_loads_neither_matplotlib_nor_scipy_nor_rich() -> None:
+    code = (
+        "import sys, esbench.reporting.tables.efficiency, esbench.reporting.tables.render_table; "
+        "loaded = {'matplotlib', 'scipy', 'rich', 'pandas'} & set(sys.modules); "
+        "sys.exit(', '.join(sorted(loaded)) or 0)"
+    )
+    finished = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert finished.returncode == 0, finished.stderr

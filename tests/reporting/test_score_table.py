@@ -1,0 +1,470 @@
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_trials import COMMAND, make_records, make_trials, write_scores, write_trial
+from rich.console import Console
+
+from esbench.errors import UsageError
+from esbench.grids import environment_files as environments
+from esbench.reporting.tables.score_table import (
+    ScoreRow,
+    as_csv,
+    as_json,
+    as_latex,
+    as_markdown,
+    cautions,
+    footnotes,
+    rich_table,
+    score_table,
+)
+from esbench.store.seed_groups import cells
+
+ENVIRONMENT = """
+id = "CartPole-v1"
+[scores]
+random = { mean = 20.0, std = 5.0, episodes = 100, command = "esbench eval --random-policy" }
+[[scores.references]]
+method = "OpenAI-ES"
+score = 120.0
+source = "table 1 of a_paper"
+comparable = false
+note = "50 % longer episodes"
+[[scores.references]]
+method = "Second"
+score = 1.0
+source = "another"
+comparable = true
+"""
+
+
+@pytest.fixture
+def _scores_of_cartpole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "envs"
+    folder.mkdir()
+    (folder / "CartPole-v1.toml").write_text(ENVIRONMENT)
+    monkeypatch.setattr(environments, "folder", lambda: folder)
+
+
+@pytest.fixture
+def _no_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environments, "folder", lambda: tmp_path / "none")
+
+
+def make_row(**changes: Any) -> ScoreRow:
+    row = ScoreRow(
+        environment="HalfCheetah-v5",
+        algorithm="openai_es",
+        policy="default",
+        score=-1234.56,
+        low=-2000.0,
+        high=-500.0,
+        seeds=10,
+        unfinished=0,
+        env_steps=3_000_000.0,
+        wall_time_s=185.0,
+        random_score=math.nan,
+        reference_score=math.nan,
+        reference_method="",
+        reference_source="",
+        reference_comparable=None,
+        reference_note="",
+        normalized=math.nan,
+        commands=("esbench run a",),
+        hardware=(),
+        differs=(),
+    )
+    return dataclasses.replace(row, **changes)
+
+
+def printed(rows: list[ScoreRow], width: int = 80) -> list[str]:
+    console = Console(width=width, record=True, file=None, quiet=False)
+    with console.capture() as capture:
+        console.print(rich_table(rows))
+    return capture.get().splitlines()
+
+
+@pytest.mark.usefixtures("_scores_of_cartpole")
+def test_a_row_has_scores_cost_reference_and_command(tmp_path: Path) -> None:
+    write_scores(tmp_path / "run", [10.0, 20.0, 90.0])
+    (row,) = score_table(tmp_path / "run")
+    assert row == ScoreRow(
+        environment="CartPole-v1",
+        algorithm="openai_es",
+        policy="default",
+        score=40.0,
+        low=row.low,
+        high=row.high,
+        seeds=3,
+        unfinished=0,
+        env_steps=200.0,
+        wall_time_s=1.5,
+        random_score=20.0,
+        reference_score=120.0,
+        reference_method="OpenAI-ES",
+        reference_source="table 1 of a_paper",
+        reference_comparable=False,
+        reference_note="50 % longer episodes",
+        normalized=0.2,
+        commands=(COMMAND,),
+        hardware=("Test CPU, 2 cores",),
+        differs=(),
+        inherited=(),
+        trials=tuple(str(tmp_path / f"run/CartPole-v1/openai_es/seed-{n}") for n in range(3)),
+        scores=(10.0, 20.0, 90.0),
+    )
+    assert 10 <= row.low < 40 < row.high <= 90
+
+
+@pytest.mark.usefixtures("_scores_of_cartpole")
+def test_frozen_scores_do_not_hold_for_a_changed_environment(tmp_path: Path) -> None:
+    changed = {"CartPole-v1": {"kwargs": {"sutton_barto_reward": True}}}
+    write_scores(tmp_path / "run", [10.0, 20.0, 90.0], environment=changed)
+    (row,) = score_table(tmp_path / "run")
+    assert math.isnan(row.random_score)
+    assert math.isnan(row.normalized)
+    assert row.reference_method == ""
+
+
+@pytest.mark.usefixtures("_no_scores")
+def test_rows_are_sorted_by_environment_then_score_with_the_missing_last(tmp_path: Path) -> None:
+    names = {"random_search": 3.0, "openai_es": 7.0}
+    for name, score in names.items():
+        write_scores(tmp_path / name, [score], algorithms={name: {}})
+    for trial in make_trials(tmp_path / "c", algorithms={"b": {"algorithm": "openai_es"}}):
+        write_trial(trial)
+    write_scores(tmp_path / "d", [-5.0], environments=["Acrobot-v1"])
+    rows = score_table(tmp_path)
+    assert [(row.environment, row.algorithm) for row in rows] == [
+        ("Acrobot-v1", "openai_es"),
+        ("CartPole-v1", "openai_es"),
+        ("CartPole-v1", "random_search"),
+        ("CartPole-v1", "b"),
+    ]
+
+
+@pytest.mark.usefixtures("_no_scores")
+def test_trials_without_a_score_are_counted_and_left_out(tmp_path: Path) -> None:
+    done, failed, partial, diverged, untouched = make_trials(tmp_path, seeds=[0, 1, 2, 3, 4])
+    write_trial(done, make_records([1.0, 2.0]), 8.0, wall_time_s=4.0)
+    write_trial(failed, make_records([1.0]), error="Traceback")
+    write_trial(partial, make_records([1.0]))
+    write_trial(diverged, make_records([1.0, 2.0, 3.0]), math.nan, wall_time_s=100.0)
+    assert untouched.folder.status == "missing"
+    (row,) = score_table(tmp_path)
+    assert (row.score, row.seeds, row.unfinished) == (8.0, 1, 3)
+    assert (row.env_steps, row.wall_time_s) == (200.0, 4.0)
+    assert "| 1 of 4 |" in as_markdown([row])
+    assert any(note.startswith("3 trials without a score") for note in footnotes([row]))
+
+
+@pytest.mark.usefixtures("_no_scores")
+def test_nothing_done_still_gives_a_row(tmp_path: Path) -> None:
+    write_trial(make_trials(tmp_path)[0], make_records([1.0]))
+    (row,) = score_table(tmp_path)
+    assert math.isnan(row.score)
+    cell = "| CartPole-v1 | openai_es | - | - | 0 of 1 | - | - |"
+    assert as_markdown([row]).splitlines()[2] == cell
+
+
+@pytest.mark.usefixtures("_no_scores")
+def test_trials_of_other_settings_are_never_pooled(tmp_path: Path) -> None:
+    write_scores(tmp_path / "short", [1.0, 2.0])
+    write_scores(tmp_path / "long", [5.0, 6.0], budget={"env_steps": 2000})
+    rows = score_table(tmp_path)
+    assert [(row.score, row.seeds) for row in rows] == [(5.5, 2), (1.5, 2)]
+    assert [row.differs for row in rows] == [
+        ("budget.env_steps=2000",),
+        ("budget.env_steps=1000",),
+    ]
+    assert len({row.algorithm for row in rows}) == 2
+    assert all(row.algorithm.startswith("openai_es #") for row in rows)
+    assert f"{rows[0].algorithm} on CartPole-v1: budget.env_steps=2000" in footnotes(rows)
+
+
+@pytest.mark.usefixtures("_no_scores")
+def test_the_same_trial_in_two_folders_counts_once_and_the_done_one_counts(tmp_path: Path) -> None:
+    write_trial(make_trials(tmp_path / "a")[0], make_records([1.0]))
+    write_scores(tmp_path / "b", [1.0, 2.0])
+    (cell,) = cells(tmp_path)
+    assert [trial.path.parts[-4] for trial in cell.trials] == ["b", "b"]
+    assert score_table(tmp_path)[0].score == 1.5
+
+
+def test_no_trial_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no trial in"):
+        score_table(tmp_path)
+    with pytest.raises(UsageError, match="no folder"):
+        score_table(tmp_path / "nowhere")
+
+
+def test_unreadable_trials_are_an_error(tmp_path: Path) -> None:
+    write_scores(tmp_path, [1.0])
+    (path,) = tmp_path.rglob("result.json")
+    path.write_text("{")
+    with pytest.raises(UsageError, match="not readable as JSON"):
+        score_table(tmp_path)
+
+
+@pytest.mark.usefixtures("_scores_of_cartpole")
+def test_markdown(tmp_path: Path) -> None:
+    write_scores(tmp_path / "run", [40.0, 40.0, 40.0])
+    table, notes = as_markdown(score_table(tmp_path / "run")).split("\n\n")
+    header, rule, body = table.splitlines()
+    assert [cell.strip() for cell in header.split("|")[1:-1]] == [
+        "Environment",
+        "Algorithm",
+        "Score",
+        "95 % interval",
+        "Seeds",
+        "Steps",
+        "Time",
+        "Random",
+        "Reference",
+        "Normalized",
+    ]
+    assert rule == "| :-- | :-- | --: | --: | --: | --: | --: | --: | --: | --: |"
+    cells = (
+        "CartPole-v1 | openai_es | 40.0 | [40.0, 40.0] | 3 | 200 | 1.5 s | 20.0 | 120.0 [1] | 0.20"
+    )
+    assert body == f"| {cells} |"
+    assert notes.splitlines()[1:] == [
+        "- Normalized: 0 is the random policy, 1 the reference.",
+        "- Fewer than 10 seeds in some rows: the order of close scores may be chance.",
+        "- [1] CartPole-v1: OpenAI-ES, table 1 of a_paper; NOT comparable (50 % longer episodes)",
+        "- Time measured on: Test CPU, 2 cores.",
+        f"- Made by: {COMMAND}",
+    ]
+
+
+def test_markdown_escapes_what_would_break_the_table() -> None:
+    text = as_markdown([make_row(algorithm="a|b*", commands=("run <x> `y`\nz",))])
+    assert r"| a\|b\* |" in text
+    assert r"- Made by: run \<x> \`y\` z" in text
+
+
+def test_policies_have_a_column_once_one_has_a_name() -> None:
+    rows = [make_row(policy="mlp"), make_row()]
+    assert "| openai_es | mlp |" in as_markdown(rows)
+    assert "| openai_es | default |" in as_markdown(rows)
+    assert rows[0].name == "openai_es mlp"
+    assert "Policy" not in as_markdown(rows[1:])
+
+
+def test_footnotes_warn_of_few_seeds_and_name_who_made_which_row() -> None:
+    few = make_row(seeds=2, low=math.nan, high=math.nan, commands=("first",))
+    many = make_row(algorithm="pgpe", commands=("second",))
+    warning = "Fewer than 10 seeds in some rows: the order of close scores may be chance."
+    assert footnotes([few, many])[1:] == [
+        warning,
+        "No interval below 3 seeds.",
+        "Made by (openai_es on HalfCheetah-v5): first",
+        "Made by (pgpe on HalfCheetah-v5): second",
+    ]
+    assert footnotes([many])[1:] == ["Made by: second"]
+
+
+def test_what_only_one_algorithm_has_from_the_environments_file_is_said(tmp_path: Path) -> None:
+    algorithms = {"openai_es": {"sigma": 0.3}, "pgpe": {}, "snes": {"sigma": 0.1}}
+    names = ["CartPole-v1", "Acrobot-v1", "doubles:Walk-v0"]
+    trials = make_trials(tmp_path, seeds=[0], environments=names, algorithms=algorithms)
+    for trial in trials:
+        write_trial(trial, make_records([1.0, 2.0]), 2.0)
+    (said,) = [line for line in cautions(score_table(tmp_path)) if "environment's file" in line]
+    assert said == (
+        "Acrobot-v1, CartPole-v1: settings from the environment's file: openai_es "
+        "(population_size, learning_rate, weight_decay); none: pgpe, snes."
+    )
+    for path in tmp_path.rglob("trial.json"):  # of an older esbench
+        table = json.loads(path.read_text())
+        del table["inherited"]
+        path.write_text(json.dumps(table))
+    assert not any("environment's file" in line for line in cautions(score_table(tmp_path)))
+
+
+@pytest.mark.usefixtures("_scores_of_cartpole")
+def test_footnotes_are_of_the_columns_there_are(tmp_path: Path) -> None:
+    write_scores(tmp_path / "run", [40.0, 40.0, 40.0])
+    rows = score_table(tmp_path / "run")
+    assert not any("Normalized" in line for line in printed(rows))
+    notes = footnotes(rows)
+    assert footnotes(rows, terminal=True) == [
+        note for note in notes if not note.startswith("Normalized:")
+    ]
+    assert len(footnotes(rows, terminal=True)) == len(notes) - 1
+
+
+def test_csv_has_every_field_in_full_precision() -> None:
+    header, cells = csv.reader(as_csv([make_row(commands=("a, b", "c"))]).splitlines())
+    values = dict(zip(header, cells, strict=True))
+    assert header == [field.name for field in dataclasses.fields(ScoreRow)]
+    assert values["score"] == "-1234.56"
+    assert values["random_score"] == values["reference_comparable"] == ""
+    assert values["commands"] == "a, b; c"
+
+
+def test_json_has_every_field_and_null_for_nan() -> None:
+    content = json.loads(as_json([make_row()]), parse_constant=pytest.fail)
+    (row,) = content["rows"]
+    assert row["score"] == -1234.56
+    assert row["random_score"] is None
+    assert row["commands"] == ["esbench run a"]
+    assert content["footnotes"] == footnotes([make_row()])
+
+
+def test_latex_is_a_booktabs_table_with_everything_escaped() -> None:
+    row = make_row(commands=(r"""run --set "a_b"='50%' {x} $y & #1 ~^<|>\z""",))
+    lines = as_latex([row]).splitlines()
+    assert lines[:5] == [
+        r"% \usepackage{booktabs, graphicx}",
+        r"\begin{table}",
+        r"\centering\setlength{\tabcolsep}{4pt}",
+        r"\sbox0{\begin{tabular}{llrrrrr}",
+        r"\toprule",
+    ]
+    assert lines[7] == (
+        r"HalfCheetah-v5 & openai\_es & $-$1234.6 & {[}$-$2000.0, $-$500.0{]} & 10 & 3.0 M "
+        r"& 3 min 5 s \\"
+    )
+    made = next(line for line in lines if line.startswith("Made by"))
+    assert made == (
+        r"Made by: run -{}-set \char34{}a\_b\char34{}=\textquotesingle{}50\%\textquotesingle{} "
+        r"\{x\} \$y \& \#1 \textasciitilde{}\textasciicircum{}\textless{}\textbar{}\textgreater{}"
+        r"\textbackslash{}z\par"
+    )
+
+
+def test_no_rows_are_a_table_without_lines() -> None:
+    assert as_csv([]).count("\n") == 1
+    assert json.loads(as_json([]))["rows"] == []
+    assert as_markdown([])
+    assert r"\toprule" in as_latex([])
+
+
+def test_the_terminal_table_fits_80_columns_and_keeps_numbers_whole() -> None:
+    row = make_row(
+        algorithm="nsra_es_with_a_long_label",
+        reference_score=-10000.0,
+        reference_method="A",
+        score=-10000.0,
+        low=-10000.0,
+        high=-10000.0,
+        seeds=9,
+        unfinished=1,
+        wall_time_s=3000.0,
+    )
+    lines = printed([row])
+    assert max(map(len, lines)) <= 80
+    names = ["Algorithm", "Score", "95 %", "interval", "Seeds", "Steps", "Time", "Reference"]
+    cells = ["-10000.0", "[-10000.0,", "-10000.0]", "9 of 10", "3.0 M", "50 min 0 s"]
+    for text in [*names, *cells, "-10000.0 [1]"]:
+        assert any(text in line for line in lines), text
+
+
+def test_the_terminal_table_keeps_names_whole_at_usual_widths() -> None:
+    row = make_row(algorithm="random_search", reference_score=4000.0, reference_method="A")
+    lines = printed([row])
+    assert [" ".join(line.split()) for line in lines if "─" not in line] == [
+        "95 %",
+        "Environment Algorithm Score interval Seeds Steps Time Reference",
+        "HalfCheetah-v5 random_search -1234.6 [-2000.0, 10 3.0 M 3 min 5 s 4000.0 [1]",
+        "-500.0]",
+    ]
+
+
+def test_the_terminal_table_is_one_line_a_row_if_it_fits() -> None:
+    known = make_row(environment="Swimmer", score=36.0, low=30.0, high=40.0)
+    lines = printed([dataclasses.replace(known, reference_method="A", reference_score=9.0)])
+    assert " ".join(lines[0].split()) == (
+        "Environment Algorithm Score 95 % interval Seeds Steps Time Reference"
+    )
+    cells = "Swimmer openai_es 36.0 [30.0, 40.0] 10 3.0 M 3 min 5 s 9.0 [1]"
+    assert " ".join(lines[2].split()) == cells
+    assert len(lines) == 3
+
+
+def test_the_terminal_table_has_no_column_of_references_where_none_is() -> None:
+    lines = printed([make_row(environment="esbench/RotatedEllipsoid-v0")])
+    assert not any("Reference" in line for line in lines)
+    assert any("esbench/RotatedEllipsoid-v0 openai_es" in line for line in lines)
+
+
+def test_small_scores_are_legible_everywhere() -> None:
+    row = make_row(score=-3.2e-9, low=-0.0041, high=-0.0, random_score=-3_172_801.0)
+    numbers = "| -3.2e-09 | [-0.0041, 0.0] | 10 | 3.0 M | 3 min 5 s | -3.173e+06 |"
+    assert numbers in as_markdown([row])
+    assert r"& $-$3.2e-09 & {[}$-$0.0041, 0.0{]} &" in as_latex([row])
+    text = " ".join(" ".join(printed([row])).split())
+    assert "-3.2e-09 [-0.0041, 0.0] 10 3.0 M" in text
+    assert "-3.2e-09" in as_csv([row])
+
+
+def test_the_best_of_an_environment_and_what_is_tied_with_it_are_marked(tmp_path: Path) -> None:
+    for name, shift in (("openai_es", 0.0), ("snes", -2.0), ("ars", -200.0)):
+        scores = [480.0 + seed + shift for seed in range(8)]
+        write_scores(tmp_path, scores, algorithms={name: {}})
+    write_scores(tmp_path, [-90.0] * 8, environments=["Acrobot-v1"])
+    rows = score_table(tmp_path)
+    assert [(row.algorithm, row.standing) for row in rows] == [
+        ("openai_es", ""),  # alone on Acrobot
+        ("openai_es", "best"),
+        ("snes", "tied"),
+        ("ars", ""),
+    ]
+    text = as_markdown(rows)
+    for mark in (r"483.5 \*", "481.5 =", "283.5 |"):
+        assert mark in text
+    (note,) = [note for note in footnotes(rows) if note.startswith("*: the best")]
+    assert "Holm-corrected" in note
+    marks = [row["standing"] for row in json.loads(as_json(rows))["rows"]]
+    assert marks == ["", "best", "tied", ""]
+
+
+def test_algorithms_are_summed_up_over_environments(tmp_path: Path) -> None:
+    for environment, best in (("CartPole-v1", 500.0), ("Acrobot-v1", -82.884)):
+        for name in ("openai_es", "snes"):
+            scores = [best] * 4 if name == "openai_es" else [best, best, best, 22.63 - 500]
+            write_scores(tmp_path, scores, environments=[environment], algorithms={name: {}})
+    write_scores(tmp_path, [1.0] * 4, algorithms={"ars": {}})  # in one environment only
+    lines = [note for note in footnotes(score_table(tmp_path)) if note.startswith("Over all")]
+    assert lines[0] == (
+        "Over all environments, normalized: openai_es: IQM 1.00 [1.00, 1.00], mean 1.00, "
+        "median 1.00, optimality gap 0.00."
+    )
+    assert lines[1].startswith("Over all environments, normalized: snes: IQM 1.00 [")
+    assert len(lines) == 2
+    # SNES: of four runs a side one is far below random: -1.05 and 0.05 of the range.
+    cart, acro = (22.63 - 500 - 22.63) / (500 - 22.63), (22.63 - 500 + 499.31) / (-82.884 + 499.31)
+    mean = ((3 + cart) / 4 + (3 + acro) / 4) / 2
+    assert f"mean {mean:.2f}" in lines[1]
+    assert f"optimality gap {1 - mean:.2f}" in lines[1]
+
+
+def test_one_environment_is_not_summed_up(tmp_path: Path) -> None:
+    write_scores(tmp_path, [480.0] * 4)
+    assert not any("Over all" in note for note in footnotes(score_table(tmp_path)))
+
+
+def test_a_table_needs_no_scipy_since_importing_it_takes_longer_than_all_the_rest(
+    tmp_path: Path,
+) -> None:
+    for name in ("CartPole-v1", "Acrobot-v1"):
+        write_scores(tmp_path, [1.0, 2.0, 3.0], environments=[name])
+        write_scores(tmp_path, [4.0, 5.0, 6.0], environments=[name], algorithms={"snes": {}})
+    code = (
+        "import sys; from pathlib import Path; from esbench import tables; "
+        "rows = tables.score_table(Path(sys.argv[1])); "
+        "assert 'IQM 0.' in tables.as_markdown(rows) and rows[0].standing == 'best'; "
+        "sys.exit('scipy' if 'scipy' in sys.modules else 0)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr

@@ -1,0 +1,510 @@
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import struct
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from esbench.algorithms.noise import GaussianNoise
+from esbench.algorithms.population import SampledPopulation
+from esbench.errors import EnvironmentFailedError, TrainingError, UsageError
+from esbench.grids.trial_spec import TrialSpec
+from esbench.policies.normalization import ObservationStatistics
+from esbench.rollouts import worker_pool as workers
+from esbench.rollouts.jobs import CENTER, Job, Setup, Task, member_tasks
+from esbench.rollouts.results import Episodes
+from esbench.rollouts.worker_pool import WorkerPool, usable_cores
+from esbench.seeding import Purpose, noise_key
+from esbench.training.trainer import Trainer
+
+Spec = Callable[..., TrialSpec]
+
+
+@pytest.fixture(scope="module")
+def pools() -> Iterator[dict[tuple[int, int], WorkerPool]]:
+    """Return pools by their workers and slots, which start when they are first used."""
+    shapes = [(1, 1), (1, 64), (2, 5), (3, 2)]
+    with contextlib.ExitStack() as stack:
+        yield {shape: stack.enter_context(WorkerPool(*shape)) for shape in shapes}
+
+
+@pytest.fixture(scope="module")
+def trio() -> Iterator[WorkerPool]:
+    """Return two workers with three slots each, for tests that leave them as they are or close."""
+    with WorkerPool(2, slots=3) as shared:
+        yield shared
+
+
+def digests(spec: TrialSpec, pool: WorkerPool) -> list[str]:
+    with Trainer(spec, pool) as trainer:
+        trainer.train()
+        return [record.digest for record in trainer.history]
+
+
+@pytest.mark.parametrize("environment", ["CartPole-v1", "Hopper-v5", "doubles:Walk-v0"])
+def test_digests_do_not_depend_on_workers_or_slots(
+    make_spec: Spec, pools: dict[tuple[int, int], WorkerPool], environment: str
+) -> None:
+    settings = {"population_size": 14, "num_interactions": 100, "sigma": 0.5}
+    table = {"max_episode_steps": "adaptive", "episodes_per_member": 2}
+    budget = {"env_steps": 2000}
+    spec = make_spec(
+        environment, settings=settings, environment={environment: table}, budget=budget
+    )
+    results = [digests(spec, pool) for pool in pools.values()]
+    assert len(results[0]) >= 2
+    assert all(result == results[0] for result in results[1:])
+
+
+@pytest.mark.parametrize("environment", ["CartPole-v1", "HalfCheetah-v5", "Walker2d-v5"])
+def test_digests_do_not_depend_on_the_backend(
+    make_spec: Spec, pool: WorkerPool, environment: str
+) -> None:
+    def run(backend: str) -> tuple[str, list[str]]:
+        table = {"backend": backend, "kwargs": {"max_episode_steps": 120}}
+        spec = make_spec(
+            environment,
+            settings={"population_size": 12, "sigma": 0.5},
+            environment={environment: table},
+            budget={"env_steps": 3000},
+        )
+        return Setup(spec.environment, spec.policy).backend_name, digests(spec, pool)
+
+    fast, reference = run("auto"), run("gymnasium")
+    assert (fast[0] != "gymnasium", reference[0]) == (True, "gymnasium")
+    assert fast[1] == reference[1]
+    assert len(fast[1]) >= 2
+
+
+def test_a_worker_has_no_more_slots_than_help(
+    make_spec: Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(WorkerPool, "_start_all", lambda self: None)
+    for environment, slots in (("esbench/Pong-v5", 8), ("CartPole-v1", 72)):
+        spec = make_spec(environment)
+        pool = WorkerPool(1, 72)
+        pool.configure(Setup(spec.environment, spec.policy))
+        assert pool._configuration is not None
+        assert pool._configuration.slots == slots
+        assert Setup(spec.environment, spec.policy).useful_slots(2) == 2
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_an_environment_that_takes_long_to_make_is_made_a_few_times(
+    make_spec: Spec, tmp_path: Path, size: int
+) -> None:
+    log, made = tmp_path / "log.txt", []
+    with WorkerPool(size, slots=40) as pool:
+        expected = play_walks(pool, make_spec("doubles:Walk-v0"))
+        heavy = make_spec("doubles:Heavy-v0")
+        pool.configure(Setup(heavy.environment, heavy.policy), log)
+        made.append(log.read_text().count("made"))
+        played = pool.play(walk_job(40), [Task(CENTER, 0), *member_tasks(range(40), 1)])
+        made.append(log.read_text().count("made"))
+    assert made == [2 * size, 7 * size]  # 41 episodes: three or six whole rounds of seven
+    np.testing.assert_array_equal(played.returns, expected.returns)
+
+
+def test_a_different_seed_gives_different_digests(make_spec: Spec, pool: WorkerPool) -> None:
+    one, same, other = (digests(make_spec(seed=seed), pool) for seed in (0, 0, 1))
+    assert one == same
+    assert not set(one) & set(other)
+
+
+def halfcheetah_job(spec: TrialSpec, members: int) -> Job:
+    center = np.zeros(17 * 6 + 6)
+    noise = GaussianNoise(noise_key(0, 0), center.size)
+    population = SampledPopulation(center=center, sigma=0.1, noise=noise, size=members)
+    normalizer = ObservationStatistics(17).normalizer(5.0)
+    purpose = Purpose.TRAINING_EPISODE
+    return Job(0, 0, purpose, population, center, 1, normalizer, gather=True, max_steps=400)
+
+
+def play_walks(pool: WorkerPool, spec: TrialSpec, members: int = 40) -> Episodes:
+    pool.configure(Setup(spec.environment, spec.policy))
+    return pool.play(walk_job(members), [Task(CENTER, 0), *member_tasks(range(members), 1)])
+
+
+def walk_job(members: int) -> Job:
+    center = np.zeros(31)  # 3-4-3 with biases
+    noise = GaussianNoise(noise_key(0, 0), center.size)
+    population = SampledPopulation(center=center, sigma=0.1, noise=noise, size=members)
+    return Job(0, 0, Purpose.TRAINING_EPISODE, population, center, episodes=1)
+
+
+def test_a_killed_worker_is_replaced_and_its_episodes_are_the_same(
+    make_spec: Spec, trio: WorkerPool
+) -> None:
+    spec = make_spec("doubles:Slow-v0")
+    expected = play_walks(trio, spec)
+    victims = trio.process_ids
+
+    def kill() -> None:
+        time.sleep(0.1)
+        os.kill(victims[0], signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    played = play_walks(trio, spec)
+    killer.join()
+    assert victims[0] not in trio.process_ids
+    assert victims[1] in trio.process_ids
+    np.testing.assert_array_equal(played.returns, expected.returns)
+    np.testing.assert_array_equal(played.lengths, expected.lengths)
+
+
+@pytest.mark.parametrize("taker_dies", [False, True])
+def test_running_episodes_move_to_the_worker_that_has_none_left(
+    make_spec: Spec, taker_dies: bool
+) -> None:
+    spec = make_spec("HalfCheetah-v5", policy={"template": "linear"})
+    job = halfcheetah_job(spec, members=24)
+    with WorkerPool(1, slots=3) as pool:
+        pool.configure(Setup(spec.environment, spec.policy))
+        expected = pool.play(job, member_tasks(range(24), 1))
+        assert pool.moved == 0
+    with WorkerPool(2, slots=12) as pool:
+        pool.configure(Setup(spec.environment, spec.policy))
+        slow, taker = pool.process_ids
+
+        def hinder() -> None:
+            time.sleep(0.1)
+            os.kill(slow, signal.SIGSTOP)
+            time.sleep(1.5)
+            os.kill(slow, signal.SIGCONT)
+            deadline = time.monotonic() + 20
+            while taker_dies and not pool.moved and time.monotonic() < deadline:
+                time.sleep(0.001)
+            if taker_dies:
+                os.kill(taker, signal.SIGKILL)
+
+        hindrance = threading.Thread(target=hinder)
+        hindrance.start()
+        played = pool.play(job, member_tasks(range(24), 1))
+        hindrance.join()
+        assert pool.moved > 0
+        assert (taker in pool.process_ids) != taker_dies
+        assert not any(worker.sharing or worker.held for worker in pool._workers)
+    np.testing.assert_array_equal(played.returns, expected.returns)
+    for ours, theirs in zip(played.moments, expected.moments, strict=True):
+        np.testing.assert_equal(ours, theirs)
+
+
+def test_a_worker_whose_episodes_stay_is_asked_once(
+    make_spec: Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send, asked = WorkerPool._send, []
+
+    def listen(self: WorkerPool, worker: object, message: object) -> None:
+        asked.extend([worker] if isinstance(message, workers.Share) else [])
+        send(self, worker, message)
+
+    monkeypatch.setattr(WorkerPool, "_send", listen)
+    with WorkerPool(2, slots=5) as pool:
+        counts = []
+        for _ in range(3):
+            asked.clear()
+            play_walks(pool, make_spec("doubles:Slow-v0"), members=8)
+            counts.append(len(asked))
+            assert len(asked) == len(set(asked))
+        assert any(counts)
+        assert pool.moved == 0
+
+
+def test_a_worker_that_died_between_two_jobs_is_replaced(make_spec: Spec, trio: WorkerPool) -> None:
+    spec = make_spec()
+    expected = play_walks(trio, spec)
+    os.kill(trio.process_ids[1], signal.SIGKILL)
+    played = play_walks(trio, spec)
+    np.testing.assert_array_equal(played.returns, expected.returns)
+
+
+def test_episodes_that_kill_their_worker_twice_are_played_again(
+    make_spec: Spec, trio: WorkerPool, tmp_path: Path
+) -> None:
+    name, flag = "doubles:Dies-v0", tmp_path / "flag"
+    spec = make_spec(name, environment={name: {"kwargs": {"flag": str(flag)}}})
+    expected = play_walks(trio, spec)
+    flag.write_bytes(b"xx")
+    played = play_walks(trio, spec)
+    assert flag.read_bytes() == b""
+    np.testing.assert_array_equal(played.returns, expected.returns)
+
+
+def test_workers_that_keep_dying_end_the_trial(make_spec: Spec, tmp_path: Path) -> None:
+    name, flag = "doubles:Dies-v0", tmp_path / "flag"
+    flag.write_bytes(b"x" * 1000)
+    spec = make_spec(name, environment={name: {"kwargs": {"flag": str(flag)}}})
+    with (
+        WorkerPool(1, slots=1) as pool,
+        pytest.raises(TrainingError, match=r"died 3 times .* SIGKILL \(out of memory\?\)"),
+    ):
+        play_walks(pool, spec)
+
+
+def test_an_environment_that_raises_fails_with_its_own_traceback(
+    make_spec: Spec, trio: WorkerPool
+) -> None:
+    spec = make_spec("doubles:Raises-v0")
+    with pytest.raises(EnvironmentFailedError, match="the simulator fell over") as caught:
+        play_walks(trio, spec)
+    assert 'raise RuntimeError("the simulator fell over")' in caught.value.traceback
+    assert trio.process_ids == []
+    expected = play_walks(trio, make_spec())  # the pool starts anew for the next trial
+    assert np.isfinite(expected.returns).all()
+
+
+def test_an_environment_that_loses_its_server_is_no_lost_trainer(
+    make_spec: Spec, trio: WorkerPool
+) -> None:
+    with pytest.raises(EnvironmentFailedError, match="EOFError: the server hung up") as caught:
+        play_walks(trio, make_spec("doubles:Disconnects-v0"))
+    assert "doubles.py" in caught.value.traceback
+
+
+def test_a_message_torn_by_a_death_counts_as_the_death(make_spec: Spec) -> None:
+    ours, theirs = multiprocessing.Pipe()
+    with ours:
+        with theirs:
+            os.write(theirs.fileno(), struct.pack("!i", 1000) + b"half of a message")
+        assert workers._receive(workers._Worker(process=None, connection=ours)) is None
+
+
+def test_trainers_on_one_pool_take_turns(make_spec: Spec) -> None:
+    first, second = make_spec(), make_spec("Pendulum-v1")
+    with WorkerPool(1) as pool:
+        with Trainer(first, pool) as one, Trainer(second, pool) as other:
+            one.train(env_steps=1)
+            other.train(env_steps=1)
+            turns = [one.evaluate(5).returns.tolist() for _ in range(2)]
+            other.evaluate(5)
+        with Trainer(first, pool) as alone:
+            alone.train(env_steps=1)
+            assert turns == [alone.evaluate(5).returns.tolist()] * 2
+
+
+def test_what_workers_print_goes_to_the_log(
+    make_spec: Spec, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    spec, log = make_spec("doubles:Chatty-v0"), tmp_path / "log.txt"
+    with WorkerPool(1, slots=3) as pool, Trainer(spec, pool, log=log) as trainer:
+        trainer.train(env_steps=1)
+    assert "hello from Python\n" in log.read_text()
+    assert "hello from C\n" in log.read_text()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_mujoco_prints_nothing_and_logs_a_warning_once(
+    make_spec: Spec,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = {"max_episode_steps": 5}
+    spec = make_spec("HalfCheetah-v5", environment={"HalfCheetah-v5": table})
+    with WorkerPool(1, slots=6) as pool, Trainer(spec, pool, log=tmp_path / "log.txt") as trainer:
+        trainer.train(env_steps=1)
+    assert (tmp_path / "log.txt").read_text().count("settotalmass") == 1
+    assert capfd.readouterr() == ("", "")
+    assert not (tmp_path / "MUJOCO_LOG.TXT").exists()
+
+
+@pytest.mark.parametrize(
+    ("tasks", "size", "slots", "width"),
+    [
+        (257, 2, 72, 65),  # two rounds; with 64 at once the last would run alone
+        (65, 2, 72, 33),
+        (144, 2, 72, 72),
+        (146, 2, 72, 37),
+        (3, 2, 72, 2),
+        (1, 2, 72, 1),
+        (10, 1, 3, 3),
+        (0, 2, 72, 1),
+    ],
+)
+def test_a_generation_is_played_in_whole_rounds(
+    tasks: int, size: int, slots: int, width: int
+) -> None:
+    assert workers._width(tasks, size, slots) == width
+
+
+def test_started_workers_are_the_ones_that_play(make_spec: Spec) -> None:
+    with WorkerPool(2, slots=3) as pool:
+        pool.start()
+        started = pool.process_ids
+        assert len(started) == 2
+        play_walks(pool, make_spec("doubles:Walk-v0"), members=4)
+        assert pool.process_ids == started
+
+
+def test_started_anew_they_know_nothing_of_the_trial_before(make_spec: Spec) -> None:
+    with WorkerPool(2, slots=3) as pool:
+        failing = make_spec("doubles:Raises-v0")
+        pool.configure(Setup(failing.environment, failing.policy))
+        pool.close()
+        pool.start()
+        assert pool._configuration is None
+        play_walks(pool, make_spec("doubles:Walk-v0"), members=4)
+
+
+@pytest.mark.parametrize("before", [[], ["doubles:Walk-v0"], ["doubles:Walk-v0", "CartPole-v1"]])
+def test_configured_workers_have_loaded(make_spec: Spec, tmp_path: Path, before: list[str]) -> None:
+    spec, log = make_spec("doubles:Announced-v0"), tmp_path / "log.txt"
+    with WorkerPool(3, slots=3) as pool:
+        for name in before:
+            pool.configure(Setup(make_spec(name).environment, spec.policy))
+        pool.configure(Setup(spec.environment, spec.policy), log)
+        assert log.read_text().count("made") >= 3
+
+
+def test_loading_is_no_part_of_the_time_of_training(
+    make_spec: Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads: list[None] = []
+    await_ready = WorkerPool._await_ready
+
+    def counted(pool: WorkerPool) -> None:
+        await_ready(pool)
+        loads.append(None)
+
+    clock = SimpleNamespace(
+        perf_counter=lambda: float(len(loads)),  # a second for every time the workers load
+        process_time=time.process_time,
+        monotonic=time.monotonic,
+    )
+    monkeypatch.setattr(WorkerPool, "_await_ready", counted)
+    monkeypatch.setattr("esbench.training.trainer.time", clock)
+    with WorkerPool(1, slots=3) as pool, Trainer(make_spec("doubles:Walk-v0"), pool) as trainer:
+        trainer.train(env_steps=1)
+    assert (len(loads), trainer.progress.wall_time_s) == (1, 0.0)
+
+
+def test_what_workers_cannot_load_is_said_at_once_and_ends_them(make_spec: Spec) -> None:
+    good, bad = make_spec("doubles:Walk-v0"), make_spec("doubles:FailsInWorkers-v0")
+    with WorkerPool(2, slots=3) as pool:
+        for _ in range(2):
+            expected = play_walks(pool, good)
+            with pytest.raises(EnvironmentFailedError, match="made: OSError: no licence"):
+                pool.configure(Setup(bad.environment, bad.policy))
+            assert pool.process_ids == []
+        np.testing.assert_array_equal(play_walks(pool, good).returns, expected.returns)
+
+
+def test_an_interrupt_while_they_load_ends_them(
+    make_spec: Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    one, other = make_spec("doubles:Walk-v0"), make_spec("CartPole-v1")
+    with WorkerPool(2, slots=3) as pool:
+        expected = play_walks(pool, one)
+        for step in ("_send", "_await_ready"):
+            with monkeypatch.context() as patch:
+                patch.setattr(WorkerPool, step, interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    pool.configure(Setup(other.environment, other.policy))
+            assert pool.process_ids == []
+            play_walks(pool, one)
+        np.testing.assert_array_equal(play_walks(pool, one).returns, expected.returns)
+
+
+def test_workers_that_always_die_while_they_load_are_said_to(make_spec: Spec) -> None:
+    words = "died 3 times without reporting an episode, last by exit code 3, while it loaded the"
+    with WorkerPool(2, slots=3) as pool, pytest.raises(TrainingError, match=words):
+        play_walks(pool, make_spec("doubles:DiesInWorkers-v0"))
+
+
+@pytest.mark.parametrize("killed", [1, 2])
+def test_workers_that_die_while_they_load_are_replaced(make_spec: Spec, killed: int) -> None:
+    spec = make_spec("doubles:Walk-v0")
+    with WorkerPool(3, slots=3) as pool:
+        pool.start()
+        before = pool.process_ids
+        for pid in before[:killed]:
+            os.kill(pid, signal.SIGKILL)
+        played = play_walks(pool, spec)
+        assert not {*before[:killed]} & {*pool.process_ids}
+        assert {*before[killed:]} <= {*pool.process_ids}
+        np.testing.assert_array_equal(play_walks(pool, spec).returns, played.returns)
+
+
+def test_fewer_episodes_than_workers_leave_nothing_behind(make_spec: Spec) -> None:
+    spec = make_spec("doubles:Walk-v0")
+    with WorkerPool(4, slots=3) as pool:
+        few = [play_walks(pool, spec, members=2) for _ in range(5)]
+        assert len({played.returns.tobytes() for played in few}) == 1
+        assert play_walks(pool, spec, members=40).returns.shape == (40, 1)
+
+
+@pytest.mark.parametrize(("size", "slots"), [(0, 4), (-1, 4), (2, 0)])
+def test_sizes_below_one_are_refused(size: int, slots: int) -> None:
+    with pytest.raises(UsageError, match="expected at least 1"):
+        WorkerPool(size, slots)
+
+
+def test_one_worker_a_core_by_default() -> None:
+    assert WorkerPool().size == usable_cores()
+
+
+def alive(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/status")
+    return status.exists() and "State:\tZ" not in status.read_text()
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_no_worker_outlives_its_parent(tmp_path: Path, how: signal.Signals) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent("""
+        import esbench
+
+        if __name__ == "__main__":
+            trainer = esbench.make_trainer("snes", env="doubles:Slow-v0", workers=2)
+
+            def report(record):
+                print(*trainer._pool.process_ids, flush=True)
+
+            trainer.train(callbacks=[report])
+        """)
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, str(script)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
+        assert process.stdout is not None
+        pids = [int(pid) for pid in process.stdout.readline().split()]
+        assert len(pids) == 2
+        process.send_signal(how)
+        process.stdout.read()
+        process.wait(timeout=20)
+    deadline = time.monotonic() + 10
+    while any(map(alive, pids)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(alive, pids))
+
+
+def test_a_script_without_a_guard_is_told_so_once(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import esbench\n"
+        "trainer = esbench.make_trainer('snes', env='CartPole-v1', population_size=8)\n"
+        "trainer.train(env_steps=100)\n"
+    )
+    command = [sys.executable, str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.count("Traceback") == 1
+    assert "put what it does below if __name__ == '__main__'" in done.stderr

@@ -1,0 +1,661 @@
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from watchers import Silent
+
+import esbench.store.trial_folder as store
+from esbench.errors import UsageError
+from esbench.files import write_bytes
+from esbench.rollouts.worker_pool import WorkerPool
+from esbench.store import checkpoints
+from esbench.store import metrics_file as metrics
+from esbench.store.data_frames import load_results, load_scores
+from esbench.store.generation_record import GenerationRecord
+from esbench.store.trial_files import DamagedTrialError
+from esbench.store.trial_folder import TrialFolder, find_trials, score_text
+from esbench.training.run_grid import run_grid
+from esbench.training.trials import Trial
+
+Make = Callable[..., Trial]
+Begin = Callable[[Trial], TrialFolder]
+
+
+def record(generation: int) -> GenerationRecord:
+    return GenerationRecord(
+        generation, generation * 10, generation, generation, 0.5, 0.5, 4, 1.0, 0.1, 0.9, 1.1,
+        math.nan, math.nan, math.nan, 0, 10.0, None, 0.1, 1 / 3, "ab",
+    )  # fmt: skip
+
+
+def state(generation: int) -> dict[str, object]:
+    values = {"x": np.arange(3.0), "scalar": np.array(2.5), "n": 2**53 + 1, "none": None}
+    return {"algorithm": values, "progress": {"generation": generation}}
+
+
+@pytest.fixture
+def begin() -> Iterator[Begin]:
+    """Return a function that makes a trial's folder ready for rows; it is closed at the end."""
+    with contextlib.ExitStack() as stack:
+
+        def start(trial: Trial) -> TrialFolder:
+            trial.folder.path.mkdir(parents=True)
+            trial.folder.begin(trial.spec, {"labels": trial.labels})
+            stack.callback(trial.folder.close)
+            return trial.folder
+
+        yield start
+
+
+def test_rows_come_back_exactly_and_nan_is_null(begin: Begin, make_trial: Make) -> None:
+    folder = begin(make_trial())
+    for generation in (1, 2):
+        folder.append(record(generation))
+    rows = folder.rows()
+    assert [row["generation"] for row in rows] == [1, 2]
+    assert rows[0]["update_norm"] == 1 / 3
+    assert rows[0]["center_return"] is None
+    assert "NaN" not in (folder.path / "metrics.jsonl").read_text()
+    assert math.isnan(folder.records()[0].center_return)
+    assert folder.records()[0].max_episode_steps is None
+
+
+def test_rows_without_later_keys_are_read_and_gone_on_from(begin: Begin, make_trial: Make) -> None:
+    trial = make_trial()
+    folder = begin(trial)
+    folder.append(record(1))
+    folder.checkpoint(state(1))
+    path = folder.path / "metrics.jsonl"
+    later = {field.name for field in fields(GenerationRecord) if field.default is not MISSING}
+    assert later == {
+        "tied_returns", "update_cosine", "split_half_cosine", "center_norm", "distance",
+        "observation_drift",
+    }  # fmt: skip
+    row = json.loads(path.read_text())
+    path.write_text(json.dumps({key: row[key] for key in row.keys() - later}) + "\n")
+    assert folder.rows() == [row | dict.fromkeys(later)]
+    (old,) = folder.begin(trial.spec, {"labels": trial.labels})
+    assert all(math.isnan(getattr(old, key)) for key in later)
+    folder.append(record(2))
+    assert [item.generation for item in folder.records()] == [1, 2]
+
+
+@pytest.mark.parametrize("cut", [1, 5, 40])
+def test_a_torn_last_line_is_dropped_on_resume(begin: Begin, make_trial: Make, cut: int) -> None:
+    trial = make_trial()
+    folder = begin(trial)
+    for generation in (1, 2, 3):
+        folder.append(record(generation))
+    folder.checkpoint(state(2))
+    folder.close()
+    path = folder.path / "metrics.jsonl"
+    path.write_bytes(path.read_bytes()[:-cut])
+    assert [row["generation"] for row in folder.rows()] == [1, 2]
+    history = folder.begin(trial.spec, {"labels": trial.labels})
+    assert [row.generation for row in history] == [1, 2]
+    folder.append(record(3))
+    assert [row["generation"] for row in folder.rows()] == [1, 2, 3]
+
+
+def test_garbage_in_the_middle_is_an_error_with_the_line(begin: Begin, make_trial: Make) -> None:
+    folder = begin(make_trial())
+    for generation in (1, 2, 3):
+        folder.append(record(generation))
+    path = folder.path / "metrics.jsonl"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], lines[1][:10], lines[2], ""]))
+    with pytest.raises(DamagedTrialError, match="metrics.jsonl is damaged .line 2 is not readable"):
+        folder.rows()
+
+
+def test_columns_are_the_records_key_by_key(begin: Begin, make_trial: Make) -> None:
+    folder = begin(make_trial())
+    assert {key: len(values) for key, values in folder.columns().items()} == dict.fromkeys(
+        vars(record(1)), 0
+    )
+    capped = dataclasses.replace(record(3), max_episode_steps=7, center_return=-0.1)
+    rows = [record(1), record(2), capped]
+    for row in rows:
+        folder.append(row)
+    columns = folder.columns()
+    assert list(columns) == list(vars(record(1)))
+    for key, values in columns.items():
+        expected = [getattr(row, key) for row in rows]
+        if key == "max_episode_steps":
+            expected = [math.nan, math.nan, 7.0]
+        np.testing.assert_array_equal(values, expected)
+    kinds = {key: columns[key].dtype.kind for key in ("env_steps", "center_return", "digest")}
+    assert kinds == {"env_steps": "i", "center_return": "f", "digest": "O"}
+
+
+def test_columns_drop_a_torn_line_and_refuse_damage(begin: Begin, make_trial: Make) -> None:
+    folder = begin(make_trial())
+    folder.append(record(1))
+    path = folder.path / "metrics.jsonl"
+    whole = path.read_bytes()
+    for torn in (b'{"generation":2,', b'{"generation":2,\n'):
+        path.write_bytes(whole + torn)
+        assert list(folder.columns()["generation"]) == [1]
+    path.write_bytes(b"[]\n" + whole)
+    with pytest.raises(DamagedTrialError, match="line 1 is not readable"):
+        folder.columns()
+    for bad in (
+        whole + whole[:-1] + 2 * whole,
+        whole.replace(b",", b",\n", 1),
+        whole + b"\n" + whole,
+        whole.replace(b'"digest":"', b'"digest":"\xff') + whole,
+    ):
+        path.write_bytes(bad)
+        with pytest.raises(DamagedTrialError, match=r"line [12] is not readable"):
+            folder.columns("generation", "digest")
+    for wrong in (b'"many"', b"null", b"[1,2]", b"1" + b"0" * 30):
+        path.write_bytes(whole.replace(b'"env_steps":', b'"env_steps":' + wrong + b',"was":'))
+        with pytest.raises(DamagedTrialError, match="damaged .a value of 'env_steps' is not a"):
+            folder.columns()
+
+
+def test_rows_after_the_checkpoint_are_dropped(begin: Begin, make_trial: Make) -> None:
+    trial = make_trial()
+    folder = begin(trial)
+    folder.append(record(1))
+    folder.checkpoint(state(1))
+    folder.append(record(2))
+    folder.close()
+    assert [row.generation for row in folder.begin(trial.spec, {})] == [1]
+    assert [row["generation"] for row in folder.rows()] == [1]
+
+
+def test_rows_that_are_missing_below_the_checkpoint_are_an_error(
+    begin: Begin, make_trial: Make
+) -> None:
+    trial = make_trial()
+    folder = begin(trial)
+    folder.append(record(1))
+    folder.checkpoint(state(1))
+    folder.close()
+    (folder.path / "metrics.jsonl").write_text("")
+    with pytest.raises(DamagedTrialError, match="generation 1, but only 0 rows"):
+        folder.begin(trial.spec, {})
+
+
+@pytest.mark.parametrize("lost", ["metrics.jsonl", "trial.json"])
+def test_where_there_is_no_going_on_nothing_is_written(
+    begin: Begin, make_trial: Make, lost: str
+) -> None:
+    trial = make_trial()
+    folder = begin(trial)
+    folder.append(record(1))
+    folder.checkpoint(state(1))
+    folder.close()
+    (folder.path / lost).unlink()
+    before = {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()}
+    with pytest.raises(DamagedTrialError, match=f"{lost} is damaged"):
+        folder.begin(trial.spec, {"labels": trial.labels, "versions": {"numpy": "1"}, "workers": 3})
+    assert before == {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("kept", [0, 1, 30, -1])
+def test_a_result_of_more_generations_than_there_are_rows_is_damage(
+    make_trial: Make, pool: WorkerPool, kept: int
+) -> None:
+    trial = make_trial()
+    run_grid([trial], pool, Silent())
+    path = trial.folder.path / "metrics.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:-1]) if kept < 0 else path.read_bytes()[:kept])
+    many = len(lines) - 1 if kept < 0 else 0
+    for read in (trial.folder.rows, trial.folder.columns, trial.folder.records):
+        with pytest.raises(DamagedTrialError, match=f"but only {many} rows are readable"):
+            read()
+
+
+def test_a_trial_that_ends_while_it_is_read_is_not_damaged(
+    make_trial: Make, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = make_trial()
+    run_grid([trial], pool, Silent())
+    result, path = trial.folder.path / "result.json", trial.folder.path / "metrics.jsonl"
+    whole, scored = path.read_bytes(), result.read_bytes()
+    for name in ("rows", "columns"):
+        path.write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))
+        result.unlink()
+        read = getattr(metrics.MetricsFile, name)
+
+        def ends(file: Any, *keys: str, read: Callable[..., Any] = read) -> Any:
+            found = read(file, *keys)
+            path.write_bytes(whole)
+            result.write_bytes(scored)
+            return found
+
+        with monkeypatch.context() as patch:
+            patch.setattr(metrics.MetricsFile, name, ends)
+            getattr(trial.folder, name)()
+
+
+def test_rows_are_safe_on_disk_before_the_checkpoint_that_counts_them(
+    begin: Begin, make_trial: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = begin(make_trial())
+    folder.append(record(1))
+    events: list[str] = []
+    sync, write = os.fsync, checkpoints.replace
+    monkeypatch.setattr(metrics.os, "fsync", lambda file: events.append("sync") or sync(file))
+    monkeypatch.setattr(
+        checkpoints, "replace", lambda path, data: events.append(path.suffix) or write(path, data)
+    )
+    folder.checkpoint(state(1))
+    written = [event for event in events if event != "sync"]
+    assert written == [".safetensors", ".json"]
+    assert events[0] == "sync"
+
+
+def test_a_checkpoint_comes_back_exactly_and_alone(begin: Begin, make_trial: Make) -> None:
+    folder = begin(make_trial())
+    for generation in (1, 2):
+        folder.append(record(generation))
+        folder.checkpoint(state(generation))
+    loaded = folder.load_checkpoint()
+    assert loaded is not None
+    assert loaded["progress"] == {"generation": 2}
+    assert loaded["algorithm"]["n"] == 2**53 + 1
+    assert loaded["algorithm"]["none"] is None
+    np.testing.assert_array_equal(loaded["algorithm"]["x"], np.arange(3.0))
+    assert loaded["algorithm"]["scalar"].shape == ()
+    assert len(list((folder.path / "checkpoint").iterdir())) == 2
+
+
+def test_no_checkpoint_is_none(begin: Begin, make_trial: Make) -> None:
+    assert begin(make_trial()).load_checkpoint() is None
+
+
+def test_a_checkpoint_of_another_specification_is_refused_by_name(
+    begin: Begin, make_trial: Make
+) -> None:
+    folder = begin(make_trial())
+    folder.append(record(1))
+    folder.checkpoint(state(1))
+    path = folder.path / "trial.json"
+    path.write_text(path.read_text().replace('"sigma": 0.1', '"sigma": 0.2'))
+    with pytest.raises(UsageError, match=r"algorithm\.settings\.sigma was 0\.1, is now 0\.2"):
+        folder.load_checkpoint()
+
+
+@pytest.mark.parametrize("moment", ["tensors", "state.json"])
+def test_a_crash_while_a_checkpoint_is_written_leaves_the_one_before(
+    begin: Begin, make_trial: Make, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    folder = begin(make_trial())
+    folder.append(record(1))
+    folder.checkpoint(state(1))
+    folder.append(record(2))
+    replace, crash = Path.replace, RuntimeError("power cut")
+
+    def fail(self: Path, target: Path) -> Path:
+        if target.suffix == (".json" if moment == "state.json" else ".safetensors"):
+            raise crash
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(RuntimeError, match="power cut"):
+        folder.checkpoint(state(2))
+    monkeypatch.undo()
+    loaded = folder.load_checkpoint()
+    assert loaded is not None
+    assert loaded["progress"]["generation"] == 1
+    np.testing.assert_array_equal(loaded["algorithm"]["x"], np.arange(3.0))
+
+
+def test_there_is_no_pickle(make_trial: Make, pool: WorkerPool) -> None:
+    trial = make_trial()
+    run_grid([trial], pool, Silent())
+    names = {path.name for path in trial.folder.path.rglob("*") if path.is_file()}
+    kinds = {name.partition(".")[2] for name in names}
+    assert kinds == {"json", "jsonl", "safetensors", "txt", ""}
+    source = "".join(path.read_text() for path in Path(store.__file__).parent.rglob("*.py"))
+    assert "import pickle" not in source
+    assert "torch.load" not in source
+    assert "torch.save" not in source
+
+
+READERS: dict[str, Callable[[TrialFolder], object]] = {
+    "trial.json": TrialFolder.spec,
+    "checkpoint/state.json": TrialFolder.load_checkpoint,
+    "result.json": TrialFolder.result,
+}
+
+
+@pytest.fixture
+def whole(begin: Begin, make_trial: Make) -> TrialFolder:
+    """Return a folder that has every file."""
+    folder = begin(make_trial())
+    folder.append(record(1))
+    folder.checkpoint(state(1))
+    folder.finish({"score": 1.0, "env_steps": 10, "wall_time_s": 1.0})
+    return folder
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_newer_format_is_refused(whole: TrialFolder, name: str) -> None:
+    path = whole.path / name
+    path.write_text('{"format": 99}')
+    with pytest.raises(UsageError, match="written by a newer esbench .format 99") as error:
+        READERS[name](whole)
+    assert error.type is UsageError  # it is not damaged
+
+
+def test_frames_refuse_a_newer_format(begin: Begin, make_trial: Make) -> None:
+    folder = begin(make_trial())
+    path = folder.path / "trial.json"
+    path.write_text(path.read_text().replace('"format": 1', '"format": 99'))
+    for read in (load_results, load_scores):
+        with pytest.raises(UsageError, match="written by a newer esbench .format 99"):
+            read(folder.path)
+
+
+DAMAGES = {
+    "empty": ("", "not readable as JSON"),
+    "torn": ('{"format": 1, "sp', "not readable as JSON"),
+    "not text": ("\0\0\0", "not readable as JSON"),
+    "a list": ("[]", "expected a JSON object"),
+    "no format": ("{}", "no valid 'format'"),
+    "nothing else": ('{"format": 1}', "no valid '(spec|tensors|score)'"),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize(("text", "words"), DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_file_is_one_sentence(
+    whole: TrialFolder, name: str, text: str, words: str
+) -> None:
+    (whole.path / name).write_text(text)
+    with pytest.raises(DamagedTrialError, match=rf"{name} is damaged \(.*{words}.*; remove"):
+        READERS[name](whole)
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("trial.json", "seed"),
+        ("trial.json", "labels"),
+        ("trial.json", "environment"),
+        ("checkpoint/state.json", "state"),
+        ("checkpoint/state.json", "generation"),
+        ("result.json", "env_steps"),
+    ],
+)
+def test_a_key_that_is_missing_is_named(whole: TrialFolder, name: str, key: str) -> None:
+    path = whole.path / name
+    path.write_text(path.read_text().replace(f'"{key}":', '"other":'))
+    with pytest.raises(DamagedTrialError, match=f"{name} is damaged .*{key}"):
+        READERS[name](whole)
+
+
+@pytest.mark.parametrize("left", [0, 4, 40, None])
+def test_damaged_or_missing_tensors_are_one_sentence(whole: TrialFolder, left: int | None) -> None:
+    path = whole.path / "checkpoint" / "00000001.safetensors"
+    if left is None:
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:left])
+    words = rf"00000001.safetensors is damaged .*remove the folder {whole.path} to start"
+    with pytest.raises(DamagedTrialError, match=words):
+        whole.load_checkpoint()
+
+
+def test_a_checkpoint_that_is_replaced_while_it_is_read_is_not_damaged(
+    begin: Begin, make_trial: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = begin(make_trial())
+    folder.checkpoint(state(1))
+    read = checkpoints.read_bytes
+
+    def late(path: Path) -> bytes:
+        if path.name == "00000001.safetensors":
+            folder.checkpoint(state(2))
+        return read(path)
+
+    monkeypatch.setattr(checkpoints, "read_bytes", late)
+    loaded = TrialFolder(folder.path).load_checkpoint()
+    assert loaded is not None
+    assert loaded["progress"]["generation"] == 2
+
+
+def test_rows_that_are_no_rows_are_damage(begin: Begin, make_trial: Make) -> None:
+    folder = begin(make_trial())
+    folder.append(record(1))
+    path = folder.path / "metrics.jsonl"
+    for other in (b"[]", b"1", b'{"generation": 1}'):
+        path.write_bytes(other + b"\n" + path.read_bytes().splitlines()[-1] + b"\n")
+        with pytest.raises(DamagedTrialError, match="line 1 is not readable"):
+            folder.rows()
+
+
+def test_what_cannot_be_read_is_not_called_unwritable(begin: Begin, make_trial: Make) -> None:
+    trial = make_trial()
+    folder = begin(trial)
+    path = folder.path / "metrics.jsonl"
+    path.unlink()
+    path.mkdir()  # root may read any file, but nobody a folder
+    with pytest.raises(UsageError, match="cannot read .*metrics.jsonl: Is a directory"):
+        folder.begin(trial.spec, {})
+
+
+def test_what_a_killed_writer_left_is_removed(begin: Begin, make_trial: Make) -> None:
+    trial = make_trial()
+    folder = begin(trial)
+    folder.append(record(1))
+    folder.checkpoint(state(1))
+    for name in (".trial.json.99.tmp", "checkpoint/.state.json.99.tmp"):
+        (folder.path / name).write_text("half")
+    folder.begin(trial.spec, {})
+    assert not list(folder.path.rglob("*.tmp"))
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        ({"score": 12.34}, "score 12.3"),
+        ({"score": 7}, "score 7.0"),
+        ({"score": math.nan, "returns": [1.0, math.inf, math.nan]}, "score - (2 of 3 held-out "),
+        ({"score": None, "returns": [1.0, None, 2.0]}, "score - (1 of 3 held-out "),
+        ({"score": None}, "score -"),
+    ],
+)
+def test_a_score_in_words(result: dict[str, object], text: str) -> None:
+    assert score_text(result) == text + ("episodes not finite)" if "(" in text else "")
+
+
+def test_another_specification_in_the_folder_is_refused(begin: Begin, make_trial: Make) -> None:
+    begin(make_trial())
+    edited = make_trial(settings={"sigma": 0.3})
+    before = {p: p.read_bytes() for p in edited.folder.path.rglob("*") if p.is_file()}
+    with pytest.raises(UsageError, match=r"sigma was 0\.1, is now 0\.3.*Nothing was changed"):
+        edited.folder.check(edited.spec)
+    assert before == {p: p.read_bytes() for p in edited.folder.path.rglob("*") if p.is_file()}
+
+
+def test_going_on_with_other_versions_is_recorded(begin: Begin, make_trial: Make) -> None:
+    trial = make_trial()
+    folder = begin(trial)
+    path = folder.path / "trial.json"
+    before = json.loads(path.read_text())
+    for version, expected in (("1", 1), ("1", 1), ("2", 2)):
+        folder.begin(trial.spec, {"versions": {"numpy": version}, "command": "again"})
+        content = json.loads(path.read_text())
+        assert len(content["resumed_with"]) == expected
+        assert content["resumed_with"][-1]["versions"] == {"numpy": version}
+    assert {key: value for key, value in content.items() if key != "resumed_with"} == before
+
+
+def test_going_on_with_other_workers_is_recorded(begin: Begin, make_trial: Make) -> None:
+    trial = make_trial()
+    folder = begin(trial)
+    for workers, expected in ((1, 1), (1, 1), (2, 2), (None, 3)):
+        folder.begin(trial.spec, {"versions": {"numpy": "1"}, "workers": workers})
+        assert len(folder.description()["resumed_with"]) == expected
+        assert folder.description()["resumed_with"][-1]["workers"] == workers
+
+
+def test_status_follows_the_life_of_a_trial(make_trial: Make) -> None:
+    trial = make_trial()
+    folder = trial.folder
+    seen = [folder.status]
+    with folder.locked() as mine:
+        assert mine
+        folder.begin(trial.spec, {"labels": trial.labels})
+        seen.append(TrialFolder(folder.path).status)
+    seen.append(folder.status)
+    folder.fail("Traceback: it broke\n")
+    seen.append(folder.status)
+    folder.begin(trial.spec, {})
+    folder.close()
+    seen.append(folder.status)
+    folder.finish({"score": 1.0})
+    seen.append(folder.status)
+    assert seen == ["missing", "running", "partial", "failed", "partial", "done"]
+
+
+def test_a_lock_is_for_one_process_and_is_freed_by_its_death(make_trial: Make) -> None:
+    folder = make_trial().folder
+    script = (
+        "import sys, pathlib; from esbench.store.trial_folder import TrialFolder\n"
+        "with TrialFolder(pathlib.Path(sys.argv[1])).locked() as mine:\n"
+        "    print(mine, flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", script, str(folder.path)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "True\n"
+        with folder.locked() as mine:
+            assert not mine
+        other.kill()
+        other.wait()
+    with folder.locked() as mine:
+        assert mine
+
+
+def test_who_only_looks_is_never_in_the_way(begin: Begin, make_trial: Make) -> None:
+    folder = begin(make_trial()).path
+    (folder / "lock").touch()
+    script = (
+        "import sys, pathlib; from esbench.store.trial_folder import TrialFolder\n"
+        "trial = TrialFolder(pathlib.Path(sys.argv[1])); print(trial.status, flush=True)\n"
+        "while True: trial.status"
+    )
+    command = [sys.executable, "-c", script, str(folder)]
+    with contextlib.ExitStack() as stack:
+        for _ in range(2):
+            looker = stack.enter_context(
+                subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            )
+            stack.callback(looker.kill)
+            assert looker.stdout is not None
+            assert looker.stdout.readline() == "partial\n"
+        for _ in range(50):
+            with TrialFolder(folder).locked() as mine:
+                assert mine
+            time.sleep(0.001)
+
+
+def test_a_full_disk_is_one_sentence_and_loses_nothing(begin: Begin, make_trial: Make) -> None:
+    trial = make_trial()
+    folder = begin(trial)
+    folder.append(record(1))
+    folder.checkpoint(state(1))
+    size = (folder.path / "metrics.jsonl").stat().st_size
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, before[1]))  # a row is longer
+    try:
+        with pytest.raises(UsageError, match="cannot write .*metrics.jsonl.*resumes from it"):
+            folder.append(record(2))
+        with pytest.raises(UsageError, match="cannot write .*checkpoint"):
+            folder.checkpoint({**state(2), "more": np.zeros(10_000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    folder.close()
+    assert [row.generation for row in folder.begin(trial.spec, {})] == [1]
+    loaded = folder.load_checkpoint()
+    assert loaded is not None
+    assert loaded["progress"]["generation"] == 1
+    assert not list(folder.path.rglob("*.tmp"))
+
+
+def test_who_cannot_write_is_told_whether_something_was_saved(
+    make_trial: Callable[..., Trial],
+) -> None:
+    folder = make_trial().folder
+    (folder.path / "lock").mkdir(parents=True)
+    with pytest.raises(UsageError, match="nothing was saved"), folder.locked():
+        pass
+    (folder.path / "trial.json").write_text("{}")
+    with pytest.raises(UsageError, match="the same command resumes from it"), folder.locked():
+        pass
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(UsageError, match="cannot write .*Not a directory; nothing was saved"),
+        TrialFolder(tmp_path / "file" / "trial").locked(),
+    ):
+        pass
+    with pytest.raises(UsageError, match="cannot write"):
+        write_bytes(tmp_path / "file" / "figure.png", b"")
+
+
+def test_results_and_scores_as_frames(begin: Begin, make_trial: Make, pool: WorkerPool) -> None:
+    trials = [make_trial(seed=0), make_trial(seed=1), make_trial("CartPole-v1", "random_search")]
+    run_grid(trials, pool, Silent())
+    partial = make_trial(seed=2)
+    begin(partial).append(record(1))
+    root = partial.folder.path.parents[2]
+    frame, scores = load_results(root), load_scores(root)
+    assert len(find_trials(root)) == len(scores) == 4
+    assert set(frame["algorithm"]) == {"openai_es", "random_search"}
+    assert list(scores["status"]).count("done") == 3
+    done = scores[scores["status"] == "done"]
+    assert done["score"].notna().all()
+    assert (done["evaluation_episodes"] == 4).all()
+    for _, group in frame.groupby("trial"):
+        assert list(group["generation"]) == list(range(1, len(group) + 1))
+    for trial in [*trials, partial]:
+        group = frame[frame["trial"] == str(trial.folder.path)]
+        assert set(group["seed"]) == {trial.spec.seed}
+        assert set(group["status"]) == {trial.folder.status}
+        assert list(group["digest"]) == [row.digest for row in trial.folder.records()]
+        assert list(group["env_steps"]) == [row.env_steps for row in trial.folder.records()]
+    assert frame["env_steps"].dtype == "int64"
+    assert frame["max_episode_steps"].isna().all()
+    empty = root.parent / "empty"
+    empty.mkdir()
+    with pytest.raises(UsageError, match="no trial in"):
+        load_results(empty)
+    with pytest.raises(UsageError, match="no folder"):
+        load_results(root / "nowhere")
+
+
+def test_running_again_skips_and_changes_nothing(make_trial: Make, pool: WorkerPool) -> None:
+    trial = make_trial()
+    run_grid([trial], pool, Silent())
+    before = {p: (p.stat().st_mtime_ns, p.read_bytes()) for p in trial.folder.path.rglob("*.json*")}
+    report = run_grid([trial], pool, Silent())
+    assert report.count("skipped") == 1
+    assert before == {
+        p: (p.stat().st_mtime_ns, p.read_bytes()) for p in trial.folder.path.rglob("*.json*")
+    }

@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pytest
+
+from esbench.algorithms.noise import GaussianNoise
+from esbench.algorithms.population import Population, SampledPopulation, StoredPopulation
+from esbench.grids.trial_spec import TrialSpec
+from esbench.policies.normalization import Normalizer
+from esbench.rollouts.worker_pool import WorkerPool
+from esbench.store.generation_record import GenerationRecord
+from esbench.training import diagnostics as measures
+from esbench.training.callbacks import Stop
+from esbench.training.diagnostics import Gauge, cosine, drift, split_half_cosine, tied_share
+from esbench.training.trainer import Trainer
+
+Spec = Callable[..., TrialSpec]
+WALK = "doubles:Walk-v0"
+FIVE = {"generations": 5, "env_steps": 10**6}
+KEYS = (
+    "tied_returns", "update_cosine", "split_half_cosine", "center_norm", "distance",
+    "observation_drift",
+)  # fmt: skip
+
+
+def population(
+    size: int, num_params: int = 3, key: int = 0, antithetic: bool = True
+) -> SampledPopulation:
+    return SampledPopulation(
+        center=np.zeros(num_params),
+        sigma=0.1,
+        noise=GaussianNoise(key, num_params),
+        size=size,
+        antithetic=antithetic,
+    )
+
+
+@pytest.mark.parametrize(
+    ("returns", "share"),
+    [
+        ([1.0, 2.0, 3.0, 4.0], 0.0),
+        ([1.0, 2.0, 2.0, 4.0], 0.5),
+        ([1.0, 1.0, 2.0, 2.0], 1.0),  # of two pairs everyone shares
+        ([5.0], 0.0),
+        ([1.0, math.nan, -math.inf, 2.0], 0.5),  # what is not finite is equal
+    ],
+)
+def test_the_share_of_ties_is_of_members(returns: list[float], share: float) -> None:
+    assert tied_share(np.array(returns)) == share
+
+
+def test_the_cosine_is_of_the_angle() -> None:
+    x = np.array([1.0, 0.0])
+    assert cosine(x, np.array([3.0, 4.0])) == pytest.approx(0.6)
+    assert cosine(x, -2 * x) == -1.0
+    assert math.isnan(cosine(x, np.zeros(2)))
+
+
+def test_drift_is_the_change_of_a_normalised_input() -> None:
+    before = Normalizer(mean=np.array([1.0, 0.0]), scale=np.array([0.5, 1.0]), clip=5.0)
+    after = Normalizer(mean=np.array([2.0, 0.0]), scale=np.array([0.25, 1.0]), clip=5.0)
+    # Of the first: ((2 / 4 - 1)^2 + ((1 - 2) / 4)^2) = 0.3125; the second sees what it saw.
+    assert drift(before, after) == pytest.approx(math.sqrt(0.3125 / 2))
+    seen = np.random.default_rng(0).normal([1.0, 0.0], [2.0, 1.0], (100_000, 2))
+    change = (seen - after.mean) * after.scale - (seen - before.mean) * before.scale
+    assert drift(before, after) == pytest.approx(np.sqrt(np.mean(change**2)), rel=0.01)
+    assert drift(before, before) == 0.0
+
+
+@pytest.mark.parametrize("antithetic", [True, False])
+def test_the_signal_to_noise_is_that_of_the_halves(antithetic: bool) -> None:
+    drawn = population(12, antithetic=antithetic)
+    returns = np.random.default_rng(0).normal(size=12)
+    utilities = np.argsort(np.argsort(returns)) / 11 - 0.5
+    a, b = np.zeros(3), np.zeros(3)
+    for member in range(12):
+        pair, sign = (member // 2, 1 - 2 * (member % 2)) if antithetic else (member, 1)
+        half = a if pair % 2 == 0 else b
+        half += utilities[member] * sign * drawn.noise.row(pair)
+    assert split_half_cosine(drawn, returns) == pytest.approx(a @ b / np.sqrt((a @ a) * (b @ b)))
+
+
+def test_returns_that_know_nothing_of_the_noise_have_no_signal() -> None:
+    random = np.random.default_rng(0)
+    found = [
+        split_half_cosine(population(16, num_params=50, key=key), random.normal(size=16))
+        for key in range(400)
+    ]
+    assert abs(np.mean(found)) < 3 * np.std(found) / 20
+    assert np.std(found) == pytest.approx(1 / math.sqrt(50), rel=0.1)
+
+
+def slopes(count: int) -> np.ndarray:
+    """Return the cosines of 80 members on a noiseless slope of 100 parameters."""
+    drawn = (population(80, 100, key) for key in range(count))
+    return np.array([split_half_cosine(p, p.members() @ np.ones(100)) for p in drawn])
+
+
+def test_the_ratio_on_a_slope_is_that_of_rows_to_parameters() -> None:
+    mean = float(np.mean(slopes(100)))
+    assert 2 * mean / (1 - mean) == pytest.approx(40 / 100, rel=0.15)
+
+
+def test_of_many_parameters_only_some_rows_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measures, "MOST_DRAWS", 10 * 100)  # 10 of 40 rows
+    mean = float(np.mean(slopes(400)))
+    assert 2 * mean / (1 - mean) == pytest.approx(10 / 100, rel=0.25)
+    drawn: list[int] = []
+    blocks = GaussianNoise.blocks
+
+    def listen(self: GaussianNoise, row: int) -> Any:
+        drawn.append(row)
+        return blocks(self, row)
+
+    monkeypatch.setattr(GaussianNoise, "blocks", listen)
+    split_half_cosine(population(80, 100), np.arange(80.0))
+    assert sorted(drawn) == list(range(10))  # each of them once
+
+
+def test_where_no_signal_can_be_told_there_is_none() -> None:
+    stored: Population = StoredPopulation(size=8, stored=np.eye(8))
+    assert math.isnan(split_half_cosine(stored, np.arange(8.0)))
+    assert math.isnan(split_half_cosine(population(6), np.arange(6.0)))
+    assert math.isnan(split_half_cosine(population(8), np.ones(8)))
+    assert not math.isnan(split_half_cosine(population(8), np.arange(8.0)))
+
+
+def test_the_gauge_knows_the_start_and_the_last_update() -> None:
+    gauge = Gauge(np.array([0.0, 1.0]))
+    points = [np.array(point) for point in ([0.0, 1.0], [3.0, 1.0], [3.0, 5.0], [3.0, 5.0])]
+    drawn, returns = population(8, 2), np.arange(8.0)
+    found = [
+        gauge.measure(drawn, returns, centers, (None, None), True)
+        for centers in itertools.pairwise(points)
+    ]
+    assert [item.update_norm for item in found] == [3.0, 4.0, 0.0]
+    assert [item.distance for item in found] == [3.0, 5.0, 5.0]
+    assert [item.center_norm for item in found] == pytest.approx(
+        [1.0, math.sqrt(10), math.sqrt(34)]
+    )
+    np.testing.assert_equal([item.update_cosine for item in found], [math.nan, 0.0, math.nan])
+    assert all(math.isnan(item.observation_drift) for item in found)
+    other = gauge.measure(drawn, returns, (points[0], points[1]), (None, None), ranked=False)
+    assert math.isnan(other.split_half_cosine)
+
+
+@pytest.fixture(scope="module")
+def alone() -> Iterator[WorkerPool]:
+    """Return one worker."""
+    with WorkerPool(1, slots=3) as one:
+        yield one
+
+
+def rows(trainer: Trainer) -> list[dict[str, float | str]]:
+    return [{key: asdict(record)[key] for key in (*KEYS, "digest")} for record in trainer.history]
+
+
+def interrupted(spec: TrialSpec, pool: WorkerPool, generation: int) -> Trainer:
+    def stop(record: GenerationRecord) -> Stop | None:
+        return Stop("half") if record.generation == generation else None
+
+    with Trainer(spec, pool) as trainer:
+        trainer.train(callbacks=[stop])
+    return trainer
+
+
+@pytest.mark.parametrize("algorithm", ["ars", "pgpe", "genetic", "nsr_es"])
+def test_what_is_measured_is_the_same_with_any_workers_and_after_a_resume(
+    make_spec: Spec, pool: WorkerPool, alone: WorkerPool, algorithm: str
+) -> None:
+    spec = make_spec(WALK, algorithm, budget=FIVE)
+    with Trainer(spec, alone) as trainer:
+        trainer.train()
+    expected = rows(trainer)
+    first = interrupted(spec, pool, generation=3)
+    with Trainer(spec, pool) as second:
+        second.load_state_dict(first.state_dict(), first.history)
+        second.train()
+    np.testing.assert_equal(rows(second), expected)
+    assert len(expected) == 5
+    assert all(math.isfinite(row["observation_drift"]) for row in expected)
+    halves = [math.isfinite(row["split_half_cosine"]) for row in expected]
+    assert halves == [algorithm in {"ars", "pgpe"}] * 5
+    if algorithm == "pgpe":
+        assert [math.isnan(row["update_cosine"]) for row in expected] == [True, *[False] * 4]
+
+
+def test_a_checkpoint_without_measures_goes_on(make_spec: Spec, pool: WorkerPool) -> None:
+    spec = make_spec(WALK, "pgpe", budget=FIVE)
+    with Trainer(spec, pool) as whole:
+        whole.train()
+    old = interrupted(spec, pool, generation=2)
+    state = old.state_dict()
+    del state["gauge"]
+    with Trainer(spec, pool) as again:
+        again.load_state_dict(state, old.history)
+        again.train()
+    expected = rows(whole)
+    expected[2]["update_cosine"] = math.nan  # nobody knows the update before it
+    np.testing.assert_equal(rows(again), expected)
+
+
+def test_measuring_changes_no_bit_of_what_is_learnt(
+    make_spec: Spec, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def digests() -> list[str]:
+        with Trainer(make_spec(WALK, "pgpe", budget=FIVE), pool) as trainer:
+            trainer.train()
+        return [record.digest for record in trainer.history]
+
+    measured = digests()
+    monkeypatch.setattr(measures, "split_half_cosine", lambda *_: math.nan)
+    monkeypatch.setattr(measures, "drift", lambda *_: math.nan)
+    assert digests() == measured

@@ -1,0 +1,213 @@
+"""A trial that goes on with a larger budget is the trial that had it from the beginning."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import Run
+from watchers import Silent
+
+from esbench.errors import UsageError
+from esbench.grids.trial_spec import BudgetSpec, extends
+from esbench.rollouts.worker_pool import WorkerPool
+from esbench.store import metrics_file as metrics
+from esbench.store import trial_folder as store
+from esbench.store.trial_folder import TrialFolder
+from esbench.training.run_grid import run_grid
+from esbench.training.scoring import evaluate_trial
+from esbench.training.trials import Trial
+
+Make = Callable[..., Trial]
+# One of each way to keep a state: PyTorch's optimizer, a library's, chains of mutations, lineages
+# and an archive.
+ALGORITHMS = ("openai_es", "cma_es", "genetic", "nsra_es")
+TIMES = ("wall_time_s", "cpu_time_s", "finished")
+
+
+def content(trial: Trial) -> tuple[Any, Any, dict[str, Any]]:
+    """Return rows, result and tensors of a trial, without its times."""
+    rows, result = trial.folder.rows(), trial.folder.result()
+    for table in (result, *rows):
+        for key in TIMES:
+            table.pop(key, None)
+    folder = trial.folder.path / "checkpoint"
+    return rows, result, {path.name: path.read_bytes() for path in folder.glob("*.safetensors")}
+
+
+def larger(trial: Trial, env_steps: int, root: Path | None = None) -> Trial:
+    """Return a trial with another budget, in the same folder or below ``root``."""
+    budget = trial.spec.budget.model_copy(update={"env_steps": env_steps})
+    spec = trial.spec.model_copy(update={"budget": budget})
+    folder = trial.folder if root is None else TrialFolder(root / trial.folder.path.name)
+    return replace(trial, spec=spec, folder=folder, extend=root is None)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_it_ends_with_the_bits_of_a_whole_run(
+    make_trial: Make, pool: WorkerPool, tmp_path: Path, algorithm: str
+) -> None:
+    settings = {"population_size": 6, "sigma": 0.1}
+    short = make_trial(algorithms={algorithm: settings}, budget={"env_steps": 200})
+    run_grid([short], pool, Silent())
+    generations = len(short.folder.rows())
+    extended, whole = larger(short, 600), larger(short, 600, tmp_path / "whole")
+    run_grid([extended], pool, Silent())
+    run_grid([whole], pool, Silent())
+    assert content(extended) == content(whole)
+    assert len(extended.folder.rows()) > generations > 0
+    assert extended.folder.description()["hash"] == whole.folder.description()["hash"]
+
+
+@pytest.fixture
+def done(make_trial: Make, pool: WorkerPool) -> Trial:
+    """Return a trial of 500 steps that is done."""
+    trial = make_trial(settings={"optimizer": "clipup", "learning_rate": 0.1})
+    run_grid([trial], pool, Silent())
+    return trial
+
+
+def test_it_is_refused_unless_it_is_asked_for(done: Trial, pool: WorkerPool) -> None:
+    before = files(done)
+    unasked = replace(larger(done, 900), extend=False)
+    with pytest.raises(UsageError, match=r"was 500, is now 900.*go on from it with --extend"):
+        run_grid([unasked], pool, Silent())
+    assert files(done) == before
+
+
+@pytest.mark.parametrize(
+    ("budget", "change"),
+    [
+        ({"env_steps": 400}, {}),
+        ({"env_steps": 900, "generations": 1000}, {}),
+        ({"env_steps": 900, "target_return": 3.0}, {}),
+        ({"env_steps": 900}, {"seed": 7}),
+    ],
+    ids=["smaller", "generations-bounded", "target", "seed"],
+)
+def test_nothing_but_a_larger_budget_is_gone_on_to(
+    done: Trial, pool: WorkerPool, budget: dict[str, Any], change: dict[str, Any]
+) -> None:
+    before = files(done)
+    new = done.spec.budget.model_copy(update=budget)
+    wanted = replace(done, spec=done.spec.model_copy(update={"budget": new, **change}), extend=True)
+    with pytest.raises(UsageError, match="holds another trial") as raised:
+        run_grid([wanted], pool, Silent())
+    assert "--extend" not in str(raised.value)
+    assert files(done) == before
+
+
+def test_generations_are_a_budget_too(make_trial: Make, pool: WorkerPool) -> None:
+    trial = make_trial(budget={"env_steps": 10_000, "generations": 2})
+    run_grid([trial], pool, Silent())
+    for generations in (4, None):
+        budget = BudgetSpec(env_steps=10_000, generations=generations)
+        assert extends(trial.spec.model_copy(update={"budget": budget}), trial.spec)
+    budget = BudgetSpec(env_steps=10_000, generations=4)
+    spec = trial.spec.model_copy(update={"budget": budget})
+    run_grid([replace(trial, spec=spec, extend=True)], pool, Silent())
+    assert len(trial.folder.rows()) == 4
+
+
+def test_the_trial_keeps_what_was_scored_and_which_command_made_it(
+    done: Trial, pool: WorkerPool
+) -> None:
+    scores, command = [done.folder.result()["score"]], done.folder.description()["command"]
+    generations = [done.folder.result()["generations"]]
+    for env_steps in (900, 1300):
+        run_grid([larger(done, env_steps)], pool, Silent())
+        scores.append(done.folder.result()["score"])
+        generations.append(done.folder.result()["generations"])
+    description = done.folder.description()
+    assert [part["budget"]["env_steps"] for part in description["extended"]] == [500, 900]
+    assert [part["score"] for part in description["extended"]] == scores[:-1]
+    assert [part["generation"] for part in description["extended"]] == generations[:-1]
+    assert {part["command"] for part in description["extended"]} == {command}
+    assert done.folder.kept == generations[:-1]
+    for generation, score in zip(generations, scores, strict=True):
+        stored = evaluate_trial(done.folder.path, pool, generation=generation)
+        assert stored.recorded == stored.score.mean == score
+    assert done.folder.spec().budget.env_steps == 1300
+
+
+class KilledError(Exception):
+    """Stands for a SIGKILL: nothing after it is done."""
+
+
+@pytest.mark.parametrize(("after", "again"), [(0, False), (0, True), (1, False), (2, False)])
+def test_killed_while_it_is_extended_it_is_whole(
+    done: Trial, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, after: int, again: bool
+) -> None:
+    expected = content(done)
+    writes: Iterator[int] = iter(range(100))
+
+    def write(path: Path, text: str | bytes) -> None:
+        if next(writes) == after:
+            raise KilledError
+        original(path, text)
+
+    original = store.replace
+    with monkeypatch.context() as patch:
+        for module in (store, metrics):
+            patch.setattr(module, "replace", write)
+        with done.folder.locked(), pytest.raises(KilledError):
+            done.folder.begin(larger(done, 900).spec, {"labels": done.labels}, extend=True)
+    assert done.folder.status == "partial"
+    if again:  # as it was, and only then with the larger budget
+        run_grid([done], pool, Silent())
+        assert content(done) == expected
+    run_grid([larger(done, 900)], pool, Silent())
+    assert done.folder.result()["env_steps"] >= 900
+    (before,) = done.folder.description()["extended"]
+    assert before["score"] == expected[1]["score"]
+
+
+def test_a_damaged_trial_fails_alone(done: Trial, pool: WorkerPool, make_trial: Make) -> None:
+    (done.folder.path / "trial.json").write_text("{")
+    other = make_trial(seed=1)
+    report = run_grid([larger(done, 900), replace(other, extend=True)], pool, Silent())
+    assert (report.count("failed"), report.count("done")) == (1, 1)
+    assert done.folder.is_done
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "checkpoint/state.json", "result.json"])
+def test_what_cannot_go_on_is_left_as_it_is(done: Trial, pool: WorkerPool, name: str) -> None:
+    path = done.folder.path / name
+    if name == "checkpoint/state.json":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:-700])
+    before = files(done)
+    report = run_grid([larger(done, 900)], pool, Silent())
+    assert report.count("failed") == 1
+    assert files(done) == before
+
+
+def files(trial: Trial) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in trial.folder.path.rglob("*") if path.is_file()}
+
+
+def test_the_command(esbench: Run) -> None:
+    trial = ["--env", "doubles:Walk-v0", "--algorithm", "snes", "--seeds", "0", "--out", "out",
+             "--set", "evaluation.episodes=2", "--set", "policy.hidden=[4]"]  # fmt: skip
+    run = ["run", *trial, "--workers", "1", "--quiet"]
+    assert esbench(*run, "--env-steps", "300")[0] == 0
+    more = ["--env-steps", "900"]
+    code, _, complaint = esbench(*run, *more)
+    assert (code, "go on from it with --extend" in complaint) == (2, True)
+    code, printed, _ = esbench("status", *trial, *more, "--extend")
+    assert (code, "1 partial" in printed) == (0, True)
+    code, printed, _ = esbench("plan", *trial, *more, "--extend")
+    assert (code, "done" in printed) == (0, True)
+    assert esbench(*run, *more, "--extend")[0] == 0
+    (stored,) = Path("out").rglob("trial.json")
+    assert json.loads(stored.read_text())["command"].endswith("--env-steps 900 --extend")
+    code, printed, _ = esbench("status", *trial, *more)
+    assert (code, "1 done" in printed) == (0, True)
+    before = stored.read_bytes()
+    assert esbench(*run, *more, "--extend")[0] == 0  # there is nothing left to do
+    assert stored.read_bytes() == before

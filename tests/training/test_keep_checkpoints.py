@@ -1,0 +1,193 @@
+"""Checkpoints that are kept on the way are those that a run ends with which stops there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import Run
+from fake_trials import make_records
+from watchers import Silent
+
+from esbench.errors import UsageError
+from esbench.files import without_arrays
+from esbench.rollouts.worker_pool import WorkerPool
+from esbench.store.trial_files import DamagedTrialError
+from esbench.store.trial_folder import TrialFolder
+from esbench.training.run_grid import run_grid
+from esbench.training.run_trial import is_kept
+from esbench.training.scoring import evaluate_trial
+from esbench.training.trials import Trial
+
+Make = Callable[..., Trial]
+BUDGET = 600
+SETTINGS = {"population_size": 4, "optimizer": "clipup", "learning_rate": 0.1}
+
+
+@pytest.fixture
+def trial(make_trial: Make, pool: WorkerPool) -> Trial:
+    """Return a trial that is done, four of whose checkpoints were kept, the last one included."""
+    made = replace(make_trial(budget={"env_steps": BUDGET}, settings=SETTINGS), keep=4)
+    run_grid([made], pool, Silent())
+    return made
+
+
+def test_they_are_the_first_beyond_each_part_of_the_budget(trial: Trial) -> None:
+    steps = {row["generation"]: row["env_steps"] for row in trial.folder.rows()}
+    wanted = [
+        min(generation for generation, spent in steps.items() if spent >= BUDGET * part / 4)
+        for part in (1, 2, 3)
+    ]
+    assert trial.folder.kept == wanted
+    assert len(set(wanted)) == 3
+    assert max(wanted) < max(steps)
+
+
+def test_a_long_generation_is_kept_once(make_trial: Make) -> None:
+    trial = replace(make_trial(budget={"env_steps": 100}), keep=10)
+    assert kept_after(trial, 9, 65, 69, 70, 80, 100) == [65, 70, 80]  # 100 is the end
+    assert kept_after(replace(trial, keep=1), 9, 65, 100) == []
+    assert kept_after(trial, 55) == [55]
+
+
+def test_generations_have_parts_too(make_trial: Make) -> None:
+    budget = {"env_steps": 1_000_000, "generations": 6}
+    trial = replace(make_trial(budget=budget), keep=3)
+    assert kept_after(trial, *range(10, 70, 10)) == [20, 40]
+
+
+def kept_after(trial: Trial, *env_steps: int) -> list[int]:
+    """Return after how many steps a trial's checkpoint is kept, of one generation each."""
+    (made,) = make_records([0.0])
+    rows = [
+        replace(made, generation=generation, env_steps=spent)
+        for generation, spent in enumerate(env_steps, start=1)
+    ]
+    numbers = range(1, len(rows) + 1)
+    return [rows[n - 1].env_steps for n in numbers if is_kept(trial, rows[:n])]
+
+
+def test_each_is_what_a_run_ends_with_that_stops_there(
+    trial: Trial, make_trial: Make, pool: WorkerPool, tmp_path: Path
+) -> None:
+    for generation in trial.folder.kept:
+        budget = {"env_steps": BUDGET, "generations": generation}
+        folder = TrialFolder(tmp_path / f"to-{generation}")
+        short = replace(make_trial(budget=budget, settings=SETTINGS), folder=folder)
+        run_grid([short], pool, Silent())
+        assert arrays(trial.folder, generation) == arrays(folder, None)
+        score = evaluate_trial(trial.folder.path, pool, generation=generation)
+        assert (score.generation, score.recorded) == (generation, None)
+        assert score.score.mean == folder.result()["score"]
+
+
+def test_nothing_else_depends_on_them(trial: Trial, pool: WorkerPool, tmp_path: Path) -> None:
+    plain = replace(trial, folder=TrialFolder(tmp_path / "plain"), keep=1)
+    run_grid([plain], pool, Silent())
+    assert plain.folder.kept == []
+    assert arrays(plain.folder, None) == arrays(trial.folder, None)
+    digests = [[row["digest"] for row in each.folder.rows()] for each in (plain, trial)]
+    assert digests[0] == digests[1]
+
+
+def test_a_run_that_was_interrupted_while_it_kept_one_keeps_the_same(
+    trial: Trial, pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupted = replace(trial, folder=TrialFolder(tmp_path / "interrupted"))
+
+    keep = TrialFolder.keep
+
+    def interrupt(folder: TrialFolder, state: dict[str, Any]) -> None:
+        if state["progress"]["generation"] == trial.folder.kept[1]:
+            raise KeyboardInterrupt
+        keep(folder, state)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrialFolder, "keep", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run_grid([interrupted], pool, Silent())
+    run_grid([interrupted], pool, Silent())
+    assert interrupted.folder.kept == trial.folder.kept
+    for generation in trial.folder.kept:
+        assert arrays(interrupted.folder, generation) == arrays(trial.folder, generation)
+
+
+def test_the_latest_may_be_named_too(trial: Trial, pool: WorkerPool) -> None:
+    last = trial.folder.result()["generations"]
+    stored = evaluate_trial(trial.folder.path, pool, generation=last)
+    assert stored.recorded == stored.score.mean == trial.folder.result()["score"]
+
+
+def test_one_that_was_not_kept_is_one_sentence(trial: Trial, pool: WorkerPool) -> None:
+    last = trial.folder.result()["generations"]
+    known = re.escape(str([*trial.folder.kept, last]))
+    with pytest.raises(
+        UsageError, match=f"no checkpoint of generation 999; expected one of {known}"
+    ):
+        evaluate_trial(trial.folder.path, pool, generation=999)
+
+
+def test_a_damaged_one_is_one_sentence(trial: Trial, pool: WorkerPool) -> None:
+    first, second, _ = trial.folder.kept
+    kept = trial.folder.path / "kept"
+    (kept / f"{first:08d}.safetensors").write_bytes(b"")
+    words = rf"kept.*{first:08d}\.safetensors is damaged .*; remove it: training does not need it"
+    with pytest.raises(DamagedTrialError, match=words):
+        evaluate_trial(trial.folder.path, pool, generation=first)
+    (kept / f"{second:08d}.json").rename(kept / "00000099.json")
+    (kept / "7.json").write_text("{}")  # is none of ours
+    assert 99 in trial.folder.kept
+    assert 7 not in trial.folder.kept
+    words = rf"00000099\.json is damaged .it is of generation {second}"
+    with pytest.raises(DamagedTrialError, match=words):
+        evaluate_trial(trial.folder.path, pool, generation=99)
+
+
+def test_it_needs_no_latest_one(trial: Trial, pool: WorkerPool) -> None:
+    (trial.folder.path / "checkpoint" / "state.json").write_text("{")
+    first = trial.folder.kept[0]
+    assert evaluate_trial(trial.folder.path, pool, generation=first).generation == first
+
+
+def arrays(folder: TrialFolder, generation: int | None) -> dict[str, tuple[object, ...]]:
+    """Return all arrays of a checkpoint, to be compared."""
+    state = folder.load_checkpoint(generation)
+    assert state is not None
+    found: dict[str, np.ndarray] = {}
+    without_arrays(state, found)
+    assert "algorithm.center" in found
+    return {name: (a.dtype, a.shape, a.tobytes()) for name, a in found.items()}
+
+
+def test_the_commands(esbench: Run) -> None:
+    run = ["run", "--env", "CartPole-v1", "--algorithm", "snes", "--seeds", "0", "--workers", "1",
+           "--env-steps", "900", "--out", "out", "--quiet", "--set", "evaluation.episodes=2",
+           "--set", "policy.hidden=[4]", "--set", "algorithms.snes.population_size=4"]  # fmt: skip
+    assert esbench(*run, "--keep", "3")[0] == 0
+    folder = TrialFolder(Path("out/CartPole-v1/snes/seed-0"))
+    first, second = folder.kept
+    code, printed, _ = esbench("eval", str(folder.path), "--generation", str(first))
+    assert (code, printed.startswith(f"generation {first}: ")) == (0, True)
+    code, _, complaint = esbench("eval", "--random-policy", "CartPole-v1", "--generation", "3")
+    assert (code, "--generation 3: expected a trial" in complaint) == (2, True)
+    code, _, complaint = esbench("render", "out", "--all", "--generation", "3")
+    assert (code, "--generation 3: expected without --all" in complaint) == (2, True)
+    code, printed, complaint = esbench("render", "out", "--all", "--max-steps", "3")
+    names = [f"render-{first:08d}.gif", f"render-{second:08d}.gif", "render.gif"]
+    assert (code, complaint) == (0, "")
+    for line, name, generation in zip(
+        printed.splitlines(), names, [first, second, folder.result()["generations"]], strict=True
+    ):
+        assert f"{name}: CartPole-v1, generation {generation}, " in line
+        assert (folder.path / name).stat().st_size > 100
+    film = (folder.path / names[1]).read_bytes()
+    (folder.path / names[1]).unlink()
+    one = ["render", str(folder.path), "--max-steps", "3", "--generation", str(second)]
+    assert esbench(*one)[0] == 0
+    assert (folder.path / names[1]).read_bytes() == film
+    assert esbench(*run[:-2], "--keep", "0")[0] == 2

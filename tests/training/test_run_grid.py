@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from watchers import run
+
+from esbench.errors import UsageError
+from esbench.rollouts.worker_pool import WorkerPool
+from esbench.store.generation_record import GenerationRecord
+from esbench.training.callbacks import Stop
+from esbench.training.run_grid import run_grid
+from esbench.training.trials import Trial
+
+Make = Callable[..., Trial]
+
+
+def test_a_score_that_is_not_finite_is_done_and_says_so(make_trial: Make, pool: WorkerPool) -> None:
+    trial = make_trial("doubles:BadReward-v0")
+    ((outcome, detail),) = run(pool, trial)
+    bad = [value is None for value in trial.folder.result()["returns"]].count(True)
+    assert outcome == "done"
+    assert detail == f"score - ({bad} of 4 held-out episodes not finite)"
+    assert trial.folder.result()["score"] is None
+    assert not (trial.folder.path / "error.txt").exists()
+    assert run(pool, trial) == [("skipped", detail)]
+
+
+def test_a_done_trial_of_another_specification_is_refused(
+    make_trial: Make, pool: WorkerPool
+) -> None:
+    run(pool, make_trial())
+    edited = make_trial(settings={"sigma": 0.3})
+    with pytest.raises(UsageError, match=r"holds another trial: .*sigma was 0\.1, is now 0\.3"):
+        run(pool, edited)
+    with (
+        edited.folder.locked(),  # and so it is while another process holds it
+        pytest.raises(UsageError, match="holds another trial"),
+    ):
+        run(pool, edited)
+
+
+def test_an_environment_that_workers_cannot_make_fails_its_trial_alone(
+    make_trial: Make, pool: WorkerPool
+) -> None:
+    bad, good = make_trial("doubles:FailsInWorkers-v0"), make_trial(seed=1)
+    (failed, detail), (done, _) = run(pool, bad, good)
+    assert (failed, done) == ("failed", "done")
+    assert "OSError: no licence (traceback in " in detail
+    assert "no licence" in (bad.folder.path / "error.txt").read_text()
+
+
+def test_a_trial_that_another_process_runs_is_left_to_it(
+    make_trial: Make, pool: WorkerPool
+) -> None:
+    trial = make_trial()
+    with trial.folder.locked():
+        assert run(pool, trial) == [("elsewhere", "another process runs it")]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("trial.json", b"{}"),
+        ("metrics.jsonl", b""),
+        ("checkpoint/state.json", b'{"format": 1}'),
+        ("checkpoint/*.safetensors", b"\0"),
+        ("result.json", b'{"format": 1}'),
+    ],
+)
+def test_a_damaged_trial_does_not_stop_the_others(
+    make_trial: Make, pool: WorkerPool, name: str, content: bytes
+) -> None:
+    trial, other = make_trial(seed=0), make_trial(seed=1)
+    run(pool, trial)
+    folder = trial.folder.path
+    if name not in {"result.json", "trial.json"}:
+        (folder / "result.json").unlink()
+    (path,) = folder.glob(name)
+    path.write_bytes(content)
+    (outcome, detail), (second, _) = run(pool, trial, other)
+    assert (outcome, second) == ("failed", "done")
+    assert detail.startswith(f"{path} is damaged (")
+    assert "; remove " in detail
+    assert path.read_bytes() == content
+    assert not (folder / "error.txt").exists()
+
+
+def test_without_its_damaged_result_a_trial_is_scored_again(
+    make_trial: Make, pool: WorkerPool
+) -> None:
+    trial = make_trial()
+    ((_, text),) = run(pool, trial)
+    path = trial.folder.path / "result.json"
+    digest = json.loads(path.read_text())["digest"]
+    path.write_text("")
+    ((_, detail),) = run(pool, trial)
+    assert detail.endswith("remove it, and the same command scores the trial again")
+    path.unlink()
+    assert run(pool, trial) == [("done", text)]
+    assert json.loads(path.read_text())["digest"] == digest
+
+
+@pytest.mark.parametrize("name", ["trial.json", "checkpoint/state.json", "result.json"])
+def test_a_newer_format_stops_everything(make_trial: Make, pool: WorkerPool, name: str) -> None:
+    trial, other = make_trial(seed=0), make_trial(seed=1)
+    run(pool, trial)
+    if name.startswith("checkpoint"):
+        (trial.folder.path / "result.json").unlink()
+    (trial.folder.path / name).write_text('{"format": 99}')
+    with pytest.raises(UsageError, match="written by a newer esbench"):
+        run(pool, trial, other)
+    assert other.folder.status == "missing"
+
+
+def test_a_stopped_trial_killed_while_it_was_scored_is_not_trained_further(
+    make_trial: Make, pool: WorkerPool
+) -> None:
+    def stop_at_two(record: GenerationRecord) -> Stop | None:
+        return Stop("enough") if record.generation == 2 else None
+
+    trial = make_trial()
+    run_grid([trial], pool, Watcher(), callbacks=[stop_at_two])
+    result = trial.folder.path / "result.json"
+    whole = json.loads(result.read_text())
+    result.unlink()
+    assert run(pool, trial) == [("done", f"score {whole['score']:.1f}")]
+    again = json.loads(result.read_text())
+    assert (again["generations"], again["stopped"]) == (2, "enough")
+    assert again["returns"] == whole["returns"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "backend", "ran"),
+    [
+        ("doubles:Walk-v0", "auto", "gymnasium"),
+        ("CartPole-v1", "auto", "cartpole"),
+        ("Hopper-v5", "auto", "mujoco"),
+        ("Hopper-v5", "gymnasium", "gymnasium"),
+    ],
+)
+def test_the_backend_that_ran_is_recorded(
+    make_trial: Make, pool: WorkerPool, environment: str, backend: str, ran: str
+) -> None:
+    table = {environment: {"backend": backend}}
+    trial = make_trial(environment, environment=table, budget={"env_steps": 50})
+    run(pool, trial)
+    assert json.loads((trial.folder.path / "trial.json").read_text())["backend"] == ran

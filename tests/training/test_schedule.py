@@ -1,0 +1,72 @@
+"""How trials share workers."""
+
+from __future__ import annotations
+
+import pytest
+
+from esbench.errors import UsageError
+from esbench.training.schedule import schedule
+
+MANY = 10**6
+EVENLY = "one trial after the other on all workers, which 2 trials cannot share evenly"
+FOUR = "4 trials at a time on a worker each, which fill each other's gaps"
+
+
+@pytest.mark.parametrize(
+    ("trials", "workers", "at_once", "each", "beside"),
+    [
+        (0, 2, 1, 2, 0),
+        (1, 2, 1, 2, 0),
+        (2, 2, 2, 1, 2),
+        (5, 2, 2, 1, 4),
+        (6, 1, 1, 1, 0),
+        (2, 3, 1, 3, 0),  # side by side, a worker would have nothing to do
+        (3, 3, 3, 1, 3),
+        (10, 16, 8, 2, 8),
+        (100, 16, 16, 1, 96),
+    ],
+)
+def test_no_worker_is_without_a_trial(
+    trials: int, workers: int, at_once: int, each: int, beside: int
+) -> None:
+    found = schedule([MANY] * trials, workers)
+    assert (found.at_once, found.workers_each, found.side_by_side) == (at_once, each, beside)
+
+
+@pytest.mark.parametrize(
+    ("trials", "at_once", "each", "beside"),
+    [(5, 1, 4, 0), (5, 2, 2, 5), (5, 3, 1, 5), (1, 4, 4, 0), (0, 4, 4, 0)],
+)
+def test_all_trials_run_as_asked_for(trials: int, at_once: int, each: int, beside: int) -> None:
+    found = schedule([1] * trials, 4, at_once)
+    assert (found.workers_each, found.side_by_side) == (each, beside)
+
+
+@pytest.mark.parametrize(
+    ("trials", "workers", "at_once", "words"),
+    [
+        (1, 2, None, "one trial after the other on all workers"),
+        (4, 1, None, "one trial after the other on one worker"),
+        (4, 2, 1, "one trial after the other on all workers, as asked for"),
+        (2, 3, None, EVENLY),
+        (4, 2, None, "2 trials at a time on a worker each, which fill each other's gaps"),
+        (9, 4, None, f"{FOUR}; the last one on all workers"),
+        (9, 4, 2, "2 trials at a time on 2 workers each, which fill each other's gaps"),
+    ],
+)
+def test_the_choice_is_told(trials: int, workers: int, at_once: int | None, words: str) -> None:
+    assert schedule([MANY] * trials, workers, at_once).words == words
+
+
+@pytest.mark.parametrize("at_once", [-1, 0, 3])
+def test_more_than_the_workers_is_refused(at_once: int) -> None:
+    with pytest.raises(UsageError, match=rf"^at_once = {at_once}: expected at least 1, .* 2$"):
+        schedule([MANY] * 4, 2, at_once)
+
+
+def test_few_steps_are_not_worth_more_processes() -> None:
+    few = schedule([49_999] * 4, 2)
+    assert few.at_once == 1
+    assert few.words.endswith("on all workers, because there are few steps to make")
+    assert schedule([50_000] * 4, 2).at_once == 2
+    assert schedule([1] * 4, 2, 2).at_once == 2

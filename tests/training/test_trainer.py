@@ -1,0 +1,345 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pytest
+
+from esbench.algorithms.openai_es import OpenAIES
+from esbench.errors import TrainingError, UsageError
+from esbench.grids.trial_spec import TrialSpec
+from esbench.rollouts.jobs import CENTER, Job, Task
+from esbench.rollouts.worker_pool import WorkerPool
+from esbench.seeding import Purpose
+from esbench.store.generation_record import GenerationRecord
+from esbench.training.callbacks import Stop, TargetReturn
+from esbench.training.trainer import Trainer
+
+Spec = Callable[..., TrialSpec]
+WALK = "doubles:Walk-v0"
+
+
+class Memory:
+    """A recorder that keeps everything."""
+
+    def __init__(self) -> None:
+        self.rows: list[GenerationRecord] = []
+        self.states: list[dict[str, Any]] = []
+
+    def append(self, record: GenerationRecord) -> None:
+        self.rows.append(record)
+
+    def checkpoint(self, state: dict[str, Any]) -> None:
+        self.states.append(state)
+
+
+def train(spec: TrialSpec, pool: WorkerPool) -> Trainer:
+    with Trainer(spec, pool) as trainer:
+        trainer.train()
+    return trainer
+
+
+def results(trainer: Trainer) -> list[dict[str, Any]]:
+    """Return the rows without their times."""
+    rows = [asdict(record) for record in trainer.history]
+    return [{k: v for k, v in row.items() if not k.endswith("time_s")} for row in rows]
+
+
+def test_training_ends_at_the_first_generation_past_the_budget(
+    make_spec: Spec, pool: WorkerPool
+) -> None:
+    trainer = train(make_spec(budget={"env_steps": 700}), pool)
+    assert trainer.history[-1].env_steps >= 700 > trainer.history[-2].env_steps
+    assert [record.generation for record in trainer.history] == [
+        *range(1, len(trainer.history) + 1)
+    ]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_the_update_may_draw_with_the_workers_cores(
+    make_spec: Spec, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    told, tell = [], OpenAIES.tell
+
+    def listen(self: OpenAIES, population: Any, *args: Any) -> None:
+        told.append(population.threads)
+        tell(self, population, *args)
+
+    monkeypatch.setattr(OpenAIES, "tell", listen)
+    monkeypatch.setattr("esbench.training.trainer.usable_cores", lambda: 2)
+    with WorkerPool(workers, slots=1) as pool, Trainer(make_spec(), pool) as trainer:
+        trainer.train(env_steps=1)
+    assert told == [min(workers, 2)]
+
+
+def test_generations_limit_the_budget_too(make_spec: Spec, pool: WorkerPool) -> None:
+    trainer = train(make_spec(budget={"env_steps": 10**9, "generations": 3}), pool)
+    assert trainer.progress.generation == 3
+
+
+def test_training_goes_on_with_a_larger_number(make_spec: Spec, pool: WorkerPool) -> None:
+    whole = train(make_spec(budget={"env_steps": 900}), pool)
+    with Trainer(make_spec(), pool) as trainer:
+        for steps in (1, 300, 900):
+            trainer.train(env_steps=steps)
+    assert results(trainer) == results(whole)
+
+
+def test_counters_add_up(make_spec: Spec, pool: WorkerPool) -> None:
+    spec = make_spec(environment={WALK: {"episodes_per_member": 3}})
+    trainer = train(spec, pool)
+    for number, record in enumerate(trainer.history, start=1):
+        assert record.episodes == number * 8 * 3
+        assert record.population_size == 8
+        assert 1 <= record.center_rank <= 9
+        assert record.center_rank_fraction == (record.center_rank - 1) / 8
+        assert record.non_finite == 0
+        assert record.population_return_min <= record.population_return_mean
+        assert record.population_return_mean <= record.population_return_max
+    steps = np.diff([0, *(record.env_steps for record in trainer.history)])
+    lengths = [record.episode_length_mean for record in trainer.history]
+    np.testing.assert_allclose(steps / 24, lengths)
+    assert trainer.history[-1].eval_env_steps > 0
+
+
+@pytest.mark.parametrize("shift", [0.0, 5.0])
+def test_the_rank_is_of_the_centre_among_what_the_algorithm_was_told(
+    make_spec: Spec, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, shift: float
+) -> None:
+    told: list[np.ndarray] = []
+    tell = OpenAIES._tell
+
+    def listen(self: OpenAIES, *arguments: Any) -> None:
+        told.append(arguments[1])
+        tell(self, *arguments)
+
+    monkeypatch.setattr(OpenAIES, "_tell", listen)
+    length = {"max_episode_steps": 1}  # so that the shift moves every return by the same
+    trainer = train(make_spec(environment={WALK: {"reward_shift": shift, **length}}), pool)
+    assert len(told) == len(trainer.history) > 3
+    for record, returns in zip(trainer.history, told, strict=True):
+        assert record.center_rank == 1 + np.count_nonzero(returns > record.center_return - shift)
+
+
+def test_the_centre_that_plays_is_the_one_the_search_would_return(
+    make_spec: Spec, pool: WorkerPool
+) -> None:
+    """Random search draws around the start; its centre is its best member."""
+    spec = make_spec("CartPole-v1", "random_search", budget={"env_steps": 1})
+    with Trainer(spec, pool) as trainer:
+        trainer.train()
+        job = Job(
+            seed=spec.seed,
+            generation=1,
+            purpose=Purpose.TRAINING_EPISODE,
+            population=None,
+            center=trainer.center,
+            episodes=1,
+            normalizer=trainer._normalizer(lineage=0),
+        )
+        (expected,) = pool.play(job, [Task(CENTER, 0)]).center_returns
+        trainer.train(env_steps=trainer.progress.env_steps + 1)
+        assert trainer.history[1].center_return == expected
+
+
+def test_the_rank_diagnostic_changes_nothing_else(make_spec: Spec, pool: WorkerPool) -> None:
+    known = train(make_spec(), pool)
+    unknown = train(make_spec(evaluation={"episodes": 4, "center": False}), pool)
+    np.testing.assert_array_equal(known.center, unknown.center)
+    for one, other in zip(known.history, unknown.history, strict=True):
+        assert one.population_return_mean == other.population_return_mean
+        assert one.env_steps == other.env_steps
+        assert math.isnan(other.center_return)
+        assert math.isnan(other.center_rank)
+        assert other.eval_env_steps == 0
+
+
+def test_a_generation_grows_until_it_has_made_its_interactions(
+    make_spec: Spec, pool: WorkerPool
+) -> None:
+    base = {"population_size": 8, "sigma": 0.1}
+    trainer = train(make_spec(settings={**base, "num_interactions": 400}), pool)
+    record = trainer.history[0]
+    assert record.env_steps >= 400
+    assert record.population_size > 8
+    assert record.population_size % 8 == 0
+    assert record.env_steps - 8 * 20 < 400  # without the last eight it was not enough
+    capped = train(
+        make_spec(settings={**base, "num_interactions": 400, "population_size_max": 20}), pool
+    )
+    assert capped.history[0].population_size == 20
+    episodes = train(make_spec(settings={**base, "min_episodes": 30}), pool)
+    assert episodes.history[0].population_size == 32
+
+
+def test_reward_shift_changes_what_is_learnt_and_not_what_is_reported(
+    make_spec: Spec, pool: WorkerPool
+) -> None:
+    plain = train(make_spec(), pool)
+    shifted = train(make_spec(environment={WALK: {"reward_shift": -10.0}}), pool)
+    first, second = plain.history[0], shifted.history[0]
+    assert first.population_return_mean == second.population_return_mean
+    assert first.center_return == second.center_return
+    assert first.digest != second.digest  # the update was another one
+
+
+def test_the_adaptive_cap_is_twice_the_mean_length(make_spec: Spec, pool: WorkerPool) -> None:
+    trainer = train(make_spec(environment={WALK: {"max_episode_steps": "adaptive"}}), pool)
+    assert trainer.history[0].max_episode_steps is None
+    for before, after in zip(trainer.history, trainer.history[1:], strict=False):
+        assert after.max_episode_steps == math.ceil(2 * before.episode_length_mean)
+    fixed = train(make_spec(environment={WALK: {"max_episode_steps": 2}}), pool)
+    assert all(record.episode_length_mean <= 2 for record in fixed.history)
+
+
+def test_the_score_is_of_the_unmodified_environment(make_spec: Spec, pool: WorkerPool) -> None:
+    table = {"max_episode_steps": 2, "action_noise": 0.5, "reward_shift": 3.0}
+    with Trainer(make_spec(environment={WALK: table}), pool) as trained:
+        trained.train()
+        state = trained.state_dict()
+        score = trained.evaluate(20)
+    with Trainer(make_spec(), pool) as plain:
+        plain.load_state_dict(state)
+        expected = plain.evaluate(20)
+    np.testing.assert_array_equal(score.returns, expected.returns)
+    assert score.lengths.max() > 2
+
+
+def test_action_noise_needs_continuous_actions(make_spec: Spec) -> None:
+    spec = make_spec("CartPole-v1", environment={"CartPole-v1": {"action_noise": 0.1}})
+    with pytest.raises(UsageError, match=r"action_noise = 0\.1: CartPole-v1 has discrete actions"):
+        Trainer(spec)
+
+
+def test_returns_that_are_not_finite_are_counted_and_the_trial_goes_on(
+    make_spec: Spec, pool: WorkerPool
+) -> None:
+    trainer = train(make_spec("doubles:BadReward-v0"), pool)
+    assert sum(record.non_finite for record in trainer.history) > len(trainer.history)
+    assert np.isfinite(trainer.center).all()
+    assert all(math.isfinite(record.population_return_mean) for record in trainer.history)
+
+
+def test_a_generation_without_a_finite_return_ends_the_trial(
+    make_spec: Spec, pool: WorkerPool
+) -> None:
+    name = "doubles:BadReward-v0"
+    spec = make_spec(name, environment={name: {"kwargs": {"always": True}}})
+    with pytest.raises(TrainingError, match="none of the 8 returns is finite"):
+        train(spec, pool)
+
+
+def test_members_that_never_make_a_step_do_not_grow_the_population_for_ever(
+    make_spec: Spec, pool: WorkerPool
+) -> None:
+    name = "doubles:BadObservation-v0"
+    table = {name: {"kwargs": {"share": 1.0}}}
+    spec = make_spec(name, environment=table, settings={"num_interactions": 100})
+    with pytest.raises(TrainingError, match="none of the 8 returns is finite"):
+        train(spec, pool)
+
+
+def test_an_infinite_observation_does_not_spoil_the_statistics(
+    make_spec: Spec, pool: WorkerPool
+) -> None:
+    name = "doubles:BadObservation-v0"
+    table = {name: {"kwargs": {"value": float("1e308"), "share": 0.3}}}
+    trainer = train(make_spec(name, environment=table), pool)
+    assert trainer.history[-1].non_finite == 0
+    assert math.isfinite(trainer.history[-1].population_return_mean)
+    statistics = trainer.state_dict()["statistics"]["0"]
+    assert np.isfinite(statistics["mean"]).all()
+    assert np.isfinite(statistics["squares"]).all()
+
+
+def test_why_training_stopped_survives_a_resume(make_spec: Spec, pool: WorkerPool) -> None:
+    with Trainer(make_spec(), pool) as trainer:
+        trainer.train(callbacks=[lambda record: Stop("enough") if record.generation == 2 else None])
+        state = trainer.state_dict()
+    with Trainer(make_spec(), pool) as resumed:
+        resumed.load_state_dict(state, trainer.history)
+        assert resumed.stopped == Stop("enough")
+        resumed.train()  # asked to go on, it does
+        assert resumed.stopped is None
+        assert resumed.progress.generation > 2
+
+
+def test_callbacks_see_every_record_and_can_stop(make_spec: Spec, pool: WorkerPool) -> None:
+    seen: list[int] = []
+
+    def stop_at_three(record: GenerationRecord) -> Stop | None:
+        seen.append(record.generation)
+        return Stop("three") if record.generation == 3 else None
+
+    memory = Memory()
+    with Trainer(make_spec(budget={"env_steps": 10**9}), pool, memory) as trainer:
+        assert trainer.train(callbacks=[stop_at_three]) == Stop("three")
+    assert seen == [1, 2, 3]
+    assert memory.rows == trainer.history
+    assert memory.states[-1]["progress"]["generation"] == 3
+
+
+def test_early_stopping_on_a_target(make_spec: Spec, pool: WorkerPool) -> None:
+    budget = {"env_steps": 100_000, "target_return": 150.0, "target_window": 3}
+    settings = {"population_size": 32, "sigma": 0.2, "learning_rate": 0.1}
+    spec = make_spec("CartPole-v1", budget=budget, settings=settings)
+    with Trainer(spec, pool) as trainer:
+        stop = trainer.train()
+        assert stop is not None
+        assert "reached 150" in stop.reason
+        returns = [record.center_return for record in trainer.history]
+        means = [np.mean(returns[max(0, k - 2) : k + 1]) for k in range(len(returns))]
+        assert means[-1] >= 150
+        assert all(mean < 150 for mean in means[2:-1])
+        assert trainer.train() == stop  # reached before: nothing more is trained
+        assert len(trainer.history) == len(returns)
+
+
+def test_target_return_needs_a_whole_window(make_spec: Spec, pool: WorkerPool) -> None:
+    trainer = train(make_spec(budget={"env_steps": 10**9, "generations": 4}), pool)
+    target = TargetReturn(-1e9, window=4)
+    assert [target(record) is not None for record in trainer.history] == [False] * 3 + [True]
+
+
+@pytest.mark.parametrize("environment", [WALK, "CartPole-v1"])
+def test_a_state_goes_on_bit_for_bit(make_spec: Spec, pool: WorkerPool, environment: str) -> None:
+    table = {"max_episode_steps": "adaptive"}
+    spec = make_spec(environment, environment={environment: table})
+    whole = train(spec, pool)
+    half = whole.history[len(whole.history) // 2].env_steps
+    with Trainer(spec, pool) as first:
+        first.train(env_steps=half)
+        state = first.state_dict()
+        first.train()  # the state is a copy: training on does not change it
+    with Trainer(spec, pool) as second:
+        second.load_state_dict(state, whole.history[: state["progress"]["generation"]])
+        second.train()
+    assert results(second) == results(whole)
+    np.testing.assert_array_equal(second.center, whole.center)
+    assert second.evaluate(3).returns.tolist() == whole.evaluate(3).returns.tolist()
+
+
+def test_an_interrupt_inside_an_update_undoes_it(
+    make_spec: Spec, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = Memory()
+    with Trainer(make_spec(), pool, memory) as trainer:
+        trainer.train(env_steps=1)
+        tell = OpenAIES._tell
+
+        def interrupted(*arguments: Any) -> None:
+            tell(*arguments)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(OpenAIES, "_tell", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            trainer.train()
+        trainer.save()
+        assert memory.states[-1]["progress"] == memory.states[-2]["progress"]
+        monkeypatch.undo()
+        trainer.train()
+    whole = train(make_spec(), pool)
+    assert results(trainer) == results(whole)

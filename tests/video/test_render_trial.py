@@ -1,0 +1,249 @@
+"""What is shown is the episode that was scored."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from command_line import Run
+from doubles import Walk
+from PIL import Image
+from programs import require
+from watchers import run
+
+from esbench.errors import UsageError
+from esbench.rollouts.worker_pool import WorkerPool
+from esbench.seeding import Purpose, episode_seed
+from esbench.training.trials import Trial
+from esbench.video import offscreen
+from esbench.video.render_trial import Rendered, outputs, render_trial
+
+Make = Callable[..., Trial]
+
+
+class Counts(Walk):
+    """Draws how many steps it has made."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 60}  # noqa: RUF012
+
+    def __init__(self, render_mode: str | None = None, broken: str = "") -> None:
+        super().__init__(length=1)
+        self.render_mode, self.broken = render_mode, broken
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        observation, info = super().reset(seed=seed)
+        self.left, self.steps = 11, 0
+        return observation, info
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        self.steps += 1
+        return super().step(action)
+
+    def render(self) -> np.ndarray:
+        if self.broken == "raises":
+            raise OSError("no paint left")
+        if self.broken == "shape":
+            return np.zeros((8, 8), np.uint8)
+        return np.full((8, 8, 3), 20 * self.steps, np.uint8)
+
+
+gymnasium.register("Counts-v0", entry_point=Counts)
+COUNTS = "test_rendering:Counts-v0"
+
+
+@pytest.fixture(autouse=True)
+def _no_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*offscreen.SCREENS, "MUJOCO_GL", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def rendered(trial: Trial, pool: WorkerPool, **options: Any) -> Rendered:
+    run(pool, trial)
+    return render_trial(trial.folder.path, trial.folder.path / "render.gif", **options)
+
+
+def require_opengl() -> None:
+    found = offscreen.offscreen_opengl() is not None
+    require(found, "an OpenGL without a screen (EGL or OSMesa)")
+
+
+def pictures(path: Path) -> list[np.ndarray]:
+    with Image.open(path) as image:
+        found = []
+        for number in range(image.n_frames):
+            image.seek(number)
+            found.append(np.asarray(image.convert("RGB")))
+        return found
+
+
+PLAYED: dict[str, dict[str, Any]] = {
+    "CartPole-v1": {},
+    "Acrobot-v1": {"kwargs": {"max_episode_steps": 30}},
+    "Hopper-v5": {},
+    "esbench/Pong-v5": {"kwargs": {"max_num_frames_per_episode": 160}},
+}
+
+
+@pytest.mark.parametrize("name", PLAYED)
+def test_the_return_is_the_recorded_one_of_the_episode(
+    make_trial: Make, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    if name == "Hopper-v5":
+        require_opengl()
+        monkeypatch.setenv("DISPLAY", ":77")  # a screen that is gone
+    policy = {"template": "mlp", "hidden": [4], "normalize_observations": True}
+    if name.startswith("esbench/"):
+        policy = {"template": "small_conv", "hidden": [4], "normalize_observations": False}
+        policy |= {"virtual_batch_norm": True, "reference_size": 4}
+    settings = {"population_size": 2}
+    trial = make_trial(
+        name,
+        environment={name: PLAYED[name]},
+        policy=policy,
+        settings=settings,
+        budget={"env_steps": 40},
+        evaluation={"episodes": 3},
+    )
+    before = dict(os.environ)
+    film = rendered(trial, pool, episode=2)
+    returns = trial.folder.result()["returns"]
+    assert film.total == film.recorded == returns[2]
+    assert film.seed == episode_seed(trial.spec.seed, Purpose.EVALUATION_EPISODE, 0, 2)
+    assert film.shown == film.steps
+    assert not film.differs
+    assert {key: os.environ.get(key) for key in before} == before
+    assert not {"MUJOCO_GL", "SDL_VIDEODRIVER"} & os.environ.keys()
+    shown = pictures(film.path)
+    assert len(shown) > 1
+    assert all(picture.std() > 1 for picture in shown)  # none is blank
+    assert any((picture != shown[0]).any() for picture in shown)
+
+
+def test_frames_are_of_the_steps_in_between(make_trial: Make, pool: WorkerPool) -> None:
+    trial = make_trial(COUNTS)
+    film = rendered(trial, pool)  # 60 frames a second: a GIF shows every other one, and the end
+    assert (film.steps, film.shown) == (11, 11)
+    steps = [round(picture.mean() / 20) for picture in pictures(film.path)]
+    assert steps == [0, 2, 4, 6, 8, 10, 11]
+
+
+def test_a_long_episode_is_cut_and_its_return_is_not(make_trial: Make, pool: WorkerPool) -> None:
+    trial = make_trial(COUNTS)
+    film = rendered(trial, pool, max_steps=4)
+    assert (film.steps, film.shown) == (11, 4)
+    assert film.total == trial.folder.result()["returns"][0]
+    assert [round(picture.mean() / 20) for picture in pictures(film.path)] == [0, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"episode": 4}, "episode = 4: expected one of .* 0 to 3"),
+        ({"episode": -1}, "episode = -1: expected"),
+        ({"max_steps": 0}, "max-steps = 0: expected at least 1"),
+    ],
+)
+def test_bad_numbers(
+    make_trial: Make, pool: WorkerPool, options: dict[str, int], words: str
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        rendered(make_trial(COUNTS), pool, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs", "words"),
+    [
+        ("doubles:Walk-v0", {}, "'doubles:Walk-v0' cannot be rendered: it has no render mode"),
+        (COUNTS, {"broken": "raises"}, "cannot be rendered: OSError: no paint left"),
+        (COUNTS, {"broken": "shape"}, r"it draws uint8 \[8, 8\] instead of"),
+    ],
+)
+def test_what_has_no_picture(
+    make_trial: Make, pool: WorkerPool, name: str, kwargs: dict[str, str], words: str
+) -> None:
+    trial = make_trial(name, environment={name: {"kwargs": kwargs}})
+    with pytest.raises(UsageError, match=words):
+        rendered(trial, pool)
+    assert not list(trial.folder.path.glob("*render*"))
+
+
+def test_a_missing_pygame_is_one_sentence(
+    make_trial: Make, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    with pytest.raises(UsageError, match="CartPole-v1.*pygame is not installed.*pip install"):
+        rendered(make_trial("CartPole-v1"), pool)
+
+
+def test_a_missing_opengl_is_one_sentence(
+    make_trial: Make, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offscreen, "OFFSCREEN", ("nothing",))
+    with pytest.raises(UsageError, match="neither with EGL nor with OSMesa.*apt-get install"):
+        rendered(make_trial("Hopper-v5", budget={"env_steps": 40}), pool)
+
+
+def test_an_opengl_that_a_person_asks_for_and_lacks_is_one_sentence() -> None:
+    environment = {**os.environ, "MUJOCO_GL": "osmeza", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-m", "esbench", "render", "nowhere"],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(r"esbench: MUJOCO_GL = 'osmeza': .*; unset it, or .*\n", done.stderr)
+
+
+def test_the_command_prints_a_line_and_notices_another_return(
+    make_trial: Make, pool: WorkerPool, esbench: Run
+) -> None:
+    trial = make_trial(COUNTS)
+    run(pool, trial)
+    folder = trial.folder.path
+    code, out, _ = esbench("render", str(folder), "--episode", "1", "--max-steps", "5")
+    assert code == 0
+    line = rf"{re.escape(str(folder))}/render\.gif: {COUNTS}, generation \d+, episode 1 "
+    total = trial.folder.result()["returns"][1]
+    rest = rf"\(seed \d+\), return {total!r}, 11 steps, the first 5 shown\n"
+    assert re.fullmatch(line + rest, out)
+    result = json.loads((folder / "result.json").read_text())
+    result["returns"][1] = 3.5
+    (folder / "result.json").write_text(json.dumps(result))
+    code, _, err = esbench("render", str(folder), "--episode", "1", "--out", "new/film.gif")
+    assert code == 1
+    assert "DIFFERENT from the recorded return 3.5" in err
+    assert Path("new/film.gif").exists()
+    code, _, err = esbench("render", str(folder), "--out", "film.avi")
+    assert (code, err.count("\n")) == (2, 1)
+
+
+def test_all_is_every_trial_with_a_checkpoint(
+    make_trial: Make, pool: WorkerPool, esbench: Run
+) -> None:
+    trials = [make_trial(COUNTS, seed=seed) for seed in range(3)]
+    bad = make_trial("doubles:Walk-v0")
+    for trial in (*trials, bad):
+        run(pool, trial)
+    (trials[1].folder.path / "checkpoint" / "state.json").unlink()
+    root = Path("out")
+    found = [trials[0].folder.path, trials[2].folder.path]
+    code, out, err = esbench("render", str(root), "--all", "--out", "film.gif")
+    assert code == 2
+    assert "doubles_Walk-v0" in err
+    assert "has no render mode" in err
+    assert len(out.splitlines()) == 2
+    assert sorted(path.parent.resolve() for path in root.rglob("film.gif")) == sorted(found)
+    with pytest.raises(UsageError, match="expected a name without a folder, such as film.gif"):
+        outputs(root, Path("a/film.gif"), all_=True)
+    for trial in (trials[0], trials[2], bad):
+        (trial.folder.path / "checkpoint" / "state.json").unlink()
+    with pytest.raises(UsageError, match="no trial in 'out' has a checkpoint yet"):
+        outputs(root, None, all_=True)
