@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 
 import pytest
-from watchers import run
+from watchers import Watcher, run
 
 from esbench.errors import UsageError
 from esbench.rollouts.worker_pool import WorkerPool
