@@ -15,7 +15,7 @@ from esbench.store.data_frames import load_results, load_scores
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.callbacks import Stop, TargetReturn
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "EsbenchError",

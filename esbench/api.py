@@ -12,10 +12,10 @@ import numpy.typing as npt
 from esbench.algorithms.base import ALGORITHMS, Algorithm
 from esbench.errors import UsageError
 from esbench.grids.environment_files import environment_names
+from esbench.grids.expand import expand
 from esbench.grids.grid_file import parse_grid
 from esbench.policies.base import POLICIES
 from esbench.settings import Table, parse
-from esbench.training.trials import expand
 
 if TYPE_CHECKING:
     import torch
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 
 def list_algorithms() -> list[str]:
-    """Return the names of the registered algorithms, plugins included."""
+    """The names of the registered algorithms, plugins included."""
     return ALGORITHMS.names()
 
 
 def list_environments() -> list[str]:
-    """Return the names of the benchmark environments; any Gymnasium environment works too."""
+    """The names of the benchmark environments; any Gymnasium environment works too."""
     return environment_names()
 
 
 def list_policies() -> list[str]:
-    """Return the names of the registered policy templates, plugins included."""
+    """The names of the registered policy templates, plugins included."""
     return POLICIES.names()
 
 
@@ -47,16 +47,16 @@ def make_algorithm(
     shapes: Sequence[Sequence[int]] | None = None,
     **settings: Any,
 ) -> Algorithm[Any]:
-    """Return an algorithm for any function of ``num_params`` numbers.
+    """Make an algorithm that searches the maximum of any function of ``num_params`` numbers.
 
     Args:
         name: one of ``list_algorithms()``.
         num_params: the number of parameters, P.
-        seed: names its noise streams.
+        seed: the seed of its noise.
         center_init: where the search starts: a number, or [P].
-        shapes: of the tensors that lie in the vector one after the other, for algorithms that
-            perturb matrices; one vector by default.
-        settings: its settings, by the names of ``esbench list algorithms``.
+        shapes: the shapes of the tensors that lie one after the other in the vector, for
+            algorithms that perturb matrices; default one vector.
+        settings: settings of the algorithm (see ``esbench list --settings NAME``).
 
     Raises:
         UsageError: an unknown name or setting, or a wrong value.
@@ -88,25 +88,23 @@ def make_trainer(
     evaluation: Table | None = None,
     **settings: Any,
 ) -> Trainer:
-    """Return a trainer, with the environment's tuned settings below your own.
+    """Make a trainer. Your settings replace the tuned ones of the environment's file.
 
     Args:
         algorithm: one of ``list_algorithms()``.
-        env: any Gymnasium environment; ``list_environments()`` have tuned settings.
+        env: any Gymnasium environment; those of ``list_environments()`` have tuned settings.
         seed: the training seed.
-        workers: worker processes; one a core by default.
+        workers: worker processes; default one per core.
         policy: a template's name, a table such as ``{"template": "mlp", "hidden": [32]}``, or a
             ``torch.nn.Module`` class that is built as ``Class(num_inputs, num_outputs)``.
         environment: changes to the environment's file, such as ``{"episodes_per_member": 2}``.
         budget: changes to its budget, such as ``{"env_steps": 100_000}``.
         evaluation: changes to its evaluation, such as ``{"episodes": 10}``.
-        settings: of the algorithm.
+        settings: settings of the algorithm.
 
     Raises:
         UsageError: an unknown name, key or a wrong value.
     """
-    from pathlib import Path
-
     from esbench.rollouts.worker_pool import WorkerPool
     from esbench.training.trainer import Trainer
 
@@ -121,7 +119,7 @@ def make_trainer(
         "policy": _policy_table(policy),
     }
     source = "make_trainer"
-    (trial,) = expand(parse_grid(table, source), Path(), source)
+    (trial,) = expand(parse_grid(table, source), source)
     return Trainer(trial.spec, WorkerPool(workers), owns_pool=True)
 
 

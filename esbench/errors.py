@@ -1,14 +1,14 @@
-"""The errors a person can meet, and the sentences they are made of.
+"""The errors that esbench raises, and the suggestions in their messages.
 
-``UsageError`` is bad input (exit code 2 on the command line); ``TrainingError`` is a trial that
-could not go on (exit code 1). Everything else that escapes esbench is a defect.
+``UsageError`` is bad input (exit code 2 on the command line). ``TrainingError`` is a trial that
+cannot continue (exit code 1). Any other exception that leaves esbench is a defect.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, final
 
 MOST_NAMES: Final = 20
 
@@ -21,10 +21,16 @@ class UsageError(EsbenchError, ValueError):
     """The input is wrong; the message says which value, what was expected and the nearest name."""
 
 
+@final
+class DamagedTrialError(UsageError):
+    """A stored trial cannot be read; the message names the file and the remedy."""
+
+
 class TrainingError(EsbenchError, RuntimeError):
     """A trial cannot continue; the other trials of its grid can."""
 
 
+@final
 class EnvironmentFailedError(TrainingError):
     """An environment raised inside a worker; ``traceback`` is the environment's own."""
 
@@ -34,7 +40,7 @@ class EnvironmentFailedError(TrainingError):
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return the sentence that ends an "unknown name" message: the nearest name, or all of them."""
+    """The end of an "unknown name" message: the nearest known name, or all known names."""
     options = sorted(known)
     lowered = {option.lower(): option for option in options}
     near = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
@@ -46,5 +52,5 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
-    """Return the error for a name that no registry holds."""
+    """The error for an unknown name."""
     return UsageError(f"unknown {kind} {name!r}; {suggestion(name, known)}")

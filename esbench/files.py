@@ -1,4 +1,4 @@
-"""Files that are whole or absent, whatever happens, and JSON that holds arrays and no NaN."""
+"""Atomic writing of files, and JSON with arrays and without NaN."""
 
 from __future__ import annotations
 
@@ -21,13 +21,11 @@ RESUMABLE: Final = "; what was saved before is intact, and the same command resu
 
 @contextlib.contextmanager
 def disk_errors(path: Path, then: str = RESUMABLE) -> Iterator[None]:
-    """Turn what the file system refuses (full, read-only, not a folder) into one sentence.
-
-    For writing only: a file that cannot be read is another matter, see ``read_bytes``.
+    """Turn errors of writing (disk full, read-only, not a folder) into one sentence.
 
     Args:
-        path: what is being written, for errors that name no file.
-        then: ends the sentence: what this means for the person.
+        path: the file or folder that is written, for errors that name no file.
+        then: the end of the sentence: the consequence for the user.
 
     Raises:
         UsageError: names the file, or ``path`` if the error names none.
@@ -42,10 +40,10 @@ def disk_errors(path: Path, then: str = RESUMABLE) -> Iterator[None]:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return a file's content.
+    """The content of a file.
 
     Raises:
-        FileNotFoundError: there is none; what that means, the caller knows.
+        FileNotFoundError: there is no such file.
         UsageError: the file system refuses.
     """
     try:
@@ -57,7 +55,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def replace(path: Path, content: str | bytes) -> None:
-    """Write a file so that, whatever happens, the old or the new one is there whole.
+    """Replace a file atomically: after a crash, the old or the new content is complete.
 
     Raises:
         OSError: the file system refuses.
@@ -80,7 +78,7 @@ def replace(path: Path, content: str | bytes) -> None:
 
 
 def remove_temporaries(folder: Path) -> None:
-    """Remove what killed processes left half written; nobody may be writing in ``folder``.
+    """Remove the temporary files of killed processes; no process may write in ``folder``.
 
     Raises:
         OSError: the file system refuses.
@@ -90,7 +88,7 @@ def remove_temporaries(folder: Path) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a small file atomically, its folder too.
+    """Write a small file atomically; creates its folder.
 
     Raises:
         UsageError: the file system refuses.
@@ -101,17 +99,17 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def as_line(row: Json) -> str:
-    """Return JSON on one line, newline included; what is not finite is null."""
+    """JSON on one line, with a newline; NaN and infinity become null."""
     return json.dumps(_finite(row), separators=(",", ":"), allow_nan=False) + "\n"
 
 
 def as_text(content: Json) -> str:
-    """Return JSON for people to read; what is not finite is null."""
+    """Indented JSON; NaN and infinity become null."""
     return json.dumps(_finite(content), indent=2, allow_nan=False) + "\n"
 
 
 def _finite(value: Any) -> Any:
-    """Return JSON without NaN or infinity, which JSON does not know: they become null."""
+    """A value with None for NaN and infinity, which JSON lacks."""
     match value:
         case float():
             return value if math.isfinite(value) else None
@@ -124,7 +122,7 @@ def _finite(value: Any) -> Any:
 
 
 def without_arrays(value: Any, arrays: dict[str, Any], name: str = "") -> Any:
-    """Return nested tables with every array moved to ``arrays`` under its dotted name."""
+    """A nested table in which each array is moved to ``arrays`` under its dotted name."""
     if isinstance(value, dict):
         return {
             key: without_arrays(item, arrays, f"{name}.{key}" if name else key)
@@ -137,7 +135,7 @@ def without_arrays(value: Any, arrays: dict[str, Any], name: str = "") -> Any:
 
 
 def with_arrays(value: Any, arrays: dict[str, Any]) -> Any:
-    """Return what ``without_arrays`` took apart.
+    """The inverse of ``without_arrays``.
 
     Raises:
         KeyError: an array is not in ``arrays``.

@@ -1,8 +1,8 @@
-"""Names to classes, for algorithms, policies, behaviors and vector-environment backends.
+"""Registries of algorithms, policies, behaviors and vector-environment backends, by name.
 
-A class registers itself with the decorator in its own file; a package on the side adds one through
-an entry point of the group (its name must be the registered name). Built-in files are found by
-looking into their package, so adding one means adding one file.
+A class registers itself with the decorator in its own file. All files of a registry's package are
+imported, so a new class needs one new file. Another package adds a class through an entry point
+of the group; the name of the entry point is the registered name.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar, final
 
-from esbench.errors import UsageError, unknown
+from esbench.errors import UsageError, suggestion, unknown
 
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
 
 
+@final
 class Registry(Generic[T]):
     """The classes of one kind by name."""
 
@@ -30,7 +31,7 @@ class Registry(Generic[T]):
         self._plugins: dict[str, EntryPoint] | None = None
 
     def register(self, name: str) -> Callable[[C], C]:
-        """Return the decorator that registers a class as ``name``.
+        """A decorator that registers a class as ``name``.
 
         Raises:
             UsageError: another class has that name already.
@@ -48,17 +49,17 @@ class Registry(Generic[T]):
         return decorate
 
     def names(self) -> list[str]:
-        """Return every name, sorted; plugins are listed without being imported."""
+        """All names, sorted; plugins are listed without being imported."""
         return sorted({*self._load_builtins(), *self._find_plugins()})
 
     def builtin_names(self) -> list[str]:
-        """Return the names of the package's own classes, sorted; the same in every process."""
+        """The names of the built-in classes, sorted."""
         inside = f"{self.package}."
         classes = self._load_builtins().items()
         return sorted(name for name, cls in classes if cls.__module__.startswith(inside))
 
     def get(self, name: str) -> type[T]:
-        """Return the class registered as ``name``.
+        """The class registered as ``name``.
 
         Raises:
             UsageError: no class has that name, or its plugin cannot be imported (the message says
@@ -82,7 +83,7 @@ class Registry(Generic[T]):
             plugin.load()
         except UsageError:
             raise
-        except Exception as error:  # what a plugin imports may be missing, broken or too old
+        except Exception as error:  # a plugin may raise anything
             reason = _why_not(plugin, error)
             raise UsageError(f"{self.kind} {plugin.name!r}: {reason}") from error
 
@@ -110,18 +111,41 @@ class Registry(Generic[T]):
         return self._plugins
 
 
+def import_object(kind: str, name: str) -> Any:
+    """The user's object with a name such as "package.file:Class"; ``kind`` is for messages.
+
+    Raises:
+        UsageError: it cannot be imported.
+    """
+    module_name, _, path = name.partition(":")
+    try:
+        target: Any = importlib.import_module(module_name)
+    except (ImportError, TypeError, ValueError) as error:
+        raise UsageError(f"{kind} {name!r}: cannot import {module_name!r} ({error})") from error
+    for part in path.split("."):
+        known = getattr(target, "__dict__", {})
+        if part not in known:
+            near = suggestion(part, [key for key in known if not key.startswith("_")])
+            raise UsageError(f"{kind} {name!r}: {module_name!r} has no {part!r}; {near}")
+        target = known[part]
+    return target
+
+
 def _why_not(plugin: EntryPoint, error: Exception) -> str:
-    """Return why a plugin cannot be imported, and what to install if that is all."""
-    missing = error.name if isinstance(error, ModuleNotFoundError) else None
-    # A submodule that is missing is another version's, and the plugin's own package is not missing.
-    if not missing or "." in missing or missing == _package(plugin.module):
+    """The reason why a plugin cannot be imported, and what to install if a package is missing."""
+    name = (error.name or "") if isinstance(error, ImportError) else ""
+    if _package(name) == "esbench":
+        return f"its plugin {plugin.value!r} is for another version of esbench ({error})"
+    # A missing submodule is of another version; the plugin's own package is installed.
+    missing = isinstance(error, ModuleNotFoundError) and "." not in name
+    if not missing or name in {"", _package(plugin.module)}:
         why = f"{type(error).__name__}: {error}"
         return f"its plugin {plugin.value!r} cannot be imported ({why})"
-    return f"the package {missing!r} is not installed; {_how_to_install(plugin, missing)}"
+    return f"the package {name!r} is not installed; {_how_to_install(plugin, name)}"
 
 
 def _how_to_install(plugin: EntryPoint, missing: str) -> str:
-    """Return what to install: the extra that the plugin's distribution names after the plugin."""
+    """The command that installs a package: an extra named as the plugin, if there is one."""
     distribution = plugin.dist
     extras = distribution.metadata.get_all("Provides-Extra", []) if distribution else []
     for extra in extras:

@@ -1,10 +1,11 @@
-"""The strict base of every typed setting, and the one place where bad values become sentences."""
+"""The base class of all settings, and the messages for wrong values."""
 
 from __future__ import annotations
 
 import json
 import re
 import types
+from abc import ABC
 from typing import Any, Final, TypeVar, get_args, get_origin
 
 import numpy as np
@@ -24,11 +25,11 @@ _PLAIN_WORDS: Final = {
 }
 
 
-class Settings(BaseModel):
+class Settings(BaseModel, ABC):
     """Frozen, strictly typed settings: an unknown key, a wrong type or a NaN is an error.
 
-    A docstring below a setting says what it means, for ``esbench list --settings``; its unit, if it
-    has one, ends it in square brackets.
+    ``esbench list --settings`` shows the docstring below a setting. It ends with the unit in square
+    brackets, if there is one.
     """
 
     model_config = ConfigDict(
@@ -43,19 +44,19 @@ S = TypeVar("S", bound=Settings)
 
 
 def parse(model: type[S], values: Table, source: str, prefix: str = "") -> S:
-    """Return ``values`` as a ``model``.
+    """Validate ``values`` as a ``model``.
 
     Args:
         model: the typed settings.
-        values: what a person wrote (a TOML table, keyword arguments).
-        source: where they wrote it, a file's path say; begins the message.
-        prefix: the dotted name of the table in that source.
+        values: a TOML table or keyword arguments.
+        source: where the values come from, such as a file; begins the message.
+        prefix: the dotted name of the table in the source.
 
     Raises:
-        UsageError: one line for each wrong key, with the value seen and what was expected.
+        UsageError: one line per wrong key, with the value seen and the value expected.
     """
     try:
-        # Through JSON, whose strict mode takes an array for a tuple, as TOML has only arrays.
+        # In strict mode, JSON arrays are accepted for tuples and Python lists are not.
         typed = model.model_validate_json(json.dumps(values, default=_plain))
     except ValidationError as error:
         raise UsageError("\n".join(_sentences(model, error.errors(), source, prefix))) from None
@@ -68,14 +69,14 @@ def parse(model: type[S], values: Table, source: str, prefix: str = "") -> S:
 
 
 def _plain(value: Any) -> Any:
-    """Return NumPy's numbers as Python's; whatever else JSON does not know, as text."""
+    """NumPy scalars as Python numbers; other values that JSON lacks as text."""
     return value.item() if isinstance(value, np.generic) else str(value)
 
 
 def _sentences(
     model: type[Settings], errors: list[ErrorDetails], source: str, prefix: str
 ) -> list[str]:
-    """Return a line for each wrong key; what the branches of a union expected is joined."""
+    """One line per wrong key; the expectations of a union's branches are joined."""
     lines: dict[str, str] = {}
     for error in errors:
         path = [str(part) for part in error["loc"] if not _is_branch(part)]
@@ -117,17 +118,17 @@ def _problem(error: ErrorDetails) -> str:
 
 
 def fields_at(model: type[BaseModel], path: list[str]) -> list[str]:
-    """Return the field names of the model that lies at ``path`` inside ``model``."""
+    """The field names of the model at ``path`` inside ``model``."""
     current: type[BaseModel] | None = model
     for part in path:
         if current is None or part not in current.model_fields:
-            continue  # a key of a free table: its values are of the table's model
+            continue  # a key of a free table
         current = model_in(current.model_fields[part].annotation)
     return list(current.model_fields) if current else []
 
 
 def model_in(annotation: Any) -> type[BaseModel] | None:
-    """Return the model that a field is, or is a list, a table or an option of; None if none."""
+    """The model in the type of a field, also inside a list, a table or a union; None if none."""
     if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
         return annotation if issubclass(annotation, BaseModel) else None
     if get_origin(annotation) is None:
@@ -136,7 +137,7 @@ def model_in(annotation: Any) -> type[BaseModel] | None:
 
 
 def _is_branch(part: int | str) -> bool:
-    """Tell whether a part of a location names a union's branch, not a key a person wrote."""
+    """Whether a part of a location is the branch of a union, not a key of the user."""
     return isinstance(part, str) and bool(re.search(r"^(constrained-)?(int|float|str)$|\[", part))
 
 

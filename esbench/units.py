@@ -1,4 +1,4 @@
-"""Numbers as a person reads them."""
+"""Formats numbers for reading."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ NONE: Final = "-"
 
 
 def format_number(value: float) -> str:
-    """Return a score for reading: 4013.4, -0.0041, -3.2e-09, 1.235e+06; "-" if it is NaN.
+    """A score for reading: 4013.4, -0.0041, -3.2e-09, 1.235e+06; "-" if it is NaN.
 
-    One decimal from 1 on, two significant digits below, and powers of ten below 1e-4 and from a
+    One decimal from 1 on, two significant digits below. Scientific notation below 1e-4 and from a
     million on.
     """
     if math.isnan(value):
@@ -24,7 +24,7 @@ def format_number(value: float) -> str:
 
 
 def format_steps(steps: float) -> str:
-    """Return a number of steps for reading: 950, 1.5 k, 100 k, 3.0 M; "-" if it is not finite."""
+    """A number of steps for reading: 950, 1.5 k, 100 k, 3.0 M; "-" if it is not finite."""
     if not math.isfinite(steps):
         return NONE
     if steps < 999.5:
@@ -37,7 +37,7 @@ def format_steps(steps: float) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Return a duration for reading: 1.2 s, 3 min 5 s, 2 h 5 min; "-" if it is not finite."""
+    """A duration for reading: 1.2 s, 3 min 5 s, 2 h 5 min; "-" if it is not finite."""
     if not math.isfinite(seconds):
         return NONE
     if seconds < 59.95:
@@ -49,10 +49,10 @@ def format_duration(seconds: float) -> str:
 
 
 def format_share(value: float) -> str:
-    """Return a normalised score for reading: two digits, never "-0.00"; "-" if it is NaN."""
+    """A normalised score for reading: two decimals, never "-0.00"; "-" if it is NaN."""
     return NONE if math.isnan(value) else f"{round(value, 2) + 0.0:.2f}"
 
 
 def counted(number: int, thing: str) -> str:
-    """Return "1 trial", "2 trials"."""
+    """A number with its noun: "1 trial", "2 trials"."""
     return f"{number} {thing}{'' if number == 1 else 's'}"

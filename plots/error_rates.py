@@ -18,10 +18,10 @@ import numpy as np
 from esbench.analysis import aggregates
 from esbench.analysis.aggregates import stratified_interval
 from esbench.analysis.error_rates import DISTRIBUTIONS, Draw, rates, resampled
-from esbench.analysis.gate import Rules, judge
+from esbench.analysis.gate import GateRules, judge
 from esbench.analysis.statistics import Floats, normalized
 from esbench.seeding import Purpose, stream
-from esbench.store.seed_groups import cells
+from esbench.store.cells import cells
 
 CELLS = 4
 REPETITIONS = 1000
@@ -54,13 +54,13 @@ def main() -> None:
 
 
 def gate_table(cases: Mapping[str, Sequence[Draw]], seeds: Sequence[int]) -> list[str]:
-    """Return false alarms and power of checks with these cells, of which the first one drops."""
+    """The false alarms and the power of checks with these cells, where the first cell drops."""
     header = ["scores", "seeds", "false alarms", "unchanged: no worse"]
     header += [f"drop {drop:.0%}: caught" for drop in DROPS]
     header += [f"drop {DROPS[0]:.0%}: no worse"]
     rows = []
     for (name, draws), runs in product(cases.items(), seeds):
-        common = {"runs": runs, "rules": Rules()}
+        common = {"runs": runs, "rules": GateRules()}
         same = rates(judge, draws, drop=0.0, repetitions=REPETITIONS, **common)
         rows.append([name, str(runs), f"{same.failed:.1%}", f"{same.passed:.0%}"])
         dropped = [
@@ -99,7 +99,7 @@ def own_runs(folder: Path) -> list[str]:
 
 
 def coverage_table() -> list[str]:
-    """Return how often 95 % intervals of a difference of two sides cover it."""
+    """The coverage of 95 % intervals of a difference of two sides."""
     statistics = {"IQM": difference_of_iqms, "mean": difference_of_means}
     header = ["scores", "seeds a side"]
     header += [f"{name}, {method}" for name in statistics for method in ("percentile", "BCa")]

@@ -13,7 +13,7 @@ from command_line import Run, execute, working_in
 from esbench.grids.grid_file import parse_grid
 from esbench.grids.trial_spec import TrialSpec
 from esbench.rollouts.worker_pool import WorkerPool
-from esbench.training.trials import Trial, expand
+from esbench.training.trials import Trial, grid_trials
 
 # A shell's background job ignores Ctrl-C, and so would the processes that tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -69,7 +69,7 @@ def make_trial(tmp_path: Path) -> Callable[..., Trial]:
             "policy": {"template": "mlp", "hidden": [4], "normalize_observations": True},
             **table,
         }
-        (trial,) = expand(parse_grid(grid, "test"), tmp_path / "out", "test")
+        (trial,) = grid_trials(parse_grid(grid, "test"), tmp_path / "out", "test")
         return trial
 
     return make

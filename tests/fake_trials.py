@@ -11,9 +11,10 @@ import numpy as np
 
 from esbench.grids.grid_file import parse_grid
 from esbench.store.generation_record import GenerationRecord
-from esbench.training.trials import Trial, expand
+from esbench.training.trials import Trial, grid_trials
 
 COMMAND = "esbench run --env CartPole-v1 --algorithm openai_es --seeds 0-2"
+CREATED = "2026-01-02T03:04:05+00:00"
 HARDWARE = {"machine": "x86_64", "cpu": "Test CPU", "cores": 2, "platform": "test"}
 
 
@@ -26,7 +27,7 @@ def make_trials(root: Path, **grid: Any) -> list[Trial]:
         "budget": {"env_steps": 1000},
         **grid,
     }
-    return expand(parse_grid(table, "fake grid"), root, "fake grid")
+    return grid_trials(parse_grid(table, "fake grid"), root, "fake grid")
 
 
 def make_records(
@@ -65,6 +66,12 @@ def make_records(
             sigma=0.1,
             update_norm=0.01,
             digest="0" * 64,
+            tied_returns=math.nan,
+            update_cosine=math.nan,
+            split_half_cosine=math.nan,
+            center_norm=math.nan,
+            distance=math.nan,
+            observation_drift=math.nan,
         )
         for number, (value, rank, mean) in enumerate(
             zip(returns, ranks, population, strict=True), start=1
@@ -89,7 +96,7 @@ def write_trial(
     with trial.folder.locked() as mine:
         assert mine
         about = {"labels": trial.labels, "inherited": list(trial.inherited)}
-        description = {**about, "command": command, "hardware": HARDWARE}
+        description = {"created": CREATED, **about, "command": command, "hardware": HARDWARE}
         trial.folder.begin(trial.spec, description)
         for record in records:
             trial.folder.append(record)

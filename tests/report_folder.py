@@ -18,7 +18,7 @@ FAILURE = "ValueError: <b>no</b> & </script><script>document.title = 'taken over
 
 
 def health_records(seed: int, end: float, sigma: float = 0.1) -> list[GenerationRecord]:
-    """Return rows of which all measures of health were taken."""
+    """Rows with all measures of health."""
     generator = np.random.default_rng(seed)
     records = make_records(
         learning(GENERATIONS, end, seed), generator.integers(0, 11, GENERATIONS) / 10

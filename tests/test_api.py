@@ -79,10 +79,11 @@ def test_a_trainer_has_the_tuned_settings_below_its_own() -> None:
     ) as trainer:
         spec = trainer.spec
     assert spec.seed == 4
-    assert spec.algorithm.settings["sigma"] == 0.5
-    assert spec.algorithm.settings["population_size"] == 32  # of envs/HalfCheetah-v5.toml
-    assert spec.policy.settings["hidden"] == [8]
-    assert spec.policy.settings["normalize_observations"] is True
+    algorithm, policy = (spec.as_json()[part]["settings"] for part in ("algorithm", "policy"))
+    assert algorithm["sigma"] == 0.5
+    assert algorithm["population_size"] == 32  # of envs/HalfCheetah-v5.toml
+    assert policy["hidden"] == [8]
+    assert policy["normalize_observations"] is True
     assert spec.environment.max_episode_steps == 7
     assert (spec.budget.env_steps, spec.evaluation.episodes) == (10, 2)
 

@@ -14,12 +14,12 @@ PLUGIN = '''
 import gymnasium
 import numpy as np
 
+from esbench import register_algorithm, register_backend, register_policy
 from esbench.algorithms.base import Algorithm
+from esbench.algorithms.population import SampledPopulation
 from esbench.algorithms.settings import AlgorithmSettings
 from esbench.environments.backends.base import Backend
 from esbench.policies.base import Policy, PolicyBatch, PolicySettings
-from esbench.algorithms.population import SampledPopulation
-from esbench.registry import register_algorithm, register_backend, register_policy
 
 
 @register_algorithm("stand_still")

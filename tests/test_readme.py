@@ -7,16 +7,14 @@ import re
 import shlex
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 from command_line import Run
 
-from esbench.algorithms.base import ALGORITHMS
 from esbench.grids.environment_files import read_toml
 from esbench.grids.grid_file import parse_grid
-from esbench.training.trials import expand
+from esbench.training.trials import grid_trials
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -37,8 +35,6 @@ def test_scripts_run(number: int, tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout
-    if "TargetReturn" in script.read_text():
-        assert "the centre's return reached -3" in done.stdout
 
 
 def test_the_agent_is_gated(tmp_path: Path) -> None:
@@ -51,20 +47,6 @@ def test_the_agent_is_gated(tmp_path: Path) -> None:
         )
         assert done.returncode == 0, done.stdout
         assert (tmp_path / "esbench-baseline.json").exists()
-
-
-def test_the_workflow_says_what_esbench_takes(
-    esbench: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-    (text,) = blocks("yaml")
-    lines = re.findall(r"- run: esbench (.*)", text)
-    assert len(lines) == 2
-    for line in lines:
-        command, *words = shlex.split(line)
-        options = {word for word in words if word.startswith("--")}
-        _, out, _ = esbench(command, "--help")
-        assert options <= set(re.findall(r"--[a-z-]+", out)), line
 
 
 def test_commands_run_one_after_the_other(esbench: Run, tmp_path: Path) -> None:
@@ -87,17 +69,10 @@ def test_commands_run_one_after_the_other(esbench: Run, tmp_path: Path) -> None:
 
 
 def test_the_grid_is_valid(tmp_path: Path) -> None:
-    text, _ = blocks("toml")
+    (text,) = blocks("toml")
     (tmp_path / "grid.toml").write_text(text)
     grid = parse_grid(read_toml(tmp_path / "grid.toml"), "README")
-    assert len(expand(grid, tmp_path, "README")) == 2 * 2 * 3
-
-
-def test_the_plugin_is_found_by_the_group_and_name_it_has() -> None:
-    _, text = blocks("toml")
-    (table,) = tomllib.loads(text)["project"]["entry-points"].items()
-    assert table == (ALGORITHMS.group, {"my_es": "mylibrary.for_esbench"})
-    assert '@register_algorithm("my_es")' in README
+    assert len(grid_trials(grid, tmp_path, "README")) == 2 * 2 * 3
 
 
 def test_there_are_exactly_two_set_up_commands_and_ci_runs_them() -> None:
@@ -111,5 +86,9 @@ def test_there_are_exactly_two_set_up_commands_and_ci_runs_them() -> None:
 def test_files_the_readme_names_exist() -> None:
     for name in re.findall(r"`((?:esbench|envs|plots|results)/[\w./-]+\.\w+)`", README):
         assert (ROOT / name).exists(), name
-    for name in re.findall(r"\]\((plots/[^)]+)\)", README):
+    for name in re.findall(r"\]\(([\w./-]+)\)", README):
         assert (ROOT / name).exists(), name
+
+
+def test_it_is_short() -> None:
+    assert len(README.splitlines()) <= 250

@@ -38,7 +38,7 @@ def zoo(tmp_path, monkeypatch):
     (tmp_path / "hare_plugin.py").write_text(HARE)
     (tmp_path / "lazy_plugin.py").write_text("class Lazy: pass\n")
     monkeypatch.syspath_prepend(tmp_path)
-    made = Registry("animal", "zoo")
+    made = Registry("animal", "zoo", "zoo")
     monkeypatch.setattr(registry_module, "zoo", made, raising=False)
     yield made
     for name in [*sys.modules]:
@@ -161,7 +161,7 @@ def test_plugins_of_one_package_may_load_each_other(zoo, plugins, tmp_path):
     (tmp_path / "plugp" / "small.py").write_text(MOUSE)
     plugins += [plugin("hare", "plugp:Hare"), plugin("mouse", "plugp:Mouse")]
     zoo.get("hare")
-    fresh = Registry("animal", "zoo")  # has not looked for plugins before the classes came
+    fresh = Registry("animal", "zoo", "zoo")  # has not looked for plugins before the classes came
     fresh._classes = zoo._classes
     for registry in (zoo, fresh):
         assert registry.names() == ["hare", "mouse", "tortoise"]

@@ -1,8 +1,8 @@
 """ARS: Mania, Guy & Recht, "Simple random search provides a competitive approach to reinforcement
 learning", 2018 (arXiv:1803.07055), algorithms 1 and 2.
 
-The paper starts at zero, as the linear policy does; here the search starts wherever the policy's
-own initialisation is.
+The paper starts at zero; here the search starts at the initial parameters of the policy, which are
+zero for the linear policy.
 """
 
 from __future__ import annotations
@@ -12,52 +12,57 @@ from typing import Any, ClassVar, Literal, TypeAlias, final
 import numpy as np
 from pydantic import model_validator
 
-from esbench.algorithms.base import Algorithm, State, fitting, register_algorithm, scale_of
+from esbench.algorithms.base import State, register_algorithm
+from esbench.algorithms.decaying import DecayingSearch
+from esbench.algorithms.noise import GaussianNoise
 from esbench.algorithms.population import SampledPopulation
 from esbench.algorithms.settings import (
     Count,
     DecayingDeviationSettings,
     Fraction,
+    NormalizationSettings,
     PerParameter,
     Positive,
 )
 from esbench.algorithms.shaping import raw
-from esbench.arrays import Matrix, Shapes, Vector
+from esbench.arrays import Matrix, Vector
 
 Version: TypeAlias = Literal["V1", "V2", "V1-t", "V2-t"]
 
 
-class ARSSettings(DecayingDeviationSettings):
-    """Settings of ARS; defaults of the paper's HalfCheetah, whose num_best is 4."""
+@final
+class ARSSettings(DecayingDeviationSettings, NormalizationSettings):
+    """Settings of ARS; the defaults are those of the paper's HalfCheetah, with num_best = 4."""
 
     alternatives: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("sigma", "radius"),
         ("population_size", "num_pairs"),
     )
+    always_uses_pairs: ClassVar[bool] = True
 
     population_size: Count = 64
-    """Members a generation: two for each pair [members]."""
+    """Members per generation: two per pair [members]."""
 
     num_pairs: Count | None = None
-    """Instead of population_size: directions a generation, each tried both ways (the paper's
+    """Alternative to population_size: directions per generation, each tried both ways (the paper's
     N) [pairs]."""
 
     num_best: Count | None = None
-    """Pairs that are kept, those whose better member has the highest returns (the paper's b); by
-    default all. If the population grows, so does this, in proportion [pairs]."""
+    """Number of pairs that are kept, those whose better member has the highest returns (the paper's
+    b); all by default. It grows in proportion to the population [pairs]."""
 
     version: Version = "V2-t"
-    """V2 and V2-t normalise observations, V1 and V1-t do not; V1-t and V2-t may drop pairs."""
+    """V2 and V2-t normalise observations, V1 and V1-t do not; only V1-t and V2-t can drop pairs."""
 
     sigma: PerParameter | None = 0.03
-    """Deviation of the population at the start (the paper's nu, which is constant): a number, or
-    one for each parameter [parameter units]."""
+    """Standard deviation of the population at the start (the paper's nu, which is constant): one
+    number, or one per parameter [parameter units]."""
 
     learning_rate: Positive = 0.02
     """Length of the step, in units of the averaged, scaled noise (the paper's alpha)."""
 
     learning_rate_decay: Fraction = 1.0
-    """What the learning rate is multiplied by after every generation."""
+    """Factor on the learning rate after every generation."""
 
     @model_validator(mode="before")
     @classmethod
@@ -74,7 +79,7 @@ class ARSSettings(DecayingDeviationSettings):
         if self.num_pairs is not None and self.num_pairs != pairs:
             raise ValueError(
                 f"population_size = {self.population_size} and num_pairs = {self.num_pairs}: "
-                "expected only one of them, or a population of two members a pair"
+                "expected only one of them, or a population of two members per pair"
             )
         if self.num_best is not None and self.num_best > pairs:
             raise ValueError(
@@ -88,59 +93,34 @@ class ARSSettings(DecayingDeviationSettings):
         return self
 
     @property
-    def uses_pairs(self) -> bool:
-        """Always."""
-        return True
-
-    @property
     def normalizes_observations(self) -> bool:
-        """Whether the version filters observations."""
+        """Whether the version normalises observations."""
         return self.version in {"V2", "V2-t"}
 
     def num_kept(self, num_pairs: int) -> int:
-        """Return b for a population that may have grown to ``num_pairs``; rounded down."""
+        """The paper's b for a population that has grown to ``num_pairs``, rounded down."""
         own = self.population_size // 2
         return num_pairs if self.num_best is None else self.num_best * num_pairs // own
 
 
 @final
 @register_algorithm("ars")
-class ARS(Algorithm[SampledPopulation]):
+class ARS(DecayingSearch):
     """ARS: finite differences along the best directions, scaled by the returns' deviation."""
 
     Settings = ARSSettings
     paper = "Mania et al. 2018, arXiv:1803.07055"
     settings: ARSSettings
 
-    def __init__(
-        self, settings: ARSSettings, center: Vector, seed: int, shapes: Shapes | None = None
-    ) -> None:
-        super().__init__(settings, center, seed, shapes)
-        self._sigma = fitting("sigma", settings.initial_sigma(center.size), center.size)
-
-    @property
-    def sigma(self) -> float:
-        """The deviation of the noise now."""
-        return scale_of(self._decayed_sigma)
-
-    @property
-    def _decayed_sigma(self) -> float | Vector:
-        return self.settings.decayed(self._sigma, self.generation)
-
-    def _ask(self) -> SampledPopulation:
-        return SampledPopulation(
-            center=self._center,
-            sigma=self._decayed_sigma,  # M_j +- nu delta_k                  (algorithm 2, line 5)
-            noise=self.gaussian_noise(),  # delta_1 .. delta_N ~ N(0, I)                  (line 4)
-            size=self.population_size,
-            antithetic=True,
-        )
+    def _noise(self) -> GaussianNoise:
+        # delta_1 .. delta_N ~ N(0, I), for the members M_j +- nu delta_k  (algorithm 2, lines 4, 5)
+        return self.gaussian_noise()
 
     def _tell(self, population: SampledPopulation, returns: Vector, behaviors: Matrix) -> None:
-        # A return that is not finite counts as the worst finite one, for the order as for the step.
+        # A return that is not finite counts as the worst finite one, in the order and in the step.
         pairs = raw(returns).reshape(-1, 2)  # r(pi_k,+), r(pi_k,-)
         kept = best_pairs(pairs, self.settings.num_kept(len(pairs)))
-        # From the least of them, so that equal returns have a deviation of exactly 0.
+        # Relative to the smallest, so that equal returns have a deviation of exactly 0.
         rewards = pairs[kept] - pairs[kept].min()
         deviation = rewards.std()  # sigma_R, of the 2b returns that are kept
         if deviation == 0.0:
@@ -159,10 +139,10 @@ class ARS(Algorithm[SampledPopulation]):
 
 
 def best_pairs(pairs: Matrix, count: int) -> list[int]:
-    """Return the ``count`` pairs with the highest max(r+, r-), best first (line 6).
+    """The ``count`` pairs with the highest max(r+, r-), best first (algorithm 2, line 6).
 
-    Of equal pairs the earlier member's comes first. (The authors' code keeps all that tie for the
-    last place; the paper's sum ends at b.)
+    Ties go to the earlier pair. (The authors' code keeps all pairs that tie for the last place; the
+    paper's sum ends at b.)
 
     Args:
         pairs: returns, [n, 2].

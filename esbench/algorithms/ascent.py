@@ -1,4 +1,4 @@
-"""The step uphill that algorithms share: weight decay, an optimizer and its decaying rate."""
+"""The step uphill that algorithms share: weight decay and an optimizer with a decaying rate."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from esbench.arrays import Vector
 
 @final
 class Ascent:
-    """Climbs a gradient estimate as ``AscentSettings`` say."""
+    """Follows a gradient estimate as the ``AscentSettings`` say."""
 
     def __init__(self, settings: AscentSettings, num_params: int) -> None:
-        """Make the optimizer.
+        """Create the optimizer.
 
         Raises:
-            UsageError: no such optimizer, or it does not take its settings.
+            UsageError: the optimizer is unknown or does not accept its settings.
         """
         self._settings = settings
         self._optimizer = make_optimizer(
@@ -28,20 +28,20 @@ class Ascent:
         )
 
     def step(self, center: Vector, gradient: Vector, generation: int) -> Vector:
-        """Return the new centre, [P].
+        """The new centre, [P].
 
         Args:
             center: [P].
             gradient: [P], points to higher returns.
-            generation: how often the learning rate has decayed.
+            generation: the number of decays of the learning rate.
         """
         settings = self._settings
         scale = settings.learning_rate_decay**generation
-        with np.errstate(all="ignore"):  # who diverges is told so once, by the trainer
+        with np.errstate(all="ignore"):  # the trainer reports a divergence, once
             return self._optimizer.step(center, gradient - settings.weight_decay * center, scale)
 
     def state_dict(self) -> State:
-        """Return the optimizer's state."""
+        """The state of the optimizer."""
         return self._optimizer.state_dict()
 
     def load_state_dict(self, state: State) -> None:

@@ -1,7 +1,7 @@
-"""The contract of every algorithm: ``ask`` for a population, ``tell`` its returns.
+"""The interface of every algorithm: ``ask`` for a population, ``tell`` its returns.
 
 Returns are maximised: HIGHER IS BETTER, here and everywhere in esbench. An algorithm never sees the
-evaluation of its own centre, an environment or a policy; it writes only its mathematics.
+evaluation of its own centre, an environment or a policy.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from esbench.algorithms.noise import GaussianNoise
+from esbench.algorithms.plan import EvaluationPlan
 from esbench.algorithms.population import Population
-from esbench.algorithms.settings import AlgorithmSettings
+from esbench.algorithms.settings import AlgorithmSettings, GrowingSettings
+from esbench.algorithms.shaping import all_equal
 from esbench.arrays import Matrix, Shapes, Vector
 from esbench.errors import TrainingError, UsageError
 from esbench.registry import Registry
@@ -27,32 +29,35 @@ PopulationT = TypeVar("PopulationT", bound=Population)
 class Algorithm(ABC, Generic[PopulationT]):
     """A search over parameter vectors.
 
-    A family implements ``_ask``, ``_tell``, ``_state_dict`` and ``_load_state_dict``; the methods
-    without underscore check their input and count generations, and are final.
+    A subclass implements ``_ask``, ``_tell``, ``_state_dict`` and ``_load_state_dict``. The methods
+    without underscore check their input, count generations and are final.
 
     Attributes:
-        Settings: its typed settings.
+        Settings: the class of its settings.
         paper: where it was published.
-        population_size: members a generation.
-        needs_behaviors: whether ``tell`` must be given the members' behaviours.
-        generation: the number of generations it was told.
-        center_lineage: the lineage of ``center``, in a meta-population.
+        needs_behaviors: whether ``tell`` requires the behaviours of the members.
+        uses_equal_returns: whether ``_tell`` is also called when all returns are equal. By default
+            such a generation changes nothing: no step, no momentum and no decay.
+        population_size: members per generation.
+        generation: the number of completed generations.
+        plan: how the trainer evaluates the next population.
     """
 
     Settings: ClassVar[type[AlgorithmSettings]]
     paper: ClassVar[str] = ""
     needs_behaviors: ClassVar[bool] = False
+    uses_equal_returns: ClassVar[bool] = False
 
     def __init__(
         self, settings: Any, center: Vector, seed: int, shapes: Shapes | None = None
     ) -> None:
-        """Start at ``center`` [P], or at ``center_init`` where the settings have one.
+        """Start at ``center``, or at ``center_init`` if the settings have one.
 
         Args:
-            settings: of the class ``Settings``.
-            center: [P].
-            seed: names the noise streams.
-            shapes: of the parameter tensors that lie in the vector; one vector by default.
+            settings: an instance of ``Settings``.
+            center: the parameters of the initial policy, [P].
+            seed: the seed of the noise streams.
+            shapes: the shapes of the parameter tensors in the vector; one vector by default.
 
         Raises:
             UsageError: a setting does not fit the number of parameters.
@@ -63,7 +68,8 @@ class Algorithm(ABC, Generic[PopulationT]):
             center.size, settings.uses_pairs
         )
         self.generation = 0
-        self.center_lineage = 0
+        growing = isinstance(settings, GrowingSettings)
+        self.plan = EvaluationPlan(growth=settings.growth) if growing else EvaluationPlan()
         self.shapes = ((center.size,),) if shapes is None else shapes
         self._center = np.array(center, dtype=np.float64)
         if settings.center_init is not None:
@@ -71,17 +77,17 @@ class Algorithm(ABC, Generic[PopulationT]):
 
     @property
     def center(self) -> Vector:
-        """The parameters the search would return now, [P]; the unperturbed policy."""
+        """The parameters of the unperturbed policy, which the search would return now, [P]."""
         return self._center
 
     @property
     @abstractmethod
     def sigma(self) -> float:
-        """The deviation of the population now (its root mean square, where it is a vector)."""
+        """The deviation of the population; the root mean square of a vector."""
 
     @final
     def ask(self) -> PopulationT:
-        """Return this generation's population; asking again returns the same one."""
+        """The population to evaluate next; the same one until ``tell`` is called."""
         return self._ask()
 
     @final
@@ -91,15 +97,15 @@ class Algorithm(ABC, Generic[PopulationT]):
         returns: npt.ArrayLike,
         behaviors: npt.ArrayLike | None = None,
     ) -> None:
-        """Learn from the returns of a population this algorithm was asked for.
+        """Learn from the returns of a population.
 
         Args:
-            population: from ``ask``, or that one ``extended``.
-            returns: [N], one for each member, higher is better; not finite ranks worst.
-            behaviors: [N, D], what each member did; only needed by novelty search.
+            population: from ``ask``, or that population ``extended``.
+            returns: one per member, [N]; higher is better, and one that is not finite is worst.
+            behaviors: what each member did, [N, D]; required if ``needs_behaviors``.
 
         Raises:
-            ValueError: not one return a member, or no behaviours where they are needed.
+            ValueError: the shape of ``returns`` or ``behaviors`` is wrong.
             TrainingError: no return is finite.
         """
         values = np.array(returns, dtype=np.float64)
@@ -110,16 +116,18 @@ class Algorithm(ABC, Generic[PopulationT]):
             raise ValueError(
                 f"behaviors of shape {told.shape}: expected ({len(population)}, D), D at least 1"
             )
-        if not population.probe and not np.isfinite(values).any():
+        probe = self.plan.probe
+        if not probe and not np.isfinite(values).any():
             raise TrainingError(
                 f"generation {self.generation}: none of the {values.size} returns is finite"
             )
-        self._tell(population, values, told)
-        self.generation += not population.probe
+        if probe or self.uses_equal_returns or not all_equal(values):
+            self._tell(population, values, told)
+        self.generation += not probe
 
     @final
     def state_dict(self) -> State:
-        """Return the whole state: arrays, numbers and tables of them; a copy."""
+        """A copy of the whole state, made of arrays, numbers and dictionaries."""
         return {
             "generation": self.generation,
             "center": self._center.copy(),
@@ -128,10 +136,10 @@ class Algorithm(ABC, Generic[PopulationT]):
 
     @final
     def load_state_dict(self, state: State) -> None:
-        """Restore what ``state_dict`` returned; the search goes on bit for bit.
+        """Restore what ``state_dict`` returned; the search continues with the same bits.
 
         Raises:
-            ValueError: the state is of another number of parameters.
+            ValueError: the state has another number of parameters.
         """
         rest = dict(state)
         center = np.array(rest.pop("center"), dtype=np.float64)
@@ -143,7 +151,7 @@ class Algorithm(ABC, Generic[PopulationT]):
 
     @final
     def gaussian_noise(self) -> GaussianNoise:
-        """Return this generation's standard normal noise."""
+        """The standard normal noise of this generation."""
         return GaussianNoise(noise_key(self.seed, self.generation), self._center.size)
 
     @abstractmethod
@@ -160,31 +168,32 @@ class Algorithm(ABC, Generic[PopulationT]):
 
 
 def fitting(name: str, value: float | tuple[float, ...], num_params: int) -> float | Vector:
-    """Return a setting that is a number or [P], as such.
+    """A setting that is one number, or one per parameter as an array [P].
 
     Raises:
-        UsageError: it has another length.
+        UsageError: the setting has another length.
     """
     if not isinstance(value, tuple):
         return value
     if len(value) != num_params:
         raise UsageError(
-            f"{name} has {len(value)} numbers: expected one, or {num_params} (one a parameter)"
+            f"{name} has {len(value)} numbers: expected one, or {num_params} (one per parameter)"
         )
     return np.array(value)
 
 
 def default_size(num_params: int, pairs: bool) -> int:
-    """Return 4 + floor(3 ln P) members (Hansen, "The CMA evolution strategy: a tutorial", eq. 48).
+    """The default population size of CMA-ES: 4 + floor(3 ln P).
 
-    One more if that is odd and they come in pairs.
+    It is rounded up to an even number if members come in pairs. Source: equation 48 of Hansen,
+    "The CMA evolution strategy: a tutorial", arXiv:1604.00772.
     """
     size = 4 + int(3 * np.log(num_params))
     return size + (pairs and size % 2)
 
 
 def scale_of(sigma: float | Vector) -> float:
-    """Return a deviation as one number: the root mean square of a vector."""
+    """A deviation as one number: the root mean square of a vector."""
     return float(np.sqrt(np.mean(np.square(sigma))))
 
 

@@ -3,8 +3,8 @@ Methodology and Computing in Applied Probability 1(2), 1999 (doi:10.1023/A:10100
 
 With the decaying extra variance Z_t of Szita & Lorincz, "Learning Tetris Using the Noisy
 Cross-Entropy Method", Neural Computation 18(12), 2006 (doi:10.1162/neco.2006.18.12.2936). They
-divide the elites' squares by their number; here, as in evotorch, it is one less (ddof = 1), which
-makes the variance unbiased and matters when the elites are few.
+divide the elites' squared deviations by their number; here, as in evotorch, the divisor is one less
+(ddof = 1), which makes the variance unbiased and matters with few elites.
 """
 
 from __future__ import annotations
@@ -17,31 +17,27 @@ from pydantic import Field, model_validator
 from esbench.algorithms.base import Algorithm, State, fitting, register_algorithm, scale_of
 from esbench.algorithms.population import SampledPopulation
 from esbench.algorithms.settings import AdaptiveDeviationSettings, Count, NonNegative, PerParameter
-from esbench.algorithms.shaping import all_equal, ranks
+from esbench.algorithms.shaping import ranks
 from esbench.arrays import Matrix, Shapes, Vector
 from esbench.errors import UsageError
 
 
-# The defaults, by 100 generations of 64 members from five seeds on the sphere (10 and 50
-# parameters), ellipsoid and Rosenbrock function (10): this extra variance improves the result of
-# the ratios 0.1, 0.2, 0.3 and 0.5 by factors of 2.8 and more, and with it 0.2 or 0.3 is the best.
+@final
 class CEMSettings(AdaptiveDeviationSettings):
     """Settings of CEM."""
 
     sigma: PerParameter | None = 0.1
-    """Deviation that the search starts with: a number, or one for each parameter [parameter
-    units]."""
 
     elite_ratio: Annotated[float, Field(gt=0, lt=1)] = 0.25
-    """Fraction of the members, the best ones, that the next generation is fitted to; rounded down
-    to whole members, at least 2 of them."""
+    """Fraction of the members that count as elites, to which the next generation is fitted; rounded
+    down to whole members, at least 2."""
 
     extra_sigma_ratio: NonNegative = 0.1
-    """Extra deviation, against early convergence, as a multiple of the sigma of the start: its
-    square is added to the elites' variance, less of it every generation; 0 for none."""
+    """Extra standard deviation against early convergence, as a multiple of the initial sigma: its
+    square is added to the elites' variance, and shrinks every generation; 0 adds none."""
 
     extra_sigma_generations: Count = 50
-    """Generations after which that extra variance, falling evenly, is gone [generations]."""
+    """Generations over which the extra variance falls linearly to 0 [generations]."""
 
     @model_validator(mode="after")
     def _enough_elites(self) -> CEMSettings:
@@ -50,16 +46,16 @@ class CEMSettings(AdaptiveDeviationSettings):
         return self
 
     def num_elites(self, size: int) -> int:
-        """Return the number of elites of ``size`` members.
+        """The number of elites among ``size`` members.
 
         Raises:
-            UsageError: fewer than 2.
+            UsageError: it is below 2.
         """
         number = int(round(self.elite_ratio * size, 9))  # 0.29 * 100 is 28.999999999999996
         if number < 2:
             raise UsageError(
                 f"elite_ratio = {self.elite_ratio} of population_size = {size} is {number}: "
-                "expected at least 2 elites, to take a deviation from"
+                "expected at least 2 elites, to compute a variance"
             )
         return number
 
@@ -67,7 +63,7 @@ class CEMSettings(AdaptiveDeviationSettings):
 @final
 @register_algorithm("cem")
 class CEM(Algorithm[SampledPopulation]):
-    """CEM: mean and deviation of the best members, generation after generation."""
+    """CEM: a Gaussian, fitted to the best members of every generation."""
 
     Settings = CEMSettings
     paper = "Rubinstein 1999, doi:10.1023/A:1010091220143; Szita & Lorincz 2006"
@@ -96,8 +92,6 @@ class CEM(Algorithm[SampledPopulation]):
         )
 
     def _tell(self, population: SampledPopulation, returns: Vector, behaviors: Matrix) -> None:
-        if all_equal(returns):
-            return  # no elite: no refit, which would only shake the centre
         weights = elite_weights(returns, self.settings.num_elites(len(population)))
         mean, variance = fit(population, weights)
         self._center = self._center + self._sigma * mean  # mu_(t+1) = mean of the elites
@@ -105,7 +99,7 @@ class CEM(Algorithm[SampledPopulation]):
         self._sigma = self.settings.controlled(self._sigma, refitted)
 
     def _extra_variance(self) -> float | Vector:
-        """Return Z_(t+1)."""
+        """Z_(t+1)."""
         settings = self.settings
         left = max(0.0, 1.0 - (self.generation + 1) / settings.extra_sigma_generations)
         return left * (settings.extra_sigma_ratio * self._first_sigma) ** 2
@@ -118,9 +112,9 @@ class CEM(Algorithm[SampledPopulation]):
 
 
 def elite_weights(returns: Vector, elites: int) -> Vector:
-    """Return 1 for an elite and 0 for the others, [N].
+    """1 for an elite and 0 for the other members, [N].
 
-    Members that tie for the last places share them evenly: the order of members does not matter.
+    Members that tie for the last places share them evenly, so the order of members does not matter.
     """
     places = ranks(returns)
     last = np.sort(places)[-elites]
@@ -130,10 +124,10 @@ def elite_weights(returns: Vector, elites: int) -> Vector:
 
 
 def fit(population: SampledPopulation, weights: Vector) -> tuple[Vector, Vector]:
-    """Return the weighted mean and the unbiased variance (ddof = 1) of the members' noise, [P].
+    """The weighted mean and the unbiased variance (ddof = 1) of the members' noise, [P].
 
-    In one pass of O(P) memory that does not cancel: West, "Updating mean and variance estimates: an
-    improved method", Communications of the ACM 22(9), 1979.
+    One pass with O(P) memory and without cancellation: West, "Updating mean and variance estimates:
+    an improved method", Communications of the ACM 22(9), 1979.
     """
     mean, squares = np.zeros(population.num_params), np.zeros(population.num_params)
     total = 0.0

@@ -3,15 +3,15 @@
 And sep-CMA-ES: Ros & Hansen, "A Simple Modification in CMA-ES Achieving Linear Time and Space
 Complexity", PPSN 2008 (doi:10.1007/978-3-540-87700-4_30).
 
-The mathematics is that of the library ``cmaes`` (Nomura & Shibata, "cmaes: A Simple yet Practical
-Python Library for CMA-ES", 2024, arXiv:2402.01373). What this file adds: noise that is named by
-seed and generation, ranks under which failed members are the worst, and exact checkpoints. The
-covariance goes through BLAS, so its last bits can depend on how many threads that has.
+The library ``cmaes`` does the computation (Nomura & Shibata, "cmaes: A Simple yet Practical Python
+Library for CMA-ES", 2024, arXiv:2402.01373). This file adds noise that depends on seed and
+generation only, ranks in which failed members are the worst, and exact checkpoints. The covariance
+goes through BLAS, so its last bits can depend on the number of BLAS threads.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from typing import Annotated, Any, Final, final
 
@@ -21,33 +21,33 @@ from pydantic import Field
 from esbench.algorithms.base import Algorithm, State, register_algorithm
 from esbench.algorithms.population import StoredPopulation
 from esbench.algorithms.settings import FirstDeviationSettings, Positive
-from esbench.algorithms.shaping import all_equal, ranks
+from esbench.algorithms.shaping import ranks
 from esbench.arrays import Matrix, Shapes, Vector
 from esbench.errors import UsageError
 from esbench.seeding import noise_key
 
-# A generation of 1,000 parameters and 24 members takes two cores 10 seconds, growing as P^3.
-MOST_PARAMS: Final = 1_000
-# The library holds a P x P matrix for every member, twice: 4 GB here.
-MOST_NUMBERS: Final = 250_000_000
-GENERATOR: Final = "_rng"  # of the library; no state, because every generation reseeds it
+MOST_PARAMS: Final = 1_000  # the time per generation grows as P^3
+MOST_NUMBERS: Final = 250_000_000  # in the library's P x P matrices, two per member: 4 GB
+GENERATOR: Final = "_rng"  # of the library; not part of the state: every generation reseeds it
 
 
+@final
 class CMAESSettings(FirstDeviationSettings):
-    """Settings of both algorithms; everything else is the library's default."""
+    """Settings of CMA-ES and sep-CMA-ES; everything else has the library's default."""
 
     population_size: Annotated[int, Field(ge=2)] | None = None
-    """Members a generation; by default 4 + floor(3 ln P) [members]."""
+    """Members per generation; by default 4 + floor(3 ln P) for P parameters [members]."""
 
     sigma: Positive | None = 0.5
-    """Deviation that the search starts with, for parameters of order one [parameter units]."""
+    """Standard deviation of the population at the start, for parameters of order one [parameter
+    units]."""
 
 
-class LibraryAlgorithm(Algorithm[StoredPopulation]):
-    """An optimizer of the library, behind our interface.
+class CmaesAlgorithm(Algorithm[StoredPopulation], ABC):
+    """An optimizer of the library ``cmaes``.
 
-    It has no stopping criterion: a trial ends with its budget. An update that leaves the range of
-    finite numbers, after sigma has shrunk to zero or grown beyond 1e32, is not made.
+    There is no stopping criterion, because a trial ends with its budget. An update is skipped if it
+    makes sigma zero or a number infinite, as after sigma has grown beyond 1e32.
     """
 
     Settings = CMAESSettings
@@ -62,7 +62,7 @@ class LibraryAlgorithm(Algorithm[StoredPopulation]):
                 self._library = self._make_library(settings.initial_scale(center.size))
         except AssertionError as error:  # a centre of 1e32 and more
             raise UsageError(f"the library cmaes refuses this start: {error}") from None
-        # The library leaves it uninitialised; a checkpoint must not hold what lay in memory.
+        # The library leaves this array uninitialised; a checkpoint must not store random memory.
         self._library._funhist_values.fill(0.0)
 
     @property
@@ -74,10 +74,10 @@ class LibraryAlgorithm(Algorithm[StoredPopulation]):
 
     @abstractmethod
     def _make_library(self, sigma: float) -> Any:
-        """Return the library's optimizer at the centre, which it may write to.
+        """The library's optimizer, at a copy of the centre.
 
         Raises:
-            UsageError: it cannot serve so many parameters or members.
+            UsageError: the number of parameters or members is not supported.
         """
 
     def _ask(self) -> StoredPopulation:
@@ -87,10 +87,8 @@ class LibraryAlgorithm(Algorithm[StoredPopulation]):
         return StoredPopulation(size=size, stored=np.array(members))
 
     def _tell(self, population: StoredPopulation, returns: Vector, behaviors: Matrix) -> None:
-        if all_equal(returns):
-            return
         before = self._state_dict()
-        # It minimises, and only the order counts; of equal members it takes the earlier one first.
+        # The library minimises and uses only the order; ties go to the earlier member.
         losses = (-ranks(returns)).tolist()
         try:
             with np.errstate(all="ignore"):
@@ -104,8 +102,8 @@ class LibraryAlgorithm(Algorithm[StoredPopulation]):
             self._load_state_dict(before)
 
     def _state_dict(self) -> State:
-        # Not its __getstate__: that keeps one triangle of C, which is not exactly symmetric while
-        # a population is out, and a search restored from it would differ in the last bits.
+        # Not the library's __getstate__: that keeps one triangle of C, which is not exactly
+        # symmetric between ask and tell, so a restored search would differ in the last bits.
         return {
             "library": {
                 name: _plain(value)
@@ -122,13 +120,13 @@ class LibraryAlgorithm(Algorithm[StoredPopulation]):
 
 @final
 @register_algorithm("cma_es")
-class CMAES(LibraryAlgorithm):
+class CMAES(CmaesAlgorithm):
     """CMA-ES: adapts the full covariance matrix of the population; for up to 1,000 parameters."""
 
     paper = "Hansen 2016, arXiv:1604.00772"
 
     def _make_library(self, sigma: float) -> Any:
-        from cmaes import CMA  # type: ignore[import-untyped]  # here: it takes SciPy a second
+        from cmaes import CMA  # type: ignore[import-untyped]  # here, because it imports SciPy
 
         num_params, size = self._center.size, self.population_size
         if num_params > MOST_PARAMS:
@@ -147,7 +145,7 @@ class CMAES(LibraryAlgorithm):
 
 @final
 @register_algorithm("sep_cma_es")
-class SepCMAES(LibraryAlgorithm):
+class SepCMAES(CmaesAlgorithm):
     """sep-CMA-ES: CMA-ES with a diagonal covariance, for many parameters."""
 
     paper = "Ros & Hansen 2008, doi:10.1007/978-3-540-87700-4_30"
@@ -166,7 +164,7 @@ class SepCMAES(LibraryAlgorithm):
         if num_params < 2:
             raise UsageError("sep_cma_es with 1 parameter: expected at least 2; use cma_es")
         if rate(size) > 1.0:
-            # Variances could turn negative, and the search diverge: so it does with 200 and P = 10.
+            # Variances could become negative, and the search diverge.
             most = bisect_right(range(size), 1.0, lo=2, key=rate) - 1
             raise UsageError(
                 f"population_size = {size} with {num_params} parameters: expected at most {most}, "
@@ -176,14 +174,14 @@ class SepCMAES(LibraryAlgorithm):
 
 
 def _plain(value: Any) -> Any:
-    """Return an array's copy, or a NumPy number as Python's."""
+    """A copy of an array, or a NumPy number as a Python number."""
     if isinstance(value, np.ndarray):
         return value.copy()
     return value.item() if isinstance(value, np.generic) else value
 
 
 def _is_sound(library: Any) -> bool:
-    """Return whether the library can go on."""
+    """Whether the state of the library is finite and its step size positive."""
     numbers = (value for name, value in vars(library).items() if name != GENERATOR)
     finite = all(np.isfinite(value).all() for value in numbers if value is not None)
     return finite and library._sigma > 0.0

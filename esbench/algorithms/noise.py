@@ -1,11 +1,9 @@
-"""Noise as a recipe: rows that are drawn from a key whenever they are asked for.
+"""Noise as a recipe: rows of random numbers, drawn from a key whenever they are needed.
 
 Row ``i`` comes from Philox with the key and a counter whose high word is ``i``, so rows are
-independent streams 2**128 draws apart. They come in blocks that fit a core's cache, so whoever only
-sums them needs memory for one block: measured at 1.7 million parameters, drawing a row takes 24 ms
-and adding it to two sums 4 ms more. Several threads may draw and one adds, in the rows' order; then
-two whole rows a helper are in memory. On two cores (medians of paired runs) two threads take 0.70
-of the time of one at 27,000 parameters, 0.64 at 100,000, 0.69 at 1.7 million, and 1.1 at 5,000.
+independent streams, 2**128 draws apart. A row is drawn in blocks that fit a core's cache, so that a
+sum over rows needs memory for one block. Several threads can draw while one adds the rows in order;
+then each helper holds up to two whole rows.
 """
 
 from __future__ import annotations
@@ -23,16 +21,14 @@ import numpy as np
 from esbench.arrays import Matrix, Shapes, Vector
 
 Distribution: TypeAlias = Literal["gaussian", "uniform"]
-# Of each parameter tensor: a vector, or A [m, r] and B^T [r, k] of a matrix [m, k].
+# One entry per parameter tensor: a vector, or A [m, r] and B^T [r, k] of a matrix [m, k].
 Factors: TypeAlias = tuple[Vector | tuple[Matrix, Matrix], ...]
 
 Blocks: TypeAlias = Iterator[tuple[slice, Vector]]
 
 BLOCK: Final = 16_384  # numbers: 128 KiB
-# Whoever adds the rows up takes a sixth of the time of drawing them, and draws too: more helpers
-# would wait for it.
-MAX_THREADS: Final = 4
-WORTH_A_THREAD: Final = 16_384  # numbers in a row; with 5,000, two threads take as long as one
+MAX_THREADS: Final = 4  # adding the rows cannot keep up with more
+WORTH_A_THREAD: Final = 16_384  # draws per row below which helpers save no time
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,30 +36,30 @@ class Noise(ABC):
     """Independent noise vectors by row number.
 
     Attributes:
-        key: 128 bits; another key is other noise.
+        key: 128 bits; different keys give independent noise.
         num_params: the length of a row, P.
     """
 
     key: int
     num_params: int
-    _idle: _Idle = field(default_factory=lambda: _Idle(), init=False, repr=False)
+    _idle: _IdleStreams = field(default_factory=lambda: _IdleStreams(), init=False, repr=False)
 
     @property
     @abstractmethod
     def draws(self) -> int:
-        """How many random numbers a row takes."""
+        """The number of random draws per row."""
 
     @abstractmethod
     def blocks(self, row: int) -> Blocks:
-        """Yield a row piece by piece, with its place; a piece is only valid until the next."""
+        """Yield a row block by block, each with its place; a block is only valid until the next."""
 
+    @abstractmethod
     def factors(self, row: int) -> Factors | None:
-        """Return a row as factors of low rank, tensor by tensor; None if it is of full rank."""
-        return None
+        """A row as low-rank factors, tensor by tensor; None if the noise has full rank."""
 
     @final
     def row(self, row: int) -> Vector:
-        """Return noise row ``row``, [P]."""
+        """Noise row ``row``, [P]."""
         values = np.empty(self.num_params)
         for place, block in self.blocks(row):
             values[place] = block
@@ -74,8 +70,8 @@ class Noise(ABC):
         """Yield the blocks of one row after the other, drawn by this thread and by helpers.
 
         Args:
-            rows: their numbers.
-            threads: how many may draw at once; there are fewer if more would not help.
+            rows: the row numbers.
+            threads: the maximum number of threads; fewer are used where more would not help.
         """
         threads = min(threads, MAX_THREADS)
         if threads == 1 or self.draws < WORTH_A_THREAD:
@@ -96,8 +92,8 @@ class Noise(ABC):
     @final
     @contextlib.contextmanager
     def stream(self, row: int) -> Iterator[np.random.Generator]:
-        """Lend the generator of a row, at its start."""
-        stream = self._idle.take() or _Stream(self.key)
+        """Lend a generator that stands at the start of a row."""
+        stream = self._idle.take() or _RowStream(self.key)
         try:
             yield stream.at(row)
         finally:
@@ -105,64 +101,67 @@ class Noise(ABC):
 
 
 @final
-class _Stream:
-    """A generator that can be put at the start of any row."""
+class _RowStream:
+    """A generator that can be moved to the start of any row."""
 
     def __init__(self, key: int) -> None:
         self._philox = np.random.Philox(key=key)
         self._generator = np.random.Generator(self._philox)
-        self._start: Any = self._philox.state  # nothing is drawn yet
+        self._start: Any = self._philox.state  # before the first draw
 
     def at(self, row: int) -> np.random.Generator:
-        """Return the generator, at the start of a row."""
+        """The generator, at the start of a row."""
         self._start["state"]["counter"][2] = row
         self._philox.state = self._start
         return self._generator
 
 
-class _Idle(list[_Stream]):
-    """Streams that nobody draws from: a new one takes as long as a thousand normal numbers."""
+@final
+class _IdleStreams(list[_RowStream]):
+    """Streams that are not in use, kept because creating one is slow."""
 
-    def __reduce__(self) -> tuple[type[_Idle], tuple[()]]:
-        return _Idle, ()  # they do not travel
+    def __reduce__(self) -> tuple[type[_IdleStreams], tuple[()]]:
+        return _IdleStreams, ()  # a pickle is empty
 
-    def take(self) -> _Stream | None:
-        """Return one, or None; threads may ask at once."""
+    def take(self) -> _RowStream | None:
+        """One stream, or None; safe to call from several threads."""
         with contextlib.suppress(IndexError):
             return self.pop()
         return None
 
 
+class FullRankNoise(Noise, ABC):
+    """Noise with one independent draw per parameter."""
+
+    @final
+    @property
+    def draws(self) -> int:
+        """P."""
+        return self.num_params
+
+    @final
+    def factors(self, row: int) -> None:
+        """None."""
+
+
 @final
-@dataclass(frozen=True, eq=False)
-class GaussianNoise(Noise):
+class GaussianNoise(FullRankNoise):
     """Standard normal numbers."""
 
-    @property
-    def draws(self) -> int:
-        """One a parameter."""
-        return self.num_params
-
     def blocks(self, row: int) -> Blocks:
-        """Yield a row piece by piece."""
-        room = np.empty(min(BLOCK, self.num_params))
+        """Yield a row block by block; all blocks share one buffer."""
+        buffer = np.empty(min(BLOCK, self.num_params))
         with self.stream(row) as generator:
             for place in _places(self.num_params):
-                yield place, generator.standard_normal(out=room[: place.stop - place.start])
+                yield place, generator.standard_normal(out=buffer[: place.stop - place.start])
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class UniformNoise(Noise):
+class UniformNoise(FullRankNoise):
     """Uniform numbers in [-1, 1)."""
 
-    @property
-    def draws(self) -> int:
-        """One a parameter."""
-        return self.num_params
-
     def blocks(self, row: int) -> Blocks:
-        """Yield a row piece by piece."""
+        """Yield a row block by block."""
         with self.stream(row) as generator:
             for place in _places(self.num_params):
                 yield place, generator.uniform(-1.0, 1.0, place.stop - place.start)
@@ -173,14 +172,14 @@ class UniformNoise(Noise):
 class LowRankNoise(Noise):
     """Low-rank matrices: A B^T / sqrt(r) with standard normal A [m, r] and B [k, r].
 
-    Sarkar et al. 2025, "Evolution Strategies at the Hyperscale", arXiv:2511.16652: every entry has
-    mean 0 and variance 1, two entries are uncorrelated, a matrix has rank r, and only r (m + k)
-    numbers are drawn for it. A tensor of more dimensions counts as a matrix of its first dimension
-    by the others; a vector gets standard normal noise.
+    Sarkar et al. 2025, "Evolution Strategies at the Hyperscale", arXiv:2511.16652. Every entry has
+    mean 0 and variance 1, entries are uncorrelated, and a matrix takes only r (m + k) draws. A
+    tensor with more than two dimensions counts as a matrix of its first dimension by the others; a
+    vector gets standard normal noise.
 
     Attributes:
-        shapes: of the parameter tensors, in the order in which they lie in the vector.
-        rank: r; a matrix whose smaller side is below it is perturbed at that side's rank.
+        shapes: shapes of the parameter tensors, in the order in which they lie in the vector.
+        rank: r; a matrix with a side smaller than r has that side's rank.
     """
 
     shapes: Shapes
@@ -194,8 +193,11 @@ class LowRankNoise(Noise):
 
     @property
     def draws(self) -> int:
-        """Two thin factors of every matrix."""
-        return sum(self._factors(shape) for shape in self.shapes)
+        """The sizes of all vectors and of both factors of every matrix."""
+        return sum(
+            math.prod(shape) if matrix is None else matrix[2] * (matrix[0] + matrix[1])
+            for shape, matrix in zip(self.shapes, map(self._matrix, self.shapes), strict=True)
+        )
 
     def blocks(self, row: int) -> Blocks:
         """Yield a row, tensor after tensor, a block of whole matrix rows at a time."""
@@ -206,31 +208,31 @@ class LowRankNoise(Noise):
                 start += values.size
 
     def factors(self, row: int) -> Factors:
-        """Return what a row is made of."""
+        """A row as factors, tensor by tensor."""
         return tuple(self._drawn(row))
 
     def _drawn(self, row: int) -> Iterator[Vector | tuple[Matrix, Matrix]]:
         with self.stream(row) as generator:
             for shape in self.shapes:
-                size = math.prod(shape)
-                if len(shape) < 2 or size == 0:
-                    yield generator.standard_normal(size)
+                matrix = self._matrix(shape)
+                if matrix is None:
+                    yield generator.standard_normal(math.prod(shape))
                     continue
-                rows, columns = shape[0], size // shape[0]
-                rank = min(self.rank, rows, columns)
+                rows, columns, rank = matrix
                 a = generator.standard_normal((rows, rank)) / np.sqrt(rank)
                 yield a, generator.standard_normal((rank, columns))
 
-    def _factors(self, shape: tuple[int, ...]) -> int:
+    def _matrix(self, shape: tuple[int, ...]) -> tuple[int, int, int] | None:
+        """Rows, columns and rank of a tensor; None for a vector, a scalar or an empty tensor."""
         size = math.prod(shape)
         if len(shape) < 2 or size == 0:
-            return size
+            return None
         rows, columns = shape[0], size // shape[0]
-        return min(self.rank, rows, columns) * (rows + columns)
+        return rows, columns, min(self.rank, rows, columns)
 
 
 def _products(a: Matrix, b: Matrix) -> Iterator[Vector]:
-    """Yield A B^T [m, k] flat, some whole rows at a time; ``b`` is B^T."""
+    """Yield A B^T [m, k] flattened, some whole rows at a time; ``b`` is B^T."""
     at_once = max(1, BLOCK // b.shape[1])
     for first in range(0, len(a), at_once):
         # Without BLAS, whose bits can depend on the number of threads.

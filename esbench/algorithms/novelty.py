@@ -2,18 +2,19 @@
 Exploration in Evolution Strategies for Deep Reinforcement Learning via a Population of
 Novelty-Seeking Agents", NeurIPS 2018 (arXiv:1712.06560).
 
-OpenAI-ES about one of M centres at a time, for novelty instead of the return, or for both. Before
-the first generation the M centres are asked about with a probe, and before every later one the
-centre that was updated last: its behaviour goes into the archive that novelty is measured against.
-``center`` is the one whose last probe had the highest return, the first of equals, as it is now: if
-it was updated since, it counts with the return it had before. As in the authors' code, returns and
-novelties are shaped each by themselves, and a centre's own behaviour is in the archive that it is
-chosen by.
+Each generation is one of OpenAI-ES around one of M centres, for novelty, or for novelty and the
+return. A probe evaluates all M centres before the first generation, and the centre that was updated
+last before every later generation. Its behaviour is added to the archive, from which novelty is
+measured. ``center`` is the centre whose last probe had the highest return (the first one of equal
+centres). A centre that was updated since its probe counts with the return of that probe. As in the
+authors' code, returns and novelties are shaped separately, and the archive contains the behaviour
+of the centre whose novelty is measured.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Annotated, TypeAlias, final
 
 import numpy as np
@@ -21,7 +22,7 @@ from pydantic import Field, model_validator
 
 from esbench.algorithms.ascent import Ascent
 from esbench.algorithms.base import Algorithm, State, fitting, register_algorithm, scale_of
-from esbench.algorithms.openai_es import OpenAIESSettings
+from esbench.algorithms.openai_es import OpenAIESFamilySettings
 from esbench.algorithms.population import SampledPopulation, StoredPopulation
 from esbench.algorithms.settings import Count, NonNegative
 from esbench.algorithms.shaping import SHAPINGS, all_equal
@@ -32,16 +33,18 @@ Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 
 
 def novelties(behaviors: Matrix, archive: Matrix, k: int) -> Vector:
-    """Return N(b, A) = 1/|S| sum_{j in S} |b - a_j|, S the k nearest of A (section 3.1), [N].
-
-    NaN for a behaviour that is not finite, and 0 for all others while the archive is empty.
+    """The novelties N(b, A) = 1/|S| sum_{j in S} |b - a_j|, S the k nearest of A (section 3.1).
 
     Args:
         behaviors: [N, D].
-        archive: [A, D]; if it is smaller than k, all of it is nearest.
+        archive: [A, D]; if A is smaller than k, S is the whole archive.
         k: at least 1.
+
+    Returns:
+        The novelties, [N]; NaN for a behaviour that is not finite, and 0 for all others while the
+        archive is empty.
     """
-    from scipy.spatial.distance import cdist  # here: it takes as long to import as all of esbench
+    from scipy.spatial.distance import cdist  # here, because SciPy takes long to import
 
     novelty = np.full(len(behaviors), np.nan)
     finite = np.isfinite(behaviors).all(axis=1)
@@ -55,12 +58,12 @@ def novelties(behaviors: Matrix, archive: Matrix, k: int) -> Vector:
 
 @final
 class NoveltyWeight:
-    """How much novelty counts beside the return, 1 - w in the paper; constant without a ``delta``.
+    """The weight of novelty, 1 - w in the paper; it is constant without a ``delta``.
 
     Attributes:
-        value: the weight now.
-        best: the highest return that an updated centre has had.
-        stale: how many have not been better, since that or the last increase.
+        value: the current weight.
+        best: the highest return of an updated centre so far.
+        stale: updated centres without a new best return since then or since the last increase.
     """
 
     def __init__(
@@ -70,7 +73,7 @@ class NoveltyWeight:
         self._delta, self._patience, self._most = delta, patience, most
 
     def adapt(self, updated: float) -> None:
-        """See the return of a centre that was updated (section 3.2)."""
+        """Adapt the weight to the return of an updated centre (section 3.2)."""
         if updated > self.best:
             self.best, self.stale = updated, 0
             self._add(-self._delta)  # w <- min(1, w + delta_w)
@@ -81,72 +84,74 @@ class NoveltyWeight:
             self._add(self._delta)  # w <- max(0, w - delta_w)
 
     def _add(self, change: float) -> None:
-        # Rounded, so that ten steps of 0.1 reach 1.
+        # Rounding lets ten steps of 0.1 reach exactly 1.
         self.value = min(self._most, max(0.0, round(self.value + change, 12)))
 
 
-class NoveltySettings(OpenAIESSettings):
+class NoveltySettings(OpenAIESFamilySettings, ABC):
     """Settings of all three; the others, with their defaults, are those of OpenAI-ES."""
 
     k: Count = 10
-    """Novelty is the mean distance to so many nearest behaviours in the archive [behaviours]."""
+    """Nearest behaviours in the archive, to which novelty is the mean distance [behaviours]."""
 
     meta_population_size: Count = 5
-    """Centres that are searched from, M; each has its own optimizer and its own observation
-    statistics [centres]."""
+    """Centres of the search, M. Each has its own optimizer and observation statistics
+    [centres]."""
 
     center_spread: NonNegative = 5.0
-    """Deviation of the centres at the start about the first of them, which is the policy's
-    initialisation (the paper draws each from that, which a search over vectors cannot) [sigma]."""
+    """Initial deviation of the other centres around the first one, which is the policy's
+    initialisation. (In the paper, every centre is drawn from the initialiser) [sigma]."""
 
     probe_episodes: Count | None = None
-    """Episodes of a centre whose behaviour is archived; by default as many as a member's
-    [episodes]."""
+    """Episodes of a probed centre; by default as many as of a member [episodes]."""
 
     archive_size_max: Count = 1000
-    """Behaviours kept in the archive, the latest; the paper keeps all, one a generation
+    """Largest size of the archive, which keeps the latest behaviours; the paper keeps all
     [behaviours]."""
 
     @abstractmethod
     def weight(self) -> NoveltyWeight:
-        """Return how much novelty counts, at the start."""
+        """The weight of novelty at the start."""
 
 
+@final
 class NSESSettings(NoveltySettings):
     """Settings of NS-ES."""
 
     def weight(self) -> NoveltyWeight:
-        """Return 1."""
+        """The constant weight 1."""
         return NoveltyWeight(1.0)
 
 
+@final
 class NSRESSettings(NoveltySettings):
     """Settings of NSR-ES."""
 
     novelty_weight: Share = 0.5
-    """What the shaped novelty counts; the shaped return counts 1 minus this."""
+    """Weight of the shaped novelty; that of the shaped return is 1 minus this."""
 
     def weight(self) -> NoveltyWeight:
-        """Return a constant."""
+        """A constant weight."""
         return NoveltyWeight(self.novelty_weight)
 
 
+@final
 class NSRAESSettings(NoveltySettings):
     """Settings of NSRA-ES."""
 
     novelty_weight: Share = 0.0
-    """What the shaped novelty counts at the start, 1 - w in the paper; the shaped return counts 1
+    """Initial weight of the shaped novelty, 1 - w in the paper; that of the shaped return is 1
     minus this."""
 
     novelty_weight_max: Share = 1.0
-    """Largest weight of novelty."""
+    """Largest weight of the novelty."""
 
     weight_delta: Share = 0.05
-    """What the weight of novelty falls by at a new best return, and rises by when there was none
-    for a while."""
+    """Decrease of the weight at a new best return, and increase after ``weight_patience``
+    generations without one."""
 
     weight_patience: Count = 50
-    """How long that while is [generations]."""
+    """Generations without a new best return before the weight increases [generations]."""
 
     @model_validator(mode="after")
     def _starts_below_its_maximum(self) -> NSRAESSettings:
@@ -158,17 +163,18 @@ class NSRAESSettings(NoveltySettings):
         return self
 
     def weight(self) -> NoveltyWeight:
-        """Return an adapting weight."""
+        """A weight that adapts."""
         return NoveltyWeight(
             self.novelty_weight, self.weight_delta, self.weight_patience, self.novelty_weight_max
         )
 
 
-class NoveltySearch(Algorithm[SampledPopulation | StoredPopulation]):
-    """What the three share: everything but how much novelty counts."""
+class NoveltySearch(Algorithm[SampledPopulation | StoredPopulation], ABC):
+    """The base class of the three algorithms, which differ in the weight of novelty."""
 
     paper = "Conti et al. 2018, arXiv:1712.06560"
     needs_behaviors = True
+    uses_equal_returns = True  # their behaviours may differ
     settings: NoveltySettings
 
     def __init__(
@@ -176,7 +182,7 @@ class NoveltySearch(Algorithm[SampledPopulation | StoredPopulation]):
     ) -> None:
         super().__init__(settings, center, seed, shapes)
         size = settings.meta_population_size
-        self._sigma = fitting("sigma", settings.initial_sigma(center.size), center.size)
+        self._sigma = fitting("sigma", settings.decaying_sigma(center.size), center.size)
         self._centers = [self._center, *(self._spread(m) for m in range(1, size))]  # theta^m
         self._ascents = [Ascent(settings, center.size) for _ in range(size)]
         self._behaviors: Matrix = np.empty((size, 0))  # b(theta^m), as probed
@@ -184,11 +190,12 @@ class NoveltySearch(Algorithm[SampledPopulation | StoredPopulation]):
         self._archive: Matrix = np.empty((0, 0))  # A
         self._unprobed = list(range(size))
         self._weight = settings.weight()
+        self._plan_next()
 
     @final
     @property
     def sigma(self) -> float:
-        """The deviation of the noise now."""
+        """The current deviation of the noise."""
         return scale_of(self._decayed_sigma)
 
     @final
@@ -199,7 +206,7 @@ class NoveltySearch(Algorithm[SampledPopulation | StoredPopulation]):
     @final
     @property
     def novelty_weight(self) -> float:
-        """How much novelty counts beside the return now, 1 - w in the paper."""
+        """The current weight of novelty, 1 - w in the paper."""
         return self._weight.value
 
     @final
@@ -208,28 +215,34 @@ class NoveltySearch(Algorithm[SampledPopulation | StoredPopulation]):
         return self._center + self.settings.center_spread * self._sigma * noise
 
     @final
+    def _plan_next(self) -> None:
+        """Plan a probe of the centres that need one, or else a generation around a parent."""
+        probe = bool(self._unprobed)
+        self.plan = replace(
+            self.plan,
+            probe=probe,
+            episodes=self.settings.probe_episodes if probe else None,
+            # The probe of all centres comes before any lineage has seen an observation.
+            lineage=self._unprobed[0] if probe else self._choose_parent(),
+            center_lineage=int(np.argmax(self._returns)),
+        )
+
+    @final
     def _ask(self) -> SampledPopulation | StoredPopulation:
         if self._unprobed:
-            return StoredPopulation(
-                stored=np.array([self._centers[m] for m in self._unprobed]),
-                size=len(self._unprobed),
-                lineage=self._unprobed[0],  # at the start no lineage has seen anything
-                probe=True,
-                episodes=self.settings.probe_episodes,
-            )
-        parent = self._choose_parent()
+            stored = np.array([self._centers[m] for m in self._unprobed])
+            return StoredPopulation(stored=stored, size=len(stored))
         return SampledPopulation(
-            center=self._centers[parent],
+            center=self._centers[self.plan.lineage],
             sigma=self._decayed_sigma,  # theta_t^m + sigma eps_i
             noise=self.gaussian_noise(),  # eps_i ~ N(0, I)
             size=self.population_size,
             antithetic=self.settings.antithetic,
-            lineage=parent,
         )
 
     @final
     def _choose_parent(self) -> int:
-        """Return m with the probability N(theta^m, A) / sum_j N(theta^j, A) (section 3.1)."""
+        """Draw m with the probability N(theta^m, A) / sum_j N(theta^j, A) (section 3.1)."""
         novelty = novelties(self._behaviors, self._archive, self.settings.k)
         chances = np.where(np.isfinite(novelty), novelty, 0.0)
         if not chances.any():
@@ -249,32 +262,32 @@ class NoveltySearch(Algorithm[SampledPopulation | StoredPopulation]):
         if isinstance(population, SampledPopulation):
             novelty = novelties(behaviors, self._archive, self.settings.k)
             self._update(population, returns, np.where(failed, -np.inf, novelty))
-            self._unprobed = [population.lineage]
+            self._unprobed = [self.plan.lineage]
         else:
             self._keep(returns, behaviors)
             self._unprobed = []
-        self.center_lineage = int(np.argmax(self._returns))
-        self._center = self._centers[self.center_lineage]
+        self._plan_next()
+        self._center = self._centers[self.plan.center_lineage]
 
     @final
     def _update(self, population: SampledPopulation, returns: Vector, novelty: Vector) -> None:
-        """Move the parent to where returns, novelties or both are higher."""
+        """Move the parent towards higher returns, novelties or both."""
         share = self._weight.value  # 1 - w
         weighted = ((1.0 - share, returns), (share, novelty))
         told = [(weight, values) for weight, values in weighted if weight and not all_equal(values)]
         if not told:
-            return  # what is equal says nothing: no step, not even Adam's momentum or the decay
+            return
         shaped = SHAPINGS[self.settings.shaping]
         utilities = np.zeros(len(population))
         for weight, values in told:
             utilities += weight * shaped(values)  # w f_i + (1 - w) N_i                (section 3.2)
         gradient = population.weighted_noise(utilities) / len(population)
-        m = population.lineage
+        m = self.plan.lineage
         self._centers[m] = self._ascents[m].step(self._centers[m], gradient, self.generation)
 
     @final
     def _keep(self, returns: Vector, behaviors: Matrix) -> None:
-        """Learn what the probed centres do: b(theta_{t+1}^m) goes into A."""
+        """Add the behaviours b(theta_{t+1}^m) of the probed centres to A."""
         if self.generation == 0:
             self._behaviors = np.empty((len(self._centers), behaviors.shape[1]))
             self._archive = np.empty((0, behaviors.shape[1]))
@@ -315,13 +328,13 @@ class NoveltySearch(Algorithm[SampledPopulation | StoredPopulation]):
         self._weight.value = float(state["novelty_weight"])
         self._weight.best = float(state["best"])
         self._weight.stale = int(state["stale"])
-        self.center_lineage = int(np.argmax(self._returns))
+        self._plan_next()
 
 
 @final
 @register_algorithm("ns_es")
 class NSES(NoveltySearch):
-    """NS-ES: OpenAI-ES for novelty alone, from a meta-population; returns are not looked at."""
+    """NS-ES: OpenAI-ES for novelty alone, from a meta-population; it ignores the returns."""
 
     Settings = NSESSettings
 

@@ -1,30 +1,44 @@
-"""A population as a recipe: how to make any member, never a matrix of all of them.
+"""A population as a recipe that makes any member, so that no matrix of all members is needed.
 
-Whoever holds the recipe, in whichever process, rebuilds any members bit for bit.
+Every process that holds the recipe makes the same members, bit for bit.
 """
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Self, final
+from typing import Final, Self, final
 
 import numpy as np
 
 from esbench.algorithms.noise import Factors, Noise
 from esbench.arrays import Matrix, Vector
 
+_THREADS: Final = ContextVar("threads that draw noise", default=1)
+
+
+@contextlib.contextmanager
+def drawing_threads(count: int) -> Iterator[None]:
+    """Let sums of noise use up to ``count`` threads inside the block; the sums stay the same."""
+    token = _THREADS.set(count)
+    try:
+        yield
+    finally:
+        _THREADS.reset(token)
+
 
 @final
 @dataclass(frozen=True, eq=False)
 class LowRankMember:
-    """A member as what it has in common with all others, and a little of its own.
+    """A member as the shared centre and noise of low rank.
 
     Attributes:
         center: [P], the same array for all members of a population.
-        scale: what the noise is multiplied by: sigma, or -sigma.
-        factors: of its noise, tensor by tensor.
+        scale: the factor of the noise: sigma or -sigma.
+        factors: the factors of the noise of each tensor.
     """
 
     center: Vector
@@ -34,23 +48,13 @@ class LowRankMember:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Population(ABC):
-    """``size`` members.
+    """A recipe for N members.
 
     Attributes:
         size: the number of members, N.
-        lineage: which centre of a meta-population they descend from; 0 if there is only one. Each
-            lineage has its own observation statistics.
-        probe: whether the algorithm only asks how these members do, and learns in a later
-            generation: told, they do not end the generation.
-        episodes: episodes a member, if not the environment's own number.
-        threads: how many may draw its noise at once, when it is summed; the sums are the same.
     """
 
     size: int
-    lineage: int = 0
-    probe: bool = False
-    episodes: int | None = None
-    threads: int = 1
 
     def __len__(self) -> int:
         return self.size
@@ -62,26 +66,26 @@ class Population(ABC):
 
     @abstractmethod
     def member(self, index: int) -> Vector:
-        """Return the parameters of one member, [P]; a new array."""
+        """The parameters of one member as a new array, [P]."""
 
+    @abstractmethod
     def low_rank(self, index: int) -> LowRankMember | None:
-        """Return a member as centre and factors; None if its noise is of full rank."""
-        return None
+        """A member as centre and factors; None if its noise has full rank."""
 
     @abstractmethod
     def row(self, member: int) -> int:
-        """Return the number of a member's noise; the two members of a pair share theirs."""
+        """The number of a member's noise, which the two members of a pair share."""
 
     @final
     def members(self, indices: Sequence[int] | None = None) -> Matrix:
-        """Return the parameters of ``indices`` (all members by default), [m, P]."""
+        """The parameters of the members ``indices`` (all by default), [m, P]."""
         chosen = range(self.size) if indices is None else indices
         rows = [self.member(index) for index in chosen]
         return np.array(rows).reshape(len(rows), self.num_params)
 
     @final
     def extended(self, size: int) -> Self:
-        """Return the same recipe with ``size`` members; the members both have are equal."""
+        """The same recipe with ``size`` members; members of the same index are equal."""
         return replace(self, size=size)
 
 
@@ -92,9 +96,9 @@ class SampledPopulation(Population):
 
     Attributes:
         center: [P].
-        sigma: the deviation: a number, [P], or a matrix [P, P] that the noise is multiplied by.
-        noise: of the generation.
-        antithetic: members 2i and 2i+1 are a pair, center + and - the same noise.
+        sigma: the deviation: a number, a vector [P] or a matrix [P, P].
+        noise: the noise of the generation.
+        antithetic: whether members 2i and 2i + 1 are center plus and minus the same noise.
     """
 
     center: Vector
@@ -115,31 +119,31 @@ class SampledPopulation(Population):
 
     @property
     def num_rows(self) -> int:
-        """The number of distinct noise vectors: one a pair, or one a member."""
+        """The number of distinct noise vectors: one per pair or one per member."""
         return self.size // 2 if self.antithetic else self.size
 
     def row(self, member: int) -> int:
-        """Return the noise row of a member; the two members of a pair share theirs."""
+        """The noise row of a member, which the two members of a pair share."""
         return member // 2 if self.antithetic else member
 
     def sign(self, member: int) -> int:
-        """Return -1 for the second member of an antithetic pair, else +1."""
+        """-1 for the second member of an antithetic pair, +1 for all others."""
         return -1 if self.antithetic and member % 2 else 1
 
     def member(self, index: int) -> Vector:
-        """Return the parameters of one member, [P]."""
+        """The parameters of one member as a new array, [P]."""
         step = self._latest.step(self, self.row(index))
         return self.center + step if self.sign(index) > 0 else self.center - step
 
     def low_rank(self, index: int) -> LowRankMember | None:
-        """Return a member as centre and factors; None if its noise is of full rank."""
+        """A member as centre and factors; None if its noise has full rank."""
         factors = self.noise.factors(self.row(index))
         if factors is None or isinstance(self.sigma, np.ndarray):
             return None
         return LowRankMember(self.center, self.sign(index) * self.sigma, factors)
 
     def step(self, row: int) -> Vector:
-        """Return sigma times a noise row, [P]."""
+        """Sigma times a noise row, [P]."""
         noise = self.noise.row(row)
         if isinstance(self.sigma, np.ndarray) and self.sigma.ndim == 2:
             # Without BLAS, whose bits can depend on the number of threads.
@@ -149,19 +153,19 @@ class SampledPopulation(Population):
         return noise
 
     def weighted_noise(self, weights: Vector) -> Vector:
-        """Return sum_i weights_i * z_i over the members' signed noise z_i, [P].
+        """The sum of weights_i * z_i over the signed noise z_i of the members, [P].
 
-        In units of sigma; added in member order, some rows of noise at a time at most, without
-        BLAS: the memory is O(P) and the bits do not depend on the number of threads.
+        The unit is sigma. Rows are added in member order without BLAS, a few at a time: the memory
+        is O(P) and the bits do not depend on the number of threads.
         """
         return self._sums(weights, np.zeros_like(weights))[0]
 
     def weighted_squares(self, weights: Vector) -> Vector:
-        """Return sum_i weights_i * z_i**2 over the members' noise z_i, [P]."""
+        """The sum of weights_i * z_i**2 over the noise z_i of the members, [P]."""
         return self._sums(np.zeros_like(weights), weights)[1]
 
     def weighted_moments(self, weights: Vector, square_weights: Vector) -> tuple[Vector, Vector]:
-        """Return ``weighted_noise`` and ``weighted_squares``, drawing the noise only once."""
+        """``weighted_noise`` and ``weighted_squares``, for which the noise is drawn only once."""
         return self._sums(weights, square_weights)
 
     def _sums(self, weights: Vector, square_weights: Vector) -> tuple[Vector, Vector]:
@@ -172,7 +176,7 @@ class SampledPopulation(Population):
         sums = np.zeros(self.center.size), np.zeros(self.center.size)
         rows = np.flatnonzero((first != 0.0) | (second != 0.0)).tolist()
         weighed = zip(first[rows].tolist(), second[rows].tolist(), strict=True)
-        for (w, w2), blocks in zip(weighed, self.noise.in_turn(rows, self.threads), strict=True):
+        for (w, w2), blocks in zip(weighed, self.noise.in_turn(rows, _THREADS.get()), strict=True):
             for place, block in blocks:
                 if w != 0.0:
                     sums[0][place] += w * block
@@ -181,22 +185,22 @@ class SampledPopulation(Population):
         return sums
 
     def _by_row(self, weights: Vector, sign: float) -> Vector:
-        """Return the weight of each noise row; ``sign`` is that of a pair's second member."""
+        """The weight of each noise row; ``sign`` is the sign of a pair's second member."""
         return weights[0::2] + sign * weights[1::2] if self.antithetic else weights
 
 
 @final
 class _Latest:
-    """The step that was drawn last: the two members of a pair are mostly asked for in turn."""
+    """The last step that was drawn, because the two members of a pair usually follow each other."""
 
     def __init__(self) -> None:
         self._latest: tuple[int, Vector] | None = None
 
     def __reduce__(self) -> tuple[type[_Latest], tuple[()]]:
-        return _Latest, ()  # it does not travel
+        return _Latest, ()  # not sent to other processes
 
     def step(self, population: SampledPopulation, row: int) -> Vector:
-        """Return the step of a row, not to be changed."""
+        """The step of a row, [P]; read-only."""
         latest = self._latest
         if latest is None or latest[0] != row:
             latest = self._latest = row, population.step(row)
@@ -206,10 +210,10 @@ class _Latest:
 @final
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StoredPopulation(Population):
-    """Members as they are, [N, P]: of libraries that sample themselves, and of probes.
+    """Members as a matrix, for libraries that sample themselves; it cannot be extended.
 
     Attributes:
-        stored: [N, P]. It cannot be extended.
+        stored: the parameters of all members, [N, P].
     """
 
     stored: Matrix
@@ -224,10 +228,13 @@ class StoredPopulation(Population):
         return int(self.stored.shape[1])
 
     def member(self, index: int) -> Vector:
-        """Return the parameters of one member, [P]."""
+        """The parameters of one member as a new array, [P]."""
         parameters: Vector = self.stored[index].copy()
         return parameters
 
     def row(self, member: int) -> int:
-        """Return the member's own number."""
+        """The number of the member."""
         return member
+
+    def low_rank(self, index: int) -> None:
+        """None: the noise is not known."""

@@ -1,8 +1,7 @@
-"""Pure random search: the baseline that every algorithm must beat.
+"""Pure random search (Rastrigin, "The convergence of the random search method in the extremal
+control of a many parameter system", 1963): the baseline that every algorithm must beat.
 
-Every generation samples around the starting point, whatever was learnt before; the centre is the
-best member seen (Rastrigin, "The convergence of the random search method in the extremal control of
-a many parameter system", 1963).
+Every generation samples around the starting point; the centre is the best member so far.
 """
 
 from __future__ import annotations
@@ -19,15 +18,16 @@ from esbench.arrays import Matrix, Shapes, Vector
 from esbench.seeding import noise_key
 
 
+@final
 class RandomSearchSettings(DeviationSettings):
     """Settings of random search."""
 
     sigma: PerParameter | None = 1.0
-    """Half-width (uniform) or deviation (gaussian) of the samples: a number, or one for each
+    """Standard deviation (gaussian) or half-width (uniform) of the samples: one number, or one per
     parameter [parameter units]."""
 
     distribution: Distribution = "gaussian"
-    """Of the samples."""
+    """Distribution of the samples."""
 
 
 @final
@@ -37,6 +37,7 @@ class RandomSearch(Algorithm[SampledPopulation]):
 
     Settings = RandomSearchSettings
     paper = "Rastrigin 1963"
+    uses_equal_returns = True
     settings: RandomSearchSettings
 
     def __init__(

@@ -1,7 +1,8 @@
-"""What PGPE, PEPG and SNES share: a centre and a deviation for each parameter, both climbed."""
+"""The base of PGPE, PEPG and SNES, which learn a centre and one deviation per parameter."""
 
 from __future__ import annotations
 
+from abc import ABC
 from typing import Final, final
 
 import numpy as np
@@ -17,17 +18,17 @@ from esbench.algorithms.settings import (
 )
 from esbench.arrays import Shapes, Vector
 
-LEFT: Final = 0.01  # the part of a deviation that an ascent leaves at least
+SMALLEST_FRACTION: Final = 0.01  # of a deviation that is left after one update
 
 
 class SeparableSettings(
-    AscentSettings, ShapingSettings, SigmaRateSettings, AdaptiveDeviationSettings
+    AscentSettings, ShapingSettings, SigmaRateSettings, AdaptiveDeviationSettings, ABC
 ):
-    """Settings of all of them."""
+    """Settings that PGPE, PEPG and SNES share."""
 
 
-class SeparableSearch(Algorithm[SampledPopulation]):
-    """Samples from N(mu, diag(sigma^2)); a family writes how mu and sigma learn, ``_tell``."""
+class SeparableSearch(Algorithm[SampledPopulation], ABC):
+    """Samples from N(mu, diag(sigma^2)); a subclass implements ``_tell``, which updates both."""
 
     settings: SeparableSettings
 
@@ -66,9 +67,9 @@ class SeparableSearch(Algorithm[SampledPopulation]):
 
 
 def ascended(settings: AdaptiveDeviationSettings, sigma: Vector, step: Vector) -> Vector:
-    """Return the deviations sigma + step, [P], within the settings' bounds.
+    """The deviations sigma + step, [P], within the bounds of the settings.
 
-    With no limit on its change, plain ascent can overshoot zero, and from zero no deviation comes
-    back: 1 % is left whatever the step.
+    Without a limit on the change, a step could overshoot zero, and a deviation of zero never
+    recovers. Therefore at least 1 % of a deviation is left.
     """
-    return settings.controlled(sigma, np.maximum(sigma + step, LEFT * sigma))
+    return settings.controlled(sigma, np.maximum(sigma + step, SMALLEST_FRACTION * sigma))

@@ -1,12 +1,14 @@
-"""Settings that several algorithms share, under the same names; a family combines what it has."""
+"""Settings that several algorithms share; the settings of an algorithm combine these classes."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, TypeAlias, overload
+from abc import ABC, abstractmethod
+from typing import Annotated, Any, ClassVar, TypeAlias, final, overload
 
 import numpy as np
 from pydantic import Field, model_validator
 
+from esbench.algorithms.plan import Growth
 from esbench.algorithms.shaping import Shaping
 from esbench.arrays import Vector
 from esbench.errors import UsageError
@@ -16,66 +18,75 @@ Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
 Fraction = Annotated[float, Field(gt=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
-# Not strict about tuples: what a validator of the whole model has seen is no JSON array any more.
+# Not strict, because a "before" validator of the model turns the JSON array into a Python list.
+Numbers: TypeAlias = Annotated[tuple[float, ...], Field(strict=False)]
 PerParameter: TypeAlias = Positive | Annotated[tuple[Positive, ...], Field(strict=False)]
 
 
-class AlgorithmSettings(Settings):
+class AlgorithmSettings(Settings, ABC):
     """Settings that every algorithm has."""
 
-    # Of each group of names only one is set: a stronger layer's one displaces a weaker layer's.
+    # Groups of settings that exclude each other: setting one overrides the others' defaults.
     alternatives: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    # Whether members always come in antithetic pairs; else the setting ``antithetic`` decides.
+    always_uses_pairs: ClassVar[bool] = False
 
     population_size: Count | None = 64
-    """Members a generation [members]."""
+    """Members per generation [members]."""
 
-    center_init: float | Annotated[tuple[float, ...], Field(strict=False)] | None = None
-    """Where the search starts: a number, or one for each parameter; by default the policy's own
-    initialisation [parameter units]."""
+    center_init: float | Numbers | None = None
+    """Where the search starts: one number, or one per parameter; by default the initial parameters
+    of the policy [parameter units]."""
 
     reward_shift: float = 0.0
-    """Subtracted from every reward in training, on top of the environment's own shift: the alive
-    bonus, in ARS [reward]."""
+    """Subtracted from every training reward, in addition to the shift of the environment, such as
+    the alive bonus in ARS [reward]."""
 
+    @final
     @property
     def uses_pairs(self) -> bool:
         """Whether members 2i and 2i + 1 are an antithetic pair."""
-        return False
+        return self.always_uses_pairs or bool(getattr(self, "antithetic", False))
+
+
+class NormalizationSettings(AlgorithmSettings, ABC):
+    """Settings of algorithms that decide whether the policy normalises its observations."""
 
     @property
-    def normalizes_observations(self) -> bool | None:
-        """Whether the policy must normalise its observations; None leaves it to the policy."""
-        return None
+    @abstractmethod
+    def normalizes_observations(self) -> bool:
+        """Whether the policy normalises its observations."""
 
 
-class GrowingSettings(AlgorithmSettings):
+class GrowingSettings(AlgorithmSettings, ABC):
     """Settings of algorithms whose population can grow within a generation."""
 
     num_interactions: Annotated[int, Field(ge=0)] = 0
-    """Environment steps a generation must make at least; the population grows by its own size
-    until it has [environment steps]."""
+    """Minimum number of environment steps per generation: the population grows by its own size
+    until they are reached [environment steps]."""
 
     min_episodes: Annotated[int, Field(ge=0)] = 0
-    """Episodes a generation must play at least, by the same growth [episodes]."""
+    """Minimum number of episodes per generation, reached by the same growth [episodes]."""
 
     population_size_max: Count | None = None
-    """Where that growth ends; by default nowhere [members]."""
+    """Largest population that may result; unlimited by default [members]."""
 
+    @final
     @property
-    def _may_not_use_pairs(self) -> bool:
-        return "antithetic" in type(self).model_fields
+    def growth(self) -> Growth:
+        """How the population grows within a generation."""
+        return Growth(self.num_interactions, self.min_episodes, self.population_size_max)
 
     @model_validator(mode="after")
     def _check_sizes(self) -> GrowingSettings:
-        for name in ("population_size", "population_size_max"):
-            size = getattr(self, name)
-            if self.uses_pairs and size is not None and size % 2:
-                instead = " (or set antithetic = false)" if self._may_not_use_pairs else ""
+        size, most = self.population_size, self.population_size_max
+        for name, value in (("population_size", size), ("population_size_max", most)):
+            if self.uses_pairs and value is not None and value % 2:
+                instead = "" if self.always_uses_pairs else " (or set antithetic = false)"
                 raise ValueError(
-                    f"{name} = {size}: expected an even number, because members come in "
+                    f"{name} = {value}: expected an even number, because members come in "
                     f"antithetic pairs{instead}"
                 )
-        size, most = self.population_size, self.population_size_max
         if size is not None and most is not None and most < size:
             raise ValueError(
                 f"population_size_max = {most}: expected at least population_size ({size})"
@@ -83,17 +94,25 @@ class GrowingSettings(AlgorithmSettings):
         return self
 
 
-class FirstDeviationSettings(AlgorithmSettings):
-    """Settings of algorithms that start with a deviation."""
+class PairSettings(GrowingSettings, ABC):
+    """Settings of algorithms that can sample antithetic pairs."""
+
+    antithetic: bool = True
+    """Whether to sample in pairs: the centre plus and minus the same noise."""
+
+
+class FirstDeviationSettings(AlgorithmSettings, ABC):
+    """Settings of algorithms that start with a given standard deviation."""
 
     alternatives: ClassVar[tuple[tuple[str, ...], ...]] = (("sigma", "radius"),)
 
     sigma: PerParameter | None = None
-    """Deviation of the population: a number, or one for each parameter [parameter units]."""
+    """Standard deviation of the population at the start: one number, or one per parameter
+    [parameter units]."""
 
     radius: Positive | None = None
-    """Instead of sigma: the expected distance of a member from the centre, so that sigma is
-    radius / sqrt(P) [parameter units]."""
+    """Alternative to sigma: the expected distance between a member and the centre, so that sigma
+    is radius / sqrt(P) for P parameters [parameter units]."""
 
     @model_validator(mode="before")
     @classmethod
@@ -109,32 +128,34 @@ class FirstDeviationSettings(AlgorithmSettings):
             raise ValueError(f"{given}: expected exactly one of them")
         return self
 
+    @final
     def initial_sigma(self, num_params: int) -> float | tuple[float, ...]:
-        """Return the deviation that the search starts with."""
+        """The standard deviation at the start."""
         if self.radius is not None:
             return float(self.radius / np.sqrt(num_params))
         assert self.sigma is not None, "validated above"
         return self.sigma
 
+    @final
     def initial_scale(self, num_params: int) -> float:
-        """Return ``initial_sigma`` where ``sigma`` is declared to be one number."""
+        """``initial_sigma`` of algorithms whose ``sigma`` is one number."""
         sigma = self.initial_sigma(num_params)
         assert isinstance(sigma, float), "validated by the field's type"
         return sigma
 
 
-class DeviationSettings(FirstDeviationSettings, GrowingSettings):
-    """Settings of algorithms that sample about a centre."""
+class DeviationSettings(FirstDeviationSettings, GrowingSettings, ABC):
+    """Settings of algorithms that sample around a centre."""
 
 
-class DecayingDeviationSettings(DeviationSettings):
-    """Settings of algorithms that do not learn the deviation."""
+class DecayingDeviationSettings(DeviationSettings, ABC):
+    """Settings of algorithms that do not learn the standard deviation."""
 
     sigma_decay: Fraction = 1.0
-    """What the deviation is multiplied by after every generation."""
+    """Factor on the standard deviation after every generation."""
 
     sigma_min: Positive | None = None
-    """Where that ends; by default at nothing [parameter units]."""
+    """Smallest standard deviation that the decay reaches; no limit by default [parameter units]."""
 
     @model_validator(mode="after")
     def _starts_above_its_minimum(self) -> DecayingDeviationSettings:
@@ -143,13 +164,14 @@ class DecayingDeviationSettings(DeviationSettings):
             raise ValueError(f"sigma_min = {least}: expected at most sigma ({np.min(sigma)})")
         return self
 
-    def initial_sigma(self, num_params: int) -> float | tuple[float, ...]:
-        """Return the deviation that the search starts with.
+    @final
+    def decaying_sigma(self, num_params: int) -> float | tuple[float, ...]:
+        """The standard deviation at the start.
 
         Raises:
-            UsageError: that of the radius is below the smallest.
+            UsageError: it is below ``sigma_min``, because ``radius`` is small.
         """
-        sigma, least = super().initial_sigma(num_params), self.sigma_min
+        sigma, least = self.initial_sigma(num_params), self.sigma_min
         if least is not None and least > np.min(sigma):
             raise UsageError(
                 f"sigma_min = {least}: expected at most the deviation at the start "
@@ -163,28 +185,29 @@ class DecayingDeviationSettings(DeviationSettings):
     @overload
     def decayed(self, sigma: Vector, generation: int) -> Vector: ...
 
+    @final
     def decayed(self, sigma: float | Vector, generation: int) -> float | Vector:
-        """Return the deviation, a number or [P], after so many generations.
+        """The standard deviation after ``generation`` decays, a number or [P].
 
         Args:
-            sigma: the one that the search starts with.
-            generation: how often it has decayed.
+            sigma: the deviation at the start, a number or [P].
+            generation: the number of decays.
         """
         now, least = sigma * self.sigma_decay**generation, self.sigma_min or 0.0
         return np.maximum(now, least) if isinstance(now, np.ndarray) else max(now, least)
 
 
-class AdaptiveDeviationSettings(DeviationSettings):
-    """Settings of algorithms that adapt a deviation for each parameter."""
+class AdaptiveDeviationSettings(DeviationSettings, ABC):
+    """Settings of algorithms that adapt one standard deviation per parameter."""
 
     sigma_min: Positive | None = None
-    """Smallest deviation [parameter units]."""
+    """Smallest standard deviation [parameter units]."""
 
     sigma_max: Positive | None = None
-    """Largest deviation [parameter units]."""
+    """Largest standard deviation [parameter units]."""
 
     sigma_max_change: Positive | None = None
-    """Largest relative change of a deviation in one update, such as 0.2."""
+    """Largest relative change of a standard deviation in one update, such as 0.2."""
 
     @model_validator(mode="after")
     def _bounds_in_order(self) -> AdaptiveDeviationSettings:
@@ -193,8 +216,9 @@ class AdaptiveDeviationSettings(DeviationSettings):
             raise ValueError(f"sigma_min = {low}: expected at most sigma_max ({high})")
         return self
 
+    @final
     def controlled(self, old: Vector, new: Vector) -> Vector:
-        """Return ``new`` deviations [P] within the bounds, and near enough to the ``old`` ones."""
+        """``new`` deviations [P], clipped to the bounds and to the largest change from ``old``."""
         low = np.full_like(old, 0.0 if self.sigma_min is None else self.sigma_min)
         high = np.full_like(old, np.inf if self.sigma_max is None else self.sigma_max)
         if self.sigma_max_change is not None:
@@ -203,56 +227,45 @@ class AdaptiveDeviationSettings(DeviationSettings):
         return np.minimum(np.maximum(new, low), high)
 
 
-class SigmaRateSettings(Settings):
-    """Settings of algorithms that learn the deviation with a rate."""
+class SigmaRateSettings(Settings, ABC):
+    """Settings of algorithms that learn the standard deviation with a learning rate."""
 
     sigma_learning_rate: NonNegative | None = None
-    """Learning rate of the deviation."""
+    """Learning rate of the standard deviation."""
 
     sigma_learning_rate_decay: Fraction = 1.0
-    """What the deviation's learning rate is multiplied by after every generation."""
+    """Factor on the learning rate of the standard deviation after every generation."""
 
+    @final
     def sigma_rate(self, generation: int, default: float = 0.0) -> float:
-        """Return the deviation's learning rate after so many generations."""
+        """The learning rate of the standard deviation after ``generation`` decays."""
         given = self.sigma_learning_rate
         return (default if given is None else given) * self.sigma_learning_rate_decay**generation
 
 
-class AscentSettings(Settings):
-    """Settings of algorithms that climb a gradient estimate with an optimizer."""
+class AscentSettings(Settings, ABC):
+    """Settings of algorithms that follow a gradient estimate with an optimizer."""
 
     learning_rate: Positive = 0.01
     """Learning rate of the optimizer."""
 
     learning_rate_decay: Fraction = 1.0
-    """What the learning rate (and ClipUp's largest speed) is multiplied by after every
-    generation."""
+    """Factor on the learning rate (and on ClipUp's maximum speed) after every generation."""
 
     optimizer: str = "adam"
-    """adam, sgd, clipup or another class of torch.optim, in any case."""
+    """Name of the optimizer: adam, sgd, clipup or another class of torch.optim; upper and lower
+    case are equivalent."""
 
     optimizer_settings: dict[str, Any] = Field(default_factory=dict)
     """Further arguments of the optimizer, such as momentum, max_speed or betas."""
 
     weight_decay: NonNegative = 0.0
-    """L2 coefficient: this much of the centre is subtracted from the gradient estimate."""
+    """L2 coefficient: this multiple of the centre is subtracted from the gradient estimate."""
 
 
-class ShapingSettings(Settings):
-    """Settings of algorithms that shape the returns."""
+class ShapingSettings(Settings, ABC):
+    """Settings of algorithms that transform returns into utilities."""
 
     shaping: Shaping = "centered"
-    """What returns are turned into before they are averaged: centered (ranks in [-0.5, 0.5]), nes
+    """Fitness shaping, which turns returns into utilities: centered (ranks in [-0.5, 0.5]), nes
     (logarithmic utilities), linear (ranks in [0, 1]), normalized (z-scores) or raw."""
-
-
-class PairSettings(GrowingSettings):
-    """Settings of algorithms that may sample in mirrored pairs."""
-
-    antithetic: bool = True
-    """Whether to sample in pairs, centre plus and minus the same noise."""
-
-    @property
-    def uses_pairs(self) -> bool:
-        """Whether the noise is mirrored."""
-        return self.antithetic

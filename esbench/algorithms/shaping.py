@@ -1,8 +1,7 @@
-"""Fitness shaping: returns in, weights out. Pure functions of a vector; higher is better.
+"""Fitness shaping: functions from returns [N] to weights [N]; higher is better.
 
-In all of them equal returns get equal weights, a return that is not finite counts as worse than
-every finite one, and when all returns are equal nothing can be learnt: ``centered``, ``nes`` and
-``normalized`` give zeros.
+All of them give equal returns equal weights, and treat a return that is not finite as worse than
+every finite one. If all returns are equal, ``centered``, ``nes`` and ``normalized`` give zeros.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ Shaping: TypeAlias = Literal["centered", "nes", "linear", "normalized", "raw"]
 
 
 def worst_if_not_finite(returns: Vector) -> Vector:
-    """Return the returns with -inf for one that is not finite, [N]."""
+    """The returns [N], with -inf in place of every one that is not finite."""
     return np.where(np.isfinite(returns), returns, -np.inf)
 
 
 def all_equal(returns: Vector) -> bool:
-    """Return whether no member did better than another, so that nothing can be learnt."""
+    """Whether all returns are equal, so that they carry no information."""
     values = worst_if_not_finite(returns)
     return bool((values == values[0]).all())
 
 
 def ranks(returns: Vector) -> Vector:
-    """Return ranks 0 (worst) .. N-1 (best), [N]; ties get the mean of the ranks they span."""
+    """Ranks from 0 (worst) to N - 1 (best), [N]; ties get the mean of the ranks they span."""
     _, group, counts = np.unique(
         worst_if_not_finite(returns), return_inverse=True, return_counts=True
     )
@@ -52,7 +51,7 @@ def linear(returns: Vector) -> Vector:
 def nes(returns: Vector) -> Vector:
     """Utilities of natural evolution strategies (Wierstra et al. 2014, section 3.1), [N].
 
-    u_k = max(0, ln(N/2 + 1) - ln k), normalised to sum 1, minus 1/N, with k = 1 for the best;
+    u_k = max(0, ln(N/2 + 1) - ln k), normalised to sum 1, minus 1/N, where k = 1 is the best;
     members with equal returns share the mean of their utilities.
     """
     size = returns.size
@@ -68,13 +67,13 @@ def nes(returns: Vector) -> Vector:
 
 
 def raw(returns: Vector) -> Vector:
-    """The returns themselves; one that is not finite becomes the worst finite one, [N]."""
+    """The returns [N], with the worst finite one in place of every one that is not finite."""
     finite = np.isfinite(returns)
     return np.where(finite, returns, returns[finite].min())
 
 
 def normalized(returns: Vector) -> Vector:
-    """Returns shifted to mean 0 and scaled to (population) deviation 1, [N]."""
+    """Z-scores: returns with mean 0 and (population) standard deviation 1, [N]."""
     values = raw(returns)
     if np.ptp(values) == 0.0:
         return np.zeros_like(values)
@@ -92,10 +91,10 @@ SHAPINGS: Final[dict[Shaping, Callable[[Vector], Vector]]] = {
 
 
 def center_rank(center_return: float, returns: Vector) -> float:
-    """Return the rank of the unperturbed policy among the perturbed ones, in [1, N + 1].
+    """The rank of the unperturbed policy among the perturbed ones, in [1, N + 1].
 
-    1 + the number of members that beat it, ties shared equally: 1 means that no perturbation
-    improved on the centre, so that the generation carried little information.
+    1 + the number of members with a higher return; ties count as one half. Rank 1 means that no
+    perturbation improved on the centre, so the generation carried little information.
     """
     members = worst_if_not_finite(returns)
     center = center_return if np.isfinite(center_return) else -np.inf

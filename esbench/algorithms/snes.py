@@ -7,6 +7,7 @@ Algorithm numbers below are those of Wierstra, Schaul, Glasmachers, Sun, Peters 
 
 from __future__ import annotations
 
+from abc import ABC
 from typing import final
 
 import numpy as np
@@ -30,29 +31,25 @@ from esbench.arrays import Matrix, Vector
 
 
 class NaturalSettings(
-    AscentSettings, ShapingSettings, SigmaRateSettings, PairSettings, DeviationSettings
+    AscentSettings, ShapingSettings, SigmaRateSettings, PairSettings, DeviationSettings, ABC
 ):
-    """Settings that natural evolution strategies share; defaults of the papers."""
+    """Settings that natural evolution strategies share; the defaults are those of the papers."""
 
     population_size: Count | None = None
-    """Members a generation; by default 4 + floor(3 ln P) for P parameters [members]."""
+    """Members per generation; by default 4 + floor(3 ln P) for P parameters [members]."""
 
     sigma: PerParameter | None = 0.1
-    """Deviation that the search starts with: a number, or one for each parameter [parameter
-    units]."""
-
     optimizer: str = "sgd"
-    """adam, sgd, clipup or another class of torch.optim, in any case."""
 
     shaping: Shaping = "nes"
-    """What returns are turned into before they are averaged: nes (logarithmic utilities), centered
+    """Fitness shaping, which turns returns into utilities: nes (logarithmic utilities), centered
     (ranks in [-0.5, 0.5]), linear (ranks in [0, 1]), normalized (z-scores) or raw; all but nes are
     then shifted to sum 0 and divided by the sum of their magnitudes."""
 
     antithetic: bool = False
-    """Whether to sample in pairs, centre plus and minus the same noise."""
 
 
+@final
 class SNESSettings(NaturalSettings, SeparableSettings):
     """Settings of SNES."""
 
@@ -61,14 +58,15 @@ class SNESSettings(NaturalSettings, SeparableSettings):
     members."""
 
     sigma_learning_rate: NonNegative | None = None
-    """Learning rate of the deviation, by default (3 + ln P) / (5 sqrt(P)) for P parameters; a
-    given one replaces that (evotorch multiplies by it, unless scale_learning_rate = False)."""
+    """Learning rate of the standard deviation; by default (3 + ln P) / (5 sqrt(P)) for P
+    parameters. A given value replaces the default (evotorch multiplies by it, unless
+    scale_learning_rate = False)."""
 
 
 @final
 @register_algorithm("snes")
 class SNES(SeparableSearch):
-    """SNES: natural gradient of the centre and of each parameter's deviation."""
+    """SNES: the natural gradient of the centre and of one deviation per parameter."""
 
     Settings = SNESSettings
     paper = "Schaul et al. 2011, doi:10.1145/2001576.2001692; Wierstra et al. 2014, arXiv:1106.4487"
@@ -77,7 +75,7 @@ class SNES(SeparableSearch):
     def _tell(self, population: SampledPopulation, returns: Vector, behaviors: Matrix) -> None:
         utilities = utilities_of(returns, self.settings.shaping)  # u_k             (section 3.1)
         if not utilities.any():
-            return  # nothing to learn: not even the optimizer's momentum or the decay moves
+            return  # no information: neither the momentum nor the weight decay moves anything
         noise, squares = population.weighted_moments(utilities, utilities)
         gradient = self._sigma * noise  # sigma grad_mu J, grad_mu J = sum u_k s_k
         self._center = self._ascent.step(self._center, gradient, self.generation)
@@ -92,12 +90,12 @@ class SNES(SeparableSearch):
 
 
 def utilities_of(returns: Vector, shaping: Shaping) -> Vector:
-    """Return the weights of the members, [N], with sum 0; all are 0 if there is nothing to learn.
+    """The weights of the members, [N], with sum 0; all 0 if the returns carry no information.
 
-    The learning rates are made for ``nes`` utilities, whose magnitudes sum to about 1. Those of any
-    other shaping are divided by their sum, as in evotorch, so that the same rates fit; and first
-    shifted to sum 0, which evotorch's SNES does not do, so that a constant added to all returns
-    changes nothing.
+    The learning rates are made for ``nes`` utilities, whose magnitudes sum to about 1. As in
+    evotorch, those of any other shaping are divided by their sum, so that the same rates fit. Here
+    they are first shifted to sum 0, so that a constant added to all returns changes nothing;
+    evotorch's SNES does not do so.
     """
     values = SHAPINGS[shaping](returns)
     if all_equal(values):

@@ -2,9 +2,9 @@
 Strategies", GECCO 2010 (doi:10.1145/1830483.1830557).
 
 Algorithm numbers below are those of Wierstra, Schaul, Glasmachers, Sun, Peters & Schmidhuber,
-"Natural Evolution Strategies", JMLR 15, 2014 (arXiv:1106.4487). There A = sigma B, with learning
-rates for sigma and B that are equal by default; with equal rates both updates are the one of A,
-as exp(a I) exp(M) = exp(a I + M).
+"Natural Evolution Strategies", JMLR 15, 2014 (arXiv:1106.4487). There A = sigma B, with one
+learning rate for sigma and one for B, equal by default. With equal rates the two updates are one
+update of A, because exp(a I) exp(M) = exp(a I + M).
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ from esbench.algorithms.snes import NaturalSettings, utilities_of
 from esbench.arrays import Matrix, Shapes, Vector
 from esbench.errors import UsageError
 
-# At 2,000 parameters and the default 26 members an update takes 2 s on one core, and its matrix,
-# 32 MB, goes to every worker.
-MOST_PARAMS: Final = 2_000
+MOST_PARAMS: Final = 2_000  # the P x P matrix goes to every worker in every generation
 
 
+@final
 class XNESSettings(NaturalSettings):
     """Settings of xNES."""
 
@@ -34,18 +33,19 @@ class XNESSettings(NaturalSettings):
     centre to the weighted mean of the members."""
 
     weight_decay: NonNegative = 0.0
-    """Weight decay: the learning rate times this much of the centre is subtracted from the
-    centre, past the optimizer."""
+    """Weight decay: the learning rate times this multiple of the centre is subtracted from the
+    centre, without the optimizer."""
 
     sigma_learning_rate: NonNegative | None = None
-    """Learning rate of the deviations, by default (9 + 3 ln P) / (5 P sqrt(P)) for P parameters; a
-    given one replaces that (evotorch multiplies by it, unless scale_learning_rate = False)."""
+    """Learning rate of the covariance; by default (9 + 3 ln P) / (5 P sqrt(P)) for P parameters. A
+    given value replaces the default (evotorch multiplies by it, unless scale_learning_rate =
+    False)."""
 
 
 @final
 @register_algorithm("xnes")
 class XNES(Algorithm[SampledPopulation]):
-    """xNES: natural gradient of the centre and of the whole covariance matrix."""
+    """xNES: the natural gradient of the centre and of the full covariance matrix."""
 
     Settings = XNESSettings
     paper = (
@@ -61,7 +61,7 @@ class XNES(Algorithm[SampledPopulation]):
         if center.size > MOST_PARAMS:
             raise UsageError(
                 f"xnes with {center.size} parameters: expected at most {MOST_PARAMS}, because it "
-                "keeps a matrix with a row for each; use snes"
+                "keeps a matrix with one row per parameter; use snes"
             )
         sigma = fitting("sigma", settings.initial_sigma(center.size), center.size)
         self._factor = np.diag(np.zeros(center.size) + sigma)  # A, of the covariance A A^T
@@ -84,15 +84,15 @@ class XNES(Algorithm[SampledPopulation]):
     def _tell(self, population: SampledPopulation, returns: Vector, behaviors: Matrix) -> None:
         utilities = utilities_of(returns, self.settings.shaping)  # u_k             (section 3.1)
         if not utilities.any():
-            return  # nothing to learn: not even the optimizer's momentum or the decay moves
+            return  # no information: neither the momentum nor the weight decay moves anything
         gradient = population.weighted_noise(utilities)  # grad_delta J = sum u_k s_k
         self._center = self._moved(gradient)
         self._factor = self._adapted(population, utilities)
 
     def _moved(self, gradient: Vector) -> Vector:
-        """Return mu + eta_delta A grad_delta J, decayed, [P]."""
+        """The centre mu + eta_delta A grad_delta J, with weight decay, [P]."""
         settings = self.settings
-        origin = np.zeros_like(gradient)  # of the local coordinates s
+        origin = np.zeros_like(gradient)  # in the local coordinates s
         local = self._ascent.step(origin, gradient, self.generation)
         rate = settings.learning_rate * settings.learning_rate_decay**self.generation
         decayed = self._center - rate * settings.weight_decay * self._center
@@ -101,12 +101,12 @@ class XNES(Algorithm[SampledPopulation]):
         return moved
 
     def _adapted(self, population: SampledPopulation, utilities: Vector) -> Matrix:
-        """Return A exp(eta_A/2 grad_M J), [P, P]."""
+        """A exp(eta_A/2 grad_M J), [P, P]."""
         size = self._center.size
         eta = float((9.0 + 3.0 * np.log(size)) / (5.0 * size * np.sqrt(size)))  # eta_A  (table 1)
         rate = self.settings.sigma_rate(self.generation, default=eta)
-        # grad_M J = sum u_k (s_k s_k^T - I), where the I drop out: the u_k sum to 0. The members
-        # of an antithetic pair share s_k up to its sign, and so one term.
+        # grad_M J = sum u_k (s_k s_k^T - I), where I drops out because the u_k sum to 0. An
+        # antithetic pair shares one term, because its two s_k differ only in sign.
         weights = np.zeros(population.num_rows)
         np.add.at(weights, [population.row(member) for member in range(len(population))], utilities)
         noise = np.array([population.noise.row(row) for row in range(population.num_rows)])
@@ -121,19 +121,18 @@ class XNES(Algorithm[SampledPopulation]):
 
 
 def times_exponential(matrix: Matrix, weights: Vector, vectors: Matrix) -> Matrix:
-    """Return A exp(W), [P, P], with W = sum_k w_k s_k s_k^T.
+    """A exp(W), [P, P], with W = sum_k w_k s_k s_k^T.
 
-    The exponential's own series, summed as A + A W + A W W/2 + ..., where a term costs N P^2 and
-    not the P^3 of a product of matrices. ``scipy.linalg.expm`` calls BLAS, and its bits depend on
-    the number of threads.
+    The sum A + A W + A W W/2 + ..., in which a term costs N P^2 and not the P^3 of a product of
+    matrices. ``scipy.linalg.expm`` uses BLAS, whose bits depend on the number of threads.
 
     Args:
         matrix: A, [P, P].
         weights: w, [N].
         vectors: s, [N, P].
     """
-    norm = float(np.sum(np.abs(weights) * np.sum(vectors * vectors, axis=1)))  # |W| is at most it
-    steps = max(1, int(np.ceil(norm)))  # exp(W) = exp(W / steps)^steps, whose terms only shrink
+    norm = float(np.sum(np.abs(weights) * np.sum(vectors * vectors, axis=1)))  # bounds |W|
+    steps = max(1, int(np.ceil(norm)))  # exp(W) = exp(W / steps)^steps
     for _ in range(steps):
         term, order, bound = matrix, 0, 1.0
         while bound > np.finfo(np.float64).eps / 16:

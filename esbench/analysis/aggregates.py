@@ -1,12 +1,12 @@
-"""Scores over several environments, and of two sides: pure functions on arrays.
+"""Aggregate scores over environments and effect sizes: pure functions on arrays.
 
 Agarwal et al., "Deep reinforcement learning at the edge of the statistical precipice", NeurIPS
 2021: interquartile mean, optimality gap, performance profile and probability of improvement; Efron,
 "Better bootstrap confidence intervals", JASA 82, 1987, for BCa; Hedges, "Distribution theory for
 Glass's estimator of effect size", J. Educ. Stat. 6, 1981.
 
-Scores come as strata: an environment each, normalised, [runs] or, for the resamples of a bootstrap,
-[..., runs]. Environments count alike, however many runs each has.
+A stratum holds the normalised scores of one environment: [runs] or, for bootstrap resamples,
+[..., runs]. All environments have equal weight, whatever their number of runs.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ PROFILE_RESAMPLES: Final = 1_999  # an interval at each of several hundred thres
 
 
 def mean(*strata: npt.ArrayLike, axis: int = -1) -> Floats:
-    """Return the mean over environments of the mean over runs: [...] from strata [..., runs]."""
+    """The mean over environments of the mean over runs: [...] from strata [..., runs]."""
     result: Floats = np.mean(_means(strata, axis), axis=0)
     return result
 
 
 def median(*strata: npt.ArrayLike, axis: int = -1) -> Floats:
-    """Return the median over environments of the mean over runs: [...] from strata [..., runs]."""
+    """The median over environments of the mean over runs: [...] from strata [..., runs]."""
     result: Floats = np.median(_means(strata, axis), axis=0)
     return result
 
 
 def iqm(*strata: npt.ArrayLike, axis: int = -1) -> Floats:
-    """Return the interquartile mean over all runs of all environments: [...] from [..., runs].
+    """The interquartile mean over all runs of all environments: [...] from [..., runs].
 
-    A quarter of the runs, rounded down, is cut at each end. Where environments have unequal numbers
-    of runs, a run weighs as much less as its environment has more of them.
+    A quarter of the runs, rounded down, is cut at each end. The weight of a run is inversely
+    proportional to the number of runs of its environment.
 
     Args:
         strata: an environment each, [..., runs].
@@ -67,13 +67,13 @@ def iqm(*strata: npt.ArrayLike, axis: int = -1) -> Floats:
 
 
 def optimality_gap(*strata: npt.ArrayLike, axis: int = -1, target: float = 1.0) -> Floats:
-    """Return by how much scores fall short of ``target`` on average: [...] from [..., runs]."""
+    """The mean shortfall of scores below ``target``: [...] from [..., runs]."""
     short = [np.maximum(target - np.asarray(s, dtype=np.float64), 0.0) for s in strata]
     return mean(*short, axis=axis)
 
 
 def performance_profile(strata: Sequence[npt.ArrayLike], thresholds: npt.ArrayLike) -> Floats:
-    """Return the share of runs with a score above each threshold: [thresholds].
+    """The share of runs with a score above each threshold: [thresholds].
 
     Args:
         strata: an environment each, [runs].
@@ -90,7 +90,7 @@ def profile_interval(
     seed: int = 0,
     resamples: int = PROFILE_RESAMPLES,
 ) -> tuple[Floats, Floats]:
-    """Return the percentile bootstrap interval of the performance profile, at every threshold.
+    """The percentile bootstrap interval of the performance profile, at every threshold.
 
     Runs are drawn within each stratum, and the same ones for all thresholds: at each of them it is
     ``stratified_interval`` of the share.
@@ -100,7 +100,7 @@ def profile_interval(
         thresholds: [thresholds] normalised scores.
         confidence: the probability that the interval should cover, in (0, 1).
         seed: names the stream of the resamples.
-        resamples: how many; memory is 8 x resamples x thresholds bytes.
+        resamples: number of resamples; memory is 8 x resamples x thresholds bytes.
 
     Returns:
         The lower and the upper ends, [thresholds] each; NaN if a stratum has fewer than three runs.
@@ -125,7 +125,7 @@ def profile_interval(
 
 
 def probability_of_improvement(first: npt.ArrayLike, second: npt.ArrayLike) -> Floats:
-    """Return the probability that a run of ``first`` beats one of ``second``, ties shared.
+    """The probability that a run of ``first`` beats one of ``second``, ties shared.
 
     It is the Mann-Whitney U statistic over the number of pairs.
 
@@ -140,7 +140,7 @@ def probability_of_improvement(first: npt.ArrayLike, second: npt.ArrayLike) -> F
 
 
 def hedges_g(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
-    """Return the difference of means in pooled deviations, without small-sample bias.
+    """The difference of means in pooled deviations, without small-sample bias.
 
     Args:
         first: [runs].
@@ -166,25 +166,19 @@ def stratified_interval(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> tuple[float, float]:
-    """Return the bootstrap interval of a statistic; runs are drawn within each stratum.
+    """The bootstrap interval of a statistic; runs are drawn within each stratum.
 
-    Of the difference of two equal sides' IQMs, 95 % percentile intervals cover 0 in 94 to 97 % of
-    cases with six to sixteen runs a side and in 79 to 81 % with three; of the difference of means
-    in 87 to 93 %, since skewed scores need more runs. BCa covers no more often, and less where a
-    few runs fail (``plots/error_rates.md``, by simulation of normal, bimodal and heavy-tailed
-    scores).
-
-    The percentile interval is that of ``scipy.stats.bootstrap`` of the same resamples, without the
-    second that importing SciPy's statistics takes.
+    The percentile interval equals that of ``scipy.stats.bootstrap`` with the same resamples,
+    without the slow import of SciPy. ``plots/error_rates.md`` has the simulated coverage.
 
     Args:
         statistic: of the strata.
         strata: [runs] each.
-        method: "percentile", or "bca", bias-corrected and accelerated. Where BCa is not defined,
-            since a side's runs are all equal, it is the percentile interval.
+        method: "percentile", or "bca", bias-corrected and accelerated. Where BCa is undefined
+            because all runs of a side are equal, the percentile interval is used.
         confidence: the probability that the interval should cover, in (0, 1).
         seed: names the stream of the resamples.
-        resamples: how many.
+        resamples: number of resamples.
 
     Returns:
         The lower and the upper end; NaN if a stratum has fewer than three runs, or a run that is
@@ -208,7 +202,7 @@ def stratified_interval(
 
 
 def _strata(strata: Sequence[npt.ArrayLike], confidence: float) -> list[Floats]:
-    """Return strata as arrays; no stratum, and a confidence that is no probability, are refused."""
+    """Check the confidence and that there is a stratum; strata as arrays."""
     if not 0 < confidence < 1:
         raise UsageError(f"confidence = {confidence}: expected a number between 0 and 1, as 0.95")
     if not strata:
@@ -219,7 +213,7 @@ def _strata(strata: Sequence[npt.ArrayLike], confidence: float) -> list[Floats]:
 def _bca_ends(
     statistic: Statistic, arrays: Sequence[Floats], confidence: float, seed: int, resamples: int
 ) -> tuple[float, float]:
-    """Return SciPy's BCa interval, of the same resamples; NaN where it is not defined."""
+    """SciPy's BCa interval, of the same resamples; NaN where it is not defined."""
     from scipy.stats import DegenerateDataWarning, bootstrap
 
     with warnings.catch_warnings():
@@ -239,5 +233,5 @@ def _bca_ends(
 
 
 def _means(strata: Sequence[npt.ArrayLike], axis: int) -> Floats:
-    """Return the mean over runs of each environment: [environments, ...]."""
+    """The mean over runs of each environment: [environments, ...]."""
     return np.stack([np.asarray(s, dtype=np.float64).mean(axis=axis) for s in strata])

@@ -1,4 +1,4 @@
-"""Two sides compared: pure functions on arrays of scores, a training seed each."""
+"""Comparison of two sides: pure functions on arrays of scores, one per training seed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LEVEL: Final = 0.05
 @final
 @dataclass(frozen=True)
 class Estimate:
-    """A number and its 95 % percentile bootstrap interval, NaN below three runs a side."""
+    """A number and its 95 % percentile bootstrap interval, NaN below three runs per side."""
 
     value: float
     low: float
@@ -38,13 +38,13 @@ class Estimate:
 @final
 @dataclass(frozen=True)
 class Comparison:
-    """The first side beside the second.
+    """The result of comparing two sides.
 
     Attributes:
         first, second: interquartile means.
         runs: of the first, and of the second.
         difference: of the interquartile means, first less second.
-        mean_difference: of the means, which is what the test looks at.
+        mean_difference: of the means, which the test compares.
         improvement: the probability that a run of the first beats one of the second, ties shared.
         p_value: two-sided permutation test of the means; 1 if a side has a single run.
         effect_size: Hedges' g, the difference of means in pooled deviations; NaN without spread.
@@ -61,7 +61,7 @@ class Comparison:
 
 
 def compare(first: npt.ArrayLike, second: npt.ArrayLike, seed: int = 0) -> Comparison:
-    """Return how two sides compare on one environment.
+    """Compare two sides on one environment.
 
     Args:
         first: [runs] finite scores.
@@ -87,7 +87,7 @@ def compare(first: npt.ArrayLike, second: npt.ArrayLike, seed: int = 0) -> Compa
 def compare_across(
     first: Sequence[npt.ArrayLike], second: Sequence[npt.ArrayLike], seed: int = 0
 ) -> tuple[Estimate, Estimate]:
-    """Return difference and probability of improvement over several environments.
+    """The difference and the probability of improvement over several environments.
 
     The difference is of the interquartile means over all runs of all environments, the probability
     the mean over environments; runs are resampled within each environment and side.
@@ -112,12 +112,12 @@ def compare_across(
 def standings(
     sides: Sequence[npt.ArrayLike], level: float = LEVEL, seed: int = 0
 ) -> list[Standing]:
-    """Return which side is the best by its interquartile mean, and which cannot be told from it.
+    """The best side by interquartile mean, and those not significantly different from it.
 
     Args:
         sides: [runs] finite scores each; one without scores is neither.
         level: of the two-sided permutation tests of means against the best, Holm-corrected over
-            the sides. With three runs a side no p is below 0.1, and all are tied.
+            the sides. With three runs per side no p is below 0.1, so all are tied.
         seed: names the stream of the permutations.
 
     Returns:
@@ -138,7 +138,7 @@ def standings(
 
 
 def adjusted(comparisons: Sequence[Comparison]) -> Floats:
-    """Return the p-values, adjusted by Holm for being so many: [comparisons]."""
+    """The p-values with Holm's correction: [comparisons]."""
     return holm([comparison.p_value for comparison in comparisons])
 
 

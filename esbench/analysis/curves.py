@@ -28,7 +28,7 @@ class Band:
     Attributes:
         x, iqm, low, high: [points]; low and high are the pointwise 95 % interval, NaN below
             three runs.
-        runs: how many.
+        runs: number of runs.
     """
 
     x: Floats
@@ -39,7 +39,7 @@ class Band:
 
 
 def at_start(totals: npt.ArrayLike) -> Floats:
-    """Return what was spent before each generation: [points] from the totals after it, [points]."""
+    """The totals before each generation, [points], from those after it, [points]."""
     after = np.asarray(totals, dtype=np.float64)
     return np.concatenate([np.zeros(1), after[:-1]])
 
@@ -47,11 +47,10 @@ def at_start(totals: npt.ArrayLike) -> Floats:
 def align(
     x_list: Sequence[npt.ArrayLike], y_list: Sequence[npt.ArrayLike], points: int = POINTS
 ) -> tuple[Floats, Floats]:
-    """Return runs on a common grid, by linear interpolation.
+    """Interpolate runs linearly on a common grid.
 
-    The grid is even, from the largest first x to the smallest last x, so that every run has a
-    value at every point and the set of runs never changes along the curve: the shortest run cuts
-    the others. A NaN makes the stretch between its neighbours NaN.
+    The grid is even, from the largest first x to the smallest last x: every run has a value at
+    every point. A NaN makes the interval between its neighbours NaN.
 
     Args:
         x_list: a run each, [its points], not decreasing.
@@ -77,7 +76,7 @@ def align(
 
 
 def shortest(y_list: Sequence[npt.ArrayLike]) -> Floats:
-    """Return runs that share their index, cut to the shortest: [runs, points].
+    """Cut runs with a common index to the shortest: [runs, points].
 
     Raises:
         UsageError: there is no run.
@@ -90,7 +89,7 @@ def shortest(y_list: Sequence[npt.ArrayLike]) -> Floats:
 
 
 def blocks(values: npt.ArrayLike, most: int = POINTS) -> Floats:
-    """Return the means of at most ``most`` blocks of neighbours, as equal in length as can be.
+    """The means of at most ``most`` blocks of neighbours, as equal in length as can be.
 
     Args:
         values: [..., points]; with at most ``most`` points they are returned as they are.
@@ -109,7 +108,7 @@ def blocks(values: npt.ArrayLike, most: int = POINTS) -> Floats:
 
 
 def curve_band(x: npt.ArrayLike, values: npt.ArrayLike, seed: int = 0) -> Band:
-    """Return the IQM over runs and its pointwise 95 % bootstrap interval.
+    """The IQM over runs and its pointwise 95 % bootstrap interval.
 
     Args:
         x: [points].
@@ -124,7 +123,7 @@ def curve_band(x: npt.ArrayLike, values: npt.ArrayLike, seed: int = 0) -> Band:
 def learning_curve(
     totals: Sequence[npt.ArrayLike], returns: Sequence[npt.ArrayLike], points: int = POINTS
 ) -> Band:
-    """Return the curve of returns against what was spent before them, from 0.
+    """The curve of returns against the totals before them, from 0.
 
     Runs longer than ``points`` generations are averaged over blocks of neighbours.
 
@@ -144,7 +143,7 @@ def learning_curve(
 def generation_curve(
     values: Sequence[npt.ArrayLike], points: int = GENERATION_POINTS, *, gaps: bool = False
 ) -> Band:
-    """Return the curve of what a generation has one of over generations, counted from 1.
+    """The curve of one value per generation over generations, counted from 1.
 
     Generations are common to all runs; longer runs are cut to the shortest, and more than
     ``points`` generations are averaged over blocks of neighbours.
@@ -152,7 +151,7 @@ def generation_curve(
     Args:
         values: a run each, such as the rank fraction of each generation, [its generations].
         points: of the curve.
-        gaps: leave out of a block's mean what is NaN, instead of making the block NaN.
+        gaps: leave NaN out of a block's mean instead of making the block NaN.
 
     Raises:
         UsageError: there is no run.

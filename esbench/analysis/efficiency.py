@@ -37,13 +37,12 @@ _ROUNDING: Final = 1e-9  # a product of shares may miss one half in the last bit
 
 
 def judged(returns: npt.ArrayLike, score: float = math.nan, window: int = WINDOW) -> Floats:
-    """Return how good each policy of a run is taken to be.
+    """The estimated return of each policy of a run.
 
     Args:
         returns: [generations], of the policy before each generation's update.
         score: of the last policy over held-out episodes; NaN if there is none.
-        window: a policy before an update counts for the mean of so many returns, its own and those
-            before it.
+        window: number of returns averaged for a policy, its own and those before it.
 
     Returns:
         [generations + 1]; NaN for the first ``window - 1`` policies, where the window holds a
@@ -64,7 +63,7 @@ def judged(returns: npt.ArrayLike, score: float = math.nan, window: int = WINDOW
 
 
 def spent(totals: npt.ArrayLike) -> Floats:
-    """Return what each policy of a run has cost: [generations + 1], the first one nothing.
+    """The cost of each policy of a run: [generations + 1]; the first costs nothing.
 
     Args:
         totals: [generations], steps, episodes or seconds after each generation.
@@ -73,7 +72,7 @@ def spent(totals: npt.ArrayLike) -> Floats:
 
 
 def first_reaching(values: npt.ArrayLike, targets: npt.ArrayLike) -> npt.NDArray[np.intp]:
-    """Return the index of the first value that is at least each target.
+    """The index of the first value that is at least each target.
 
     Args:
         values: [policies]; NaN reaches nothing.
@@ -88,7 +87,7 @@ def first_reaching(values: npt.ArrayLike, targets: npt.ArrayLike) -> npt.NDArray
 
 
 def first_totals(totals: npt.ArrayLike, values: npt.ArrayLike, targets: npt.ArrayLike) -> Floats:
-    """Return what a run had spent when it first reached each target.
+    """The cost at which a run first reached each target.
 
     Args:
         totals: [generations], steps, episodes or seconds after each generation.
@@ -110,7 +109,7 @@ def first_totals(totals: npt.ArrayLike, values: npt.ArrayLike, targets: npt.Arra
 
 
 def share_interval(reached: int, runs: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Return Wilson's interval of the probability that a run reaches the target.
+    """Wilson's interval of the probability that a run reaches the target.
 
     Args:
         reached: runs that did, of ``runs``.
@@ -129,7 +128,7 @@ def share_interval(reached: int, runs: int, confidence: float = CONFIDENCE) -> t
 
 
 def median_total(totals: npt.ArrayLike, budgets: npt.ArrayLike) -> float:
-    """Return the median over all runs of what they spend until the target.
+    """The median cost until the target, over all runs.
 
     The smallest total at which Kaplan and Meier's estimate of the share that has reached the target
     is one half or more. Where all runs have the same budget, that is the share itself.
@@ -157,9 +156,9 @@ def median_total(totals: npt.ArrayLike, budgets: npt.ArrayLike) -> float:
 
 
 def expected_running_time(totals: npt.ArrayLike, budgets: npt.ArrayLike) -> float:
-    """Return COCO's expected running time (ERT) to the target, restarts of failed runs included.
+    """COCO's expected running time (ERT) to the target, with restarts of failed runs.
 
-    All that the runs spent, until the target or to their end, over the number that reached it.
+    The total cost of the runs, until the target or their end, over the number that reached it.
 
     Args:
         totals: [runs], of ``first_totals``; infinite where a run did not reach the target.
@@ -179,7 +178,7 @@ def expected_running_time(totals: npt.ArrayLike, budgets: npt.ArrayLike) -> floa
 
 
 def mean_return(totals: npt.ArrayLike, returns: npt.ArrayLike, budget: float) -> float:
-    """Return the area under a run's learning curve up to a budget, divided by the budget.
+    """The area under a run's learning curve up to a budget, divided by the budget.
 
     The curve is a staircase: a policy's return holds while its generation is being paid for.
 
@@ -209,7 +208,7 @@ def mean_return(totals: npt.ArrayLike, returns: npt.ArrayLike, budget: float) ->
 
 
 def even_targets(random: float, reference: float, count: int = TARGETS) -> Floats:
-    """Return targets evenly spaced between two frozen scores: [count], the last is the reference.
+    """Targets evenly spaced between two published scores: [count]; the last is the reference.
 
     Args:
         random: mean return of random actions, which is no target itself.
@@ -225,7 +224,7 @@ def even_targets(random: float, reference: float, count: int = TARGETS) -> Float
 
 
 def share_reached(totals: npt.ArrayLike, budgets: npt.ArrayLike) -> Floats:
-    """Return the share of pairs (run, target) that were reached within each budget.
+    """The share of pairs (run, target) that were reached within each budget.
 
     Args:
         totals: [runs, targets], of ``first_totals``; infinite where a run never reached a target.
@@ -245,7 +244,7 @@ def share_reached(totals: npt.ArrayLike, budgets: npt.ArrayLike) -> Floats:
 
 
 def share_reached_across(environments: Sequence[npt.ArrayLike], budgets: npt.ArrayLike) -> Floats:
-    """Return the share of triples (environment, target, run) reached within each budget.
+    """The share of triples (environment, target, run) reached within each budget.
 
     Every environment weighs the same, however many seeds it was run with: it is the mean of their
     shares.
@@ -269,7 +268,7 @@ def share_reached_across(environments: Sequence[npt.ArrayLike], budgets: npt.Arr
 def _run(values: npt.ArrayLike) -> Floats:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1:
-        raise UsageError(f"a run of shape {array.shape}: expected one number a generation")
+        raise UsageError(f"a run of shape {array.shape}: expected one number per generation")
     return array
 
 

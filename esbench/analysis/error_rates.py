@@ -1,7 +1,7 @@
-"""How often the gate is wrong, by simulation: false alarms, and the drops it sees.
+"""Simulated error rates of the gate: false alarms and detected regressions.
 
 Scores are drawn on the scale where random actions have 0 and the reference 1, from distributions
-that training seeds are known for: about normal, bimodal (some seeds never learn) and heavy-tailed.
+that are typical of training seeds: about normal, bimodal (some seeds never learn) and heavy-tailed.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Final, TypeAlias, final
 
 import numpy as np
 
-from esbench.analysis.gate import Judgement, Rules, Sample, Verdict
+from esbench.analysis.gate import GateRules, Judgement, Sample, Verdict
 from esbench.analysis.statistics import Floats
 from esbench.seeding import Purpose, stream
 
-Judge: TypeAlias = Callable[[Sequence[Sample | None], Rules], list[Judgement | None]]
+Judge: TypeAlias = Callable[[Sequence[Sample | None], GateRules], list[Judgement | None]]
 Draw: TypeAlias = Callable[[np.random.Generator, int, float], Floats]
-"""Draws the scores of so many seeds whose mean is lower by so much than without a drop."""
+"""Draws scores from a generator, the number of seeds, and the drop of their mean."""
 
 DEVIATION: Final = 0.05
 FAILING: Final = 0.1
@@ -26,18 +26,18 @@ TAIL_DEGREES: Final = 3
 
 
 def normal(rng: np.random.Generator, runs: int, drop: float) -> Floats:
-    """Return scores [runs] with mean 1 - ``drop`` and deviation 0.05."""
+    """Scores [runs] with mean 1 - ``drop`` and deviation 0.05."""
     return rng.normal(1 - drop, DEVIATION, runs)
 
 
 def bimodal(rng: np.random.Generator, runs: int, drop: float) -> Floats:
-    """Return scores [runs] near 1; a share of 0.1 + ``drop`` of the seeds fails, and has 0."""
+    """Scores [runs] near 1; a share of 0.1 + ``drop`` of the seeds fails, and has 0."""
     learns = rng.random(runs) >= FAILING + drop
     return np.where(learns, 1.0, 0.0) + rng.normal(0, DEVIATION / 5, runs)
 
 
 def heavy_tailed(rng: np.random.Generator, runs: int, drop: float) -> Floats:
-    """Return scores [runs] around 1 - ``drop``: Student's t with three degrees of freedom."""
+    """Scores [runs] around 1 - ``drop``: Student's t with three degrees of freedom."""
     return 1 - drop + DEVIATION * rng.standard_t(TAIL_DEGREES, runs)
 
 
@@ -49,7 +49,7 @@ DISTRIBUTIONS: Final[Mapping[str, Draw]] = {
 
 
 def resampled(pool: Floats) -> Draw:
-    """Return a ``Draw`` from scores that were measured: with replacement, so that sides are alike.
+    """A ``Draw`` that samples measured scores with replacement.
 
     Args:
         pool: [runs] normalised scores, many more than are drawn at once.
@@ -64,14 +64,13 @@ def resampled(pool: Floats) -> Draw:
 @final
 @dataclass(frozen=True)
 class Rates:
-    """What became of many checks.
+    """The results of many simulated checks.
 
     Attributes:
         failed: share of checks with a regression in any cell.
-        caught: share of the cells that dropped which were called a regression; NaN without any.
-        passed: share of those cells, or without a drop of all, which were called no worse or
-            better.
-        inconclusive: share of them of which nothing could be shown.
+        caught: share of dropped cells judged a regression; NaN without any.
+        passed: share of dropped cells (of all cells if none dropped) judged no worse or better.
+        inconclusive: share of the same cells judged inconclusive.
     """
 
     failed: float
@@ -86,11 +85,11 @@ def rates(
     *,
     runs: int,
     drop: float,
-    rules: Rules,
+    rules: GateRules,
     repetitions: int,
     seed: int = 0,
 ) -> Rates:
-    """Return how often a judge is right.
+    """The error rates of a judge.
 
     Args:
         judge: ``gate.judge``, or a double of it.

@@ -1,21 +1,20 @@
-"""Did the scores of any cell drop? The statistics of the gate: pure functions on arrays.
+"""The statistics of the gate, which tests whether scores dropped: pure functions on arrays.
 
 A cell fails if two things hold at once: a one-sided permutation test of the mean says that its
 scores dropped (Fisher 1935; Pitman 1937), at a level that is shared among all cells by Holm's
 procedure (Scand. J. Stat. 6, 1979), and the drop is one that matters, a margin of the range between
 random actions and the reference. A cell passes only if a drop of that margin is excluded, by the
-same test of the scores moved up by the margin (non-inferiority); a gate that cannot tell says so.
+same test of the scores moved up by the margin (non-inferiority); otherwise it is inconclusive.
 
-Means and not interquartile means, because that one seed of eight now fails is what a gate is for,
-and the IQM of eight seeds does not see it. The test is unpaired: a seed gives other episodes as
-soon as anything has changed, and where two seeds' scores do go together, it errs to the safe side.
+The test uses means because the interquartile mean of eight seeds hides the failure of one seed. It
+is unpaired because any change of the code changes the episodes of a seed; if the scores of equal
+seeds are correlated, the test is conservative.
 
-That nothing has changed means here that both sides come from one distribution, and false alarms are
-counted over baselines too: one baseline that was lucky is held against every later check, all the
-more often the fewer seeds it has.
+The null hypothesis is that both sides come from one distribution. The false alarm rate averages
+over baselines too: a lucky baseline affects every later check, more often if it has few seeds.
 
-With two stages, each has half of the levels, so that by the union bound their false alarms
-together stay below them, however the cells that are run again were chosen.
+With two stages, each has half of the levels. By the union bound their joint false alarm rate stays
+below the levels, whichever cells are run again.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ MOST_SEEDS: Final = 1000
 
 
 class Verdict(StrEnum):
-    """What is known of a cell."""
+    """The result of the gate for a cell."""
 
     NO_WORSE = "no worse"
     REGRESSION = "regression"
@@ -53,14 +52,14 @@ class Verdict(StrEnum):
 
 @final
 @dataclass(frozen=True)
-class Rules:
-    """What is decided before anything is measured.
+class GateRules:
+    """The rules of a check, fixed before any measurement.
 
     Attributes:
         alpha: the probability that a check fails although nothing got worse, over all its cells
             and stages; in (0, 1).
         margin: the smallest drop that matters, as a share of a cell's range; above 0.
-        stages: 1, or 2 if what is inconclusive is run again on fresh seeds.
+        stages: 1, or 2 if inconclusive cells are run again on fresh seeds.
 
     Raises:
         UsageError: one of them is out of its range.
@@ -95,7 +94,8 @@ class Sample:
     """The scores of one cell.
 
     Attributes:
-        baseline: [runs] frozen; scores: [runs] to judge; a seed each, any number of them.
+        baseline: [runs] frozen, one score per seed.
+        scores: [runs] to judge, in any number.
         span: the range between random actions and the reference, above 0.
 
     Raises:
@@ -122,16 +122,16 @@ class Sample:
 @final
 @dataclass(frozen=True)
 class Judgement:
-    """What one stage says of one cell.
+    """The result of one stage for one cell.
 
     Attributes:
         verdict: NO_WORSE, REGRESSION, IMPROVEMENT or INCONCLUSIVE.
         change: as in ``Sample``.
         p_drop, p_gain: of the tests for a drop and for a gain, adjusted by Holm over the cells.
         p_margin: of the test for "no drop as large as the margin", of this cell alone.
-        seeds_needed: if inconclusive, about how many seeds a side would show that a cell which is
-            as good as the baseline is no worse, four times in five; infinite beyond a thousand.
-            NaN if it is not inconclusive, or was with so many: the change is near the margin.
+        seeds_needed: if inconclusive, the estimated number of seeds per side that shows with 80 %
+            power that an unchanged cell is no worse; infinite beyond a thousand. NaN if the cell
+            is not inconclusive, or has that many seeds already (the change is near the margin).
     """
 
     verdict: Verdict
@@ -142,17 +142,19 @@ class Judgement:
     seeds_needed: float
 
 
-def judge(samples: Sequence[Sample | None], rules: Rules, seed: int = 0) -> list[Judgement | None]:
-    """Return the judgement of every cell in one stage.
+def judge(
+    samples: Sequence[Sample | None], rules: GateRules, seed: int = 0
+) -> list[Judgement | None]:
+    """The judgement of every cell in one stage.
 
     Args:
-        samples: a cell each; None for a cell that was not measured, which takes its share of the
-            level all the same, so that which cells are measured may depend on what was seen.
-        rules: decided before.
-        seed: names the stream of the permutations, if there are too many to try them all.
+        samples: one per cell. None, for a cell without measurements, still takes its share of the
+            level, so the choice of cells may depend on earlier results.
+        rules: of the check.
+        seed: names the stream of random permutations, used if there are too many for all.
 
     Raises:
-        UsageError: the level is too small for so many cells.
+        UsageError: the level is too small for this number of cells.
     """
     resamples = max(RESAMPLES, math.ceil(RESAMPLES_PER_LEVEL * len(samples) / rules.level))
     if resamples > MOST_RESAMPLES:
@@ -178,16 +180,16 @@ def judge(samples: Sequence[Sample | None], rules: Rules, seed: int = 0) -> list
     ]
 
 
-def seeds_needed(sample: Sample, rules: Rules, cells: int = 1) -> float:
-    """Return about how many seeds a side would call an unchanged cell no worse, at 80 % power.
+def seeds_needed(sample: Sample, rules: GateRules, cells: int = 1) -> float:
+    """The estimated number of seeds per side to call an unchanged cell no worse, at 80 % power.
 
-    By the normal approximation with the pooled deviation of both sides; at least so many that a
-    drop could fail the check at all, since p has a smallest value. Infinite beyond ``MOST_SEEDS``.
+    Uses the normal approximation with the pooled deviation of both sides; at least
+    ``seeds_to_fail``, and infinite beyond ``MOST_SEEDS``.
 
     Args:
         sample: the scores so far.
         rules: of the check.
-        cells: of the check.
+        cells: number of cells of the check.
     """
     from scipy.stats import norm
 
@@ -200,12 +202,12 @@ def seeds_needed(sample: Sample, rules: Rules, cells: int = 1) -> float:
     return math.ceil(seeds) if seeds <= MOST_SEEDS else math.inf
 
 
-def seeds_to_fail(rules: Rules, cells: int = 1) -> int:
-    """Return how many seeds a side a drop needs to fail the check at all: p has a smallest value.
+def seeds_to_fail(rules: GateRules, cells: int = 1) -> int:
+    """The fewest seeds per side with which a drop can fail the check, since p has a minimum.
 
     Args:
         rules: of the check.
-        cells: of the check.
+        cells: number of cells of the check.
     """
     return next(
         seeds
@@ -215,7 +217,7 @@ def seeds_to_fail(rules: Rules, cells: int = 1) -> int:
 
 
 def _judgement(
-    sample: Sample, rules: Rules, cells: int, p_drop: float, p_gain: float, p_margin: float
+    sample: Sample, rules: GateRules, cells: int, p_drop: float, p_gain: float, p_margin: float
 ) -> Judgement:
     change = sample.change
     if p_drop <= rules.level and change <= -rules.margin:

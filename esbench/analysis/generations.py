@@ -1,4 +1,4 @@
-"""What a run's generations say: means, trends and bands of chance. Pure functions on arrays."""
+"""Means, trends and bands of chance of one run's generations: pure functions on arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BAND_DRAWS: Final = 10_000
 
 
 def thirds(values: Floats) -> tuple[float, float, float]:
-    """Return the means of the first, middle and last third of [generations], without NaN.
+    """The means of the first, middle and last third of [generations], without NaN.
 
     A third without any number is NaN; there may be fewer than three generations.
     """
@@ -30,7 +30,7 @@ def thirds(values: Floats) -> tuple[float, float, float]:
 def uniform_band(
     members: float, generations: int, confidence: float = CONFIDENCE
 ) -> tuple[float, float]:
-    """Return the band of a mean rank fraction if the centre is no better than its members.
+    """The band of a mean rank fraction if the centre is no better than its members.
 
     If perturbing changes nothing, the number of members that beat the centre is uniform on 0 .. n:
     its fraction has mean 1/2 and variance (n + 2) / (12 n). The band of the mean of k such
@@ -51,7 +51,7 @@ def uniform_band(
 def uniform_curve_band(
     members: int, runs: int, generations: int, confidence: float = CONFIDENCE
 ) -> tuple[float, float]:
-    """Return the band of a point of a rank curve, if all centres are no better than their members.
+    """The band of a point of a rank curve, if all centres are no better than their members.
 
     That is the interquartile mean over runs of means over generations, whose band is wider than
     ``uniform_band`` from four runs on. By simulation.
@@ -59,7 +59,7 @@ def uniform_curve_band(
     Args:
         members: n, of a generation.
         runs: the curve is of.
-        generations: of which a point is the mean.
+        generations: the number averaged in each point.
         confidence: that the point lies in the band.
     """
     generator = stream(0, Purpose.SIMULATION, members, runs, generations)
@@ -74,11 +74,11 @@ def uniform_curve_band(
 
 
 def trend(values: Floats, confidence: float = CONFIDENCE) -> tuple[float, float, float]:
-    """Return the Theil-Sen slope of [generations] and its interval, a generation.
+    """The Theil-Sen slope of [generations] per generation, and its interval.
 
     Sen, "Estimates of the regression coefficient based on Kendall's tau", JASA 63, 1968. It takes
     the generations to be independent; NaN are left out, and fewer than three numbers give NaN. It
-    compares all pairs, so that long runs are averaged over ``TREND_POINTS`` blocks first.
+    compares all pairs, so long runs are first averaged over ``TREND_POINTS`` blocks.
     """
     from scipy.stats import theilslopes
 
@@ -92,7 +92,7 @@ def trend(values: Floats, confidence: float = CONFIDENCE) -> tuple[float, float,
 
 
 def mean_interval(values: Floats, confidence: float = CONFIDENCE) -> tuple[float, float, float]:
-    """Return the mean of [generations] and Student's interval, without NaN.
+    """The mean of [generations] and Student's interval, without NaN.
 
     Fewer than two numbers have no interval: NaN.
     """
@@ -107,15 +107,15 @@ def mean_interval(values: Floats, confidence: float = CONFIDENCE) -> tuple[float
 
 
 def signal_to_noise(cosine: float) -> float:
-    """Return the signal-to-noise ratio of an update from its split-half cosine r: 2 r / (1 - r)."""
+    """The signal-to-noise ratio of an update from its split-half cosine r: 2 r / (1 - r)."""
     return 2 * cosine / (1 - cosine) if cosine < 1 else math.inf
 
 
 def ascent(values: Floats) -> float:
-    """Return the share of a path that led upwards: (end - start) / way, in [-1, 1].
+    """The net rise of a path divided by its length: (end - start) / length, in [-1, 1].
 
-    The path begins with the first value and goes on with the means of ten blocks of neighbours,
-    so that a run which falls at once does not seem to climb back; NaN where it never moves.
+    The path is the first value, then the means of ten blocks of neighbours. The first value keeps
+    a run that falls at once from looking like one that climbs. NaN if the path is constant.
 
     Args:
         values: returns, [generations].
@@ -126,5 +126,5 @@ def ascent(values: Floats) -> float:
 
 
 def gain(values: Floats) -> float:
-    """Return by how much the last tenth of [generations] is above the first value."""
+    """The mean of the last tenth of [generations], minus the first value."""
     return float(blocks(values, BLOCKS)[-1] - values[0])

@@ -1,9 +1,8 @@
-"""The health of one run: rules on what was measured in its generations. Pure functions on arrays.
+"""The health of one run: rules on the measurements of its generations. Pure functions on arrays.
 
-A rule compares numbers with the thresholds below and gives a finding, or nothing. The thresholds
-lie between runs that were made sick on purpose and runs that were known to be healthy: fifteen
-algorithms on CartPole, Pendulum and six test functions, some on Acrobot and HalfCheetah. A run that
-climbs is not called sick, whatever its numbers are, unless its members fail.
+A rule compares measurements with the thresholds below and gives a finding or None. The thresholds
+separate deliberately broken runs from healthy ones, of fifteen algorithms on CartPole, Pendulum and
+six test functions. A run whose return climbs gets no warning unless its members fail.
 """
 
 from __future__ import annotations
@@ -31,41 +30,38 @@ Level: TypeAlias = Literal["ok", "note", "warning"]
 LEVELS: Final[tuple[Level, ...]] = ("warning", "note", "ok")  # worst first
 
 MIN_GENERATIONS: Final = 10  # the rank of a run below has a band wider than 0.32 to 0.68
-# Of the way of a run that climbs the ups are most: 0.5 to 1 in healthy runs, -0.2 to 0.4 where the
-# centre is thrown about.
+# Of ``ascent``: 0.5 to 1 in healthy runs that climb.
 CLIMBING: Final = 0.5
 CLEAR_GAIN: Final = 2.0  # median changes from one generation to the next
-# The step of an update in radii of the population, sigma sqrt(P): 0.1 to 0.6 in healthy runs. With
-# 3 and more, the centre lands where no member was; with 0.01 and less, and if all steps together
-# stay within 0.3, the population is the same one again and again.
+# Length of an update in radii of the population, sigma sqrt(P): 0.1 to 0.6 in healthy runs. From 3
+# on, the centre leaves the population. Up to 0.01, with a total distance below 0.3, the population
+# does not move.
 LONG_STEP: Final = 3.0
 SHORT_STEP: Final = 0.01
 SHORT_WAY: Final = 0.3
 GOOD_STEP: Final = 0.3
 USUAL_SIGMA: Final = 0.1  # beside the root mean square of the starting parameters
-# Random search, whose rank is 1 by design, aside: 0.6 at most in healthy runs while they climb.
+# At most 0.6 in healthy runs that climb, except random search, whose rank is 1 by design.
 MOSTLY_FIRST: Final = 0.8
-SAME_RETURNS: Final = 0.5  # share of generations in which nothing can be learnt
-MOSTLY_TIED: Final = 0.9  # mean share; 0.75 at most in healthy runs, with CartPole's whole numbers
+SAME_RETURNS: Final = 0.5  # share of generations with equal returns of all members
+MOSTLY_TIED: Final = 0.9  # mean share; at most 0.75 in healthy runs
 NOT_FINITE: Final = 0.05  # share of members; 0 in healthy runs
-# In the last third; running statistics come to rest as 1 / generations: 0.09 at most in healthy
-# runs of ten generations, 0.02 from thirty on.
+# In the last third: at most 0.09 in healthy runs of ten generations, 0.02 from thirty on.
 DRIFTING: Final = 0.3
-UNIFORM: Final = 0.01  # significance at which ranks are no longer called uniform
-# That something cannot be seen means little in few generations: two healthy runs of 16 on Pendulum,
-# whose starts differ more than its policies, looked like chance.
+UNIFORM: Final = 0.01  # significance level of the test that ranks are uniform
+# The absence of a signal means little in few generations.
 MIN_UNIFORM: Final = 30
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Run:
-    """What was recorded of a run, [generations] each; the names are those of its rows.
+class RunMeasurements:
+    """The measurements of a run, [generations] each, named as in its rows.
 
     Attributes:
-        num_params: P, or NaN if nobody knows.
+        num_params: P, or NaN if unknown.
         seeks_returns: whether the search climbs returns; novelty search need not.
-        has_learning_rate: whether the length of an update is set, and not the search's own.
+        has_learning_rate: whether a setting controls the length of an update.
     """
 
     population_size: Floats
@@ -90,7 +86,7 @@ class Run:
 
     @property
     def generations(self) -> int:
-        """How many there are."""
+        """The number of generations."""
         return self.sigma.size
 
     @property
@@ -101,15 +97,14 @@ class Run:
 
 @final
 @dataclass(frozen=True)
-class Finding:
-    """One sentence about a run.
+class HealthFinding:
+    """A finding about a run.
 
     Attributes:
         name: of the rule, such as "sigma_too_large".
-        level: "warning" for a sickness, "note" for what deserves a look, "ok" for what is good to
-            know.
-        sentence: with the number.
-        advice: what to do; empty if nothing.
+        level: "warning" for a problem, "note" for something to check, "ok" for information.
+        sentence: the finding, with its number.
+        advice: what to change; may be empty.
     """
 
     name: str
@@ -118,27 +113,27 @@ class Finding:
     advice: str = ""
 
 
-def findings(run: Run) -> list[Finding]:
-    """Return what there is to say about a run, worst first."""
+def findings(run: RunMeasurements) -> list[HealthFinding]:
+    """The findings about a run, worst first."""
     if run.generations < MIN_GENERATIONS:
         short = (
             f"{run.generations} generations are too few to judge; expected {MIN_GENERATIONS} or "
             "more"
         )
-        return [Finding("too_short", "ok", short)]
+        return [HealthFinding("too_short", "ok", short)]
     found = _first(run, SICKNESSES) if run.seeks_returns and not climbs(run) else []
     found += [finding for rule in ALWAYS if (finding := rule(run))]
     if not any(finding.level == "warning" for finding in found):
         found += _first(run, PROGRESS)
-    if not any(finding.name == "no_information" for finding in found):  # which has said it
+    if not any(finding.name == "no_information" for finding in found):  # it includes them
         found += [finding for rule in SIGNS if (finding := rule(run))]
     return sorted(found, key=lambda finding: LEVELS.index(finding.level))
 
 
-def climbs(run: Run) -> bool:
-    """Return whether the centre's or the population's return clearly rises over the run.
+def climbs(run: RunMeasurements) -> bool:
+    """Whether the return of the center or of the population clearly rises.
 
-    Most of its way leads upwards, and its gain stands out from what one generation changes.
+    Most of its changes are upwards, and its gain exceeds the usual change of one generation.
     """
     return any(
         gain(values) > CLEAR_GAIN * float(np.median(np.abs(np.diff(values))))
@@ -147,21 +142,21 @@ def climbs(run: Run) -> bool:
     )
 
 
-def spread(run: Run) -> float:
-    """Return the usual deviation of the returns within a generation: the median."""
+def spread(run: RunMeasurements) -> float:
+    """The median deviation of the returns within a generation."""
     return float(np.median(run.population_return_std))
 
 
-def _returns(run: Run) -> list[Floats]:
-    """Return the returns of the population and, where it always played, of the centre."""
+def _returns(run: RunMeasurements) -> list[Floats]:
+    """The finite returns: of the population and of the center."""
     given = (run.population_return_mean, run.center_return)
     return [values for values in given if np.isfinite(values).all()]
 
 
-def _typical_step(run: Run) -> float:
-    """Return the median length of the updates, in radii; NaN if it is not set, or P is unknown.
+def _typical_step(run: RunMeasurements) -> float:
+    """The median length of the updates in radii; NaN without a learning rate or a known P.
 
-    Updates of length 0 are none: there was nothing to learn from.
+    Updates of length 0 are left out.
     """
     moved = run.update_norm > 0
     if not (run.has_learning_rate and moved.any()):
@@ -169,16 +164,15 @@ def _typical_step(run: Run) -> float:
     return float(np.median(run.update_norm[moved] / run.radius[moved]))
 
 
-def _steps_every_time(run: Run) -> bool:
+def _steps_every_time(run: RunMeasurements) -> bool:
     return bool(np.mean(run.update_norm > 0) >= 0.5)
 
 
-def _nearer_to_scale(run: Run) -> Literal["sigma", "step"]:
-    """Return which of deviation and step is nearer to the scale of the starting parameters.
+def _nearer_to_scale(run: RunMeasurements) -> Literal["sigma", "step"]:
+    """Which of sigma and the step is nearer to its usual ratio to the starting parameters.
 
-    Or rather to what is usual for it: a deviation of a tenth of it, and steps of ``GOOD_STEP``
-    deviations. By their ratios, all per parameter; the deviation, if the search starts at 0 or
-    nobody knows where.
+    Usual are a sigma of ``USUAL_SIGMA`` of their scale and steps of ``GOOD_STEP`` sigmas, all per
+    parameter. Sigma, if the scale is 0 or unknown.
     """
     root = math.sqrt(run.num_params)
     moved = run.update_norm > 0
@@ -191,8 +185,8 @@ def _nearer_to_scale(run: Run) -> Literal["sigma", "step"]:
     return "sigma" if sigma <= step else "step"
 
 
-def long_step(run: Run) -> Finding | None:
-    """Warn of updates that leave the population far behind."""
+def long_step(run: RunMeasurements) -> HealthFinding | None:
+    """Warn of updates that leave the population."""
     step = _typical_step(run)
     if not step >= LONG_STEP:
         return None
@@ -202,13 +196,13 @@ def long_step(run: Run) -> Finding | None:
     )
     factor = _factor(step / GOOD_STEP)
     if _nearer_to_scale(run) == "sigma":
-        return Finding(
+        return HealthFinding(
             "learning_rate_too_large",
             "warning",
             f"{said}: the learning rate is too large.",
             f"Divide learning_rate by about {factor}: an update should stay among the members.",
         )
-    return Finding(
+    return HealthFinding(
         "sigma_too_small",
         "warning",
         f"{said}: sigma is too small, {_beside_start(run)}.",
@@ -217,8 +211,8 @@ def long_step(run: Run) -> Finding | None:
     )
 
 
-def short_step(run: Run) -> Finding | None:
-    """Warn of updates that leave the population where it was."""
+def short_step(run: RunMeasurements) -> HealthFinding | None:
+    """Warn of updates too short to move the population."""
     step = _typical_step(run)
     way = float(run.distance[-1] / np.median(run.radius))
     if not (step <= SHORT_STEP and way <= SHORT_WAY):
@@ -228,13 +222,13 @@ def short_step(run: Run) -> Finding | None:
         "population, and the return does not rise"
     )
     if _nearer_to_scale(run) == "sigma":
-        return Finding(
+        return HealthFinding(
             "learning_rate_too_small",
             "warning",
             f"{said}: the learning rate is too small.",
             f"Multiply learning_rate by about {_factor(GOOD_STEP / step)}.",
         )
-    return Finding(
+    return HealthFinding(
         "sigma_too_large",
         "warning",
         f"{said}: sigma is too large, {_beside_start(run)}.",
@@ -243,12 +237,12 @@ def short_step(run: Run) -> Finding | None:
     )
 
 
-def mostly_first(run: Run) -> Finding | None:
-    """Warn where nothing ever beats a centre that does not improve."""
+def mostly_first(run: RunMeasurements) -> HealthFinding | None:
+    """Warn of a center that members rarely beat and that does not improve."""
     share = float(np.mean(run.center_rank_fraction == 0))
     if share < MOSTLY_FIRST or not _steps_every_time(run):
         return None
-    return Finding(
+    return HealthFinding(
         "sigma_too_large",
         "warning",
         f"The rank of the centre is 1 in {_percent(share)} of generations, and the return does not "
@@ -257,15 +251,15 @@ def mostly_first(run: Run) -> Finding | None:
     )
 
 
-def same_returns(run: Run) -> Finding | None:
-    """Warn where all members have the same return."""
+def same_returns(run: RunMeasurements) -> HealthFinding | None:
+    """Warn if all members have the same return."""
     same = run.population_return_min == run.population_return_max
     share = float(np.mean(same))
     if share < SAME_RETURNS:
         return None
     values = np.unique(run.population_return_max[same])
     what = f", always {_number(float(values[0]))}" if values.size == 1 else ""
-    return Finding(
+    return HealthFinding(
         "constant_reward",
         "warning",
         f"All members have the same return in {_percent(share)} of generations{what}: there is "
@@ -275,8 +269,8 @@ def same_returns(run: Run) -> Finding | None:
     )
 
 
-def no_information(run: Run) -> Finding | None:
-    """Warn where the centre is one of its members, and their order is chance."""
+def no_information(run: RunMeasurements) -> HealthFinding | None:
+    """Warn if the center is no better than its members and the ranking is random."""
     ranks = run.center_rank_fraction
     mean, (low, high) = float(ranks.mean()), uniform_band(_members(run), run.generations)
     signal = mean_interval(run.split_half_cosine)[1]
@@ -291,7 +285,7 @@ def no_information(run: Run) -> Finding | None:
     ratio = (
         f" and the update's signal-to-noise ratio {_ratio(run)}" if math.isfinite(signal) else ""
     )
-    return Finding(
+    return HealthFinding(
         "no_information",
         "warning",
         f"The rank of the centre is uniform (mean {mean:.2f}; chance gives {low:.2f} to {high:.2f})"
@@ -301,12 +295,12 @@ def no_information(run: Run) -> Finding | None:
     )
 
 
-def mostly_tied(run: Run) -> Finding | None:
-    """Note that hardly any two members can be told apart."""
+def mostly_tied(run: RunMeasurements) -> HealthFinding | None:
+    """Warn if almost all returns are tied."""
     share = float(np.nanmean(run.tied_returns)) if np.isfinite(run.tied_returns).any() else 0.0
     if share < MOSTLY_TIED:
         return None
-    return Finding(
+    return HealthFinding(
         "tied_returns",
         "warning",
         f"{_percent(share)} of the members share their return with another one, and the return "
@@ -315,12 +309,12 @@ def mostly_tied(run: Run) -> Finding | None:
     )
 
 
-def not_finite(run: Run) -> Finding | None:
-    """Warn of members that fail."""
+def not_finite(run: RunMeasurements) -> HealthFinding | None:
+    """Warn of members whose returns are not finite."""
     share = float(run.non_finite.sum() / run.population_size.sum())
     if share < NOT_FINITE:
         return None
-    return Finding(
+    return HealthFinding(
         "not_finite",
         "warning",
         f"The return of {_percent(share)} of the members is not finite.",
@@ -329,12 +323,12 @@ def not_finite(run: Run) -> Finding | None:
     )
 
 
-def drifting(run: Run) -> Finding | None:
-    """Note that the policy is shown ever different observations."""
+def drifting(run: RunMeasurements) -> HealthFinding | None:
+    """Note that observation statistics still drift."""
     late = thirds(run.observation_drift)[2]
     if not late >= DRIFTING:
         return None
-    return Finding(
+    return HealthFinding(
         "observation_drift",
         "note",
         f"In the last third, a generation still changes what the policy sees by {late:.2g} "
@@ -344,22 +338,22 @@ def drifting(run: Run) -> Finding | None:
     )
 
 
-def novelty(run: Run) -> Finding | None:
-    """Say that returns are no measure of a search that does not seek them."""
+def novelty(run: RunMeasurements) -> HealthFinding | None:
+    """Say that a novelty search is not judged by its returns."""
     if run.seeks_returns:
         return None
     said = "The search follows novelty, so that its returns need not rise: they are not judged."
-    return Finding("novelty", "ok", said)
+    return HealthFinding("novelty", "ok", said)
 
 
-def solved(run: Run) -> Finding | None:
-    """Say that the last returns are all equal, and the best of a run that climbed."""
+def solved(run: RunMeasurements) -> HealthFinding | None:
+    """Say that all members have reached the best return."""
     last = run.generations // BLOCKS
     same = run.population_return_min[-last:] == run.population_return_max[-last:]
     best = float(run.population_return_max.max())
     if not (climbs(run) and same.all() and run.population_return_max[-1] == best):
         return None
-    return Finding(
+    return HealthFinding(
         "solved",
         "ok",
         f"The return has risen until all members have {_number(best)}, the best of the run: "
@@ -367,22 +361,22 @@ def solved(run: Run) -> Finding | None:
     )
 
 
-def climbing(run: Run) -> Finding | None:
-    """Say from where to where the return rises, and whether it still does."""
+def climbing(run: RunMeasurements) -> HealthFinding | None:
+    """Say how far the return rises and whether it still does."""
     if not climbs(run):
         return None
     late = run.generations // 2
     flat = [not trend(values[late:])[1] > 0 for values in _returns(run)]
     end = "; it has levelled off in the second half" if all(flat) else ""
-    return Finding("climbing", "ok", f"The return rises: {_way(run)}{end}.")
+    return HealthFinding("climbing", "ok", f"The return rises: {_way(run)}{end}.")
 
 
-def falling(run: Run) -> Finding | None:
+def falling(run: RunMeasurements) -> HealthFinding | None:
     """Note a fall that no other rule explains."""
     returns = _returns(run)
     if not (returns and all(gain(values) < -spread(run) for values in returns)):
         return None
-    return Finding(
+    return HealthFinding(
         "falling",
         "note",
         f"The return falls: {_way(run)}.",
@@ -390,9 +384,9 @@ def falling(run: Run) -> Finding | None:
     )
 
 
-def unclear(run: Run) -> Finding | None:
+def unclear(run: RunMeasurements) -> HealthFinding | None:
     """Say that the return has not clearly risen."""
-    return Finding(
+    return HealthFinding(
         "unclear",
         "ok",
         f"The return has not clearly risen in {run.generations} generations: {_way(run)}.",
@@ -400,15 +394,15 @@ def unclear(run: Run) -> Finding | None:
     )
 
 
-def rank(run: Run) -> Finding | None:
-    """Say where the centre stands among its members, and where chance would put it."""
+def rank(run: RunMeasurements) -> HealthFinding | None:
+    """Say how many members beat the center, beside the band of chance."""
     ranks = run.center_rank_fraction
     if not np.isfinite(ranks).all():
         return None
     (low, high), (slope, least, most) = uniform_band(_members(run), run.generations), trend(ranks)
     moving = "rising" if least > 0 else "falling" if most < 0 else "without a trend"
     by = "" if moving == "without a trend" else f" by {abs(slope):.2g} a generation"
-    return Finding(
+    return HealthFinding(
         "rank",
         "ok",
         f"On average {_percent(float(ranks.mean()))} of the members beat the centre, {moving}{by}; "
@@ -416,22 +410,22 @@ def rank(run: Run) -> Finding | None:
     )
 
 
-def signal(run: Run) -> Finding | None:
-    """Say what the signal-to-noise ratio of the update is."""
+def signal(run: RunMeasurements) -> HealthFinding | None:
+    """Say the signal-to-noise ratio of the update."""
     low = mean_interval(run.split_half_cosine)[1]
     if not math.isfinite(low):
         return None
     clear = "" if low > 0 else ", which may be chance"
-    return Finding(
+    return HealthFinding(
         "signal_to_noise",
         "ok",
         f"The signal-to-noise ratio of an update is {_ratio(run)}{clear}.",
     )
 
 
-Rule: TypeAlias = Callable[[Run], Finding | None]
-# Of the first three groups only the first rule that applies speaks: what comes after it follows
-# from it. A step too long, say, soon leads to where all returns are equal.
+Rule: TypeAlias = Callable[[RunMeasurements], HealthFinding | None]
+# Of ``SICKNESSES`` and ``PROGRESS`` only the first rule that applies counts: later ones may be its
+# effects. A step that is too long, for example, soon makes all returns equal.
 SICKNESSES: Final[tuple[Rule, ...]] = (
     long_step, short_step, same_returns, mostly_first, no_information, mostly_tied,
 )  # fmt: skip
@@ -440,35 +434,35 @@ ALWAYS: Final[tuple[Rule, ...]] = (not_finite, drifting)
 SIGNS: Final[tuple[Rule, ...]] = (rank, signal)
 
 
-def _first(run: Run, rules: tuple[Rule, ...]) -> list[Finding]:
+def _first(run: RunMeasurements, rules: tuple[Rule, ...]) -> list[HealthFinding]:
     return [finding for rule in rules if (finding := rule(run))][:1]
 
 
-def _members(run: Run) -> float:
+def _members(run: RunMeasurements) -> float:
     return float(np.median(run.population_size))
 
 
 def _looks_uniform(fractions: Floats) -> bool:
-    """Return whether rank fractions are not known to be other than uniform (Kolmogorov-Smirnov).
+    """Whether a Kolmogorov-Smirnov test does not reject that rank fractions are uniform.
 
-    The test is for continuous numbers; ranks, which are not, pass it a little more often.
+    The test assumes continuous values; ranks pass it slightly more often.
     """
     from scipy.stats import kstest
 
     return bool(kstest(fractions, "uniform").pvalue > UNIFORM)
 
 
-def _ratio(run: Run) -> str:
+def _ratio(run: RunMeasurements) -> str:
     mean, low, high = map(signal_to_noise, mean_interval(run.split_half_cosine))
     return f"{mean:.2g} (95 % interval {low:.2g} to {high:.2g})"
 
 
-def _beside_start(run: Run) -> str:
+def _beside_start(run: RunMeasurements) -> str:
     scale = float(run.center_norm[0]) / math.sqrt(run.num_params)
     return f"{float(np.median(run.sigma)):.2g} beside starting parameters of about {scale:.2g}"
 
 
-def _way(run: Run) -> str:
+def _way(run: RunMeasurements) -> str:
     returns = _returns(run)
     if not returns:
         return "in some of them it is not finite"
@@ -487,7 +481,7 @@ def _times(value: float) -> str:
 
 
 def _factor(value: float) -> str:
-    """Return a factor with one significant digit."""
+    """A factor with one significant digit."""
     return f"{float(f'{value:.1g}'):g}"
 
 

@@ -2,8 +2,8 @@
 
 Fisher, "The design of experiments", 1935; Pitman, "Significance tests which may be applied to
 samples from any populations", J. R. Stat. Soc. Suppl. 4, 1937; Holm, "A simple sequentially
-rejective multiple test procedure", Scand. J. Stat. 6, 1979. If both groups come from one
-distribution, whichever it is, p is at most so small with at most that probability.
+rejective multiple test procedure", Scand. J. Stat. 6, 1979. If both groups come from the
+same distribution, P(p <= a) <= a for every level a.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ TIE_TOLERANCE: Final = 1e-12
 def p_greater(
     high: npt.ArrayLike, low: npt.ArrayLike, seed: int = 0, resamples: int = RESAMPLES
 ) -> float:
-    """Return the p-value of a permutation test for "the mean of ``high`` is above that of ``low``".
+    """The p-value of a permutation test for "the mean of ``high`` is above that of ``low``".
 
-    Exact if there are at most ``resamples`` ways to deal the scores to the two sides, otherwise of
-    so many random ones, the observed one among them (Phipson and Smyth, SAGMB 9, 2010). It is
-    ``scipy.stats.permutation_test``, 200 times as fast (0.7 ms where SciPy takes 170 ms for
-    eight runs a side), since the ways are the same for all cells and their sums a matrix product.
+    Exact if there are at most ``resamples`` splits of the scores into two sides. Otherwise it uses
+    ``resamples`` random splits, including the observed one (Phipson and Smyth, SAGMB 9, 2010).
+    It equals ``scipy.stats.permutation_test`` and is faster: cells share the splits, and the sums
+    are one matrix product.
 
     Args:
         high: [runs].
         low: [runs].
-        seed: names the stream of the random ways.
-        resamples: ways at most.
+        seed: names the stream of the random splits.
+        resamples: largest number of splits.
     """
     ours, theirs = np.asarray(high, dtype=np.float64), np.asarray(low, dtype=np.float64)
     scores = np.concatenate([ours, theirs])
@@ -51,15 +51,15 @@ def p_greater(
 def p_different(
     first: npt.ArrayLike, second: npt.ArrayLike, seed: int = 0, resamples: int = RESAMPLES
 ) -> float:
-    """Return the two-sided p-value of the permutation test of ``p_greater``.
+    """The two-sided p-value of the permutation test of ``p_greater``.
 
     Twice the smaller of the two one-sided ones, as in SciPy.
 
     Args:
         first: [runs].
         second: [runs].
-        seed: names the stream of the random ways.
-        resamples: ways at most.
+        seed: names the stream of the random splits.
+        resamples: largest number of splits.
     """
     sides = (
         p_greater(first, second, seed, resamples),
@@ -69,7 +69,7 @@ def p_different(
 
 
 def holm(p_values: npt.ArrayLike) -> Floats:
-    """Return p-values adjusted by Holm's step-down procedure: [tests] from [tests]."""
+    """P-values adjusted by Holm's step-down procedure: [tests] from [tests]."""
     values = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(values, kind="stable")
     stepped = np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1))
@@ -80,9 +80,9 @@ def holm(p_values: npt.ArrayLike) -> Floats:
 
 @lru_cache(maxsize=8)
 def _ways(ours: int, theirs: int, seed: int, resamples: int) -> Floats:
-    """Return ways to deal scores to two sides: 1 where a score is ours, [ways, ours + theirs].
+    """The splits of scores into two sides: 1 where a score is ours, [splits, ours + theirs].
 
-    The first way is the observed one: ours first.
+    The first split is the observed one: ours first.
     """
     total = ours + theirs
     count = math.comb(total, ours)

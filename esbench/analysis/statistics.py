@@ -4,8 +4,8 @@ Agarwal et al., "Deep reinforcement learning at the edge of the statistical prec
 2021, for the interquartile mean and its bootstrap interval; Efron, "Bootstrap methods: another look
 at the jackknife", Annals of Statistics 7, 1979, for the percentile interval.
 
-A value that is not finite is never left out silently, since that would flatter whoever diverged:
-it makes the results it enters NaN. The caller drops such runs, and says so, or shows the gap.
+A value that is not finite makes its results NaN: leaving it out would favour algorithms that
+diverge. The caller drops such runs and reports it, or shows the gap.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ TRIMMED: Final = 0.25
 
 
 def iqm(values: npt.ArrayLike) -> Floats:
-    """Return the interquartile mean over runs: the mean without the lowest and highest quarter.
+    """The interquartile mean over runs: the mean without the lowest and highest quarter.
 
-    A quarter of the runs is rounded down, so with fewer than four runs it is the mean. It is
-    ``scipy.stats.trim_mean`` to the last bit, without the second that importing SciPy's takes.
+    A quarter of the runs is rounded down, so with fewer than four runs it is the mean. It
+    equals ``scipy.stats.trim_mean`` to the last bit, without the slow import of SciPy.
 
     Args:
         values: [runs] or [runs, points].
@@ -55,7 +55,7 @@ def bootstrap_interval(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> tuple[Floats, Floats]:
-    """Return the percentile bootstrap interval of the IQM over runs, at every point by itself.
+    """The percentile bootstrap interval of the IQM over runs, computed separately at each point.
 
     Memory is 8 x resamples x points bytes.
 
@@ -63,7 +63,7 @@ def bootstrap_interval(
         values: [runs] or [runs, points].
         confidence: the probability that the interval should cover, in (0, 1).
         seed: names the stream of the resamples; the same one gives the same interval.
-        resamples: how many.
+        resamples: number of resamples.
 
     Returns:
         The lower and the upper end, each [] or [points]; NaN where a run is not finite, and
@@ -88,7 +88,7 @@ def bootstrap_interval(
 
 
 def normalized(score: float, random: float, reference: float) -> float:
-    """Return a score on the scale where random actions have 0 and the reference has 1.
+    """A score on the scale where random actions have 0 and the reference has 1.
 
     Args:
         score: mean return; a NaN among the three gives NaN.
@@ -96,7 +96,7 @@ def normalized(score: float, random: float, reference: float) -> float:
         reference: mean return of the reference.
 
     Raises:
-        UsageError: the reference is as good as random actions, so there is no scale.
+        UsageError: the reference is as good as random actions, so the scale is undefined.
     """
     if reference == random:
         raise UsageError(
@@ -114,12 +114,12 @@ def _runs_first(values: npt.ArrayLike) -> Floats:
 
 @lru_cache(maxsize=1)  # a table's rows have as many runs: they share the resamples
 def _resampled_weights(runs: int, seed: int, resamples: int) -> Floats:
-    """Return the weight [resamples, runs] of each sorted run in the IQM of each resample."""
+    """The weight [resamples, runs] of each sorted run in the IQM of each resample."""
     return _iqm_weights(stream(seed, Purpose.BOOTSTRAP).integers(runs, size=(resamples, runs)))
 
 
 def _iqm_weights(ranks: npt.NDArray[np.int64]) -> Floats:
-    """Return the weight [resamples, runs] of each sorted value in the IQM of each resample.
+    """The weight [resamples, runs] of each sorted value in the IQM of each resample.
 
     Args:
         ranks: [resamples, runs], the drawn ones.

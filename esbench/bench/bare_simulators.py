@@ -1,7 +1,6 @@
-"""Simulators alone: nothing but their own steps, on the very actions that members took.
+"""Simulators alone, replaying the actions of members: the upper limit of the rollouts' speed.
 
-It is the physical limit of the rollouts. Episodes begin as the members' did; resets are not
-counted.
+Episodes begin as those of the members; resets are not counted.
 """
 
 from __future__ import annotations
@@ -18,19 +17,19 @@ if TYPE_CHECKING:
 
     from esbench.environments.backends.atari import AtariBackend
 
-STEPS: Final = 16_000  # whose actions are replayed, in each process; or all
+STEPS: Final = 16_000  # recorded per process
 Episode: TypeAlias = tuple[int, list[Any]]
 
 
 class SimulatorLoop(ABC):
-    """Episodes of some members, to be replayed.
+    """Recorded episodes of some members.
 
     Attributes:
-        episodes: the seed of each, and what the simulator was told in each step.
+        episodes: The seed and the simulator's inputs of each episode.
     """
 
     def __init__(self, setup: Setup, job: Job, members: range) -> None:
-        """Play one episode of each member, until there are enough steps."""
+        """Play one episode per member until there are enough steps."""
         self._player = Player(setup, slots=1)
         self.episodes: list[Episode] = []
         self._player.begin(job)
@@ -41,59 +40,59 @@ class SimulatorLoop(ABC):
                 break
             task = Task(member, 0)
             self._player.add([task])
-            told = []
+            inputs = []
             while self._player.busy:
                 self._player.step()
-                told.append(self._told())
-            self.episodes.append((job.environment_seed(task), told))
-            steps += len(told)
+                inputs.append(self._last_input())
+            self.episodes.append((job.environment_seed(task), inputs))
+            steps += len(inputs)
 
     @final
     def steps_per_second(self, seconds: float) -> float:
-        """Return the speed over some seconds of stepping; resets are not counted."""
+        """The speed over some seconds of stepping; resets are not counted."""
         steps, elapsed = 0, 0.0
         while True:
-            for seed, told in self.episodes:
+            for seed, inputs in self.episodes:
                 self._reset(seed)
                 start = time.perf_counter()
-                self.replay(told)
+                self.replay(inputs)
                 elapsed += time.perf_counter() - start
-                steps += len(told)
+                steps += len(inputs)
                 if elapsed >= seconds:
                     return steps / elapsed
 
     @abstractmethod
-    def replay(self, told: list[Any]) -> None:
-        """Step the simulator through an episode that has been reset."""
+    def replay(self, inputs: list[Any]) -> None:
+        """Step the simulator through an episode after its reset."""
 
     @abstractmethod
     def _reset(self, seed: int) -> None:
         """Begin an episode."""
 
     @abstractmethod
-    def _told(self) -> Any:
-        """Return what the simulator was told in the player's last step."""
+    def _last_input(self) -> Any:
+        """The simulator's input in the player's last step."""
 
 
 @final
 class MuJoCoLoop(SimulatorLoop):
     """``mj_step`` and nothing else."""
 
-    def replay(self, told: list[Any]) -> None:
+    def replay(self, inputs: list[Any]) -> None:
         """Step through an episode's controls."""
         import mujoco
 
         plain = self._plain()
         model, data, skip, step = plain.model, plain.data, plain.frame_skip, mujoco.mj_step
         control = data.ctrl
-        for action in told:
+        for action in inputs:
             control[:] = action
             step(model, data, skip)
 
     def _reset(self, seed: int) -> None:
         self._player.backend.environment(0).reset(seed=seed)
 
-    def _told(self) -> Any:
+    def _last_input(self) -> Any:
         return self._plain().data.ctrl.copy()
 
     def _plain(self) -> Any:
@@ -102,14 +101,14 @@ class MuJoCoLoop(SimulatorLoop):
 
 @final
 class EmulatorLoop(SimulatorLoop):
-    """The frames of the ALE without their pictures.
+    """The frames of the ALE without images.
 
     Attributes:
-        ale: the emulator, with sticky actions of its own.
+        ale: The emulator, which applies sticky actions itself.
     """
 
     def __init__(self, setup: Setup, job: Job, members: range) -> None:
-        """Play one episode of each member, until there are enough steps."""
+        """Play one episode per member until there are enough steps."""
         from esbench.environments.backends.atari import game_of
         from esbench.environments.make import make_environment
 
@@ -119,10 +118,10 @@ class EmulatorLoop(SimulatorLoop):
         self._skip = game_of(self._env).frame_skip
         self.ale = cast("AtariEnv", self._env.unwrapped).ale
 
-    def replay(self, told: list[Any]) -> None:
-        """Hold an episode's actions for some frames each."""
+    def replay(self, inputs: list[Any]) -> None:
+        """Repeat each action of an episode for some frames."""
         act, over, frames = self.ale.act, self.ale.game_over, range(self._skip)
-        for action in told:
+        for action in inputs:
             for _ in frames:
                 act(action)
                 if over():
@@ -131,7 +130,7 @@ class EmulatorLoop(SimulatorLoop):
     def _reset(self, seed: int) -> None:
         self._env.reset(seed=seed)
 
-    def _told(self) -> Any:
+    def _last_input(self) -> Any:
         return cast("AtariBackend", self._player.backend).chosen(0)
 
 

@@ -1,11 +1,7 @@
-"""What a grid will cost, and where it stands.
+"""The cost of a grid and the status of its trials.
 
-The speed is that of episodes in training: workers play the first generation of a trial, its
-episodes cut after few steps and then after more, for about half a second. Planned twice and then
-run, on two cores: grid quick 42 and 44 s, and 46; HalfCheetah-v5 19,000 and 20,000 steps/s, and
-22,700; grid pong 4,000 and 3,200, and 3,900; two trials of an environment that takes 0.5 s to make
-10.3 and 10.9 s, and 11.9. Where a reset takes 1 s, planning takes 19 s. It cannot know how long
-episodes will be.
+The speed is measured in training: workers play the first generation of a trial for about half a
+second, with episodes cut after more and more steps. The length of later episodes is unknown.
 """
 
 from __future__ import annotations
@@ -20,29 +16,29 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from esbench.errors import TrainingError
+from esbench.errors import DamagedTrialError, TrainingError
 from esbench.grids.trial_spec import TrialSpec
 from esbench.rollouts.jobs import Task, member_tasks
 from esbench.rollouts.worker_pool import WorkerPool, usable_cores
-from esbench.store.trial_files import DamagedTrialError
 from esbench.store.trial_folder import Status, score_text
 from esbench.training.run_trial import check_trials
 from esbench.training.trainer import Trainer
 from esbench.training.trials import Trial
 
 PROBE_SECONDS: Final = 0.5
-BEGIN_SECONDS: Final = 2.0  # for as many episodes as there are slots, or fewer if they take longer
-LONGEST: Final = 2**30  # steps
+BEGIN_SECONDS: Final = 2.0  # fewer episodes are begun where their first step takes longer
+MAX_STEPS: Final = 2**30
 
 Lengths: TypeAlias = npt.NDArray[np.int64]
 
 
+@final
 class Pace(NamedTuple):
-    """How fast a trial is on this machine.
+    """The speed of a trial on this machine.
 
     Attributes:
-        steps_per_second: of its population, on all workers.
-        loading: seconds until it has its environments.
+        steps_per_second: Of the population, on all workers.
+        loading: Time to make the environments [s].
     """
 
     steps_per_second: float
@@ -52,13 +48,15 @@ class Pace(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Cost:
-    """What is left to do of one environment's trials.
+    """The remaining work of the trials on one environment.
 
     Attributes:
-        environment: its name; trials: how many there are; done: how many of them are.
-        env_steps: training steps left, scoring not counted.
-        seconds: the estimated time for them, on all workers.
-        loading: the part of it in which environments are made.
+        environment: The name of the environment.
+        trials: The number of trials.
+        done: The number of finished trials.
+        env_steps: The remaining training steps, without scoring.
+        seconds: The estimated time on all workers [s].
+        loading: The part of that time in which environments are made [s].
     """
 
     environment: str
@@ -70,19 +68,22 @@ class Cost:
 
     @property
     def steps_per_second(self) -> float | None:
-        """The estimated speed on all workers; None if nothing is left to do."""
+        """The estimated speed on all workers; None if no work is left."""
         return self.env_steps / (self.seconds - self.loading) if self.env_steps else None
 
 
 @final
 @dataclass(frozen=True)
 class Standing:
-    """Where one trial stands.
+    """The status of one trial.
 
     Attributes:
-        trial: the trial; status: of its folder.
-        generation, env_steps: recorded so far; budget: steps to make.
-        detail: its score in words if done, the last line of its traceback if failed.
+        trial: The trial.
+        status: The status of its folder.
+        generation: The number of recorded generations.
+        env_steps: The training steps so far.
+        budget: The training steps of the budget.
+        detail: The score of a finished trial, or the last line of a failed trial's traceback.
     """
 
     trial: Trial
@@ -94,16 +95,16 @@ class Standing:
 
 
 def costs(trials: Sequence[Trial], workers: int | None = None) -> list[Cost]:
-    """Return the cost of each environment of a grid, with speeds measured on this machine.
+    """The cost of each environment of a grid, with speeds measured on this machine.
 
-    The first trial of each policy is measured, without updates. They cost little, but for cma_es
-    and xnes, whose own time grows with the square of the parameters or more. More workers than
-    cores are taken to be no faster.
+    The first trial of each policy is measured, without updates. Updates are fast, except for cma_es
+    and xnes, whose time grows at least with the square of the number of parameters. More workers
+    than cores count as no faster.
 
     Raises:
-        UsageError: the number of workers is below 1, or an environment, its spaces, a policy or a
-            setting cannot be served.
-        TrainingError: an environment failed.
+        UsageError: The number of workers is below 1, or an environment, its spaces, a policy or a
+            setting is not supported.
+        TrainingError: An environment failed.
     """
     size = min(WorkerPool(workers).size, usable_cores())
     check_trials(trials)
@@ -117,7 +118,7 @@ def costs(trials: Sequence[Trial], workers: int | None = None) -> list[Cost]:
 
 def _cost(environment: str, groups: Sequence[Sequence[Trial]], pool: WorkerPool) -> Cost:
     steps, seconds, loading = 0, 0.0, 0.0
-    for group in groups:  # a policy each
+    for group in groups:  # one group per policy
         left = [(trial, count) for trial in group if (count := _steps_left(trial))]
         if left:
             try:
@@ -134,7 +135,7 @@ def _cost(environment: str, groups: Sequence[Sequence[Trial]], pool: WorkerPool)
 
 
 def standings(trials: Sequence[Trial]) -> list[Standing]:
-    """Return where every trial stands; a damaged one has failed, and says how."""
+    """The status of every trial; a damaged one counts as failed."""
     found = []
     for trial in trials:
         try:
@@ -146,14 +147,14 @@ def standings(trials: Sequence[Trial]) -> list[Standing]:
 
 
 def probe(spec: TrialSpec, pool: WorkerPool) -> Pace:
-    """Return the pace of a trial's first generation, from about half a second of it.
+    """Measure the pace of a trial's first generation for about half a second.
 
     Raises:
-        UsageError: it cannot be served.
-        TrainingError: an environment failed.
+        UsageError: The trial is not supported.
+        TrainingError: An environment failed.
     """
     started = time.perf_counter()
-    with Trainer(spec, pool) as trainer:  # makes an environment, as each worker will
+    with Trainer(spec, pool) as trainer:  # makes one environment, as each worker does
         making = time.perf_counter() - started
         job, setup = trainer.next_job(), trainer.setup
     every = member_tasks(range(len(job.population or (0,))), job.episodes)
@@ -161,32 +162,32 @@ def probe(spec: TrialSpec, pool: WorkerPool) -> Pace:
     pool.configure(setup)
 
     def play(tasks: Sequence[Task], steps: int) -> tuple[Lengths, float]:
-        """Return the lengths of episodes that are cut after so many steps, and how long it took."""
+        """The lengths of episodes that are cut after ``steps`` steps, and the time taken [s]."""
         started = time.perf_counter()
         played = pool.play(replace(job, max_steps=steps), tasks)
         return played.lengths, time.perf_counter() - started
 
-    # Each in the environment that its worker has made, which may load only when it is first reset.
+    # One per worker, twice: an environment may load only at its first reset.
     _, (_, one) = (play(every[: pool.size], 1) for _ in range(2))
     tasks = every[: max(pool.size, int(pool.size * BEGIN_SECONDS / one))]
     (_, first), (_, begun) = play(tasks, 1), play(tasks, 1)
     making += max(0.0, first - begun)  # the environments of the other slots
-    most = min(job.max_steps or LONGEST, _time_limit(spec) or LONGEST)
+    most = min(job.max_steps or MAX_STEPS, _time_limit(spec) or MAX_STEPS)
     return Pace(_speed(partial(play, tasks), begun, most), making)
 
 
 def _time_limit(spec: TrialSpec) -> int | None:
-    """Return after how many steps Gymnasium ends an environment's episodes, if it says so."""
+    """The step limit of an environment in Gymnasium's registry; None if there is none."""
     registered = gymnasium.registry.get(spec.environment.id.rpartition(":")[2])
     limit = None if registered is None else registered.max_episode_steps
     return spec.environment.kwargs.get("max_episode_steps", limit)
 
 
 def _speed(play: Callable[[int], tuple[Lengths, float]], begun: float, most: int) -> float:
-    """Return the steps/s of episodes that are cut later and later, or as they end by themselves.
+    """The steps per second of episodes that are cut later and later, until they end.
 
-    Those that are cut are taken to be as long as they can be: ``begun`` seconds for the beginning
-    of all of them, and steps at the speed at which they were made until they end.
+    Episodes that do not end are assumed to last ``most`` steps: ``begun`` seconds for the first
+    steps of all of them, and the measured time per step for the rest.
     """
     cut, steps, seconds, ended = 1, 0, 0.0, False
     while not ended and seconds < max(PROBE_SECONDS, 2 * begun):

@@ -1,9 +1,9 @@
-"""Throughput on this machine: training end to end beside bare loops, in one run.
+"""Throughput on this machine: training compared with bare loops in one run.
 
-They are measured in turn, several rounds, and medians are compared, because machines drift. It is
-one generation that is trained, over and over, so that every round has the same episodes, whose
-actions the simulator alone is given too: the second, or one of a policy that has learnt. Untrained
-robots fall after some twenty steps, and what an episode costs besides its steps weighs most there.
+Both are measured in turn for several rounds, and medians are compared, because the speed of a
+machine drifts. The same generation is trained repeatedly, so every round has the same episodes, and
+the simulator alone replays their actions. An untrained robot falls after some twenty steps, where
+the cost of a reset matters most; measure a later generation to see the cost of steps.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
-from esbench.bench.simulator_limit import BareLoops
+from esbench.bench.simulator_limit import SimulatorProcesses
 from esbench.errors import UsageError
 from esbench.grids.grid_file import apply_override, parse_grid
 from esbench.rollouts.jobs import Setup
@@ -27,24 +27,24 @@ from esbench.store.generation_record import GenerationRecord
 from esbench.training.callbacks import Stop
 from esbench.training.run_trial import check_trials
 from esbench.training.trainer import Trainer
-from esbench.training.trials import Trial, expand
+from esbench.training.trials import Trial, grid_trials
 
-ENDLESS: Final = 10**15
+UNLIMITED: Final = 10**15
 PARTS: Final = ("sample", "reset", "observe", "act", "simulate", "count")
 
 
 @final
 @dataclass(frozen=True)
-class Round:
-    """One round, in environment steps per second.
+class BenchRound:
+    """The speeds of one round, in environment steps per second.
 
     Attributes:
-        bare: plain Gymnasium environments in a loop, one a process, random actions.
-        simulator: MuJoCo or the ALE alone, one process each, the actions of members; None for
-            others.
-        training: the population's steps, end to end: sampling, policy, normalisation, rollouts,
-            update, record and checkpoint.
-        simulated: those and the steps of the unperturbed policy.
+        bare: One plain Gymnasium environment per process, random actions.
+        simulator: MuJoCo or the ALE alone, one per process, with the members' actions; None for
+            other environments.
+        training: The steps of the population, end to end: sampling, policy, normalisation,
+            rollouts, update, record and checkpoint.
+        simulated: ``training`` and the steps of the unperturbed policy.
     """
 
     bare: float
@@ -56,13 +56,13 @@ class Round:
 @final
 @dataclass(frozen=True)
 class Throughput:
-    """The rounds of one environment, and their medians.
+    """The rounds of one environment.
 
     Attributes:
-        env_steps: of training before the generation that is measured.
-        episode_length: the mean over the members of the generation before.
-        profile: the shares, of the processes' time in all rounds' training, of what workers do, of
-            their waiting for each other, and of the update and the storing that they wait for.
+        env_steps: Training steps before the measured generation.
+        episode_length: Mean over the members of the generation before.
+        profile: Shares of the processes' time: the parts of a worker's work, ``idle`` for waiting,
+            and ``update`` and ``store`` in the main process.
     """
 
     environment: str
@@ -72,16 +72,16 @@ class Throughput:
     startup_s: float
     env_steps: int
     episode_length: float
-    rounds: tuple[Round, ...]
+    rounds: tuple[BenchRound, ...]
     profile: dict[str, float]
 
     def median(self, name: str) -> float | None:
-        """Return the median over the rounds of one of their speeds; None if it has none."""
+        """The median of a speed over the rounds; None if it was not measured."""
         values: list[float] = [v for r in self.rounds if (v := getattr(r, name)) is not None]
         return statistics.median(values) if values else None
 
     def ratio(self, to: str) -> float | None:
-        """Return the median over the rounds of simulated / ``to``; None if there is none."""
+        """The median of simulated / ``to`` over the rounds; None if it was not measured."""
         values: list[float | None] = [getattr(item, to) for item in self.rounds]
         pairs = zip(self.rounds, values, strict=True)
         ratios = [item.simulated / value for item, value in pairs if value is not None]
@@ -98,33 +98,33 @@ def measure(
     algorithm: str = "openai_es",
     overrides: Sequence[str] = (),
 ) -> Throughput:
-    """Measure an algorithm, with the environment's own policy, beside bare loops.
+    """Measure an algorithm with the environment's own policy, and bare loops.
 
     Args:
-        environment: any Gymnasium name.
-        workers: processes, of both; one a core by default.
-        population_size: members a generation.
-        seconds: of each measurement; training finishes its generation.
-        rounds: how often they are measured in turn.
-        after: env steps of training before the generation that is measured.
-        algorithm: any registered name.
-        overrides: settings as in a grid, such as ``policy.template=nature_conv``.
+        environment: Any Gymnasium name.
+        workers: Processes of both; one per core by default.
+        population_size: Members per generation.
+        seconds: Duration of each measurement [s]; training finishes its generation.
+        rounds: The number of rounds.
+        after: Training steps before the measured generation.
+        algorithm: Any registered name.
+        overrides: Settings as in a grid, such as ``policy.template=nature_conv``.
 
     Raises:
-        UsageError: an unknown environment, one that cannot be made, or a wrong number or setting.
-        TrainingError: an environment failed while it was stepped.
+        UsageError: The environment is unknown or cannot be made, or a number or setting is wrong.
+        TrainingError: An environment failed.
     """
     if rounds < 1:
         raise UsageError(f"rounds = {rounds}: expected at least 1")
     if after < 1:
-        raise UsageError(f"after = {after}: expected at least 1 env step")
+        raise UsageError(f"after = {after}: expected at least 1 environment step")
     if not 0 < seconds < math.inf:
         raise UsageError(f"seconds = {seconds}: expected a number above 0")
     with WorkerPool(workers) as pool, tempfile.TemporaryDirectory() as folder:
         trial = _trial(environment, algorithm, population_size, overrides, Path(folder))
         check_trials([trial])
         setup = Setup(trial.spec.environment, trial.spec.policy)
-        bare = BareLoops(setup, pool.size)
+        bare = SimulatorProcesses(setup, pool.size)
         start = time.perf_counter()
         with trial.folder.locked(), bare, Trainer(trial.spec, pool, trial.folder) as trainer:
             trial.folder.begin(trial.spec, {"labels": trial.labels})
@@ -151,7 +151,7 @@ def measure(
 
 
 def _shares(trainer: dict[str, float], workers: dict[str, float], count: int) -> dict[str, float]:
-    """Return the shares of ``count`` processes' time, in the order of a generation."""
+    """The shares of the time of ``count`` processes, in the order of a generation."""
     parts = {part: workers.get(part, 0.0) for part in PARTS}
     parts["idle"] = max(0.0, count * trainer["play"] - sum(workers.values()))
     parts |= {part: count * trainer[part] for part in ("update", "store")}
@@ -159,10 +159,10 @@ def _shares(trainer: dict[str, float], workers: dict[str, float], count: int) ->
     return {part: seconds / whole for part, seconds in parts.items()}
 
 
-def _round(bare: BareLoops, trainer: Trainer, seconds: float) -> Round:
+def _round(bare: SimulatorProcesses, trainer: Trainer, seconds: float) -> BenchRound:
     gymnasium = bare.measure("gymnasium", seconds)
     simulator = bare.measure("simulator", seconds) if bare.has_simulator else None
-    return Round(gymnasium, simulator, *_train(trainer, seconds))
+    return BenchRound(gymnasium, simulator, *_train(trainer, seconds))
 
 
 def _trial(
@@ -173,18 +173,18 @@ def _trial(
         "seeds": [0],
         "environments": [environment],
         "algorithms": {algorithm: {"population_size": population_size}},
-        "budget": {"env_steps": ENDLESS},
+        "budget": {"env_steps": UNLIMITED},
     }
     for assignment in overrides:
         table = apply_override(table, assignment)
-    trials = expand(parse_grid(table, "bench"), folder, "bench")
+    trials = grid_trials(parse_grid(table, "bench"), folder, "bench")
     if len(trials) != 1:
-        raise UsageError(f"{len(trials)} trials: expected settings of one")
+        raise UsageError(f"these settings make {len(trials)} trials; expected one")
     return trials[0]
 
 
 def _train(trainer: Trainer, seconds: float) -> tuple[float, float]:
-    """Train the same generation for some seconds; return the training and the simulated steps/s."""
+    """Train the same generation repeatedly; returns the training and the simulated steps/s."""
     state, before, start = trainer.state_dict(), trainer.progress, time.perf_counter()
     trained = evaluated = 0
 
@@ -193,7 +193,7 @@ def _train(trainer: Trainer, seconds: float) -> tuple[float, float]:
         trained += record.env_steps - before.env_steps
         evaluated += record.eval_env_steps - before.eval_env_steps
         trainer.load_state_dict(state)
-        return Stop("time is up") if time.perf_counter() - start >= seconds else None
+        return Stop("the time is over") if time.perf_counter() - start >= seconds else None
 
     trainer.train(callbacks=[again])
     elapsed = time.perf_counter() - start

@@ -6,15 +6,8 @@ import errno
 import os
 import sys
 
-from esbench.cli import (
-    gate_commands as gate,
-)  # each adds its commands, in help's order
-from esbench.cli import (
-    report_commands as reading,
-)
-from esbench.cli import (
-    training_commands as training,
-)
+# Importing a module adds its commands, in the order of the help page.
+from esbench.cli import gate_commands, report_commands, training_commands
 from esbench.cli.app import (
     EXIT_BROKEN_PIPE,
     EXIT_FAILED,
@@ -23,30 +16,27 @@ from esbench.cli.app import (
     app,
     complain,
 )
-from esbench.errors import EsbenchError, TrainingError, UsageError
+from esbench.errors import EsbenchError, UsageError
 
-__all__ = ["gate", "main", "reading", "training"]
+__all__ = ["gate_commands", "main", "report_commands", "training_commands"]
 
 
 def main() -> None:
-    """Run the command line; errors become one message and an exit code."""
-    # Plugins and own environments that lie in the current folder can be imported by name.
+    """Run the command line; an error becomes one message and an exit code."""
+    # Plugins and environments in the current folder can be imported by name.
     sys.path.append(os.getcwd())  # noqa: PTH109
     try:
         app()
     except UsageError as error:
         complain(str(error))
         sys.exit(EXIT_USAGE)
-    except TrainingError as error:
-        complain(str(error))
-        sys.exit(EXIT_FAILED)
     except EsbenchError as error:
         complain(str(error))
         sys.exit(EXIT_FAILED)
     except KeyboardInterrupt:
         complain("interrupted")
         sys.exit(EXIT_INTERRUPTED)
-    except BrokenPipeError:  # the reader of our output, `head` say, has gone
+    except BrokenPipeError:  # the reader of the output, such as `head`, has closed it
         _drop_output()
         sys.exit(EXIT_BROKEN_PIPE)
     except OSError as error:

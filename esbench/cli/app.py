@@ -1,4 +1,4 @@
-"""The command line's application, and the options that several commands share."""
+"""The command-line application, and the options that commands share."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Kind(StrEnum):
 
 
 class Format(StrEnum):
-    """How tables are printed."""
+    """The output formats of a table."""
 
     TEXT = "text"
     MARKDOWN = "markdown"
@@ -47,7 +47,7 @@ class Format(StrEnum):
 
 
 class CompareFormat(StrEnum):
-    """How ``esbench compare`` prints."""
+    """The output formats of ``esbench compare``."""
 
     TEXT = "text"
     MARKDOWN = "markdown"
@@ -55,55 +55,60 @@ class CompareFormat(StrEnum):
 
 
 class DiagnosisFormat(StrEnum):
-    """How ``esbench diagnose`` prints."""
+    """The output formats of ``esbench diagnose``."""
 
     TEXT = "text"
     JSON = "json"
 
 
 GridArgument = Annotated[
-    str | None, typer.Argument(metavar="NAME-OR-FILE", help="A named grid, or a TOML file.")
+    str | None,
+    typer.Argument(metavar="NAME-OR-FILE", help="The name of a grid, or a grid file (TOML)."),
 ]
 Environments = Annotated[
     list[str] | None,
-    typer.Option("--env", help="Environment, instead of the grid's; repeat for several."),
+    typer.Option("--env", help="Environment; replaces those of the grid; can be repeated."),
 ]
 Algorithms = Annotated[
     list[str] | None,
-    typer.Option("--algorithm", help="Algorithm, instead of the grid's; repeat for several."),
+    typer.Option("--algorithm", help="Algorithm; replaces those of the grid; can be repeated."),
 ]
 Seeds = Annotated[str | None, typer.Option(help="Seeds, such as 0-9 or 0,2,5.")]
-EnvSteps = Annotated[int | None, typer.Option(help="Training steps a trial.")]
+EnvSteps = Annotated[int | None, typer.Option(help="Environment steps of training per trial.")]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override any setting of the grid; repeat."),
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Override a setting of the grid; can be repeated."
+    ),
 ]
 DeviceName = Annotated[
     str | None,
     typer.Option(
         "--device",
         metavar="cpu|cuda",
-        help="Where a convolutional policy computes: short for --set policy.device=...",
+        help="Device of a convolutional policy; short for --set policy.device=...",
     ),
 ]
 Extend = Annotated[
     bool,
-    typer.Option("--extend", help="Trials made with a smaller budget go on to this one."),
+    typer.Option("--extend", help="Continue trials that have a smaller budget up to this one."),
 ]
 Generation = Annotated[
     int | None,
-    typer.Option(help="Of a checkpoint that was kept (default: the latest one)."),
+    typer.Option(help="Generation of a kept checkpoint (default: the latest)."),
 ]
 Out = Annotated[Path | None, typer.Option(help="Output folder (default: results/runs/NAME).")]
 Workers = Annotated[
     int | None,
-    typer.Option(help="Worker processes (default: one a core); they change no result."),
+    typer.Option(help="Worker processes (default: one per core); results do not depend on it."),
 ]
 AtOnce = Annotated[
     int | None,
-    typer.Option(help="Trials at a time (default: see 'esbench plan'); changes no result."),
+    typer.Option(
+        help="Concurrent trials (default: see 'esbench plan'); results do not depend on it."
+    ),
 ]
-TableFormat = Annotated[Format, typer.Option("--format", help="How to print it.")]
+TableFormat = Annotated[Format, typer.Option("--format", help="Output format.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="An output folder of 'esbench run'.")]
 
 
@@ -125,7 +130,7 @@ def write(text: str) -> None:
 
 
 def complain(text: str) -> None:
-    """Print what is wrong to standard error."""
+    """Print an error message to standard error."""
     sys.stderr.write(f"esbench: {text}\n")
 
 

@@ -1,4 +1,4 @@
-"""Commands that hold scores and digests to what they were: baseline, check and verify."""
+"""Commands that compare scores and digests with earlier ones: baseline, check and verify."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ command = partial(app.command, rich_help_panel="Gate")
 @command(epilog="Example: esbench baseline out --out results/baselines/mine.json")
 def baseline(
     folder: Folder,
-    out: Annotated[Path, typer.Option(help="The file to write.")],
-    replace: Annotated[bool, typer.Option("--replace", help="Replace a file.")] = False,
+    out: Annotated[Path, typer.Option(help="Output file.")],
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an existing file.")] = False,
 ) -> None:
-    """Freeze scores, digests, settings and versions in a file that later runs are held to."""
+    """Save scores, digests, settings and versions to a file that later runs are checked against."""
     from esbench.cli.display import print_baseline
     from esbench.gate.baselines import freeze, write_baseline
 
@@ -44,55 +44,57 @@ def baseline(
 )
 def check(
     folder: Folder,
-    baseline: Annotated[Path, typer.Option(help="A file of 'esbench baseline'.")],
+    baseline: Annotated[Path, typer.Option(help="A file written by 'esbench baseline'.")],
     alpha: Annotated[
-        float, typer.Option(help="False alarms: share of checks, over all cells and stages.")
+        float,
+        typer.Option(help="Largest share of checks with a false alarm, over all cells and stages."),
     ] = 0.01,
     margin: Annotated[
-        float, typer.Option(help="Smallest drop that matters: share of the range.")
+        float, typer.Option(help="Smallest relevant drop, as a share of the score range.")
     ] = 0.05,
-    exact: Annotated[bool, typer.Option("--exact", help="Fail on changed digests too.")] = False,
+    exact: Annotated[bool, typer.Option("--exact", help="Also fail if digests changed.")] = False,
     allow_inconclusive: Annotated[
-        bool, typer.Option("--allow-inconclusive", help="Exit with 0 where seeds are too few.")
+        bool, typer.Option("--allow-inconclusive", help="Exit with 0 if there are too few seeds.")
     ] = False,
     second_stage: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Train fresh seeds of what is inconclusive, here."),
+        typer.Option(metavar="DIR", help="Folder for the extra seeds of inconclusive cells."),
     ] = None,
     workers: Workers = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write Markdown to a file.")] = None,
-    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML to a file.")] = None,
-    json: Annotated[Path | None, typer.Option(help="Write JSON to a file.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Also write Markdown to this file.")] = None,
+    junit: Annotated[Path | None, typer.Option(help="Also write JUnit XML to this file.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Also write JSON to this file.")] = None,
 ) -> None:
-    """Hold scores and digests to a baseline: exit code 0 only if nothing got worse.
+    """Check scores and digests against a baseline.
 
-    1: a regression. 3: a cell was not measured. 4: too few seeds to tell.
+    Exit code 0: no regression. 1: a regression. 3: a cell was not measured. 4: too few seeds.
     """
-    from esbench.cli.display import print_check
+    from esbench.analysis.gate import GateRules
+    from esbench.cli.check_view import print_check
     from esbench.files import write_bytes
-    from esbench.gate import render_check as verdicts
+    from esbench.gate import render_check
     from esbench.gate import second_stage as stage
     from esbench.gate.baselines import read_baseline
     from esbench.gate.check import EXIT_NOT_MEASURED
-    from esbench.gate.check import check as hold
+    from esbench.gate.check import check as check_folder
 
-    rules = stage.rules_of(alpha, margin, second_stage)
-    report = hold(folder, read_baseline(baseline), rules, exact, allow_inconclusive)
+    rules = GateRules(alpha, margin, stages=1 if second_stage is None else 2)
+    report = check_folder(folder, read_baseline(baseline), rules, exact, allow_inconclusive)
     if second_stage is not None:
         stage.require_apart(folder, second_stage)
-        if trials := stage.planned(report, second_stage):
+        if trials := stage.plan(report, second_stage):
             stage.bind(folder, second_stage)
             try:
                 _train(trials, workers)
-            except TrainingError as error:  # 1 would say that scores dropped
+            except TrainingError as error:  # exit code 1 means a regression
                 complain(str(error))
                 raise typer.Exit(EXIT_NOT_MEASURED) from None
             report = stage.decide(report, second_stage)
     print_check(report)
     for path, text in (
-        (markdown, verdicts.as_markdown),
-        (junit, verdicts.as_junit),
-        (json, verdicts.as_json),
+        (markdown, render_check.as_markdown),
+        (junit, render_check.as_junit),
+        (json, render_check.as_json),
     ):
         if path is not None:
             write_bytes(path, text(report).encode())
@@ -105,15 +107,15 @@ def check(
 )
 def verify(
     trial: Annotated[
-        Path, typer.Argument(metavar="TRIAL", help="A trial's folder, or one of several.")
+        Path, typer.Argument(metavar="TRIAL", help="A trial's folder, or a folder of trials.")
     ],
     workers: Workers = None,
 ) -> None:
-    """Run trials again from their trial.json: identical, statistically equal, or different.
+    """Train trials again and report: identical, statistically equal, or different.
 
-    Exit code 1: different. Nothing is written.
+    Exit code 1: different. Writes nothing.
     """
-    from esbench.cli.display import print_plain, working
+    from esbench.cli.console import print_plain, working
     from esbench.gate.verify import Outcome, sentences
     from esbench.gate.verify import verify as run_again
     from esbench.rollouts.worker_pool import WorkerPool
@@ -129,14 +131,14 @@ def verify(
 
 
 def _train(trials: Sequence[Trial], workers: int | None) -> None:
-    """Train the second stage's trials; on Ctrl-C what was done is saved."""
-    from esbench.cli.display import make_console, print_plain
+    """Train the trials of the second stage; Ctrl-C keeps finished generations."""
+    from esbench.cli.console import make_console, print_plain
     from esbench.rollouts.worker_pool import WorkerPool
     from esbench.training.run_grid import run_grid
     from esbench.units import counted
 
     console = make_console()
-    print_plain(f"second stage: {counted(len(trials), 'trial')} on fresh seeds", console)
+    print_plain(f"second stage: {counted(len(trials), 'trial')} on new seeds", console)
     signal.signal(signal.SIGTERM, interrupt)
     with WorkerPool(workers) as pool, make_watcher(console, len(trials), True) as watcher:
         run_grid(trials, pool, watcher, at_once=None)

@@ -1,4 +1,4 @@
-"""Commands that read: list, table, compare, efficiency, plot and diagnose."""
+"""Commands that read results: list, table, compare, efficiency, plot, diagnose and report."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ command = partial(app.command, rich_help_panel="Read results")
     epilog="Examples: esbench list environments   |   esbench list --settings openai_es",
 )
 def list_(
-    kind: Annotated[Kind | None, typer.Argument(help="What to list; all by default.")] = None,
+    kind: Annotated[Kind | None, typer.Argument(help="What to list (default: everything).")] = None,
     settings: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Instead, what can be set in this algorithm, policy or behavior "
-            "(KIND is only needed if two of them share the name).",
+            help="List the settings of this algorithm, policy or behavior instead "
+            "(KIND is needed only if two of them share the name).",
         ),
     ] = None,
 ) -> None:
@@ -56,44 +56,22 @@ def table(
     folder: Folder,
     format_: TableFormat = Format.TEXT,
     wide: Annotated[
-        bool, typer.Option("--wide", help="A row an algorithm, a column an environment.")
+        bool, typer.Option("--wide", help="One row per algorithm, one column per environment.")
     ] = False,
 ) -> None:
     """Print the scores: interquartile mean over seeds with its interval, cost and reference."""
-    from esbench.cli.display import print_scores
-    from esbench.reporting.tables import score_table as tables
+    from esbench.cli.console import print_sheet
+    from esbench.reporting.tables.render_table import export
+    from esbench.reporting.tables.score_table import score_table, sheet
+    from esbench.reporting.tables.wide_table import require_wide, wide_sheet
 
     if wide:
-        _wide_table(folder, format_)
-        return
-    rows = tables.score_table(folder)
-    match format_:
-        case Format.TEXT:
-            print_scores(rows)
-        case Format.MARKDOWN:
-            write(tables.as_markdown(rows))
-        case Format.CSV:
-            write(tables.as_csv(rows))
-        case Format.LATEX:
-            write(tables.as_latex(rows))
-        case Format.JSON:
-            write(tables.as_json(rows))
-
-
-def _wide_table(folder: Path, format_: Format) -> None:
-    from esbench.cli.display import print_wide
-    from esbench.reporting.tables import wide_table as wide
-    from esbench.reporting.tables.score_table import score_table
-
-    wide.require_wide(format_.value)
+        require_wide(format_.value)
     rows = score_table(folder)
-    match format_:
-        case Format.MARKDOWN:
-            write(wide.as_markdown(wide.wide_table(rows)))
-        case Format.LATEX:
-            write(wide.as_latex(wide.wide_table(rows)))
-        case _:
-            print_wide(rows)
+    if format_ is Format.TEXT:
+        print_sheet(wide_sheet(rows) if wide else sheet(rows, terminal=True), split=wide)
+    else:
+        write(export(wide_sheet(rows) if wide else sheet(rows), rows, format_.value))
 
 
 @command(
@@ -102,27 +80,29 @@ def _wide_table(folder: Path, format_: Format) -> None:
 )
 def compare(
     first: Annotated[str, typer.Argument(metavar="A", help="An output folder, or an algorithm.")],
-    second: Annotated[str, typer.Argument(metavar="B", help="The other one.")],
+    second: Annotated[
+        str, typer.Argument(metavar="B", help="The other output folder, or algorithm.")
+    ],
     root: Annotated[
         Path | None,
-        typer.Option("--in", metavar="DIR", help="A and B are algorithms of this folder."),
+        typer.Option("--in", metavar="DIR", help="A and B are algorithms in this folder."),
     ] = None,
     format_: Annotated[
-        CompareFormat, typer.Option("--format", help="How to print it.")
+        CompareFormat, typer.Option("--format", help="Output format.")
     ] = CompareFormat.TEXT,
 ) -> None:
-    """Compare two sides: difference with interval, probability of improvement, test, effect."""
+    """Compare two sides: difference and its interval, probability of improvement, test."""
     from esbench.cli.display import print_comparison
-    from esbench.reporting.tables import comparison as sides
+    from esbench.reporting.tables.comparison import as_json, as_markdown, compare_sides
 
-    found = sides.compare_sides(first, second, root)
+    sides = compare_sides(first, second, root)
     match format_:
         case CompareFormat.TEXT:
-            print_comparison(found)
+            print_comparison(sides)
         case CompareFormat.MARKDOWN:
-            write(sides.as_markdown(found))
+            write(as_markdown(sides))
         case CompareFormat.JSON:
-            write(sides.as_json(found))
+            write(as_json(sides))
 
 
 @command(
@@ -135,43 +115,32 @@ def efficiency(
         list[str] | None,
         typer.Option(
             metavar="SCORE",
-            help="Score to reach (default: the environment's frozen reference), or "
-            "ENVIRONMENT=SCORE; repeat for several.",
+            help="Target score (default: the reference score of the environment), or "
+            "ENVIRONMENT=SCORE; can be repeated.",
         ),
     ] = None,
-    window: Annotated[int, typer.Option(help="Generations in the mean that is judged.")] = 5,
+    window: Annotated[
+        int, typer.Option(help="Generations in the mean return that is compared to the target.")
+    ] = 5,
     format_: TableFormat = Format.TEXT,
 ) -> None:
-    """Print what training spends until it reaches a score: steps, episodes and CPU time."""
-    from esbench.cli.display import print_noted
-    from esbench.reporting.tables import render_table as layout
-    from esbench.reporting.tables.efficiency import (
-        EfficiencyRow,
-        efficiency_table,
-        parse_targets,
-        sheet,
-    )
+    """Print the cost of training until it reaches a score: steps, episodes and CPU time."""
+    from esbench.cli.console import print_sheet
+    from esbench.reporting.tables.efficiency import efficiency_table, parse_targets, sheet
+    from esbench.reporting.tables.render_table import export
 
     rows = efficiency_table(folder, parse_targets(target or []), window)
-    full = sheet(rows, window)
-    match format_:
-        case Format.TEXT:
-            print_noted(layout.as_rich(sheet(rows, window, terminal=True)), full.notes)
-        case Format.MARKDOWN:
-            write(layout.as_markdown(full))
-        case Format.CSV:
-            write(layout.as_csv(EfficiencyRow, rows))
-        case Format.LATEX:
-            write(layout.as_latex(full))
-        case Format.JSON:
-            write(layout.as_json(rows, full.notes))
+    if format_ is Format.TEXT:
+        print_sheet(sheet(rows, window, terminal=True))
+    else:
+        write(export(sheet(rows, window), rows, format_.value))
 
 
 @command(epilog="Example: esbench plot results/runs/quick --out plots")
 def plot(
     folder: Folder,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the figures (default: DIR/figures).")
+        Path | None, typer.Option(help="Folder for the figures (default: DIR/figures).")
     ] = None,
 ) -> None:
     """Draw learning curves, ranks of the unperturbed policy, targets reached and score profiles."""
@@ -190,17 +159,18 @@ def diagnose(
         Path, typer.Argument(metavar="TRIAL", help="A trial's folder, or a folder of trials.")
     ],
     format_: Annotated[
-        DiagnosisFormat, typer.Option("--format", help="How to print it.")
+        DiagnosisFormat, typer.Option("--format", help="Output format.")
     ] = DiagnosisFormat.TEXT,
 ) -> None:
-    """Say how healthy a run is, from what was measured of its updates, and what to do about it."""
+    """Check the health of training from the diagnostics of its updates, with advice."""
     from esbench.cli.display import print_diagnosis, print_health
     from esbench.reporting import diagnosis
+    from esbench.store.trial_folder import is_trial
 
     found = diagnosis.diagnose(path)
     if format_ is DiagnosisFormat.JSON:
         write(diagnosis.as_json(found))
-    elif (path / "trial.json").exists():
+    elif is_trial(path):
         print_diagnosis(found[0])
     else:
         print_health(found)
@@ -209,12 +179,14 @@ def diagnose(
 @command(epilog="Example: esbench report results/runs/quick --out report.html")
 def report(
     folder: Folder,
-    out: Annotated[Path | None, typer.Option(help="The file (default: DIR/report.html).")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Output file (default: DIR/report.html).")
+    ] = None,
     title: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Its heading (default: the folder's name).")
+        str | None, typer.Option(metavar="TEXT", help="Title (default: the folder's name).")
     ] = None,
 ) -> None:
-    """Write one HTML file with everything: scores, curves, health, settings and versions."""
+    """Write one HTML file with scores, learning curves, diagnostics, settings and versions."""
     from esbench.reporting.html.page import write_report
 
     write(str(write_report(folder, out, title)))

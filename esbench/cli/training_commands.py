@@ -1,4 +1,4 @@
-"""Commands that train and play: run, plan, status, eval, render and bench."""
+"""Commands that train and evaluate: run, plan, status, eval, render and bench."""
 
 from __future__ import annotations
 
@@ -65,20 +65,19 @@ def run(
         int,
         typer.Option(
             min=1,
-            help="Checkpoints of each trial to keep while it trains, evenly spread over its "
-            "budget, for eval and render.",
+            help="Checkpoints to keep per trial, evenly spaced over its budget, for eval and "
+            "render.",
         ),
     ] = 1,
-    quiet: Annotated[bool, typer.Option("--quiet", help="One line a trial.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print one line per trial.")] = False,
 ) -> None:
-    """Train every trial of a grid; skips what is done and resumes what is half done."""
-    from esbench.cli.display import make_console, print_plain
+    """Train every trial of a grid; finished trials are skipped, unfinished ones resumed."""
+    from esbench.cli.console import make_console, print_plain
     from esbench.rollouts.worker_pool import WorkerPool
     from esbench.training.run_grid import run_grid
 
     console = make_console()
-    overrides = _with_device(set_, device)
-    root, trials = _open(grid, env, algorithm, seeds, env_steps, overrides, out, extend)
+    root, trials = _open(grid, env, algorithm, seeds, env_steps, set_, device, out, extend)
     trials = [replace(trial, keep=keep) for trial in trials]
     signal.signal(signal.SIGTERM, interrupt)
     try:
@@ -86,11 +85,11 @@ def run(
             report = run_grid(trials, pool, watcher, at_once=at_once)
     except KeyboardInterrupt:
         command = shlex.join(["esbench", *sys.argv[1:]])
-        complain(f"interrupted; what was done is saved. To go on: {command}")
+        complain(f"interrupted; progress is saved. Resume with: {command}")
         raise typer.Exit(EXIT_INTERRUPTED) from None
     _print_results(console, root)
     if busy := report.count("elsewhere"):
-        print_plain(f"{busy} trials are being run by another process; see: esbench status")
+        print_plain(f"{busy} trials are running in another process; see: esbench status")
     if failed := report.count("failed"):
         complain(f"{failed} of {len(trials)} trials failed; the same command retries them")
         raise typer.Exit(EXIT_FAILED)
@@ -110,14 +109,14 @@ def plan(
     workers: Workers = None,
     at_once: AtOnce = None,
 ) -> None:
-    """Say what a grid will cost: trials, steps and time, from a speed measured now."""
+    """Estimate the cost of a grid: trials, steps and time, from a measured speed."""
     from esbench.bench.plan import costs
-    from esbench.cli.display import print_costs, working
+    from esbench.cli.console import working
+    from esbench.cli.display import print_costs
     from esbench.rollouts.worker_pool import WorkerPool
     from esbench.training.schedule import schedule
 
-    overrides = _with_device(set_, device)
-    root, trials = _open(grid, env, algorithm, seeds, env_steps, overrides, out, extend)
+    root, trials = _open(grid, env, algorithm, seeds, env_steps, set_, device, out, extend)
     todo = [trial.spec.budget.env_steps for trial in trials if not trial.is_done]
     layout = schedule(todo, WorkerPool(workers).size, at_once)
     with working("measuring"):
@@ -137,12 +136,11 @@ def status(
     out: Out = None,
     extend: Extend = False,
 ) -> None:
-    """Say which trials of a grid are done, running, half done, failed or missing."""
+    """Show which trials of a grid are done, running, partial, failed or missing."""
     from esbench.bench.plan import standings
     from esbench.cli.display import print_standings
 
-    overrides = _with_device(set_, device)
-    root, trials = _open(grid, env, algorithm, seeds, env_steps, overrides, out, extend)
+    root, trials = _open(grid, env, algorithm, seeds, env_steps, set_, device, out, extend)
     print_standings(standings(trials), root)
 
 
@@ -155,15 +153,17 @@ def eval_(
     trial: Annotated[Path | None, typer.Argument(metavar="TRIAL", help="A trial's folder.")] = None,
     random_policy: Annotated[
         str | None,
-        typer.Option(metavar="ENV", help="Score uniformly random actions instead."),
+        typer.Option(
+            metavar="ENV", help="Score uniformly random actions in this environment instead."
+        ),
     ] = None,
-    episodes: Annotated[int | None, typer.Option(help="Held-out episodes.")] = None,
+    episodes: Annotated[int | None, typer.Option(help="Number of held-out episodes.")] = None,
     generation: Generation = None,
     seed: Annotated[int, typer.Option(help="Seed of the random actions.")] = 0,
     workers: Workers = None,
 ) -> None:
-    """Score a stored policy again on its held-out episodes, or random actions."""
-    from esbench.cli.display import summary
+    """Score a stored policy again on its held-out episodes, or score random actions."""
+    from esbench.cli.display import returns_text
 
     if (trial is None) == (random_policy is None):
         raise UsageError("expected either a trial's folder or --random-policy ENV")
@@ -175,7 +175,7 @@ def eval_(
 
         spec = load_environment(random_policy).spec()
         returns = random_policy_returns(spec, 100 if episodes is None else episodes, seed)
-        write(f"{random_policy}, random actions: {summary(returns)}")
+        write(f"{random_policy}, random actions: {returns_text(returns)}")
         return
     from esbench.rollouts.worker_pool import WorkerPool
     from esbench.training.scoring import evaluate_trial
@@ -183,7 +183,7 @@ def eval_(
     assert trial is not None
     with WorkerPool(workers) as pool:
         stored = evaluate_trial(trial, pool, episodes, generation)
-    write(f"generation {stored.generation}: {summary(stored.score.returns)}")
+    write(f"generation {stored.generation}: {returns_text(stored.score.returns)}")
     if stored.recorded is not None:
         same = stored.recorded == stored.score.mean
         write(
@@ -201,30 +201,32 @@ def eval_(
 )
 def render(
     trial: Annotated[Path, typer.Argument(metavar="TRIAL", help="A trial's folder.")],
-    episode: Annotated[int, typer.Option(help="Which of its held-out episodes, from 0.")] = 0,
+    episode: Annotated[int, typer.Option(help="Index of the held-out episode, from 0.")] = 0,
     generation: Generation = None,
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="A .gif or .mp4 (default: render.gif in the trial's folder); with --all, its name "
-            "in each trial's folder.",
+            help="A .gif or .mp4 file (default: render.gif in the trial's folder); with --all, the "
+            "file's name in each trial's folder.",
         ),
     ] = None,
     max_steps: Annotated[
-        int, typer.Option(help="Show so many steps; the return is of the whole episode.")
+        int,
+        typer.Option(help="Largest number of steps to show; the return is of the whole episode."),
     ] = 1000,
     all_: Annotated[
         bool,
         typer.Option(
             "--all",
-            help="A file for every checkpoint of every trial in TRIAL, which may be a folder of "
-            "trials: the latest, and those that 'esbench run --keep N' has kept.",
+            help="Write a file for every kept checkpoint of every trial in TRIAL, which may be a "
+            "folder of trials.",
         ),
     ] = False,
 ) -> None:
     """Write a GIF or MP4 of a stored policy in one of its held-out episodes."""
-    from esbench.cli.display import rendered_line, working
+    from esbench.cli.console import working
+    from esbench.cli.display import rendered_text
     from esbench.video.render_trial import outputs, render_trial
 
     failed = differs = False
@@ -240,7 +242,7 @@ def render(
             complain(f"{wanted.trial}: {error}")
             failed = True
             continue
-        write(rendered_line(rendered))
+        write(rendered_text(rendered))
         if rendered.differs:
             complain(f"DIFFERENT from the recorded return {rendered.recorded!r}")
             differs = True
@@ -252,22 +254,23 @@ def render(
 def bench(
     env: Annotated[str, typer.Option(help="Environment.")] = "HalfCheetah-v5",
     workers: Workers = None,
-    population: Annotated[int, typer.Option(help="Members a generation.")] = 64,
-    seconds: Annotated[float, typer.Option(help="Seconds of each measurement.")] = 5.0,
-    rounds: Annotated[int, typer.Option(help="Measurements of each kind, in turn.")] = 3,
+    population: Annotated[int, typer.Option(help="Members per generation.")] = 64,
+    seconds: Annotated[float, typer.Option(help="Duration of each measurement in seconds.")] = 5.0,
+    rounds: Annotated[int, typer.Option(help="Number of measurements of each kind.")] = 3,
     after: Annotated[
-        int, typer.Option(help="Env steps of training before the generation that is measured.")
+        int, typer.Option(help="Environment steps of training before the measured generation.")
     ] = 1,
     algorithm: Annotated[str, typer.Option(help="Algorithm.")] = "openai_es",
     set_: Overrides = None,
     device: DeviceName = None,
     profile: Annotated[
-        bool, typer.Option("--profile", help="Show where the time of a generation goes.")
+        bool, typer.Option("--profile", help="Show the time of each part of a generation.")
     ] = False,
 ) -> None:
-    """Measure training end to end beside Gymnasium and the simulator alone, in one run."""
+    """Compare the speed of training with Gymnasium and with the simulator alone."""
     from esbench.bench.throughput import measure
-    from esbench.cli.display import print_throughput, working
+    from esbench.cli.console import working
+    from esbench.cli.display import print_throughput
 
     signal.signal(signal.SIGTERM, interrupt)
     with working(f"measuring {env}"):
@@ -278,15 +281,15 @@ def bench(
 
 
 def _with_device(overrides: list[str] | None, device: str | None) -> list[str]:
-    """Return the overrides of ``--set``, and that of ``--device``.
+    """The overrides of ``--set`` and ``--device``.
 
     Raises:
-        UsageError: there is no GPU; said before anything is said of a policy that cannot use it.
+        UsageError: there is no GPU; checked before the policy, which might not support one.
     """
     if device == "cuda":
-        from esbench.policies.kernels.device import require
+        from esbench.policies.kernels.device import require_device
 
-        require("cuda")
+        require_device("cuda")
     return [*(overrides or []), *([] if device is None else [f"policy.device={device}"])]
 
 
@@ -296,7 +299,8 @@ def _open(
     algorithm: list[str] | None,
     seeds: str | None,
     env_steps: int | None,
-    overrides: list[str],
+    overrides: list[str] | None,
+    device: str | None,
     out: Path | None,
     extend: bool,
 ) -> tuple[Path, list[Trial]]:
@@ -308,14 +312,14 @@ def _open(
         algorithms=algorithm or [],
         seeds=seeds,
         env_steps=env_steps,
-        overrides=overrides,
+        overrides=_with_device(overrides, device),
         out=out,
         extend=extend,
     )
 
 
 def make_watcher(console: Console, trials: int, quiet: bool) -> GridDisplay:
-    """Return what shows a grid's progress: live on a terminal, otherwise line by line."""
+    """The progress display: live on a terminal, otherwise line by line."""
     from esbench.cli.progress import LiveDisplay, PlainDisplay
 
     if quiet or not console.is_terminal:
@@ -324,14 +328,14 @@ def make_watcher(console: Console, trials: int, quiet: bool) -> GridDisplay:
 
 
 def _print_results(console: Console, root: Path) -> None:
-    from esbench.cli.display import print_plain, print_scores
+    from esbench.cli.console import print_plain, print_sheet
     from esbench.reporting.figures.learning_curves import draw
-    from esbench.reporting.tables.score_table import score_table
+    from esbench.reporting.tables.score_table import score_table, sheet
 
     console.print()
     try:
-        print_scores(score_table(root), console)
+        print_sheet(sheet(score_table(root), terminal=True), console)
         for path in draw(root, None):
             print_plain(str(path), console)
-    except UsageError as error:  # a damaged trial, or none has two generations yet
+    except UsageError as error:  # a damaged trial, or no trial has two generations
         complain(str(error))

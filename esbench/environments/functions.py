@@ -1,13 +1,13 @@
-"""Test functions of optimisation: plain NumPy functions, and Gymnasium environments of one step.
+"""Test functions of optimisation, as NumPy functions and as Gymnasium environments of one step.
 
-``FUNCTIONS`` are to be minimised and are 0 at their optimum. They take points [..., P] and return
-values [...]. As an environment, ``esbench/Sphere-v0`` say, the action is the point, the reward is
-minus the function, and the optimum is ``shift(P)``: neither the origin, which weight decay pulls
-to, nor where a policy starts.
+The ``FUNCTIONS`` are to be minimised and are 0 at their optimum. They map points [..., P] to values
+[...]. In an environment such as ``esbench/Sphere-v0``, the action is the point and the reward is
+minus the function. Its optimum is ``shift(P)``, which is neither the origin, where weight decay
+pulls, nor the start of a policy.
 
 The formulas are those of Hansen, Finck, Ros & Auger 2009, "Real-Parameter Black-Box Optimization
 Benchmarking 2009: Noiseless Functions Definitions" (BBOB, INRIA RR-6829), without the oscillation,
-asymmetry and conditioning by which BBOB further changes the coordinates of some of them.
+asymmetry and conditioning that BBOB applies to the coordinates of some functions.
 """
 
 from __future__ import annotations
@@ -32,21 +32,20 @@ CONDITION: Final = 1e6
 DIMENSION: Final = 10
 NOISE: Final = 1.0
 TARGET: Final = 1e-8  # the final target precision of BBOB
-ROTATION_KEY: Final = 20090101  # of the Philox stream that the rotations come from
+ROTATION_KEY: Final = 20090101  # of the Philox stream for the rotations
 GOLDEN: Final = (math.sqrt(5.0) - 1.0) / 2.0
 
 
 def sphere(points: npt.ArrayLike) -> Array:
-    """Return sum_i x_i^2 (BBOB f1) of points [..., P]; 0 at the origin."""
+    """Compute sum_i x_i^2 (BBOB f1) of points [..., P]; 0 at the origin."""
     x = _points(points)
     return np.asarray(np.sum(x * x, axis=-1))
 
 
 def ellipsoid(points: npt.ArrayLike) -> Array:
-    """Return sum_i 10^(6 (i-1)/(P-1)) x_i^2 (BBOB f2) of points [..., P]; 0 at the origin.
+    """Compute sum_i 10^(6 (i-1)/(P-1)) x_i^2 (BBOB f2) of points [..., P]; 0 at the origin.
 
-    Its condition number is 1e6 and its axes are the coordinates: it is separable. With one
-    coordinate it is the sphere.
+    It is separable, with condition number 1e6. With one coordinate it is the sphere.
     """
     x = _points(points)
     exponents = np.linspace(0.0, 1.0, x.shape[-1])
@@ -54,21 +53,21 @@ def ellipsoid(points: npt.ArrayLike) -> Array:
 
 
 def rotated_ellipsoid(points: npt.ArrayLike) -> Array:
-    """Return the ellipsoid at R x (BBOB f10) of points [..., P], R = ``rotation(P)``; 0 at 0.
+    """Compute the ellipsoid at R x (BBOB f10) of points [..., P], R = ``rotation(P)``; 0 at 0.
 
-    It is as ill-conditioned as the ellipsoid, and no coordinate can be optimised alone.
+    It is as ill-conditioned as the ellipsoid, but not separable.
     """
     x = _points(points)
-    # Without BLAS, whose bits can depend on the number of threads.
+    # Not BLAS, whose bits can depend on the number of threads.
     return ellipsoid(np.einsum("ij,...j->...i", rotation(x.shape[-1]), x))
 
 
 def rosenbrock(points: npt.ArrayLike) -> Array:
-    """Return sum_i 100 (x_(i+1) - x_i^2)^2 + (1 - x_i)^2 of points [..., P]; 0 at (1, ..., 1).
+    """Compute sum_i 100 (x_(i+1) - x_i^2)^2 + (1 - x_i)^2 of points [..., P]; 0 at (1, ..., 1).
 
     Rosenbrock 1960, "An automatic method for finding the greatest or least value of a function",
-    The Computer Journal 3(3); in P dimensions as BBOB f8, without its scaling of x. A bent valley,
-    and from four dimensions a second, local minimum. With one coordinate nothing is left of it: 0.
+    The Computer Journal 3(3); in P dimensions as BBOB f8, without its scaling of x. A bent valley;
+    from four dimensions on there is a second, local minimum. With one coordinate it is 0.
     """
     x = _points(points)
     along, across = 1.0 - x[..., :-1], x[..., 1:] - x[..., :-1] ** 2
@@ -76,11 +75,11 @@ def rosenbrock(points: npt.ArrayLike) -> Array:
 
 
 def rastrigin(points: npt.ArrayLike) -> Array:
-    """Return 10 P + sum_i x_i^2 - 10 cos(2 pi x_i) (BBOB f3) of points [..., P]; 0 at the origin.
+    """Compute 10 P + sum_i x_i^2 - 10 cos(2 pi x_i) (BBOB f3) of points [..., P]; 0 at the origin.
 
     Rastrigin 1974, "Systems of extremal control" (in Russian), Nauka, Moscow, in two dimensions. It
-    has a local minimum near every point of whole coordinates. Computed as sum_i x_i^2 + 20
-    sin(pi x_i)^2, which is the same and does not cancel near the optimum.
+    has a local minimum near every point with integer coordinates. Computed as sum_i x_i^2 + 20
+    sin(pi x_i)^2, which is equal and does not cancel near the optimum.
     """
     x = _points(points)
     waves = np.sin(np.pi * x)
@@ -106,14 +105,14 @@ ENVIRONMENTS: Final[dict[str, dict[str, Any]]] = {
 
 
 def optimum(name: str, dimension: int) -> Array:
-    """Return where a function of ``FUNCTIONS`` is 0, [P]."""
+    """The optimum of a function of ``FUNCTIONS``, [P]."""
     return np.full(dimension, 1.0 if name == "rosenbrock" else 0.0)
 
 
 def shift(dimension: int) -> Array:
-    """Return the optimum [P] of the environments: 4 frac(i g) - 2 for i = 1..P, in [-2, 2).
+    """The optimum [P] of the environments: 4 frac(i g) - 2 for i = 1..P, in [-2, 2).
 
-    g is the golden ratio less 1, whose multiples spread evenly; the first coordinates are the same
+    g is the golden ratio minus 1, whose multiples spread evenly. The first coordinates are the same
     in every dimension.
     """
     multiples = np.arange(1, dimension + 1) * GOLDEN
@@ -123,10 +122,10 @@ def shift(dimension: int) -> Array:
 
 @cache
 def rotation(dimension: int) -> Array:
-    """Return the orthogonal matrix [P, P] of the rotated ellipsoid; the same in every process.
+    """The orthogonal matrix [P, P] of the rotated ellipsoid; the same in every process.
 
-    Row ``i`` of Gaussian noise of the key ``ROTATION_KEY``, made orthogonal to the rows before it
-    (Gram & Schmidt, twice over for rounding): uniformly distributed over such matrices, as in BBOB.
+    Rows of Gaussian noise with the key ``ROTATION_KEY``, made orthogonal by Gram & Schmidt (twice,
+    against rounding errors): uniformly distributed over the orthogonal matrices, as in BBOB.
     """
     noise = GaussianNoise(ROTATION_KEY, dimension)
     rows = np.zeros((dimension, dimension))
@@ -135,18 +134,18 @@ def rotation(dimension: int) -> Array:
         for _ in range(2):
             row = row - np.einsum("ij,i->j", above, np.einsum("ij,j->i", above, row))
         rows[index] = row / np.sqrt(np.sum(row * row))
-    rows.setflags(write=False)  # it is shared
+    rows.setflags(write=False)  # the cache shares it
     return rows
 
 
 @final
 class FunctionEnv(gymnasium.Env[Array, Array]):
-    """A function as an environment: one step, whose action is the point.
+    """A function as an environment of one step, whose action is the point.
 
-    The action is any point [P] and the reward -f(z) + noise * e, where z is the point moved such
-    that the optimum is at ``shift(P)``, and e is standard normal and drawn from the environment's
-    own generator. Without noise the best reward is 0. The observation is zeros, and at last the
-    point that was tried: novelty search compares last observations by default.
+    The reward of a point [P] is -f(z) + noise * e. z is the point, shifted so that the optimum is
+    at ``shift(P)``; e is standard normal, from the environment's generator. Without noise the best
+    reward is 0. The first observation is zero. The last one is the point, because novelty search
+    compares last observations by default.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
@@ -156,11 +155,11 @@ class FunctionEnv(gymnasium.Env[Array, Array]):
 
         Args:
             function: a name of ``FUNCTIONS``.
-            dimension: of the points, P; the Rosenbrock function needs two.
-            noise: deviation of the additive Gaussian noise of a reward.
+            dimension: P, of the points; at least 2 for the Rosenbrock function.
+            noise: standard deviation of the noise of the reward.
 
         Raises:
-            UsageError: an unknown function, a dimension too small, or a negative noise.
+            UsageError: an unknown function, too small a dimension, or negative noise.
         """
         if function not in FUNCTIONS:
             raise unknown("function", function, FUNCTIONS)
@@ -176,12 +175,12 @@ class FunctionEnv(gymnasium.Env[Array, Array]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Array, dict[str, Any]]:
-        """Begin an episode; ``seed`` is of its noise."""
+        """Begin an episode; ``seed`` determines its noise."""
         super().reset(seed=seed)
         return np.zeros(self.observation_space.shape or ()), {}
 
     def step(self, action: Array) -> tuple[Array, float, bool, bool, dict[str, Any]]:
-        """Return the reward of a point [P] and end the episode.
+        """Evaluate a point [P] and end the episode.
 
         Raises:
             UsageError: the point has another shape.
@@ -197,10 +196,10 @@ class FunctionEnv(gymnasium.Env[Array, Array]):
 
 
 def _points(points: npt.ArrayLike) -> Array:
-    """Return points [..., P] as numbers.
+    """Points [..., P] as float64.
 
     Raises:
-        UsageError: a point without a coordinate.
+        UsageError: a point without coordinates.
     """
     x = np.asarray(points, dtype=np.float64)
     if x.ndim == 0 or x.shape[-1] == 0:
@@ -209,7 +208,7 @@ def _points(points: npt.ArrayLike) -> Array:
 
 
 def _check_dimension(dimension: int, least: int) -> None:
-    if type(dimension) is not int or dimension < least:  # from a free table: of any type
+    if type(dimension) is not int or dimension < least:  # kwargs are untyped
         raise UsageError(f"dimension = {dimension!r}: expected a whole number of at least {least}")
 
 

@@ -1,7 +1,7 @@
-"""MuJoCo's own lines, once each and where they belong.
+"""Sends the messages of MuJoCo to stderr, each distinct one once.
 
-MuJoCo prints a warning for every model it compiles and for every unstable step, and writes it to a
-MUJOCO_LOG.TXT in the current folder, unless a handler is installed.
+Without a handler, MuJoCo prints a warning for every model it compiles and for every unstable step,
+and writes it to a MUJOCO_LOG.TXT in the current folder.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from esbench.errors import UsageError
 
 @contextlib.contextmanager
 def _no_windows() -> Iterator[None]:
-    """Keep mujoco from looking for GLFW where nothing could be shown anyway.
+    """Keep mujoco from loading GLFW on a machine without a screen.
 
-    GLFW's package starts a Python for every library it finds, to ask for its version; interrupted
-    there, that one prints a traceback of its own.
+    The GLFW package starts a Python process for every library it finds. If that process is
+    interrupted, it prints a traceback.
     """
     screens = ("MUJOCO_GL", "DISPLAY", "WAYLAND_DISPLAY")
     if sys.platform != "linux" or any(os.environ.get(name) for name in screens):
@@ -38,7 +38,7 @@ def _no_windows() -> Iterator[None]:
 with _no_windows():
     try:
         import mujoco
-    except Exception as error:  # an AttributeError, for one, if its library is missing
+    except Exception as error:  # a missing library can raise an AttributeError
         chosen = os.environ.get("MUJOCO_GL")
         if not chosen:
             raise
@@ -51,11 +51,11 @@ with _no_windows():
 
 
 def log_once() -> None:
-    """Print each distinct warning of this process once to stderr; a worker's goes to its log."""
+    """Print each distinct warning of this process once to stderr, which a worker's log holds."""
     seen: set[str] = set()
 
     def handle(message: str) -> None:
-        kind = message.partition(" Time = ")[0]  # the same instability at another time is the same
+        kind = message.partition(" Time = ")[0]  # the same instability occurs at several times
         if kind not in seen:
             seen.add(kind)
             print(f"MuJoCo: {message.strip()}", file=sys.stderr, flush=True)  # noqa: T201
@@ -65,7 +65,7 @@ def log_once() -> None:
 
 @contextlib.contextmanager
 def silenced() -> Iterator[None]:
-    """Drop the warnings of models built inside the block; the workers log the same ones."""
+    """Drop the warnings of models that are built inside the block; the workers log them."""
     before = mujoco.get_mju_user_warning()
     mujoco.set_mju_user_warning(lambda message: None)
     try:

@@ -1,9 +1,8 @@
-"""Baselines: the scores of an output folder, frozen in one file that later runs are held to.
+"""Baselines: the frozen scores and digests of an output folder, in one file.
 
-A baseline keeps, of every trial, its score and the digests of its first generations and its last,
-and of every cell the settings, and the range between random actions and the reference in which
-drops are measured. Everything a check needs is in it: adding an algorithm, or correcting a
-reference, never moves an old verdict.
+A baseline has the score and some digests of every trial, the settings of every cell, and the range
+from random actions to the reference in which drops are measured. It has everything that a check
+needs, so a new algorithm or a corrected reference never changes an old verdict.
 """
 
 from __future__ import annotations
@@ -13,37 +12,38 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeAlias, final
 
 import numpy as np
 from pydantic import Field
 
 from esbench.errors import UsageError
 from esbench.files import Json, as_text, read_bytes, write_bytes
-from esbench.grids.environment_files import Reference
+from esbench.grids.environment_files import PublishedScore
 from esbench.grids.trial_spec import EnvironmentSpec, Seed, TrialSpec
 from esbench.settings import Settings, Table, parse
-from esbench.store.defaults import completed
-from esbench.store.origins import Origin, origin_of, was_mixed
-from esbench.store.seed_groups import Cell, cell_name, cells, require_distinct_seeds
+from esbench.store.cells import Cell, cell_name, cells, require_distinct_seeds
+from esbench.store.provenance.changes import Origin, origin_of, was_mixed
 from esbench.store.trial_folder import TrialFolder, now
 from esbench.units import counted
 
 FORMAT: Final = 1
 FIRST_GENERATIONS: Final = 5
 RANDOM_EPISODES: Final = 100
+Labels: TypeAlias = tuple[str, str, str]
 OWN_MEAN: Final = "the baseline's own mean"
 
 
+@final
 class FrozenTrial(Settings):
     """One seed.
 
     Attributes:
-        seed: of the training.
-        score: mean return of the final policy over held-out episodes; null if it was not finite.
-        first_digests: of the first generations, none if it was resumed under other versions;
-            last_digest: of the last one.
-        origin: which of the baseline's origins made it.
+        seed: The training seed.
+        score: Mean return of the final policy over held-out episodes; null if not finite.
+        first_digests: Of the first generations; none if the trial was resumed under other versions.
+        last_digest: Of the last generation.
+        origin: Index into the origins of the baseline.
     """
 
     seed: Seed
@@ -53,15 +53,17 @@ class FrozenTrial(Settings):
     origin: Annotated[int, Field(ge=0)] = 0
 
 
+@final
 class FrozenCell(Settings):
-    """The trials that differ in nothing but the seed.
+    """The trials that differ only in the seed.
 
     Attributes:
-        environment, algorithm, policy: labels.
-        spec: the specification without its seed; null for what esbench did not train.
-        random_score: of random actions; reference_score: the other end of the range in which
-            drops are measured; reference_source: whose it is.
-        trials: a seed each.
+        environment, algorithm, policy: Labels.
+        spec: The specification without its seed; null if esbench did not train the trials.
+        random_score: The score of random actions, one end of the range of drops.
+        reference_score: The other end of the range.
+        reference_source: The source of the reference score.
+        trials: One per seed.
     """
 
     environment: str
@@ -75,8 +77,13 @@ class FrozenCell(Settings):
 
     @property
     def name(self) -> str:
-        """Algorithm and policy on the environment, in words."""
+        """Such as "openai_es on CartPole-v1"."""
         return f"{cell_name(self.algorithm, self.policy)} on {self.environment}"
+
+    @property
+    def labels(self) -> Labels:
+        """The labels of environment, algorithm and policy."""
+        return self.environment, self.algorithm, self.policy
 
     @property
     def span(self) -> float:
@@ -84,19 +91,19 @@ class FrozenCell(Settings):
         return abs(self.reference_score - self.random_score)
 
     def trial_spec(self, seed: int) -> TrialSpec:
-        """Return the specification of one seed, with the defaults of settings that are newer.
+        """The specification of one seed.
 
         Raises:
-            UsageError: it has none, or one that this version does not understand.
+            UsageError: There is none, or this version does not understand it.
         """
         if self.spec is None:
-            raise UsageError(f"{self.name} was not trained by esbench; there is no specification")
-        spec = parse(TrialSpec, {**self.spec, "seed": seed}, f"baseline of {self.name}", "spec")
-        return completed(spec)
+            raise UsageError(f"{self.name} was not trained by esbench, so it has no specification")
+        return parse(TrialSpec, {**self.spec, "seed": seed}, f"baseline of {self.name}", "spec")
 
 
+@final
 class Baseline(Settings):
-    """A frozen output folder: see this module."""
+    """A frozen output folder."""
 
     format: int = FORMAT
     created: str
@@ -106,17 +113,18 @@ class Baseline(Settings):
 
 
 def freeze(root: Path, command: str) -> Baseline:
-    """Return the baseline of the trials below ``root``.
+    """Make the baseline of the trials below ``root``.
 
-    The range of a cell lies between its environment's random score and first reference; without
-    the first, random actions are measured now, and without the second its own mean takes the place.
+    The range of a cell goes from the environment's random score to its first published score.
+    Without a random score, random actions are measured now. Without a published score, the mean of
+    the cell itself is used.
 
     Args:
-        root: an output folder, every trial done.
-        command: what makes the baseline.
+        root: An output folder with every trial done.
+        command: The command that makes the baseline.
 
     Raises:
-        UsageError: there is no trial, one is not done or not readable, or a range is empty.
+        UsageError: There is no trial, one is not done or not readable, or a range is empty.
     """
     found = cells(root)
     require_distinct_seeds(found)
@@ -127,10 +135,10 @@ def freeze(root: Path, command: str) -> Baseline:
 
 
 def read_baseline(path: Path) -> Baseline:
-    """Return the baseline of a file.
+    """Read a baseline file.
 
     Raises:
-        UsageError: it is missing, not readable, not a baseline, or of a newer esbench.
+        UsageError: The file is missing, not readable, not a baseline, or of another format.
     """
     try:
         content = json.loads(read_bytes(path))
@@ -142,10 +150,10 @@ def read_baseline(path: Path) -> Baseline:
         raise UsageError(f"{path}: not readable as JSON: {error}") from None
     if not isinstance(content, dict) or not isinstance(content.get("format"), int):
         raise UsageError(f"{path}: not a baseline; expected a file of 'esbench baseline'")
-    if content["format"] > FORMAT:
+    if content["format"] != FORMAT:
         raise UsageError(
-            f"{path}: written by a newer esbench (format {content['format']}, this one reads up "
-            f"to {FORMAT}); upgrade esbench"
+            f"{path}: baseline of format {content['format']}; expected {FORMAT}: freeze it again "
+            "with 'esbench baseline'"
         )
     baseline = parse(Baseline, content, str(path))
     for cell in baseline.cells:
@@ -164,21 +172,24 @@ def read_baseline(path: Path) -> Baseline:
 
 
 def write_baseline(path: Path, baseline: Baseline, replace: bool = False) -> None:
-    """Write a baseline, whole or not at all.
+    """Write a baseline, complete or not at all.
 
     Raises:
-        UsageError: there is a file already and ``replace`` is not given, or the file system
-            refuses.
+        UsageError: The file exists and ``replace`` is false, or it cannot be written.
     """
     if path.exists() and not replace:
-        raise UsageError(
-            f"{path} exists; give --replace to freeze anew what later runs are held to"
-        )
+        raise UsageError(f"{path} exists; use --replace to overwrite it")
     write_bytes(path, as_text(baseline.model_dump(mode="json")).encode())
 
 
-def first_digests(trial: TrialFolder) -> tuple[tuple[str, ...], str | None]:
-    """Return the digests of a trial's first generations, and of its last one."""
+def labels_of(cell: Cell) -> Labels:
+    """The labels of environment, algorithm and policy of stored trials."""
+    labels = cell.descriptions[0]["labels"]
+    return labels["environment"], labels["algorithm"], labels["policy"]
+
+
+def trial_digests(trial: TrialFolder) -> tuple[tuple[str, ...], str | None]:
+    """The digests of a trial's first generations, and of its last one."""
     digests = [str(digest) for digest in trial.columns("generation", "digest")["digest"]]
     return tuple(digests[:FIRST_GENERATIONS]), digests[-1] if digests else None
 
@@ -188,12 +199,12 @@ def _require_done(found: Sequence[Cell]) -> None:
     if undone:
         raise UsageError(
             f"{counted(len(undone), 'trial')} not done, {undone[0].path} the first "
-            f"({undone[0].status}); expected all done: run the grid to its end first"
+            f"({undone[0].status}); expected all done: finish the grid first"
         )
 
 
 def _freeze_cell(cell: Cell, origins: list[Origin]) -> FrozenCell:
-    labels = cell.descriptions[0]["labels"]
+    environment, algorithm, policy = labels_of(cell)
     spec = {key: value for key, value in cell.descriptions[0]["spec"].items() if key != "seed"}
     trials = tuple(
         _freeze_trial(trial, description, origins)
@@ -203,7 +214,7 @@ def _freeze_cell(cell: Cell, origins: list[Origin]) -> FrozenCell:
     if not finite:
         raise UsageError(f"{cell.name} on {cell.environment}: no seed has a finite score")
     random = cell.scores.random.mean if cell.scores.random else _measured_random(spec)
-    references: tuple[Reference, ...] = cell.scores.references
+    references: tuple[PublishedScore, ...] = cell.scores.references
     reference = references[0].score if references else fmean(finite)
     source = references[0].source if references else OWN_MEAN
     if reference == random:
@@ -212,9 +223,9 @@ def _freeze_cell(cell: Cell, origins: list[Origin]) -> FrozenCell:
             f"({source}) are both {random:g}, so no drop can be measured; expected them to differ"
         )
     return FrozenCell(
-        environment=labels["environment"],
-        algorithm=labels["algorithm"],
-        policy=labels["policy"],
+        environment=environment,
+        algorithm=algorithm,
+        policy=policy,
         spec=spec,
         random_score=random,
         reference_score=reference,
@@ -228,7 +239,7 @@ def _freeze_trial(trial: TrialFolder, description: Json, origins: list[Origin]) 
     if origin not in origins:
         origins.append(origin)
     score = trial.result()["score"]
-    first, last = first_digests(trial)
+    first, last = trial_digests(trial)
     return FrozenTrial(
         seed=description["spec"]["seed"],
         score=score if score is not None and math.isfinite(score) else None,
@@ -241,5 +252,5 @@ def _freeze_trial(trial: TrialFolder, description: Json, origins: list[Origin]) 
 def _measured_random(spec: Json) -> float:
     from esbench.rollouts.random_policy import random_policy_returns
 
-    environment = parse(EnvironmentSpec, spec["environment"], "trial.json", "spec.environment")
+    environment = parse(EnvironmentSpec, spec["environment"], "specification", "environment")
     return float(np.mean(random_policy_returns(environment, RANDOM_EPISODES, seed=0)))

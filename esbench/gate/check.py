@@ -1,8 +1,9 @@
-"""The gate: holds an output folder to a baseline, cell by cell, in two layers.
+"""The gate: compare an output folder with a baseline, in four steps.
 
-Exact: where package versions and processor are the baseline's, the same seeds must give the same
-digests. Any difference is a change of meaning, seen at once and without noise. Statistical: the
-scores are judged by ``analysis.gate``, wherever and with whatever they were measured.
+Load the stored trials, match them with the cells of the baseline, judge their scores, and render
+the report (``render_check``). There are two layers. Exact: where package versions and processor are
+those of the baseline, equal seeds must give equal digests. Statistical: ``analysis.gate`` judges
+the scores, on any machine.
 """
 
 from __future__ import annotations
@@ -13,20 +14,16 @@ from typing import Final, final
 
 import numpy as np
 
-from esbench.analysis.gate import Judgement, Rules, Verdict, judge
+from esbench.analysis.gate import GateRules, Judgement, Verdict, judge
 from esbench.analysis.statistics import Floats
-from esbench.gate.baselines import Baseline, FrozenCell
+from esbench.gate.baselines import Baseline, FrozenCell, labels_of
 from esbench.gate.match_baseline import (
-    Measured,
-    Trace,
-    find,
-    labels_of,
-    sample_of,
-    scores_of,
-    seeds_of,
-    trace,
+    CellMatch,
+    DigestResult,
+    compare_digests,
+    match_cell,
 )
-from esbench.store.seed_groups import cells, require_distinct_seeds
+from esbench.store.cells import Cell, cells, require_distinct_seeds
 
 EXIT_SAME: Final = 0
 EXIT_REGRESSION: Final = 1
@@ -37,56 +34,68 @@ EXIT_INCONCLUSIVE: Final = 4
 @final
 @dataclass(frozen=True)
 class CellReport:
-    """What is known of one cell of the baseline.
+    """The verdict on one cell of the baseline.
 
     Attributes:
-        frozen: the baseline's cell.
-        verdict: of its scores, over both stages.
-        trace: of its digests; trace_detail: where they part, or why they cannot be compared.
-        reason: why it was not measured, or what to beware of; empty if there is nothing.
-        seeds: of the first stage.
-        baseline_scores, scores: [runs] of the first stage, diverged ones as in ``sample_of``.
-        stages: the judgement of each stage it took part in.
+        match: The cell of the baseline and the stored trials.
+        verdict: On the scores, over both stages.
+        reason: Why the cell was not measured, or a caution; empty if there is none.
+        stages: The judgement of each stage.
     """
 
-    frozen: FrozenCell
+    match: CellMatch
     verdict: Verdict
-    trace: Trace
-    trace_detail: str
     reason: str
-    seeds: tuple[int, ...]
-    baseline_scores: Floats
-    scores: Floats
-    stages: tuple[Judgement, ...]
+    stages: tuple[Judgement, ...] = ()
+
+    @property
+    def frozen(self) -> FrozenCell:
+        """The cell of the baseline."""
+        return self.match.frozen
+
+    @property
+    def scores(self) -> Floats:
+        """The scores of the first stage, [runs]; diverged runs as in ``make_sample``."""
+        sample = self.match.sample
+        return np.empty(0) if sample is None else sample.scores
+
+    @property
+    def baseline_scores(self) -> Floats:
+        """The scores of the baseline, [runs]; diverged runs as in ``make_sample``."""
+        sample = self.match.sample
+        if sample is not None:
+            return sample.baseline
+        scores = [trial.score for trial in self.frozen.trials]
+        return np.array([score for score in scores if score is not None])
 
 
 @final
 @dataclass(frozen=True)
-class Report:
-    """A whole check.
+class CheckReport:
+    """The result of a check.
 
     Attributes:
-        cells: in the order of the baseline.
-        rules: what was decided before.
-        exact: whether a changed digest fails the check too.
-        allow_inconclusive: whether it passes with cells of which nothing could be shown.
-        new: cells of the folder that the baseline does not have.
+        cells: In the order of the baseline.
+        rules: The rules, decided before anything was measured.
+        exact: Whether a changed digest fails the check too.
+        allow_inconclusive: Whether the check passes with inconclusive cells.
+        new: Cells of the folder that the baseline does not have.
     """
 
     cells: tuple[CellReport, ...]
-    rules: Rules
+    rules: GateRules
     exact: bool
     allow_inconclusive: bool
     new: tuple[str, ...]
 
     def count(self, verdict: Verdict) -> int:
-        """Return the number of cells with a verdict."""
+        """The number of cells with a verdict."""
         return sum(cell.verdict is verdict for cell in self.cells)
 
     @property
     def changed(self) -> int:
-        """The number of cells whose digests are not the baseline's, where they should be."""
-        return sum(cell.trace is Trace.CHANGED for cell in self.cells)
+        """The number of cells whose digests should equal the baseline's and do not."""
+        return sum(cell.match.digests is DigestResult.CHANGED for cell in self.cells)
 
     @property
     def exit_code(self) -> int:
@@ -95,78 +104,56 @@ class Report:
             return EXIT_REGRESSION
         if self.count(Verdict.NOT_MEASURED):
             return EXIT_NOT_MEASURED
-        open_ = self.count(Verdict.INCONCLUSIVE) and not self.allow_inconclusive
-        return EXIT_INCONCLUSIVE if open_ else EXIT_SAME
+        undecided = self.count(Verdict.INCONCLUSIVE) and not self.allow_inconclusive
+        return EXIT_INCONCLUSIVE if undecided else EXIT_SAME
 
 
 def check(
-    root: Path,
+    folder: Path,
     baseline: Baseline,
-    rules: Rules,
+    rules: GateRules,
     exact: bool = False,
     allow_inconclusive: bool = False,
-) -> Report:
-    """Hold the trials below ``root`` to a baseline, in the first stage.
+) -> CheckReport:
+    """Compare the trials below ``folder`` with a baseline (the first stage).
 
-    A cell must have as many seeds as the baseline, or more.
+    A cell needs at least as many seeds as the baseline has.
 
     Args:
-        root: an output folder.
-        baseline: what it is held to.
-        rules: of the check, both stages.
-        exact: whether a changed digest fails the check too.
-        allow_inconclusive: whether it passes with cells of which nothing could be shown.
+        folder: An output folder.
+        baseline: The baseline.
+        rules: The rules of the check, for both stages.
+        exact: Whether a changed digest fails the check too.
+        allow_inconclusive: Whether the check passes with inconclusive cells.
 
     Raises:
-        UsageError: there is no trial, one is not readable, or a seed lies there twice.
+        UsageError: There is no trial, one is not readable, or a seed was run twice.
     """
-    found = cells(root)
+    found = load_cells(folder)
+    matches = [match_cell(cell, found, min_seeds=len(cell.trials)) for cell in baseline.cells]
+    matches = [compare_digests(match, baseline.origins) for match in matches]
+    judgements = judge([match.sample for match in matches], rules)
+    reports = tuple(map(_report, matches, judgements))
+    known = {cell.labels for cell in baseline.cells}
+    new = (f"{cell.name} on {cell.environment}" for cell in found if labels_of(cell) not in known)
+    return CheckReport(reports, rules, exact, allow_inconclusive, tuple(new))
+
+
+def load_cells(folder: Path) -> list[Cell]:
+    """Load the cells of an output folder, each seed once.
+
+    Raises:
+        UsageError: There is no trial, one is not readable, or a seed was run twice.
+    """
+    found = cells(folder)
     require_distinct_seeds(found)
-    measured = [find(frozen, found, least=len(frozen.trials)) for frozen in baseline.cells]
-    samples = [
-        None if item.cell is None else sample_of(item.frozen, scores_of(item.cell))
-        for item in measured
-    ]
-    judgements = judge(samples, rules)
-    traces = [trace(item, baseline.origins) for item in measured]
-    reports = tuple(
-        _report(item, judgement, *digests)
-        for item, judgement, digests in zip(measured, judgements, traces, strict=True)
-    )
-    known = {(c.environment, c.algorithm, c.policy) for c in baseline.cells}
-    new = tuple(
-        f"{cell.name} on {cell.environment}" for cell in found if labels_of(cell) not in known
-    )
-    return Report(reports, rules, exact, allow_inconclusive, new)
+    return found
 
 
-def _report(
-    item: Measured, judgement: Judgement | None, found: Trace, trace_detail: str
-) -> CellReport:
-    before = [trial.score for trial in item.frozen.trials]
-    if item.cell is None or judgement is None:
-        finite = np.array([score for score in before if score is not None])
-        return CellReport(
-            frozen=item.frozen,
-            verdict=Verdict.NOT_MEASURED,
-            trace=found,
-            trace_detail=trace_detail,
-            reason=item.reason,
-            seeds=(),
-            baseline_scores=finite,
-            scores=np.empty(0),
-            stages=(),
-        )
-    sample = sample_of(item.frozen, scores_of(item.cell))
-    return CellReport(
-        frozen=item.frozen,
-        # What has not changed by one bit is no worse, however few its seeds are.
-        verdict=Verdict.NO_WORSE if found is Trace.IDENTICAL else judgement.verdict,
-        trace=found,
-        trace_detail=trace_detail,
-        reason=item.reason,
-        seeds=seeds_of(item.cell),
-        baseline_scores=sample.baseline,
-        scores=sample.scores,
-        stages=(judgement,),
-    )
+def _report(match: CellMatch, judgement: Judgement | None) -> CellReport:
+    if judgement is None:
+        return CellReport(match, Verdict.NOT_MEASURED, match.reason)
+    # Identical bits are no worse, however few the seeds are.
+    identical = match.digests is DigestResult.IDENTICAL
+    verdict = Verdict.NO_WORSE if identical else judgement.verdict
+    return CellReport(match, verdict, match.reason, (judgement,))

@@ -1,29 +1,27 @@
-"""The cells of a baseline beside what an output folder has of them: settings, seeds and digests."""
+"""Match the cells of a baseline with stored trials: settings, seeds and digests."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import final
 
 import numpy as np
 
 from esbench.analysis.gate import Sample
-from esbench.errors import UsageError
-from esbench.gate.baselines import FrozenCell, FrozenTrial, first_digests
+from esbench.gate.baselines import FrozenCell, FrozenTrial, labels_of, trial_digests
 from esbench.grids.trial_spec import differences
-from esbench.store.defaults import completed
-from esbench.store.origins import Origin, changes, origin_of, was_mixed
-from esbench.store.own_code import changed_since
-from esbench.store.seed_groups import Cell
+from esbench.store.cells import Cell
+from esbench.store.provenance.changes import Origin, changes, origin_of, was_mixed
+from esbench.store.provenance.own_code import changed_since
 from esbench.store.trial_folder import TrialFolder
 from esbench.units import counted
 
 
-class Trace(StrEnum):
-    """What the digests of a cell say."""
+class DigestResult(StrEnum):
+    """The comparison of a cell's digests with the baseline's."""
 
     IDENTICAL = "identical"
     CHANGED = "changed"
@@ -32,94 +30,65 @@ class Trace(StrEnum):
 
 @final
 @dataclass(frozen=True)
-class Measured:
-    """A cell of the baseline beside what the folder has of it.
+class CellMatch:
+    """A cell of the baseline with the stored trials that belong to it.
 
     Attributes:
-        frozen: the baseline's.
-        cell: the folder's; None if it cannot be held to the baseline.
-        reason: why, or what to beware of; empty if there is nothing.
+        frozen: The cell of the baseline.
+        cell: The stored trials; None if they cannot be compared.
+        reason: Why they cannot be compared, or a caution; empty if there is none.
+        digests: The comparison of the digests.
+        digests_detail: Where the digests differ, or why they cannot be compared.
     """
 
     frozen: FrozenCell
     cell: Cell | None
     reason: str
+    digests: DigestResult = DigestResult.NOT_COMPARABLE
+    digests_detail: str = "not measured"
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds of the stored trials."""
+        return () if self.cell is None else _seeds(self.cell)
+
+    @property
+    def sample(self) -> Sample | None:
+        """The scores of both sides; None if they cannot be compared."""
+        return None if self.cell is None else make_sample(self.frozen, _scores(self.cell))
 
 
-def labels_of(cell: Cell) -> tuple[str, str, str]:
-    """Return environment, algorithm and policy, as a baseline has them."""
-    labels = cell.descriptions[0]["labels"]
-    return labels["environment"], labels["algorithm"], labels["policy"]
-
-
-def seeds_of(cell: Cell) -> tuple[int, ...]:
-    """Return the seeds of a cell's trials."""
-    return tuple(description["spec"]["seed"] for description in cell.descriptions)
-
-
-def find(frozen: FrozenCell, found: Sequence[Cell], least: int) -> Measured:
-    """Return the folder's cell with the baseline's labels and settings, or why there is none.
+def match_cell(frozen: FrozenCell, found: Sequence[Cell], min_seeds: int) -> CellMatch:
+    """Find the stored trials with the labels and settings of a baseline's cell.
 
     Args:
-        frozen: the baseline's cell.
-        found: the folder's cells.
-        least: seeds that it must have.
+        frozen: The cell of the baseline.
+        found: The cells of the output folder.
+        min_seeds: The smallest number of seeds that can be compared.
     """
-    key = (frozen.environment, frozen.algorithm, frozen.policy)
-    candidates = [cell for cell in found if labels_of(cell) == key]
+    candidates = [cell for cell in found if labels_of(cell) == frozen.labels]
     if not candidates:
-        return Measured(frozen, None, _missing(frozen, found))
-    apart: list[list[str]] = []
-    try:
-        wanted = frozen.trial_spec(0)
-        for cell in candidates:
-            stored = cell.trials[0].spec().model_copy(update={"seed": 0})
-            apart.append(differences(wanted, completed(stored)))
-    except UsageError as error:
-        return Measured(frozen, None, f"not understood by this version: {error}")
-    if all(apart):
-        fewest = min(apart, key=lambda phrases: len(phrases))
-        return Measured(frozen, None, f"other settings: {'; '.join(fewest)}")
-    cell = candidates[apart.index([])]
-    undone = [trial for trial in cell.trials if not trial.is_done]
-    if undone:
-        what = f"{counted(len(undone), 'trial')} not done, {undone[0].path} the first"
-        return Measured(frozen, None, f"{what} ({undone[0].status})")
-    if len(cell.trials) < least:
-        return Measured(frozen, None, f"{counted(len(cell.trials), 'seed')}; expected {least}")
-    if stale := _stale(cell):
-        what = f"made with other code of {' and '.join(stale)} than is here"
-        return Measured(frozen, None, f"{what}; a new folder for --out trains it anew")
-    diverged = sum(score is None for score in scores_of(cell))
-    note = f"{counted(diverged, 'run')} diverged, counted as the worst" if diverged else ""
-    return Measured(frozen, cell, note)
+        return CellMatch(frozen, None, _why_missing(frozen, found))
+    wanted = {**(frozen.spec or {}), "seed": 0}
+    differing = [
+        differences(wanted, {**cell.descriptions[0]["spec"], "seed": 0}) for cell in candidates
+    ]
+    if all(differing):
+        _, fewest = min((len(phrases), phrases) for phrases in differing)
+        return CellMatch(frozen, None, f"other settings: {'; '.join(fewest)}")
+    cell = candidates[differing.index([])]
+    if problem := _why_not_comparable(cell, min_seeds):
+        return CellMatch(frozen, None, problem)
+    diverged = sum(score is None for score in _scores(cell))
+    caution = f"{counted(diverged, 'run')} diverged, counted as the worst" if diverged else ""
+    return CellMatch(frozen, cell, caution)
 
 
-def _stale(cell: Cell) -> list[str]:
-    """Return the parts of a person's own code that have changed since a cell was trained.
+def make_sample(frozen: FrozenCell, scores: Sequence[float | None]) -> Sample:
+    """Pair the scores of a cell with those of the baseline.
 
-    Its scores are those of the code as it was: a folder that was left from an earlier commit must
-    not let this one pass. What cannot be found here, as where results are only looked at, is not
-    held against it.
-    """
-    changed = [name for description in cell.descriptions for name in changed_since(description)]
-    return list(dict.fromkeys(changed))
-
-
-def scores_of(cell: Cell) -> list[float | None]:
-    """Return the scores of a cell's trials, null where they are not finite."""
-    found = [trial.result()["score"] for trial in cell.trials]
-    return [float(s) if s is not None and math.isfinite(s) else None for s in found]
-
-
-def sample_of(frozen: FrozenCell, scores: Sequence[float | None]) -> Sample:
-    """Return a cell's scores beside the baseline's.
-
-    A run whose score is null, since it was not finite, counts as the worst of random actions and
-    all runs of both sides: to leave it out would flatter a change that makes runs diverge.
-
-    Raises:
-        UsageError: there is no score.
+    A run without a finite score counts as the worst of random actions and all runs of both sides.
+    Leaving it out would hide a change that makes runs diverge.
     """
     before = [trial.score for trial in frozen.trials]
     finite = [score for score in (*before, *scores) if score is not None]
@@ -128,45 +97,73 @@ def sample_of(frozen: FrozenCell, scores: Sequence[float | None]) -> Sample:
     return Sample(np.array(sides[0]), np.array(sides[1]), frozen.span)
 
 
-def trace(item: Measured, origins: Sequence[Origin]) -> tuple[Trace, str]:
-    """Return what the digests of the seeds say that both sides have, and why."""
-    if item.cell is None:
-        return Trace.NOT_COMPARABLE, "not measured"
-    frozen = {trial.seed: trial for trial in item.frozen.trials if trial.first_digests}
+def _why_not_comparable(cell: Cell, min_seeds: int) -> str:
+    """The reason why a cell with the right settings has no verdict; empty if it can have one."""
+    undone = [trial for trial in cell.trials if not trial.is_done]
+    if undone:
+        what = f"{counted(len(undone), 'trial')} not done, {undone[0].path} the first"
+        return f"{what} ({undone[0].status})"
+    if len(cell.trials) < min_seeds:
+        return f"{counted(len(cell.trials), 'seed')}; expected {min_seeds}"
+    # The scores belong to the code that trained them: a folder left from an earlier commit must
+    # not let the present one pass.
+    changed = [name for description in cell.descriptions for name in changed_since(description)]
+    if changed:
+        names = " and ".join(dict.fromkeys(changed))
+        return f"trained with a different version of {names}; train again into a new folder"
+    return ""
+
+
+def compare_digests(match: CellMatch, origins: Sequence[Origin]) -> CellMatch:
+    """Compare the digests of the seeds that both sides have.
+
+    Args:
+        match: A matched cell.
+        origins: The origins of the baseline.
+    """
+    if match.cell is None:
+        return match
+    result, detail = _digest_result(match.frozen, match.cell, origins)
+    return replace(match, digests=result, digests_detail=detail)
+
+
+def _digest_result(
+    frozen: FrozenCell, cell: Cell, origins: Sequence[Origin]
+) -> tuple[DigestResult, str]:
+    known = {trial.seed: trial for trial in frozen.trials if trial.first_digests}
     same, reasons = 0, []
-    for trial, description in zip(item.cell.trials, item.cell.descriptions, strict=True):
+    for trial, description in zip(cell.trials, cell.descriptions, strict=True):
         seed = description["spec"]["seed"]
-        if seed not in frozen:
+        if seed not in known:
             reasons.append(f"seed {seed} is not in the baseline")
         elif was_mixed(description):
             reasons.append(f"seed {seed} was resumed under other versions")
-        elif other := changes(origins[frozen[seed].origin], origin_of(description)):
+        elif other := changes(origins[known[seed].origin], origin_of(description)):
             reasons.append("; ".join(other))
-        elif where := _parting(frozen[seed], trial):
-            return Trace.CHANGED, f"seed {seed} {where}"
+        elif where := _first_difference(known[seed], trial):
+            return DigestResult.CHANGED, f"seed {seed} {where}"
         else:
             same += 1
     if reasons:
-        return Trace.NOT_COMPARABLE, reasons[0]
-    return Trace.IDENTICAL, counted(same, "seed")
+        return DigestResult.NOT_COMPARABLE, reasons[0]
+    return DigestResult.IDENTICAL, counted(same, "seed")
 
 
-def _parting(frozen: FrozenTrial, trial: TrialFolder) -> str:
-    """Return where a trial parts from the baseline's; empty if it is the same."""
-    first, last = first_digests(trial)
-    for generation, (theirs, ours) in enumerate(
-        zip(frozen.first_digests, first, strict=False), start=1
-    ):
+def _first_difference(frozen: FrozenTrial, trial: TrialFolder) -> str:
+    """Where a trial differs from the baseline; empty if it is the same."""
+    first, last = trial_digests(trial)
+    pairs = enumerate(zip(frozen.first_digests, first, strict=False), start=1)
+    for generation, (theirs, ours) in pairs:
         if theirs != ours:
             return f"differs from generation {generation} on"
     if last != frozen.last_digest:
         return f"differs after generation {len(frozen.first_digests)}"
     if trial.result()["score"] != frozen.score:
-        return "is trained alike and scored differently"
+        return "has the same digests and another score"
     return ""
 
 
-def _missing(frozen: FrozenCell, found: Sequence[Cell]) -> str:
+def _why_missing(frozen: FrozenCell, found: Sequence[Cell]) -> str:
     base = frozen.environment.rpartition("-v")[0]
     for cell in found:
         environment, *rest = labels_of(cell)
@@ -174,3 +171,13 @@ def _missing(frozen: FrozenCell, found: Sequence[Cell]) -> str:
         if same and base and environment.rpartition("-v")[0] == base:
             return f"the folder has {environment}, another version of the environment"
     return "the folder has no trial of it"
+
+
+def _seeds(cell: Cell) -> tuple[int, ...]:
+    return tuple(description["spec"]["seed"] for description in cell.descriptions)
+
+
+def _scores(cell: Cell) -> list[float | None]:
+    """The scores of a cell's trials; None where they are not finite."""
+    found = [trial.result()["score"] for trial in cell.trials]
+    return [float(s) if s is not None and math.isfinite(s) else None for s in found]

@@ -1,12 +1,12 @@
-"""The gate as a pytest plugin: a library's own tests hold its agents' scores to a baseline.
+"""The gate as a pytest plugin: a library's tests compare its agents' scores with a baseline.
 
     def test_my_agent(esbench_check):
         esbench_check(MyAgent(), "my_agent", environment="CartPole-v1", seeds=range(8))
 
-where ``MyAgent().train(seed)`` trains from scratch and returns a score, higher is better. Run once
-with ``--esbench-update`` to freeze the scores in ``--esbench-baseline FILE``, and without it ever
-after. Every call is a cell; it fails by the rules of ``esbench check``, the level shared among all
-cells of the file.
+``MyAgent().train(seed)`` trains from scratch and returns a score; higher is better. The first run
+with ``--esbench-update`` freezes the scores in ``--esbench-baseline FILE``. Later runs compare with
+them. Every call is one cell. It fails by the rules of ``esbench check``; all cells of a file share
+its level.
 """
 
 from __future__ import annotations
@@ -26,38 +26,38 @@ DEFAULT_BASELINE = "esbench-baseline.json"
 
 
 class Agent(Protocol):
-    """What can be held to a baseline."""
+    """An agent whose scores can be compared with a baseline."""
 
     def train(self, seed: int) -> float:
-        """Train from scratch with a seed, and return the score; higher is better."""
+        """Train from scratch with a seed and return the score; higher is better."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the plugin's options."""
-    group = parser.getgroup("esbench", "scores held to a baseline (esbench)")
+    group = parser.getgroup("esbench", "compare scores with a baseline (esbench)")
     group.addoption(
         "--esbench-baseline",
         metavar="FILE",
         default=DEFAULT_BASELINE,
-        help=f"what scores are held to (default: {DEFAULT_BASELINE})",
+        help=f"the baseline of the scores (default: {DEFAULT_BASELINE})",
     )
     group.addoption(
         "--esbench-update",
         action="store_true",
-        help="freeze the scores in the baseline instead of holding them to it",
+        help="write the scores to the baseline instead of comparing them",
     )
     group.addoption(
         "--esbench-allow-inconclusive",
         action="store_true",
-        help="pass where there are too few seeds to exclude a drop",
+        help="pass if there are too few seeds to exclude a drop",
     )
 
 
 @pytest.fixture
 def esbench_check(request: pytest.FixtureRequest) -> Gate:
-    """Hold an agent's scores to the baseline: see ``esbench.gate.pytest_plugin``."""
+    """A function that compares an agent's scores with the baseline."""
     update = bool(request.config.getoption("--esbench-update"))
-    if update and getattr(request.config, "workerinput", None):  # how xdist marks its workers
+    if update and getattr(request.config, "workerinput", None):  # set by xdist
         raise pytest.UsageError("--esbench-update writes one file; expected one process (-n 0)")
     return Gate(
         request.config.rootpath / str(request.config.getoption("--esbench-baseline")),
@@ -68,7 +68,7 @@ def esbench_check(request: pytest.FixtureRequest) -> Gate:
 
 @final
 class Gate:
-    """Holds agents' scores to the baseline of one file, or freezes them there."""
+    """Compares agents' scores with the baseline in one file, or freezes them there."""
 
     def __init__(self, path: Path, update: bool, allow_inconclusive: bool) -> None:
         self.path = path
@@ -90,20 +90,20 @@ class Gate:
         """Train an agent and fail the test if its scores dropped.
 
         Args:
-            agent: has ``train(seed) -> score``.
-            name: of the agent; with ``environment`` it names the cell.
-            environment: where it is trained. One of ``esbench list environments`` has its random
-                and reference scores; for any other, give both.
-            seeds: each is trained once.
-            random_score: of random actions, the zero of the range drops are measured in.
-            reference_score: the other end of the range.
-            alpha: false alarms: share of runs of the whole file.
-            margin: the smallest drop that matters, as a share of the range.
+            agent: Has ``train(seed) -> score``.
+            name: The name of the agent; with ``environment`` it names the cell.
+            environment: Where the agent is trained. Those of ``esbench list environments`` have a
+                random and a reference score; for any other, give both.
+            seeds: Each is trained once.
+            random_score: The score of random actions, one end of the range of drops.
+            reference_score: The other end of the range.
+            alpha: The probability of a false alarm over the whole file.
+            margin: The smallest drop that matters, as a share of the range.
 
         Raises:
-            UsageError: an argument is wrong, a score is no number, or the file cannot be used.
+            UsageError: An argument is wrong, a score is not a number, or the file cannot be used.
         """
-        __tracebackhide__ = True
+        __tracebackhide__ = True  # read by pytest
         from esbench.gate.baselines import FrozenTrial
 
         cell = _cell(name, environment, random_score, reference_score)
@@ -118,15 +118,15 @@ class Gate:
             pytest.fail(problem, pytrace=False)
 
     def _freeze(self, measured: FrozenCell) -> None:
-        """Put a cell into the file, in the place of one with the same name."""
+        """Write a cell to the file, in place of one with the same name."""
         from esbench.errors import UsageError
         from esbench.gate.baselines import Baseline, read_baseline, write_baseline
-        from esbench.store.origins import Origin
-        from esbench.store.provenance import provenance
+        from esbench.store.provenance.changes import Origin
+        from esbench.store.provenance.record import provenance
         from esbench.store.trial_folder import now
 
         if all(trial.score is None for trial in measured.trials):
-            raise UsageError(f"{measured.name}: no seed has a finite score, nothing to freeze")
+            raise UsageError(f"{measured.name}: no seed has a finite score")
         here = provenance()
         origin = Origin(
             versions=here["versions"], hardware=here["hardware"], git_commit=here["git_commit"]
@@ -144,10 +144,10 @@ class Gate:
         write_baseline(self.path, baseline, replace=True)
 
     def _problem(self, measured: FrozenCell, alpha: float, margin: float) -> str:
-        """Return why the test fails; empty if it does not."""
-        from esbench.analysis.gate import Rules, Verdict, judge
+        """The reason why the test fails; empty if it passes."""
+        from esbench.analysis.gate import GateRules, Verdict, judge
         from esbench.gate.baselines import read_baseline
-        from esbench.gate.match_baseline import sample_of
+        from esbench.gate.match_baseline import make_sample
         from esbench.gate.render_check import judgement_text
 
         baseline = read_baseline(self.path)
@@ -156,17 +156,17 @@ class Gate:
             return f"{measured.name} is not in {self.path}; freeze it with --esbench-update"
         before = {trial.seed: trial.score for trial in frozen.trials}
         if all(before.get(trial.seed, math.nan) == trial.score for trial in measured.trials):
-            return ""  # the same scores to the last bit
+            return ""  # identical scores
         scores = [trial.score for trial in measured.trials]
         others = [None] * (len(baseline.cells) - 1)
-        judgement = judge([sample_of(frozen, scores), *others], Rules(alpha, margin))[0]
+        judgement = judge([make_sample(frozen, scores), *others], GateRules(alpha, margin))[0]
         assert judgement is not None
         text = f"{measured.name}: {judgement.verdict.value}: {judgement_text(judgement)}"
         match judgement.verdict:
             case Verdict.REGRESSION:
                 return text
             case Verdict.INCONCLUSIVE if not self._allow_inconclusive:
-                return f"{text} (--esbench-allow-inconclusive passes it)"
+                return f"{text} (it passes with --esbench-allow-inconclusive)"
             case _:
                 return ""
 
@@ -174,7 +174,7 @@ class Gate:
 def _cell(
     name: str, environment: str, random_score: float | None, reference_score: float | None
 ) -> FrozenCell:
-    """Return the cell of an agent, without scores."""
+    """The cell of an agent, without scores."""
     from esbench.errors import UsageError
     from esbench.gate.baselines import FrozenCell, FrozenTrial
     from esbench.grids.environment_files import Scores, environment_names, load_environment
@@ -184,12 +184,12 @@ def _cell(
     scores = load_environment(environment).scores if known else Scores()
     if random_score is None and scores.random:
         random_score = scores.random.mean
-    source = "the test's own"
+    source = "given by the test"
     if reference_score is None and scores.references:
         reference_score, source = scores.references[0].score, scores.references[0].source
     if random_score is None or reference_score is None:
         raise UsageError(
-            f"{environment}: esbench has no random and reference score of it; expected "
+            f"environment={environment!r} has no random or reference score; expected "
             "random_score= and reference_score="
         )
     span = abs(reference_score - random_score)
@@ -210,7 +210,7 @@ def _cell(
 
 
 def _seeds(seeds: Iterable[int]) -> list[int]:
-    """Return seeds as plain integers."""
+    """Seeds as plain integers."""
     from esbench.errors import UsageError
 
     try:
@@ -218,18 +218,16 @@ def _seeds(seeds: Iterable[int]) -> list[int]:
     except TypeError:
         found = []
     if not found or min(found) < 0 or len(set(found)) < len(found):
-        raise UsageError(f"seeds = {seeds!r}: expected distinct integers from 0 on, one or more")
+        raise UsageError(f"seeds = {seeds!r}: expected one or more distinct integers of at least 0")
     return found
 
 
 def _score(value: object, name: str, seed: int) -> float | None:
-    """Return a score as it is frozen: null if it is not finite."""
+    """A score as a baseline has it: None if not finite."""
     from esbench.errors import UsageError
 
     try:
         score = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        raise UsageError(
-            f"{name}.train({seed}) returned {value!r}; expected a score, a number"
-        ) from None
+        raise UsageError(f"{name}.train({seed}) returned {value!r}; expected a number") from None
     return score if math.isfinite(score) else None

@@ -1,10 +1,10 @@
-"""A check in words: for the terminal, a pull request, a CI server (JUnit XML) and a program."""
+"""Render a check: sentences, Markdown, JUnit XML and JSON."""
 
 from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from xml.etree import ElementTree
 
 from esbench.analysis.gate import Judgement, Verdict
@@ -14,22 +14,12 @@ from esbench.gate.check import (
     EXIT_NOT_MEASURED,
     EXIT_REGRESSION,
     CellReport,
-    Report,
+    CheckReport,
 )
-from esbench.gate.match_baseline import Trace
-from esbench.store.seed_groups import cell_name
+from esbench.gate.match_baseline import DigestResult
+from esbench.store.cells import cell_name
 from esbench.units import NONE, counted, format_number
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-STYLES: Final = {
-    Verdict.NO_WORSE: "green",
-    Verdict.IMPROVEMENT: "bold green",
-    Verdict.REGRESSION: "bold red",
-    Verdict.INCONCLUSIVE: "yellow",
-    Verdict.NOT_MEASURED: "magenta",
-}
 MARKS: Final = {
     Verdict.NO_WORSE: "✅",
     Verdict.IMPROVEMENT: "🟢",
@@ -39,16 +29,14 @@ MARKS: Final = {
 }
 
 
-def headline(report: Report) -> str:
-    """Return the outcome in one sentence."""
+def headline(report: CheckReport) -> str:
+    """The outcome in one sentence."""
     counts = ", ".join(
         f"{number} {verdict.value}" for verdict in Verdict if (number := report.count(verdict))
     )
     match report.exit_code:
         case code if code == EXIT_REGRESSION and not report.count(Verdict.REGRESSION):
-            outcome = (
-                f"FAILED: {counted(report.changed, 'cell')} changed, and --exact was asked for"
-            )
+            outcome = f"FAILED: {counted(report.changed, 'cell')} changed, and --exact was given"
         case code if code == EXIT_REGRESSION:
             outcome = "FAILED: scores dropped"
         case code if code == EXIT_NOT_MEASURED:
@@ -61,11 +49,11 @@ def headline(report: Report) -> str:
 
 
 def sentence(cell: CellReport) -> str:
-    """Return what is known of a cell's scores in words."""
+    """The verdict on a cell in one sentence."""
     if cell.verdict is Verdict.NOT_MEASURED:
         return cell.reason
-    if cell.verdict is Verdict.NO_WORSE and cell.trace is Trace.IDENTICAL:
-        words = f"bit for bit the same, {cell.trace_detail}"
+    if cell.verdict is Verdict.NO_WORSE and cell.match.digests is DigestResult.IDENTICAL:
+        words = f"identical bits, {cell.match.digests_detail}"
     else:
         words = judgement_text(cell.stages[-1])
     if len(cell.stages) > 1:
@@ -74,7 +62,7 @@ def sentence(cell: CellReport) -> str:
 
 
 def judgement_text(judgement: Judgement) -> str:
-    """Return what a stage says of a cell in words."""
+    """The judgement of one stage in words."""
     direction = "lower" if judgement.change < 0 else "higher"
     change = f"{abs(judgement.change):.1%} of the range {direction}"
     match judgement.verdict:
@@ -88,8 +76,8 @@ def judgement_text(judgement: Judgement) -> str:
             return f"{change}, p = {judgement.p_drop:.2g}; {_needed(judgement)}"
 
 
-def notes(report: Report) -> list[str]:
-    """Return the sentences below the table: the rule, the digests, and what was left out."""
+def notes(report: CheckReport) -> list[str]:
+    """The sentences below the table: the rule, changed digests, and cells without a baseline."""
     rules = report.rules
     stages = " in two stages" if rules.stages == 2 else ""
     rule = (
@@ -100,53 +88,29 @@ def notes(report: Report) -> list[str]:
     lines = [rule]
     if report.changed:
         lines.append(
-            "changed: the digests are not the baseline's on the same versions and processor, so "
-            "what is computed has changed; --exact fails on that alone."
+            "changed: the digests differ from the baseline's on the same versions and processor, "
+            "so the computation has changed. Only --exact fails on this."
         )
     if report.new:
-        lines.append(f"Not in the baseline, not judged: {', '.join(report.new)}.")
+        lines.append(f"Not in the baseline, so not judged: {', '.join(report.new)}.")
     return lines
 
 
-def rich_table(report: Report) -> Table:
-    """Return the cells as a table for a terminal of 80 columns or more."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    table.add_column("cell", overflow="fold")
-    for name in ("baseline", "now", "change"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    table.add_column("digests", no_wrap=True)
-    for cell in report.cells:
-        table.add_row(
-            Text(cell.frozen.name),
-            _mean(cell.baseline_scores),
-            _mean(cell.scores),
-            _change(cell),
-            Text(cell.verdict.value, STYLES[cell.verdict]),
-            Text(cell.trace.value, "yellow" if cell.trace is Trace.CHANGED else "dim"),
-        )
-    return table
-
-
-def details(report: Report) -> list[str]:
-    """Return a line for each cell that needs one."""
+def details(report: CheckReport) -> list[str]:
+    """One line per cell that is not identical."""
     lines = []
     for cell in report.cells:
-        if not (cell.verdict is Verdict.NO_WORSE and cell.trace is Trace.IDENTICAL):
+        if not (cell.verdict is Verdict.NO_WORSE and cell.match.digests is DigestResult.IDENTICAL):
             lines.append(f"{cell.frozen.name}: {cell.verdict.value}: {sentence(cell)}")
-        if cell.trace is Trace.CHANGED:
-            lines.append(f"{cell.frozen.name}: changed: {cell.trace_detail}")
-        elif cell.trace is Trace.NOT_COMPARABLE and cell.stages:
-            lines.append(f"{cell.frozen.name}: digests not comparable: {cell.trace_detail}")
+        if cell.match.digests is DigestResult.CHANGED:
+            lines.append(f"{cell.frozen.name}: changed: {cell.match.digests_detail}")
+        elif cell.match.digests is DigestResult.NOT_COMPARABLE and cell.stages:
+            lines.append(f"{cell.frozen.name}: digests not comparable: {cell.match.digests_detail}")
     return lines
 
 
-def as_markdown(report: Report) -> str:
-    """Return the check as Markdown, for a pull request."""
+def as_markdown(report: CheckReport) -> str:
+    """The check as Markdown, for a pull request."""
     lines = [
         f"### esbench check: {headline(report)}",
         "",
@@ -159,20 +123,20 @@ def as_markdown(report: Report) -> str:
             MARKS[cell.verdict],
             frozen.environment,
             cell_name(frozen.algorithm, frozen.policy),
-            f"{_mean(cell.baseline_scores)} ({cell.baseline_scores.size})",
-            f"{_mean(cell.scores)} ({cell.scores.size})",
-            _change(cell),
+            f"{mean_text(cell.baseline_scores)} ({cell.baseline_scores.size})",
+            f"{mean_text(cell.scores)} ({cell.scores.size})",
+            change_text(cell),
             f"**{cell.verdict.value}**: {sentence(cell)}",
-            f"{cell.trace.value}: {cell.trace_detail}",
+            f"{cell.match.digests.value}: {cell.match.digests_detail}",
         ]
         lines.append("| " + " | ".join(text.replace("|", r"\|") for text in texts) + " |")
     return "\n".join([*lines, "", *(f"- {note}" for note in notes(report))]) + "\n"
 
 
-def as_junit(report: Report) -> str:
-    """Return the check as JUnit XML: a test case a cell.
+def as_junit(report: CheckReport) -> str:
+    """The check as JUnit XML, one test case per cell.
 
-    A regression is a failure, what was not measured an error, what is inconclusive skipped.
+    A regression is a failure, an unmeasured cell an error, and an inconclusive cell is skipped.
     """
     kinds = {
         Verdict.REGRESSION: "failure",
@@ -188,12 +152,12 @@ def as_junit(report: Report) -> str:
             name=cell_name(frozen.algorithm, frozen.policy),
         )
         kind, message = kinds.get(cell.verdict), sentence(cell)
-        if kind is None and report.exact and cell.trace is Trace.CHANGED:
-            kind, message = "failure", f"changed: {cell.trace_detail}"
+        if kind is None and report.exact and cell.match.digests is DigestResult.CHANGED:
+            kind, message = "failure", f"changed: {cell.match.digests_detail}"
         if kind is not None:
             ElementTree.SubElement(case, kind, message=message, type=cell.verdict.value)
-        lines = f"{cell.verdict.value}: {sentence(cell)}\ndigests: {cell.trace.value}: "
-        ElementTree.SubElement(case, "system-out").text = lines + cell.trace_detail
+        lines = f"{cell.verdict.value}: {sentence(cell)}\ndigests: {cell.match.digests.value}: "
+        ElementTree.SubElement(case, "system-out").text = lines + cell.match.digests_detail
         cases.append(case)
     counts = {kind: sum(case.find(kind) is not None for case in cases) for kind in kinds.values()}
     suite = ElementTree.Element(
@@ -211,8 +175,8 @@ def as_junit(report: Report) -> str:
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def as_json(report: Report) -> str:
-    """Return everything that is known, in full precision; NaN and infinity are null."""
+def as_json(report: CheckReport) -> str:
+    """The check as JSON in full precision; NaN and infinity are null."""
     content = {
         "exit_code": report.exit_code,
         "headline": headline(report),
@@ -235,12 +199,12 @@ def _json_cell(cell: CellReport) -> dict[str, Any]:
         "policy": frozen.policy,
         "verdict": cell.verdict.value,
         "sentence": sentence(cell),
-        "digests": cell.trace.value,
-        "digests_detail": cell.trace_detail,
+        "digests": cell.match.digests.value,
+        "digests_detail": cell.match.digests_detail,
         "random_score": frozen.random_score,
         "reference_score": frozen.reference_score,
         "baseline_scores": cell.baseline_scores.tolist(),
-        "seeds": list(cell.seeds),
+        "seeds": list(cell.match.seeds),
         "scores": cell.scores.tolist(),
         "stages": [_json_stage(stage) for stage in cell.stages],
     }
@@ -254,15 +218,17 @@ def _json_stage(stage: Judgement) -> dict[str, Any]:
 
 def _needed(judgement: Judgement) -> str:
     if math.isnan(judgement.seeds_needed):
-        return "too near the margin to call"
+        return "too near the margin to decide"
     if math.isinf(judgement.seeds_needed):
-        return "its scores differ so much that a thousand seeds would not tell"
-    return f"about {judgement.seeds_needed:.0f} seeds on both sides would tell"
+        return "its scores vary so much that a thousand seeds would not decide"
+    return f"about {judgement.seeds_needed:.0f} seeds on both sides would decide"
 
 
-def _mean(scores: Floats) -> str:
+def mean_text(scores: Floats) -> str:
+    """The mean of scores; a dash if there is none."""
     return format_number(float(scores.mean())) if scores.size else NONE
 
 
-def _change(cell: CellReport) -> str:
+def change_text(cell: CellReport) -> str:
+    """The change of a cell's mean, as a share of its range; a dash if not measured."""
     return f"{cell.stages[-1].change:+.1%}" if cell.stages else NONE

@@ -1,94 +1,89 @@
-"""The second stage of a check: fresh seeds of what the first one could not decide.
+"""The second stage of a check: fresh seeds for inconclusive cells.
 
-Which cells those are and how many seeds they get is settled before one of them is trained, and
-their folder belongs to one first stage: scores of code that has changed since are never judged.
+The cells and the number of seeds are fixed before any of them is trained. The folder of a second
+stage belongs to one first stage, so scores of older code are never judged.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from esbench.analysis.gate import Rules, Sample, Verdict, judge
+from esbench.analysis.gate import Sample, Verdict, judge
 from esbench.errors import UsageError
 from esbench.files import read_bytes, write_bytes
-from esbench.gate.baselines import FrozenCell
-from esbench.gate.check import CellReport, Report
-from esbench.gate.match_baseline import find, sample_of, scores_of, seeds_of
-from esbench.store.seed_groups import Cell, cells, require_distinct_seeds
+from esbench.gate.check import CellReport, CheckReport, load_cells
+from esbench.gate.match_baseline import match_cell
+from esbench.store.cells import Cell
+from esbench.store.trial_folder import has_trials, results_digest
 from esbench.training.trials import Trial, trial_at
 
 MARKER: Final = "second-stage.sha256"
-TIMES: Final = 2  # so many seeds as the first stage had
+SEEDS_FACTOR: Final = 2  # fresh seeds per seed of the first stage
 
 
-def require_apart(root: Path, second: Path) -> None:
-    """Refuse a second stage whose fresh seeds would be mixed with the first ones.
+def require_apart(first: Path, second: Path) -> None:
+    """Refuse a folder that would mix the fresh seeds with the first ones.
 
     Raises:
-        UsageError: its folder is the first one's, or lies in it or around it.
+        UsageError: One folder is the other, or contains it.
     """
-    ours, theirs = second.resolve(), root.resolve()
+    ours, theirs = second.resolve(), first.resolve()
     if ours == theirs or ours in theirs.parents or theirs in ours.parents:
         raise UsageError(
-            f"--second-stage {second}: expected a folder apart from {root}, since its seeds are "
-            "judged by themselves"
+            f"--second-stage {second}: expected a folder outside of {first}, because the fresh "
+            "seeds are judged on their own"
         )
 
 
-def bind(root: Path, second: Path) -> None:
-    """Make ``second`` the second stage of the results below ``root``, as they are now.
+def bind(first: Path, second: Path) -> None:
+    """Make ``second`` the second stage of the present results below ``first``.
 
     Raises:
-        UsageError: it holds trials of another first stage, or cannot be written.
+        UsageError: It holds trials of another first stage, or cannot be written.
     """
-    results = sorted(path.relative_to(root) for path in root.rglob("result.json"))
-    content = b"".join(str(path).encode() + read_bytes(root / path) for path in results)
-    identity = hashlib.sha256(content).hexdigest()
+    identity = results_digest(first)
     marker = second / MARKER
     known = read_bytes(marker).decode(errors="replace") if marker.exists() else ""
-    if known != identity and second.is_dir() and any(second.rglob("trial.json")):
+    if known != identity and has_trials(second):
         raise UsageError(
-            f"--second-stage {second} holds trials of another first stage than {root} as it is "
-            "now; expected an empty folder"
+            f"--second-stage {second} holds trials of another first stage than the present "
+            f"{first}; expected an empty folder"
         )
     write_bytes(marker, identity.encode())
 
 
-def planned(report: Report, second: Path) -> list[Trial]:
-    """Return the trials of the second stage: fresh seeds of the cells that are inconclusive.
+def plan(report: CheckReport, second: Path) -> list[Trial]:
+    """The trials of the second stage: fresh seeds of the inconclusive cells.
 
-    Twice as many as the first stage had, counted from above all seeds of the baseline and of it.
+    There are twice as many as in the first stage, numbered above all known seeds.
 
     Raises:
-        UsageError: a cell's specification is not understood by this version.
+        UsageError: This version does not understand a cell's specification.
     """
     return [
-        trial_at(cell.frozen.trial_spec(seed), *_labels(cell.frozen), second)
+        trial_at(cell.frozen.trial_spec(seed), *cell.frozen.labels, second)
         for cell in report.cells
         if cell.verdict is Verdict.INCONCLUSIVE
         for seed in _fresh_seeds(cell)
     ]
 
 
-def decide(report: Report, second: Path) -> Report:
-    """Return the report with what the fresh seeds say of the cells that were inconclusive.
+def decide(report: CheckReport, second: Path) -> CheckReport:
+    """Judge the inconclusive cells by their fresh seeds.
 
-    A cell whose fresh seeds are not all there, or not done, is not measured.
+    A cell with missing or unfinished fresh seeds is not measured.
 
     Raises:
-        UsageError: a stored trial is not readable, or a seed lies there twice.
+        UsageError: A stored trial is not readable, or a seed was run twice.
     """
-    has_trials = second.is_dir() and any(second.rglob("trial.json"))
-    found = cells(second) if has_trials else []
-    require_distinct_seeds(found)
-    looked = [_look(cell, found) for cell in report.cells]
-    judgements = judge([sample for sample, _ in looked], report.rules, seed=1)
+    found = load_cells(second) if has_trials(second) else []
+    samples = [_fresh_sample(cell, found) for cell in report.cells]
+    judgements = judge([sample for sample, _ in samples], report.rules, seed=1)
     decided = []
-    for cell, (_, reason), judgement in zip(report.cells, looked, judgements, strict=True):
+    for cell, (_, reason), judgement in zip(report.cells, samples, judgements, strict=True):
         if judgement is not None:
             stages = (*cell.stages, judgement)
             decided.append(replace(cell, verdict=judgement.verdict, stages=stages))
@@ -99,29 +94,20 @@ def decide(report: Report, second: Path) -> Report:
     return replace(report, cells=tuple(decided))
 
 
-def rules_of(alpha: float, margin: float, second: Path | None) -> Rules:
-    """Return the rules of a check, with two stages if there is a folder of a second one."""
-    return Rules(alpha, margin, stages=1 if second is None else 2)
-
-
-def _labels(frozen: FrozenCell) -> tuple[str, str, str]:
-    return frozen.environment, frozen.algorithm, frozen.policy
-
-
 def _fresh_seeds(cell: CellReport) -> range:
-    first = 1 + max([*cell.seeds, *(trial.seed for trial in cell.frozen.trials)])
-    return range(first, first + TIMES * len(cell.seeds))
+    first = 1 + max([*cell.match.seeds, *(trial.seed for trial in cell.frozen.trials)])
+    return range(first, first + SEEDS_FACTOR * len(cell.match.seeds))
 
 
-def _look(cell: CellReport, found: Sequence[Cell]) -> tuple[Sample | None, str]:
-    """Return the scores of a cell's fresh seeds, or why there are none; neither if decided."""
+def _fresh_sample(cell: CellReport, found: Sequence[Cell]) -> tuple[Sample | None, str]:
+    """The scores of a cell's fresh seeds, or the reason why there are none; neither if decided."""
     if cell.verdict is not Verdict.INCONCLUSIVE:
         return None, ""
     wanted = _fresh_seeds(cell)
-    item = find(cell.frozen, found, least=len(wanted))
-    if item.cell is None:
-        return None, f"second stage: {item.reason}"
-    if seeds_of(item.cell) != tuple(wanted):
+    match = match_cell(cell.frozen, found, min_seeds=len(wanted))
+    if match.cell is None:
+        return None, f"second stage: {match.reason}"
+    if match.seeds != tuple(wanted):
         expected = f"{wanted.start} to {wanted.stop - 1}"
-        return None, f"second stage: seeds {seeds_of(item.cell)}; expected {expected}"
-    return sample_of(cell.frozen, scores_of(item.cell)), ""
+        return None, f"second stage: seeds {match.seeds}; expected {expected}"
+    return match.sample, ""

@@ -1,6 +1,6 @@
-"""Runs stored trials again, from their ``trial.json`` alone, and compares what comes out.
+"""Run stored trials again from their specifications, and compare digests and scores.
 
-Nothing is written, and nothing of the stored trials is used but their specification.
+Nothing is written.
 """
 
 from __future__ import annotations
@@ -17,20 +17,19 @@ from esbench.analysis.comparison import LEVEL
 from esbench.analysis.permutation import holm, p_different
 from esbench.errors import UsageError
 from esbench.rollouts.worker_pool import WorkerPool
-from esbench.store.defaults import completed
+from esbench.store.cells import Cell, cells, require_distinct_seeds
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.origins import changed_code, changes, origin_of
-from esbench.store.provenance import provenance
-from esbench.store.seed_groups import Cell, cells, require_distinct_seeds
+from esbench.store.provenance.changes import changed_code, changes, origin_of
+from esbench.store.provenance.record import provenance
 from esbench.store.trial_folder import TrialFolder
 from esbench.training.trainer import Trainer
 from esbench.units import NONE, counted, format_number
 
-FEWEST: Final = 4  # runs a side: with three, p is never below the level
+MIN_RUNS: Final = 4  # per side: with three, p is never below the level
 
 
 class Outcome(StrEnum):
-    """How trials compare with what was recorded of them."""
+    """The comparison of rerun trials with their records."""
 
     IDENTICAL = "identical"
     EQUAL = "statistically equal"
@@ -43,10 +42,12 @@ class Rerun:
     """One trial, run again.
 
     Attributes:
-        path: its folder; seed: its seed.
-        parts_at: the first generation whose digest differs, one after the last if only the score
-            does; None if nothing differs.
-        recorded, score: then and now; None if not finite.
+        path: The trial's folder.
+        seed: The training seed.
+        parts_at: The first generation whose digest differs, one after the last if only the score
+            differs; None if nothing differs.
+        recorded: The stored score; None if not finite.
+        score: The new score; None if not finite.
     """
 
     path: Path
@@ -62,13 +63,13 @@ class Verification:
     """The trials of one cell, run again.
 
     Attributes:
-        name: algorithm and environment.
-        outcome: of them together.
-        reruns: a seed each.
-        p_value: two-sided permutation test of the mean scores then and now, Holm-corrected over the
-            cells; None if all is identical, there are fewer than four seeds, or a score is not
-            finite on one side only.
-        changed: packages and processor that are not the same.
+        name: Algorithm and environment.
+        outcome: The outcome over all seeds.
+        reruns: One per seed.
+        p_value: Two-sided permutation test of the mean scores, Holm-corrected over the cells; None
+            if all is identical, there are fewer than four seeds, or a score is not finite on one
+            side only.
+        changed: Packages and processor that differ.
     """
 
     name: str
@@ -84,14 +85,14 @@ def verify(
     """Run every trial below ``path`` again.
 
     Args:
-        path: a trial's folder, or one of several.
-        pool: plays the episodes.
-        watch: is told of every generation, with the name of its trial.
+        path: The folder of a trial, or a folder with several.
+        pool: Plays the episodes.
+        watch: Called with the name of the trial and every generation's record.
 
     Raises:
-        UsageError: there is no trial, one is not done or not readable, or its specification is not
-            understood by this version.
-        TrainingError: an environment raised.
+        UsageError: There is no trial, one is not done or not readable, or this version does not
+            understand its specification.
+        TrainingError: An environment raised an error.
     """
     found = cells(path)
     for cell in found:
@@ -103,26 +104,26 @@ def verify(
 
 
 def sentences(verification: Verification) -> list[str]:
-    """Return what came out, in words: the outcome first, then where and why trials part."""
+    """The outcome in sentences: first the result, then where and why trials differ."""
     apart = [rerun for rerun in verification.reruns if rerun.parts_at is not None]
     trials = counted(len(verification.reruns), "trial")
     if verification.outcome is Outcome.IDENTICAL:
         return [f"{verification.name}: identical: {trials}, every digest and score"]
     first = apart[0]
-    how = f"{len(apart)} of {trials} part, seed {first.seed} at generation {first.parts_at}"
+    how = f"{len(apart)} of {trials} differ, seed {first.seed} from generation {first.parts_at}"
     if len(verification.reruns) == 1:
-        how = f"seed {first.seed} parts at generation {first.parts_at}"
-    scores = f"score {_score(first.recorded)} then, {_score(first.score)} now"
+        how = f"seed {first.seed} differs from generation {first.parts_at}"
+    scores = f"score {_score(first.recorded)} before, {_score(first.score)} now"
     if verification.p_value is None:
-        test = f"too few scores to tell by; expected a folder with {FEWEST} seeds or more"
+        test = f"too few scores for a test; expected a folder with {MIN_RUNS} seeds or more"
     else:
         test = f"p = {verification.p_value:.2g} for a difference of the scores of {trials}"
     why = "; ".join(verification.changed)
     return [
         f"{verification.name}: {verification.outcome.value}: {how} ({scores}); {test}",
-        f"what has changed: {why}"
+        f"changed: {why}"
         if why
-        else "no package and no processor has changed: esbench itself, or the environment, has",
+        else "packages and processor are the same: esbench itself or the environment has changed",
     ]
 
 
@@ -148,16 +149,16 @@ def _verify_cell(
 
 
 def _p_value(reruns: Sequence[Rerun]) -> float | None:
-    """Return the p-value of a difference of the scores; None if that cannot be told."""
+    """The p-value of a difference of the scores; None if there are too few."""
     then = [rerun.recorded for rerun in reruns if rerun.recorded is not None]
     now = [rerun.score for rerun in reruns if rerun.score is not None]
-    if len(then) != len(now) or len(then) < FEWEST:
+    if len(then) != len(now) or len(then) < MIN_RUNS:
         return None
     return p_different(then, now)
 
 
 def _judged(found: Sequence[Verification]) -> list[Verification]:
-    """Return what is different by digests and equal by scores as such, corrected for its number."""
+    """Correct the p-values for their number and decide between equal and different."""
     tested = [place for place, item in enumerate(found) if item.p_value is not None]
     judged = list(found)
     for place, p_value in zip(tested, holm([found[p].p_value or 0.0 for p in tested]), strict=True):
@@ -169,7 +170,7 @@ def _judged(found: Sequence[Verification]) -> list[Verification]:
 def _rerun(
     trial: TrialFolder, pool: WorkerPool, watch: Callable[[str, GenerationRecord], None]
 ) -> Rerun:
-    spec, result = completed(trial.spec()), trial.result()
+    spec, result = trial.spec(), trial.result()
     recorded = [str(row["digest"]) for row in trial.rows()]
     with Trainer(spec, pool) as trainer:
         trainer.train(callbacks=[lambda record: watch(str(trial.path), record)])

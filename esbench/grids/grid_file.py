@@ -1,9 +1,4 @@
-"""A grid as a person writes it.
-
-A grid is TOML: algorithms x environments x policies x seeds, with settings for each. From weakest
-to strongest, a setting comes from the algorithm's defaults, the environment's file, the grid, the
-grid's table for the environment, and ``--set``.
-"""
+"""A grid as it is written: algorithms x environments x policies x seeds, with settings for each."""
 
 from __future__ import annotations
 
@@ -13,34 +8,36 @@ from collections import Counter
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, final
 
 from pydantic import Field, field_validator, model_validator
 
 from esbench.errors import UsageError, suggestion
-from esbench.grids.environment_files import read_toml
+from esbench.grids.environment_files import environment_table, read_toml
 from esbench.grids.trial_spec import Seed
 from esbench.settings import Settings, Table, parse
 
 MOST_SEEDS: Final = 100_000
-Name = Annotated[str, Field(pattern=r"[^.]")]  # a folder: neither empty nor . nor ..
+Name = Annotated[str, Field(pattern=r"[^.]")]  # a folder: not empty, "." or ".."
 
 
+@final
 class Grid(Settings):
-    """A grid file, as a person writes it.
+    """The content of a grid file. Its tables are validated when the grid is expanded.
 
     Attributes:
-        name: of the output folder; the file's name by default.
+        name: name of the output folder; default the name of the file.
         description: one line for ``esbench list grids``.
-        seeds: training seeds, one trial each.
+        seeds: training seeds, one per trial.
         environments: Gymnasium names.
-        algorithms: label -> settings; the label is the algorithm's name, unless the table has a
-            key ``algorithm``: so one algorithm can run with several settings. A list of names
-            stands for tables without settings.
-        policy: replaces the environments' template, or changes its settings if it names none.
-        policies: label -> policy, to run several.
-        budget, evaluation: change the environments' own.
-        environment: name -> anything of its file in ``envs/``, for this grid only.
+        algorithms: label -> settings. The label is the algorithm's name unless the table has a key
+            ``algorithm``, so that one algorithm can have several labels. A list of names stands
+            for tables without settings.
+        policy: replaces the environments' policy if it names a template, else changes settings.
+        policies: label -> policy, to compare several.
+        budget: changes to the environments' budget.
+        evaluation: changes to the environments' evaluation.
+        environment: name -> changes to that environment's file, for this grid only.
     """
 
     name: Annotated[str, Field(pattern=r"^[\w+-][\w.+-]*$")]
@@ -58,14 +55,14 @@ class Grid(Settings):
     @classmethod
     def _names_to_tables(cls, value: Any) -> Any:
         if isinstance(value, list) and all(isinstance(name, str) for name in value):
-            require_distinct(value)
+            _require_distinct(value)
             return {name: {} for name in value}
         return value
 
     @field_validator("seeds", "environments")
     @classmethod
     def _distinct(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
-        require_distinct(value)
+        _require_distinct(value)
         return value
 
     @model_validator(mode="after")
@@ -80,7 +77,7 @@ class Grid(Settings):
 
 
 def grid_names() -> list[str]:
-    """Return the names of the grids that come with esbench, sorted."""
+    """The names of the grids that come with esbench, sorted."""
     return sorted(
         Path(item.name).stem
         for item in files("esbench.grids.named").iterdir()
@@ -89,10 +86,10 @@ def grid_names() -> list[str]:
 
 
 def read_grid(name_or_file: str) -> tuple[Table, str]:
-    """Return a grid's raw content, and its source for messages.
+    """The raw content of a grid, and its source for messages.
 
     Raises:
-        UsageError: no such grid or file, or it is not TOML.
+        UsageError: there is no such grid or file, or it is not TOML.
     """
     path = Path(name_or_file)
     if path.suffix == ".toml" or path.is_file():
@@ -111,7 +108,7 @@ def read_grid(name_or_file: str) -> tuple[Table, str]:
 
 
 def _require_tables(table: Table, source: str) -> None:
-    """Refuse a value where a table belongs, before overrides are put into it."""
+    """Refuses values in the place of tables, before overrides are merged into them."""
     for key in ("algorithms", "policy", "policies", "budget", "evaluation", "environment"):
         value = table.get(key, {})
         nested = value if key == "environment" and isinstance(value, dict) else {}
@@ -121,12 +118,59 @@ def _require_tables(table: Table, source: str) -> None:
                 raise UsageError(f"{source}: {name} = {item!r}: expected a table{near}")
 
 
-def apply_overrides(table: Table, assignments: Sequence[str]) -> Table:
-    """Return a grid's content with every ``--set key.sub=value`` applied, in order.
+def compose_grid(
+    name_or_file: str | None,
+    environments: Sequence[str] = (),
+    algorithms: Sequence[str] = (),
+    seeds: str | None = None,
+    env_steps: int | None = None,
+    overrides: Sequence[str] = (),
+) -> tuple[Grid, str]:
+    """A grid with the options of the command line applied, and its source for messages.
+
+    Args:
+        name_or_file: named grid or TOML file; None composes a grid from the other arguments.
+        environments: replace the grid's environments.
+        algorithms: replace the grid's algorithms, which keep their settings.
+        seeds: such as "0-9"; replace the grid's seeds.
+        env_steps: short for ``budget.env_steps=N``.
+        overrides: ``key.sub=value``, applied in order.
 
     Raises:
-        UsageError: there is no "=" or no key, or one sets what is of no algorithm in the grid.
+        UsageError: a name, key or value is wrong.
     """
+    table: Table
+    if name_or_file is not None:
+        table, source = read_grid(name_or_file)
+    elif environments and algorithms:
+        name = re.sub(r"[^\w.+-]", "_", "+".join([*environments, *algorithms]))
+        table, source = {"name": name}, "command line"
+    else:
+        raise UsageError(
+            "nothing to run: name a grid (esbench list grids), or give --env and --algorithm"
+        )
+    for environment in environments:
+        environment_table(environment)  # an unknown name is reported before anything else
+    if environments:
+        kept = {k: v for k, v in table.get("environment", {}).items() if k in environments}
+        table = {**table, "environments": list(environments), "environment": kept}
+    if algorithms:
+        try:
+            _require_distinct(algorithms)
+        except ValueError as error:
+            raise UsageError(f"--algorithm {error}") from None
+        own = table.get("algorithms")
+        settings: Table = own if isinstance(own, dict) else {}
+        table = {**table, "algorithms": {name: settings.get(name, {}) for name in algorithms}}
+    if seeds is not None:
+        table = {**table, "seeds": parse_seeds(seeds)}
+    if env_steps is not None:
+        table = apply_override(table, f"budget.env_steps={env_steps}")
+    return parse_grid(_apply_overrides(table, overrides), source), source
+
+
+def _apply_overrides(table: Table, assignments: Sequence[str]) -> Table:
+    """Applies every ``--set`` in order; none may add an algorithm to the grid."""
     labels = table.get("algorithms")
     for assignment in assignments:
         table = apply_override(table, assignment)
@@ -143,10 +187,10 @@ def apply_overrides(table: Table, assignments: Sequence[str]) -> Table:
 
 
 def apply_override(table: Table, assignment: str) -> Table:
-    """Return a grid's content with one ``--set key.sub=value`` applied.
+    """The content of a grid with one ``--set key.sub=value`` applied.
 
-    The value is read as TOML (0, false, [32, 32], "text"); what is not TOML is a string. It also
-    beats a setting that the grid makes for a single environment.
+    The value is read as TOML (0, false, [32, 32], "text"), or as a string if it is not TOML. It
+    also replaces the setting where the grid gives it for a single environment.
 
     Raises:
         UsageError: there is no "=" or no key.
@@ -165,19 +209,19 @@ def apply_override(table: Table, assignment: str) -> Table:
 
 
 def parse_grid(table: Table, source: str) -> Grid:
-    """Return a grid's content as a typed grid.
+    """The typed grid of a raw one.
 
     Raises:
-        UsageError: one line a wrong key or value.
+        UsageError: one line per wrong key or value.
     """
     return parse(Grid, table, source)
 
 
 def parse_seeds(text: str) -> list[int]:
-    """Return the seeds of "0-9", "3" or "0,2,5-7".
+    """The seeds of "0-9", "3" or "0,2,5-7".
 
     Raises:
-        UsageError: the text is none of these.
+        UsageError: the text is not of that form.
     """
     seeds: list[int] = []
     for part in text.split(","):
@@ -188,7 +232,7 @@ def parse_seeds(text: str) -> list[int]:
         last = int(match[2] or first)
         if last >= 2**32 or last - first >= MOST_SEEDS:
             raise UsageError(
-                f"--seeds {text!r}: expected seeds below {2**32}, and at most {MOST_SEEDS} of them"
+                f"--seeds {text!r}: expected at most {MOST_SEEDS} seeds, all below {2**32}"
             )
         if last < first:
             raise UsageError(
@@ -198,15 +242,14 @@ def parse_seeds(text: str) -> list[int]:
     return seeds
 
 
-def require_distinct(values: Sequence[Any]) -> None:
-    """Raise ValueError if a value is there twice."""
+def _require_distinct(values: Sequence[Any]) -> None:
     for value, times in Counter(values).items():
         if times > 1:
             raise ValueError(f"{value!r} is given {times} times; expected once")
 
 
 def _split_key(key: str) -> list[str]:
-    """Return the parts of a dotted TOML key; parts may be quoted, as "Hopper-v5" must not be."""
+    """The parts of a dotted TOML key; a part with dots in it is quoted."""
     parts = re.findall(r'"([^"]+)"|([^.\s"]+)', key)
     return [quoted or plain for quoted, plain in parts]
 

@@ -1,6 +1,8 @@
-"""The typed, frozen description of one trial: everything its results depend on, and nothing else.
+"""The typed description of one trial: everything its results depend on, and nothing else.
 
-Workers, slots and folders are not part of it, because they change no result. Its hash names it.
+Workers, slots and folders are not part of it, because they change no result. A grid is validated
+into these objects once. The trainer and the workers use them as they are; a stored ``trial.json``
+holds them as JSON, and the registries say which class its settings have.
 """
 
 from __future__ import annotations
@@ -8,11 +10,17 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from abc import ABC
+from typing import Annotated, Any, Final, Literal, TypeAlias, final
 
-from pydantic import Field
+from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator
 
-from esbench.settings import Settings, Table
+from esbench.algorithms.base import ALGORITHMS
+from esbench.algorithms.settings import AlgorithmSettings
+from esbench.environments.behaviors.base import BehaviorSettings, behavior_class
+from esbench.files import Json
+from esbench.policies.base import POLICIES, PolicySettings
+from esbench.settings import Settings, Table, parse
 
 Count = Annotated[int, Field(ge=1)]
 Seed: TypeAlias = Annotated[int, Field(ge=0, lt=2**32)]
@@ -20,25 +28,25 @@ DEFAULT_LABEL: Final = "default"
 EpisodeSeeds: TypeAlias = Literal["fresh", "pair", "shared"]
 
 
-class EnvironmentSpec(Settings):
-    """A Gymnasium environment and how episodes are played in training.
+class EnvironmentSettings(Settings, ABC):
+    """Settings of a Gymnasium environment and of its training episodes.
 
     Attributes:
-        id: its Gymnasium name; "package:Name-v0" imports the package first.
-        kwargs: arguments of ``gymnasium.make``; part of the environment, scored with them too.
-        backend: which vector environment plays it; "auto" is the fastest that serves it. They are
-            bit-identical; the one that ran is in ``trial.json``.
-        episodes_per_member: a member's return is the mean over so many episodes.
-        max_episode_steps: training episodes are cut after so many steps; "adaptive" cuts at twice
-            the mean length of the generation before; none by default.
-        action_noise: deviation of Gaussian noise on continuous actions.
+        id: Gymnasium name; "package:Name-v0" imports the package first.
+        kwargs: arguments of ``gymnasium.make``. They also apply to scoring.
+        backend: vector environment; "auto" is the fastest one that supports the environment. All
+            backends give the same bits. ``trial.json`` records the one that was used.
+        episodes_per_member: a member's return is the mean over this many episodes.
+        max_episode_steps: training episodes are cut after this many steps; "adaptive" is twice the
+            mean length of the previous generation. The default is no cut.
+        action_noise: standard deviation of Gaussian noise on continuous actions.
         reward_shift: subtracted from every reward (the alive bonus, in ARS).
-        episode_seeds: fresh (each member has its own), pair (a mirrored pair shares them; without
-            pairs as fresh) or shared (the whole generation does): common random numbers.
-        behavior: what novelty search compares episodes by; other algorithms do not look at it.
-        behavior_settings: its settings.
+        episode_seeds: "fresh" (every member has its own), "pair" (a mirrored pair shares them;
+            without pairs the same as fresh) or "shared" (the whole generation shares them).
+        behavior: behavior characterisation of novelty search; other algorithms ignore it.
+        behavior_settings: settings of the behavior characterisation.
 
-    The last six act in training only; scores come from the unmodified environment.
+    All but the first three apply to training only: scores come from the unmodified environment.
     """
 
     id: str
@@ -50,29 +58,63 @@ class EnvironmentSpec(Settings):
     reward_shift: float = 0.0
     episode_seeds: EpisodeSeeds = "fresh"
     behavior: str = "final_observation"
-    behavior_settings: dict[str, Any] = Field(default_factory=dict)
+    behavior_settings: SerializeAsAny[BehaviorSettings] = Field(
+        default_factory=dict, validate_default=True
+    )
+
+    @field_validator("behavior_settings", mode="before")
+    @classmethod
+    def _of_the_behavior(cls, value: Any, info: ValidationInfo) -> Any:
+        if not isinstance(value, dict) or "behavior" not in info.data:
+            return value
+        name = info.data["behavior"]
+        return parse(behavior_class(name).Settings, value, f"behavior {name}")
 
 
+@final
+class EnvironmentSpec(EnvironmentSettings):
+    """A Gymnasium environment and how training episodes are played."""
+
+
+@final
 class AlgorithmSpec(Settings):
-    """A registered algorithm with all its settings, defaults filled in."""
+    """A registered algorithm and its settings."""
 
     name: str
-    settings: Table
+    settings: SerializeAsAny[AlgorithmSettings]
+
+    @field_validator("settings", mode="before")
+    @classmethod
+    def _of_the_algorithm(cls, value: Any, info: ValidationInfo) -> Any:
+        if not isinstance(value, dict) or "name" not in info.data:
+            return value
+        name = info.data["name"]
+        return parse(ALGORITHMS.get(name).Settings, value, f"algorithm {name}")
 
 
+@final
 class PolicySpec(Settings):
-    """A registered policy template with all its settings, defaults filled in."""
+    """A registered policy template and its settings."""
 
     template: str
-    settings: Table
+    settings: SerializeAsAny[PolicySettings]
+
+    @field_validator("settings", mode="before")
+    @classmethod
+    def _of_the_policy(cls, value: Any, info: ValidationInfo) -> Any:
+        if not isinstance(value, dict) or "template" not in info.data:
+            return value
+        name = info.data["template"]
+        return parse(POLICIES.get(name).Settings, value, f"policy {name}")
 
 
+@final
 class BudgetSpec(Settings):
-    """When training ends: at the first of these.
+    """When training ends: at the first of these limits.
 
     Attributes:
-        env_steps: environment steps taken by the population; a generation is always finished.
-        generations: at most so many.
+        env_steps: environment steps of the population; a generation is always finished.
+        generations: maximum number of generations.
         target_return: stop once the mean return of the unperturbed policy over the last
             ``target_window`` generations reaches it.
         target_window: generations in that mean.
@@ -84,20 +126,22 @@ class BudgetSpec(Settings):
     target_window: Count = 5
 
 
+@final
 class EvaluationSpec(Settings):
     """How the policy is scored.
 
     Attributes:
         episodes: held-out episodes of the final score.
-        center: evaluate the unperturbed policy in every generation too, for its rank.
+        center: also evaluate the unperturbed policy in every generation, for its rank.
     """
 
     episodes: Count = 100
     center: bool = True
 
 
+@final
 class TrialSpec(Settings):
-    """One cell of a grid: algorithm, environment, policy, budget, scoring and seed."""
+    """One trial: algorithm, environment, policy, budget, scoring and seed."""
 
     algorithm: AlgorithmSpec
     environment: EnvironmentSpec
@@ -106,50 +150,49 @@ class TrialSpec(Settings):
     evaluation: EvaluationSpec = EvaluationSpec()
     seed: Seed
 
+    def as_json(self) -> Json:
+        """The specification as it is stored in ``trial.json``."""
+        return self.model_dump(mode="json")
+
     @property
     def hash(self) -> str:
         """SHA-256 of the canonical JSON of the specification."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        text = json.dumps(self.as_json(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def differences(stored: TrialSpec, wanted: TrialSpec) -> list[str]:
-    """Return a phrase for each setting in which two specifications differ."""
-    before, after = flatten(stored.model_dump(mode="json")), flatten(wanted.model_dump(mode="json"))
-    missing = object()
+def differences(stored: Json, wanted: Json) -> list[str]:
+    """One phrase per setting in which two specifications differ."""
+    before, after = flatten(stored), flatten(wanted)
     phrases = []
-    for key in [*before, *(key for key in after if key not in before)]:
-        old, new = before.get(key, missing), after.get(key, missing)
-        if old is missing:
-            phrases.append(f"{key} = {json.dumps(new)} is new")
-        elif new is missing:
-            phrases.append(f"{key} (was {json.dumps(old)}) is gone")
-        elif old != new:
-            phrases.append(f"{key} was {json.dumps(old)}, is now {json.dumps(new)}")
+    for key in dict.fromkeys([*before, *after]):
+        if key not in before:
+            phrases.append(f"{key} = {json.dumps(after[key])} is new")
+        elif key not in after:
+            phrases.append(f"{key} (was {json.dumps(before[key])}) is gone")
+        elif before[key] != after[key]:
+            phrases.append(f"{key} was {json.dumps(before[key])}, is now {json.dumps(after[key])}")
     return phrases
 
 
-def extends(wanted: TrialSpec, stored: TrialSpec) -> bool:
-    """Return whether a specification is another one with a larger budget, and nothing else.
+def extends(wanted: Json, stored: Json) -> bool:
+    """Whether two specifications differ only in that the wanted one has a larger budget.
 
-    Training does not look ahead to its end, so what it does under the larger budget begins with
-    all that it did under the smaller one.
+    Training does not look ahead to its end, so training under the larger budget begins with
+    exactly the generations of the smaller one.
     """
-    if wanted.budget == stored.budget or wanted != stored.model_copy(
-        update={"budget": wanted.budget}
-    ):
-        return False
-    more, less = wanted.budget, stored.budget
-    limits = {"env_steps": more.env_steps, "generations": more.generations}
+    more, less = wanted["budget"], stored["budget"]
+    limits = {key: more[key] for key in ("env_steps", "generations")}
     return (
-        more == less.model_copy(update=limits)
-        and more.env_steps >= less.env_steps
-        and (more.generations or math.inf) >= (less.generations or math.inf)
+        more != less
+        and wanted == {**stored, "budget": {**less, **limits}}
+        and more["env_steps"] >= less["env_steps"]
+        and (more["generations"] or math.inf) >= (less["generations"] or math.inf)
     )
 
 
 def flatten(table: Table, prefix: str = "") -> Table:
-    """Return a nested table as one level of dotted keys; empty tables stay as values."""
+    """A nested table as one level of dotted keys; empty tables stay as values."""
     flat: Table = {}
     for key, value in table.items():
         name = f"{prefix}{key}"

@@ -1,4 +1,4 @@
-"""Algorithms of other libraries, as a package on the side adds them: one file a library.
+"""Adapters of other libraries, one file per library.
 
-They are found by their entry points and imported when their names are asked for.
+They are found through entry points and imported when their names are requested.
 """

@@ -1,14 +1,14 @@
 """evosax's strategies: Lange, "evosax: JAX-based Evolution Strategies", 2022 (arXiv:2212.04180).
 
-evosax minimises; the sign is turned once, where it is told. It computes in float32, unless the
-process has set JAX otherwise: members and centre are its numbers, written as float64.
+evosax minimises, so the adapter reverses the sign of the returns. It computes in float32, unless
+JAX is configured otherwise; members and centre are its numbers, converted to float64.
 
-A strategy is functions of a state, so that state is ours, as arrays, and restoring it takes no
-time. A running search passes it through NumPy too, after every update, and so goes on from the
-same arrays as a restored one (to JAX, what began as a Python number is of another, weaker type).
+A strategy consists of functions of a state. The adapter keeps that state as arrays and converts it
+to NumPy after every update, so that a running search continues from the same arrays as a restored
+one (JAX gives a value that began as a Python number a weaker type).
 
-A strategy without a centre is given its first population, and its best member so far is returned.
-What a strategy does is its own: xNES of 0.3.2 takes the exponential of its matrix by elements.
+A strategy without a centre gets its first population from the adapter; its centre is the best
+member so far.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from esbench.algorithms.shaping import all_equal, raw
 from esbench.arrays import Matrix, Shapes, Vector
 from esbench.errors import UsageError, suggestion
 from esbench.integrations.library import (
+    ExternalAlgorithm,
+    ExternalSettings,
     LazyModule,
-    LibraryAlgorithm,
-    LibrarySettings,
     check_arguments,
     check_name,
     imported,
+    spread,
 )
 from esbench.seeding import noise_key
 
@@ -45,21 +46,22 @@ optax: Any = LazyModule("optax")
 distribution_based: Any = LazyModule("evosax.algorithms.distribution_based")
 population_based: Any = LazyModule("evosax.algorithms.population_based")
 
-# Random search takes a function to sample with; the Stein variational ones have several centres.
-_NOT_SERVED: Final = {"RandomSearch", "SV_CMA_ES", "SV_Open_ES"}
+# RandomSearch needs a sampling function; the Stein variational strategies have several centres.
+_NOT_SUPPORTED: Final = {"RandomSearch", "SV_CMA_ES", "SV_Open_ES"}
 _LARGEST: Final = float(np.finfo(np.float32).max)
 
 
-class EvosaxSettings(LibrarySettings):
+@final
+class EvosaxSettings(ExternalSettings):
     """Settings of an evosax strategy."""
 
     strategy: str = "SNES"
-    """Its name in evosax, such as Open_ES, PGPE, SNES, CMA_ES, Sep_CMA_ES or SimpleGA."""
+    """Name in evosax, such as Open_ES, PGPE, SNES, CMA_ES, Sep_CMA_ES or SimpleGA."""
 
     arguments: dict[str, Any] = Field(default_factory=dict)
-    """Fields of its params, such as std_init, and options of its constructor; of these std_schedule
-    is a number, fitness_shaping_fn a name such as centered_rank, and optimizer a table such as
-    {name = "adam", learning_rate = 0.01}."""
+    """Fields of the strategy's params, such as std_init, and options of its constructor. The option
+    std_schedule is a number, fitness_shaping_fn a name such as centered_rank, and optimizer a table
+    such as {name = "adam", learning_rate = 0.01}."""
 
     @model_validator(mode="after")
     def _fits_the_strategy(self) -> EvosaxSettings:
@@ -75,8 +77,8 @@ class EvosaxSettings(LibrarySettings):
 
 @final
 @register_algorithm("evosax")
-class Evosax(LibraryAlgorithm):
-    """A strategy of evosax, as the library runs it."""
+class Evosax(ExternalAlgorithm):
+    """A strategy of evosax, run by the library itself."""
 
     Settings = EvosaxSettings
     paper = "Lange 2022, arXiv:2212.04180"
@@ -93,6 +95,11 @@ class Evosax(LibraryAlgorithm):
         self._state = _as_arrays(self._initial_state()) if self._has_center else None
         self._draw(0)
 
+    @property
+    def sigma(self) -> float:
+        """The standard deviation of the members about their mean."""
+        return spread(self._members)
+
     def _tell(self, population: StoredPopulation, returns: Vector, behaviors: Matrix) -> None:
         told = np.asarray(jnp.asarray(np.clip(raw(returns), -_LARGEST, _LARGEST)))
         if not all_equal(told):
@@ -108,14 +115,14 @@ class Evosax(LibraryAlgorithm):
 
     def _load_state_dict(self, state: State) -> None:
         self._origin = np.array(state["origin"])
-        search = state["search"]  # empty before a strategy without a centre has learnt
+        search = state["search"]  # empty before the first update of a strategy without a centre
         self._state = _filled(jax.eval_shape(self._initial_state), search) if search else None
         self._draw(self.generation)
 
     def _initial_state(self) -> Any:
-        """Return the state a strategy begins with at its centre.
+        """The first state of a strategy at its centre.
 
-        For one without a centre, which begins with its first members: a state of that structure.
+        For a strategy without a centre, a state with the same structure.
         """
         key, _ = keys(self.seed)
         if self._has_center:
@@ -136,29 +143,29 @@ class Evosax(LibraryAlgorithm):
 
     def _learn(self, told: Vector) -> None:
         _, key = keys(self.seed, self.generation)
-        fitness = jnp.asarray(-told)  # lower is better, to evosax
+        fitness = jnp.asarray(-told)  # evosax minimises
         if self._state is None:
             state = self._strategy.init(key, self._sampled, fitness, self._params)
         else:
             state, _ = self._strategy.tell(key, self._sampled, fitness, self._asked, self._params)
         self._state = _as_arrays(state)
-        place = state.mean if self._has_center else state.best_solution
-        self._center = np.array(place, dtype=np.float64)
+        center = state.mean if self._has_center else state.best_solution
+        self._center = np.array(center, dtype=np.float64)
 
 
 @functools.cache
 def strategies() -> dict[str, Any]:
-    """Return the classes that are served, by name."""
+    """The supported strategies by name."""
     known = {
         **distribution_based.distribution_based_algorithms,
         **population_based.population_based_algorithms,
     }
-    return {name: cls for name, cls in known.items() if name not in _NOT_SERVED}
+    return {name: cls for name, cls in known.items() if name not in _NOT_SUPPORTED}
 
 
 @functools.cache
 def optimizers() -> dict[str, Any]:
-    """Return what makes an optimizer: optax's functions of a learning rate, and clipup."""
+    """The functions that create an optimizer: those of optax with a learning rate, and clipup."""
     return {"clipup": imported("evosax.core.optimizer").clipup} | {
         name: make
         for name, make in vars(imported("optax")).items()
@@ -170,7 +177,7 @@ def optimizers() -> dict[str, Any]:
 
 @functools.cache
 def shapings() -> dict[str, Any]:
-    """Return evosax's functions that shape the fitness, by name."""
+    """The fitness shaping functions of evosax by name."""
     end, module = "_fitness_shaping_fn", imported("evosax.core.fitness_shaping")
     return {
         name.removesuffix(end): function
@@ -180,7 +187,7 @@ def shapings() -> dict[str, Any]:
 
 
 def keys(seed: int, *indices: int) -> tuple[Any, Any]:
-    """Return the JAX keys of a generation: to ask with, and to tell with."""
+    """The JAX keys of a generation: one to ask with, and one to tell with."""
     words = np.array(
         [noise_key(seed, *indices) >> shift & 0xFFFF_FFFF for shift in (0, 32, 64, 96)]
     )
@@ -192,10 +199,10 @@ def keys(seed: int, *indices: int) -> tuple[Any, Any]:
 
 
 def make_strategy(settings: EvosaxSettings, population_size: int, num_params: int) -> Any:
-    """Return the strategy; equal ones are one object, which is compiled only once.
+    """The strategy; equal settings share one object, which is compiled only once.
 
     Raises:
-        UsageError: it does not take its options.
+        UsageError: the strategy does not accept its options.
     """
     options = {
         name: value
@@ -221,10 +228,10 @@ def _cached_strategy(name: str, population_size: int, num_params: int, options: 
 
 
 def make_params(settings: EvosaxSettings, strategy: Any) -> Any:
-    """Return the strategy's params: its defaults, but what the arguments say.
+    """The params of the strategy: its defaults, updated from the arguments.
 
     Raises:
-        UsageError: a value is not of the default's kind or shape.
+        UsageError: the type or shape of a value differs from the default's.
     """
     params = strategy.default_params
     changes = {}
@@ -240,20 +247,20 @@ def make_params(settings: EvosaxSettings, strategy: Any) -> Any:
 
 
 def options_of(cls: Any) -> set[str]:
-    """Return the options of a strategy's constructor that a table can hold."""
+    """The options of a strategy's constructor that a table can hold."""
     defaults = {n: p.default for n, p in inspect.signature(cls).parameters.items()}
     plain = {name for name, default in defaults.items() if isinstance(default, int)}
     return plain | (defaults.keys() & _CONVERTERS.keys())
 
 
 def fields_of(cls: Any) -> set[str]:
-    """Return the fields of a strategy's params that are numbers; ``params`` are a network's."""
+    """The numeric fields of a strategy's params; ``params`` belongs to a network."""
     params = typing.get_type_hints(cls._default_params.fget)["return"]
     return set(params.__dataclass_fields__) - {"params"}
 
 
 def _converted(cls: Any, option: str, value: Any) -> Any:
-    """Return an option as evosax takes it."""
+    """An option in the form that evosax accepts."""
     convert = _CONVERTERS.get(option)
     if convert is not None:
         return convert(value)

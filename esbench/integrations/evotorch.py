@@ -1,21 +1,20 @@
 """evotorch's search algorithms: Toklu, Atkinson, Micka, Liskowski & Srivastava, "EvoTorch: Scalable
 Evolutionary Computation in Python", 2023 (arXiv:2302.12600).
 
-evotorch evaluates inside ``step()``; we want to evaluate between ``ask`` and ``tell``. So a step is
-always run on a copy of the search, whose problem answers with the returns known so far and then
-interrupts the step: what it was asked for is our population. Once the returns are there, the step
-is run again from its beginning, over the same random numbers, and comes further. It sees exactly
-what it would see alone, at two to four times the price of its updates (PGPE, 64 members: 50 instead
-of 23 ms a generation for 10 000 parameters on one core).
+evotorch evaluates inside ``step()``; esbench evaluates between ``ask`` and ``tell``. Therefore a
+step always runs on a copy of the search. Its problem answers with the returns known so far and then
+interrupts the step: the members it was asked to evaluate are our population. When their returns
+arrive, the step runs again from its beginning, with the same random numbers, and gets further. The
+search sees exactly what it would see alone, but its updates take two to four times as long.
 
-One evaluation is one of our generations: the first step of Cosyne evaluates twice, so it is two. As
-Gaussian algorithms update at the beginning of a step, ours is in the middle of one when it is asked
-for its centre, and has learnt from all returns.
+One evaluation is one generation: the first step of Cosyne evaluates twice, so it is two. Gaussian
+algorithms update at the beginning of a step, so between generations the search is in the middle of
+a step and has learnt from all returns.
 
-A search cannot be written down, so the state is the history of all returns: 8 bytes a member and
-generation. Restoring replays it through a new search, which reaches the same bits; that takes as
-long as all updates took, without the evaluations. After equal returns, from which nothing moves,
-the step goes back to where it was told last and draws on with another seed.
+A search cannot be serialised, so the state is the history of all returns: 8 bytes per member and
+generation. Restoring replays it through a new search, which reaches the same bits; that takes the
+time of all updates, without the evaluations. After equal returns, which move nothing, the step goes
+back to its latest evaluation and continues from there with another seed.
 
 Numbers are float64; nothing is distributed, and no ray actor starts.
 """
@@ -32,6 +31,7 @@ from collections.abc import Iterator
 from typing import Any, Final, final
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from esbench.algorithms.base import State, register_algorithm, scale_of
@@ -41,12 +41,13 @@ from esbench.algorithms.shaping import all_equal, raw
 from esbench.arrays import Matrix, Shapes, Vector
 from esbench.errors import TrainingError, UsageError
 from esbench.integrations.library import (
+    ExternalAlgorithm,
+    ExternalSettings,
     LazyModule,
-    LibraryAlgorithm,
-    LibrarySettings,
     check_arguments,
     check_name,
     imported,
+    spread,
 )
 from esbench.seeding import noise_key
 
@@ -54,12 +55,13 @@ evotorch: Any = LazyModule("evotorch")
 evotorch_algorithms: Any = LazyModule("evotorch.algorithms")
 torch: Any = LazyModule("torch")
 
-# The genetic algorithms and MAP-Elites take operators and feature grids, which are objects; PyCMAES
+# The genetic algorithms and MAP-Elites need operators and feature grids, which are objects; PyCMAES
 # draws from NumPy's global generator.
-_NOT_SERVED: Final = {
+_NOT_SUPPORTED: Final = {
     "GeneticAlgorithm", "MAPElites", "PyCMAES", "SearchAlgorithm", "SteadyStateGA"
 }  # fmt: skip
-# What is ours to say, and what needs evotorch's own environments, several objectives or actors.
+# Arguments that settings of the adapter replace, and arguments that need evotorch's own
+# environments, several objectives or actors.
 _OURS: Final = {"popsize": "population_size", "center_init": "center_init"}
 _NOT_PASSED: Final = {
     "problem", "num_interactions", "popsize_max", "obj_index", "distributed",
@@ -67,18 +69,19 @@ _NOT_PASSED: Final = {
 }  # fmt: skip
 
 
-class EvotorchSettings(LibrarySettings):
+@final
+class EvotorchSettings(ExternalSettings):
     """Settings of an evotorch algorithm."""
 
     search_algorithm: str = "SNES"
-    """Its class: PGPE, SNES, XNES, CEM, CMAES or Cosyne."""
+    """Class name in evotorch: PGPE, SNES, XNES, CEM, CMAES or Cosyne."""
 
     population_size: Count | None = None
-    """Members a generation, popsize to evotorch; by default as it chooses, which PGPE, CEM and
-    Cosyne do not [members]."""
+    """Members per generation (popsize in evotorch); by default evotorch's own choice, which PGPE,
+    CEM and Cosyne do not have [members]."""
 
     arguments: dict[str, Any] = Field(default_factory=dict)
-    """Further arguments of its constructor, such as stdev_init, center_learning_rate or
+    """Further arguments of the constructor, such as stdev_init, center_learning_rate or
     optimizer_config."""
 
     @model_validator(mode="after")
@@ -89,7 +92,7 @@ class EvotorchSettings(LibrarySettings):
         check_arguments(name, self.arguments, set(known) - {*_OURS, *_NOT_PASSED}, _OURS)
         needed = {n for n, p in known.items() if p.default is inspect.Parameter.empty}
         if self.population_size is None and "popsize" in needed:
-            raise ValueError(f"population_size is missing: {name} has no default of its own")
+            raise ValueError(f"population_size is missing: {name} has no default for it")
         if missing := sorted(needed - {*_OURS, *_NOT_PASSED, *self.arguments}):
             raise ValueError(f"arguments.{missing[0]} is missing: {name} has no default for it")
         return self
@@ -97,10 +100,10 @@ class EvotorchSettings(LibrarySettings):
 
 @final
 @register_algorithm("evotorch")
-class Evotorch(LibraryAlgorithm):
-    """A search algorithm of evotorch, as the library runs it.
+class Evotorch(ExternalAlgorithm):
+    """A search algorithm of evotorch, run by the library itself.
 
-    The centre is the search's own, or the best member so far if it has none.
+    The centre is the search's own, or the best member so far if the search has none.
     """
 
     Settings = EvotorchSettings
@@ -117,10 +120,10 @@ class Evotorch(LibraryAlgorithm):
 
     @property
     def sigma(self) -> float:
-        """The root mean square of the search's deviations, or else that of the members'."""
+        """The root mean square of the search's deviations; of the members', if it has none."""
         deviations = self._running.status.get("stdev")
         if deviations is None or deviations.ndim != 1:  # XNES has a matrix
-            return super().sigma
+            return spread(self._members)
         return scale_of(deviations.numpy())
 
     def _tell(self, population: StoredPopulation, returns: Vector, behaviors: Matrix) -> None:
@@ -128,11 +131,8 @@ class Evotorch(LibraryAlgorithm):
         self._hear(np.empty(0) if all_equal(told) else told)
 
     def _state_dict(self) -> State:
-        return {
-            "origin": self._origin.copy(),
-            "sizes": np.array([told.size for told in self._history], dtype=np.int64),
-            "returns": np.concatenate([np.empty(0), *self._history]),
-        }
+        sizes, returns = self._sizes.values(), self._returns.values()
+        return {"origin": self._origin.copy(), "sizes": sizes, "returns": returns}
 
     def _load_state_dict(self, state: State) -> None:
         reached = self._center
@@ -142,41 +142,43 @@ class Evotorch(LibraryAlgorithm):
             self._hear(np.array(state["returns"][end - size : end]))
         if not np.array_equal(self._center, reached):
             raise TrainingError(
-                f"the replay of {len(self._history)} generations did not arrive at the saved "
+                f"the replay of {len(state['sizes'])} generations did not arrive at the saved "
                 "centre; expected the seed, evotorch and torch that it was saved with"
             )
 
     def _start(self) -> None:
         self._center = self._origin.copy()
         self._best_return = -np.inf
-        self._history: list[Vector] = []  # [N] of each generation; empty if nothing was told
+        self._sizes = _History(np.int64)  # returns per generation; 0 if all were equal
+        self._returns = _History(np.float64)
         self._build()
 
     def _build(self) -> None:
-        """Make the search that begins with this generation."""
+        """Create the search that begins with this generation."""
 
-        def evaluate(values: Any) -> Any:  # a method would be copied with us
+        def evaluate(values: Any) -> Any:  # not a method, which a copy of the search would copy
             return self._evaluate(values)
 
-        with _apart():
+        with _isolated():
             self._search = make_search(self.settings, self._origin, self._seed(), evaluate)
-        self._answers: list[Vector] = []  # to the evaluations of the step that is under way
-        self._seeds: dict[int, int] = {}  # taken up after so many of its evaluations
+        self._answers: list[Vector] = []  # to the evaluations of the current step
+        self._seeds: dict[int, int] = {}  # seeds by the number of evaluations before them
         self._advance()
 
     def _seed(self) -> int:
-        return noise_key(self.seed, len(self._history)) & 0xFFFF_FFFF_FFFF_FFFF
+        return noise_key(self.seed, len(self._sizes)) & 0xFFFF_FFFF_FFFF_FFFF
 
     def _hear(self, told: Vector) -> None:
-        """Go on to the next population, having learnt if there is something to learn."""
-        self._history.append(told)
+        """Learn from the returns, if there are any, and advance to the next population."""
+        self._sizes.extend(np.array([told.size]))
+        self._returns.extend(told)
         if told.size:
             self._learn(told)
         elif self._search.step_count or self._answers:
             self._seeds[len(self._answers)] = self._seed()
             self._advance()
         else:
-            self._build()  # as a first population may have been drawn by the constructor
+            self._build()  # because the constructor may have drawn the first population
 
     def _learn(self, told: Vector) -> None:
         best = int(np.argmax(told))
@@ -190,12 +192,12 @@ class Evotorch(LibraryAlgorithm):
             self._best_return, self._center = float(told[best]), member
 
     def _advance(self) -> None:
-        """Run the search until it evaluates what has no answer yet."""
-        with _apart():
+        """Run the search until it evaluates members without an answer."""
+        with _isolated():
             while True:
                 self._running = copy.deepcopy(self._search)
                 self._given = 0
-                self._take_up_seed()
+                self._set_seed()
                 try:
                     self._running.step()
                 except _Interruption as interruption:
@@ -207,17 +209,43 @@ class Evotorch(LibraryAlgorithm):
         if self._given == len(self._answers):
             raise _Interruption(values)
         self._given += 1
-        self._take_up_seed()
+        self._set_seed()
         return torch.from_numpy(self._answers[self._given - 1])
 
-    def _take_up_seed(self) -> None:
+    def _set_seed(self) -> None:
         if self._given in self._seeds:
             self._running.problem.manual_seed(self._seeds[self._given])
 
 
 @final
+class _History:
+    """An array that only grows, so that a snapshot of it copies nothing."""
+
+    def __init__(self, dtype: npt.DTypeLike) -> None:
+        self._buffer = np.empty(1024, dtype)
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def extend(self, values: npt.NDArray[Any]) -> None:
+        """Append values."""
+        end = self._size + len(values)
+        if end > len(self._buffer):  # at least double it, so that appending takes constant time
+            self._buffer = np.concatenate([self._buffer, np.empty(end, self._buffer.dtype)])
+        self._buffer[self._size : end] = values
+        self._size = end
+
+    def values(self) -> npt.NDArray[Any]:
+        """All values so far: a read-only view, which later calls of ``extend`` do not change."""
+        view = self._buffer[: self._size]
+        view.flags.writeable = False
+        return view
+
+
+@final
 class _Interruption(Exception):  # noqa: N818
-    """An evaluation that waits for its returns; ``members`` [N, P] are a copy."""
+    """Ends a step at an evaluation without an answer; ``members`` [N, P] are a copy."""
 
     def __init__(self, values: Any) -> None:
         self.members: Matrix = np.array(values.numpy(), dtype=np.float64)
@@ -226,27 +254,27 @@ class _Interruption(Exception):  # noqa: N818
 
 @functools.cache
 def search_algorithms() -> dict[str, Any]:
-    """Return the classes that are served, by name."""
-    served = sorted(set(imported("evotorch.algorithms").__all__) - _NOT_SERVED)
-    return {name: getattr(evotorch_algorithms, name) for name in served}
+    """The supported search algorithms by name."""
+    supported = sorted(set(imported("evotorch.algorithms").__all__) - _NOT_SUPPORTED)
+    return {name: getattr(evotorch_algorithms, name) for name in supported}
 
 
 def parameters_of(name: str) -> dict[str, inspect.Parameter]:
-    """Return the parameters of a search algorithm's constructor."""
+    """The parameters of a search algorithm's constructor."""
     return dict(inspect.signature(search_algorithms()[name]).parameters)
 
 
 def make_search(settings: EvotorchSettings, center: Vector, seed: int, evaluate: Any) -> Any:
-    """Return the search algorithm on a problem that is to be maximised.
+    """The search algorithm on a problem to be maximised.
 
     Args:
-        settings: which one, and its arguments.
+        settings: name and arguments of the algorithm.
         center: where it starts, [P].
-        seed: of the problem's own generator.
-        evaluate: returns [N] float64 for members [N, P].
+        seed: seed of the problem's own generator.
+        evaluate: a function from members [N, P] to returns [N] float64.
 
     Raises:
-        UsageError: it does not take its arguments.
+        UsageError: the algorithm does not accept its arguments.
     """
     name, width = settings.search_algorithm, settings.initial_width
     arguments = copy.deepcopy(settings.arguments)
@@ -273,10 +301,10 @@ def make_search(settings: EvotorchSettings, center: Vector, seed: int, evaluate:
 
 
 @contextlib.contextmanager
-def _apart() -> Iterator[None]:
-    """Keep evotorch's messages and warnings (of newer torch and NumPy) from the output.
+def _isolated() -> Iterator[None]:
+    """Suppress evotorch's messages and warnings, and protect torch's global generator.
 
-    And its draws from torch's global generator, of which it makes some that have no effect.
+    evotorch makes some draws from that generator that have no effect on the search.
     """
     logger = logging.getLogger("evotorch")
     level = logger.level

@@ -1,13 +1,14 @@
-"""What the adapters of other libraries share.
+"""The base of the adapters of other libraries' algorithms.
 
-Such a library samples its population itself, so its members are stored, and there are as many as it
-likes. It meets nothing that it might not be made for: a return that is not finite becomes the worst
-finite one, and when all returns are equal it is told nothing and draws another population where it
-stands.
+Such a library samples its own population, so the members are stored and their number is the
+library's choice. An adapter protects the library from input it may not support: a return that is
+not finite becomes the worst finite one. When all returns are equal, the library gets none of them
+and draws another population from the same state.
 """
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Collection, Mapping
 from importlib import import_module
 from importlib.util import find_spec
@@ -26,16 +27,13 @@ from esbench.errors import UsageError, suggestion
 
 @final
 class LazyModule:
-    """A module that is imported when something of it is first used.
-
-    So that a plugin is listed in no time: these libraries take seconds to import.
-    """
+    """A module that is imported on first use, so that listing the plugins is fast."""
 
     def __init__(self, name: str) -> None:
-        """Name a module.
+        """Check that the package exists.
 
         Raises:
-            ModuleNotFoundError: its package is not installed.
+            ModuleNotFoundError: the package is not installed.
         """
         package = name.partition(".")[0]
         if find_spec(package) is None:
@@ -49,10 +47,10 @@ class LazyModule:
 
 
 def imported(name: str) -> ModuleType:
-    """Return a module of a library.
+    """A module of a library.
 
     Raises:
-        UsageError: it cannot be imported: it is broken, or of another version.
+        UsageError: the import fails, because the library is broken or has another version.
     """
     try:
         return import_module(name)
@@ -61,36 +59,38 @@ def imported(name: str) -> ModuleType:
         raise UsageError(f"{name} cannot be imported ({reason})") from error
 
 
-class LibrarySettings(AlgorithmSettings):
+class ExternalSettings(AlgorithmSettings, ABC):
     """Settings of every adapter."""
 
     arguments: dict[str, Any] = Field(default_factory=dict)
     """Further arguments, by the library's own names."""
 
     initial_width: Positive = 1.0
-    """Algorithms without a centre draw their first population uniformly from a box about
-    center_init; this is half its width [parameter units]."""
+    """Half the width of the box around center_init from which algorithms without a centre draw
+    their first population, uniformly [parameter units]."""
 
 
-class LibraryAlgorithm(Algorithm[StoredPopulation]):
+class ExternalAlgorithm(Algorithm[StoredPopulation], ABC):
     """An algorithm of another library; a subclass keeps ``_members`` [N, P] up to date."""
 
+    uses_equal_returns = True
     _members: Matrix
 
-    @property
-    def sigma(self) -> float:
-        """The deviation of the members about their mean (the root mean square over parameters)."""
-        return float(np.sqrt(np.mean(np.var(self._members, axis=0))))
-
+    @final
     def _ask(self) -> StoredPopulation:
         return StoredPopulation(size=len(self._members), stored=self._members)
 
 
+def spread(members: Matrix) -> float:
+    """The standard deviation of members [N, P]: its root mean square over the parameters."""
+    return float(np.sqrt(np.mean(np.var(members, axis=0))))
+
+
 def check_name(name: str, kind: str, known: Collection[str]) -> None:
-    """Refuse a name that the library does not have.
+    """Check that the library has a name.
 
     Raises:
-        ValueError: it is not among the ``known`` ones.
+        ValueError: the name is not among the ``known`` ones.
     """
     if name not in known:
         raise ValueError(f"expected {kind}; {suggestion(name, known)}")
@@ -99,20 +99,20 @@ def check_name(name: str, kind: str, known: Collection[str]) -> None:
 def check_arguments(
     owner: str, given: Collection[str], allowed: Collection[str], ours: Mapping[str, str]
 ) -> None:
-    """Refuse arguments that an algorithm does not take, or not from a table.
+    """Check the names of an algorithm's arguments.
 
     Args:
-        owner: the algorithm's name.
+        owner: the name of the algorithm.
         given: the names of the arguments.
         allowed: the names that may be given.
-        ours: the settings that take an argument's place.
+        ours: the settings that replace an argument, by the argument's name.
 
     Raises:
-        ValueError: the first that is wrong, and the nearest name.
+        ValueError: an argument is unknown, or a setting replaces it.
     """
     for name in given:
         if name in ours:
-            raise ValueError(f"arguments.{name} is not for {owner} here: set {ours[name]} instead")
+            raise ValueError(f"arguments.{name} of {owner}: set {ours[name]} instead")
         if name not in allowed:
             near = suggestion(name, allowed)
-            raise ValueError(f"{owner} takes no argument {name!r} from a table; {near}")
+            raise ValueError(f"{owner} accepts no argument {name!r} from a table; {near}")

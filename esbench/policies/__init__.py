@@ -1,18 +1,18 @@
-"""The policy templates: one file each, found by the registry."""
+"""The policy templates, one file each, found by the registry."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from esbench.policies.layers import VirtualBatchNorm
+    from esbench.policies.kernels.torch_layers import VirtualBatchNorm
 
 __all__ = ["VirtualBatchNorm"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "VirtualBatchNorm":  # when it is asked for: importing torch takes seconds
-        from esbench.policies.layers import VirtualBatchNorm
+    if name == "VirtualBatchNorm":  # on first use, because importing torch takes seconds
+        from esbench.policies.kernels.torch_layers import VirtualBatchNorm
 
         return VirtualBatchNorm
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,8 +1,8 @@
 """The contract of every policy template.
 
-A policy maps a row of observations to a row of outputs with the parameters of one population
-member. A worker evaluates many members at once, one a slot, through a ``PolicyBatch``; the bits of
-a slot's output must not depend on how many slots are computed beside it.
+A policy maps a row of observations to a row of outputs, with the parameters of one population
+member. A worker evaluates many members at once through a ``PolicyBatch``, one per slot. The bits of
+a slot's output must not depend on the number of slots that are computed together.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ import numpy.typing as npt
 from pydantic import Field
 
 from esbench.algorithms.population import LowRankMember
-from esbench.arrays import Shapes, Vector
+from esbench.arrays import Matrix, Shapes, Vector
 from esbench.registry import Registry
 from esbench.settings import Settings
 
 Rows = npt.NDArray[np.float32]
+OUTPUT_LENGTH: Final = 0.01
 
 
-class PolicySettings(Settings):
+class PolicySettings(Settings, ABC):
     """Settings that every policy has."""
 
     normalize_observations: bool = False
@@ -38,70 +39,78 @@ class PolicyBatch(ABC):
     """Slots for the parameters of several members of one policy.
 
     Attributes:
-        remembers: whether a slot holds more than parameters between two steps, so that a running
-            episode cannot go on in another slot that has loaded them.
+        remembers: whether a slot keeps a state between two steps besides the parameters, so that
+            a running episode cannot move to another slot.
     """
 
     remembers: ClassVar[bool] = True
 
-    def refer(self, observations: Rows) -> None:
-        """Take the reference batch [R, inputs] of virtual batch normalisation, before a load.
-
-        Members that were loaded before are to be loaded again.
-
-        Raises:
-            RuntimeError: this policy wants none.
-        """
-        raise RuntimeError(f"{type(self).__name__} takes no reference batch")
-
     @abstractmethod
     def load(self, slot: int, parameters: Vector) -> None:
-        """Put a member's parameters [P] into a slot, and its recurrent state, if any, to rest."""
-
-    @property
-    def takes_low_rank(self) -> bool:
-        """Whether members whose noise is of low rank are better loaded by ``load_low_rank``."""
-        return False
-
-    def load_low_rank(self, slot: int, member: LowRankMember) -> None:
-        """Put a member into a slot as what all have in common and what is its own.
-
-        Raises:
-            RuntimeError: this policy takes parameters only.
-        """
-        raise RuntimeError(f"{type(self).__name__} takes no centre and factors")
-
-    def share(self, slot: int, source: int) -> bool:
-        """Let a slot use the parameters that another one has loaded, its own state at rest.
-
-        Returns:
-            Whether it does; if not, as by default, they are to be loaded.
-        """
-        return False
+        """Load the parameters [P] of a member into a slot and reset its recurrent state."""
 
     @abstractmethod
     def forward(self, observations: Rows, live: Sequence[int] | None = None) -> Rows:
-        """Return outputs [k, outputs] of the slots 0..k-1 for observations [k, inputs].
+        """Compute outputs [k, outputs] of the slots 0..k-1 for observations [k, inputs].
 
         Args:
             observations: the slots' rows.
-            live: the slots whose outputs are wanted, in ascending order; all k by default. The
-                rows of others may be anything.
+            live: the slots whose outputs are needed, in ascending order; all k by default. The
+                rows of other slots are undefined.
         """
 
 
+class ReferredBatch(PolicyBatch, ABC):
+    """A batch with virtual batch normalisation."""
+
+    @abstractmethod
+    def refer(self, observations: Rows) -> None:
+        """Set the reference batch [R, inputs], before a load.
+
+        Members that were loaded before must be loaded again.
+        """
+
+
+class SharingBatch(PolicyBatch, ABC):
+    """A batch whose slots can use the same parameters."""
+
+    @abstractmethod
+    def share(self, slot: int, source: int) -> bool:
+        """Let a slot use the parameters of another slot, with its own state reset.
+
+        Returns:
+            Whether this is supported; if not, the parameters must be loaded.
+        """
+
+
+class LowRankBatch(PolicyBatch, ABC):
+    """A batch that loads a member as the shared centre plus low-rank factors."""
+
+    @property
+    @abstractmethod
+    def takes_low_rank(self) -> bool:
+        """Whether ``load_low_rank`` is faster than ``load``."""
+
+    @abstractmethod
+    def load_low_rank(self, slot: int, member: LowRankMember) -> None:
+        """Load a member with low-rank noise into a slot."""
+
+
 class Policy(ABC):
-    """The architecture: how many parameters, where they start, how slots compute.
+    """The architecture: parameter shapes, initial parameters and the batched computation.
 
     Attributes:
-        reference_size: how many observations its reference batch has; 0 if it wants none.
+        takes_images: whether it accepts images, flattened row by row.
+        most_pixels: size of the largest image it accepts, if limited.
+        reference_size: number of observations in its reference batch; 0 if it uses none.
     """
 
     Settings: ClassVar[type[PolicySettings]]
-    takes_images: ClassVar[bool] = False  # flattened, row by row
-    most_pixels: ClassVar[int | None] = None  # numbers of the largest image it takes, if any
+    takes_images: ClassVar[bool] = False
+    most_pixels: ClassVar[int | None] = None
     reference_size: int = 0
 
+    @final
     def __init__(
         self,
         settings: Any,
@@ -112,20 +121,22 @@ class Policy(ABC):
         """Describe a policy of ``num_inputs`` observations and ``num_outputs`` outputs.
 
         Args:
-            settings: its own.
-            num_inputs: how many numbers it is shown.
-            num_outputs: how many it answers.
-            shape: of an observation, before it was flattened; [num_inputs] by default.
+            settings: of type ``Settings``.
+            num_inputs: length of a flat observation.
+            num_outputs: length of an output.
+            shape: of an observation before it was flattened; [num_inputs] by default.
         """
         self.settings = settings
         self.num_inputs = num_inputs
         self.num_outputs = num_outputs
         self.shape = (num_inputs,) if shape is None else shape
+        if isinstance(self, PreparedPolicy):
+            self.prepare()
 
     @property
     @abstractmethod
     def shapes(self) -> Shapes:
-        """The shapes of the parameter tensors, in the order in which they lie in the vector."""
+        """The shapes of the parameter tensors, in their order in the vector."""
 
     @final
     @property
@@ -135,11 +146,40 @@ class Policy(ABC):
 
     @abstractmethod
     def initial_parameters(self, generator: np.random.Generator) -> Vector:
-        """Return the parameters [P] that training starts from."""
+        """The parameters [P] at the start of training."""
 
     @abstractmethod
     def batch(self, slots: int) -> PolicyBatch:
-        """Return room for ``slots`` members."""
+        """A batch with ``slots`` slots."""
+
+
+class PreparedPolicy(Policy, ABC):
+    """A policy that derives attributes from its settings."""
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Derive the attributes; called once, after all arguments are set.
+
+        Raises:
+            UsageError: the settings do not fit the observations or this machine.
+        """
+
+
+def normalized_weights(
+    generator: np.random.Generator, shapes: Sequence[tuple[int, ...]]
+) -> list[Matrix]:
+    """Initial weights [inputs, units] of each layer, as in OpenAI's evolution-strategies-starter.
+
+    Normal, with the weights into each unit scaled to length 1, or ``OUTPUT_LENGTH`` for the last
+    layer.
+    """
+    layers = []
+    for shape in shapes:
+        weights = generator.standard_normal(shape)
+        weights /= np.sqrt(np.sum(weights * weights, axis=0))
+        layers.append(weights)
+    layers[-1] *= OUTPUT_LENGTH
+    return layers
 
 
 POLICIES: Final[Registry[Policy]] = Registry("policy", "esbench.policies", "esbench.policies")

@@ -1,12 +1,9 @@
 """Convolutions and a recurrent layer, for single small images: the network of universe-starter.
 
-model.py of openai/universe-starter-agent (with ELU), which came to atgambardella/pytorch-es (with
-SELU) by way of pytorch-a3c: four convolutions of 3 x 3 with stride 2 and padding 1, and an LSTM
-(Hochreiter & Schmidhuber 1997, with the forget gate of Gers et al. 2000). Their images are 42 x 42
-with one frame. A slot remembers its member's state from step to step; ``load`` puts it to rest.
-
-A slot's step takes 0.6 ms for one image of 42 x 42 and 6 outputs (587,686 parameters) and 1.8 ms
-for 4 x 84 x 84 (1,473,286); CPU time, medians of 300 steps of eight slots.
+model.py of openai/universe-starter-agent (with ELU), also in atgambardella/pytorch-es (with SELU):
+four convolutions of 3 x 3 with stride 2 and padding 1, and an LSTM (Hochreiter & Schmidhuber 1997,
+with the forget gate of Gers et al. 2000). Their images are 42 x 42 with one frame. A slot keeps the
+recurrent state of its member from step to step; ``load`` resets it.
 """
 
 from __future__ import annotations
@@ -18,62 +15,59 @@ import numpy as np
 from pydantic import Field
 
 from esbench.arrays import Shapes, Vector
-from esbench.policies.base import Policy, PolicyBatch, PolicySettings, Rows, register_policy
-from esbench.policies.convolutional import (
-    OUTPUT_LENGTH,
-    Count,
-    normalized_columns,
-    require_fitting_windows,
-    require_images,
+from esbench.policies.base import (
+    PolicyBatch,
+    PolicySettings,
+    PreparedPolicy,
+    Rows,
+    normalized_weights,
+    register_policy,
 )
+from esbench.policies.conv_networks import Count, Layers, require_fitting_windows, require_images
+from esbench.policies.kernels.activations import ImageActivation
 from esbench.policies.kernels.convolution import (
-    ACTIVATIONS,
-    Convolution,
-    ImageActivation,
+    ConvolutionStack,
     Layer,
     convolution_shapes,
+    split_tensors,
 )
 
 GATES: Final = 4  # input, forget, cell and output, in the order of torch.nn.LSTMCell
-# Where the forget gates' biases start: universe-starter's BasicLSTMCell adds it to biases that
-# start at 0 (pytorch-es: PyTorch's uniform biases within 1/16 of 0, of all gates alike).
+# Initial bias of the forget gates, as in the BasicLSTMCell of universe-starter.
 FORGET_BIAS: Final = 1.0
 
 
+@final
 class ConvLSTMSettings(PolicySettings):
     """Settings of the convolutional network with a recurrent layer."""
 
-    layers: Annotated[tuple[tuple[Count, Count, Count], ...], Field(min_length=1)] = (
-        (32, 3, 2),
-        (32, 3, 2),
-        (32, 3, 2),
-        (32, 3, 2),
-    )
+    layers: Layers = ((32, 3, 2), (32, 3, 2), (32, 3, 2), (32, 3, 2))
     """Convolutions, first to last: [channels, side of the window, stride] each."""
 
     padding: Annotated[int, Field(ge=0, le=64)] = 1
-    """Zeros beyond each edge of what a convolution is shown [pixels]."""
+    """Zeros beyond each edge of the input of a convolution [pixels]."""
 
     units: Count = 256
     """Size of the recurrent layer between convolutions and outputs [units]."""
 
     activation: ImageActivation = "selu"
-    """What the convolutions apply to their sums."""
+    """Activation of the convolutions."""
 
     pixel_max: Annotated[float, Field(gt=0)] = 255.0
-    """What pixels are divided by."""
+    """Divisor of the pixels."""
 
 
-class _Network(NamedTuple):
-    """What a network is made of.
+@final
+class RecurrentArchitecture(NamedTuple):
+    """The structure of a network.
 
     Attributes:
-        image: channels, height and width of what it is shown.
+        image: channels, height and width of the input.
         layers: convolutions, first to last.
-        units: of the recurrent layer.
-        outputs: of the last one.
+        units: size of the recurrent layer.
+        outputs: size of the output.
         activation: of the convolutions.
-        pixel_max: what pixels are divided by.
+        pixel_max: divisor of the pixels.
     """
 
     image: tuple[int, int, int]
@@ -87,8 +81,8 @@ class _Network(NamedTuple):
     def shapes(self) -> Shapes:
         """W and b of each convolution, of the gates and of the outputs.
 
-        The gates' matrix [features + units, 4 * units] takes the features first and then the units'
-        last outputs; its columns are the input, forget, cell and output gates.
+        The rows of the gates' matrix [features + units, 4 * units] belong to the features, then to
+        the previous outputs of the units; its columns are the input, forget, cell and output gates.
         """
         shapes, features = convolution_shapes(self.image, self.layers)
         width = GATES * self.units
@@ -98,90 +92,74 @@ class _Network(NamedTuple):
 
 @final
 @register_policy("conv_lstm")
-class ConvLSTM(Policy):
+class ConvLSTM(PreparedPolicy):
     """4 times 32 windows of 3 x 3, an LSTM of 256 (pytorch-es): for single frames of 42 x 42."""
 
     Settings = ConvLSTMSettings
     takes_images = True
     settings: ConvLSTMSettings
 
-    def __init__(
-        self,
-        settings: ConvLSTMSettings,
-        num_inputs: int,
-        num_outputs: int,
-        shape: tuple[int, ...] | None = None,
-    ) -> None:
-        """Describe the network.
-
-        Raises:
-            UsageError: an observation is no image, or smaller than a window.
-        """
-        super().__init__(settings, num_inputs, num_outputs, shape)
-        self._network = _Network(
+    def prepare(self) -> None:
+        """Derive the architecture from the settings."""
+        settings = self.settings
+        self._architecture = RecurrentArchitecture(
             image=require_images(self.shape),
             layers=tuple(Layer(*layer, settings.padding) for layer in settings.layers),
             units=settings.units,
-            outputs=num_outputs,
+            outputs=self.num_outputs,
             activation=settings.activation,
             pixel_max=settings.pixel_max,
         )
-        require_fitting_windows(self._network.image, self._network.layers)
+        require_fitting_windows(self._architecture.image, self._architecture.layers)
 
     @property
     def shapes(self) -> Shapes:
-        """The shapes of weights and biases: convolutions as matrices, the gates as one."""
-        return self._network.shapes
+        """The shapes of weights and biases: one matrix per convolution, one for all gates."""
+        return self._architecture.shapes
 
     def initial_parameters(self, generator: np.random.Generator) -> Vector:
-        """Return normalised columns [P], biases zero but the forget gates'."""
+        """Normalised weights and zero biases, except for the forget gates, [P]."""
         matrices, units = self.shapes[::2], self.settings.units
-        weights = [normalized_columns(generator, *shape) for shape in matrices]
+        weights = normalized_weights(generator, matrices)
         biases = [np.zeros(shape[1]) for shape in matrices]
-        weights[-1] *= OUTPUT_LENGTH
         biases[-2][units : 2 * units] = FORGET_BIAS
         pairs = zip(weights, biases, strict=True)
         return np.concatenate([part.reshape(-1) for pair in pairs for part in pair])
 
     def batch(self, slots: int) -> PolicyBatch:
-        """Return room for ``slots`` members."""
-        return ConvLSTMBatch(slots, self._network)
+        """A batch with ``slots`` slots."""
+        return ConvLSTMBatch(slots, self._architecture)
 
 
 @final
 class ConvLSTMBatch(PolicyBatch):
-    """A slot after the other, each with its own weights and state; parameters lie as ``shapes``."""
+    """Computes slot by slot, each with its own weights and state."""
 
-    def __init__(self, slots: int, network: _Network) -> None:
-        self._shapes = network.shapes
+    def __init__(self, slots: int, architecture: RecurrentArchitecture) -> None:
+        self._shapes = architecture.shapes
         self._slots: list[list[Rows]] = [[] for _ in range(slots)]
-        self._outputs = np.zeros((slots, network.units), np.float32)
-        self._cells = np.zeros((slots, network.units), np.float32)
-        self._scale = np.float32(1.0 / network.pixel_max)
-        self._size = network.outputs
-        channels, height, width = self._image = network.image
-        self._input = np.zeros((height, width, channels), np.float32)
-        self._convolutions: list[Convolution] = []
-        image = self._input
-        for layer in network.layers:
-            activate = ACTIVATIONS[network.activation]
-            self._convolutions.append(Convolution(image, layer, activate))
-            image = self._convolutions[-1].output
-        self._features = image.reshape(-1)
+        self._outputs = np.zeros((slots, architecture.units), np.float32)
+        self._cells = np.zeros((slots, architecture.units), np.float32)
+        self._size = architecture.outputs
+        self._convolve = ConvolutionStack(
+            architecture.image,
+            architecture.layers,
+            architecture.activation,
+            architecture.pixel_max,
+        )
 
     def load(self, slot: int, parameters: Vector) -> None:
-        """Put a member's parameters [P] into a slot, rounded to float32, and its state to rest."""
-        if not self._slots[slot]:  # a slot that is never used costs no memory
+        """Load the parameters [P] of a member into a slot, as float32, and reset its state."""
+        if not self._slots[slot]:  # allocated on first use
             self._slots[slot] = [np.zeros(shape, np.float32) for shape in self._shapes]
-        start = 0
-        for target in self._slots[slot]:
-            target[...] = parameters[start : start + target.size].reshape(target.shape)
-            start += target.size
+        sources = split_tensors(parameters, self._shapes)
+        for target, source in zip(self._slots[slot], sources, strict=True):
+            target[...] = source
         self._outputs[slot] = 0.0
         self._cells[slot] = 0.0
 
     def forward(self, observations: Rows, live: Sequence[int] | None = None) -> Rows:
-        """Return outputs [k, outputs] for observations [k, inputs], a live slot at a time."""
+        """Compute outputs [k, outputs] for observations [k, inputs], slot by slot."""
         outputs = np.zeros((len(observations), self._size), np.float32)
         for slot in range(len(observations)) if live is None else live:
             outputs[slot] = self._forward(observations[slot], slot)
@@ -189,12 +167,9 @@ class ConvLSTMBatch(PolicyBatch):
 
     def _forward(self, row: Rows, slot: int) -> Rows:
         *convolutional, gate_weights, gate_bias, weights, bias = self._slots[slot]
-        image = row.reshape(self._image).transpose(1, 2, 0)
-        np.multiply(image, self._scale, out=self._input)
         pairs = zip(convolutional[::2], convolutional[1::2], strict=True)
-        for convolution, (kernel, offset) in zip(self._convolutions, pairs, strict=True):
-            convolution(kernel, offset)
-        sums = np.concatenate([self._features, self._outputs[slot]]) @ gate_weights
+        features = self._convolve(row, pairs)
+        sums = np.concatenate([features, self._outputs[slot]]) @ gate_weights
         sums += gate_bias
         self._cells[slot], self._outputs[slot] = lstm_step(self._cells[slot], sums)
         outputs: Rows = self._outputs[slot] @ weights + bias
@@ -202,7 +177,7 @@ class ConvLSTMBatch(PolicyBatch):
 
 
 def lstm_step(cells: Rows, sums: Rows) -> tuple[Rows, Rows]:
-    """Return the next cells c' [units] and outputs h' [units] of a recurrent layer.
+    """Compute the next cells c' [units] and outputs h' [units] of a recurrent layer.
 
     The equations of ``torch.nn.LSTMCell``: c' = f * c + i * g, h' = o * tanh(c').
 
@@ -216,7 +191,7 @@ def lstm_step(cells: Rows, sums: Rows) -> tuple[Rows, Rows]:
 
 
 def _sigmoid(values: Rows) -> Rows:
-    """Return 1 / (1 + exp(-x)) without an exponential that could overflow."""
+    """Compute 1 / (1 + exp(-x)) without an exponential that could overflow."""
     half = np.float32(0.5)
     squashed: Rows = half + half * np.tanh(half * values)
     return squashed

@@ -11,6 +11,7 @@ from esbench.policies.base import Policy, PolicyBatch, PolicySettings, register_
 from esbench.policies.kernels.feedforward import FeedForwardBatch, layer_shapes
 
 
+@final
 class LinearSettings(PolicySettings):
     """Settings of the linear policy."""
 
@@ -36,9 +37,9 @@ class Linear(Policy):
         return self.num_inputs, self.num_outputs
 
     def initial_parameters(self, generator: np.random.Generator) -> Vector:
-        """Return zeros [P]."""
+        """Zeros, [P]."""
         return np.zeros(self.num_params)
 
     def batch(self, slots: int) -> PolicyBatch:
-        """Return room for ``slots`` members."""
+        """A batch with ``slots`` slots."""
         return FeedForwardBatch(slots, self._sizes, "identity", self.settings.bias)

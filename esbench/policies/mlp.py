@@ -1,7 +1,4 @@
-"""Multi-layer perceptron, initialised as in OpenAI's evolution-strategies-starter.
-
-Weights into a unit are normal and scaled to length 1, or 0.01 for the outputs; biases are 0.
-"""
+"""Multi-layer perceptron, initialised as in OpenAI's evolution-strategies-starter."""
 
 from __future__ import annotations
 
@@ -12,12 +9,18 @@ import numpy as np
 from pydantic import Field
 
 from esbench.arrays import Shapes, Vector
-from esbench.policies.base import Policy, PolicyBatch, PolicySettings, register_policy
-from esbench.policies.kernels.feedforward import Activation, FeedForwardBatch, layer_shapes
+from esbench.policies.base import (
+    Policy,
+    PolicyBatch,
+    PolicySettings,
+    normalized_weights,
+    register_policy,
+)
+from esbench.policies.kernels.activations import Activation
+from esbench.policies.kernels.feedforward import FeedForwardBatch, layer_shapes
 
-OUTPUT_LENGTH = 0.01
 
-
+@final
 class MLPSettings(PolicySettings):
     """Settings of the multi-layer perceptron."""
 
@@ -25,7 +28,7 @@ class MLPSettings(PolicySettings):
     """Size of each hidden layer, from first to last [units]."""
 
     activation: Activation = "tanh"
-    """What every hidden unit applies to its sum."""
+    """Activation of every hidden unit."""
 
     bias: bool = True
     """Whether to add a constant to every unit."""
@@ -38,7 +41,7 @@ class MLP(Policy):
 
     Settings = MLPSettings
     takes_images = True
-    most_pixels = 2**15  # 4 frames of 84 x 84; with 64 units that is 7 MB of weights a slot
+    most_pixels = 2**15  # 4 frames of 84 x 84; with 64 units that is 7 MB of weights per slot
     settings: MLPSettings
 
     @property
@@ -51,19 +54,14 @@ class MLP(Policy):
         return self.num_inputs, *self.settings.hidden, self.num_outputs
 
     def initial_parameters(self, generator: np.random.Generator) -> Vector:
-        """Return normalised columns [P], biases zero."""
+        """Normalised weights and zero biases, [P]."""
         parts = []
-        layers = list(pairwise(self._sizes))
-        for index, (inputs, outputs) in enumerate(layers):
-            weights = generator.standard_normal((inputs, outputs))
-            weights /= np.sqrt(np.sum(weights * weights, axis=0))
-            if index == len(layers) - 1:
-                weights *= OUTPUT_LENGTH
+        for weights in normalized_weights(generator, list(pairwise(self._sizes))):
             parts.append(weights.reshape(-1))
-            parts.append(np.zeros(outputs if self.settings.bias else 0))
+            parts.append(np.zeros(weights.shape[1] if self.settings.bias else 0))
         return np.concatenate(parts)
 
     def batch(self, slots: int) -> PolicyBatch:
-        """Return room for ``slots`` members."""
+        """A batch with ``slots`` slots."""
         settings = self.settings
         return FeedForwardBatch(slots, self._sizes, settings.activation, settings.bias)

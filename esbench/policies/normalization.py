@@ -1,7 +1,7 @@
-"""Running observation statistics: gathered by episode in float64, merged in member order.
+"""Running observation statistics, gathered per episode in float64 and merged in member order.
 
-Within a generation the statistics are frozen, so what a member sees does not depend on which
-episodes ended before its own (unlike a filter that updates in mid-episode).
+Within a generation the statistics are frozen, so the inputs of a member do not depend on the order
+in which episodes end.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ Moments: TypeAlias = tuple[int, Vector, Vector]
 @final
 @dataclass(frozen=True, eq=False)
 class Normalizer:
-    """Mean 0, deviation 1 and a clip at ``clip`` deviations; frozen for one generation.
+    """Normalises observations to mean 0 and deviation 1; frozen for one generation.
 
     Attributes:
-        mean: [n]; scale: [n], one over the deviation; clip: in deviations.
+        mean: [n].
+        scale: one over the standard deviation, [n].
+        clip: largest absolute value after normalisation, in deviations.
     """
 
     mean: Vector
@@ -34,7 +36,7 @@ class Normalizer:
     clip: float
 
     def scale_into(self, shown: Rows, centred: Vector) -> None:
-        """Write what a policy is shown for observations [k, n] less the mean, which it changes."""
+        """Write normalised observations to ``shown``; overwrites ``centred`` (less the mean)."""
         centred *= self.scale
         np.maximum(centred, -self.clip, out=centred)
         np.minimum(centred, self.clip, out=centred)
@@ -43,10 +45,10 @@ class Normalizer:
 
 @final
 class ObservationStatistics:
-    """Count, mean and sum of squared deviations of every observation of the population so far.
+    """Count, mean and sum of squared deviations of all observations of the population so far.
 
-    Starts as ``INITIAL_COUNT`` observations of mean 0 and deviation 1; deviations have the floor
-    ``STD_FLOOR``, so an input that never moves is not blown up.
+    Starts as ``INITIAL_COUNT`` observations of mean 0 and deviation 1. Deviations have the lower
+    bound ``STD_FLOOR``, so that constant inputs are not amplified.
     """
 
     def __init__(self, size: int) -> None:
@@ -55,7 +57,7 @@ class ObservationStatistics:
         self.squares = np.full(size, INITIAL_COUNT)
 
     def normalizer(self, clip: float) -> Normalizer:
-        """Return the frozen normaliser of the statistics so far."""
+        """A normaliser with the current statistics."""
         deviation = np.maximum(np.sqrt(self.squares / self.count), STD_FLOOR)
         return Normalizer(self.mean.copy(), 1.0 / deviation, clip)
 
@@ -63,9 +65,9 @@ class ObservationStatistics:
         """Add one episode (Chan, Golub & LeVeque 1983, eq. 2.1).
 
         Args:
-            moments: number of observations, and their sum and sum of squares after ``shift`` was
-                subtracted, [n] each.
-            shift: [n]; the mean under which the episode ran, which keeps the sums accurate.
+            moments: number of observations, and the sum and sum of squares of the observations
+                less ``shift``, [n] each.
+            shift: the mean during the episode, [n]; it keeps the sums accurate.
         """
         count, total, squares = moments
         if count == 0:
@@ -80,7 +82,7 @@ class ObservationStatistics:
         self.count = merged
 
     def state_dict(self) -> dict[str, Vector]:
-        """Return count, mean and squares as arrays; a copy."""
+        """Copies of count, mean and squares, as arrays."""
         return {
             "count": np.array(self.count),
             "mean": self.mean.copy(),
@@ -88,7 +90,7 @@ class ObservationStatistics:
         }
 
     def load_state_dict(self, state: dict[str, Vector]) -> None:
-        """Restore what ``state_dict`` returned."""
+        """Restore the result of ``state_dict``."""
         self.count = float(state["count"])
         self.mean = np.array(state["mean"])
         self.squares = np.array(state["squares"])

@@ -1,4 +1,4 @@
-"""What a policy sees of Gymnasium's spaces: flat observations in, flat outputs out."""
+"""Flat observations and flat outputs for the spaces of Gymnasium."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Space: TypeAlias = gymnasium.Space[Any]
 
 @final
 class Observations:
-    """Batches of observations as rows: boxes flattened, discrete ones one-hot.
+    """Converts observations to rows: boxes are flattened, discrete ones become one-hot.
 
     Raises:
-        UsageError: the space is neither a box nor discrete, or is of images without finite bounds.
+        UsageError: the space is neither Box nor Discrete, or has images without finite bounds.
     """
 
     def __init__(self, space: Space, environment: str) -> None:
@@ -44,9 +44,9 @@ class Observations:
         self.shape: tuple[int, ...] = space.shape or ()
 
     def encode(self, batch: Array) -> Array:
-        """Return [k, size] for k observations as the environment gives them; boxes keep their kind.
+        """Convert k observations of the environment to [k, size]; boxes keep their dtype.
 
-        The array may be the environment's own.
+        The result can share memory with ``batch``.
         """
         if self._start is None:
             return batch.reshape(len(batch), self.size)
@@ -57,10 +57,10 @@ class Observations:
 
 @final
 class Actions:
-    """Policy outputs as actions: the largest output of a discrete space, a box clipped to bounds.
+    """Converts outputs to actions: the index of the largest one, or values clipped to a box.
 
     Raises:
-        UsageError: the space is neither a box nor discrete.
+        UsageError: the space is neither Box nor Discrete.
     """
 
     def __init__(self, space: Space, environment: str) -> None:
@@ -75,12 +75,12 @@ class Actions:
                 self._shape, self._dtype = space.shape, space.dtype
             case _:
                 raise UsageError(
-                    f"{environment}: its action space is {_describe(space)}, which no policy "
-                    "serves; expected a Box or a Discrete one"
+                    f"{environment}: its action space is {_describe(space)}; expected a Box or "
+                    "Discrete one"
                 )
 
     def decode(self, outputs: npt.NDArray[np.float32]) -> Array:
-        """Return k actions for outputs [k, size]; a new array."""
+        """Convert outputs [k, size] to k actions, in a new array."""
         if not self.continuous:
             chosen: Array = np.argmax(outputs, axis=1) + self._start
             return chosen

@@ -1,10 +1,9 @@
-"""A vector: the outputs are the parameters, whatever is observed.
+"""A vector: the outputs are the parameters, independent of the observations.
 
-For environments of one step whose action is a point, such as the test functions. The
-outputs are rounded to float32, so the environment sees every coordinate off by up to 6e-8 of its
-size, and values much below that at the float32 point nearest to the optimum cannot be reached. In
-ten dimensions those are, measured: 9.4e-15 for the sphere, 3.6e-9 for the ellipsoid, 2.7e-9 for the
-rotated one, 3.4e-12 for the Rosenbrock and 1.9e-12 for the Rastrigin function.
+For environments of one step whose action is a point, such as the test functions. The outputs are
+rounded to float32, so the environment receives every coordinate with a relative error of up to
+6e-8. Hence function values much below that of the float32 point nearest to the optimum cannot be
+reached.
 """
 
 from __future__ import annotations
@@ -19,11 +18,12 @@ from esbench.arrays import Shapes, Vector
 from esbench.policies.base import Policy, PolicyBatch, PolicySettings, Rows, register_policy
 
 
+@final
 class VectorSettings(PolicySettings):
     """Settings of the vector."""
 
     init_scale: Annotated[float, Field(ge=0)] = 1.0
-    """Deviation of the normal numbers that the search starts from [parameter units]."""
+    """Standard deviation of the normal initial parameters [parameter units]."""
 
 
 @final
@@ -36,29 +36,29 @@ class VectorPolicy(Policy):
 
     @property
     def shapes(self) -> Shapes:
-        """One vector, a parameter for each output."""
+        """One vector, with one parameter per output."""
         return ((self.num_outputs,),)
 
     def initial_parameters(self, generator: np.random.Generator) -> Vector:
-        """Return normal numbers [P] of deviation ``init_scale``."""
+        """Normal numbers [P] with standard deviation ``init_scale``."""
         return self.settings.init_scale * generator.standard_normal(self.num_outputs)
 
     def batch(self, slots: int) -> PolicyBatch:
-        """Return room for ``slots`` members."""
+        """A batch with ``slots`` slots."""
         return VectorBatch(slots, self.num_outputs)
 
 
 @final
 class VectorBatch(PolicyBatch):
-    """A row a slot."""
+    """One row of parameters per slot."""
 
     def __init__(self, slots: int, outputs: int) -> None:
         self._rows = np.zeros((slots, outputs), np.float32)
 
     def load(self, slot: int, parameters: Vector) -> None:
-        """Put a member's parameters [P] into a slot, rounded to float32."""
+        """Load the parameters [P] of a member into a slot, rounded to float32."""
         self._rows[slot] = parameters
 
     def forward(self, observations: Rows, live: Sequence[int] | None = None) -> Rows:
-        """Return the parameters [k, P] of the slots 0..k-1; a copy."""
+        """A copy of the parameters [k, P] of the slots 0..k-1."""
         return self._rows[: len(observations)].copy()

@@ -1,6 +1,6 @@
-"""What there is to choose from, with one line each, and what can be set.
+"""The registered names with one line each, and the settings of each name.
 
-The settings are read off the typed models themselves, so that what is shown is what is checked.
+Settings are read from the typed models that validate them.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import json
 import re
 import shlex
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar, final
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, Literal, Union, final, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -31,35 +32,40 @@ from esbench.policies.base import POLICIES
 from esbench.registry import Registry
 from esbench.settings import model_in
 
-T = TypeVar("T")
-Schema = dict[str, Any]
-
 NOT_SET: Final = "-"
 REQUIRED: Final = "required"
 
-_TYPES: Final = {"object": "table", "array": "list"}
-_BOUNDS: Final = {
-    "exclusiveMinimum": "> {}",
-    "minimum": ">= {}",
-    "exclusiveMaximum": "< {}",
-    "maximum": "<= {}",
-    "multipleOf": "a multiple of {}",
-    "minLength": "at least {} long",
-    "maxLength": "at most {} long",
-    "pattern": "matches {}",
-    "minItems": "at least {} of them",
-    "maxItems": "at most {} of them",
-    "minProperties": "at least {} of them",
-    "maxProperties": "at most {} of them",
+_REGISTRIES: Final[dict[str, Registry[Any]]] = {
+    "algorithms": ALGORITHMS,
+    "policies": POLICIES,
+    "behaviors": BEHAVIORS,
+    "backends": BACKENDS,
 }
-# A trailing "[...]" that begins with a letter; "[0, 1]" is an interval.
+# The table of a grid that holds the settings of a name, and the key that selects the name.
+_PLACES: Final[dict[str, tuple[str, tuple[str, str] | None]]] = {
+    "algorithms": ("algorithms.{name}", None),
+    "policies": ("policy", ("policy", "template")),
+    "behaviors": ('environment."ENV".behavior_settings', ('environment."ENV"', "behavior")),
+}
+_TYPES: Final = {int: "integer", float: "number", str: "string", bool: "true | false"}
+_LIMITS: Final = {
+    "gt": "> {}",
+    "ge": ">= {}",
+    "lt": "< {}",
+    "le": "<= {}",
+    "multiple_of": "multiple of {}",
+    "min_length": "of length >= {}",
+    "max_length": "of length <= {}",
+    "pattern": "matching {}",
+}
+# A unit is a final "[...]" that starts with a letter; "[0, 1]" is an interval.
 _UNIT: Final = re.compile(r"\s*\[([^\W\d][^\[\]]*)\]\.?$")
 
 
 @final
 @dataclass(frozen=True)
-class Entry:
-    """One line of ``esbench list``; ``paper`` is empty where there is none."""
+class CatalogueEntry:
+    """One line of ``esbench list``; ``paper`` is empty if there is none."""
 
     name: str
     text: str
@@ -69,13 +75,12 @@ class Entry:
 @final
 @dataclass(frozen=True)
 class SettingRow:
-    """One setting in the words of a person who writes TOML.
+    """One setting, in the notation of a TOML file.
 
     Attributes:
-        name: dotted, if it lies in a table; NAME stands for a key of one's own choice.
-        type: such as "integer", "list of numbers" or "table".
-        default: as TOML; "-" if it is not set, "required" if it must be.
-        allowed: range or choices, such as "> 0" or "adam | sgd"; empty if anything of the type is.
+        name: dotted for a setting in a nested table; NAME stands for a key of the user's choice.
+        type: type and range, such as "integer >= 1", "[number, ...]" or "adam | sgd".
+        default: as TOML; "-" if it is not set, "required" if there is no default.
         unit: such as "environment steps"; empty if it has none.
         meaning: one or two sentences.
     """
@@ -83,104 +88,98 @@ class SettingRow:
     name: str
     type: str
     default: str
-    allowed: str
     unit: str
     meaning: str
 
 
-@final
-@dataclass(frozen=True)
-class _Kind:
-    """A kind whose names have settings, and where they lie in a grid.
-
-    Attributes:
-        registry: its names.
-        table: of a name's settings.
-        selector: the table and the key that choose a name, where ``table`` does not.
-    """
-
-    registry: Registry[Any]
-    table: str
-    selector: tuple[str, str] | None = None
-
-
-_KINDS: Final = {
-    "algorithms": _Kind(ALGORITHMS, "algorithms.{name}"),
-    "policies": _Kind(POLICIES, "policy", ("policy", "template")),
-    "behaviors": _Kind(
-        BEHAVIORS, 'environment."ENV".behavior_settings', ('environment."ENV"', "behavior")
-    ),
-}
-
-
-def catalogue(kind: str) -> Iterator[Entry]:
+def catalogue(kind: str) -> Iterator[CatalogueEntry]:
     """Yield every algorithm, environment, policy, behavior, backend or grid."""
     match kind:
-        case "algorithms":
-            yield from _entries(ALGORITHMS, lambda algorithm: algorithm.paper)
-        case "policies":
-            yield from _entries(POLICIES)
-        case "behaviors":
-            yield from _entries(BEHAVIORS)
-        case "backends":
-            yield from _entries(BACKENDS)
         case "environments":
             for name in environment_names():
-                yield Entry(name, load_environment(name).description)
+                yield CatalogueEntry(name, load_environment(name).description)
         case "grids":
             for name in grid_names():
-                yield Entry(name, str(read_grid(name)[0].get("description", "")))
+                yield CatalogueEntry(name, str(read_grid(name)[0].get("description", "")))
+        case _:
+            for name in _REGISTRIES[kind].names():
+                yield _entry(_REGISTRIES[kind], name)
 
 
 def kind_with_settings(name: str) -> str:
-    """Return the kind that ``name`` is of, among those with settings.
+    """The kind that ``name`` belongs to, among the kinds with settings.
 
     Raises:
-        UsageError: none has that name.
+        UsageError: no algorithm, policy or behavior has this name.
     """
-    known: list[str] = []
-    for word, kind in _KINDS.items():
-        if name in (names := kind.registry.names()):
-            return word
-        known += names
-    raise unknown("algorithm, policy or behavior", name, known)
+    names = {kind: _REGISTRIES[kind].names() for kind in _PLACES}
+    for kind, known in names.items():
+        if name in known:
+            return kind
+    raise unknown("algorithm, policy or behavior", name, itertools.chain(*names.values()))
 
 
 def settings_of(kind: str, name: str) -> list[SettingRow]:
-    """Return the settings of one algorithm, policy or behavior.
+    """The settings of one algorithm, policy or behavior.
 
     Raises:
         UsageError: this kind has no settings, or the name is unknown or not installed.
     """
-    if kind not in _KINDS:
-        raise UsageError(f"{kind} have no --settings; only {', '.join(_KINDS)} have")
-    return setting_rows(_KINDS[kind].registry.get(name).Settings)
+    if kind not in _PLACES:
+        raise UsageError(f"{kind} have no --settings; only {', '.join(_PLACES)} have")
+    return setting_rows(_REGISTRIES[kind].get(name).Settings)
 
 
 def setting_rows(model: type[BaseModel], prefix: str = "") -> list[SettingRow]:
-    """Return a row for every setting of a model, those of nested models after their table.
+    """One row per setting of a model; the settings of a nested model follow their table.
 
     Args:
-        model: its fields are documented by docstrings below them, with the unit at the end in
-            square brackets. A field that a subclass overrides without one keeps its meaning.
-        prefix: the dotted table the model lies in, with its dot.
+        model: its fields are documented by docstrings below them, which end with the unit in
+            square brackets. A field overridden without a docstring keeps the inherited one.
+        prefix: the dotted name of the table that holds the model, with its dot.
     """
-    schema = model.model_json_schema(by_alias=False)
-    words = _Words(schema.get("$defs", {}))
     rows: list[SettingRow] = []
     for name, field in model.model_fields.items():
-        shape = schema["properties"][name]
         meaning, unit = split_unit(_description(model, name))
-        type_, allowed = words.type(shape), words.allowed(shape)
-        rows.append(SettingRow(prefix + name, type_, _default(field), allowed, unit, meaning))
+        type_ = type_text(field.annotation, field.metadata)
+        rows.append(SettingRow(prefix + name, type_, _default(field), unit, meaning))
         if (nested := model_in(field.annotation)) is not None:
-            key = ".NAME." if type_.startswith("table of") else "."
+            key = ".NAME." if get_origin(field.annotation) is dict else "."
             rows += setting_rows(nested, prefix + name + key)
     return rows
 
 
+def type_text(annotation: Any, metadata: Sequence[Any] = ()) -> str:
+    """A type and its range, such as "integer >= 1", "[number > 0, ...]" or "tanh | relu"."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        constraints = (getattr(item, "metadata", [item]) for item in arguments[1:])
+        return type_text(arguments[0], [*itertools.chain(*constraints), *metadata])
+    if origin in (Union, UnionType):
+        branches = (type_text(item) for item in arguments if item is not NoneType)
+        text = " or ".join(dict.fromkeys(branches))
+    elif origin is Literal:
+        text = " | ".join(map(str, arguments))
+    elif origin in (tuple, list):
+        items = ["..." if item is Ellipsis else type_text(item) for item in arguments]
+        text = f"[{', '.join([*items, *(['...'] if origin is list else [])])}]"
+    elif origin is dict and arguments[1] is not Any:
+        text = f"table of {type_text(arguments[1])}"
+    elif origin is dict or (inspect.isclass(annotation) and issubclass(annotation, BaseModel)):
+        text = "table"
+    else:
+        text = _TYPES.get(annotation, "value")
+    limits = [
+        words.format(limit)
+        for item in metadata
+        for key, words in _LIMITS.items()
+        if (limit := getattr(item, key, None)) is not None
+    ]
+    return " ".join([text, " and ".join(limits)]).rstrip()
+
+
 def split_unit(text: str) -> tuple[str, str]:
-    """Return meaning and unit of "Deviation of the noise [parameter units].", on one line each."""
+    """Meaning and unit of "Deviation of the noise [parameter units].", on one line each."""
     line = " ".join(text.split())
     match = _UNIT.search(line)
     if match is None:
@@ -190,66 +189,57 @@ def split_unit(text: str) -> tuple[str, str]:
 
 
 def example(kind: str, name: str, rows: list[SettingRow]) -> str:
-    """Return how to set one of ``rows`` on the command line and in a grid; empty if none serves.
+    """How to set values on the command line and in a grid; empty if no setting is suitable.
 
-    It is the first one whose default is neither a list nor a table, set to that default; settings
-    without a default are there as well, with their name in capitals as the value.
+    Shows every setting without a default, with its name in capitals as the value, and the first
+    setting whose default is neither a list nor a table.
     """
-    chosen = [row for row in rows if row.default == REQUIRED]
-    chosen += [row for row in rows if _is_plain(row.default)][:1]
-    if not chosen:
+    values = {
+        row.name: json.dumps(row.name.upper()) if row.type == "string" else row.name.upper()
+        for row in rows
+        if row.default == REQUIRED
+    }
+    plain = [row for row in rows if row.default not in (NOT_SET, REQUIRED)]
+    values |= dict([(row.name, row.default) for row in plain if row.default[0] not in "[{"][:1])
+    if not values:
         return ""
-    place = _KINDS[kind]
-    assigned = [(*place.selector, name, "string")] if place.selector else []
-    for row in chosen:
-        value = row.name.upper() if row.default == REQUIRED else row.default
-        assigned.append((place.table.format(name=name), row.name, value, row.type))
+    table, selector = _PLACES[kind]
+    assigned = [(*selector, json.dumps(name))] if selector else []
+    assigned += [(table.format(name=name), key, value) for key, value in values.items()]
     words, lines = ["esbench run GRID"], [""]
-    for table, key, value, type_ in assigned:
+    for table, key, value in assigned:
         words.append(f"--set {shlex.quote(f'{table}.{key}={value}')}")
         lines += [] if f"[{table}]" in lines else [f"[{table}]"]
-        lines.append(f"{key} = {json.dumps(value) if type_ == 'string' else value}")
+        lines.append(f"{key} = {value}")
     return "\n".join([" ".join(words), *lines])
 
 
-def _is_plain(default: str) -> bool:
-    return default not in {NOT_SET, REQUIRED} and default[0] not in "[{"
-
-
-def _entries(
-    registry: Registry[T], paper: Callable[[type[T]], str] = lambda cls: ""
-) -> Iterator[Entry]:
-    """Yield every class of a registry; of a plugin that cannot be imported, why not."""
-    for name in registry.names():
-        try:
-            cls = registry.get(name)
-        except UsageError as error:
-            yield Entry(name, _line(str(error).removeprefix(f"{registry.kind} {name!r}: ")))
-        else:
-            yield Entry(name, _line(inspect.getdoc(cls) or ""), paper(cls))
-
-
-def _line(text: str) -> str:
-    return text.partition("\n")[0]
+def _entry(registry: Registry[Any], name: str) -> CatalogueEntry:
+    """The first line of a class's docstring; for a plugin that cannot be imported, the reason."""
+    try:
+        cls = registry.get(name)
+    except UsageError as error:
+        text = str(error).removeprefix(f"{registry.kind} {name!r}: ")
+        return CatalogueEntry(name, text.partition("\n")[0])
+    text = inspect.getdoc(cls) or ""
+    return CatalogueEntry(name, text.partition("\n")[0], getattr(cls, "paper", ""))
 
 
 def _description(model: type[BaseModel], name: str) -> str:
-    """Return a field's docstring: the model's own, or that of the field it overrides."""
+    """A field's docstring: the model's own, or that of the field it overrides."""
     classes = (cls for cls in model.__mro__ if name in vars(cls).get("__annotations__", {}))
-    texts = (_docstrings(cls).get(name, "") for cls in classes)
-    return next(filter(None, texts), "")
+    return next(filter(None, (_docstrings(cls).get(name, "") for cls in classes)), "")
 
 
 @functools.cache
 def _docstrings(model: type) -> dict[str, str]:
-    """Return the docstrings below the fields that a class declares itself.
+    """The docstrings below the fields that a class itself declares.
 
-    Pydantic can do so too (``use_attribute_docstrings``), but reads the source of every class in
-    every process, workers among them, and only this module needs it.
+    Pydantic's ``use_attribute_docstrings`` would parse the source in every worker process.
     """
     try:
         source = textwrap.dedent(inspect.getsource(model))
-    except (OSError, TypeError):  # typed in, not written in a file
+    except (OSError, TypeError):  # defined in an interactive session
         return {}
     (definition,) = ast.parse(source).body
     assert isinstance(definition, ast.ClassDef)
@@ -268,80 +258,4 @@ def _default(field: FieldInfo) -> str:
     if field.is_required():
         return REQUIRED
     value = to_jsonable_python(field.get_default(call_default_factory=True), fallback=str)
-    if value is None:
-        return NOT_SET
-    return value if isinstance(value, str) and value else json.dumps(value)
-
-
-@final
-@dataclass(frozen=True)
-class _Words:
-    """JSON schemas in words; ``definitions`` are what their references point to."""
-
-    definitions: Schema
-
-    def type(self, schema: Schema) -> str:
-        """Return such as "integer or list of integers"."""
-        schema = self._resolved(schema)
-        if branches := self._branches(schema):
-            return " or ".join(dict.fromkeys(map(self.type, branches)))
-        if "prefixItems" in schema:
-            return f"[{', '.join(map(self.type, schema['prefixItems']))}]"
-        type_: str = schema.get("type", "value")
-        word = _TYPES.get(type_, type_)
-        below = _items(schema)
-        return f"{word} of {_plural(self.type(below))}" if below else word
-
-    def allowed(self, schema: Schema) -> str:
-        """Return such as ">= 1, < 8" or "tanh | relu"; empty if anything of the type is."""
-        schema = self._resolved(schema)
-        if branches := self._branches(schema):
-            return self._any_of(branches)
-        if choices := schema.get("enum", [schema["const"]] if "const" in schema else []):
-            return " | ".join(map(str, choices))
-        if "prefixItems" in schema:
-            parts = [self.allowed(item) or "any" for item in schema["prefixItems"]]
-            return f"[{'; '.join(parts)}]" if set(parts) != {"any"} else ""
-        if schema.get("type") == "boolean":
-            return "true | false"
-        parts = [text.format(schema[key]) for key, text in _BOUNDS.items() if key in schema]
-        below = _items(schema)
-        if below and (each := self.allowed(below)):
-            parts.append(f"each {each.removeprefix('each ')}")
-        return ", ".join(parts)
-
-    def _any_of(self, branches: list[Schema]) -> str:
-        texts = [self.allowed(branch) for branch in branches]
-        if not any(texts):
-            return ""
-        # A number or a list of them: one bound says it for both.
-        parts = [
-            text.removeprefix("each ") or f"any {self.type(branch)}"
-            for text, branch in zip(texts, branches, strict=True)
-        ]
-        return " or ".join(dict.fromkeys(parts))
-
-    def _resolved(self, schema: Schema) -> Schema:
-        reference = schema.get("$ref")
-        if reference is None:
-            return schema
-        return self._resolved(self.definitions[reference.rpartition("/")[2]])
-
-    def _branches(self, schema: Schema) -> list[Schema]:
-        """Return the branches of a union that a person can write; TOML has no null."""
-        branches = schema.get("anyOf") or schema.get("oneOf") or []
-        return [branch for branch in branches if branch.get("type") != "null"]
-
-
-def _items(schema: Schema) -> Schema:
-    """Return the schema of a list's items or of a table's values; empty if they may be anything."""
-    below = schema.get("items", schema.get("additionalProperties"))
-    return below if isinstance(below, dict) else {}
-
-
-def _plural(words: str) -> str:
-    """Return "lists of numbers" for "list of numbers"."""
-    if words.startswith("["):
-        return words
-    noun, space, rest = words.partition(" ")
-    return f"{noun}s{space}{rest}"
+    return NOT_SET if value is None else json.dumps(value)

@@ -1,4 +1,4 @@
-"""Stored trials, diagnosed: what their rows say about the health of the runs."""
+"""Diagnosis of stored trials: the health of their runs, from their rows."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ import numpy as np
 
 from esbench.algorithms.base import ALGORITHMS
 from esbench.analysis.generations import thirds
-from esbench.analysis.health import LEVELS, Finding, Level, Run, findings
+from esbench.analysis.health import LEVELS, HealthFinding, Level, RunMeasurements, findings
 from esbench.errors import UsageError
-from esbench.store.seed_groups import cell_name
-from esbench.store.trial_folder import Status, TrialFolder, find_trials
+from esbench.store.cells import cell_name
+from esbench.store.trial_folder import Status, TrialFolder, find_trials, is_trial
 
-_ROW_FIELDS: Final = [field.name for field in fields(Run) if field.default is MISSING]
+_ROW_FIELDS: Final = [field.name for field in fields(RunMeasurements) if field.default is MISSING]
 
 
 @final
 @dataclass(frozen=True)
 class Diagnosis:
-    """What there is to say about one trial.
+    """The diagnosis of one trial.
 
     Attributes:
         trial: its folder.
         environment, algorithm: labels; the algorithm's with the policy's, if it has one.
         seed: of the trial.
-        status: where it stands.
+        status: of the trial.
         generations, env_steps: so far.
-        measures: of what was measured, the mean over the first, middle and last third of the run;
-            NaN where it could not be measured.
+        measures: the mean of each measurement over the first, middle and last third of the run;
+            NaN without a measurement.
         findings: worst first.
     """
 
@@ -45,11 +45,11 @@ class Diagnosis:
     generations: int
     env_steps: int
     measures: dict[str, tuple[float, float, float]]
-    findings: tuple[Finding, ...]
+    findings: tuple[HealthFinding, ...]
 
     @property
     def name(self) -> str:
-        """The trial in words."""
+        """The trial as text."""
         return f"{self.environment} {self.algorithm} seed {self.seed}"
 
     @property
@@ -59,7 +59,7 @@ class Diagnosis:
 
 
 def diagnose(path: Path) -> list[Diagnosis]:
-    """Return the diagnosis of a trial, or of every trial below a folder, worst first.
+    """The diagnosis of a trial, or of every trial below a folder, worst first.
 
     Raises:
         UsageError: there is no trial, or one cannot be read.
@@ -68,25 +68,26 @@ def diagnose(path: Path) -> list[Diagnosis]:
         raise UsageError(
             f"no folder {str(path)!r}; expected a trial's folder, or a folder of trials"
         )
-    if (path / "trial.json").exists():
+    if is_trial(path):
         return [diagnose_trial(TrialFolder(path))]
     found = [diagnose_trial(trial) for trial in find_trials(path)]
     return sorted(found, key=lambda item: LEVELS.index(item.level))
 
 
 def diagnose_trial(folder: TrialFolder) -> Diagnosis:
-    """Return the diagnosis of one trial.
+    """The diagnosis of one trial.
 
     Raises:
         UsageError: it cannot be read.
     """
-    labels, spec, run = folder.description()["labels"], folder.spec(), health_run(folder)
+    description, run = folder.description(), run_measurements(folder)
+    labels = description["labels"]
     steps = folder.columns("env_steps")["env_steps"]
     return Diagnosis(
         trial=str(folder.path),
         environment=labels["environment"],
         algorithm=cell_name(labels["algorithm"], labels["policy"]),
-        seed=spec.seed,
+        seed=description["spec"]["seed"],
         status=folder.status,
         generations=run.generations,
         env_steps=int(steps[-1]) if steps.size else 0,
@@ -95,15 +96,15 @@ def diagnose_trial(folder: TrialFolder) -> Diagnosis:
     )
 
 
-def health_run(folder: TrialFolder) -> Run:
-    """Return what a trial recorded of its health.
+def run_measurements(folder: TrialFolder) -> RunMeasurements:
+    """The health measurements of a trial.
 
     Raises:
         UsageError: it cannot be read.
     """
     columns: dict[str, Any] = folder.columns(*_ROW_FIELDS)
-    seeks_returns, has_learning_rate = _kind(folder.spec().algorithm.name)
-    return Run(
+    seeks_returns, has_learning_rate = _kind(folder.description()["spec"]["algorithm"]["name"])
+    return RunMeasurements(
         **{name: values.astype(np.float64) for name, values in columns.items()},
         num_params=_num_params(folder),
         seeks_returns=seeks_returns,
@@ -112,7 +113,7 @@ def health_run(folder: TrialFolder) -> Run:
 
 
 def as_json(diagnoses: Sequence[Diagnosis]) -> str:
-    """Return ``trials``, every field of each, in full precision; NaN is null."""
+    """Every field of the diagnoses as JSON, in full precision; NaN is null."""
     content = {"trials": [asdict(item) | {"level": item.level} for item in diagnoses]}
     for trial in content["trials"]:
         trial["measures"] = {
@@ -122,7 +123,7 @@ def as_json(diagnoses: Sequence[Diagnosis]) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _measures(run: Run) -> dict[str, tuple[float, float, float]]:
+def _measures(run: RunMeasurements) -> dict[str, tuple[float, float, float]]:
     names = (
         "center_return", "population_return_mean", "population_return_std", "center_rank_fraction",
         "tied_returns", "update_cosine", "split_half_cosine", "sigma", "distance",
@@ -133,7 +134,7 @@ def _measures(run: Run) -> dict[str, tuple[float, float, float]]:
 
 
 def _num_params(folder: TrialFolder) -> float:
-    """Return the number of parameters, or NaN before the first checkpoint."""
+    """The number of parameters, or NaN before the first checkpoint."""
     state = folder.load_checkpoint()
     if state is None:
         return math.nan
@@ -147,7 +148,7 @@ def _num_params(folder: TrialFolder) -> float:
 
 
 def _kind(algorithm: str) -> tuple[bool, bool]:
-    """Return whether an algorithm seeks returns, and whether it has a learning rate."""
+    """Whether an algorithm seeks returns, and whether it has a learning rate."""
     try:
         cls = ALGORITHMS.get(algorithm)
     except UsageError:  # of a plugin that is not installed here

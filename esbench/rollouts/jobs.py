@@ -1,4 +1,4 @@
-"""What is to be played: the environment and policy of a trial, and the episodes of a generation."""
+"""Jobs for workers: the environment and policy of a trial, and the episodes of a generation."""
 
 from __future__ import annotations
 
@@ -18,41 +18,41 @@ from esbench.policies.base import POLICIES, Policy
 from esbench.policies.normalization import Normalizer
 from esbench.policies.spaces import Actions, Array, Observations, Space
 from esbench.seeding import Purpose, episode_seed, stream
-from esbench.settings import parse
 
-CENTER = -1  # the "member" that is the unperturbed policy
+CENTER = -1  # member number of the unperturbed policy
 
 
+@final
 class Task(NamedTuple):
-    """One episode to play: which member (or ``CENTER``), and which of its episodes."""
+    """One episode to play: the number of a member, or ``CENTER``, and of its episode."""
 
     member: int
     episode: int
 
 
 def member_tasks(members: range, episodes: int) -> list[Task]:
-    """Return the episodes of a range of members, in member order."""
+    """The episodes of a range of members, in member order."""
     return [Task(member, episode) for member in members for episode in range(episodes)]
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Job:
-    """The episodes of one generation, or of one evaluation: a recipe that travels to workers.
+    """The episodes of one generation or of one evaluation; sent to workers.
 
     Attributes:
-        seed: the trial's seed.
-        generation: names the random streams, with ``purpose``.
-        purpose: TRAINING_EPISODE, PROBE_EPISODE, or EVALUATION_EPISODE for the held-out ones.
-        population: the members' recipe; None if only the centre plays.
-        center: [P], the unperturbed policy.
-        episodes: episodes a member.
-        normalizer: frozen observation normaliser, or None.
-        gather: gather the observations' moments of the members' episodes.
-        characterize: gather the behaviours of the members' episodes.
-        max_steps: cut episodes after so many steps; None leaves the environment's own limit.
-        action_noise: deviation of the noise on continuous actions.
-        episode_seeds: who shares environment seeds with whom.
+        seed: the seed of the trial.
+        generation: selects the random streams, together with ``purpose``.
+        purpose: TRAINING_EPISODE, PROBE_EPISODE, or EVALUATION_EPISODE for held-out episodes.
+        population: the members; None if only the centre plays.
+        center: the parameters of the unperturbed policy, [P].
+        episodes: the number of episodes per member.
+        normalizer: the frozen observation normaliser, or None.
+        gather: whether to gather the moments of the members' observations.
+        characterize: whether to record the behaviours of the members.
+        max_steps: the largest length of an episode; None for the limit of the environment alone.
+        action_noise: the standard deviation of the noise on continuous actions.
+        episode_seeds: which members share environment seeds.
     """
 
     seed: int
@@ -69,20 +69,20 @@ class Job:
     episode_seeds: EpisodeSeeds = "fresh"
 
     def parameters(self, member: int) -> Vector:
-        """Return the parameters [P] of a member or the centre."""
+        """The parameters [P] of a member or of the centre."""
         if member == CENTER or self.population is None:
             return self.center
         return self.population.member(member)
 
     def low_rank(self, member: int) -> LowRankMember | None:
-        """Return a member as centre and factors of low rank, if that is what it is."""
+        """A member as centre and low-rank factors, or None if it has no such form."""
         if member == CENTER or self.population is None:
             return None
         return self.population.low_rank(member)
 
     def environment_seed(self, task: Task) -> int:
-        """Return the seed of an episode's environment."""
-        if self.purpose is not Purpose.TRAINING_EPISODE:  # all play the same episodes
+        """The environment seed of an episode."""
+        if self.purpose is not Purpose.TRAINING_EPISODE:  # all members play the same episodes
             return episode_seed(self.seed, self.purpose, self.generation, task.episode)
         if self.episode_seeds == "shared":
             return episode_seed(self.seed, self.purpose, self.generation, 0, task.episode)
@@ -94,7 +94,7 @@ class Job:
         return episode_seed(self.seed, self.purpose, self.generation, owner, task.episode)
 
     def noise_stream(self, task: Task) -> np.random.Generator:
-        """Return the action noise of an episode."""
+        """The stream of the action noise of an episode."""
         return stream(
             self.seed, Purpose.ACTION_NOISE, self.generation, task.member + 1, task.episode
         )
@@ -103,10 +103,10 @@ class Job:
 @final
 @dataclass(frozen=True, eq=False)
 class ReferenceBatch:
-    """What virtual batch normalisation takes its statistics of; equal if the observations are.
+    """The observations from which virtual batch normalisation computes its statistics.
 
     Attributes:
-        observations: [R, inputs], before they are normalised.
+        observations: [R, inputs], not normalised.
     """
 
     observations: Array
@@ -123,11 +123,11 @@ class ReferenceBatch:
 @final
 @dataclass(frozen=True)
 class Setup:
-    """What a worker needs to know once for each trial: the environment and the policy.
+    """The environment and policy of a trial; sent to workers once per trial.
 
     Attributes:
-        environment, policy: of the trial.
-        reference_batch: which a policy with virtual batch normalisation needs to play.
+        environment, policy: the specifications.
+        reference_batch: required to play with virtual batch normalisation, otherwise None.
     """
 
     environment: EnvironmentSpec
@@ -135,52 +135,51 @@ class Setup:
     reference_batch: ReferenceBatch | None = None
 
     def make_backend(self, slots: int) -> Backend:
-        """Return the environment's slots."""
+        """A backend with up to ``slots`` environments."""
         backend: type[Backend] = BACKENDS.get(self.backend_name)
         return backend(self.environment.id, self.environment.kwargs, slots)
 
     def useful_slots(self, most: int) -> int:
-        """Return how many slots are worth having in a worker that has room for ``most``."""
+        """The number of slots, at most ``most``, that the backend can use in one worker."""
         backend: type[Backend] = BACKENDS.get(self.backend_name)
         return min(most, backend.most_slots or most)
 
     @property
     def backend_name(self) -> str:
-        """The name of the backend that plays the environment."""
+        """The name of the backend that runs the environment."""
         spec = self.environment
         return backend_name(spec.backend, spec.id, spec.kwargs)
 
     def make_behavior(self) -> Behavior:
-        """Return a recorder of episodes for one slot.
+        """A behaviour recorder for one slot.
 
         Raises:
-            UsageError: an unknown behaviour or setting, or one that cannot serve the environment.
+            UsageError: the behaviour does not support the environment.
         """
         spec = self.environment
         cls = behavior_class(spec.behavior)
-        settings = parse(cls.Settings, spec.behavior_settings, f"behavior {spec.behavior}")
-        return cls(settings, spec.id)
+        return cls(spec.behavior_settings, spec.id)
 
     def make_policy(self, observations: Space, actions: Space) -> Policy:
-        """Return the policy that maps one space to the other.
+        """The policy that maps observations to actions.
 
         Raises:
-            UsageError: the policy cannot serve the spaces.
+            UsageError: the policy does not support the spaces.
         """
         name = self.environment.id
         cls: type[Policy] = POLICIES.get(self.policy.template)
-        settings = parse(cls.Settings, self.policy.settings, f"policy {self.policy.template}")
         inputs, outputs = Observations(observations, name).size, Actions(actions, name).size
         if len(observations.shape or ()) >= 3:
-            what = f"{name}: its observations are images {observations.shape}; the policy"
+            seen = f"{name}: the observations are images of shape {observations.shape}; the policy"
             if not cls.takes_images:
                 raise UsageError(
-                    f"{what} {self.policy.template!r} takes vectors (use small_conv, openai_conv, "
-                    "nature_conv or conv_lstm, or give a torch.nn.Module of your own)"
+                    f"{seen} {self.policy.template!r} expects vectors (use small_conv, "
+                    "openai_conv, nature_conv or conv_lstm, or your own torch.nn.Module)"
                 )
             if cls.most_pixels is not None and inputs > cls.most_pixels:
                 raise UsageError(
-                    f"{what} {self.policy.template!r} takes at most {cls.most_pixels} numbers "
-                    "(play such as esbench/Pong-v5, or give a torch.nn.Module of your own)"
+                    f"{seen} {self.policy.template!r} takes at most {cls.most_pixels} numbers "
+                    "(use a preprocessed environment such as esbench/Pong-v5, or your own "
+                    "torch.nn.Module)"
                 )
-        return cls(settings, inputs, outputs, observations.shape or None)
+        return cls(self.policy.settings, inputs, outputs, observations.shape or None)

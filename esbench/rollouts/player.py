@@ -1,12 +1,10 @@
-"""Episodes for a population: slots, refill and per-episode seeds.
+"""Plays episodes in slots.
 
-A ``Player`` owns S slots. When an episode ends, its slot takes the next pending one at once, so no
-step is spent on a finished episode. What an episode does depends on its own seed, parameters and
-observations only: neither the slot, nor the neighbours, nor the order leave a trace in the bits. So
-an episode may go on in another slot, or in another player, where the backend can move it and
-neither the policy nor a behaviour remembers it: the last ones of a generation close ranks in the
-first slots (a step of one Hopper that runs alone takes 380 us there instead of 460, of which
-``mj_step`` is 150), and players share them.
+When an episode ends, its slot takes the next queued one at once, so no step is computed for a
+finished episode. An episode depends on its own seed, parameters and observations only: the slot,
+the other episodes and their order do not change a bit. It can therefore continue in another slot
+or in another player, if the backend can move it and neither the policy nor a behaviour keeps state
+for it. Players use this to move the last episodes to the first slots, and to share episodes.
 """
 
 from __future__ import annotations
@@ -19,27 +17,29 @@ import numpy as np
 import numpy.typing as npt
 
 from esbench.arrays import Vector
+from esbench.environments.backends.base import MovableBackend
 from esbench.environments.behaviors.base import Behavior, SlotView
+from esbench.policies.base import LowRankBatch, ReferredBatch, SharingBatch
 from esbench.policies.normalization import Moments
 from esbench.policies.spaces import Actions, Observations
 from esbench.rollouts.jobs import CENTER, Job, Setup, Task
 from esbench.rollouts.results import EpisodeResult
 from esbench.rollouts.stopwatch import Stopwatch
 
-# Numbers of observations that are normalised at once: they stay in a core's own memory. A slot of
-# 4 x 84 x 84 takes 200 us a step, and 415 among eight that are normalised together.
+# The number of observation elements that are normalised at once; they fit in a core's cache.
 TOGETHER: Final = 2**15
 
 
+@final
 class Suspended(NamedTuple):
-    """A running episode out of its slot: any player of the same setup and job can go on with it.
+    """A running episode that any player of the same setup and job can continue.
 
     Attributes:
-        task: which episode it is.
-        simulation: what the backend has saved.
-        total, length: its return and its steps so far.
-        sums, squares: of its observations so far, [n] each.
-        noise: the stream of its action noise, where it is.
+        task: the episode.
+        simulation: the state that the backend has saved.
+        total, length: the return and the number of steps so far.
+        sums, squares: of the observations so far, [n] each.
+        noise: the stream of the action noise at its current position, or None.
     """
 
     task: Task
@@ -56,13 +56,14 @@ class Player:
     """Plays the episodes of one job after the other in S slots.
 
     Attributes:
-        backend: its slots; slots: how many.
-        policy: the template.
+        backend: the environments.
+        slots: the number of slots.
+        policy: the policy template.
         watch: the seconds spent to sample, reset, observe, act, simulate and count.
     """
 
     def __init__(self, setup: Setup, slots: int) -> None:
-        """Make up to ``slots`` slots; a backend may have reasons for fewer."""
+        """Make up to ``slots`` slots; a backend may offer fewer."""
         self.backend = setup.make_backend(slots)
         slots = self.slots = self.backend.num_envs
         observations = self.backend.single_observation_space
@@ -73,7 +74,7 @@ class Player:
         self._batch = self.policy.batch(slots)
         self._reference_batch = setup.reference_batch
         self._width = slots
-        self._used = self._running = 0  # the running episodes are in the slots below the first
+        self._used = self._running = 0  # running episodes are in slots below _used
         self._tasks: list[Task | None] = [None] * slots
         self._noise: list[np.random.Generator | None] = [None] * slots
         self._returns = np.zeros(slots)
@@ -86,15 +87,15 @@ class Player:
         self._job: Job | None = None
         self._setup = setup
         self.watch = Stopwatch()
-        self._behaviors: list[Behavior] = []  # one a slot, made when they are first needed
+        self._behaviors: list[Behavior] = []  # one per slot, made when first needed
         self._views = [SlotView(self.backend, slot) for slot in range(slots)]
 
     def begin(self, job: Job, width: int | None = None) -> None:
-        """Make ready for the episodes of a job; whatever was running is dropped.
+        """Prepare for a job; running episodes of the job before are dropped.
 
         Args:
-            job: what is played.
-            width: how many episodes to run at once; as many as there are slots by default.
+            job: the job.
+            width: the number of episodes to run at once; by default the number of slots.
         """
         self._job, self._used, self._running = job, 0, 0
         self._width = self.slots if width is None else min(width, self.slots)
@@ -110,18 +111,18 @@ class Player:
             self.backend.expose()
 
     def add(self, episodes: Sequence[Task | Suspended]) -> None:
-        """Queue episodes, to begin them or to go on with them."""
+        """Queue episodes to begin or to continue."""
         self._pending.extend(episodes)
 
     def give_up(self) -> list[Suspended]:
-        """Take half of the running episodes out of their slots, if they can be moved."""
-        if not self._movable:
+        """Remove half of the running episodes from their slots, if they can be moved."""
+        if self._mover is None:
             return []
         return [self._suspend(self._used - 1) for _ in range(self._running // 2)]
 
     @property
     def free(self) -> int:
-        """How many slots are idle with no episode queued for them."""
+        """The number of idle slots without a queued episode."""
         return max(0, self._width - self._running - len(self._pending))
 
     @property
@@ -130,12 +131,16 @@ class Player:
         return bool(self._pending) or self._used > 0
 
     @property
-    def _movable(self) -> bool:
+    def _mover(self) -> MovableBackend | None:
+        """The backend, if running episodes can be moved."""
         assert self._job is not None
-        return self.backend.movable and not self._batch.remembers and not self._job.characterize
+        backend = self.backend
+        if self._batch.remembers or self._job.characterize:
+            return None
+        return backend if isinstance(backend, MovableBackend) and backend.movable else None
 
     def start_queued(self) -> None:
-        """Begin queued episodes in the idle slots without a step, which would begin them itself."""
+        """Begin queued episodes in the idle slots without a step; ``step`` does so too."""
         assert self._job is not None, "begin a job first"
         self.watch.start()
         self._fill(self._job)
@@ -144,9 +149,9 @@ class Player:
         """Fill idle slots, step every running episode once and return those that ended."""
         assert self._job is not None, "begin a job first"
         self.watch.start()
-        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is counted below
+        with np.errstate(over="ignore", invalid="ignore"):  # non-finite values are handled below
             self._fill(self._job)
-            if 2 * self._running <= self._used and self._movable:
+            if 2 * self._running <= self._used and self._mover is not None:
                 self._close_ranks(self._job)
             return self._step(self._job)
 
@@ -155,12 +160,13 @@ class Player:
         self.backend.close()
 
     def _refer(self, job: Job) -> None:
-        """Show the policy the reference batch as it is shown observations in this job."""
-        assert self._reference_batch is not None, "the trainer gathers it before it plays"
+        """Give the policy the reference batch, normalised as the observations of this job."""
+        assert self._reference_batch is not None, "gathered before the first job"
         rows = self._reference_batch.observations
         shown = rows.astype(np.float32)
         if job.normalizer is not None:
             job.normalizer.scale_into(shown, rows - job.normalizer.mean)
+        assert isinstance(self._batch, ReferredBatch), "the policy has a reference size"
         self._batch.refer(shown)
 
     def _step(self, job: Job) -> list[EpisodeResult]:
@@ -201,9 +207,9 @@ class Player:
             match episode:
                 case Task():
                     self._start(job, slot, episode)
-                case Suspended() if self._movable:
+                case Suspended() if self._mover is not None:
                     self._resume(job, slot, episode)
-                case Suspended(task=task):  # its backend was exposed: once more, from the start
+                case Suspended(task=task):  # cannot be moved here: from the start
                     self._start(job, slot, task)
 
     def _start(self, job: Job, slot: int, task: Task) -> None:
@@ -220,7 +226,9 @@ class Player:
 
     def _resume(self, job: Job, slot: int, episode: Suspended) -> None:
         self._occupy(job, slot, episode.task)
-        self.backend.restore(slot, episode.simulation)
+        mover = self._mover
+        assert mover is not None, "suspended by a backend that moves episodes"
+        mover.restore(slot, episode.simulation)
         self._noise[slot] = episode.noise
         self._returns[slot], self._lengths[slot] = episode.total, episode.length
         self._sums[slot], self._squares[slot] = episode.sums, episode.squares
@@ -234,24 +242,27 @@ class Player:
         self.watch.lap("sample")
 
     def _load(self, job: Job, slot: int, member: int) -> None:
-        twin = self._twin(member)
-        if twin is not None and self._batch.share(slot, twin):
+        batch, twin = self._batch, self._twin(member)
+        if isinstance(batch, SharingBatch) and twin is not None and batch.share(slot, twin):
             return
-        low_rank = job.low_rank(member) if self._batch.takes_low_rank else None
-        if low_rank is None:
-            self._batch.load(slot, job.parameters(member))
-        else:
-            self._batch.load_low_rank(slot, low_rank)
+        if isinstance(batch, LowRankBatch) and batch.takes_low_rank:
+            low_rank = job.low_rank(member)
+            if low_rank is not None:
+                batch.load_low_rank(slot, low_rank)
+                return
+        batch.load(slot, job.parameters(member))
 
     def _twin(self, member: int) -> int | None:
-        """Return a slot in which the same member plays another episode, if any."""
+        """A slot in which the same member plays another episode, or None."""
         for slot, task in enumerate(self._tasks[: self._used]):
             if task is not None and task.member == member:
                 return slot
         return None
 
     def _suspend(self, slot: int) -> Suspended:
-        simulation = self.backend.save(slot)
+        mover = self._mover
+        assert mover is not None, "only called if episodes can be moved"
+        simulation = mover.save(slot)
         return Suspended(
             task=self._vacate(slot),
             simulation=simulation,
@@ -273,7 +284,7 @@ class Player:
         return task
 
     def _close_ranks(self, job: Job) -> None:
-        """Move the last episodes into the first slots, so that no step computes empty ones."""
+        """Move the last episodes to the first slots, so that no step computes empty slots."""
         for slot in range(self._running):
             if self._tasks[slot] is None:
                 self._resume(job, slot, self._suspend(self._used - 1))
@@ -284,7 +295,7 @@ class Player:
                 self._behaviors[slot].step(self._views[slot])
 
     def _observe(self, job: Job, used: int) -> npt.NDArray[np.float32]:
-        """Return the policy's inputs [used, n] and count them into the episodes' moments."""
+        """The inputs of the policy, [used, n]; adds the observations to the moments."""
         observations = self._observations.encode(self.backend.observations[:used])
         if job.normalizer is None:
             return observations.astype(np.float32)
@@ -312,7 +323,7 @@ class Player:
         return self._actions.decode(outputs)
 
     def _retire_sick(self, finite: npt.NDArray[np.bool_]) -> list[EpisodeResult]:
-        """End the episodes whose next action is not finite, before the simulator sees it."""
+        """End the episodes whose next action is not finite, before the simulator receives it."""
         results = []
         for slot in np.flatnonzero(~finite).tolist():
             if self._tasks[slot] is not None:

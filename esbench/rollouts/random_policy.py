@@ -1,6 +1,6 @@
-"""Uniformly random actions: the zero of every normalised score, and the speed of a bare loop.
+"""Uniformly random actions: the zero of normalised scores, and the speed of plain Gymnasium.
 
-Plain Gymnasium loops on purpose: they share nothing with the rollouts they are compared with.
+The loops use Gymnasium only and share no code with the rollouts with which they are compared.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from esbench.errors import UsageError
 from esbench.grids.trial_spec import EnvironmentSpec
 from esbench.seeding import Purpose, episode_seed
 
-ACTIONS: Final = 1000  # drawn before the clock starts, then taken in turn
+ACTIONS: Final = 1000  # drawn before the clock starts, then used in turn
 
 
 def random_policy_returns(environment: EnvironmentSpec, episodes: int, seed: int) -> Vector:
-    """Return the undiscounted returns [episodes] of uniformly random actions.
+    """The undiscounted returns [episodes] of uniformly random actions.
 
     Args:
         environment: only its id and kwargs are used.
-        episodes: how many.
-        seed: names the streams; every episode has its own environment and action seeds.
+        episodes: the number of episodes.
+        seed: selects the streams; every episode has its own environment and action seeds.
 
     Raises:
-        UsageError: no episode is asked for, the seed is negative, or the environment cannot be
+        UsageError: ``episodes`` is below 1, ``seed`` is negative, or the environment cannot be
             made.
     """
     if episodes < 1:
@@ -53,9 +53,9 @@ def random_policy_returns(environment: EnvironmentSpec, episodes: int, seed: int
 
 
 def random_steps_per_second(env: gymnasium.Env[Any, Any], seconds: float) -> float:
-    """Return the speed of an environment under random actions, over some seconds (a step at least).
+    """The steps per second of an environment with random actions.
 
-    Resets are part of the time, the drawing of actions is not.
+    The time includes resets, but not the drawing of actions. At least one step is made.
     """
     env.action_space.seed(0)
     actions = [env.action_space.sample() for _ in range(ACTIONS)]

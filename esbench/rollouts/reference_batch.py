@@ -11,18 +11,18 @@ from esbench.policies.spaces import Array, Observations
 from esbench.rollouts.jobs import ReferenceBatch, Setup
 from esbench.seeding import Purpose, episode_seed
 
-SPACING: Final = 8  # steps from one to the next, which are hardly different
+SPACING: Final = 8  # steps between observations; consecutive ones are almost equal
 
 
 def gather(setup: Setup, size: int, seed: int) -> ReferenceBatch:
-    """Return every eighth observation of episodes with uniformly random actions.
+    """Every eighth observation of episodes with uniformly random actions.
 
-    The steps are not counted as training: 1,024 of them for 128 observations, once for a trial.
+    These steps do not count as training steps.
 
     Args:
-        setup: the environment, as workers play it.
-        size: how many observations.
-        seed: the trial's; names the streams.
+        setup: the environment.
+        size: the number of observations.
+        seed: the seed of the trial, which selects the streams.
     """
     with silenced():
         backend = setup.make_backend(slots=1)

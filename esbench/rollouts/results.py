@@ -1,4 +1,4 @@
-"""What was played: returns, lengths and what was gathered of the observations and behaviours."""
+"""Results of episodes: returns, lengths, observation moments and behaviours."""
 
 from __future__ import annotations
 
@@ -14,12 +14,17 @@ from esbench.policies.normalization import Moments, ObservationStatistics
 from esbench.rollouts.jobs import CENTER, Task
 
 
+@final
 class EpisodeResult(NamedTuple):
-    """One episode as played: its undiscounted return, unshifted, and its length in steps.
+    """The result of one episode.
 
-    ``total`` is NaN if an action or a reward was not finite. ``moments`` are the observations'
-    count, sum and sum of squares about the normaliser's mean, or None if they were not gathered;
-    ``behavior`` is what characterises the episode, [D], or None.
+    Attributes:
+        task: the episode.
+        total: the undiscounted return without shift; NaN if an action or reward was not finite.
+        length: the number of steps.
+        moments: count, sum and sum of squares of the observations about the mean of the
+            normaliser, or None if not gathered.
+        behavior: the behaviour, [D], or None if not recorded.
     """
 
     task: Task
@@ -32,14 +37,14 @@ class EpisodeResult(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False)
 class Episodes:
-    """What was played, in task order.
+    """The results of many episodes, in task order.
 
     Attributes:
         returns: [members, episodes], NaN where an action or reward was not finite.
         lengths: [members, episodes] in steps.
         center_returns, center_lengths: [episodes]; empty if the centre did not play.
-        moments: of the members' episodes in member order; empty if not gathered.
-        behaviors: [members, D], the mean over a member's episodes; D = 0 if not gathered.
+        moments: of the observations of each member's episodes; empty if not gathered.
+        behaviors: [members, D], the mean over a member's episodes; D = 0 if not recorded.
     """
 
     returns: npt.NDArray[np.float64]
@@ -50,7 +55,7 @@ class Episodes:
     behaviors: Matrix
 
     def joined(self, more: Episodes) -> Episodes:
-        """Return these episodes followed by those of further members."""
+        """These episodes followed by those of further members."""
         return Episodes(
             np.concatenate([self.returns, more.returns]),
             np.concatenate([self.lengths, more.lengths]),
@@ -63,9 +68,8 @@ class Episodes:
     def merge_into(self, statistics: ObservationStatistics, shift: Vector) -> None:
         """Add the observations to running statistics, in member order.
 
-        Episodes with a return or an observation that is not finite are left out.
-
-        The order is the members', however the results arrived, so the bits do not depend on it.
+        Episodes with a return or an observation that is not finite are left out. The order does
+        not depend on the order of arrival, so the bits do not either.
         """
         for total, moments in zip(self.returns.ravel().tolist(), self.moments, strict=True):
             if np.isfinite(total) and np.isfinite(moments[2]).all():
@@ -73,7 +77,7 @@ class Episodes:
 
 
 def collect(tasks: Sequence[Task], results: dict[Task, EpisodeResult]) -> Episodes:
-    """Return the results of ``tasks`` as arrays, whatever order they came in."""
+    """The results of ``tasks`` as arrays, in the order of ``tasks``."""
     ordered = [results[task] for task in tasks]
     members = [r for r in ordered if r.task.member != CENTER]
     center = [r for r in ordered if r.task.member == CENTER]
@@ -89,7 +93,7 @@ def collect(tasks: Sequence[Task], results: dict[Task, EpisodeResult]) -> Episod
 
 
 def _mean_behaviors(behaviors: list[Vector | None], episodes: int) -> Matrix:
-    """Return the mean behaviour of each member, [members, D]; episodes are added in order."""
+    """The mean behaviour of each member, [members, D]; episodes are added in order."""
     given = [behavior for behavior in behaviors if behavior is not None]
     rows = np.array(given).reshape(len(behaviors), -1) if given else np.empty((len(behaviors), 0))
     total = np.zeros((len(rows) // episodes, rows.shape[1]))

@@ -1,4 +1,4 @@
-"""Where time goes, part by part."""
+"""Measures the time that each part of a computation takes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import final
 
 @final
 class Stopwatch:
-    """Adds up the seconds between laps; a lap costs about a tenth of a microsecond.
+    """Adds up the seconds of each part between laps.
 
     Attributes:
-        seconds: of each part so far.
+        seconds: the seconds of each part so far.
     """
 
     def __init__(self) -> None:
@@ -19,21 +19,21 @@ class Stopwatch:
         self._last = time.perf_counter()
 
     def start(self) -> None:
-        """Let what has passed since the last lap count for nothing."""
+        """Begin a lap; the time since the last lap is not counted."""
         self._last = time.perf_counter()
 
     def lap(self, part: str) -> None:
-        """Count what has passed since the last lap, or start, for a part."""
+        """Add the time since the last lap or start to a part."""
         now = time.perf_counter()
         self.seconds[part] = self.seconds.get(part, 0.0) + now - self._last
         self._last = now
 
     def add(self, seconds: dict[str, float]) -> None:
-        """Count another watch's seconds too."""
+        """Add the seconds of another stopwatch."""
         for part, value in seconds.items():
             self.seconds[part] = self.seconds.get(part, 0.0) + value
 
     def take(self) -> dict[str, float]:
-        """Return the seconds so far, and begin anew."""
+        """Return the seconds so far and reset them."""
         taken, self.seconds = self.seconds, {}
         return taken

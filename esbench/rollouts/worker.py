@@ -1,66 +1,65 @@
-"""One worker process: plays the episodes it is given and reports what it has played.
+"""One worker process: plays the episodes that it receives and reports the results.
 
-It ignores Ctrl-C (the trainer decides) and watches its parent: when that is gone, however it died,
-the worker ends at once. What it prints, MuJoCo's warnings for instance, goes to the trial's log.
+The output of a worker, such as the warnings of MuJoCo, goes to the log of the trial.
 """
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
 import os
-import select
-import signal
 import sys
-import threading
 import time
 import traceback
-from collections.abc import Iterator, Sequence
-from multiprocessing import resource_tracker
-from multiprocessing.connection import Connection, wait
+from collections.abc import Sequence
 from typing import NamedTuple, final
 
 from esbench.environments.make import reason
 from esbench.environments.simulator_log import log_once
 from esbench.errors import UsageError
+from esbench.rollouts.child_process import Parent
 from esbench.rollouts.jobs import Job, Setup, Task
 from esbench.rollouts.player import Player, Suspended
 from esbench.rollouts.results import EpisodeResult
 
 
+@final
 class Configure(NamedTuple):
-    """To a worker: the next trial's environment and policy, and where its output goes."""
+    """To a worker: the environment and policy of the next trial, and the file for its output."""
 
     setup: Setup
     slots: int
     log: str
 
 
+@final
 class Begin(NamedTuple):
-    """To a worker: drop what is running and take episodes of this job, so many at once."""
+    """To a worker: drop running episodes and prepare for a job, with ``width`` episodes at once."""
 
     job: Job
     width: int
 
 
+@final
 class Work(NamedTuple):
-    """To a worker: episodes of the job to play, or to go on with."""
+    """To a worker: episodes of the job to begin or to continue."""
 
     episodes: Sequence[Task | Suspended]
 
 
+@final
 class Share(NamedTuple):
-    """To a worker: give up half of the episodes that are running, for another to go on with."""
+    """To a worker: give half of the running episodes back, for another worker to continue."""
 
 
+@final
 class Ready(NamedTuple):
-    """From a worker: it can begin a job of its trial, with so many episodes at once."""
+    """From a worker: it can begin a job of its trial, with up to ``slots`` episodes at once."""
 
     slots: int
 
 
+@final
 class Finished(NamedTuple):
-    """From a worker: what it has played, how many slots wait for more, and where its time went."""
+    """From a worker: results, the number of idle slots, and the time spent."""
 
     results: list[EpisodeResult]
     free: int
@@ -68,91 +67,30 @@ class Finished(NamedTuple):
     seconds: dict[str, float]
 
 
+@final
 class Shared(NamedTuple):
-    """From a worker: what it gives up for ``Share``; empty if nothing can be moved."""
+    """From a worker: the answer to ``Share``; empty if no episode can be moved."""
 
     episodes: list[Suspended]
 
 
+@final
 class Failed(NamedTuple):
-    """From a worker: an exception, with its kind, message and traceback."""
+    """From a worker: an exception; ``usage`` for a ``UsageError``."""
 
     usage: bool
     message: str
     traceback: str
 
 
-@contextlib.contextmanager
-def interrupts_held() -> Iterator[None]:
-    """Hold Ctrl-C back in the block; a process started there never sees it, even while it loads."""
-    # Starting the tracker unblocks the signal; started before, it is not started in the block.
-    resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def worker_main(connection: Connection) -> None:
-    """Run a worker until its parent closes the connection or is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    end_with_parent()
+def worker_main(parent: Parent) -> None:
+    """Run a worker until its parent ends it or is gone."""
     log_once()
-    if "torch" in sys.modules:  # the person's own main module may have imported it
+    if "torch" in sys.modules:  # imported by the user's main module
         sys.modules["torch"].set_num_threads(1)
-    with contextlib.suppress(_ParentGoneError):
-        _serve(_Link(connection))
-
-
-def end_with_parent() -> None:
-    """End this process at once when its parent is gone, however that died."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None, "a worker is a child process"
-
-    def watch() -> None:
-        wait([parent.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-class _ParentGoneError(Exception):
-    """The trainer has closed the connection. An environment may raise EOFError; never this."""
-
-
-@final
-class _Link:
-    """A worker's end of the connection to its trainer."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        # Asked after every step: 1 us, where Connection.poll takes 6.
-        self._arrivals = select.poll()
-        self._arrivals.register(connection.fileno(), select.POLLIN)
-
-    def send(self, message: Ready | Finished | Shared | Failed) -> None:
-        try:
-            self._connection.send(message)
-        except OSError as error:
-            raise _ParentGoneError from error
-
-    def receive(self) -> Configure | Begin | Work | Share:
-        try:
-            message: Configure | Begin | Work | Share = self._connection.recv()
-        except (EOFError, OSError) as error:
-            raise _ParentGoneError from error
-        return message
-
-    def has_message(self) -> bool:
-        return bool(self._arrivals.poll(0))
-
-
-def _serve(link: _Link) -> None:
     player: Player | None = None
     while True:
-        message = link.receive()
+        message = parent.receive()
         try:
             match message:
                 case Configure():
@@ -160,23 +98,21 @@ def _serve(link: _Link) -> None:
                         player.close()
                     _redirect_output(message.log)
                     player = Player(message.setup, message.slots)
-                    link.send(Ready(player.slots))
+                    parent.send(Ready(player.slots))
                 case Begin() if player is not None:
                     player.begin(message.job, message.width)
                 case Work() if player is not None:
-                    _play(player, message.episodes, link)
-                case Share():  # it ended while it was asked
-                    link.send(Shared([]))
-        except _ParentGoneError:
-            raise
-        except Exception as error:  # whatever an environment raises belongs to its trial
+                    _play(player, message.episodes, parent)
+                case Share():  # the last episode ended before the request arrived
+                    parent.send(Shared([]))
+        except Exception as error:  # an environment may raise anything
             usage = isinstance(error, UsageError)
             summary = str(error) if usage else reason(error)
-            link.send(Failed(usage, summary, traceback.format_exc()))
+            parent.send(Failed(usage, summary, traceback.format_exc()))
 
 
-def _play(player: Player, episodes: Sequence[Task | Suspended], link: _Link) -> None:
-    """Play a chunk, asking for more as soon as a slot would stand idle."""
+def _play(player: Player, episodes: Sequence[Task | Suspended], parent: Parent) -> None:
+    """Play episodes, and ask for more as soon as a slot is idle."""
     started = time.process_time()
     player.add(episodes)
     results: list[EpisodeResult] = []
@@ -185,7 +121,7 @@ def _play(player: Player, episodes: Sequence[Task | Suspended], link: _Link) -> 
     def report(free: int) -> None:
         nonlocal results, started
         now = time.process_time()
-        link.send(Finished(results, free, now - started, player.watch.take()))
+        parent.send(Finished(results, free, now - started, player.watch.take()))
         results, started = [], now
 
     while player.busy:
@@ -194,22 +130,22 @@ def _play(player: Player, episodes: Sequence[Task | Suspended], link: _Link) -> 
         if free and not asked:
             report(free)
             asked = True
-        elif link.has_message():
-            match link.receive():
+        elif parent.has_message():
+            match parent.receive():
                 case Work(more):
                     player.add(more)
                     asked = False
                 case Share():
                     report(free)
-                    link.send(Shared(player.give_up()))
+                    parent.send(Shared(player.give_up()))
                 case message:
-                    raise AssertionError(f"{message} before the last job ended")
+                    raise AssertionError(f"{message} arrived before the last job ended")
     if results or not asked:
         report(0 if asked else player.free)
 
 
 def _redirect_output(log: str) -> None:
-    """Send what this process prints to a file, also what C libraries print."""
+    """Redirect the output of this process to a file, including that of C libraries."""
     sys.stdout.flush()
     sys.stderr.flush()
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

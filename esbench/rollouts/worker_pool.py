@@ -1,33 +1,26 @@
-"""Local worker processes: the trainer hands out episodes, workers play them.
+"""A pool of local worker processes that play the episodes of a job.
 
-One process a core, spawned, each with its own slots. Work is pulled: a worker that has free slots
-says so together with what it has finished, and gets as many episodes, or fewer as the generation
-ends, so that the workers end together. When there are none left, a worker without any takes over
-half of those that run in another, in the middle of the episode. The pool knows which episodes each
-worker holds: when one dies (killed, out of memory) a new one takes its place and those episodes are
-played again, with the same seeds and hence the same results.
+There is one process per core, each with its own slots. A worker with free slots reports them with
+its results and receives as many new episodes, or fewer towards the end of a generation, so that
+all workers finish at about the same time. When no episode is left to begin, an idle worker takes
+over half of the running episodes of another one, in the middle of the episode.
 
-Measured with two workers and 256 untrained members, the share of their time in which they wait, if
-episodes end in the worker where they began and if they may move (two to three rounds each):
-HalfCheetah-v5 3 to 5 % and 1 to 2 %, Walker2d-v5 6 to 7 and 3, Hopper-v5 14 to 15 and 3 to 5,
-Humanoid-v5 3 and 1.7. With episodes that wait in a worker's queue for slots it was 7.8 % on
-HalfCheetah-v5.
+The pool knows the episodes of each worker. When a worker dies, a new one replaces it and plays
+its episodes again, with the same seeds and therefore the same results.
 """
 
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
-import signal
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Final, TypeAlias, final
 
 from esbench.errors import EnvironmentFailedError, TrainingError, UsageError
+from esbench.rollouts.child_process import Child, end, wait_for
 from esbench.rollouts.jobs import Job, Setup, Task
 from esbench.rollouts.player import Suspended
 from esbench.rollouts.results import EpisodeResult, Episodes, collect
@@ -41,52 +34,61 @@ from esbench.rollouts.worker import (
     Share,
     Shared,
     Work,
-    interrupts_held,
     worker_main,
 )
-
-if TYPE_CHECKING:
-    from multiprocessing.context import SpawnProcess
 
 DEFAULT_SLOTS: Final = 72
 MAX_DEATHS: Final = 3
 UNGUARDED: Final = 78  # exit code of a worker whose main module starts workers
-# Episodes handed out at once where fewer slots are free. More would wait in a queue for slots that
-# take long to end, while another worker runs out of episodes.
+PATIENCE: Final = 5.0  # seconds from SIGTERM to SIGKILL
+# The smallest number of episodes sent at once, if there are enough left. With a larger one, they
+# could wait in the queue of one worker while another is idle.
 PREFETCH: Final = 4
-# Libraries that read these at import start one thread instead of one a core: threads of several
-# workers would spin against each other, and could change the bits of a sum.
+# Numerical libraries read these at import. Several threads per worker would compete for the cores
+# and could change the order of a sum.
 SINGLE_THREAD: Final = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
 )
+_Reply: TypeAlias = Ready | Finished | Shared | Failed | None
 
 
 def usable_cores() -> int:
-    """Return the number of cores this process may run on."""
+    """The number of cores that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+@final
 @dataclass(eq=False)
 class _Worker:
-    process: SpawnProcess
-    connection: Connection
-    held: set[Task] = field(default_factory=set)
-    free: int = 0  # slots for which it asked for more, and got no answer yet
-    sharing: bool = False  # it was asked to give up episodes, and has not answered yet
+    child: Child
+    held: set[Task] = field(default_factory=set)  # sent to it, without a result yet
+    free: int = 0  # idle slots
+    sharing: bool = False  # it has not answered ``Share`` yet
     can_share: bool = True
-    loading: int = 0  # how often it is still to answer that it is ready for a trial
-    slots: int | None = None  # what it answered that it has
+    loading: int = 0  # number of ``Configure`` messages that it has not answered yet
+    slots: int | None = None  # as it has reported
 
 
 @final
 class WorkerPool:
-    """A fixed number of worker processes that play the jobs they are given.
+    """A fixed number of worker processes that play jobs.
 
-    Use as a context manager, or call ``close``. Processes are kept from trial to trial.
+    Use it as a context manager, or call ``close``. The processes serve one trial after the other.
+
+    Attributes:
+        size: the number of workers.
+        slots: the largest number of environments per worker.
+        cpu_time_s: CPU time of all workers in jobs.
+        watch: the seconds that workers spent on each part of a job.
+        moved: the number of times that an episode continued in another worker.
     """
 
     def __init__(self, workers: int | None = None, slots: int = DEFAULT_SLOTS) -> None:
-        """Plan ``workers`` processes (one a core by default) of up to ``slots`` environments each.
+        """Prepare the pool; no process starts yet.
+
+        Args:
+            workers: the number of processes; by default one per core.
+            slots: the largest number of environments per worker.
 
         Raises:
             UsageError: a number is below 1.
@@ -96,9 +98,9 @@ class WorkerPool:
                 raise UsageError(f"{name} = {value}: expected at least 1")
         self.size = workers or usable_cores()
         self.slots = slots
-        self.cpu_time_s = 0.0  # of all workers, in jobs
-        self.watch = Stopwatch()  # the parts of their time
-        self.moved = 0  # how often an episode went on in another worker
+        self.cpu_time_s = 0.0
+        self.watch = Stopwatch()
+        self.moved = 0
         self._workers: list[_Worker] = []
         self._configuration: Configure | None = None
 
@@ -111,28 +113,30 @@ class WorkerPool:
     @property
     def process_ids(self) -> list[int]:
         """The ids of the running worker processes."""
-        return [worker.process.pid for worker in self._workers if worker.process.pid]
+        return [worker.child.process.pid or 0 for worker in self._workers]
 
     def start(self) -> None:
-        """Start the processes, if there are none: they load while the caller does something else.
+        """Start the processes if none run; they load in the background.
 
-        ``configure`` and ``play`` do so too.
+        ``configure`` and ``play`` start them too.
         """
         if not self._workers:
             self._configuration = None  # of earlier processes
             self._start_all()
 
     def configure(self, setup: Setup, log: Path | None = None) -> None:
-        """Make every worker ready for a trial; its output is appended to ``log`` (or dropped).
+        """Prepare every worker for a trial and wait until all have made their environments.
 
-        Returns when they are and have made their first environment, so that nobody takes that for
-        a part of training. Cheap if they are ready already: trainers may share a pool in turns.
+        Returns at once if they are prepared already, so trainers may share a pool in turns. Any
+        exception, including Ctrl-C, ends all workers.
+
+        Args:
+            setup: the environment and policy of the trial.
+            log: the file to which the output of workers is appended; by default it is dropped.
 
         Raises:
-            EnvironmentFailedError: a worker cannot make the environment, or a policy for it;
-                carries its traceback.
-
-        An exception, Ctrl-C too, ends all workers.
+            EnvironmentFailedError: a worker cannot make the environment or the policy; carries the
+                traceback.
         """
         wanted = Configure(setup, setup.useful_slots(self.slots), str(log or os.devnull))
         if wanted == self._configuration and self._workers:
@@ -141,7 +145,7 @@ class WorkerPool:
         try:
             for worker in self._workers:
                 worker.loading, worker.slots = worker.loading + 1, None
-                self._send(worker, wanted)
+                worker.child.send(wanted)
             self._start_all()
             self._await_ready()
         except BaseException:
@@ -151,12 +155,12 @@ class WorkerPool:
     def play(self, job: Job, tasks: Sequence[Task]) -> Episodes:
         """Play every task once and return the results in task order.
 
-        Raises:
-            EnvironmentFailedError: an environment raised; carries its traceback.
-            UsageError: the policy cannot serve the environment.
-            TrainingError: workers kept dying on these episodes.
+        Any exception, including Ctrl-C, ends all workers; the next call starts new ones.
 
-        An exception, Ctrl-C too, ends all workers; the next call starts new ones.
+        Raises:
+            EnvironmentFailedError: an environment raised an exception; carries the traceback.
+            UsageError: the policy does not support the environment.
+            TrainingError: workers died ``MAX_DEATHS`` times without a result.
         """
         assert self._configuration is not None, "configure first"
         self._start_all()
@@ -171,21 +175,21 @@ class WorkerPool:
         for worker in self._workers:
             worker.held.clear()
             worker.free, worker.can_share = width, True
-            self._send(worker, Begin(job, width))
+            worker.child.send(Begin(job, width))
         for worker in self._workers:
             if pending:
                 self._give(worker, pending, width)
         while len(results) < len(tasks) or any(worker.sharing for worker in self._workers):
             before = len(results)
             for worker in _heard(self._workers):
-                message = _receive(worker)
+                message: _Reply = worker.child.receive()
                 match message:
                     case None:
                         _require_guard(worker)
                         deaths += 1
                         lost = [task for task in tasks if task in worker.held]
                         if deaths >= MAX_DEATHS:
-                            raise TrainingError(_obituary(worker, deaths, lost))
+                            raise TrainingError(_describe_deaths(worker, deaths, lost))
                         pending.extendleft(reversed(lost))
                         self._replace(worker, Begin(job, width), pending)
                     case Finished():
@@ -193,7 +197,7 @@ class WorkerPool:
                         worker.free = message.free or worker.free
                     case Shared():
                         self._move(worker, message.episodes, pending)
-                    case Ready():  # it has taken another's place
+                    case Ready():  # it replaces a dead worker
                         worker.loading -= 1
                         worker.slots = message.slots
                     case Failed():
@@ -209,79 +213,61 @@ class WorkerPool:
         return collect(tasks, results)
 
     def _await_ready(self) -> None:
-        """Wait for the workers to load; one that dies meanwhile is replaced when it is to play."""
+        """Wait until the workers have loaded; ``play`` replaces those that die meanwhile."""
         while loading := [worker for worker in self._workers if worker.loading]:
             for worker in _heard(loading):
-                match _receive(worker):
-                    case Failed() as message:  # whoever trains has made one: no fault of the input
+                message: _Reply = worker.child.receive()
+                match message:
+                    case Failed():  # not a usage error: the trainer has made the environment
                         raise EnvironmentFailedError(message.message, message.traceback)
-                    case Finished() as message:  # the end of what it did before
+                    case Finished():  # of the job before
                         self._take(worker, message, {})
-                    case Ready(slots):
+                    case Ready():
                         worker.loading -= 1
-                        worker.slots = slots
+                        worker.slots = message.slots
                     case None:
                         worker.loading = 0
 
     def close(self) -> None:
-        """End every worker process, whatever it is doing."""
+        """End every worker process at once."""
         workers, self._workers = self._workers, []
-        for worker in workers:
-            worker.connection.close()
-        for worker in workers:
-            worker.process.terminate()
-        for worker in workers:
-            worker.process.join(timeout=5)
-            if worker.process.is_alive():
-                worker.process.kill()
-                worker.process.join()
-            worker.process.close()
+        end([worker.child for worker in workers], PATIENCE)
 
     def _start_all(self) -> None:
         if not self._workers:
             self._workers = [self._start() for _ in range(self.size)]
 
     def _useful_slots(self) -> int:
-        """Return how many slots all workers have, of those that have said so."""
+        """The smallest number of slots that a worker has reported, or the configured number."""
         assert self._configuration is not None
-        said = (worker.slots for worker in self._workers if worker.slots)
-        return min(said, default=self._configuration.slots)
+        reported = (worker.slots for worker in self._workers if worker.slots)
+        return min(reported, default=self._configuration.slots)
 
     def _start(self) -> _Worker:
-        context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
-        process = context.Process(target=worker_main, args=(theirs,), daemon=True)
-        with _environment(SINGLE_THREAD), interrupts_held():
+        with _environment_variables(SINGLE_THREAD):
             try:
-                process.start()
-            except RuntimeError:  # this is a worker itself, which imports the person's script
+                child = Child(worker_main)
+            except RuntimeError:  # this is a worker itself, which imports the user's script
                 raise SystemExit(UNGUARDED) from None
-        theirs.close()
         if self._configuration is not None:
-            ours.send(self._configuration)
-        return _Worker(process, ours, loading=int(self._configuration is not None))
+            child.send(self._configuration)
+        return _Worker(child, loading=int(self._configuration is not None))
 
     def _replace(self, dead: _Worker, begin: Begin, pending: deque[Task]) -> None:
-        dead.connection.close()
-        dead.process.join()
-        dead.process.close()
         worker = self._start()
         self._workers[self._workers.index(dead)] = worker
-        self._send(worker, begin)
+        end([dead.child])
+        worker.child.send(begin)
         self._give(worker, pending, _chunk(len(pending), self.size, begin.width))
-
-    def _send(self, worker: _Worker, message: Configure | Begin | Work | Share) -> None:
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            worker.connection.send(message)  # a dead worker is noticed by its sentinel
 
     def _give(self, worker: _Worker, pending: deque[Task], count: int) -> None:
         tasks = [pending.popleft() for _ in range(min(count, len(pending)))]
         worker.held.update(tasks)
         worker.free = 0
-        self._send(worker, Work(tasks))
+        worker.child.send(Work(tasks))
 
     def _even_out(self) -> None:
-        """Ask workers for some of their running episodes, for those that have none left."""
+        """Ask busy workers to give running episodes to idle ones."""
         idle = sum(not worker.held for worker in self._workers)
         for _ in range(idle - sum(worker.sharing for worker in self._workers)):
             busy = [w for w in self._workers if len(w.held) > 1 and w.can_share and not w.sharing]
@@ -289,13 +275,13 @@ class WorkerPool:
                 return
             busiest = max(busy, key=lambda worker: len(worker.held))
             busiest.sharing = True
-            self._send(busiest, Share())
+            busiest.child.send(Share())
 
     def _move(self, source: _Worker, episodes: list[Suspended], pending: deque[Task]) -> None:
-        """Hand the running episodes of one worker to one that has none left.
+        """Send the running episodes that a worker gave up to an idle worker.
 
-        Only such a worker surely reads what it is sent, however much. If a death has given work to
-        all of them, the episodes are played from the start.
+        A busy worker may not read a large message before it sends one itself, which would block
+        both. If there is no idle worker any more, the episodes are played from the start.
         """
         source.sharing, source.can_share = False, bool(episodes)
         tasks = [episode.task for episode in episodes]
@@ -308,7 +294,7 @@ class WorkerPool:
             target.held.update(tasks)
             target.free, target.can_share = 0, True
             self.moved += len(tasks)
-            self._send(target, Work(episodes))
+            target.child.send(Work(episodes))
 
     def _take(self, worker: _Worker, message: Finished, results: dict[Task, EpisodeResult]) -> None:
         self.cpu_time_s += message.cpu_time_s
@@ -319,27 +305,15 @@ class WorkerPool:
 
 
 def _heard(workers: Sequence[_Worker]) -> list[_Worker]:
-    """Wait until some of the workers have sent something, or died."""
-    handles: dict[Any, _Worker] = {}
-    for worker in workers:
-        handles[worker.connection] = worker
-        handles[worker.process.sentinel] = worker
-    return list({id(handles[h]): handles[h] for h in wait(list(handles))}.values())
-
-
-def _receive(worker: _Worker) -> Ready | Finished | Shared | Failed | None:
-    """Return a worker's next message, or None if it is dead and has sent all it could."""
-    try:
-        message: Ready | Finished | Shared | Failed = worker.connection.recv()
-    except (EOFError, OSError):  # it died between two messages, or in the middle of one
-        return None
-    return message
+    """Wait until some of the workers have sent a message or died, and return these."""
+    owners = {worker.child: worker for worker in workers}
+    return [owners[child] for child in wait_for(list(owners))]
 
 
 def _width(tasks: int, workers: int, slots: int) -> int:
-    """Return how many episodes a worker runs at once, at most ``slots``.
+    """The number of episodes that a worker runs at once, at most ``slots``.
 
-    As many as make whole rounds of its share: with 33 for 32 slots, the last would run alone.
+    Its share of the tasks is divided into rounds of equal size, so that no last episode runs alone.
     """
     share = -(-tasks // workers)
     rounds = max(1, -(-share // slots))
@@ -347,39 +321,30 @@ def _width(tasks: int, workers: int, slots: int) -> int:
 
 
 def _chunk(pending: int, workers: int, most: int) -> int:
-    """Return how many episodes to hand out: half a fair share, so that the tail stays short."""
+    """The number of episodes to send at once: half a fair share, so that all end together."""
     return max(1, min(most, pending // (2 * workers)))
 
 
 def _require_guard(dead: _Worker) -> None:
-    """Raise if a worker ended because the script that it imports would train too."""
-    dead.process.join(timeout=1)
-    if dead.process.exitcode == UNGUARDED:
+    """Raise if a worker ended because the user's script, which it imports, starts workers too."""
+    if dead.child.exit_code() == UNGUARDED:
         raise UsageError(
-            "the worker processes import this script: put what it does below "
+            "the worker processes import this script: put the training code below "
             "if __name__ == '__main__': (classes and registrations stay above it)"
         )
 
 
-def _obituary(worker: _Worker, deaths: int, lost: list[Task]) -> str:
-    worker.process.join(timeout=1)
-    cause = cause_of_death(worker.process.exitcode)
+def _describe_deaths(worker: _Worker, deaths: int, lost: list[Task]) -> str:
     played = f"played {', '.join(map(str, lost[:3])) or 'nothing'}"
-    doing = "loaded the environment" if worker.loading else played
-    how = f"{deaths} times without reporting an episode, last by {cause}"
-    return f"a worker died {how}, while it {doing}"
-
-
-def cause_of_death(code: int | None) -> str:
-    """Return what a process's exit code says of its end."""
-    if code is None or code >= 0:
-        return f"exit code {code}"
-    memory = " (out of memory?)" if code == -signal.SIGKILL else ""
-    return f"signal {signal.Signals(-code).name}{memory}"
+    activity = "loaded the environment" if worker.loading else played
+    return (
+        f"a worker died {deaths} times without reporting an episode, last by "
+        f"{worker.child.cause_of_death()}, while it {activity}"
+    )
 
 
 @contextlib.contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
+def _environment_variables(variables: dict[str, str]) -> Iterator[None]:
     """Set environment variables for the processes started inside the block."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)

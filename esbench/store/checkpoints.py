@@ -1,8 +1,8 @@
-"""A trainer's state on disk: JSON, and a safetensors file that it names.
+"""The checkpoints of a trial: a trainer's state as JSON, and the safetensors file that it names.
 
-Replacing the JSON is the commit: whatever happens, it names arrays that are there whole. The latest
-checkpoint is ``checkpoint/state.json``; those that were kept on the way are
-``kept/GENERATION.json``, beside the result of those that were scored.
+The latest checkpoint is ``checkpoint/state.json``; earlier ones that were kept are
+``kept/GENERATION.json``. The arrays are written first, then the JSON is replaced atomically, so it
+always names complete arrays.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ from esbench.files import (
     with_arrays,
     without_arrays,
 )
-from esbench.grids.trial_spec import TrialSpec, differences, extends
-from esbench.store.defaults import completed_if_known
-from esbench.store.trial_files import FORMAT, KEPT, Keys, TrialFiles
+from esbench.grids.trial_spec import differences, extends
+from esbench.store.stored_json import FORMAT, KEPT, Keys, StoredJson
 
 LATEST: Final = "checkpoint/state.json"
 _STATE_KEYS: Final[Keys] = {"tensors": str, "state": dict, "spec": dict}
@@ -34,33 +33,29 @@ _STATE_KEYS: Final[Keys] = {"tensors": str, "state": dict, "spec": dict}
 
 @final
 class Checkpoints:
-    """The checkpoints of one trial."""
+    """The checkpoints of one trial; ``spec`` is the trial's specification as JSON."""
 
-    def __init__(self, files: TrialFiles) -> None:
+    def __init__(self, files: StoredJson) -> None:
         self._files = files
 
     @property
     def has_latest(self) -> bool:
-        """Whether there is one to go on from."""
+        """Whether there is a checkpoint to resume from."""
         return (self._files.path / LATEST).exists()
 
     @property
     def kept(self) -> list[int]:
-        """The generations of those that were kept on the way, sorted."""
+        """The generations of the earlier checkpoints that were kept, sorted."""
         stems = [path.stem for path in (self._files.path / KEPT).glob("*.json")]
         return sorted(int(stem) for stem in stems if len(stem) >= 8 and stem.isdecimal())
 
-    def load(self, spec: TrialSpec, generation: int | None = None) -> Json | None:
-        """Return a state; the latest by default, or None if there is none.
-
-        Args:
-            spec: of the trial.
-            generation: of one that was kept, or the latest one's.
+    def load(self, spec: Json, generation: int | None = None) -> Json | None:
+        """The state of a generation (default the latest); None if there is no checkpoint.
 
         Raises:
-            DamagedTrialError: it is not what was written.
-            UsageError: it is of another specification, or of a newer esbench; or no checkpoint of
-                that generation was kept.
+            DamagedTrialError: the checkpoint cannot be read.
+            UsageError: it is of another specification or format, or there is none of that
+                generation.
         """
         kept = self.kept
         if generation in kept:
@@ -73,11 +68,11 @@ class Checkpoints:
             known = sorted({*kept, last})
             raise UsageError(
                 f"{self._files.path} has no checkpoint of generation {generation}; expected one "
-                f"of {known}, which are all there are (esbench run --keep N keeps more)"
+                f"of {known} (esbench run --keep N keeps more)"
             )
         return latest
 
-    def _load_kept(self, generation: int, spec: TrialSpec) -> Json:
+    def _load_kept(self, generation: int, spec: Json) -> Json:
         name = f"{KEPT}/{kept_name(generation)}"
         state = self._load(name, spec)
         found = state["progress"]["generation"]
@@ -85,23 +80,19 @@ class Checkpoints:
             raise self._files.damaged(self._files.path / name, f"it is of generation {found}")
         return state
 
-    def _load(self, name: str, spec: TrialSpec) -> Json:
+    def _load(self, name: str, spec: Json) -> Json:
         files, path = self._files, self._files.path / name
         content = files.read(name, _STATE_KEYS)
-        saved, wanted = files.parsed(path, content["spec"]), spec
-        if saved != wanted:  # completing imports what they name
-            saved, wanted = completed_if_known(saved), completed_if_known(wanted)
-        different = differences(saved, wanted)
-        if different and not extends(wanted, saved):  # it was just extended
-            raise UsageError(
-                f"{path} is a checkpoint of another specification: {'; '.join(different)}"
-            )
+        saved = content["spec"]
+        if saved != spec and not extends(spec, saved):  # it may just have been extended
+            what = "; ".join(differences(saved, spec))
+            raise UsageError(f"{path} is a checkpoint of another specification: {what}")
         tensors = path.parent / content["tensors"]
         try:
             data = read_bytes(tensors)
         except FileNotFoundError:
             if files.read(name, _STATE_KEYS)["tensors"] != content["tensors"]:
-                return self._load(name, spec)  # the trial runs, and has just saved the next one
+                return self._load(name, spec)  # the running trial has just saved the next one
             raise files.damaged(tensors, "it is missing") from None
         try:
             state: Json = with_arrays(content["state"], safetensors.numpy.load(data))
@@ -111,8 +102,8 @@ class Checkpoints:
         files.require(path, state["progress"], {"generation": int})
         return state
 
-    def save(self, state: Json, spec: TrialSpec) -> None:
-        """Make a state the latest one; returns when it is safe on disk.
+    def save(self, state: Json, spec: Json) -> None:
+        """Write a state as the latest checkpoint and wait until it is on disk.
 
         Raises:
             UsageError: the file system refuses.
@@ -124,8 +115,8 @@ class Checkpoints:
                 if old != tensors:
                     old.unlink()
 
-    def keep(self, state: Json, spec: TrialSpec) -> None:
-        """Keep a state beside the latest one.
+    def keep(self, state: Json, spec: Json) -> None:
+        """Keep a state beside the latest checkpoint.
 
         Raises:
             UsageError: the file system refuses.
@@ -133,17 +124,12 @@ class Checkpoints:
         name = kept_name(state["progress"]["generation"])
         self._write(self._files.path / KEPT / name, state, spec)
 
-    def _write(self, path: Path, state: Json, spec: TrialSpec) -> Path:
-        """Write a state to ``path``, and its arrays beside it; return their file."""
+    def _write(self, path: Path, state: Json, spec: Json) -> Path:
+        """Writes a state to ``path`` and its arrays beside it; returns the arrays' file."""
         arrays: dict[str, np.ndarray[Any, Any]] = {}
         plain = without_arrays(state, arrays)
         tensors = path.with_name(f"{state['progress']['generation']:08d}.safetensors")
-        content = {
-            "format": FORMAT,
-            "tensors": tensors.name,
-            "state": plain,
-            "spec": spec.model_dump(mode="json"),
-        }
+        content = {"format": FORMAT, "tensors": tensors.name, "state": plain, "spec": spec}
         with disk_errors(path.parent):
             path.parent.mkdir(exist_ok=True)
             replace(tensors, safetensors.numpy.save(arrays))
@@ -152,5 +138,5 @@ class Checkpoints:
 
 
 def kept_name(generation: int, what: str = "json") -> str:
-    """Return the name of what was kept of a generation."""
+    """The name of a kept file of a generation."""
     return f"{generation:08d}.{what}"

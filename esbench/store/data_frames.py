@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +16,10 @@ if TYPE_CHECKING:
 
 
 def load_results(root: Path | str) -> pd.DataFrame:
-    """Return every generation of every trial below ``root`` as one data frame.
+    """Every generation of every trial below ``root``: one row per trial and generation.
 
-    Columns: environment, algorithm, policy, seed, trial (its folder), status, and the keys of
-    ``GenerationRecord``, where what is None there is NaN; one row a trial and generation, sorted by
-    trial and generation.
+    Columns: environment, algorithm, policy, seed, trial (its folder), status, and the fields of
+    ``GenerationRecord``, with NaN for None. Sorted by trial and generation.
 
     Raises:
         UsageError: there is no trial, or one cannot be read.
@@ -33,16 +31,18 @@ def load_results(root: Path | str) -> pd.DataFrame:
     rows = [trial.columns() for trial in trials]
     lengths = [len(columns["generation"]) for columns in rows]
     table = {
-        name: np.repeat(_objects([label[name] for label in labels]), lengths) for name in labels[0]
+        # Objects: every repetition refers to the same text.
+        name: np.repeat(np.array([label[name] for label in labels], dtype=object), lengths)
+        for name in labels[0]
     }
     table["seed"] = table["seed"].astype(np.int64)
-    for key in list(rows[0]):  # millions of rows are gigabytes: no part is kept beside the whole
+    for key in list(rows[0]):  # each part is dropped once it is copied: there may be gigabytes
         table[key] = np.concatenate([columns.pop(key) for columns in rows])
     return pd.DataFrame(table, copy=False)
 
 
 def load_scores(root: Path | str) -> pd.DataFrame:
-    """Return one row a trial below ``root``: its labels, status, score and cost.
+    """The score and cost of every trial below ``root``: one row per trial.
 
     Columns: environment, algorithm, policy, seed, trial, status, score, env_steps, generations,
     wall_time_s, evaluation_episodes (of the score); NaN where the trial is not done.
@@ -72,11 +72,6 @@ def _labels(trial: TrialFolder) -> Json:
         "trial": str(trial.path),
         "status": trial.status,
     }
-
-
-def _objects(values: Sequence[Any]) -> np.ndarray[Any, Any]:
-    """Return an array of references: one text each, however often it is repeated."""
-    return np.array(values, dtype=object)
 
 
 def _number(value: Any) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import final
 
@@ -14,39 +13,37 @@ class GenerationRecord:
 
     Attributes:
         generation: counted from 1.
-        env_steps: steps the population took in training so far.
-        eval_env_steps: steps spent on evaluating the centre so far.
-        episodes: episodes the population played so far.
-        wall_time_s: seconds of training so far, pauses between runs and loading left out.
-        cpu_time_s: seconds of all processes so far.
+        env_steps: training steps of the population so far.
+        eval_env_steps: steps of evaluating the centre so far.
+        episodes: episodes of the population so far.
+        wall_time_s: seconds of training so far, without loading and pauses between runs.
+        cpu_time_s: CPU seconds of all processes so far.
         population_size: members of this generation.
         population_return_mean, _std, _min, _max: over the members with a finite return.
         center_return: mean return of the unperturbed policy before the update; NaN if it was not
             evaluated.
-        center_rank: 1 + the number of members that beat it, ties shared.
+        center_rank: 1 + the number of members that beat the unperturbed policy, ties shared.
         center_rank_fraction: (rank - 1) / members, in [0, 1].
         non_finite: members whose return was not finite.
-        episode_length_mean: of the members' episodes, in steps.
-        max_episode_steps: the cap this generation ran under, or None.
-        sigma: deviation of the population, after the update.
+        episode_length_mean: mean length of the members' episodes, in steps.
+        max_episode_steps: cap on the length of this generation's episodes, or None.
+        sigma: standard deviation of the population after the update.
         update_norm: Euclidean length of the centre's step.
         digest: SHA-256 of the centre after the update and the returns in member order.
-        tied_returns: share of the members, in [0, 1], whose return another member has too, as the
-            algorithm was told them.
-        update_cosine: between this step of the centre and the one of the generation before; NaN in
-            the first generation and if one of the two is zero. Momentum keeps it near 1.
-        split_half_cosine: between the updates that the two halves of the population would make
-            alone; with r for its mean, the update's signal-to-noise ratio is 2 r / (1 - r) (see
-            ``measures.split_half_cosine``). NaN where the members' noise is not known (cma_es,
-            sep_cma_es, evotorch, evosax), where no mean of it is taken (genetic), where the update
-            does not follow the returns alone (novelty search), below four rows of noise, and if
-            all returns are equal.
+        tied_returns: fraction of the members, in [0, 1], whose return equals another member's, as
+            the algorithm sees them.
+        update_cosine: cosine between this step of the centre and the previous one; NaN in the first
+            generation and if either is zero. Momentum keeps it near 1.
+        split_half_cosine: cosine between the updates that each half of the population would make;
+            with mean r, the signal-to-noise ratio of the update is 2 r / (1 - r) (see
+            ``training.diagnostics.split_half_cosine``). NaN where the members' noise is not known
+            (cma_es, sep_cma_es, evotorch, evosax), where the update is not a mean of it (genetic),
+            where it does not follow the returns alone (novelty search), below four rows of noise,
+            and if all returns are equal.
         center_norm: Euclidean length of the centre before the update.
-        distance: Euclidean, of the centre from where the search started.
-        observation_drift: root mean square change of a normalised input, in deviations, by this
-            generation's update of the statistics; NaN where observations are not normalised.
-
-    The last six were added later: in rows without them they are NaN.
+        distance: Euclidean distance of the centre from where the search started.
+        observation_drift: root mean square change of a normalised input, in standard deviations,
+            by this generation's update of the statistics; NaN without observation normalisation.
     """
 
     generation: int
@@ -69,9 +66,9 @@ class GenerationRecord:
     sigma: float
     update_norm: float
     digest: str
-    tied_returns: float = math.nan
-    update_cosine: float = math.nan
-    split_half_cosine: float = math.nan
-    center_norm: float = math.nan
-    distance: float = math.nan
-    observation_drift: float = math.nan
+    tied_returns: float
+    update_cosine: float
+    split_half_cosine: float
+    center_norm: float
+    distance: float
+    observation_drift: float

@@ -1,4 +1,9 @@
-"""A lock file that one process holds until it ends, however it ends (flock)."""
+"""A lock file that one process holds until it ends, by ``flock``.
+
+The ``filelock`` package only has exclusive locks: reading the status of a trial would then need
+write access, create the file, and look like an owner to other processes. A shared ``flock`` does
+none of this.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +17,9 @@ PAUSE_SECONDS: Final = 0.02
 
 
 def take(lock: IO[bytes]) -> bool:
-    """Try to take an open lock file, until it is closed; returns whether it could.
+    """Try to lock an open file until it is closed; returns whether it succeeded.
 
-    Those who only look (``is_taken``) share it for an instant: they are waited for. A process that
-    has taken it is not.
+    Waits for brief status checks (``is_taken``), not for an owner.
 
     Raises:
         OSError: the file system refuses.
@@ -30,7 +34,7 @@ def take(lock: IO[bytes]) -> bool:
 
 
 def is_taken(path: Path) -> bool:
-    """Tell whether a process holds the lock file; it need not exist."""
+    """Whether a process holds the lock file, which need not exist."""
     try:
         with path.open("rb") as lock:
             return not _locked(lock, fcntl.LOCK_SH)

@@ -1,22 +1,22 @@
-"""Trials on disk. One folder a trial, safe to kill at any moment.
+"""Trials on disk: one folder per trial, safe to kill at any moment.
 
     trial.json      what is trained: specification, hash, versions, commit, hardware, command
-    metrics.jsonl   one object a generation, appended; a torn last line is dropped on resume
-    checkpoint/     state.json names the safetensors file beside it; replacing it is the commit
-    kept/           checkpoints of earlier generations that were asked for, or scored before the
-                    trial was extended
-    result.json     written last: its presence means done
-    error.txt       the traceback of a failed trial; gone when it is retried
-    log.txt         what environments and simulators printed
-    lock            held (flock) by the process that runs the trial; freed however that ends
+    metrics.jsonl   one object per generation, appended; a torn last line is dropped on resume
+    checkpoint/     the latest checkpoint: state.json and the safetensors file that it names
+    kept/           earlier checkpoints that were requested, or scored before an extension
+    result.json     written last: its presence means the trial is done
+    error.txt       traceback of a failed trial; removed when the trial is retried
+    log.txt         output of environments and simulators
+    lock            held (flock) by the process that runs the trial; released when it ends
 
-Rows are synced to disk before the checkpoint that follows them, so a checkpoint never knows more
-generations than the rows. Everything but the rows is replaced atomically. There is no pickle.
+Rows are synced to disk before the checkpoint that follows them, so a checkpoint is never ahead of
+the rows. Every file but the rows is replaced atomically. There is no pickle.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import math
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -26,29 +26,45 @@ from typing import Any, Final, Literal, TypeAlias, final
 
 import numpy as np
 
-from esbench.errors import UsageError
-from esbench.files import RESUMABLE, Json, as_text, disk_errors, remove_temporaries, replace
+from esbench.errors import DamagedTrialError, UsageError
+from esbench.files import (
+    RESUMABLE,
+    Json,
+    as_text,
+    disk_errors,
+    read_bytes,
+    remove_temporaries,
+    replace,
+)
 from esbench.grids.trial_spec import TrialSpec, differences, extends
+from esbench.settings import parse
 from esbench.store.checkpoints import LATEST, Checkpoints, kept_name
-from esbench.store.defaults import completed_if_known
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.lock import is_taken, take
 from esbench.store.metrics_file import MetricsFile, as_record
-from esbench.store.trial_files import FORMAT, KEPT, Keys, TrialFiles
+from esbench.store.stored_json import FORMAT, KEPT, Keys, StoredJson
 from esbench.units import format_number
 
 Status: TypeAlias = Literal["missing", "partial", "running", "failed", "done"]
 
 _NUMBER: Final = (int, float)
 _TRIAL_KEYS: Final[Keys] = {"spec": dict, "labels": dict}
-_ORIGIN_KEYS: Final[Keys] = {
+_SPEC_KEYS: Final[Keys] = {
+    "algorithm": dict,
+    "environment": dict,
+    "policy": dict,
+    "budget": dict,
+    "evaluation": dict,
+    "seed": int,
+}
+_LABEL_KEYS: Final[Keys] = {"environment": str, "algorithm": str, "policy": str}
+_PROVENANCE_KEYS: Final[Keys] = {
     "versions": dict,
     "hardware": dict,
     "git_commit": str,
     "command": str,
     "created": str,
 }
-_LABEL_KEYS: Final[Keys] = {"environment": str, "algorithm": str, "policy": str}
 _RESULT_KEYS: Final[Keys] = {
     "score": (*_NUMBER, NoneType),
     "env_steps": int,
@@ -60,22 +76,22 @@ _RESULT_KEYS: Final[Keys] = {
 class TrialFolder:
     """A trial on disk. Reading never changes it; writing needs the lock.
 
-    Everything that reads raises ``DamagedTrialError`` for a file that is not what was written, and
-    ``UsageError`` for one of a newer esbench or one that the file system refuses.
+    Every method that reads raises ``DamagedTrialError`` for a file that cannot be understood, and
+    ``UsageError`` for one of another format or one that the file system refuses.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._files = TrialFiles(path)
+        self._files = StoredJson(path)
         self._checkpoints = Checkpoints(self._files)
         self._metrics = MetricsFile(self._files)
-        self._spec: TrialSpec | None = None
+        self._spec: Json = {}
 
     # Reading
 
     @property
     def status(self) -> Status:
-        """Where the trial stands."""
+        """The status of the trial."""
         if self.is_done:
             return "done"
         if not (self.path / "trial.json").exists():
@@ -91,42 +107,50 @@ class TrialFolder:
 
     @property
     def has_checkpoint(self) -> bool:
-        """Whether the trial has a checkpoint to go on from."""
+        """Whether the trial has a checkpoint to resume from."""
         return self._checkpoints.has_latest
 
     @property
     def kept(self) -> list[int]:
-        """The generations whose checkpoints were kept on the way, sorted."""
+        """The generations of the earlier checkpoints that were kept, sorted."""
         return self._checkpoints.kept
 
     def description(self) -> Json:
-        """Return ``trial.json``; what its specification lacks has its default.
-
-        Raises:
-            UsageError: it is missing, damaged, or of a newer version of esbench.
-        """
-        content, spec = self._described()
-        return content | {"spec": spec.model_dump(mode="json")}
+        """The content of ``trial.json``. Reading it needs no plugin of the trial."""
+        path = self.path / "trial.json"
+        if not (self.is_done or path.exists()):
+            raise UsageError(f"no file {str(path)!r}; expected the folder of a trial")
+        content = self._files.read("trial.json", _TRIAL_KEYS)
+        self._files.require(path, content["spec"], _SPEC_KEYS)
+        self._files.require(path, content["spec"]["environment"], {"id": str, "kwargs": dict})
+        self._files.require(path, content["labels"], _LABEL_KEYS)
+        known = {k: kind for k, kind in _PROVENANCE_KEYS.items() if content.get(k) is not None}
+        self._files.require(path, content, known)
+        return content
 
     def spec(self) -> TrialSpec:
-        """Return the trial's specification; raises what ``description`` does."""
-        return self._described()[1]
+        """The typed specification.
+
+        Raises:
+            UsageError: as ``description``, or a setting or plugin is not known here.
+        """
+        return parse(TrialSpec, self.description()["spec"], str(self.path / "trial.json"), "spec")
 
     def rows(self) -> list[Json]:
-        """Return the rows of ``metrics.jsonl``, without a torn last line."""
+        """The rows of ``metrics.jsonl``, without a torn last line."""
         scored = self._generations_scored()
         rows = self._metrics.rows()
         self._require_rows(len(rows), scored)
         return rows
 
     def records(self) -> list[GenerationRecord]:
-        """Return the rows as records; null is NaN again."""
+        """The rows as records, with NaN for null."""
         return [as_record(row) for row in self.rows()]
 
     def columns(self, *keys: str) -> dict[str, np.ndarray[Any, Any]]:
-        """Return the rows key by key: the values of ``keys`` (all by default), [generations].
+        """The rows as one array per key of ``keys`` (default all), each [generations].
 
-        Whole numbers are int64, other numbers float64 with NaN for null; texts are objects.
+        Integers are int64, other numbers float64 with NaN for null, texts objects.
         """
         scored = self._generations_scored()
         columns = self._metrics.columns(*keys)
@@ -134,19 +158,11 @@ class TrialFolder:
         return columns
 
     def result(self) -> Json:
-        """Return ``result.json``; its score is None if it was not finite.
-
-        Raises:
-            UsageError: it is missing, damaged, or of a newer version of esbench.
-        """
+        """The content of ``result.json``; the score is None if it was not finite."""
         return self._files.read("result.json", _RESULT_KEYS)
 
     def result_of(self, generation: int) -> Json | None:
-        """Return what the policy after some generations scored, or None if it was not scored.
-
-        Raises:
-            UsageError: it is damaged, or of a newer version of esbench.
-        """
+        """The result of the policy after some generations, or None if it was not scored."""
         if self.is_done and (result := self.result()).get("generations") == generation:
             return result
         kept = self._kept_result(generation)
@@ -155,11 +171,7 @@ class TrialFolder:
         return self._files.read(str(kept.relative_to(self.path)), _RESULT_KEYS)
 
     def error(self) -> str:
-        """Return the traceback of a failed trial.
-
-        Raises:
-            UsageError: it cannot be read.
-        """
+        """The traceback of a failed trial."""
         path = self.path / "error.txt"
         try:
             return path.read_text(encoding="utf-8", errors="replace")
@@ -170,52 +182,47 @@ class TrialFolder:
         """Refuse a folder that holds another specification.
 
         Args:
-            wanted: what it is to hold.
-            extend: allow the same one with a smaller budget.
+            wanted: what the folder should hold.
+            extend: accept the same specification with a smaller budget.
 
         Raises:
             UsageError: names every setting that differs.
         """
         if not (self.is_done or (self.path / "trial.json").exists()):
             return
-        stored = completed_if_known(self.spec())
-        different, larger = differences(stored, wanted), extends(wanted, stored)
-        if different and not (extend and larger):
-            remedy = "go on from it with --extend, give" if larger else "give"
+        stored, content = self.description()["spec"], wanted.as_json()
+        if stored == content:
+            return
+        larger = extends(content, stored)
+        if not (extend and larger):
+            what = "; ".join(differences(stored, content))
+            remedy = "continue it with --extend, give" if larger else "give"
             raise UsageError(
-                f"{self.path} holds another trial: {'; '.join(different)}. Nothing was changed; "
+                f"{self.path} holds another trial: {what}. Nothing was changed; "
                 f"{remedy} another folder with --out, or undo the edit"
             )
 
     def is_smaller(self, wanted: TrialSpec) -> bool:
-        """Tell whether the folder holds a trial that is ``wanted`` but for a smaller budget."""
+        """Whether the folder holds the wanted trial with a smaller budget."""
         return (self.path / "trial.json").exists() and extends(
-            wanted, completed_if_known(self.spec())
+            wanted.as_json(), self.description()["spec"]
         )
 
     def load_checkpoint(self, generation: int | None = None) -> Json | None:
-        """Return the trainer's state as it was saved, or None if none was.
-
-        Args:
-            generation: of a checkpoint that was kept; the latest by default.
+        """The trainer's state after a generation (default the latest), or None if none was saved.
 
         Raises:
-            UsageError: the checkpoint is damaged, of another specification, or of a newer esbench;
-                or there is none of that generation.
+            UsageError: there is no checkpoint of that generation, or it cannot be used.
         """
         if generation is None and not self.has_checkpoint:
             return None
-        return self._checkpoints.load(self.spec(), generation)
+        return self._checkpoints.load(self.description()["spec"], generation)
 
-    # Writing
+    # Writing. Every method raises UsageError if the file system refuses.
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[bool]:
-        """Try to take the trial for this process; gives whether it could.
-
-        Raises:
-            UsageError: the file system refuses.
-        """
+        """Try to lock the trial for this process; yields whether it succeeded."""
         begun = (self.path / "trial.json").is_file()
         with disk_errors(self.path, RESUMABLE if begun else "; nothing was saved"):
             self.path.mkdir(parents=True, exist_ok=True)
@@ -232,131 +239,94 @@ class TrialFolder:
     def begin(
         self, spec: TrialSpec, description: Json, extend: bool = False
     ) -> list[GenerationRecord]:
-        """Write ``trial.json`` if it is new, and return the rows the checkpoint stands on.
+        """Prepare the folder for appending rows, and return the rows up to the checkpoint.
 
-        Rows after the checkpoint are dropped: the same ones will be computed again. A trial that
-        goes on under other versions, or with other workers, says so in ``resumed_with``.
-        What a killed process left half written is removed.
+        Writes ``trial.json`` if it is new. Drops the rows after the checkpoint, which are computed
+        again, and the temporary files of killed processes. If the versions, the user's own code or
+        the number of workers have changed, ``resumed_with`` records it.
 
-        With ``extend``, a trial of a smaller budget gets that of ``spec``, and is no longer done;
-        the checkpoint that was scored is kept, and with which score, in ``extended``.
+        With ``extend``, a trial with a smaller budget gets the budget of ``spec`` and is no longer
+        done. Its checkpoint and result are kept, and ``extended`` records them.
 
         Raises:
-            UsageError: the folder holds another specification, or cannot be written.
-            DamagedTrialError: there is no going on from what it holds.
+            UsageError: the folder holds another specification.
+            DamagedTrialError: the trial cannot be resumed.
         """
         self.close()
         self.check(spec, extend)
-        rows = self._rows_of_checkpoint(spec)  # what is damaged is known before anything is written
+        rows = self._rows_of_checkpoint(spec)  # damage is found before anything is written
         if self.is_smaller(spec):
             self._extend(spec, description, len(rows))
-        self._spec = spec
+        self._spec = spec.as_json()
         self._describe(spec, description)
         with disk_errors(self.path):
-            remove_temporaries(self.path)
-            remove_temporaries(self.path / "checkpoint")
-            remove_temporaries(self.path / KEPT)
+            for folder in (self.path, self.path / "checkpoint", self.path / KEPT):
+                remove_temporaries(folder)
             self._metrics.begin(rows)
             (self.path / "error.txt").unlink(missing_ok=True)
         return [as_record(row) for row in rows]
 
     def append(self, record: GenerationRecord) -> None:
-        """Append one row.
-
-        Raises:
-            UsageError: the file system refuses.
-        """
+        """Append one row."""
         self._metrics.append(record)
 
     def checkpoint(self, state: Json) -> None:
-        """Keep the state after the rows so far; returns when it is safe on disk.
-
-        Raises:
-            UsageError: the file system refuses.
-        """
-        assert self._spec is not None, "begin first"
+        """Save the state after the rows so far, and wait until it is on disk."""
+        assert self._spec, "begin first"
         self._metrics.sync()
         self._checkpoints.save(state, self._spec)
 
     def keep(self, state: Json) -> None:
-        """Keep the state for good, besides the one to go on from.
-
-        Raises:
-            UsageError: the file system refuses.
-        """
-        assert self._spec is not None, "begin first"
+        """Keep the state in addition to the latest checkpoint."""
+        assert self._spec, "begin first"
         self._checkpoints.keep(state, self._spec)
 
     def finish(self, result: Json) -> None:
-        """Write the result; the trial is done.
-
-        Raises:
-            UsageError: the file system refuses.
-        """
-        assert self._spec is not None, "begin first"
+        """Write the result; the trial is done."""
+        content = {"format": FORMAT, "hash": self.description().get("hash"), **result}
         with disk_errors(self.path):
-            named = self._described()[0].get("hash", self._spec.hash)
-            content = {"format": FORMAT, "hash": named, **result}
             replace(self.path / "result.json", as_text(content))
 
     def fail(self, traceback: str) -> None:
-        """Keep the traceback of a trial that could not go on.
-
-        Raises:
-            UsageError: the file system refuses.
-        """
+        """Write the traceback of a failed trial."""
         with disk_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             replace(self.path / "error.txt", traceback)
 
     def close(self) -> None:
-        """Close the rows' file."""
+        """Close the file of the rows."""
         self._metrics.close()
-
-    def _described(self) -> tuple[Json, TrialSpec]:
-        path = self.path / "trial.json"
-        if not (self.is_done or path.exists()):
-            raise UsageError(f"no file {str(path)!r}; expected a trial's folder")
-        content = self._files.read("trial.json", _TRIAL_KEYS)
-        self._files.require(path, content["labels"], _LABEL_KEYS)
-        known = {key: kind for key, kind in _ORIGIN_KEYS.items() if content.get(key) is not None}
-        self._files.require(path, content, known)
-        return content, self._files.parsed(path, content["spec"])
 
     def _describe(self, spec: TrialSpec, description: Json) -> None:
         path = self.path / "trial.json"
         if path.exists():
-            content = self._described()[0]
+            content = self.description()
             resumed: list[Json] = content.get("resumed_with", [])
             latest = resumed[-1] if resumed else content
-            workers = description.get("workers")
-            if (
-                latest.get("versions") == description.get("versions")
-                and latest.get("workers", workers) == workers
-                and (latest.get("own_code") or {}) == (description.get("own_code") or {})
+            if all(
+                latest.get(key) == description.get(key)
+                for key in ("versions", "own_code", "workers")
             ):
                 return
-            known = ("created", "versions", "own_code", "workers", "command")
-            again = {key: description.get(key) for key in known}
+            recorded = ("created", "versions", "own_code", "workers", "command")
+            again = {key: description.get(key) for key in recorded}
             content["resumed_with"] = [*resumed, again]
         else:
-            common = {"format": FORMAT, "hash": spec.hash, "spec": spec.model_dump(mode="json")}
-            content = common | description
+            content = {"format": FORMAT, "hash": spec.hash, "spec": self._spec, **description}
         with disk_errors(path):
             replace(path, as_text(content))
 
     def _extend(self, spec: TrialSpec, description: Json, generation: int) -> None:
-        """Give the trial a larger budget; what was scored is kept, policy and result."""
-        path, content = self.path / "trial.json", self._described()[0]
+        """Gives the trial a larger budget; keeps the checkpoint and result that it has."""
+        path, content = self.path / "trial.json", self.description()
         if self.is_done:
             state = self.load_checkpoint()
             if state is None:
-                raise self._files.damaged(self.path / LATEST, "it is missing: no going on")
-            self.result()  # it can be read
-            self._checkpoints.keep(state, self.spec())
+                raise self._files.damaged(self.path / LATEST, "it is missing")
+            self.result()  # raises if it is damaged
+            self._checkpoints.keep(state, content["spec"])
             with disk_errors(self.path):
-                # Before the rest: a trial that is killed in between is half done under its old
-                # budget, not done under its new one.
+                # This comes first, so that a killed trial is never done under its new budget.
                 (self.path / "result.json").replace(self._kept_result(generation))
         before = {
             "budget": content["spec"]["budget"],
@@ -366,16 +336,13 @@ class TrialFolder:
             "extended": description.get("created"),
         }
         content["extended"] = [*content.get("extended", []), before]
-        content |= {"hash": spec.hash, "spec": spec.model_dump(mode="json")}
-        content["command"] = description.get("command")  # it makes the whole trial elsewhere
+        content |= {"hash": spec.hash, "spec": spec.as_json()}
+        content["command"] = description.get("command")  # it reproduces the whole trial
         with disk_errors(path):
             replace(path, as_text(content))
 
     def _generations_scored(self) -> int:
-        """Return how many rows there are at least; to be asked before they are read.
-
-        A trial may end while it is read: its result is written after its last row.
-        """
+        """The least number of rows; read it before the rows, since the trial may end meanwhile."""
         scored = self.result().get("generations") if self.is_done else 0
         return scored if isinstance(scored, int) else 0
 
@@ -389,9 +356,9 @@ class TrialFolder:
 
     def _rows_of_checkpoint(self, spec: TrialSpec) -> list[Json]:
         path = self.path / "trial.json"
-        if self.has_checkpoint and not path.exists():  # nobody knows under which versions it began
-            raise self._files.damaged(path, "it is missing, beside a checkpoint")
-        checkpoint = self._checkpoints.load(spec)
+        if self.has_checkpoint and not path.exists():
+            raise self._files.damaged(path, "it is missing, but there is a checkpoint")
+        checkpoint = self._checkpoints.load(spec.as_json())
         generation = 0 if checkpoint is None else checkpoint["progress"]["generation"]
         rows = self.rows()
         if len(rows) < generation:
@@ -401,7 +368,7 @@ class TrialFolder:
 
 
 def find_trials(root: Path) -> list[TrialFolder]:
-    """Return the trials anywhere below ``root``, sorted by path.
+    """The trials anywhere below ``root``, sorted by path.
 
     Raises:
         UsageError: there is no such folder, or no trial in it.
@@ -414,11 +381,40 @@ def find_trials(root: Path) -> list[TrialFolder]:
     return [TrialFolder(path) for path in found]
 
 
+def is_trial(path: Path) -> bool:
+    """Whether a folder is that of a trial."""
+    return (path / "trial.json").exists()
+
+
+def has_trials(root: Path) -> bool:
+    """Whether there is a trial anywhere below ``root``."""
+    return root.is_dir() and any(root.rglob("trial.json"))
+
+
+def results_digest(root: Path) -> str:
+    """The SHA-256 of all results below ``root``."""
+    results = sorted(path.relative_to(root) for path in root.rglob("result.json"))
+    content = b"".join(str(path).encode() + read_bytes(root / path) for path in results)
+    return hashlib.sha256(content).hexdigest()
+
+
+def check_format(root: Path) -> None:
+    """Refuse an output folder of another trial format, by the first trial that is found in it.
+
+    Raises:
+        UsageError: names the folder, the format found and the expected one.
+    """
+    for path in root.rglob("trial.json"):
+        with contextlib.suppress(DamagedTrialError):
+            TrialFolder(path.parent).description()
+            return
+
+
 def score_text(result: Json) -> str:
-    """Return a result's score in words: "score 12.3", or how many episodes were not finite.
+    """The score of a result in words: "score 12.3", or the number of episodes that were not finite.
 
     Args:
-        result: before it is written (NaN) or as it is read (None for NaN).
+        result: as it is written (NaN) or as it is read (None for NaN).
     """
     if _is_finite(result["score"]):
         return f"score {format_number(result['score'])}"
@@ -429,7 +425,7 @@ def score_text(result: Json) -> str:
 
 
 def now() -> str:
-    """Return the time in UTC, ISO 8601."""
+    """The time in UTC, ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 

@@ -1,35 +1,32 @@
-"""What is measured of an update beside the returns: the numbers that ``esbench diagnose`` reads.
+"""Measures of an update other than the returns, for ``esbench diagnose``.
 
-Nothing here changes what is learnt, and everything is a function of the trial alone: products are
-summed without BLAS, and noise is drawn again from its keys.
+They do not influence training, and they are functions of the trial alone: products are summed
+without BLAS, and noise is drawn again from its keys.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import Final, final
 
 import numpy as np
 
+from esbench.algorithms.base import State
 from esbench.algorithms.population import Population, SampledPopulation
 from esbench.algorithms.shaping import centered, worst_if_not_finite
 from esbench.arrays import Vector
 from esbench.policies.normalization import Normalizer
 
-State = dict[str, Any]
-
-# For ``split_half_cosine`` the noise is drawn a second time, but not more numbers than these: 14 ms
-# on one core. It is all of 128 pairs with 5,702 parameters, the network of HalfCheetah-v5; with 1.7
-# million parameters, where a row tells more, it is four rows of a hundred.
+# ``split_half_cosine`` draws the noise a second time; this limits the cost for large networks.
 MOST_DRAWS: Final = 1 << 20
-LEAST_ROWS: Final = 4  # two a half: the smallest number whose ranks can agree or not
+LEAST_ROWS: Final = 4  # two per half, so that ranks within a half can differ
 
 
 @final
 @dataclass(frozen=True)
 class Measures:
-    """What was measured of one update; the fields are explained in ``GenerationRecord``."""
+    """The measures of one update; see ``GenerationRecord`` for the fields."""
 
     update_norm: float
     tied_returns: float
@@ -44,12 +41,11 @@ class Measures:
 class Gauge:
     """Measures the updates of one trial, generation after generation.
 
-    All it remembers is where the search started, which whoever builds the trial knows, and the
-    last update.
+    Its state is the last update; the start of the search is an argument.
     """
 
     def __init__(self, start: Vector) -> None:
-        """Begin at the centre that the search starts from, [P]."""
+        """Begin with the initial centre of the search, [P]."""
         self._start = start.copy()
         self._last: Vector | None = None
 
@@ -61,14 +57,15 @@ class Gauge:
         normalizers: tuple[Normalizer | None, Normalizer | None],
         ranked: bool,
     ) -> Measures:
-        """Return the measures of an update, and remember it.
+        """Measure an update and store it for the next call.
 
         Args:
-            population: whose members were evaluated.
-            fitness: what the algorithm was told of them, [N].
+            population: the evaluated members.
+            fitness: the fitness of each member, [N].
             centers: before and after the update, [P] each.
-            normalizers: of the population's observations before and after, or None.
-            ranked: whether the update follows ``fitness`` alone, so that its halves agree.
+            normalizers: the observation normalisers before and after the update, or None.
+            ranked: whether the update depends on ``fitness`` alone, so that the cosine of its
+                halves is defined.
         """
         before, after = centers
         update = after - before
@@ -84,7 +81,7 @@ class Gauge:
         )
 
     def state_dict(self) -> State:
-        """Return the last update; empty before the first. It is not copied: nobody changes it."""
+        """The last update, not copied; empty before the first."""
         return {} if self._last is None else {"last_update": self._last}
 
     def load_state_dict(self, state: State) -> None:
@@ -93,52 +90,50 @@ class Gauge:
 
 
 def tied_share(returns: Vector) -> float:
-    """Return the share of members, in [0, 1], whose return another member has too.
+    """The share of members, in [0, 1], with the same return as another member.
 
     Args:
-        returns: [N]; all that are not finite are equal, as they are to the algorithms.
+        returns: [N]; non-finite values count as equal, as in the algorithms.
     """
     _, counts = np.unique(worst_if_not_finite(returns), return_counts=True)
     return float(counts[counts > 1].sum() / returns.size)
 
 
 def norm(vector: Vector) -> float:
-    """Return the Euclidean length of a vector [P]."""
+    """The Euclidean norm of a vector [P]."""
     return float(np.sqrt(np.sum(vector * vector)))
 
 
 def cosine(one: Vector, other: Vector) -> float:
-    """Return the cosine of the angle between two vectors [P]; NaN if one of them is zero."""
+    """The cosine of the angle between two vectors [P]; NaN if one of them is zero."""
     lengths = norm(one) * norm(other)
     return float(np.sum(one * other)) / lengths if lengths > 0.0 else math.nan
 
 
 def split_half_cosine(population: Population, returns: Vector) -> float:
-    """Return the cosine between the updates that the two halves of a population would make.
+    """The cosine between the updates of the two halves of a population.
 
-    A half's update is the mean of its members' standard noise z, weighted by the centred ranks u
-    that their returns have in the whole population: 1/n sum_i (u_i z_i), which is what algorithms
-    here average, up to their own shaping, scale and optimizer. Even and odd rows of noise are the
-    halves, so antithetic pairs stay together.
+    The update of a half is the mean of the standard noise z of its members, weighted by the
+    centred ranks u of their returns in the whole population: 1/n sum_i (u_i z_i). Algorithms
+    average the same terms, up to shaping, scale and optimizer. The halves are the even and the odd
+    rows of noise, so antithetic pairs stay together.
 
-    It measures the signal-to-noise ratio of an update g, |E g|^2 / E|g - E g|^2 (Roberts & Tedrake,
-    "Signal-to-noise ratio analysis of policy gradient algorithms", NIPS 2008): with a and b of the
-    halves, a.b estimates |E g|^2 and |a - b|^2 / 4 the noise of their mean. With a cosine r and |a|
-    = |b| the ratio is 2 r / (1 - r), as Spearman and Brown (1910) have it for correlations. The
-    cosine is what is kept, because its mean over generations is not biased: if the returns have
-    nothing to do with the noise, it is 0 on average, with deviation 1 / sqrt(P), while the ratio's
-    mean is 2 / P. On a noiseless slope the ratio is about n / P for n rows.
+    The cosine r measures the signal-to-noise ratio of an update g, |E g|^2 / E|g - E g|^2 (Roberts
+    & Tedrake, "Signal-to-noise ratio analysis of policy gradient algorithms", NIPS 2008), which is
+    2 r / (1 - r) if the halves have equal norms (Spearman 1910; Brown 1910). The record stores the
+    cosine because its mean over generations is unbiased: it is 0 with standard deviation
+    1 / sqrt(P) if the returns do not depend on the noise.
 
-    Where that would draw more than ``MOST_DRAWS`` numbers, only the first rows are looked at: the
-    cosine, and the ratio, are those of an update from so many.
+    At most ``MOST_DRAWS`` numbers are drawn: of large networks, only the first rows are used, and
+    the result describes an update from these rows.
 
     Args:
-        population: the members; only the noise of a ``SampledPopulation`` is known. Of stored
-            members nobody knows which are mirrored, and halves that share noise always agree.
+        population: the members.
         returns: [N].
 
     Returns:
-        NaN for other populations, for fewer than ``LEAST_ROWS`` rows, and where all are equal.
+        NaN if the population is not a ``SampledPopulation``, whose noise is known; if it has fewer
+        than ``LEAST_ROWS`` rows; or if all returns are equal.
     """
     if not isinstance(population, SampledPopulation):
         return math.nan
@@ -153,12 +148,12 @@ def split_half_cosine(population: Population, returns: Vector) -> float:
 
 
 def drift(before: Normalizer | None, after: Normalizer | None) -> float:
-    """Return how differently the policy sees the observations after an update of the statistics.
+    """The root mean square change of a normalised input by an update of the statistics.
 
-    The root mean square change of a normalised input, in deviations: an input of mean m and
-    deviation s that was seen as z is now seen as (m + s z - m') / s', and z has mean 0 and
-    deviation 1, so the mean square change is (s/s' - 1)^2 + ((m - m')/s')^2. Averaged over the
-    inputs; the normalisers' clip is not counted. NaN without normalisers.
+    An input with mean m and standard deviation s that was normalised to z becomes
+    (m + s z - m') / s'. As z has mean 0 and standard deviation 1, the mean square change is
+    (s/s' - 1)^2 + ((m - m')/s')^2, averaged over the inputs. Clipping is ignored. NaN without
+    normalisers.
     """
     if before is None or after is None:
         return math.nan

@@ -1,4 +1,4 @@
-"""Runs the trials of a grid, one after the other on all workers or some of them side by side."""
+"""Runs the trials of a grid, one after the other or side by side."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from esbench.rollouts.worker_pool import WorkerPool
 from esbench.training.callbacks import Callback
 from esbench.training.run_trial import GridWatcher, Outcome, check_trials, run_trial
 from esbench.training.schedule import Schedule, schedule
-from esbench.training.trial_processes import Lanes
+from esbench.training.trial_processes import TrialProcesses
 from esbench.training.trials import Trial
 
 
 @final
 @dataclass(frozen=True)
 class Report:
-    """How a grid's run ended: the trials of each outcome."""
+    """The trials of a grid by outcome."""
 
     outcomes: dict[Outcome, list[Trial]]
 
     def count(self, outcome: Outcome) -> int:
-        """Return the number of trials that ended so."""
+        """The number of trials with this outcome."""
         return len(self.outcomes[outcome])
 
 
@@ -33,22 +33,20 @@ def run_grid(
     callbacks: Sequence[Callback] = (),
     at_once: int | None = 1,
 ) -> Report:
-    """Run every trial that is not done; one that fails, or is damaged, does not stop the others.
+    """Run every trial that is not done; a failed or damaged one does not stop the others.
 
     Args:
-        trials: what to run.
-        pool: the workers of trials that run one after the other; those that run side by side have
-            as many of their own.
-        watcher: is told what happens.
-        callbacks: see every generation of trials that run one after the other.
-        at_once: trials at a time; None leaves it to ``schedule``.
+        trials: the trials.
+        pool: the workers for trials that run one after the other; trials that run side by side
+            have as many workers of their own.
+        watcher: receives the events.
+        callbacks: called with every generation of the trials that run one after the other.
+        at_once: the number of trials that run side by side; None for the choice of ``schedule``.
 
     Raises:
-        UsageError: a trial cannot be served (nothing was written), a folder holds another
-            specification or is of a newer esbench (it was not touched), or a folder cannot be
-            written (what was saved before is intact).
-        TrainingError: a process that runs trials beside others met a defect, or died before the
-            first one.
+        UsageError: a trial is not supported, a folder holds another specification or format, or a
+            folder cannot be written. Stored trials are not changed.
+        TrainingError: a process that runs trials side by side failed, or died during the check.
         KeyboardInterrupt: after the running trials were saved.
     """
     report = Report({"done": [], "skipped": [], "failed": [], "elsewhere": []})
@@ -64,7 +62,7 @@ def run_grid(
         _run_beside(trials, beside, layout, pool.slots, watcher, ended)
     else:
         if todo:
-            pool.start()  # the workers load meanwhile
+            pool.start()  # the workers load during the check
         check_trials(trials)
     for trial in trials:
         if trial not in beside:
@@ -80,6 +78,6 @@ def _run_beside(
     watcher: GridWatcher,
     ended: Callable[[Trial, Outcome, str], None],
 ) -> None:
-    with Lanes(layout.at_once, layout.workers_each, slots) as lanes:
-        lanes.check(trials)
-        lanes.run(beside, watcher, ended)
+    with TrialProcesses(layout.at_once, layout.workers_each, slots) as processes:
+        processes.check(trials)
+        processes.run(beside, watcher, ended)

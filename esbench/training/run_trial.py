@@ -1,7 +1,4 @@
-"""Runs one trial: takes the lock, resumes, trains, scores, and keeps what went wrong.
-
-Whoever watches gets an event for each step.
-"""
+"""Runs one trial: locks its folder, resumes, trains and scores it, and stores errors."""
 
 from __future__ import annotations
 
@@ -9,13 +6,12 @@ import traceback
 from collections.abc import Sequence
 from typing import Literal, Protocol, TypeAlias
 
-from esbench.errors import EnvironmentFailedError, UsageError
+from esbench.errors import DamagedTrialError, EnvironmentFailedError, UsageError
 from esbench.rollouts.jobs import Setup
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.own_code import changed_since
-from esbench.store.provenance import provenance
-from esbench.store.trial_files import DamagedTrialError
+from esbench.store.provenance.own_code import changed_since
+from esbench.store.provenance.record import provenance
 from esbench.store.trial_folder import now, score_text
 from esbench.training.callbacks import Callback, Stop
 from esbench.training.scoring import restore
@@ -26,33 +22,33 @@ Outcome: TypeAlias = Literal["done", "skipped", "failed", "elsewhere"]
 
 
 class Watcher(Protocol):
-    """Sees a grid run; ``esbench run`` draws its progress with one."""
+    """Receives the events of a running trial, for example to display the progress."""
 
     def trial_started(self, trial: Trial, resumed_at: int) -> None:
-        """A trial begins, or goes on after generation ``resumed_at``."""
+        """A trial starts, or is resumed after generation ``resumed_at``."""
 
     def generation_done(self, trial: Trial, record: GenerationRecord) -> None:
         """A generation was recorded."""
 
     def scoring_started(self, trial: Trial, episodes: int) -> None:
-        """Training is over; the held-out episodes begin."""
-
-    def trial_ended(self, trial: Trial, outcome: Outcome, detail: str) -> None:
-        """A trial is over, was done before, failed, or is being run by another process."""
+        """Training has ended; the held-out episodes begin."""
 
 
 class GridWatcher(Watcher, Protocol):
-    """A watcher that is also told what a process cannot tell of itself."""
+    """Also receives the events of the grid that runs the trials."""
+
+    def trial_ended(self, trial: Trial, outcome: Outcome, detail: str) -> None:
+        """A trial is done, was done before, failed, or runs in another process."""
 
     def trial_died(self, trial: Trial, cause: str) -> None:
-        """The process that ran a trial beside others died; another one goes on with it."""
+        """The process of a trial died; another process resumes the trial."""
 
 
 def check_trials(trials: Sequence[Trial]) -> None:
-    """Build everything that the trials need once, so that what cannot be served is known at once.
+    """Build everything that the trials need once, to report unsupported ones before training.
 
     Raises:
-        UsageError: an environment, its spaces, a policy or a setting cannot be served.
+        UsageError: an environment, its spaces, a policy or a setting is not supported.
     """
     distinct = {trial.spec.model_copy(update={"seed": 0}).hash: trial for trial in trials}
     for trial in distinct.values():
@@ -63,24 +59,24 @@ def check_trials(trials: Sequence[Trial]) -> None:
 def run_trial(
     trial: Trial, pool: WorkerPool, watcher: Watcher, callbacks: Sequence[Callback]
 ) -> tuple[Outcome, str]:
-    """Run a trial if it is not done; returns how it ended, and its score or what went wrong.
+    """Run a trial if it is not done; returns its outcome, and its score or error.
 
     Raises:
-        UsageError: it cannot be served, its folder holds another specification or is of a newer
-            esbench (it was not touched), or cannot be written (what was saved before is intact).
+        UsageError: the trial is not supported, or its folder holds another specification or format
+            or cannot be written. Stored results are not changed.
         KeyboardInterrupt: after the trial was saved.
     """
     try:
         with trial.folder.locked() as mine:
             if trial.is_done:
                 trial.check()
-                other = _made_with_other_code(trial)
-                hint = f"; made with {other}: --out elsewhere trains anew" if other else ""
+                other = _other_code(trial)
+                hint = f"; trained with {other}, use another --out to retrain" if other else ""
                 return "skipped", score_text(trial.folder.result()) + hint
             if not mine:
                 return "elsewhere", "another process runs it"
             return _attempt(trial, pool, watcher, callbacks)
-    except DamagedTrialError as error:  # the other trials can be run; this one is left as it is
+    except DamagedTrialError as error:  # the other trials can run
         return "failed", str(error)
 
 
@@ -89,25 +85,25 @@ def _attempt(
 ) -> tuple[Outcome, str]:
     try:
         return "done", _train(trial, pool, watcher, callbacks)
-    except (UsageError, BrokenPipeError):  # no fault of the trial: input, or a display gone
+    except (UsageError, BrokenPipeError):  # the input, or a closed output, not the trial
         raise
-    except EnvironmentFailedError as error:
-        trial.folder.fail(error.traceback)
-        return "failed", f"{error} (traceback in {trial.folder.path / 'error.txt'})"
-    except Exception as error:  # kept with the trial; the grid goes on and exits with 1
-        trial.folder.fail(traceback.format_exc())
-        summary = f"{type(error).__name__}: {error}"
+    except Exception as error:  # stored with the trial; the grid continues
+        if isinstance(error, EnvironmentFailedError):
+            summary, details = str(error), error.traceback
+        else:
+            summary, details = f"{type(error).__name__}: {error}", traceback.format_exc()
+        trial.folder.fail(details)
         return "failed", f"{summary} (traceback in {trial.folder.path / 'error.txt'})"
 
 
-def _made_with_other_code(trial: Trial) -> str:
-    """Say which of a person's own code has changed since a trial was begun, if any."""
+def _other_code(trial: Trial) -> str:
+    """The user's modules that have changed since the trial was started, as text; may be empty."""
     changed = changed_since(trial.folder.description())
-    return f"other code of {' and '.join(changed)}" if changed else ""
+    return f"a different version of {' and '.join(changed)}" if changed else ""
 
 
 def _train(trial: Trial, pool: WorkerPool, watcher: Watcher, callbacks: Sequence[Callback]) -> str:
-    """Train, score and keep the result; returns the score in words."""
+    """Train, score and store the result; returns the score as text."""
     folder = trial.folder
     backend = Setup(trial.spec.environment, trial.spec.policy).backend_name
     about = {
@@ -115,7 +111,7 @@ def _train(trial: Trial, pool: WorkerPool, watcher: Watcher, callbacks: Sequence
         "inherited": list(trial.inherited),
         "created": now(),
         "backend": backend,
-        "workers": pool.size,  # no result depends on them; wall-clock times do
+        "workers": pool.size,  # for the wall-clock times; results do not depend on it
         **provenance(trial.spec),
     }
     history = folder.begin(trial.spec, about, trial.extend)
@@ -123,7 +119,7 @@ def _train(trial: Trial, pool: WorkerPool, watcher: Watcher, callbacks: Sequence
         state = folder.load_checkpoint()
         if state is not None:
             restore(trainer, folder, state, history)
-        other = _made_with_other_code(trial)
+        other = _other_code(trial)
         watcher.trial_started(trial, trainer.progress.generation)
 
         def keep() -> None:
@@ -135,8 +131,8 @@ def _train(trial: Trial, pool: WorkerPool, watcher: Watcher, callbacks: Sequence
             watcher.generation_done(trial, record)
 
         try:
-            keep()  # what an interruption has prevented
-            # A run that was stopped, and then killed while it was scored, is not trained further.
+            keep()  # an interrupt may have prevented it
+            # A trial that a callback stopped and that died during scoring is not trained further.
             stop = trainer.stopped or trainer.train(callbacks=[watch, *callbacks])
         except KeyboardInterrupt:
             trainer.save()
@@ -144,22 +140,22 @@ def _train(trial: Trial, pool: WorkerPool, watcher: Watcher, callbacks: Sequence
         watcher.scoring_started(trial, trial.spec.evaluation.episodes)
         result = score_trial(trainer, stop)
         text = score_text(result)
-        folder.finish(result)  # the last thing that can go wrong: a done trial has not failed
-        return f"{text}; begun with {other}" if other else text
+        folder.finish(result)  # last, so that a finished trial cannot fail
+        return f"{text}; started with {other}" if other else text
 
 
 def is_kept(trial: Trial, history: Sequence[GenerationRecord]) -> bool:
-    """Tell whether the checkpoint after some generations is to be kept.
+    """Whether to keep the checkpoint after the generations of ``history``.
 
-    It is if the last of them is the first one to reach one of the equal parts of the budget. The
-    end of training is none of these: its checkpoint is there anyway.
+    It is kept if the last generation is the first one to reach one of the equal parts of the
+    budget, except for the end of the budget, whose checkpoint is always stored.
     """
     before, after = [0, 0, *(_parts(trial, record) for record in history[-2:])][-2:]
     return before < after < trial.keep
 
 
 def _parts(trial: Trial, record: GenerationRecord) -> int:
-    """Return how many of ``trial.keep`` equal parts of its budget have been trained."""
+    """The number of the ``trial.keep`` equal parts of the budget that are complete."""
     budget, parts = trial.spec.budget, trial.keep
     done = record.env_steps * parts // budget.env_steps
     if budget.generations:
@@ -168,7 +164,7 @@ def _parts(trial: Trial, record: GenerationRecord) -> int:
 
 
 def score_trial(trainer: Trainer, stop: Stop | None = None) -> dict[str, object]:
-    """Score a trained policy and return the content of ``result.json``."""
+    """Score a trained policy; returns the content of ``result.json``."""
     score = trainer.evaluate()
     progress = trainer.progress
     return {

@@ -1,4 +1,4 @@
-"""Scores a policy that was trained and stored."""
+"""Scores a stored policy again."""
 
 from __future__ import annotations
 
@@ -8,27 +8,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from esbench.errors import UsageError
+from esbench.algorithms.base import State
+from esbench.errors import DamagedTrialError, UsageError
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.trial_files import DamagedTrialError
 from esbench.store.trial_folder import TrialFolder
-from esbench.training.trainer import Score, State, Trainer
+from esbench.training.evaluator import HeldOutScore
+from esbench.training.trainer import Trainer
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class StoredScore:
-    """A stored policy, scored again.
+    """The new score of a stored policy.
 
     Attributes:
-        score: what it scored now.
-        generation: after how many generations of training.
-        recorded: what it scored when its training ended, or None if it did not, that was on another
-            number of episodes, or it was not finite.
+        score: the new score.
+        generation: the number of generations of training.
+        recorded: the score stored at the end of training; None if there is none of this generation
+            and number of episodes, or if it was not finite.
     """
 
-    score: Score
+    score: HeldOutScore
     generation: int
     recorded: float | None
 
@@ -39,10 +40,10 @@ def evaluate_trial(
     """Score a checkpoint of a trial on its held-out episodes.
 
     Args:
-        path: the trial's folder.
-        pool: plays the episodes.
-        episodes: how many; the trial's own number by default.
-        generation: of a checkpoint that was kept; the latest by default.
+        path: the folder of the trial.
+        pool: the workers.
+        episodes: the number of episodes; by default that of the trial.
+        generation: the generation of a stored checkpoint; by default the latest.
 
     Raises:
         UsageError: the folder holds no trial, a damaged one, or one without that checkpoint.
@@ -62,7 +63,7 @@ def evaluate_trial(
 def stored_trainer(
     folder: TrialFolder, pool: WorkerPool, generation: int | None = None
 ) -> Iterator[Trainer]:
-    """Give the trainer of a trial as a checkpoint left it, by default the latest.
+    """The trainer of a trial in the state of a checkpoint, by default the latest.
 
     Raises:
         UsageError: the folder holds no trial, a damaged one, or one without that checkpoint.
@@ -70,7 +71,7 @@ def stored_trainer(
     spec = folder.spec()
     state = folder.load_checkpoint(generation)
     if state is None:
-        raise UsageError(f"{folder.path} has no checkpoint yet; expected a trial that was trained")
+        raise UsageError(f"{folder.path} has no checkpoint yet; expected a trained trial")
     with Trainer(spec, pool) as trainer:
         restore(trainer, folder, state, folder.records()[: state["progress"]["generation"]])
         yield trainer
@@ -79,13 +80,13 @@ def stored_trainer(
 def restore(
     trainer: Trainer, folder: TrialFolder, state: State, history: Sequence[GenerationRecord]
 ) -> None:
-    """Let a trainer go on from a trial's checkpoint.
+    """Load a checkpoint of a trial into its trainer.
 
     Raises:
-        DamagedTrialError: the checkpoint lacks what the policy needs.
+        DamagedTrialError: the checkpoint lacks the reference batch of the policy.
     """
     try:
         trainer.load_state_dict(state, history)
     except UsageError as error:
-        remedy = f"remove the folder {folder.path} to start that trial over"
+        remedy = f"remove the folder {folder.path} to train the trial again"
         raise DamagedTrialError(f"{folder.path / 'checkpoint'}: {error}; {remedy}") from None

@@ -1,9 +1,8 @@
-"""The one loop: ask, evaluate, tell, record; it stops, and goes on where it stopped."""
+"""The training loop: ask, evaluate, tell, record."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -11,67 +10,44 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol, final
 
-import numpy as np
-
-from esbench.algorithms.base import ALGORITHMS, Algorithm
-from esbench.algorithms.population import Population
-from esbench.algorithms.settings import GrowingSettings
-from esbench.algorithms.shaping import center_rank
+from esbench.algorithms.base import ALGORITHMS, Algorithm, State
+from esbench.algorithms.population import Population, drawing_threads
 from esbench.arrays import Shapes, Vector
-from esbench.environments.simulator_log import silenced
-from esbench.errors import UsageError
+from esbench.errors import TrainingError
 from esbench.grids.trial_spec import TrialSpec
-from esbench.policies.normalization import Normalizer, ObservationStatistics
-from esbench.policies.spaces import Actions
-from esbench.rollouts.jobs import CENTER, Job, ReferenceBatch, Setup, Task, member_tasks
-from esbench.rollouts.reference_batch import gather
+from esbench.policies.base import Policy
+from esbench.rollouts.interrupts import interrupts_delayed
+from esbench.rollouts.jobs import Job, Setup
 from esbench.rollouts.results import Episodes
 from esbench.rollouts.stopwatch import Stopwatch
 from esbench.rollouts.worker_pool import WorkerPool, usable_cores
 from esbench.seeding import Purpose, stream
-from esbench.settings import parse
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.callbacks import Callback, Stop, TargetReturn
 from esbench.training.diagnostics import Gauge
+from esbench.training.evaluator import Evaluator, HeldOutScore
+from esbench.training.returns import digest, fitness_of, summary
 
-State = dict[str, Any]
 CHECKPOINT_SECONDS: Final = 10.0
 
 
 class Recorder(Protocol):
-    """Where a trainer's rows and states go; the store's trial folder is one."""
+    """Stores the records and states of a trainer, as the store's trial folder does."""
 
     def append(self, record: GenerationRecord) -> None:
-        """Keep one generation's row."""
+        """Store the record of one generation."""
 
     def checkpoint(self, state: State) -> None:
-        """Keep the state after the rows so far."""
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Score:
-    """The final policy on held-out episodes of the unmodified environment.
-
-    Attributes:
-        returns: [episodes]; lengths: [episodes] in steps.
-    """
-
-    returns: Vector
-    lengths: Vector
-
-    @property
-    def mean(self) -> float:
-        """The score: the mean return."""
-        return float(np.mean(self.returns))
+        """Store the state after the records so far."""
 
 
 @final
 @dataclass(frozen=True)
 class Progress:
-    """Counters of a run so far; times leave out pauses and loading.
+    """Counters of a run so far.
 
-    Loading: the start of worker processes, their first environment and a policy's reference batch.
+    The times exclude pauses and loading: the start of worker processes, their first environment
+    and the reference batch of a policy.
     """
 
     generation: int = 0
@@ -81,20 +57,28 @@ class Progress:
     wall_time_s: float = 0.0
     cpu_time_s: float = 0.0
 
+    def with_episodes(self, played: Episodes) -> Progress:
+        """The progress after these episodes."""
+        return replace(
+            self,
+            env_steps=self.env_steps + int(played.lengths.sum()),
+            eval_env_steps=self.eval_env_steps + int(played.center_lengths.sum()),
+            episodes=self.episodes + played.lengths.size,
+        )
+
 
 @final
 class Trainer:
     """One trial: an algorithm, an environment, a policy and a seed.
 
-    Use as a context manager, or call ``close``, if it made its own workers.
+    Use it as a context manager, or call ``close``, if it owns its workers.
 
     Attributes:
-        spec: what is trained.
+        spec: the specification of the trial.
         algorithm: the search.
-        policy: the template; ``algorithm.center`` are its parameters.
         history: the records of the generations so far.
         stopped: the ``Stop`` that ended training early, also if that was before a resume.
-        watch: the seconds spent to play, update and store.
+        watch: the seconds spent on playing, updating and storing.
     """
 
     def __init__(
@@ -105,53 +89,36 @@ class Trainer:
         log: Path | None = None,
         owns_pool: bool = False,
     ) -> None:
-        """Prepare a trial; no process starts before it is needed.
+        """Prepare a trial; worker processes start when they are needed.
 
         Args:
-            spec: what to train.
-            pool: worker processes to use; by default its own, one a core.
-            recorder: keeps rows and checkpoints; by default they stay in memory.
-            log: file for what environments print.
-            owns_pool: whether ``close`` closes the given pool too.
+            spec: the specification of the trial.
+            pool: the worker processes; by default the trainer owns one per core.
+            recorder: stores records and checkpoints; by default they stay in memory.
+            log: the file for the output of environments.
+            owns_pool: whether ``close`` also closes the given pool.
 
         Raises:
-            UsageError: the environment, the policy or a setting cannot be served.
+            UsageError: the environment, the policy or a setting is not supported.
         """
         self.spec = spec
         self.history: list[GenerationRecord] = []
         self.stopped: Stop | None = None
+        self.watch = Stopwatch()
         self._owns_pool = owns_pool or pool is None
         self._pool = WorkerPool() if pool is None else pool
         self._recorder = recorder
-        self._log = log
-        setup = Setup(spec.environment, spec.policy)
-        with silenced():
-            backend = setup.make_backend(slots=1)
-        self.policy = setup.make_policy(
-            backend.single_observation_space, backend.single_action_space
-        )
-        continuous = Actions(backend.single_action_space, spec.environment.id).continuous
-        backend.close()
-        if spec.environment.action_noise and not continuous:
-            raise UsageError(
-                f"environment.action_noise = {spec.environment.action_noise}: "
-                f"{spec.environment.id} has discrete actions, which take no noise; expected 0"
-            )
-        self._setup = setup
+        self._evaluator = Evaluator(spec, self._pool, log)
         generator = stream(spec.seed, Purpose.INITIALIZATION)
         self.algorithm = make_algorithm_from(
             spec, self.policy.initial_parameters(generator), self.policy.shapes
         )
-        self._gauge = Gauge(self.algorithm.center)
-        self._reward_shift = spec.environment.reward_shift + self.algorithm.settings.reward_shift
         if self.algorithm.needs_behaviors:
-            setup.make_behavior()  # so that what cannot be served is known at once
-        # Of each lineage; a new one starts where the meta-population has started.
-        self._statistics: dict[int, ObservationStatistics] = {}
+            self._evaluator.check_behavior()
+        self._reward_shift = spec.environment.reward_shift + self.algorithm.settings.reward_shift
+        self._gauge = Gauge(self.algorithm.center)
         self._progress = Progress()
-        self._mean_length: float | None = None
         self._consistent = True
-        self.watch = Stopwatch()
 
     def __enter__(self) -> Trainer:
         return self
@@ -160,155 +127,137 @@ class Trainer:
         self.close()
 
     @property
+    def policy(self) -> Policy:
+        """The policy template, whose parameters are ``center``."""
+        return self._evaluator.policy
+
+    @property
     def center(self) -> Vector:
         """The parameters of the unperturbed policy, [P]."""
         return self.algorithm.center
 
     @property
     def setup(self) -> Setup:
-        """What workers need to know, with the reference batch of a policy that wants one.
-
-        That is gathered here when it is first asked for, unless a checkpoint has brought it.
-        """
-        if self.policy.reference_size and self._setup.reference_batch is None:
-            batch = gather(self._setup, self.policy.reference_size, self.spec.seed)
-            self._setup = replace(self._setup, reference_batch=batch)
-        return self._setup
+        """What workers need to know, with the reference batch if the policy needs one."""
+        return self._evaluator.setup
 
     @property
     def progress(self) -> Progress:
-        """What has been done so far."""
+        """The counters of the run so far."""
         return self._progress
 
     def train(
         self, env_steps: int | None = None, callbacks: Sequence[Callback] = ()
     ) -> Stop | None:
-        """Train until the budget is spent or a callback stops it.
+        """Train until the budget is spent or a callback stops training.
 
         Args:
-            env_steps: total training steps to reach, instead of the specification's budget; call
-                again with a larger number to go on.
-            callbacks: each sees every new generation's record and may return ``Stop``.
+            env_steps: the total number of training steps to reach, in place of the budget of the
+                specification. Call again with a larger number to continue.
+            callbacks: called with the record of every new generation; may return ``Stop``.
 
         Returns:
             The ``Stop`` that ended training early, or None.
+
+        Raises:
+            TrainingError: all returns of a generation are not finite, or an earlier update failed.
         """
         budget = self.spec.budget
-        limit = budget.env_steps if env_steps is None else env_steps
-        target = None
+        every = list(callbacks)
         if budget.target_return is not None:
             target = TargetReturn(budget.target_return, budget.target_window)
             for record in self.history:
                 if stop := target(record):
                     self.stopped = stop
                     return stop
+            every.insert(0, target)
         self.stopped = None
-        every: list[Callback] = [*callbacks] if target is None else [target, *callbacks]
         saved = time.monotonic()
-        for record in self._generations(limit):
-            stops = [stop for stop in (callback(record) for callback in every) if stop]
+        for record in self._generations(budget.env_steps if env_steps is None else env_steps):
+            stops = [stop for stop in [callback(record) for callback in every] if stop]
             if stops:
                 self.stopped = stops[0]
-                self.save()
-                return self.stopped
+                break
             if time.monotonic() - saved >= CHECKPOINT_SECONDS:
                 self.save()
                 saved = time.monotonic()
         self.save()
-        return None
+        return self.stopped
 
-    def evaluate(self, episodes: int | None = None) -> Score:
+    def evaluate(self, episodes: int | None = None) -> HeldOutScore:
         """Score the centre on held-out episodes of the unmodified environment.
 
         Args:
-            episodes: how many; the specification's number by default.
+            episodes: the number of episodes; by default that of the specification.
         """
-        job = self.held_out_job(episodes)
-        played = self._play(job, [Task(CENTER, episode) for episode in range(job.episodes)])
-        return Score(played.center_returns, played.center_lengths.astype(np.float64))
+        return self._evaluator.score(self.algorithm, episodes)
 
     def held_out_job(self, episodes: int | None = None) -> Job:
-        """Return what ``evaluate`` plays."""
-        return Job(
-            seed=self.spec.seed,
-            generation=0,
-            purpose=Purpose.EVALUATION_EPISODE,
-            population=None,
-            center=self.algorithm.center,
-            episodes=self.spec.evaluation.episodes if episodes is None else episodes,
-            normalizer=self._normalizer(self.algorithm.center_lineage),
-        )
+        """The episodes that ``evaluate`` plays."""
+        return self._evaluator.held_out_job(self.algorithm, episodes)
 
     def next_job(self) -> Job:
-        """Return what the members of the next generation, or of the probe before it, play."""
-        return self._job(self.algorithm.ask())
+        """The episodes of the population that is evaluated next."""
+        return self._evaluator.population_job(self.algorithm, self.algorithm.ask())
 
     def save(self) -> None:
-        """Write a checkpoint of the last complete generation, if there is a recorder.
-
-        An update that was interrupted has been undone, so that there always is one; called from
-        within an update it writes nothing.
-        """
+        """Write a checkpoint if there is a recorder and no update is incomplete."""
         if self._recorder is not None and self._consistent:
             self.watch.start()
             self._recorder.checkpoint(self.state_dict())
             self.watch.lap("store")
 
     def state_dict(self) -> State:
-        """Return everything that training needs to go on, bit for bit."""
+        """A copy of everything that is needed to continue with the same bits."""
         return {
             "algorithm": self.algorithm.state_dict(),
-            "statistics": {str(k): s.state_dict() for k, s in sorted(self._statistics.items())},
             "progress": vars(self._progress).copy(),
-            "mean_length": self._mean_length,
             "gauge": self._gauge.state_dict(),
             "stopped": None if self.stopped is None else self.stopped.reason,
-            **self._reference_state(),
+            **self._evaluator.state_dict(),
         }
 
     def load_state_dict(self, state: State, history: Sequence[GenerationRecord] = ()) -> None:
-        """Go on from ``state_dict``; ``history`` are the rows up to it.
+        """Restore what ``state_dict`` returned.
+
+        Args:
+            state: the state.
+            history: the records of the generations before it.
 
         Raises:
-            UsageError: the policy wants a reference batch, and the state has none that fits.
+            UsageError: the state lacks the reference batch that the policy needs.
         """
-        self._setup = replace(self._setup, reference_batch=self._reference_in(state))
+        self._evaluator.load_state_dict(state, state["progress"]["generation"])
         self.algorithm.load_state_dict(state["algorithm"])
-        self._statistics = {}
-        for lineage, statistics in state["statistics"].items():
-            self._statistics_of(int(lineage)).load_state_dict(statistics)
         self._progress = Progress(**state["progress"])
-        self._mean_length = state["mean_length"]
-        self._gauge.load_state_dict(state.get("gauge", {}))  # checkpoints once had none
+        self._gauge.load_state_dict(state["gauge"])
         self.stopped = None if state["stopped"] is None else Stop(state["stopped"])
         self.history = list(history)
+        self._consistent = True
 
     def close(self) -> None:
-        """End the worker processes, if they are this trainer's own."""
+        """End the worker processes if the trainer owns them."""
         if self._owns_pool:
             self._pool.close()
 
     def _generations(self, limit: int) -> Iterator[GenerationRecord]:
+        if not self._consistent:
+            raise TrainingError("an update has failed; load a state or start the trial again")
         most = self.spec.budget.generations or math.inf
         while self._progress.env_steps < limit and self._progress.generation < most:
-            self._pool.configure(self.setup, self._log)  # outside the time of training
+            self._evaluator.prepare()  # loading is not part of the time of training
+            before = self._progress
             wall, cpu = time.perf_counter(), time.process_time() + self._pool.cpu_time_s
             self.watch.start()
-            population, played = self._evaluate_population()
+            population, played = self._play()
             self.watch.lap("play")
-            with self._whole_update():
+            with self._update():
                 record = self._learn(population, played)
                 self.watch.lap("update")
-                progress = replace(
-                    self._progress,
-                    wall_time_s=self._progress.wall_time_s + time.perf_counter() - wall,
-                    cpu_time_s=self._progress.cpu_time_s
-                    + (time.process_time() + self._pool.cpu_time_s - cpu),
-                )
-                self._progress = progress
-                record = replace(
-                    record, wall_time_s=progress.wall_time_s, cpu_time_s=progress.cpu_time_s
-                )
+                wall = before.wall_time_s + time.perf_counter() - wall
+                cpu = before.cpu_time_s + (time.process_time() + self._pool.cpu_time_s - cpu)
+                self._progress = replace(self._progress, wall_time_s=wall, cpu_time_s=cpu)
+                record = replace(record, wall_time_s=wall, cpu_time_s=cpu)
                 self.history.append(record)
                 if self._recorder is not None:
                     self._recorder.append(record)
@@ -316,200 +265,52 @@ class Trainer:
             yield record
 
     @contextlib.contextmanager
-    def _whole_update(self) -> Iterator[None]:
-        """Undo what the block has done if it raises, Ctrl-C in its middle included."""
-        before, known = self.state_dict(), len(self.history)
-        self._consistent = False
-        try:
+    def _update(self) -> Iterator[None]:
+        """Complete the block before an interrupt; an error in it leaves no state to save."""
+        with interrupts_delayed():
+            self._consistent = False
             yield
-        except BaseException:
-            self.load_state_dict(before, self.history[:known])
-            raise
-        finally:
             self._consistent = True
 
-    def _evaluate_population(self) -> tuple[Population, Episodes]:
-        """Play one generation; it grows until it has made its interactions and episodes."""
-        population = self.algorithm.ask()
-        while population.probe:
-            self._answer(population)
-            population = self.algorithm.ask()
-        played = self._play_members(population, 0, self.spec.evaluation.center)
-        settings = self.algorithm.settings
-        if not isinstance(settings, GrowingSettings):
-            return population, played
-        most = settings.population_size_max or math.inf
-        more, step = played, len(population)
-        while len(population) < most and (
-            # Members that all fail before their first step would never make an interaction.
-            (played.lengths.sum() < settings.num_interactions and more.lengths.any())
-            or played.lengths.size < settings.min_episodes
-        ):
-            size = len(population)
-            population = population.extended(int(min(size + step, most)))
-            more = self._play_members(population, size, with_center=False)
-            played = played.joined(more)
-        return population, played
-
-    def _answer(self, probe: Population) -> None:
-        """Play what an algorithm asks for between two generations; its steps are training steps."""
-        played = self._play_members(probe, 0, with_center=False)
-        with self._whole_update():
-            self.algorithm.tell(probe, self._fitness(played), played.behaviors)
-            self._progress = self._counted(played)
-
-    def _job(self, population: Population) -> Job:
-        environment = self.spec.environment
-        normalizer = self._normalizer(population.lineage)
-        return Job(
-            seed=self.spec.seed,
-            generation=self.algorithm.generation,
-            purpose=Purpose.PROBE_EPISODE if population.probe else Purpose.TRAINING_EPISODE,
-            population=population,
-            center=self.algorithm.center,
-            episodes=population.episodes or environment.episodes_per_member,
-            normalizer=normalizer,
-            gather=normalizer is not None and not population.probe,
-            characterize=self.algorithm.needs_behaviors,
-            max_steps=self._episode_cap(),
-            action_noise=0.0 if population.probe else environment.action_noise,
-            episode_seeds=environment.episode_seeds,
-        )
-
-    def _play_members(self, population: Population, first: int, with_center: bool) -> Episodes:
-        job = self._job(population)
-        tasks = member_tasks(range(first, len(population)), job.episodes)
-        if not with_center:
-            return self._play(job, tasks)
-        center = [Task(CENTER, episode) for episode in range(job.episodes)]
-        lineage = self.algorithm.center_lineage
-        if job.normalizer is None or lineage == population.lineage:
-            return self._play(job, [*center, *tasks])
-        # The centre is of another lineage than the members, and has seen other observations.
-        own = replace(job, normalizer=self._normalizer(lineage), gather=False)
-        alone, played = self._play(own, center), self._play(job, tasks)
-        return replace(
-            played, center_returns=alone.center_returns, center_lengths=alone.center_lengths
-        )
-
-    def _play(self, job: Job, tasks: Sequence[Task]) -> Episodes:
-        self._pool.configure(self.setup, self._log)
-        return self._pool.play(job, tasks)
-
-    def _reference_state(self) -> State:
-        batch = self._setup.reference_batch
-        return {} if batch is None else {"reference_batch": batch.observations}
-
-    def _reference_in(self, state: State) -> ReferenceBatch | None:
-        """Return a state's reference batch; one from before the first generation may lack it."""
-        size, found = self.policy.reference_size, state.get("reference_batch")
-        if not size or (found is None and not state["progress"]["generation"]):
-            return None
-        expected = (size, self.policy.num_inputs)
-        if found is None or found.shape != expected:
-            seen = "it has none" if found is None else f"it has one of shape {list(found.shape)}"
-            raise UsageError(
-                f"no reference batch of shape {list(expected)} in the trained state ({seen}), "
-                "which the policy's virtual batch normalisation needs"
-            )
-        return ReferenceBatch(found)
-
-    def _statistics_of(self, lineage: int) -> ObservationStatistics:
-        if lineage not in self._statistics:
-            self._statistics[lineage] = ObservationStatistics(self.policy.num_inputs)
-        return self._statistics[lineage]
-
-    def _normalizer(self, lineage: int) -> Normalizer | None:
-        settings = self.policy.settings
-        if not settings.normalize_observations:
-            return None
-        return self._statistics_of(lineage).normalizer(settings.observation_clip)
-
-    def _episode_cap(self) -> int | None:
-        cap = self.spec.environment.max_episode_steps
-        if cap == "adaptive":  # twice the mean length, as in OpenAI-ES
-            return None if self._mean_length is None else max(1, math.ceil(2 * self._mean_length))
-        return cap
-
-    def _fitness(self, played: Episodes) -> Vector:
-        """Return what an algorithm is told of each member: the mean return, shifted."""
-        return _row_means(played.returns - self._reward_shift * played.lengths)
-
-    def _counted(self, played: Episodes) -> Progress:
-        """Return the progress with these episodes counted."""
-        done = self._progress
-        return replace(
-            done,
-            env_steps=done.env_steps + int(played.lengths.sum()),
-            eval_env_steps=done.eval_env_steps + int(played.center_lengths.sum()),
-            episodes=done.episodes + played.lengths.size,
-        )
+    def _play(self) -> tuple[Population, Episodes]:
+        """Evaluate the population of a generation, and the probes before it."""
+        while self.algorithm.plan.probe:
+            probe, played = self._evaluator.play(self.algorithm)
+            with self._update():
+                fitness = fitness_of(played, self._reward_shift)
+                self.algorithm.tell(probe, fitness, played.behaviors)
+                self._progress = self._progress.with_episodes(played)
+        return self._evaluator.play(self.algorithm)
 
     def _learn(self, population: Population, played: Episodes) -> GenerationRecord:
-        """Tell the algorithm, update the statistics and return the row, without its times."""
-        returns = _row_means(played.returns)
-        fitness = self._fitness(played)
-        cap = self._episode_cap()
-        before = self.algorithm.center
-        normalizer = self._normalizer(population.lineage)
-        threads = min(self._pool.size, usable_cores())  # the workers wait meanwhile
-        told = replace(population, threads=threads)
-        self.algorithm.tell(told, fitness, played.behaviors)
-        if normalizer is not None:
-            played.merge_into(self._statistics_of(population.lineage), normalizer.mean)
-        self._mean_length = float(played.lengths.mean())
-        progress = self._counted(played)
+        """Tell the algorithm, update the statistics and return the record, without its times."""
+        algorithm, evaluator = self.algorithm, self._evaluator
+        fitness = fitness_of(played, self._reward_shift)
+        lineage, cap = algorithm.plan.lineage, evaluator.episode_cap
+        center, normalizer = algorithm.center, evaluator.normalizer(lineage)
+        with drawing_threads(min(self._pool.size, usable_cores())):  # the workers are idle
+            algorithm.tell(population, fitness, played.behaviors)
+            evaluator.learn(played, lineage)
+            measures = self._gauge.measure(
+                population,
+                fitness,
+                centers=(center, algorithm.center),
+                normalizers=(normalizer, evaluator.normalizer(lineage)),
+                ranked=not algorithm.needs_behaviors,
+            )
+        progress = self._progress.with_episodes(played)
         self._progress = replace(progress, generation=progress.generation + 1)
-        center_return = center_fitness = rank = math.nan
-        if played.center_returns.size:
-            shifts = self._reward_shift * played.center_lengths
-            center_return = float(_row_means(played.center_returns[None, :])[0])
-            center_fitness = float(_row_means((played.center_returns - shifts)[None, :])[0])
-            rank = center_rank(center_fitness, fitness)
-        measures = self._gauge.measure(
-            told,
-            fitness,
-            centers=(before, self.algorithm.center),
-            normalizers=(normalizer, self._normalizer(population.lineage)),
-            ranked=not self.algorithm.needs_behaviors,
-        )
-        finite = returns[np.isfinite(returns)]
         return GenerationRecord(
             **vars(self._progress),
-            population_size=len(population),
-            population_return_mean=float(finite.mean()),
-            population_return_std=float(finite.std()),
-            population_return_min=float(finite.min()),
-            population_return_max=float(finite.max()),
-            center_return=center_return,
-            center_rank=rank,
-            center_rank_fraction=(rank - 1) / len(population),
-            non_finite=int(returns.size - finite.size),
-            episode_length_mean=self._mean_length,
+            **summary(played, fitness, self._reward_shift),
             max_episode_steps=cap,
-            sigma=self.algorithm.sigma,
-            digest=digest(self.algorithm.center, played),
+            sigma=algorithm.sigma,
+            digest=digest(algorithm.center, played),
             **vars(measures),
         )
 
 
 def make_algorithm_from(spec: TrialSpec, center: Vector, shapes: Shapes) -> Algorithm[Any]:
-    """Return the algorithm of a specification, at ``center`` [P]."""
+    """The algorithm of a specification, with the initial centre [P]."""
     cls: type[Algorithm[Any]] = ALGORITHMS.get(spec.algorithm.name)
-    settings = parse(cls.Settings, spec.algorithm.settings, f"algorithm {spec.algorithm.name}")
-    return cls(settings, center, spec.seed, shapes)
-
-
-def digest(center: Vector, played: Episodes) -> str:
-    """Return SHA-256 over the centre and all returns in member order, as little-endian float64."""
-    parts = (center, played.returns, played.center_returns)
-    return hashlib.sha256(b"".join(p.astype("<f8").tobytes() for p in parts)).hexdigest()
-
-
-def _row_means(values: Vector) -> Vector:
-    """Return the mean of each row, added from left to right; a row that is not finite gives NaN."""
-    total = np.zeros(len(values))
-    for column in values.T:
-        total += column
-    total /= values.shape[1]
-    return total
+    return cls(spec.algorithm.settings, center, spec.seed, shapes)

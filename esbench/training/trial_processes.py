@@ -1,125 +1,112 @@
 """Processes that run trials side by side, each with workers of its own.
 
-The grid's process hands a trial to every lane that is free and relays what happens to whoever
-watches. Trials share nothing, so their results are those of one after the other.
+The main process sends a trial to every idle process and passes the events of the trials on to the
+watcher. Trials share nothing, so the results equal those of one trial after the other.
 """
 
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import signal
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, final
+from typing import Any, NamedTuple, NoReturn, TypeAlias, final
 
 from esbench.errors import EsbenchError, TrainingError, UsageError
-from esbench.rollouts.worker import end_with_parent, interrupts_held
-from esbench.rollouts.worker_pool import MAX_DEATHS, WorkerPool, cause_of_death
+from esbench.rollouts.child_process import Child, Parent, end, wait_for
+from esbench.rollouts.interrupts import interrupts_blocked
+from esbench.rollouts.worker_pool import MAX_DEATHS, WorkerPool
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.run_trial import GridWatcher, Outcome, check_trials, run_trial
 from esbench.training.trials import Trial
 
-if TYPE_CHECKING:
-    from multiprocessing.context import SpawnProcess
 
-
+@final
 class _Event(NamedTuple):
-    """From a lane: something that a watcher is told of its trial."""
+    """From a trial process: an event for the watcher."""
 
     name: str
     arguments: tuple[Any, ...]
 
 
+@final
 class _Ended(NamedTuple):
-    """From a lane: its trial is over."""
+    """From a trial process: its trial has ended."""
 
     outcome: Outcome
     detail: str
 
 
+@final
 class _Checked(NamedTuple):
-    """From a lane: all trials can be served."""
+    """From a trial process: all trials are supported."""
 
 
-class _Died(NamedTuple):
-    """Of a lane that sends no more: what it died of."""
-
-    cause: str
-
-
+@final
 class _Broke(NamedTuple):
-    """From a lane: what ends the grid."""
+    """From a trial process: an error that ends the grid."""
 
     usage: bool
     message: str
 
+    @property
+    def error(self) -> EsbenchError:
+        return (UsageError if self.usage else TrainingError)(self.message)
 
-@dataclass(eq=False)
-class _Lane:
-    process: SpawnProcess
-    connection: Connection
-    trial: Trial | None = None
-    generation: int = 0  # the trial's last that was seen
-    deaths: int = 0  # of processes that ran it, since that one
+
+_Reply: TypeAlias = _Event | _Ended | _Checked | _Broke | None
 
 
 @final
-class Lanes:
-    """Some processes that each run one trial at a time; a context manager."""
+@dataclass(eq=False)
+class _TrialProcess:
+    child: Child
+    trial: Trial | None = None
+    generation: int = 0  # the latest of the trial
+    deaths: int = 0  # of processes since that generation
+
+
+@final
+class TrialProcesses:
+    """Processes that run one trial at a time each; a context manager."""
 
     def __init__(self, count: int, workers: int, slots: int) -> None:
-        """Start ``count`` processes with ``workers`` of ``slots`` each; they load meanwhile."""
-        self._lanes: list[_Lane] = []
+        """Start ``count`` processes with ``workers`` workers of ``slots`` slots each."""
         self._arguments = workers, slots
+        self._processes: list[_TrialProcess] = []
         try:
             for _ in range(count):
-                with interrupts_held():
-                    self._lanes.append(_Lane(*self._start()))
+                with interrupts_blocked():
+                    self._processes.append(_TrialProcess(self._start()))
         except BaseException:
             self.__exit__()
             raise
 
-    def __enter__(self) -> Lanes:
+    def __enter__(self) -> TrialProcesses:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the processes; a running trial is saved first."""
-        try:
-            for lane in self._lanes:
-                lane.process.terminate()
-            for lane in self._lanes:
-                lane.process.join()
-        finally:  # somebody is impatient
-            for lane in self._lanes:
-                lane.process.kill()
-                lane.connection.close()
-
-    def _start(self) -> tuple[SpawnProcess, Connection]:
-        context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_main, args=(theirs, *self._arguments))
-        process.start()
-        theirs.close()
-        return process, ours
+        """End the processes after they have saved their trials."""
+        end([process.child for process in self._processes])
 
     def check(self, trials: Sequence[Trial]) -> None:
-        """Have one of the processes do ``check_trials``, so that this one loads no simulator.
+        """Call ``check_trials`` in a process, so that the main process loads no simulator.
 
         Raises:
-            UsageError: an environment, its spaces, a policy or a setting cannot be served.
-            TrainingError: the process died, or met a defect, whose traceback is the message.
+            UsageError: an environment, its spaces, a policy or a setting is not supported.
+            TrainingError: the process died, or failed; the message is its traceback.
         """
-        lane = self._lanes[0]
-        _send(lane, list(trials))
-        match _receive(lane):
-            case _Died(cause):
+        child = self._processes[0].child
+        child.send(list(trials))
+        reply: _Reply = child.receive()
+        match reply:
+            case None:
+                cause = child.cause_of_death()
                 raise TrainingError(f"the process that checked the trials died ({cause})")
-            case _Broke(usage, message):
-                raise UsageError(message) if usage else TrainingError(message)
+            case _Broke():
+                raise reply.error
 
     def run(
         self,
@@ -127,153 +114,125 @@ class Lanes:
         watcher: GridWatcher,
         ended: Callable[[Trial, Outcome, str], None],
     ) -> None:
-        """Run every trial once, in their order as lanes come free.
+        """Run every trial once, in their order, as processes become idle.
 
-        A trial whose process dies goes on in a new one, where it was saved; after ``MAX_DEATHS``
-        without a new generation between them it has failed.
+        If the process of a trial dies, the trial is resumed in a new one. It fails after
+        ``MAX_DEATHS`` deaths without a new generation.
 
         Args:
-            trials: what to run.
-            watcher: is told what happens.
-            ended: is called with every trial that is over.
+            trials: the trials.
+            watcher: receives the events.
+            ended: called with every trial that has ended.
 
         Raises:
-            UsageError: a trial cannot be served; see ``run_trial``.
-            TrainingError: a lane met a defect, whose traceback is the message.
+            UsageError: a trial is not supported; see ``run_trial``.
+            TrainingError: a process failed; the message is its traceback.
         """
         pending = deque(trials)
-        for lane in self._lanes:
-            _give(lane, pending)
-        while running := {lane.connection: lane for lane in self._lanes if lane.trial}:
-            for connection in wait(list(running)):
-                lane = running[connection]  # type: ignore[index]
-                trial = lane.trial
-                assert trial is not None
-                match _receive(lane):
-                    case _Event(name, arguments):
-                        if name == "generation_done":
-                            _advance(lane, *arguments)
-                        getattr(watcher, name)(trial, *arguments)
-                    case _Ended(outcome, detail):
-                        ended(trial, outcome, detail)
-                        _give(lane, pending)
-                    case _Died(cause):
-                        lane.deaths += 1
-                        with interrupts_held():
-                            lane.process, lane.connection = self._start()
-                        if lane.deaths < MAX_DEATHS:
-                            watcher.trial_died(trial, cause)
-                            _send(lane, trial)
-                        else:
-                            ended(trial, "failed", _bury(trial, lane.deaths, cause))
-                            _give(lane, pending)
-                    case _Broke(usage, message):
-                        raise UsageError(message) if usage else TrainingError(message)
+        for process in self._processes:
+            _give(process, pending)
+        while running := {p.child: p for p in self._processes if p.trial}:
+            for child in wait_for(list(running)):
+                self._handle(running[child], child.receive(), pending, watcher, ended)
+
+    def _handle(
+        self,
+        process: _TrialProcess,
+        reply: _Reply,
+        pending: deque[Trial],
+        watcher: GridWatcher,
+        ended: Callable[[Trial, Outcome, str], None],
+    ) -> None:
+        trial = process.trial
+        assert trial is not None, "only processes with a trial send messages"
+        match reply:
+            case _Event(name, arguments):
+                if name == "generation_done":
+                    _advance(process, *arguments)
+                getattr(watcher, name)(trial, *arguments)
+            case _Ended(outcome, detail):
+                ended(trial, outcome, detail)
+                _give(process, pending)
+            case None:
+                cause = process.child.cause_of_death()
+                process.deaths += 1
+                with interrupts_blocked():
+                    dead, process.child = process.child, self._start()
+                end([dead])
+                if process.deaths < MAX_DEATHS:
+                    watcher.trial_died(trial, cause)
+                    process.child.send(trial)
+                else:
+                    ended(trial, "failed", _store_cause(trial, process.deaths, cause))
+                    _give(process, pending)
+            case _Broke():
+                raise reply.error
+
+    def _start(self) -> Child:
+        return Child(_main, *self._arguments, daemon=False)  # it has workers
 
 
-def _give(lane: _Lane, pending: deque[Trial]) -> None:
-    """Give a lane that has none the next trial, if there is one."""
-    lane.trial = pending.popleft() if pending else None
-    lane.generation = lane.deaths = 0
-    if lane.trial is not None:
-        _send(lane, lane.trial)
+def _give(process: _TrialProcess, pending: deque[Trial]) -> None:
+    """Send the next trial, if any, to an idle process."""
+    process.trial = pending.popleft() if pending else None
+    process.generation = process.deaths = 0
+    if process.trial is not None:
+        process.child.send(process.trial)
 
 
-def _send(lane: _Lane, message: Trial | list[Trial]) -> None:
-    with contextlib.suppress(BrokenPipeError):  # its death is noticed when it is listened to
-        lane.connection.send(message)
+def _advance(process: _TrialProcess, record: GenerationRecord) -> None:
+    """Reset the number of deaths at a new generation, but not at one that is computed again."""
+    if record.generation > process.generation:
+        process.generation, process.deaths = record.generation, 0
 
 
-def _advance(lane: _Lane, record: GenerationRecord) -> None:
-    """Forget deaths once a trial gets further; a generation that is computed again does not."""
-    if record.generation > lane.generation:
-        lane.generation, lane.deaths = record.generation, 0
-
-
-def _bury(trial: Trial, deaths: int, cause: str) -> str:
-    """Keep what a trial has died of, and return it."""
-    how = f"{deaths} times without a new generation, last by {cause}"
-    words = f"the process that ran it died {how}"
-    trial.folder.fail(f"{words}\n")
-    return words
-
-
-def _receive(lane: _Lane) -> _Event | _Ended | _Checked | _Died | _Broke:
-    try:
-        message: _Event | _Ended | _Checked | _Broke = lane.connection.recv()
-    except (EOFError, OSError):
-        lane.connection.close()
-        lane.process.join()
-        return _Died(cause_of_death(lane.process.exitcode))
-    return message
+def _store_cause(trial: Trial, deaths: int, cause: str) -> str:
+    """Store why the processes of a trial died, and return it."""
+    text = f"its process died {deaths} times without a new generation, last by {cause}"
+    trial.folder.fail(f"{text}\n")
+    return text
 
 
 @final
 class _Relay:
-    """The watcher of a lane: passes everything on."""
+    """A watcher that sends the events of a trial to the main process."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, parent: Parent) -> None:
+        self._parent = parent
 
     def trial_started(self, trial: Trial, resumed_at: int) -> None:
-        """Pass it on."""
-        self.send(_Event("trial_started", (resumed_at,)))
+        """Send the event."""
+        self._parent.send(_Event("trial_started", (resumed_at,)))
 
     def generation_done(self, trial: Trial, record: GenerationRecord) -> None:
-        """Pass it on."""
-        self.send(_Event("generation_done", (record,)))
+        """Send the event."""
+        self._parent.send(_Event("generation_done", (record,)))
 
     def scoring_started(self, trial: Trial, episodes: int) -> None:
-        """Pass it on."""
-        self.send(_Event("scoring_started", (episodes,)))
-
-    def trial_ended(self, trial: Trial, outcome: Outcome, detail: str) -> None:
-        """Pass it on."""
-        self.send(_Ended(outcome, detail))
-
-    def send(self, message: _Event | _Ended | _Checked | _Broke) -> None:
-        """Send a message to the grid's process."""
-        try:
-            self._connection.send(message)
-        except OSError as error:
-            raise _ParentGoneError from error
-
-    def receive(self) -> Trial | list[Trial]:
-        """Wait for a trial to run, or for trials to check."""
-        try:
-            message: Trial | list[Trial] = self._connection.recv()
-        except (EOFError, OSError) as error:
-            raise _ParentGoneError from error
-        return message
+        """Send the event."""
+        self._parent.send(_Event("scoring_started", (episodes,)))
 
 
-class _ParentGoneError(BaseException):
-    """The grid's process has closed the connection: no failure of the running trial."""
-
-
-def _main(connection: Connection, workers: int, slots: int) -> None:
-    """Run the trials that are sent until this process is told to end, or its parent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the grid's process decides
+def _main(parent: Parent, workers: int, slots: int) -> None:
+    """Run or check the received trials until the parent ends this process."""
     signal.signal(signal.SIGTERM, _interrupt)
-    end_with_parent()
-    relay = _Relay(connection)
-    ends = (KeyboardInterrupt, _ParentGoneError)
-    with contextlib.suppress(*ends), WorkerPool(workers, slots) as pool:
+    relay = _Relay(parent)
+    with contextlib.suppress(KeyboardInterrupt), WorkerPool(workers, slots) as pool:
         pool.start()
         while True:
             try:
-                match relay.receive():
+                match parent.receive():
                     case Trial() as trial:
-                        relay.trial_ended(trial, *run_trial(trial, pool, relay, ()))
+                        parent.send(_Ended(*run_trial(trial, pool, relay, ())))
                     case trials:
                         check_trials(trials)
-                        relay.send(_Checked())
+                        parent.send(_Checked())
             except EsbenchError as error:
-                relay.send(_Broke(isinstance(error, UsageError), str(error)))
+                parent.send(_Broke(isinstance(error, UsageError), str(error)))
             except Exception:
-                relay.send(_Broke(False, traceback.format_exc()))
+                parent.send(_Broke(False, traceback.format_exc()))
 
 
 def _interrupt(*_: object) -> NoReturn:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once: what follows is saving
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the next one must not interrupt saving
     raise KeyboardInterrupt

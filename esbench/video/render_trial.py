@@ -1,7 +1,7 @@
-"""Films a held-out episode of a stored policy.
+"""Render a held-out episode of a stored policy.
 
-The episode is played by the same ``Player`` as every other one, from the same seed, in the
-reference backend, which every other backend equals to the bit: what is seen is what was scored.
+The ``Player`` of training plays it from the same seed in plain Gymnasium, to which all backends are
+bit-identical. The film therefore shows the scored episode.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final, final
 import gymnasium
 import numpy as np
 
-from esbench.environments.backends.select import REFERENCE
+from esbench.environments.backends.select import GYMNASIUM
 from esbench.environments.make import make_environment, reason
 from esbench.environments.simulator_log import silenced
 from esbench.errors import UsageError
@@ -38,18 +38,18 @@ DEFAULT_NAME: Final = "render.gif"
 @final
 @dataclass(frozen=True)
 class Rendered:
-    """A file that was written, and the episode in it.
+    """A written file and its episode.
 
     Attributes:
-        path: the file.
-        environment: its Gymnasium name.
-        generation: after how many generations of training the policy was stored.
-        episode: which of the held-out ones.
-        seed: of the episode's environment.
-        total: the return of the whole episode.
-        steps: its length.
-        shown: how many of them are in the file.
-        recorded: the return when the policy was scored; None if it was not, or it is not finite.
+        path: The file.
+        environment: The Gymnasium name.
+        generation: The generation after which the policy was stored.
+        episode: The number of the held-out episode, from 0.
+        seed: The seed of the environment.
+        total: The return of the whole episode.
+        steps: The length of the episode.
+        shown: The number of steps in the file.
+        recorded: The return in the stored result; None if there is none or it is not finite.
     """
 
     path: Path
@@ -64,7 +64,7 @@ class Rendered:
 
     @property
     def differs(self) -> bool:
-        """Whether another return was recorded."""
+        """Whether the stored result has another return."""
         return self.recorded is not None and self.recorded != self.total
 
 
@@ -75,18 +75,18 @@ def render_trial(
     max_steps: int = 1000,
     generation: int | None = None,
 ) -> Rendered:
-    """Write a held-out episode of a trial's checkpoint.
+    """Write a film of a held-out episode.
 
     Args:
-        path: the trial's folder.
-        out: the file, a GIF or an MP4.
-        episode: which of the trial's held-out episodes.
-        max_steps: so many steps are shown; the episode is played to its end, for its return.
-        generation: of a checkpoint that was kept; the latest by default.
+        path: The folder of the trial.
+        out: The file to write, a GIF or an MP4.
+        episode: The number of the held-out episode, from 0.
+        max_steps: The number of steps to show; the episode is always played to its end.
+        generation: Of a kept checkpoint; the latest by default.
 
     Raises:
-        UsageError: the folder holds no trial with that checkpoint, there is no such episode, the
-            environment cannot be drawn, or the file cannot be written.
+        UsageError: The trial has no such checkpoint or episode, the environment cannot be rendered,
+            or the file cannot be written.
     """
     kind = video_class(out)
     if max_steps < 1:
@@ -95,8 +95,7 @@ def render_trial(
     spec = folder.spec()
     if not 0 <= episode < spec.evaluation.episodes:
         raise UsageError(
-            f"episode = {episode}: expected one of the trial's held-out episodes, "
-            f"0 to {spec.evaluation.episodes - 1}"
+            f"episode = {episode}: expected a held-out episode, 0 to {spec.evaluation.episodes - 1}"
         )
     with WorkerPool(1) as pool, stored_trainer(folder, pool, generation) as trainer:
         job, reached = trainer.held_out_job(), trainer.progress.generation
@@ -123,7 +122,7 @@ def render_trial(
 @final
 @dataclass(frozen=True)
 class Output:
-    """A film to be made: of a trial's checkpoint, by default the latest one, into a file."""
+    """A film to make: a trial, the generation of its checkpoint (None: the latest), and a file."""
 
     trial: Path
     generation: int | None
@@ -133,23 +132,23 @@ class Output:
 def outputs(
     path: Path, out: Path | None, all_: bool, generation: int | None = None
 ) -> list[Output]:
-    """Return which checkpoints are rendered into which files, sorted by trial and generation.
+    """The films to make, sorted by trial and generation.
 
     Args:
-        path: a trial's folder; with ``all_``, a folder of trials.
-        out: the file, or with ``all_`` its name in every trial's folder; by default
-            ``DEFAULT_NAME`` in the trial's folder, with the generation if one is asked for.
-        all_: take every checkpoint of every trial below ``path``; files of those that were kept on
-            the way have their generation at the end of the name.
-        generation: of the checkpoint to take, without ``all_``; the latest by default.
+        path: The folder of a trial; with ``all_``, a folder of trials.
+        out: The file, or with ``all_`` its name in the folder of every trial. The default is
+            ``DEFAULT_NAME`` in the folder of the trial, numbered if a generation is given.
+        all_: Take every checkpoint of every trial below ``path``. The files of kept checkpoints are
+            numbered by their generation.
+        generation: Of the checkpoint, without ``all_``; the latest by default.
 
     Raises:
-        UsageError: ``out`` is no video or, with ``all_``, no bare name; no trial has a checkpoint;
-            or there are both ``all_`` and a generation.
+        UsageError: ``out`` is not a video or, with ``all_``, not a bare name; no trial has a
+            checkpoint; or both ``all_`` and a generation are given.
     """
     if all_ and generation is not None:
         raise UsageError(
-            f"--generation {generation}: expected without --all, which takes every generation"
+            f"--generation {generation} cannot be combined with --all, which takes every generation"
         )
     out = Path(DEFAULT_NAME) if out is None and all_ else out
     if out is not None:
@@ -161,7 +160,7 @@ def outputs(
     if out.name != str(out):
         raise UsageError(
             f"--out {out}: with --all, expected a name without a folder, such as {out.name}; "
-            "each trial's file lies in its own folder"
+            "each file is written to the folder of its trial"
         )
     found = []
     for trial in find_trials(path):
@@ -180,19 +179,19 @@ def _numbered(name: Path, generation: int) -> str:
 
 @contextlib.contextmanager
 def _stage(setup: Setup) -> Iterator[Player]:
-    """Give a player of one slot whose environment can draw.
+    """A player with one slot whose environment can be rendered.
 
     Raises:
-        UsageError: it cannot.
+        UsageError: The environment cannot be rendered.
     """
     environment = setup.environment
     plain = make_environment(environment.id, environment.kwargs)
     modes = plain.metadata.get("render_modes") or []
     with contextlib.closing(plain):
         if MODE not in modes:
-            raise _no_picture(environment, f"it has no render mode {MODE!r}")
+            raise _cannot_render(environment, f"it has no render mode {MODE!r}")
         with without_screen(plain):
-            update = {"kwargs": {**environment.kwargs, "render_mode": MODE}, "backend": REFERENCE}
+            update = {"kwargs": {**environment.kwargs, "render_mode": MODE}, "backend": GYMNASIUM}
             drawn = replace(setup, environment=environment.model_copy(update=update))
             player = Player(drawn, slots=1)
             with contextlib.closing(player):
@@ -203,7 +202,7 @@ def _stage(setup: Setup) -> Iterator[Player]:
 def _film(
     player: Player, environment: EnvironmentSpec, video: Video, max_steps: int
 ) -> tuple[EpisodeResult, int]:
-    """Play the one queued episode; returns how it ended, and how many of its steps are shown."""
+    """Play the queued episode; returns its result and the number of steps in the film."""
     env = player.backend.environment(0)
     player.start_queued()
     video.add(_draw(env, environment))
@@ -222,20 +221,20 @@ def _film(
 def _draw(env: gymnasium.Env[Any, Any], environment: EnvironmentSpec) -> Frame:
     try:
         frame = np.asarray(env.render())
-    except Exception as error:  # missing libraries, no OpenGL, and whatever an own one raises
-        raise _no_picture(environment, reason(error)) from error
+    except Exception as error:  # missing libraries, no OpenGL, or any error of the environment
+        raise _cannot_render(environment, reason(error)) from error
     if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3:
         shape = f"{frame.dtype} {list(frame.shape)}"
-        raise _no_picture(environment, f"it draws {shape} instead of uint8 [height, width, 3]")
+        raise _cannot_render(environment, f"it renders {shape} instead of uint8 [height, width, 3]")
     return frame
 
 
-def _no_picture(environment: EnvironmentSpec, why: str) -> UsageError:
+def _cannot_render(environment: EnvironmentSpec, why: str) -> UsageError:
     return UsageError(f"environment {environment.id!r} cannot be rendered: {why}")
 
 
 def _fps(player: Player) -> float:
-    """Return frames a second; Gymnasium's own default where the environment names none."""
+    """The frame rate of the environment [1/s]; 30, as in Gymnasium, if it has none."""
     return float(player.backend.environment(0).metadata.get("render_fps") or 30)
 
 

@@ -1,4 +1,4 @@
-"""Writes frames as an animated GIF or an MP4, as they come."""
+"""Write frames to an animated GIF or an MP4, one at a time."""
 
 from __future__ import annotations
 
@@ -17,64 +17,66 @@ import numpy.typing as npt
 from PIL import Image
 
 from esbench.errors import UsageError
+from esbench.integrations.ffmpeg import ffmpeg_program
 
 Frame: TypeAlias = npt.NDArray[np.uint8]
 
-QUALITY: Final = "20"  # of x264: 18 cannot be told from the original, 28 is coarse
-GIF_FPS: Final = 30.0  # a GIF keeps every frame whole: twice as many are twice the file
+X264_CRF: Final = "20"  # 18 is visually lossless, 28 is coarse
+MAX_GIF_FPS: Final = 30.0  # a GIF stores complete frames, so its size grows with their number
 
 
 class Video(ABC):
-    """A video that grows frame by frame; it plays as fast as the environment's clock.
+    """A video that is written frame by frame and plays at the speed of the environment's clock.
 
     Attributes:
-        most_fps: frames a second that are worth keeping; None keeps all.
-        stride: every so many frames of the environment one is to be added.
+        max_fps: The largest frame rate [1/s]; None keeps every frame.
+        stride: Add one of this many frames of the environment.
+        fps: The frame rate of the video [1/s].
     """
 
-    most_fps: ClassVar[float | None] = None
+    max_fps: ClassVar[float | None] = None
 
     def __init__(self, fps: float) -> None:
         """Begin a video.
 
         Args:
-            fps: frames a second of the environment.
+            fps: The frame rate of the environment [1/s].
         """
-        self.stride = 1 if self.most_fps is None else max(1, math.ceil(fps / self.most_fps))
+        self.stride = 1 if self.max_fps is None else max(1, math.ceil(fps / self.max_fps))
         self.fps = fps / self.stride
 
     @abstractmethod
     def add(self, frame: Frame) -> None:
-        """Add a frame [height, width, 3]; all are of one size."""
+        """Add a frame, [height, width, 3]; all frames have the same size."""
 
     @abstractmethod
     def content(self) -> bytes:
-        """Return the file's content; no frame can be added any more."""
+        """The bytes of the file; no frame can be added afterwards."""
 
     @abstractmethod
     def close(self) -> None:
-        """Free what the video holds; to be called in any case."""
+        """Free all resources; must be called."""
 
 
 @final
 class Gif(Video):
-    """A GIF without end, of up to 256 colours a frame."""
+    """A looping GIF with at most 256 colours per frame."""
 
-    most_fps = GIF_FPS
+    max_fps = MAX_GIF_FPS
 
     def __init__(self, fps: float) -> None:
         super().__init__(fps)
         self._images: list[Image.Image] = []
 
     def add(self, frame: Frame) -> None:
-        """Add a frame; a byte a pixel is kept."""
+        """Add a frame; one byte per pixel is stored."""
         image = Image.fromarray(frame)
-        # Dithering would change pixels that stand still, which a GIF keeps for nothing.
+        # Dithering would change pixels that stand still, and a GIF stores each change.
         method, dither = Image.Quantize.FASTOCTREE, Image.Dither.NONE
         self._images.append(image.quantize(256, method=method, dither=dither))
 
     def content(self) -> bytes:
-        """Return the file's content."""
+        """The bytes of the file."""
         file = io.BytesIO()
         first, *others = self._images
         durations = gif_durations(len(self._images), self.fps)
@@ -90,7 +92,7 @@ class Gif(Video):
 
 @final
 class Mp4(Video):
-    """H.264 as every browser plays it, written by ffmpeg."""
+    """An H.264 video in a format that browsers play, written by ffmpeg."""
 
     def __init__(self, fps: float) -> None:
         """Begin a video.
@@ -99,41 +101,33 @@ class Mp4(Video):
             UsageError: ffmpeg is not installed.
         """
         super().__init__(fps)
-        try:
-            import imageio_ffmpeg
-
-            program: str = imageio_ffmpeg.get_ffmpeg_exe()
-        except (ImportError, RuntimeError):  # the latter where its package brings no program
-            raise UsageError(
-                "an MP4 needs ffmpeg: pip install 'esbench[video]' (or write a .gif)"
-            ) from None
-        self._program = program
+        self._program = ffmpeg_program()
         self._process: subprocess.Popen[bytes] | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="esbench-")
         self._path = Path(self._folder.name) / "video.mp4"
 
     def add(self, frame: Frame) -> None:
-        """Add a frame; H.264 takes even sizes only, so an odd one repeats its last line."""
+        """Add a frame; H.264 needs even sizes, so an odd one repeats its last line."""
         height, width = frame.shape[:2]
         padding = ((0, height % 2), (0, width % 2), (0, 0))
         frame = np.ascontiguousarray(np.pad(frame, padding, mode="edge"))
         if self._process is None:
             self._process = self._start(frame.shape[1], frame.shape[0])
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # why it ended, ``content`` tells
+        with contextlib.suppress(BrokenPipeError):  # ``content`` reports why
             self._process.stdin.write(frame.data)
 
     def content(self) -> bytes:
-        """Return the file's content.
+        """The bytes of the file.
 
         Raises:
             UsageError: ffmpeg failed.
         """
         assert self._process is not None, "add a frame first"
-        _, said = self._process.communicate()
+        _, errors = self._process.communicate()
         if self._process.returncode:
-            why = said.decode(errors="replace").strip().rpartition("\n")[2]
-            raise UsageError(f"ffmpeg failed ({why}); write a .gif instead")
+            reason = errors.decode(errors="replace").strip().rpartition("\n")[2]
+            raise UsageError(f"ffmpeg failed ({reason}); write a .gif instead")
         return self._path.read_bytes()
 
     def close(self) -> None:
@@ -144,18 +138,9 @@ class Mp4(Video):
         self._folder.cleanup()
 
     def _start(self, width: int, height: int) -> subprocess.Popen[bytes]:
-        # imageio_ffmpeg's own writer forks, which libraries with threads (JAX) warn of.
-        raw = (
-            "-f",
-            "rawvideo",
-            "-pix_fmt",
-            "rgb24",
-            "-s",
-            f"{width}x{height}",
-            "-r",
-            f"{self.fps}",
-        )
-        coded = ("-c:v", "libx264", "-pix_fmt", "yuv420p", "-crf", QUALITY)
+        # The writer of imageio_ffmpeg forks, and libraries with threads (JAX) warn about forks.
+        raw = f"-f rawvideo -pix_fmt rgb24 -s {width}x{height} -r {self.fps}".split()
+        coded = ("-c:v", "libx264", "-pix_fmt", "yuv420p", "-crf", X264_CRF)
         return subprocess.Popen(
             [self._program, "-v", "error", "-y", *raw, "-i", "-", "-an", *coded, str(self._path)],
             stdin=subprocess.PIPE,
@@ -168,10 +153,10 @@ FORMATS: Final[dict[str, type[Video]]] = {".gif": Gif, ".mp4": Mp4}
 
 
 def video_class(path: Path) -> type[Video]:
-    """Return what writes a file of this name.
+    """The class that writes a file with this suffix.
 
     Raises:
-        UsageError: its suffix is of no video that can be written.
+        UsageError: The suffix is not .gif or .mp4.
     """
     try:
         return FORMATS[path.suffix.lower()]
@@ -180,10 +165,10 @@ def video_class(path: Path) -> type[Video]:
 
 
 def gif_durations(frames: int, fps: float) -> list[int]:
-    """Return how long each frame is shown, in ms; [frames].
+    """How long each frame is shown [ms], [frames].
 
-    A GIF counts in hundredths of a second: 30 frames a second are 30, 40, 30, 30, 40 ... ms, so
-    that no frame is late by more than half of one and the whole takes the time it should.
+    A GIF counts in hundredths of a second. At 30 frames per second the durations are 30, 40, 30,
+    30, 40 ... ms, so no frame is late by more than half a hundredth and the sum is right.
     """
     ends = [round(100 * frame / fps) for frame in range(frames + 1)]
     return [10 * max(1, end - start) for start, end in pairwise(ends)]

@@ -4,12 +4,9 @@ import tracemalloc
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 
 import esbench
-from esbench.errors import UsageError
 from esbench.seeding import noise_key
 
 SHAPES = ((5, 4), (5,), (2, 5), (2,))  # a policy of two layers
@@ -151,51 +148,11 @@ def test_it_climbs_and_a_higher_rank_climbs_as_well():
         assert fitness(algorithm.center[None])[0] > start / 10
 
 
-def test_equal_returns_make_no_step_and_leave_the_moments():
-    algorithm = run(make(), 1, lambda members: np.full(len(members), -21.0))
-    np.testing.assert_array_equal(algorithm.center, 0.25)
-    assert algorithm.state_dict()["optimizer"] == {}
-    assert algorithm.generation == 1
-
-
-def test_a_failed_member_counts_as_the_worst():
-    failing, worst = make(population_size=6), make(population_size=6)
-    failing.tell(failing.ask(), [1, 2, math.nan, 3, 4, 5])
-    worst.tell(worst.ask(), [1, 2, -1e9, 3, 4, 5])
-    np.testing.assert_array_equal(failing.center, worst.center)
-
-
 @pytest.mark.parametrize("shapes", [((1, 1),), ((1,),), ((),)])
 def test_one_parameter_and_two_members(shapes):
     algorithm = make(num_params=1, shapes=shapes, population_size=2, weight_decay=0.0)
     run(algorithm, 60, lambda members: -((members[:, 0] - 1.0) ** 2))
     assert algorithm.center == pytest.approx(1.0, abs=0.2)
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.integers(-1000, 1000), st.floats(0.1, 10.0), st.integers(0, 100))
-def test_only_the_order_of_the_returns_counts(constant, factor, seed):
-    plain, other = make(seed=seed), make(seed=seed)
-    population = plain.ask()
-    returns = np.random.default_rng(seed).integers(-50, 50, SIZE).astype(float)
-    plain.tell(population, returns)
-    other.tell(other.ask(), factor * returns + constant)
-    np.testing.assert_array_equal(plain.center, other.center)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"rank": 0}, "rank = 0"),
-        ({"rank": 1.5}, "rank = 1.5"),
-        ({"sigma": [0.1] * P}, "sigma = .*: expected a number"),
-        ({"population_size": 7}, "population_size = 7: expected an even number"),
-        ({"shapes": ((5, 4),)}, "expected 37 numbers"),
-    ],
-)
-def test_bad_settings_are_named(changes, message):
-    with pytest.raises(UsageError, match=message):
-        make(**changes)
 
 
 def test_memory_at_a_million_parameters_is_a_few_vectors():

@@ -32,7 +32,7 @@ def kilobytes(name):
     return int(re.search(rf"{name}:\\s+(\\d+)", status.read_text())[1])
 
 def vectors(name, size):
-    search(name, 100, size)  # what is loaded at the first step is nobody's vector
+    search(name, 100, size)  # modules that the first step loads do not count
     gc.collect()
     clear.write_text("5")  # the peak is counted from here
     before = kilobytes("VmRSS")
@@ -44,7 +44,7 @@ def search(name, num_params, size):
     returns, behaviors = np.arange(float(size)), np.arange(2.0 * size).reshape(size, 2)
     for _ in range(2):
         population = algorithm.ask()
-        while population.probe:
+        while algorithm.plan.probe:
             n = len(population)
             algorithm.tell(population, returns[:n], behaviors[:n])
             population = algorithm.ask()

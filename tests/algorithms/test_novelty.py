@@ -39,7 +39,7 @@ def make(name, *, seed=0, num_params=P, **changes):
 def answer(algorithm, returns=fitness, behaviors=behavior):
     """Tell the probe that is pending."""
     probe = algorithm.ask()
-    assert probe.probe
+    assert algorithm.plan.probe
     algorithm.tell(probe, returns(probe.members()), behaviors(probe.members()))
 
 
@@ -52,7 +52,7 @@ def run(algorithm, generations, returns=fitness, behaviors=behavior):
         members = population.members()
         algorithm.tell(population, returns(members), behaviors(members))
         centers.append(algorithm.center.copy())
-        parents.append(population.lineage)
+        parents.append(algorithm.plan.lineage)
     return np.array(centers), parents
 
 
@@ -135,7 +135,7 @@ def test_fifty_generations_are_the_papers(name, seed, size, k):
     assert len(archive) == size + 50
     assert np.ptp(theta - 0.25, axis=0).max() > 0.1 or size == 1
     best = int(np.argmax(fitness(theta)))
-    assert algorithm.center_lineage == best
+    assert algorithm.plan.center_lineage == best
     np.testing.assert_array_equal(algorithm.center, state["centers"][best])
 
 
@@ -345,7 +345,8 @@ def test_it_starts_with_a_probe_of_centres_about_the_first(name):
     start = np.linspace(-1, 1, P)
     algorithm = make(name, center_init=start, meta_population_size=4, center_spread=2.0)
     probe, again = algorithm.ask(), algorithm.ask()
-    assert (probe.probe, probe.size, probe.lineage, probe.episodes) == (True, 4, 0, None)
+    plan = algorithm.plan
+    assert (plan.probe, probe.size, plan.lineage, plan.episodes) == (True, 4, 0, None)
     members = probe.members()
     np.testing.assert_array_equal(members, again.members())
     np.testing.assert_array_equal(members[0], start)
@@ -380,13 +381,14 @@ def test_after_every_generation_the_updated_parent_is_asked_about(name):
     answer(algorithm)
     for generation in range(6):
         population = algorithm.ask()
-        assert not population.probe
-        parent, before = population.lineage, algorithm.state_dict()["centers"]
+        assert not algorithm.plan.probe
+        parent, before = algorithm.plan.lineage, algorithm.state_dict()["centers"]
         np.testing.assert_array_equal(population.center, before[parent])
         members = population.members()
         algorithm.tell(population, fitness(members), behavior(members))
         probe, again = algorithm.ask(), algorithm.ask()
-        assert (probe.probe, len(probe), probe.lineage, probe.episodes) == (True, 1, parent, 4)
+        plan = algorithm.plan
+        assert (plan.probe, len(probe), plan.lineage, plan.episodes) == (True, 1, parent, 4)
         np.testing.assert_array_equal(probe.members(), again.members())
         after = algorithm.state_dict()["centers"]
         np.testing.assert_array_equal(probe.member(0), after[parent])
@@ -408,14 +410,14 @@ def test_each_parent_has_its_own_optimizer():
 
 
 def parents_with(behaviors, generations, k=10):
-    """Return how often each centre is the parent when the centres behave so."""
+    """The number of times each centre is the parent, for these behaviours of the centres."""
     algorithm = make("ns_es", meta_population_size=len(behaviors), k=k)
     probe = algorithm.ask()
     algorithm.tell(probe, np.zeros(len(behaviors)), behaviors)
     state, counts = algorithm.state_dict(), np.zeros(len(behaviors), int)
     for generation in range(generations):
         algorithm.load_state_dict({**state, "generation": generation})
-        counts[algorithm.ask().lineage] += 1
+        counts[algorithm.plan.lineage] += 1
     return counts
 
 
@@ -461,11 +463,11 @@ def test_the_centre_is_the_one_with_the_best_probe(returns, best):
     probe = algorithm.ask()
     members = probe.members()
     algorithm.tell(probe, returns, behavior(members))
-    assert algorithm.center_lineage == best
+    assert algorithm.plan.center_lineage == best
     np.testing.assert_array_equal(algorithm.center, members[best])
     restored = make("ns_es", meta_population_size=3, seed=9)
     restored.load_state_dict(algorithm.state_dict())
-    assert restored.center_lineage == best
+    assert restored.plan.center_lineage == best
     np.testing.assert_array_equal(restored.center, members[best])
 
 
@@ -473,7 +475,7 @@ def test_the_centre_is_the_best_member_as_it_is_now():
     algorithm = make("nsr_es", meta_population_size=2)
     probe = algorithm.ask()
     algorithm.tell(probe, [1, 0], np.array([[5.0], [5.0]]))
-    while (population := algorithm.ask()).lineage != 0:  # the first centre leads
+    while (population := algorithm.ask()) and algorithm.plan.lineage != 0:  # the first centre leads
         algorithm.tell(population, fitness(population.members()), np.ones((SIZE, 1)))
         algorithm.tell(algorithm.ask(), [-1], [[5.0]])
     algorithm.tell(population, fitness(population.members()), np.ones((SIZE, 1)))
@@ -481,7 +483,7 @@ def test_the_centre_is_the_best_member_as_it_is_now():
     assert not np.array_equal(moved, np.full(P, 0.25))
     np.testing.assert_array_equal(algorithm.center, moved)
     algorithm.tell(algorithm.ask(), [-2], [[5.0]])  # worse than the other's last probe
-    assert algorithm.center_lineage == 1
+    assert algorithm.plan.center_lineage == 1
 
 
 # --- the archive ---
@@ -516,7 +518,7 @@ def test_what_is_not_finite_is_not_archived():
     probe = algorithm.ask()
     algorithm.tell(probe, [1, 2, 3], [[0, 0], [math.nan, 1], [math.inf, 2]])
     np.testing.assert_array_equal(algorithm.state_dict()["archive"], [[0, 0]])
-    assert algorithm.center_lineage == 0  # what cannot be characterised counts as the worst
+    assert algorithm.plan.center_lineage == 0  # what cannot be characterised counts as the worst
 
 
 # --- edges ---
@@ -631,7 +633,7 @@ def test_a_state_between_probe_and_generation_goes_on_bit_for_bit(name, asked):
     for _ in range(16):
         one, other = algorithm.ask(), restored.ask()
         np.testing.assert_array_equal(one.members(), other.members())
-        assert (one.probe, one.lineage) == (other.probe, other.lineage)
+        assert algorithm.plan == restored.plan
         members = one.members()
         for search, population in ((algorithm, one), (restored, other)):
             search.tell(population, worsening(search, members), behavior(members))

@@ -1,34 +1,12 @@
-import math
-
 import numpy as np
 import pepg
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from searches import SIZE, START, P, climb, deviations, maker
+from searches import quadratic as fitness
 
-import esbench
 from esbench.algorithms.shaping import SHAPINGS
-from esbench.errors import UsageError
 
-P, SIZE = 7, 20
-TARGET = np.linspace(-0.5, 0.8, P)
-START = np.linspace(0.5, -0.9, P)
-
-
-def fitness(members):
-    """Return values that are distinct with probability 1: the package breaks ties by order."""
-    values = -np.sum((members - TARGET) ** 2 * np.arange(1, P + 1), axis=1)
-    assert len(np.unique(values)) == len(members)
-    return values
-
-
-def make(**given):
-    given = {"population_size": SIZE, "center_init": START, **given}
-    return esbench.make_algorithm("pepg", **{"num_params": P, "seed": 3, **given})
-
-
-def deviations(algorithm):
-    return algorithm.state_dict()["sigma"]
+make = maker("pepg")
 
 
 def package(sigma=2.0, learning_rate=0.3, sigma_learning_rate=0.2, weight_decay=0.005, **given):
@@ -119,8 +97,7 @@ def test_it_never_leaves_the_deviations_at_zero():
     algorithm = make(sigma_learning_rate=20.0)
     old = deviations(algorithm)
     for _ in range(30):
-        population = algorithm.ask()
-        algorithm.tell(population, fitness(population.members()))
+        climb(algorithm, 1)
         assert (deviations(algorithm) >= 0.01 * old).all()
         old = deviations(algorithm)
     assert (old > 0).all()
@@ -130,12 +107,7 @@ def test_it_never_leaves_the_deviations_at_zero():
 def test_it_is_pgpe_at_half_the_deviations_rate(shaping):
     rate = 0.01 if shaping == "raw" else 0.2
     one = make(shaping=shaping, sigma=0.3, sigma_learning_rate=rate)
-    other = esbench.make_algorithm(
-        "pgpe",
-        num_params=P,
-        seed=3,
-        center_init=START,
-        population_size=SIZE,
+    other = maker("pgpe")(
         shaping=shaping,
         sigma=0.3,
         learning_rate=0.3,
@@ -146,8 +118,7 @@ def test_it_is_pgpe_at_half_the_deviations_rate(shaping):
     )
     for _ in range(20):
         for algorithm in (one, other):
-            population = algorithm.ask()
-            algorithm.tell(population, fitness(population.members()))
+            climb(algorithm, 1)
         np.testing.assert_allclose(one.center, other.center, rtol=1e-10, atol=1e-12)
         np.testing.assert_allclose(deviations(one), deviations(other), rtol=1e-10)
 
@@ -156,8 +127,7 @@ def test_the_limits_of_the_deviations_hold():
     algorithm = make(sigma=0.3, sigma_min=0.29, sigma_max=0.305, sigma_max_change=0.01)
     seen = [deviations(algorithm)]
     for _ in range(40):
-        population = algorithm.ask()
-        algorithm.tell(population, fitness(population.members()))
+        climb(algorithm, 1)
         seen.append(deviations(algorithm))
     seen = np.array(seen)
     assert seen.min() == 0.29
@@ -178,57 +148,6 @@ def test_the_deviations_rate_decays():
         np.testing.assert_allclose(changes[0], factor * changes[1], rtol=1e-9, atol=1e-15)
 
 
-integers = st.lists(st.integers(-1000, 1000), min_size=SIZE, max_size=SIZE)
-
-
-@settings(max_examples=25, deadline=None)
-@given(returns=integers, shift=st.integers(-(10**6), 10**6))
-def test_only_the_order_of_the_returns_counts(returns, shift):
-    one, shifted, bent = make(), make(), make()
-    values = np.array(returns, dtype=float)
-    for algorithm, told in ((one, values), (shifted, values + shift), (bent, values**3)):
-        algorithm.tell(algorithm.ask(), told)
-    for algorithm in (shifted, bent):
-        np.testing.assert_array_equal(algorithm.center, one.center)
-        np.testing.assert_array_equal(deviations(algorithm), deviations(one))
-
-
-@settings(max_examples=10, deadline=None)
-@given(power=st.integers(-8, 8))
-def test_another_unit_of_the_parameters_changes_nothing_without_decay_and_eps(power):
-    # Powers of two, so that no product is rounded and the bits must agree.
-    unit, free = 2.0**power, {"weight_decay": 0.0, "optimizer_settings": {"eps": 0.0}}
-    one = make(**free)
-    other = make(center_init=START * unit, sigma=2.0 * unit, learning_rate=0.3 * unit, **free)
-    for _ in range(5):
-        for algorithm, scale in ((one, 1.0), (other, unit)):
-            population = algorithm.ask()
-            algorithm.tell(population, fitness(population.members() / scale))
-    np.testing.assert_array_equal(other.center / unit, one.center)
-    np.testing.assert_array_equal(deviations(other) / unit, deviations(one))
-
-
-@pytest.mark.parametrize("shaping", SHAPINGS)
-def test_equal_returns_move_nothing(shaping):
-    algorithm = make(shaping=shaping)
-    for _ in range(2):
-        population = algorithm.ask()
-        algorithm.tell(population, fitness(population.members()))
-    before = algorithm.state_dict()
-    algorithm.tell(algorithm.ask(), np.full(SIZE, -21.3))
-    after = algorithm.state_dict()
-    np.testing.assert_equal({**after, "generation": 0}, {**before, "generation": 0})
-    assert after["generation"] == 3
-
-
-def test_a_failed_member_counts_as_the_worst():
-    failing, worst = make(population_size=6), make(population_size=6)
-    failing.tell(failing.ask(), [1, 2, math.nan, 3, 4, 5])
-    worst.tell(worst.ask(), [1, 2, -1e9, 3, 4, 5])
-    np.testing.assert_array_equal(failing.center, worst.center)
-    np.testing.assert_array_equal(deviations(failing), deviations(worst))
-
-
 def test_one_pair_and_one_parameter():
     algorithm = make(num_params=1, center_init=0.0, population_size=2, weight_decay=0.0)
     population = algorithm.ask()
@@ -237,17 +156,3 @@ def test_one_pair_and_one_parameter():
     expected = 0.3 * np.sign(population.member(1))
     np.testing.assert_allclose(algorithm.center, expected, rtol=1e-6)
     np.testing.assert_array_equal(deviations(algorithm), 2.0)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"population_size": 7}, "population_size = 7: expected an even number"),
-        ({"antithetic": False}, "unknown key antithetic"),
-        ({"sigma_learning_rate": -0.1}, "sigma_learning_rate = -0.1"),
-        ({"l2_coeff": 0.1}, "unknown key l2_coeff"),
-    ],
-)
-def test_bad_settings_are_named(given, message):
-    with pytest.raises(UsageError, match=message):
-        make(**given)

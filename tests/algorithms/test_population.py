@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from esbench.algorithms.noise import BLOCK, NOISES
-from esbench.algorithms.population import SampledPopulation
+from esbench.algorithms.population import SampledPopulation, drawing_threads
 
 KEY = 0x0123456789ABCDEF_FEDCBA9876543210
 P = 11
@@ -111,10 +111,11 @@ def test_sums_do_not_depend_on_the_threads(antithetic):
     weights, squared = np.random.default_rng(0).normal(size=(2, 14))
     weights[4:6] = squared[4:6] = 0.0
     center = np.zeros(3 * BLOCK + 1)
-    sums = [
-        make(14, center=center, antithetic=antithetic, threads=n).weighted_moments(weights, squared)
-        for n in (1, 2, 4)
-    ]
+    population = make(14, center=center, antithetic=antithetic)
+    sums = []
+    for threads in (1, 2, 4):
+        with drawing_threads(threads):
+            sums.append(population.weighted_moments(weights, squared))
     np.testing.assert_array_equal(sums[1], sums[0])
     np.testing.assert_array_equal(sums[2], sums[0])
 

@@ -27,7 +27,7 @@ not_finite = st.sampled_from([NAN, INF, -INF])
 @st.composite
 def returns_with_failures(draw):
     values = draw(st.lists(st.one_of(whole, whole, whole, not_finite), min_size=1, max_size=20))
-    return np.array([*values, draw(whole)])  # tell refuses returns of which none is finite
+    return np.array([*values, draw(whole)])  # at least one is finite, as ``tell`` demands
 
 
 def array(*values):

@@ -6,47 +6,17 @@ from evotorch_oracle import SNES, Oracle
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from searches import SIZE, START, TARGET, P, best, climb, deviations, maker, quadratic, signed_noise
 
 import esbench
 from esbench.algorithms.shaping import SHAPINGS
 from esbench.algorithms.snes import utilities_of
 from esbench.environments.functions import FUNCTIONS
-from esbench.errors import UsageError
 
-P, SIZE = 7, 20
-START = np.linspace(0.5, -0.9, P)
-TARGET = np.linspace(-0.5, 0.8, P)
 SIGMA = np.linspace(0.1, 0.4, P)
 RATE = (3 + math.log(P)) / (5 * math.sqrt(P))
 
-few = hypothesis_settings(max_examples=15, deadline=None)
-
-
-def quadratic(members):
-    return -np.sum((members - TARGET) ** 2 * np.arange(1, P + 1), axis=1)
-
-
-def make(sigma=None, **given):
-    given = {"population_size": SIZE, "center_init": START, "num_params": P, "seed": 3, **given}
-    if sigma is not None:
-        given["sigma"] = np.asarray(sigma).tolist()
-    return esbench.make_algorithm("snes", **given)
-
-
-def deviations(algorithm):
-    return algorithm.state_dict()["sigma"]
-
-
-def signed_noise(population):
-    rows = [population.noise.row(population.row(i)) for i in range(len(population))]
-    return np.array([population.sign(i) * row for i, row in enumerate(rows)])
-
-
-def climb(algorithm, function, updates):
-    for _ in range(updates):
-        population = algorithm.ask()
-        algorithm.tell(population, function(population.members()))
-    return algorithm.center
+make = maker("snes")
 
 
 # What evotorch has too. Its linear and raw utilities have a sum other than 0, ours do not.
@@ -133,10 +103,10 @@ def test_the_given_rate_of_the_deviation_is_the_rate():
     twice = make(sigma_learning_rate=2 * RATE)
     default = make()
     for algorithm in (twice, default):
-        climb(algorithm, quadratic, 1)
+        climb(algorithm, 1)
     np.testing.assert_allclose(deviations(twice) * 0.1, deviations(default) ** 2, rtol=1e-12)
     still = make(sigma_learning_rate=0.0)
-    climb(still, quadratic, 5)
+    climb(still, 5)
     np.testing.assert_array_equal(deviations(still), 0.1)
 
 
@@ -155,7 +125,7 @@ def test_the_rate_of_the_deviation_decays():
 def test_weight_decay_shrinks_the_centre():
     plain, decayed = make(), make(weight_decay=0.25)
     for algorithm in (plain, decayed):
-        climb(algorithm, quadratic, 1)
+        climb(algorithm, 1)
     np.testing.assert_allclose(decayed.center, plain.center - 0.25 * START, rtol=1e-12)
 
 
@@ -181,34 +151,10 @@ def test_utilities_of_known_returns():
 
 returns_lists = st.lists(
     st.integers(-1000, 1000).map(float), min_size=SIZE, max_size=SIZE
-)  # ties and signs included, and exact in what is done to them
+)  # with ties; integers, so that sums are exact
 
 
-def told(returns, **given):
-    algorithm = make(sigma=SIGMA, **given)
-    algorithm.tell(algorithm.ask(), returns)
-    return algorithm.center, deviations(algorithm)
-
-
-@few
-@given(returns_lists, st.sampled_from(["nes", "centered", "linear"]))
-def test_only_ranks_matter(returns, shaping):
-    returns = np.array(returns)
-    expected = told(returns, shaping=shaping)
-    for transform in (lambda r: r**3, lambda r: np.exp(r / 100), lambda r: 1e6 * r - 1e9):
-        np.testing.assert_array_equal(told(transform(returns), shaping=shaping), expected)
-
-
-@few
-@given(returns_lists, st.sampled_from(sorted(SHAPINGS)), st.integers(-(10**6), 10**6))
-def test_a_constant_added_to_all_returns_changes_nothing(returns, shaping, constant):
-    returns = np.array(returns)
-    expected = told(returns, shaping=shaping)
-    reached = told(returns + constant, shaping=shaping)
-    np.testing.assert_allclose(reached, expected, rtol=1e-9, atol=1e-9)
-
-
-@few
+@hypothesis_settings(max_examples=15, deadline=None)
 @given(returns_lists, st.randoms(use_true_random=False))
 def test_members_that_tie_are_interchangeable(returns, random):
     """Two members swap their returns, which are equal: so nothing may change, to the last bit."""
@@ -219,94 +165,21 @@ def test_members_that_tie_are_interchangeable(returns, random):
     np.testing.assert_array_equal(utilities_of(returns[order], "nes"), utilities[order])
 
 
-@few
-@given(st.lists(st.integers(-8, 8), min_size=P, max_size=P), st.integers(0, 100))
-def test_the_scale_of_a_coordinate_does_not_matter(exponents, seed):
-    """Powers of two, so that both runs round alike."""
-    scale = 2.0 ** np.array(exponents)
-    plain = make(sigma=SIGMA, seed=seed)
-    scaled = make(sigma=SIGMA * scale, center_init=START * scale, seed=seed)
-    climb(plain, quadratic, 10)
-    climb(scaled, lambda members: quadratic(members / scale), 10)
-    np.testing.assert_array_equal(scaled.center, plain.center * scale)
-    np.testing.assert_array_equal(deviations(scaled), deviations(plain) * scale)
-
-
-@few
-@given(st.lists(st.floats(-10, 10), min_size=P, max_size=P), st.integers(0, 100))
-def test_the_origin_does_not_matter(offset, seed):
-    offset = np.array(offset)
-    plain, moved = make(seed=seed), make(center_init=START + offset, seed=seed)
-    climb(plain, quadratic, 5)
-    climb(moved, lambda members: quadratic(members - offset), 5)
-    np.testing.assert_allclose(moved.center, plain.center + offset, atol=1e-9)
-    np.testing.assert_allclose(deviations(moved), deviations(plain), rtol=1e-9)
-
-
-def best(function, num_params, evaluations, seed, **given):
-    algorithm = esbench.make_algorithm(
-        "snes", num_params=num_params, seed=seed, center_init=1.0, **given
-    )
-    value = math.inf
-    for _ in range(evaluations // algorithm.population_size):
-        population = algorithm.ask()
-        algorithm.tell(population, -function(population.members()))
-        value = min(value, float(function(algorithm.center)))
-    return value
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_it_finds_minima(seed):
-    assert best(FUNCTIONS["sphere"], 10, 2000, seed) < 1e-6
+    assert best("snes", FUNCTIONS["sphere"], 10, 2000, seed) < 1e-6
     # Condition 1e6 along the axes, which is what a deviation for each parameter is for.
-    assert best(FUNCTIONS["ellipsoid"], 5, 2000, seed) < 1e-6
-
-
-@pytest.mark.parametrize("shaping", SHAPINGS)
-def test_equal_returns_move_nothing_at_all(shaping):
-    algorithm = make(sigma=SIGMA, shaping=shaping, weight_decay=0.1, optimizer="adam")
-    algorithm.tell(algorithm.ask(), np.full(SIZE, -21.3))
-    np.testing.assert_array_equal(algorithm.center, START)
-    np.testing.assert_array_equal(deviations(algorithm), SIGMA)
-    assert algorithm.state_dict()["optimizer"] == {}
-    assert algorithm.generation == 1
-
-
-@pytest.mark.parametrize("shaping", SHAPINGS)
-def test_a_failed_member_counts_as_the_worst(shaping):
-    returns = np.arange(float(SIZE))
-    as_worst = {"raw": returns[0], "normalized": returns[0]}.get(shaping, -1e9)
-    failed, worst = returns.copy(), returns.copy()
-    failed[4], worst[4] = math.nan, as_worst
-    np.testing.assert_array_equal(told(failed, shaping=shaping), told(worst, shaping=shaping))
+    assert best("snes", FUNCTIONS["ellipsoid"], 5, 2000, seed) < 1e-6
 
 
 def test_the_smallest_cases():
     pair = make(population_size=2)
-    climb(pair, quadratic, 20)
+    climb(pair, 20)
     assert np.isfinite(pair.center).all()
     assert not np.array_equal(pair.center, START)
 
-    one = make(population_size=1)  # nobody to be better than
-    climb(one, quadratic, 3)
+    one = make(population_size=1)
+    climb(one, 3)
     np.testing.assert_array_equal(one.center, START)
 
-    assert best(FUNCTIONS["sphere"], 1, 400, 0, sigma=1.0) < 1e-6
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"sigma": 0.0}, "sigma = 0"),
-        ({"sigma": [0.1, 0.2]}, "sigma has 2 numbers: expected one, or 7"),
-        ({"sigma": 0.1, "radius": 1.0}, "expected exactly one of them"),
-        ({"sigma_learning_rate": -0.1}, "sigma_learning_rate = -0.1"),
-        ({"sigma_min": 2.0, "sigma_max": 1.0}, "sigma_min = 2"),
-        ({"population_size": 7, "antithetic": True}, "population_size = 7: expected an even"),
-        ({"shaping": "ness"}, "did you mean 'nes'"),
-        ({"scale_learning_rate": True}, "unknown key scale_learning_rate"),
-    ],
-)
-def test_bad_settings_are_named(given, message):
-    with pytest.raises(UsageError, match=message):
-        make(**given)
+    assert best("snes", FUNCTIONS["sphere"], 1, 400, 0, sigma=1.0) < 1e-6

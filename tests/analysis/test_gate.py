@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 from esbench.analysis.error_rates import DISTRIBUTIONS, Judge, bimodal, normal, rates, resampled
-from esbench.analysis.gate import Judgement, Rules, Sample, Verdict, judge, seeds_needed
+from esbench.analysis.gate import GateRules, Judgement, Sample, Verdict, judge, seeds_needed
 from esbench.analysis.permutation import p_greater
 from esbench.errors import UsageError
 
-RULES = Rules()
+RULES = GateRules()
 
 
 def sample(baseline: Sequence[float], scores: Sequence[float], span: float = 1.0) -> Sample:
     return Sample(np.asarray(baseline, dtype=float), np.asarray(scores, dtype=float), span)
 
 
-def judged(*samples: Sample, rules: Rules = RULES) -> list[Judgement]:
+def judged(*samples: Sample, rules: GateRules = RULES) -> list[Judgement]:
     found = judge(samples, rules)
     assert all(item is not None for item in found)
     return [item for item in found if item is not None]
@@ -76,7 +76,7 @@ def test_cells_share_the_level() -> None:
 
 
 def test_two_stages_halve_the_levels() -> None:
-    twice = Rules(stages=2)
+    twice = GateRules(stages=2)
     assert (twice.level, twice.noninferiority_level) == (0.005, 0.025)
     base = np.linspace(0.9, 1.0, 5)
     cells = [sample(base, base - 0.5), sample(base, base)]
@@ -134,7 +134,7 @@ def test_samples_that_cannot_be_judged_are_refused(
 
 
 def trustworthy(judge_: Judge, repetitions: int = 300) -> list[str]:
-    """Return what is wrong with a gate's error rates; none for one that can be trusted."""
+    """The faults in a gate's error rates; none for a trustworthy one."""
     problems = []
     mixed = [*DISTRIBUTIONS.values(), normal]
     common = {"runs": 8, "rules": RULES, "repetitions": repetitions}
@@ -152,7 +152,7 @@ def trustworthy(judge_: Judge, repetitions: int = 300) -> list[str]:
 
 
 def with_verdict(verdict: Verdict) -> Judge:
-    def double(samples: Sequence[Sample | None], rules: Rules) -> list[Judgement | None]:
+    def double(samples: Sequence[Sample | None], rules: GateRules) -> list[Judgement | None]:
         return [
             None if found is None else dataclasses.replace(found, verdict=verdict)
             for found in judge(samples, rules)
@@ -161,9 +161,9 @@ def with_verdict(verdict: Verdict) -> Judge:
     return double
 
 
-def uncorrected(samples: Sequence[Sample | None], rules: Rules) -> list[Judgement | None]:
+def uncorrected(samples: Sequence[Sample | None], rules: GateRules) -> list[Judgement | None]:
     """A gate that forgets that it looks at many cells, at the usual level, and has no margin."""
-    loose = Rules(alpha=0.05, margin=0.0001)
+    loose = GateRules(alpha=0.05, margin=0.0001)
     return [found for sample in samples for found in judge([sample], loose)]
 
 

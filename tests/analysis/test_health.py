@@ -17,12 +17,12 @@ from esbench.analysis.generations import (
     uniform_band,
     uniform_curve_band,
 )
-from esbench.analysis.health import Run, climbs, findings
+from esbench.analysis.health import RunMeasurements, climbs, findings
 
 GENERATIONS = 40
 
 
-def run(generations: int = GENERATIONS, **given: Any) -> Run:
+def run(generations: int = GENERATIONS, **given: Any) -> RunMeasurements:
     """Return a run that stands still, and is not otherwise remarkable."""
     random = np.random.default_rng(0)
     noise = random.normal(size=generations)
@@ -47,14 +47,14 @@ def run(generations: int = GENERATIONS, **given: Any) -> Run:
     }
     arrays = {
         field.name: np.broadcast_to(np.asarray(values[field.name], np.float64), generations).copy()
-        for field in fields(Run)
+        for field in fields(RunMeasurements)
         if field.default is MISSING
     }
     rest = {key: value for key, value in given.items() if key not in arrays}
-    return Run(**arrays, **{"num_params": 100.0, **rest})
+    return RunMeasurements(**arrays, **{"num_params": 100.0, **rest})
 
 
-def told(of: Run) -> dict[str, str]:
+def told(of: RunMeasurements) -> dict[str, str]:
     return {finding.name: finding.level for finding in findings(of)}
 
 

@@ -37,6 +37,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from esbench.files import as_line, as_text
 from esbench.grids.trial_spec import TrialSpec
+from esbench.store.stored_json import FORMAT
 
 GENERATIONS = 300
 ENVIRONMENTS = {"CartPole-v1": (20, 500), "Acrobot-v1": (-500, -80), "Pendulum-v1": (-1200, -300),
@@ -76,7 +77,7 @@ def result(spec: TrialSpec) -> str:
     score = float(returns.mean())
     cost = {"env_steps": 100 * GENERATIONS, "wall_time_s": 30.0, "generations": GENERATIONS}
     return as_text(
-        {"format": 1, "hash": spec.hash, "score": score, **cost, "returns": returns.tolist()}
+        {"format": FORMAT, "hash": spec.hash, "score": score, **cost, "returns": returns.tolist()}
     )
 
 
@@ -98,7 +99,7 @@ def write(root: Path, algorithms: int) -> None:
     )
     for number, trial in enumerate(trials):
         spec = trial.spec.model_dump(mode="json")
-        head = {"format": 1, "hash": trial.spec.hash, "spec": spec, "labels": trial.labels}
+        head = {"format": FORMAT, "hash": trial.spec.hash, "spec": spec, "labels": trial.labels}
         trial.folder.path.mkdir(parents=True)
         files = {
             "trial.json": as_text({**head, "command": COMMAND, "hardware": HARDWARE}),

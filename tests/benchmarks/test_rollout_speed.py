@@ -12,7 +12,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import esbench
-from esbench.bench.simulator_limit import BareLoops
+from esbench.bench.simulator_limit import SimulatorProcesses
 from esbench.rollouts.jobs import Setup
 from esbench.rollouts.worker_pool import usable_cores
 
@@ -48,13 +48,13 @@ def test_esbench(benchmark: BenchmarkFixture, environment: str, size: int) -> No
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS[:-1])
 def test_simulator_alone(benchmark: BenchmarkFixture, environment: str) -> None:
-    """``mj_step`` and nothing else, one process a core, on members' actions."""
+    """``mj_step`` and nothing else, one process per core, on members' actions."""
     benchmark.group = environment
     with esbench.make_trainer(
         "openai_es", env=environment, policy=POLICY, population_size=64
     ) as trainer:
         setup = Setup(trainer.spec.environment, trainer.spec.policy)
-        with BareLoops(setup, usable_cores()) as loops:
+        with SimulatorProcesses(setup, usable_cores()) as loops:
             loops.record(trainer.next_job())
             rates: list[float] = []
             benchmark.pedantic(lambda: rates.append(loops.measure("simulator", 2.0)), rounds=ROUNDS)

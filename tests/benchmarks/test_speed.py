@@ -16,7 +16,7 @@ from esbench.grids.grid_file import parse_grid
 from esbench.policies.mlp import MLP, MLPSettings
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.training.trainer import Trainer
-from esbench.training.trials import Trial, expand
+from esbench.training.trials import Trial, grid_trials
 
 PARAMS = 5_702  # 17-64-64-6, the policy of HalfCheetah-v5
 
@@ -30,7 +30,7 @@ def trial(tmp_path) -> Trial:  # type: ignore[no-untyped-def]
         "algorithms": {"openai_es": {"population_size": 64}},
         "budget": {"env_steps": 10**12},
     }
-    return expand(parse_grid(table, "bench"), tmp_path, "bench")[0]
+    return grid_trials(parse_grid(table, "bench"), tmp_path, "bench")[0]
 
 
 @pytest.mark.parametrize("environment", ["HalfCheetah-v5", "Hopper-v5", "CartPole-v1"])

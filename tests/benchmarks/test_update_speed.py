@@ -24,7 +24,7 @@ NAMES = (
 def update(algorithm, returns, behaviors) -> None:  # type: ignore[no-untyped-def]
     """Ask and tell one generation, and the probes before it."""
     population = algorithm.ask()
-    while population.probe:
+    while algorithm.plan.probe:
         few = len(population)
         algorithm.tell(population, returns[:few], behaviors[:few])
         population = algorithm.ask()
@@ -75,7 +75,7 @@ def test_large_update(benchmark: BenchmarkFixture, name: str) -> None:
 @pytest.mark.benchmark(group="update of 1,700,000 parameters, 200 members")
 @pytest.mark.parametrize("rows", [LARGE[1] // 2, LARGE[1]])
 def test_draw(benchmark: BenchmarkFixture, rows: int) -> None:
-    """What NumPy needs to draw the noise once: a row a mirrored pair, or one a member."""
+    """What NumPy needs to draw the noise once: one row per mirrored pair, or one per member."""
     room = np.empty(LARGE[0])
     noise = GaussianNoise(0, LARGE[0])
 

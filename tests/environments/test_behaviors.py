@@ -144,23 +144,15 @@ def test_an_episode_that_cannot_begin_has_a_behavior_that_is_not_finite(make_spe
     assert not np.isfinite(episodes.behaviors).all(axis=1).any()
 
 
-@pytest.mark.parametrize("name", ["Ant-v5", "Swimmer-v5"])
-def test_where_a_robot_ends(make_spec: Spec, name: str) -> None:
+@pytest.mark.parametrize("name", ["Ant-v5", "Swimmer-v5", "HalfCheetah-v5"])
+def test_the_final_position_of_a_robot(make_spec: Spec, name: str) -> None:
     spec = make(make_spec, name, "final_position")
     job, episodes = play(spec, max_steps=20)
     for member in range(4):
         info = replay(spec, job, member)[-1][1]
-        expected = [info["x_position"], info["y_position"]]
+        expected = [info["x_position"], info.get("y_position", 0.0)]  # a plane has no y
         np.testing.assert_array_equal(episodes.behaviors[member], expected)
     assert np.unique(episodes.behaviors, axis=0).shape == (4, 2)
-
-
-def test_a_robot_in_a_plane_has_no_y(make_spec: Spec) -> None:
-    spec = make(make_spec, "HalfCheetah-v5", "final_position")
-    job, episodes = play(spec, max_steps=10)
-    for member in range(4):
-        x = replay(spec, job, member)[-1][1]["x_position"]
-        np.testing.assert_array_equal(episodes.behaviors[member], [x, 0.0])
 
 
 @pytest.mark.parametrize("name", ["InvertedPendulum-v5", "Reacher-v5"])
@@ -244,18 +236,13 @@ def test_ram_frames_at_intervals() -> None:
     plain.close()
 
 
-@pytest.mark.parametrize(
-    ("behavior", "words"),
-    [
-        ("final_position", "CartPole-v1 has neither x_position in its info nor MuJoCo data"),
-        ("ram_trajectory", "CartPole-v1 is no Atari game; expected an environment such as ALE/"),
-    ],
-)
-def test_what_an_environment_cannot_give_is_one_sentence(
-    make_spec: Spec, pool: WorkerPool, behavior: str, words: str
+@pytest.mark.parametrize("behavior", ["final_position", "ram_trajectory"])
+def test_an_environment_that_does_not_fit_is_one_sentence(
+    make_spec: Spec, pool: WorkerPool, behavior: str
 ) -> None:
     table = {"CartPole-v1": {"behavior": behavior}}
     spec = make_spec("CartPole-v1", "ns_es", environment=table)
+    words = f"{behavior}: CartPole-v1 .*behavior final_observation"
     with Trainer(spec, pool) as trainer, pytest.raises(UsageError, match=words):
         trainer.train()
 
@@ -265,33 +252,30 @@ def test_what_an_environment_cannot_give_is_one_sentence(
     [
         ({"behavior": "final_observatoin"}, "did you mean 'final_observation'"),
         ({"behavior": "ram_trajectory", "behavior_settings": {"interval": 0}}, "interval = 0"),
-        (
-            {"behavior": "final_position", "behavior_settings": {"x": 1}},
-            "behavior final_position: unknown key x",
+        ({"behavior": "final_position", "behavior_settings": {"x": 1}}, "final_position: .* x"),
+        *(
+            ({"behavior": name}, f"behavior '{name}': ")
+            for name in ("no_such_file:Mine", "maze:Mine", "maze:", ":Reach")
         ),
-        ({"behavior": "no_such_file:Mine"}, "'no_such_file:Mine' cannot be imported"),
-        ({"behavior": "maze:Mine"}, "'maze:Mine' cannot be imported"),
-        ({"behavior": "maze:"}, "'maze:' cannot be imported"),
-        ({"behavior": ":Reach"}, "':Reach' cannot be imported"),
-        (
-            {"behavior": "maze:START"},
-            "expected a subclass of esbench.environments.behaviors.base.Behavior",
+        *(
+            ({"behavior": name}, f"'{name}' .*esbench.environments.behaviors.base.Behavior")
+            for name in (
+                "maze:START",
+                "maze:DeceptiveMaze",
+                "esbench.environments.behaviors.base:Behavior",
+            )
         ),
-        ({"behavior": "maze:DeceptiveMaze"}, "is no behavior"),
-        ({"behavior": "esbench.environments.behaviors.base:Behavior"}, "with begin, step and end"),
         ({"behavior": "maze:Reach", "behavior_settings": {"scal": 1}}, "did you mean 'scale'"),
     ],
 )
 def test_bad_behaviors_are_named_before_anything_is_played(
     make_spec: Spec, table: dict[str, Any], words: str
 ) -> None:
-    spec = make_spec("doubles:Walk-v0", "ns_es", environment={"doubles:Walk-v0": table})
     with pytest.raises(UsageError, match=words):
-        Trainer(spec)
-    Trainer(make_spec("doubles:Walk-v0", environment={"doubles:Walk-v0": table}))  # not looked at
+        make_spec("doubles:Walk-v0", "ns_es", environment={"doubles:Walk-v0": table})
 
 
-def test_a_persons_own_behavior(make_spec: Spec) -> None:
+def test_a_users_own_behavior(make_spec: Spec) -> None:
     name = "maze:DeceptiveMaze-v0"
     spec = make(make_spec, name, "maze:Reach", scale=2.0)
     job, episodes = play(spec)

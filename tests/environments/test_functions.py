@@ -226,14 +226,13 @@ def test_noise_is_the_seeds_and_has_its_deviation() -> None:
     ("name", "kwargs", "words"),
     [
         (SPHERE, {"dimension": 0}, "dimension = 0: expected a whole number of at least 1"),
-        (SPHERE, {"dimension": -3}, "dimension = -3: expected"),
-        (SPHERE, {"dimension": 2.5}, "dimension = 2.5: expected"),
-        (SPHERE, {"dimension": True}, "dimension = True: expected"),
-        (SPHERE, {"dimension": "3"}, "dimension = '3': expected"),
+        *(
+            (SPHERE, {"dimension": wrong}, f"dimension = {wrong!r}: expected")
+            for wrong in (-3, 2.5, True, "3")
+        ),
         ("esbench/Rosenbrock-v0", {"dimension": 1}, "dimension = 1: .* of at least 2"),
         (NOISY, {"noise": -0.1}, "noise = -0.1: expected a number of at least 0"),
-        (NOISY, {"noise": math.inf}, "noise = inf: expected"),
-        (NOISY, {"noise": "much"}, "noise = 'much': expected"),
+        *((NOISY, {"noise": wrong}, f"noise = {wrong!r}: expected") for wrong in (math.inf, "a")),
         (SPHERE, {"function": "sphare"}, "unknown function 'sphare'; did you mean 'sphere'"),
         (SPHERE, {"dimensions": 3}, "TypeError: .*unexpected keyword argument 'dimensions'"),
     ],

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from beside_gymnasium import SLOTS, DiffersError, play, require_equal
 
+from esbench.environments.backends.base import MovableBackend
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
 from esbench.environments.backends.mujoco import MujocoBackend, physics
 from esbench.environments.backends.mujoco import backend as module
@@ -66,6 +67,7 @@ OTHERS: list[tuple[str, dict[str, Any]]] = [
     ("Walker2d-v5", {**COSTS, **EVERYWHERE, **UNHEALTHY}),
     ("Walker2d-v5", {"healthy_z_range": [1.1, 1.3], "healthy_angle_range": [-0.1, 0.3]}),
 ]  # fmt: skip
+ASSETS = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
 CASES = [*PLAIN.items(), *OTHERS]
 
 
@@ -143,8 +145,7 @@ def test_an_incomplete_move_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_own_xml_is_played(tmp_path: Path) -> None:
-    folder = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
-    text = (folder / "half_cheetah.xml").read_text()
+    text = (ASSETS / "half_cheetah.xml").read_text()
     heavy = tmp_path / "heavy.xml"
     heavy.write_text(text.replace('gravity="0 0 -9.81"', 'gravity="0 0 -20"'))
     assert heavy.read_text() != text
@@ -159,9 +160,8 @@ DELAYS = ("<motor ", '<motor delay="0.02" nsample="6" ')
 
 @pytest.mark.parametrize(("before", "after"), [FILTERS, DELAYS], ids=["filters", "delays"])
 def test_actuators_that_remember_are_played(before: str, after: str, tmp_path: Path) -> None:
-    folder = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
     xml = tmp_path / "slow.xml"
-    xml.write_text((folder / "hopper.xml").read_text().replace(before, after))
+    xml.write_text((ASSETS / "hopper.xml").read_text().replace(before, after))
     model = mujoco.MjModel.from_xml_path(str(xml))
     assert model.na + model.nhistory > 0
     kwargs = {"xml_file": str(xml), "max_episode_steps": 40}
@@ -170,8 +170,7 @@ def test_actuators_that_remember_are_played(before: str, after: str, tmp_path: P
 
 
 def test_bodies_that_fall_asleep_do_so_for_one_slot(tmp_path: Path) -> None:
-    folder = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
-    text = (folder / "pusher.xml").read_text()
+    text = (ASSETS / "pusher.xml").read_text()
     pendulum = (
         '<body name="bob" pos="1 1 0"><joint type="hinge" axis="0 1 0" range="-3 3"/>'
         '<geom type="sphere" size="0.05" pos="0.2 0 0" contype="0" conaffinity="0"/></body>'
@@ -197,27 +196,26 @@ def test_bodies_that_fall_asleep_do_so_for_one_slot(tmp_path: Path) -> None:
 
 
 def test_episodes_with_data_of_their_own_stay() -> None:
-    exposed, reference = MujocoBackend("Hopper-v5", {}, 2), GymnasiumBackend("Hopper-v5", {}, 2)
+    exposed = MujocoBackend("Hopper-v5", {}, 2)
     exposed.expose()
-    for backend in (exposed, reference):
-        backend.start(0, seed=0)
-        assert not backend.movable
-        with pytest.raises(RuntimeError, match="stay in their slots"):
-            backend.save(0)
-        with pytest.raises(RuntimeError, match="stay in their slots"):
-            backend.restore(1, None)
+    exposed.start(0, seed=0)
+    assert not exposed.movable
+    with pytest.raises(RuntimeError, match="MjData"):
+        exposed.save(0)
+    with pytest.raises(RuntimeError, match="MjData"):
+        exposed.restore(1, None)
+    assert not isinstance(GymnasiumBackend("Hopper-v5", {}, 1), MovableBackend)
 
 
 def test_another_layout_of_the_state_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(physics, "FIELDS", ("qpos", "qvel", "act", "sensordata", "xpos", "ctrl"))
-    with pytest.raises(UsageError, match="does not know how MuJoCo .* lays out its state"):
+    with pytest.raises(UsageError, match="MuJoCo .*use the backend 'gymnasium'"):
         MujocoBackend("Hopper-v5", {}, 1)
 
 
 def test_what_an_own_xml_lacks_is_one_sentence(tmp_path: Path) -> None:
-    folder = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
     xml = tmp_path / "reacher.xml"
-    xml.write_text((folder / "reacher.xml").read_text().replace('name="target"', 'name="aim"', 1))
+    xml.write_text((ASSETS / "reacher.xml").read_text().replace('name="target"', 'name="aim"', 1))
     with pytest.raises(UsageError, match="cannot be made with kwargs"):
         MujocoBackend("Reacher-v5", {"xml_file": str(xml)}, 1)
 
@@ -250,12 +248,9 @@ def test_the_name_without_a_limit_has_none() -> None:
     assert play(MujocoBackend, "MyHopper-v0", {"terminate_when_unhealthy": False}, 1200) == 0
 
 
-def test_another_environment_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"'mujoco' does not play 'CartPole-v1'.*'gymnasium'"):
+def test_other_environments_and_actions_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"'mujoco' .*'CartPole-v1'.*'gymnasium'"):
         MujocoBackend("CartPole-v1", {}, 1)
-
-
-def test_actions_of_another_size_are_refused() -> None:
     backend = MujocoBackend("Hopper-v5", {}, 1)
     backend.start(0, seed=0)
     with pytest.raises(ValueError, match=r"actions of shape \(1, 2\): expected \(k, 3\)"):
@@ -287,9 +282,9 @@ def test_only_what_is_exposed_can_be_looked_at() -> None:
     backend = MujocoBackend("Hopper-v5", {}, 1)
     backend.start(0, seed=0)
     for look in (backend.info, backend.environment):
-        with pytest.raises(RuntimeError, match="expose a backend before its infos"):
+        with pytest.raises(RuntimeError, match=r"expose\(\)"):
             look(0)
-    with pytest.raises(RuntimeError, match="expose a backend before episodes begin"):
+    with pytest.raises(RuntimeError, match=r"expose\(\)"):
         backend.expose()
     backend.retire(0)
     backend.expose()
@@ -303,7 +298,7 @@ def test_what_gymnasium_takes_for_a_truth_value_is_one(value: object) -> None:
         play(MujocoBackend, name, {"terminate_when_unhealthy": value}, 60)
 
 
-def test_a_module_that_cannot_be_imported_is_told_by_the_reference(
+def test_a_module_that_cannot_be_imported_is_left_to_the_gymnasium_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "broken_at_import.py").write_text("raise RuntimeError('no license')")

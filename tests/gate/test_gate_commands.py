@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from xml.etree import ElementTree
@@ -46,8 +47,8 @@ def test_a_run_is_frozen_and_the_same_run_passes(esbench: Run, base: str) -> Non
     assert code == 0
     assert "openai_es on CartPole-v1" in out
     assert "baselines/b.json: 1 cell frozen" in out
-    few = "Too few seeds for a drop alone to fail a check with as many, which takes 5: openai_es on"
-    assert few in out  # 3: at best 1 in 20 orders of the scores
+    # With 3 seeds p is at least 1/20.
+    assert re.search("fewer than 5 seeds .* cannot detect a drop: openai_es on", out)
     assert esbench(*TRAIN, "--out", "again")[0] == 0
     code, out, err = esbench("check", "again", "--baseline", "baselines/b.json", "--exact")
     assert (code, err) == (0, "")
@@ -67,7 +68,7 @@ def test_a_drop_fails_and_is_written_in_every_format(esbench: Run, tmp_path: Pat
     assert (tmp_path / "new" / "c.md").read_text().startswith("### esbench check: FAILED")
     assert ElementTree.parse(tmp_path / "c.xml").getroot()[0].get("failures") == "1"
     assert json.loads((tmp_path / "c.json").read_text())["exit_code"] == 1
-    # A drop of 20.9 % excludes one of 30 %, and cannot be told from one of 21.5 %.
+    # A measured drop of 20.9 % excludes a drop of 30 %, but not one of 21.5 %.
     for margin, expected in (("0.3", 0), ("0.215", 4)):
         assert esbench("check", "bad", "--baseline", "b.json", "--margin", margin)[0] == expected
     lenient = ["--margin", "0.215", "--allow-inconclusive"]
@@ -85,8 +86,7 @@ def test_the_second_stage_trains_fresh_seeds_and_decides(
     again = ["check", "first", "--baseline", "b.json", "--second-stage", "second"]
     code, out, _ = esbench(*again, "--workers", "1")
     assert code in (0, 1, 4)
-    assert "second stage: 6 trials on fresh seeds" in out
-    assert "fresh seeds: " in out
+    assert "second stage: 6 trials" in out
     seeds = range(8, 14)
     for seed in seeds:
         folder = TrialFolder(tmp_path / f"second/CartPole-v1/openai_es/seed-{seed}")
@@ -94,15 +94,15 @@ def test_the_second_stage_trains_fresh_seeds_and_decides(
         assert folder.spec().budget.env_steps == 500
     code_again, out_again, _ = esbench(*again, "--workers", "1")
     assert code_again == code
-    assert "second stage: 6 trials on fresh seeds" in out_again  # done already: skipped
+    assert "second stage: 6 trials" in out_again  # done already: skipped
     assert out_again.splitlines()[-1] == out.splitlines()[-1]
-    # Another first stage, of changed code say, is not judged by the old one's second stage.
+    # Another first stage, for example of changed code, is not judged by the old second stage.
     other = [word if word != "first" else "other" for word in again]
     three = [word if word != "0-2" else "6-8" for word in TRAIN]
     assert esbench(*three, "--out", "other")[0] == 0
     code, _, err = esbench(*other, "--workers", "1")
     assert (code, len(err.splitlines())) == (2, 1)
-    assert "holds trials of another first stage than other" in err
+    assert "another first stage than" in err
 
 
 @pytest.mark.parametrize(
@@ -114,13 +114,13 @@ def test_the_second_stage_trains_fresh_seeds_and_decides(
         (["check", "out", "--baseline", "b.json", "--margin", "-1"], "margin = -1.0"),
         (
             ["check", "out", "--baseline", "b.json", "--second-stage", "out/x"],
-            "expected a folder apart from out",
+            "--second-stage out/x",
         ),
         (["check", "out", "--baseline", "b.json", "--junit", "out"], "cannot write out"),
         (["check", "out", "--baseline", "out"], "cannot read out: Is a directory"),
         (["check", "out", "--baseline", "b.json", "--alpha", "1e-7"], "alpha = 1e-07 for 1 cells"),
         (["baseline", "none", "--out", "x.json"], "no folder 'none'"),
-        (["baseline", "out", "--out", "b.json"], "b.json exists; give --replace"),
+        (["baseline", "out", "--out", "b.json"], "--replace"),
     ],
 )
 def test_bad_input_is_one_sentence_and_changes_nothing(

@@ -1,4 +1,4 @@
-"""Deliberately broken OpenAI-ES, held to a baseline of the real one."""
+"""Deliberately broken OpenAI-ES, compared with a baseline of the real one."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from watchers import Silent
 
 from esbench.algorithms.openai_es import OpenAIES
 from esbench.algorithms.population import SampledPopulation
-from esbench.analysis.gate import Rules, Verdict
+from esbench.analysis.gate import GateRules, Verdict
 from esbench.arrays import Matrix, Vector
 from esbench.gate.baselines import Baseline, freeze
-from esbench.gate.check import CellReport, Report, check
-from esbench.gate.match_baseline import Trace
+from esbench.gate.check import CellReport, CheckReport, check
+from esbench.gate.match_baseline import DigestResult
 from esbench.rollouts.jobs import Job, Task
 from esbench.rollouts.results import Episodes
 from esbench.rollouts.worker_pool import WorkerPool
@@ -50,26 +50,30 @@ def baseline(tmp_path_factory: pytest.TempPathFactory, wide_pool: WorkerPool) ->
 @pytest.fixture
 def broken(
     tmp_path: Path, wide_pool: WorkerPool, baseline: Baseline
-) -> Callable[..., tuple[Report, CellReport]]:
-    """Return what the gate says of OpenAI-ES as it is now."""
+) -> Callable[..., tuple[CheckReport, CellReport]]:
+    """A function that trains the present OpenAI-ES and compares it with the baseline."""
 
-    def held(exact: bool = False) -> tuple[Report, CellReport]:
+    def held(exact: bool = False) -> tuple[CheckReport, CellReport]:
         folder = tmp_path / "out"
         if not folder.exists():
             train(folder, wide_pool)
-        report = check(folder, baseline, Rules(), exact)
+        report = check(folder, baseline, GateRules(), exact)
         return report, report.cells[0]
 
     return held
 
 
-def test_the_real_one_is_identical(broken: Callable[..., tuple[Report, CellReport]]) -> None:
+def test_the_real_one_is_identical(broken: Callable[..., tuple[CheckReport, CellReport]]) -> None:
     report, cell = broken(exact=True)
-    assert (report.exit_code, cell.trace, cell.verdict) == (0, Trace.IDENTICAL, Verdict.NO_WORSE)
+    assert (report.exit_code, cell.match.digests, cell.verdict) == (
+        0,
+        DigestResult.IDENTICAL,
+        Verdict.NO_WORSE,
+    )
 
 
 def test_a_flipped_sign_is_a_regression(
-    broken: Callable[..., tuple[Report, CellReport]], monkeypatch: pytest.MonkeyPatch
+    broken: Callable[..., tuple[CheckReport, CellReport]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tell = OpenAIES._tell
 
@@ -82,11 +86,14 @@ def test_a_flipped_sign_is_a_regression(
     report, cell = broken()
     assert (report.exit_code, cell.verdict) == (1, Verdict.REGRESSION)
     assert cell.stages[0].change < -0.5
-    assert (cell.trace, cell.trace_detail) == (Trace.CHANGED, "seed 0 differs from generation 1 on")
+    assert (cell.match.digests, cell.match.digests_detail) == (
+        DigestResult.CHANGED,
+        "seed 0 differs from generation 1 on",
+    )
 
 
 def test_a_doubled_sigma_is_a_change(
-    broken: Callable[..., tuple[Report, CellReport]], monkeypatch: pytest.MonkeyPatch
+    broken: Callable[..., tuple[CheckReport, CellReport]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask = OpenAIES._ask
 
@@ -97,12 +104,15 @@ def test_a_doubled_sigma_is_a_change(
     monkeypatch.setattr(OpenAIES, "_ask", wide)
     # Around a centre of zeros a linear policy acts the same whatever the scale of the noise is.
     _, cell = broken()
-    assert (cell.trace, cell.trace_detail) == (Trace.CHANGED, "seed 0 differs from generation 2 on")
+    assert (cell.match.digests, cell.match.digests_detail) == (
+        DigestResult.CHANGED,
+        "seed 0 differs from generation 2 on",
+    )
     assert broken(exact=True)[0].exit_code == 1
 
 
 def test_a_dropped_last_reward_is_a_change_even_if_scores_hold(
-    broken: Callable[..., tuple[Report, CellReport]], monkeypatch: pytest.MonkeyPatch
+    broken: Callable[..., tuple[CheckReport, CellReport]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     play = WorkerPool.play
 
@@ -116,6 +126,9 @@ def test_a_dropped_last_reward_is_a_change_even_if_scores_hold(
     report, cell = broken()
     assert cell.stages[0].change == pytest.approx(-1 / (500 - 22.63))
     assert cell.verdict is not Verdict.REGRESSION
-    assert (cell.trace, cell.trace_detail) == (Trace.CHANGED, "seed 0 differs from generation 1 on")
+    assert (cell.match.digests, cell.match.digests_detail) == (
+        DigestResult.CHANGED,
+        "seed 0 differs from generation 1 on",
+    )
     assert broken(exact=True)[0].exit_code == 1
     assert report.exit_code in (0, 4)

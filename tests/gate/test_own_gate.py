@@ -1,4 +1,4 @@
-"""This project's own gate: OpenAI-ES as it is now, held to the baseline of the grid ``ci``.
+"""This project's own gate: OpenAI-ES as it is now, compared with the baseline of the grid ``ci``.
 
 A part of the grid, to be quick: ``esbench run ci --out out`` and ``esbench check out --baseline
 results/baselines/ci.json`` are all of it. On the baseline's versions and processor every digest
@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from watchers import Silent
 
-from esbench.analysis.gate import Rules, Verdict
+from esbench.analysis.gate import GateRules, Verdict
 from esbench.gate import render_check as verdicts
 from esbench.gate.baselines import read_baseline
 from esbench.gate.check import check
-from esbench.gate.match_baseline import Trace
+from esbench.gate.match_baseline import DigestResult
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.training.run_grid import run_grid
 from esbench.training.trials import open_grid
@@ -32,10 +32,10 @@ def test_openai_es_has_not_got_worse(tmp_path: Path, environment: str, seeds: st
     whole = read_baseline(BASELINE)
     (frozen,) = (cell for cell in whole.cells if cell.environment == environment)
     part = frozen.model_copy(update={"trials": frozen.trials[: len(trials)]})
-    report = check(tmp_path, whole.model_copy(update={"cells": (part,)}), Rules())
+    report = check(tmp_path, whole.model_copy(update={"cells": (part,)}), GateRules())
     (cell,) = report.cells
-    said = f"{verdicts.sentence(cell)}; digests {cell.trace.value}: {cell.trace_detail}"
-    assert cell.trace is not Trace.CHANGED, said
+    said = f"{verdicts.sentence(cell)}; digests: {cell.match.digests_detail}"
+    assert cell.match.digests is not DigestResult.CHANGED, said
     assert cell.verdict in (Verdict.NO_WORSE, Verdict.IMPROVEMENT, Verdict.INCONCLUSIVE), said
 
 

@@ -66,7 +66,7 @@ def test_a_drop_fails_with_the_numbers(path: Path) -> None:
 
 
 def test_too_few_seeds_fail_unless_allowed(path: Path) -> None:
-    with pytest.raises(pytest.fail.Exception, match=r"inconclusive: .*\(--esbench-allow-inconcl"):
+    with pytest.raises(pytest.fail.Exception, match="inconclusive: .*--esbench-allow-inconclusive"):
         hold(path, Agent(drop=100.0), last=1)
     hold(path, Agent(drop=100.0), last=1, allow_inconclusive=True)
 
@@ -94,7 +94,7 @@ def test_updating_replaces_a_cell_and_keeps_the_others(path: Path) -> None:
 
 def test_an_environment_of_ones_own_has_its_range(tmp_path: Path) -> None:
     gate = Gate(tmp_path / "b.json", update=True, allow_inconclusive=False)
-    with pytest.raises(UsageError, match="Mine-v0: esbench has no random and reference score"):
+    with pytest.raises(UsageError, match="Mine-v0.*random_score="):
         gate(Agent(), "mine", environment="Mine-v0")
     with pytest.raises(UsageError, match="expected finite numbers that differ"):
         gate(Agent(), "mine", environment="Mine-v0", random_score=1, reference_score=1)
@@ -104,22 +104,22 @@ def test_an_environment_of_ones_own_has_its_range(tmp_path: Path) -> None:
 
 
 def test_bad_input_is_one_sentence(path: Path, tmp_path: Path) -> None:
-    with pytest.raises(pytest.fail.Exception, match=r"nobody on CartPole-v1 is not in .*; freeze"):
-        Gate(path, False, False)(Agent(), "nobody", environment="CartPole-v1", seeds=[0])
+    with pytest.raises(pytest.fail.Exception, match=r"absent on CartPole-v1 is not in .*; freeze"):
+        Gate(path, False, False)(Agent(), "absent", environment="CartPole-v1", seeds=[0])
     with pytest.raises(UsageError, match="no file .*expected one of 'esbench baseline'"):
         hold(tmp_path / "none.json", Agent())
 
     for seeds in ([], [-1], [1.5], [3, 3]):
-        with pytest.raises(UsageError, match="expected distinct integers from 0 on, one or more"):
+        with pytest.raises(UsageError, match="seeds = "):
             Gate(path, False, False)(Agent(), "mine", environment="CartPole-v1", seeds=seeds)
-    with pytest.raises(UsageError, match="no seed has a finite score, nothing to freeze"):
+    with pytest.raises(UsageError, match="no seed has a finite score"):
         freeze(path, Agent(drop=math.inf))
 
     class Silent:
         def train(self, seed: int) -> float:
             return None  # type: ignore[return-value]
 
-    with pytest.raises(UsageError, match=r"mine.train\(0\) returned None; expected a score"):
+    with pytest.raises(UsageError, match=r"mine.train\(0\) returned None"):
         Gate(path, True, False)(Silent(), "mine", environment="CartPole-v1")
 
 

@@ -9,6 +9,7 @@ import pytest
 from esbench.environments.atari.games import DETERMINISTIC, V5, Game
 from esbench.environments.make import reason, register_family
 from esbench.errors import UsageError
+from esbench.grids import environment_files
 from esbench.grids.environment_files import (
     environment_kind,
     environment_names,
@@ -20,7 +21,7 @@ from esbench.grids.environment_files import (
 from esbench.grids.grid_file import parse_grid
 from esbench.rollouts.random_policy import random_policy_returns
 from esbench.training.trainer import Trainer
-from esbench.training.trials import expand
+from esbench.training.trials import grid_trials
 
 NAMES = environment_names()
 FUNCTIONS = [name for name in NAMES if environment_kind(name) == "function"]
@@ -65,7 +66,7 @@ def test_a_file_is_complete_and_can_be_trained(name: str, tmp_path: object) -> N
     )
     algorithms = ["openai_es"] if name in GAMES else ["openai_es", "random_search"]  # 0.3 s each
     table = {"name": "t", "environments": [name], "algorithms": algorithms, "seeds": [0]}
-    for trial in expand(parse_grid(table, "t"), folder(), "t"):
+    for trial in grid_trials(parse_grid(table, "t"), folder(), "t"):
         Trainer(trial.spec).close()
 
 
@@ -139,26 +140,64 @@ def test_any_gymnasium_environment_has_defaults() -> None:
 
 def test_files_are_named_by_their_environment() -> None:
     for path in folder().glob("*.toml"):
-        assert path.stem == read_toml(path)["id"].replace("/", "_")
+        table = read_toml(path)
+        names = [each["id"] for each in table.get("protocols", {"": table}).values()]
+        stem = path.stem.removesuffix("-v5") if "protocols" in table else path.stem
+        assert all(name.replace("/", "_").startswith(stem) for name in names)
 
 
-def test_unknown_names_suggest_the_nearest() -> None:
-    with pytest.raises(UsageError, match="did you mean 'HalfCheetah-v5'"):
-        load_environment("HalfCheeta-v5")
-    with pytest.raises(UsageError, match="no known name is near"):
-        load_environment("xxxxxxxxxxxxxxxx")
+def test_a_file_has_an_environment_for_each_protocol(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "common.toml").write_text(
+        """
+        description = "common"
+        kwargs = { size = 1, skip = 2 }
+        [scores.references.First]
+        source = "a paper"
+        comparable = true
+        [protocols.a.scores.references.First]
+        note = "of a"
+        """
+    )
+    (tmp_path / "game.toml").write_text(
+        """
+        shared = "common"
+        kwargs.size = 3
+        scores.references.First.score = 1.0
+        scores.references.Second = { score = 2.0, source = "a book", comparable = true }
+        protocols = { a = { id = "Game-a" }, b = { id = "Game-b", description = "own" } }
+        """
+    )
+    monkeypatch.setattr(environment_files, "folder", lambda: tmp_path)
+    assert environment_names() == ["Game-a", "Game-b"]
+    a, b = load_environment("Game-a"), load_environment("Game-b")
+    assert (a.id, a.description, b.id, b.description) == ("Game-a", "common", "Game-b", "own")
+    assert a.kwargs == b.kwargs == {"size": 3, "skip": 2}
+    assert [each.method for each in a.scores.references] == ["First", "Second"]
+    assert [each.note for each in a.scores.references] == ["of a", ""]
+    overridden = load_environment("Game-b", {"scores": {"references": {"First": {"score": 9.0}}}})
+    assert [each.score for each in overridden.scores.references] == [9.0, 2.0]
 
 
-def test_atari_games_are_known_and_suggested() -> None:
+@pytest.mark.parametrize(
+    ("name", "suggested"),
+    [
+        ("HalfCheeta-v5", "did you mean 'HalfCheetah-v5'"),
+        ("ALE/Pnog-v5", "did you mean 'ALE/Pong-v5'"),
+        ("esbench/Spere-v0", "did you mean 'esbench/Sphere-v0'"),
+        ("esbench/sphere-v0", "did you mean 'esbench/Sphere-v0'"),
+        ("xxxxxxxxxxxxxxxx", "esbench list"),
+    ],
+)
+def test_unknown_names_suggest_the_nearest(name: str, suggested: str) -> None:
+    with pytest.raises(UsageError, match=suggested):
+        load_environment(name)
+
+
+def test_atari_games_of_the_ale_are_known() -> None:
     assert load_environment("ALE/Pong-v5").id == "ALE/Pong-v5"
-    with pytest.raises(UsageError, match="did you mean 'ALE/Pong-v5'"):
-        load_environment("ALE/Pnog-v5")
-
-
-def test_functions_are_known_and_suggested() -> None:
-    for near in ("esbench/Spere-v0", "esbench/sphere-v0"):
-        with pytest.raises(UsageError, match="did you mean 'esbench/Sphere-v0'"):
-            load_environment(near)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +208,7 @@ def test_functions_are_known_and_suggested() -> None:
         ("if", "SyntaxError"),
     ],
 )
-def test_a_persons_own_file_that_does_not_import(
+def test_a_users_own_file_that_does_not_import(
     content: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "broken_file.py").write_text(content)

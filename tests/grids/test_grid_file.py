@@ -7,7 +7,7 @@ import pytest
 
 from esbench.errors import UsageError
 from esbench.grids.grid_file import apply_override, grid_names, parse_grid, parse_seeds
-from esbench.training.trials import Trial, expand, open_grid
+from esbench.training.trials import Trial, grid_trials, open_grid
 
 FULL = """
 name = "locomotion"
@@ -32,17 +32,22 @@ def opened(path: Path, text: str, **options: Any) -> list[Trial]:
     return open_grid(str(file), out=path / "out", **options)[1]
 
 
+def settings(trial: Trial, part: str) -> dict[str, Any]:
+    found: dict[str, Any] = trial.spec.as_json()[part]["settings"]
+    return found
+
+
 def trials_of(table: dict[str, Any]) -> list[Trial]:
     base = {"name": "t", "environments": ["CartPole-v1"], "algorithms": ["openai_es"]}
-    return expand(parse_grid({**base, **table}, "t.toml"), Path("out"), "t.toml")
+    return grid_trials(parse_grid({**base, **table}, "t.toml"), Path("out"), "t.toml")
 
 
 def test_the_complete_grid_of_the_design(tmp_path: Path) -> None:
     trials = opened(tmp_path, FULL)
     assert len(trials) == 6
     assert {trial.spec.budget.env_steps for trial in trials} == {3_000_000}
-    assert {trial.spec.algorithm.settings["sigma"] for trial in trials} == {0.02}
-    assert {trial.spec.policy.settings["hidden"] == [64, 64] for trial in trials} == {True}
+    assert {settings(trial, "algorithm")["sigma"] for trial in trials} == {0.02}
+    assert all(settings(trial, "policy")["hidden"] == [64, 64] for trial in trials)
     members = {t.spec.environment.id: t.spec.environment.episodes_per_member for t in trials}
     assert members == {"HalfCheetah-v5": 1, "Hopper-v5": 2}
     assert [trial.spec.seed for trial in trials[:3]] == [0, 1, 2]
@@ -71,7 +76,7 @@ def test_from_weak_to_strong(tmp_path: Path) -> None:
 
     def rates(**options: Any) -> dict[str, float]:
         return {
-            trial.spec.environment.id: trial.spec.algorithm.settings["learning_rate"]
+            trial.spec.environment.id: settings(trial, "algorithm")["learning_rate"]
             for trial in opened(tmp_path, text, **options)
         }
 
@@ -80,8 +85,8 @@ def test_from_weak_to_strong(tmp_path: Path) -> None:
     assert set(rates(overrides=[f"{rate}=0.125"]).values()) == {0.125}
     one = 'environment."CartPole-v1".algorithms.openai_es.learning_rate=1.0'
     assert rates(overrides=[f"{rate}=0.125", one])["CartPole-v1"] == 1.0
-    own = trials_of({})[0].spec.algorithm.settings
-    assert own["sigma"] != 0.02  # the environment's file is above the algorithm's defaults
+    own = settings(trials_of({})[0], "algorithm")
+    assert own["sigma"] == 0.2  # from the environment's file; the algorithm's default is 0.02
 
 
 def test_zero_and_false_override(tmp_path: Path) -> None:
@@ -91,11 +96,11 @@ def test_zero_and_false_override(tmp_path: Path) -> None:
         "policy.normalize_observations=false",
         "evaluation.center=false",
     ]
-    spec = opened(tmp_path, FULL, overrides=overrides)[0].spec
-    assert spec.algorithm.settings["weight_decay"] == 0
-    assert spec.algorithm.settings["antithetic"] is False
-    assert spec.policy.settings["normalize_observations"] is False
-    assert spec.evaluation.center is False
+    trial, *_ = opened(tmp_path, FULL, overrides=overrides)
+    assert settings(trial, "algorithm")["weight_decay"] == 0
+    assert settings(trial, "algorithm")["antithetic"] is False
+    assert settings(trial, "policy")["normalize_observations"] is False
+    assert trial.spec.evaluation.center is False
 
 
 @pytest.mark.parametrize(
@@ -139,10 +144,10 @@ def test_one_algorithm_with_two_settings_and_two_policies() -> None:
         "out/CartPole-v1/wide/deep/seed-7",
     ]
     assert trials[2].spec.algorithm.name == "openai_es"
-    assert trials[2].spec.algorithm.settings["sigma"] == 0.5
+    assert settings(trials[2], "algorithm")["sigma"] == 0.5
     assert trials[0].spec.policy.template == "linear"
-    assert trials[1].spec.policy.settings["hidden"] == [8, 8, 8]
-    assert trials[1].spec.policy.settings["normalize_observations"] is True  # of the environment
+    assert settings(trials[1], "policy")["hidden"] == [8, 8, 8]
+    assert settings(trials[1], "policy")["normalize_observations"] is True  # of the environment
 
 
 def test_the_command_line_without_a_file(tmp_path: Path) -> None:
@@ -156,7 +161,7 @@ def test_the_command_line_without_a_file(tmp_path: Path) -> None:
 def test_choosing_from_a_grid_keeps_its_settings(tmp_path: Path) -> None:
     options: dict[str, Any] = {"environments": ["HalfCheetah-v5"], "algorithms": ["openai_es"]}
     (trial,) = opened(tmp_path, FULL, seeds="5", **options)
-    assert trial.spec.algorithm.settings["population_size"] == 64
+    assert settings(trial, "algorithm")["population_size"] == 64
     assert trial.spec.seed == 5
 
 
@@ -202,7 +207,7 @@ BAD = [
     ({"environment": {"CartPole-v1": {"id": "Acrobot-v1"}}}, ["the name cannot be changed here"]),
     (
         {"environment": {"CartPole-v1": {"algorithms": {"openai_se": {"sigma": 1}}}}},
-        ["algorithms.openai_se is not among", "did you mean 'openai_es'"],
+        ["algorithms.openai_se", "did you mean 'openai_es'"],
     ),
     (
         {"algorithms": {"a b": {"algorithm": "openai_es"}, "a/b": {"algorithm": "openai_es"}}},
@@ -243,10 +248,10 @@ def test_every_section_has_the_same_layers(tmp_path: Path, section: str) -> None
     one = f'[environment."CartPole-v1".{section}]\n{key} = {values[1]}\n'
 
     def found(text: str, *overrides: str) -> list[Any]:
-        specs = [trial.spec for trial in opened(tmp_path, text, overrides=overrides)]
+        tables = [t.spec.as_json() for t in opened(tmp_path, text, overrides=overrides)]
         if section == "policy":
-            return [spec.policy.settings["hidden"] for spec in specs]
-        return [getattr(getattr(spec, section), key) for spec in specs]
+            return [table["policy"]["settings"]["hidden"] for table in tables]
+        return [table[section][key] for table in tables]
 
     own = found(base)
     assert found(base + grid) == [values[0]] * 2
@@ -259,8 +264,8 @@ def test_a_policy_with_a_template_replaces_and_one_without_changes() -> None:
     one = {"environment": {"CartPole-v1": {"policy": {"template": "linear"}}}}
     assert trials_of({"policy": {"hidden": [3]}, **one})[0].spec.policy.template == "linear"
     (trial, *_) = trials_of({"policy": {"template": "mlp", "activation": "relu"}})
-    assert trial.spec.policy.settings["activation"] == "relu"
-    assert trial.spec.policy.settings["normalize_observations"] is False  # nothing is inherited
+    assert settings(trial, "policy")["activation"] == "relu"
+    assert settings(trial, "policy")["normalize_observations"] is False  # nothing is inherited
 
 
 def test_values_where_tables_belong(tmp_path: Path) -> None:
@@ -280,7 +285,7 @@ def test_pairs_without_pairs_are_fresh() -> None:
 
 def test_seeds_are_bounded_before_they_are_listed() -> None:
     for text in ("0-9999999999999999999", "0-4000000000"):
-        with pytest.raises(UsageError, match="expected seeds below"):
+        with pytest.raises(UsageError, match="4294967296"):
             parse_seeds(text)
 
 
@@ -318,7 +323,7 @@ def test_what_comes_from_the_environments_file_is_known() -> None:
         },
         "environment": {"CartPole-v1": {"algorithms": {"here": {"learning_rate": 0.3}}}},
     }
-    trials = expand(parse_grid(table, "test"), Path("out"), "test")
+    trials = grid_trials(parse_grid(table, "test"), Path("out"), "test")
     assert {trial.labels["algorithm"]: trial.inherited for trial in trials} == {
         "openai_es": ("population_size", "sigma", "learning_rate", "weight_decay"),
         "some": ("population_size", "sigma", "learning_rate"),

@@ -18,7 +18,7 @@ from esbench.grids.grid_file import parse_grid
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.seeding import noise_key
 from esbench.training.trainer import Trainer
-from esbench.training.trials import expand
+from esbench.training.trials import grid_trials
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # deprecations in what it imports
@@ -173,7 +173,7 @@ def test_sigma_is_the_deviation_of_the_members() -> None:
 
 def test_huge_returns_are_as_large_as_single_precision_goes() -> None:
     algorithm, other = make_evosax("Open_ES"), make_evosax("Open_ES")
-    returns = sphere(algorithm.ask())
+    returns = sphere(algorithm.ask().members())
     returns[:2] = -1e300, 1e300
     algorithm.tell(algorithm.ask(), returns)
     returns[:2] = -1e9, 1e9
@@ -191,9 +191,7 @@ def test_returns_that_single_precision_cannot_tell_apart_are_equal() -> None:
 
 @pytest.mark.parametrize("name", plugin.strategies())
 def test_the_arguments_of_every_strategy_are_known(name: str) -> None:
-    cls = plugin.strategies()[name]
-    assert plugin.fields_of(cls) >= plugin.fields_of(cls) & {"std_init"}
-    with pytest.raises(UsageError, match=f"{name} takes no argument 'params_path' from a table"):
+    with pytest.raises(UsageError, match=f"{name}.*'params_path'"):
         make_evosax(name, arguments={"params_path": "x"})
 
 
@@ -237,7 +235,7 @@ def test_a_trial_goes_on_where_it_was_stopped(tmp_path: Any, pool: WorkerPool) -
         "policy": {"template": "linear"},
         "evaluation": {"episodes": 2},
     }
-    (trial,) = expand(parse_grid(table, "test"), tmp_path, "test")
+    (trial,) = grid_trials(parse_grid(table, "test"), tmp_path, "test")
     whole, half, rest = (Trainer(trial.spec, pool) for _ in range(3))
     whole.train(env_steps=900)
     half.train(env_steps=400)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import tracemalloc
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from adapter_contract import SIZE, START, AdapterContract, Make, P, arrays_in, run, sphere
+from adapter_contract import SIZE, START, AdapterContract, Make, P, run, sphere
+from searches import arrays_in
 
 import esbench
 from esbench.algorithms.base import ALGORITHMS
@@ -20,7 +22,7 @@ from esbench.grids.grid_file import parse_grid
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.seeding import noise_key
 from esbench.training.trainer import Trainer
-from esbench.training.trials import expand
+from esbench.training.trials import grid_trials
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # deprecations in what it imports
@@ -167,7 +169,7 @@ def test_an_evaluation_is_a_generation() -> None:
 
 
 class LooksTwice(algorithms.SearchAlgorithm):
-    """A double that draws and evaluates twice a step, and compares what it was told."""
+    """A double that draws and evaluates twice per step, and checks the evaluations."""
 
     def __init__(self, problem: Any, *, popsize: int) -> None:
         super().__init__(problem)
@@ -199,11 +201,12 @@ def test_a_redraw_within_a_step_leaves_what_was_answered(monkeypatch: pytest.Mon
 def test_without_a_centre_the_best_member_so_far_is_returned() -> None:
     algorithm = make_evotorch("Cosyne")
     population = algorithm.ask()
-    best = population.member(int(np.argmax(sphere(population))))
-    algorithm.tell(population, sphere(population))
+    best = population.member(int(np.argmax(sphere(population.members()))))
+    algorithm.tell(population, sphere(population.members()))
     for generation in range(3):
         np.testing.assert_array_equal(algorithm.center, best)
-        algorithm.tell(algorithm.ask(), sphere(algorithm.ask()) - 100.0 * (generation + 1))
+        population = algorithm.ask()
+        algorithm.tell(population, sphere(population.members()) - 100.0 * (generation + 1))
 
 
 @pytest.mark.parametrize("name", ["PGPE", "SNES", "CMAES"])
@@ -228,7 +231,7 @@ def test_an_error_of_the_library_is_raised_as_it_is(monkeypatch: pytest.MonkeyPa
 
         patch.setattr(distribution, "compute_gradients", broken)
         with pytest.raises(ZeroDivisionError, match="no gradient today"):
-            algorithm.tell(population, sphere(population))
+            algorithm.tell(population, sphere(population.members()))
     algorithm.load_state_dict(before)
     again = make_evotorch("SNES")
     np.testing.assert_array_equal(run(algorithm, 3)[-1], run(again, 5)[-1])
@@ -250,12 +253,28 @@ def test_the_state_is_the_history_of_returns() -> None:
     told = []
     for generation in range(4):
         population = algorithm.ask()
-        told.append(np.zeros(SIZE) if generation == 2 else sphere(population))
+        told.append(np.zeros(SIZE) if generation == 2 else sphere(population.members()))
         algorithm.tell(population, told[-1])
     state = algorithm.state_dict()
     assert state["sizes"].tolist() == [SIZE, SIZE, 0, SIZE]
     np.testing.assert_array_equal(state["returns"], np.concatenate(told[:2] + told[3:]))
     assert len(list(arrays_in(state))) == 4  # and the two centres
+
+
+def test_a_state_copies_no_history() -> None:
+    algorithm = make_evotorch("SNES", population_size=2000)
+    run(algorithm, 6)
+    early = algorithm.state_dict()
+    kept = early["returns"].copy()
+    run(algorithm, 6)
+    tracemalloc.start()
+    state = algorithm.state_dict()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert state["returns"].nbytes == 12 * 2000 * 8
+    assert peak < 2000 * 8  # less than one generation
+    np.testing.assert_array_equal(early["returns"], kept)
+    np.testing.assert_array_equal(state["returns"][: kept.size], kept)
 
 
 @pytest.mark.parametrize(
@@ -267,7 +286,7 @@ def test_the_state_is_the_history_of_returns() -> None:
         ("SNES", {"arguments": {"stdv_init": 0.1}}, "'stdv_init' .*did you mean 'stdev_init'"),
         ("SNES", {"arguments": {"popsize": 4}}, "set population_size instead"),
         ("SNES", {"arguments": {"center_init": 0.1}}, "set center_init instead"),
-        ("SNES", {"arguments": {"distributed": True}}, "takes no argument 'distributed'"),
+        ("SNES", {"arguments": {"distributed": True}}, "no argument 'distributed'"),
         ("SNES", {"arguments": {}}, "evotorch SNES with .*stdev_init"),
         ("SNES", {"population_size": 0}, "population_size = 0"),
         ("PGPE", {"population_size": None}, "population_size is missing: PGPE has no default"),
@@ -306,7 +325,7 @@ def make_trainer(tmp_path: Any, pool: WorkerPool) -> Callable[[], Trainer]:
             "policy": {"template": "linear"},
             "evaluation": {"episodes": 2},
         }  # fmt: skip
-        (trial,) = expand(parse_grid(table, "test"), tmp_path, "test")
+        (trial,) = grid_trials(parse_grid(table, "test"), tmp_path, "test")
         return Trainer(trial.spec, pool)
 
     return make

@@ -10,7 +10,6 @@ from esbench.policies.base import POLICIES
 from esbench.settings import parse
 
 LAYERS = [(17, 64, 64, 6), (3, 5, 2), (348, 64, 64, 17), (1, 1), (11, 3), (7, 13, 1)]
-WIDTHS = [1, 2, 3, 7, 16, 33, 64]
 
 
 def make(sizes, activation="tanh", bias=True):
@@ -59,16 +58,6 @@ def observations(policy, count, seed=1):
     return np.clip(values, -5, 5).astype(np.float32)
 
 
-def alone(policy, parameters, rows):
-    """Return the outputs of every member when it is computed by itself."""
-    batch = policy.batch(1)
-    outputs = []
-    for member, row in zip(parameters, rows, strict=True):
-        batch.load(0, member)
-        outputs.append(batch.forward(row[None])[0].copy())
-    return np.array(outputs)
-
-
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("activation", ["tanh", "relu", "identity"])
 @pytest.mark.parametrize("sizes", LAYERS)
@@ -87,92 +76,6 @@ def test_forward_is_the_torch_network_of_the_same_parameters(sizes, activation, 
             expected = network(torch.from_numpy(rows[slot : slot + 1]).double()).numpy()[0]
         scale = max(1.0, float(np.abs(expected).max()))
         np.testing.assert_allclose(outputs[slot], expected, rtol=0, atol=1e-6 * scale)
-
-
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("activation", ["tanh", "relu"])
-@pytest.mark.parametrize("sizes", LAYERS)
-def test_a_slots_bits_do_not_depend_on_width_or_position(sizes, activation, bias):
-    policy = make(sizes, activation, bias)
-    parameters, rows = members(policy, 64), observations(policy, 64)
-    rows[5] = 0.0
-    rows[6] = 1e4  # every tanh saturated
-    expected = alone(policy, parameters, rows)
-    for width in WIDTHS:
-        batch = policy.batch(width)
-        for shift in {0, 1, width // 2}:
-            chosen = np.roll(np.arange(64), -shift)[:width]
-            for slot, member in enumerate(chosen):
-                batch.load(slot, parameters[member])
-            outputs = batch.forward(np.ascontiguousarray(rows[chosen]))
-            assert outputs.tobytes() == expected[chosen].tobytes()
-
-
-@pytest.mark.parametrize("sizes", LAYERS)
-def test_the_first_slots_of_a_wide_batch_compute_without_the_rest(sizes):
-    policy = make(sizes)
-    parameters, rows = members(policy, 64), observations(policy, 64)
-    expected = alone(policy, parameters, rows)
-    batch = policy.batch(64)
-    for slot, member in enumerate(parameters):
-        batch.load(slot, member)
-    for k in WIDTHS:
-        outputs = batch.forward(rows[:k])
-        assert outputs.shape == (k, sizes[-1])
-        assert outputs.tobytes() == expected[:k].tobytes()
-
-
-@pytest.mark.parametrize("live", [[0], [63], [17], [3, 40], list(range(1, 64, 3)), list(range(60))])
-@pytest.mark.parametrize("sizes", LAYERS)
-def test_the_live_slots_compute_as_if_all_did(sizes, live):
-    policy = make(sizes)
-    parameters, rows = members(policy, 64), observations(policy, 64)
-    batch = policy.batch(64)
-    for slot, member in enumerate(parameters):
-        batch.load(slot, member)
-    expected = batch.forward(rows)
-    outputs = batch.forward(rows, live)
-    assert outputs.shape == expected.shape
-    assert outputs[live].tobytes() == expected[live].tobytes()
-
-
-@pytest.mark.parametrize("sizes", LAYERS)
-def test_loading_a_slot_touches_no_other(sizes):
-    policy = make(sizes)
-    parameters, rows = members(policy, 9), observations(policy, 8)
-    batch = policy.batch(8)
-    for slot in range(8):
-        batch.load(slot, parameters[slot])
-    before = batch.forward(rows).copy()
-    batch.load(3, parameters[8])
-    after = batch.forward(rows).copy()
-    others = [0, 1, 2, 4, 5, 6, 7]
-    assert after[others].tobytes() == before[others].tobytes()
-    assert not np.array_equal(after[3], before[3])
-    batch.load(3, parameters[3])
-    assert batch.forward(rows).tobytes() == before.tobytes()
-
-
-def test_a_slot_holds_a_copy_of_its_parameters():
-    policy = make((3, 5, 2))
-    parameters, rows = members(policy, 1)[0], observations(policy, 1)
-    batch = policy.batch(1)
-    batch.load(0, parameters)
-    before, seen = batch.forward(rows).copy(), rows.copy()
-    parameters[:] = 7.0
-    assert batch.forward(rows).tobytes() == before.tobytes()
-    np.testing.assert_array_equal(rows, seen)
-
-
-def test_outputs_of_one_call_survive_the_next():
-    policy = make((3, 5, 2))
-    batch = policy.batch(2)
-    for slot, member in enumerate(members(policy, 2)):
-        batch.load(slot, member)
-    first = batch.forward(observations(policy, 2, seed=1))
-    kept = first.copy()
-    batch.forward(observations(policy, 2, seed=2))
-    np.testing.assert_array_equal(first, kept)
 
 
 @pytest.mark.parametrize(
@@ -204,15 +107,6 @@ def test_initial_columns_have_length_1_and_the_last_ones_a_hundredth(sizes, bias
     assert not last[1].any()
     directions = np.concatenate([np.sign(weights).ravel() for weights, _ in [*hidden, last]])
     assert abs(directions.mean()) < 0.5
-
-
-def test_initial_parameters_are_drawn_from_the_given_generator_only():
-    policy = make((17, 64, 64, 6))
-    one, again, other = (
-        policy.initial_parameters(np.random.default_rng(seed)) for seed in (0, 0, 1)
-    )
-    np.testing.assert_array_equal(one, again)
-    assert not np.array_equal(one, other)
 
 
 @pytest.mark.parametrize("bias", [True, False])

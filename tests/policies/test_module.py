@@ -86,7 +86,7 @@ def observations(count, inputs=4):
 
 
 def own_outputs(module, parameters, row):
-    """Return what the person's module makes of one observation, [outputs]."""
+    """Return the outputs of the module itself for one observation, [outputs]."""
     start = 0
     for parameter in module.parameters():
         values = parameters[start : start + parameter.numel()].astype(np.float32)
@@ -112,20 +112,6 @@ def test_outputs_are_the_modules_own(width):
         assert outputs[slot].tobytes() == own_outputs(own, member, rows[slot]).tobytes()
     for k in range(1, width + 1):
         assert batch.forward(rows[:k]).tobytes() == outputs[:k].tobytes()
-
-
-def test_only_live_slots_are_asked():
-    policy = make(hidden=5)
-    parameters, rows = members(policy, 7), observations(7)
-    batch = policy.batch(7)
-    for slot, member in enumerate(parameters):
-        batch.load(slot, member)
-    expected = batch.forward(rows)
-    rows[[0, 2, 3, 4, 6]] = np.nan
-    outputs = batch.forward(rows, [1, 5])
-    assert outputs.shape == (7, 3)
-    assert outputs[[1, 5]].tobytes() == expected[[1, 5]].tobytes()
-    assert np.isfinite(outputs).all()
 
 
 def test_parameters_lie_in_the_order_of_the_module():
@@ -161,35 +147,6 @@ def test_the_global_torch_generator_is_left_alone():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_loading_a_slot_touches_no_other_and_copies():
-    policy = make()
-    parameters, rows = members(policy, 4), observations(3)
-    batch = policy.batch(3)
-    for slot in range(3):
-        batch.load(slot, parameters[slot])
-    before = batch.forward(rows).copy()
-    batch.load(1, parameters[3])
-    after = batch.forward(rows).copy()
-    assert after[[0, 2]].tobytes() == before[[0, 2]].tobytes()
-    assert not np.array_equal(after[1], before[1])
-    parameters[:] = 0.0
-    assert batch.forward(rows).tobytes() == after.tobytes()
-
-
-def test_loading_puts_what_a_module_remembers_to_rest():
-    policy = make("Recurrent")
-    parameters, rows = members(policy, 2), observations(2)
-    batch = policy.batch(2)
-    for slot in range(2):
-        batch.load(slot, parameters[slot])
-    first, second = batch.forward(rows).copy(), batch.forward(rows).copy()
-    assert not np.array_equal(first, second)  # it does remember
-    batch.load(0, parameters[0])
-    again = batch.forward(rows).copy()
-    assert again[0].tobytes() == first[0].tobytes()
-    assert not np.array_equal(again[1], first[1])  # slot 1 is still in its episode
-
-
 def test_a_module_is_in_evaluation_mode():
     policy = make("WithDropout")
     batch = policy.batch(1)
@@ -207,49 +164,24 @@ def test_a_module_may_take_any_argument():
     assert make("AnyOptions", bias=False).num_params == 12
 
 
-def test_an_unknown_argument_is_named_with_the_nearest():
-    with pytest.raises(UsageError, match=r":TwoLayers takes no argument 'hiden'; .*'hidden'"):
-        make(hiden=4)
-
-
-@pytest.mark.parametrize("name", ["num_inputs", "num_outputs"])
-def test_sizes_are_not_arguments(name):
-    with pytest.raises(UsageError, match=f"takes no argument '{name}'"):
-        make(**{name: 4})
-
-
-def test_a_module_without_parameters_cannot_be_trained():
-    with pytest.raises(UsageError, match="NoParameters has no parameters to train"):
-        make("NoParameters")
-
-
-def test_a_class_that_is_no_module_is_refused():
-    with pytest.raises(UsageError, match=r"makes a NoModule; expected a torch\.nn\.Module"):
-        make("NoModule")
-
-
 @pytest.mark.parametrize(
-    "factory", ["math:pi", "math:sqrt", "collections:OrderedDict", "math:pi.x"]
+    ("factory", "arguments", "words"),
+    [
+        ("TwoLayers", {"hiden": 4}, r":TwoLayers .*'hiden'; .*'hidden'"),
+        ("TwoLayers", {"num_inputs": 4}, "'num_inputs'"),
+        ("TwoLayers", {"num_outputs": 4}, "'num_outputs'"),
+        ("TwoLayer", {}, "'TwoLayer'; did you mean 'TwoLayers'"),
+        ("NoParameters", {}, "NoParameters has no parameters"),
+        ("NoModule", {}, r"NoModule; expected a torch\.nn\.Module"),
+        *((name, {}, name) for name in ("math:pi", "math:sqrt", "math:pi.x")),
+        ("collections:OrderedDict", {}, "collections:OrderedDict"),
+        ("no_such_package.file:Class", {}, r"cannot import 'no_such_package\.file'"),
+        *((name, {}, "cannot import") for name in (":TwoLayers", "..file:Class", ".file:Class")),
+    ],
 )
-def test_what_cannot_be_built_from_two_sizes_is_refused(factory):
-    with pytest.raises(UsageError, match=factory):
-        make(factory)
-
-
-def test_a_missing_package_is_named():
-    with pytest.raises(UsageError, match=r"cannot import 'no_such_package\.file'"):
-        make("no_such_package.file:Class")
-
-
-@pytest.mark.parametrize("factory", [":TwoLayers", "..file:Class", ".file:Class"])
-def test_a_name_that_no_import_takes_is_an_error_too(factory):
-    with pytest.raises(UsageError, match="cannot import"):
-        make(factory)
-
-
-def test_a_missing_class_is_named_with_the_nearest():
-    with pytest.raises(UsageError, match="has no 'TwoLayer'; did you mean 'TwoLayers'"):
-        make("TwoLayer")
+def test_what_cannot_be_a_policy_is_refused(factory, arguments, words):
+    with pytest.raises(UsageError, match=words):
+        make(factory, **arguments)
 
 
 def test_a_name_without_class_is_refused():

@@ -57,14 +57,11 @@ def test_discrete_observations_are_one_hot_from_their_start(start):
 
 
 @pytest.mark.parametrize("space", NO_POLICY_INPUT, ids=lambda space: type(space).__name__)
-def test_other_observation_spaces_are_refused_in_words(space):
-    with pytest.raises(UsageError) as caught:
-        Observations(space, "Zoo-v3")
-    message = str(caught.value)
-    assert message.startswith("Zoo-v3: its observation space is a ")
-    assert type(space).__name__ in message
-    assert "expected a Box or Discrete one" in message
-    assert "gymnasium.wrappers.FlattenObservation" in message
+@pytest.mark.parametrize(("cls", "kind"), [(Observations, "observation"), (Actions, "action")])
+def test_other_spaces_are_refused(cls, kind, space):
+    words = f"Zoo-v3: .*{kind} space is a {type(space).__name__} .*Box or Discrete"
+    with pytest.raises(UsageError, match=words):
+        cls(space, "Zoo-v3")
 
 
 @pytest.mark.parametrize(("low", "high"), [(-np.inf, np.inf), (0, np.inf), (-np.inf, 255)])
@@ -95,13 +92,6 @@ def test_box_actions_are_clipped_to_their_own_bounds():
     assert all(space.contains(action) for action in decoded)
 
 
-def test_unbounded_box_actions_pass_through():
-    decoded = Actions(spaces.Box(-np.inf, np.inf, (2,)), "Env-v0").decode(
-        np.array([[1e30, -1e30]], np.float32)
-    )
-    np.testing.assert_array_equal(decoded, np.array([[1e30, -1e30]], np.float32))
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
 def test_box_actions_have_the_spaces_shape_and_type(dtype):
     space = spaces.Box(-2, 2, (2, 3), dtype)
@@ -114,26 +104,18 @@ def test_box_actions_have_the_spaces_shape_and_type(dtype):
     np.testing.assert_array_equal(decoded[2], [[0, 1, 2], [2, 2, 2]])
 
 
-def test_actions_are_a_new_array():
-    actions = Actions(spaces.Box(-1, 1, (2,)), "Env-v0")
-    outputs = np.array([[5.0, 0.5]], np.float32)
-    decoded = actions.decode(outputs)
+@pytest.mark.parametrize(
+    ("bound", "output", "action"),
+    [
+        (np.inf, [1e30, -1e30], [1e30, -1e30]),
+        (1, [np.nan, 3.0], [np.nan, 1.0]),
+        (1, [5, 0.5], [1, 0.5]),
+    ],
+    ids=["unbounded", "nan", "clipped"],
+)
+def test_actions_are_a_new_array_where_nan_stays_visible(bound, output, action):
+    outputs = np.array([output], np.float32)
+    decoded = Actions(spaces.Box(-bound, bound, (2,)), "Env-v0").decode(outputs)
+    np.testing.assert_array_equal(decoded, np.array([action], np.float32))
     decoded += 100
-    np.testing.assert_array_equal(outputs, np.array([[5.0, 0.5]], np.float32))
-
-
-def test_a_nan_output_stays_visible():
-    decoded = Actions(spaces.Box(-1, 1, (2,)), "Env-v0").decode(
-        np.array([[np.nan, 3.0]], np.float32)
-    )
-    np.testing.assert_array_equal(decoded, [[np.nan, 1.0]])
-
-
-@pytest.mark.parametrize("space", NO_POLICY_INPUT, ids=lambda space: type(space).__name__)
-def test_other_action_spaces_are_refused_in_words(space):
-    with pytest.raises(UsageError) as caught:
-        Actions(space, "Zoo-v3")
-    message = str(caught.value)
-    assert message.startswith("Zoo-v3: its action space is a ")
-    assert type(space).__name__ in message
-    assert "expected a Box or a Discrete one" in message
+    np.testing.assert_array_equal(outputs, np.array([output], np.float32))

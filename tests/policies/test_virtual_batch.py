@@ -12,11 +12,11 @@ import numpy.testing as npt
 import pytest
 import torch
 from flat_parameters import FlatParameters
-from test_convolutional import frames, make
+from test_conv_networks import frames, make
 
 from esbench.errors import UsageError
 from esbench.policies import VirtualBatchNorm
-from esbench.policies.base import Policy
+from esbench.policies.base import Policy, ReferredBatch
 from esbench.policies.module import ModulePolicy
 from esbench.settings import parse
 
@@ -44,7 +44,7 @@ def reference(seed: int = 8, image: tuple[int, ...] = IMAGE, size: int = 9) -> n
 def torch_outputs(
     policy: Policy, parameters: np.ndarray, batch: np.ndarray, rows: np.ndarray
 ) -> np.ndarray:
-    """Return what PyTorch's batch normalisation makes of rows, in float64.
+    """Compute the outputs for rows with PyTorch's batch normalisation, in float64.
 
     In training mode on the reference batch, whose statistics it keeps, and on them in evaluation.
     """
@@ -95,35 +95,6 @@ def test_outputs_are_those_of_torchs_batch_normalization(settings: dict[str, Any
         npt.assert_allclose(outputs[slot], expected, atol=2e-5 * np.abs(expected).max())
 
 
-def test_a_slot_computes_the_same_bits_whatever_was_loaded_before_and_stands_beside_it() -> None:
-    policy = normalized()
-    parameters, rows = members(policy, 4), frames(4, IMAGE)
-    together = policy.batch(4)
-    together.refer(reference())
-    for slot in (2, 0, 3, 1, 1, 3):
-        together.load(slot, parameters[slot])
-    outputs = together.forward(rows)
-    for slot, member in enumerate(parameters):
-        alone = policy.batch(1)
-        alone.refer(reference())
-        alone.load(0, member)
-        npt.assert_array_equal(alone.forward(rows[slot : slot + 1])[0], outputs[slot])
-    live = together.forward(np.where(np.arange(4)[:, None] % 2, np.nan, rows), [0, 2])
-    npt.assert_array_equal(live[[0, 2]], outputs[[0, 2]])
-
-
-def test_slots_can_share_a_member() -> None:
-    policy = normalized()
-    (parameters,), rows = members(policy, 1), frames(2, IMAGE)
-    shared, own = policy.batch(2), policy.batch(2)
-    for batch in (shared, own):
-        batch.refer(reference())
-        batch.load(0, parameters)
-    assert shared.share(1, 0)
-    own.load(1, parameters)
-    npt.assert_array_equal(shared.forward(rows), own.forward(rows))
-
-
 def test_another_reference_batch_makes_another_policy() -> None:
     policy = normalized()
     batch, rows = policy.batch(1), frames(1, IMAGE)
@@ -163,9 +134,10 @@ def test_a_unit_that_is_the_same_for_all_of_the_batch_stays_finite() -> None:
     assert np.isfinite(batch.forward(frames(1, IMAGE))).all()
 
 
-def test_a_policy_that_wants_none_is_given_none() -> None:
-    with pytest.raises(RuntimeError, match="takes no reference batch"):
-        normalized(virtual_batch_norm=False).batch(1).refer(reference())
+def test_a_policy_without_it_takes_no_reference_batch() -> None:
+    policy = normalized(virtual_batch_norm=False)
+    assert policy.reference_size == 0
+    assert not isinstance(policy.batch(1), ReferredBatch)
 
 
 class Network(torch.nn.Module):
@@ -241,7 +213,7 @@ def test_the_torch_layer_computes_what_the_template_does() -> None:
 def test_the_torch_layer_is_batch_norm_in_training_mode_on_the_reference(
     shape: tuple[int, ...],
 ) -> None:
-    from esbench.policies.layers import refer
+    from esbench.policies.kernels.torch_layers import refer
 
     torch.manual_seed(0)
     layer, batch = VirtualBatchNorm(5, eps=0.01), 3.0 + 2.0 * torch.randn(shape)
@@ -269,13 +241,13 @@ def test_a_module_that_takes_one_row_only_is_one_sentence() -> None:
     own = module_policy("OneRow")
     batch = own.batch(1)
     batch.refer(reference())
-    with pytest.raises(UsageError, match=r"OneRow has .* reference batch, \[9, 840\] at once: "):
+    with pytest.raises(UsageError, match=r"OneRow .*\[9, 840\]: "):
         batch.load(0, np.zeros(own.num_params))
 
 
 def test_the_torch_layer_says_what_is_wrong() -> None:
     layer = VirtualBatchNorm(5)
-    with pytest.raises(RuntimeError, match="no statistics: show the module a reference batch"):
+    with pytest.raises(RuntimeError, match=r"torch_layers\.refer"):
         layer(torch.zeros(2, 5))
     with pytest.raises(ValueError, match=r"VirtualBatchNorm\(5\) was given \[2, 4\]; expected"):
         layer(torch.zeros(2, 4))
@@ -283,7 +255,7 @@ def test_the_torch_layer_says_what_is_wrong() -> None:
 
 def test_nobody_who_does_not_ask_for_the_layer_imports_torch() -> None:
     code = (
-        "import sys; from esbench.registry import POLICIES; POLICIES.names();"
+        "import sys; from esbench.policies.base import POLICIES; POLICIES.names();"
         "assert 'esbench.policies.conv_lstm' in sys.modules; assert 'torch' not in sys.modules"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, text=True)

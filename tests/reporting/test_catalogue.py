@@ -20,7 +20,6 @@ from esbench.policies.base import POLICIES
 from esbench.reporting.catalogue import (
     REQUIRED,
     SettingRow,
-    _description,
     catalogue,
     example,
     kind_with_settings,
@@ -29,7 +28,7 @@ from esbench.reporting.catalogue import (
     split_unit,
 )
 from esbench.settings import Settings, parse
-from esbench.training.trials import expand
+from esbench.training.trials import grid_trials
 
 REGISTRIES: dict[str, Any] = {
     "algorithms": ALGORITHMS,
@@ -85,7 +84,7 @@ def test_every_setting_has_a_meaning(kind: str, name: str) -> None:
     for row in setting_rows(installed(kind, name).Settings):
         assert row.meaning.endswith((".", "...")), row
         assert "[]" not in row.meaning
-        assert row.type != "value", row
+        assert "value" not in row.type, row
 
 
 @every_name
@@ -93,7 +92,7 @@ def test_the_defaults_shown_are_the_defaults(kind: str, name: str) -> None:
     model = installed(kind, name).Settings
     required = {row.name: "x" for row in setting_rows(model) if row.default == REQUIRED}
     shown = {
-        row.name: row.default if row.type == "string" else json.loads(row.default)
+        row.name: json.loads(row.default)
         for row in setting_rows(model)
         if row.default not in {"-", REQUIRED} and "." not in row.name
     }
@@ -151,26 +150,25 @@ class Model(Settings):
 
 
 ROWS = [
-    ("steps", "integer", "required", "", "environment steps", "How far to go."),
-    ("sigma", "number or list of numbers", "0.02", "> 0", "parameter units",
+    ("steps", "integer", "required", "environment steps", "How far to go."),
+    ("sigma", "number > 0 or [number > 0, ...]", "0.02", "parameter units",
      "Deviation of the noise."),
-    ("shaping", "string", "centered", "centered | nes | raw", "",
+    ("shaping", "centered | nes | raw", '"centered"', "",
      "What returns are turned into, ranks in [0, 1]."),
-    ("size", "integer", "-", ">= 2, < 100", "", "By default twice the number of parameters."),
-    ("hidden", "list of integers", "[4, 4]", "at least 1 of them, each >= 1, <= 8", "units",
-     "Of each layer."),
-    ("betas", "[number, number]", "[0.9, 0.999]", "[>= 0, < 1; any]", "", "Two of them."),
-    ("mirrored", "boolean", "true", "true | false", "", "Pairs?"),
-    ("length", "integer or string or boolean", "adaptive",
-     "a multiple of 5 or adaptive or true | false", "", "Three kinds."),
-    ("label", "string or number", '""', "matches ^[a-z] or any number", "", "Text or number."),
-    ("free", "table", "{}", "", "", "Anything."),
-    ("bounds", "table of tables of numbers", "{}", "each <= 1", "", "By two names."),
-    ("layer", "table", '{"width": 64}', "", "", "One."),
-    ("layer.width", "integer", "64", "", "units", "Its size."),
-    ("layers", "table of tables", "{}", "", "", "Several."),
-    ("layers.NAME.width", "integer", "64", "", "units", "Its size."),
-    ("undocumented", "list", "[]", "", "", ""),
+    ("size", "integer >= 2 and < 100", "-", "", "By default twice the number of parameters."),
+    ("hidden", "[integer >= 1 and <= 8, ...] of length >= 1", "[4, 4]", "units", "Of each layer."),
+    ("betas", "[number >= 0 and < 1, number]", "[0.9, 0.999]", "", "Two of them."),
+    ("mirrored", "true | false", "true", "", "Pairs?"),
+    ("length", "integer multiple of 5 or adaptive or true | false", '"adaptive"', "",
+     "Three kinds."),
+    ("label", "string matching ^[a-z] or number", '""', "", "Text or number."),
+    ("free", "table", "{}", "", "Anything."),
+    ("bounds", "table of table of number <= 1", "{}", "", "By two names."),
+    ("layer", "table", '{"width": 64}', "", "One."),
+    ("layer.width", "integer", "64", "units", "Its size."),
+    ("layers", "table of table", "{}", "", "Several."),
+    ("layers.NAME.width", "integer", "64", "units", "Its size."),
+    ("undocumented", "[value, ...]", "[]", "", ""),
 ]  # fmt: skip
 
 
@@ -186,7 +184,7 @@ def test_a_setting_that_is_overridden_keeps_its_meaning_unless_it_has_its_own() 
 
     rows = {row.name: row for row in setting_rows(Other)}
     assert rows["sigma"] == SettingRow(
-        "sigma", "number", "0.5", "", "parameter units", "Deviation of the noise."
+        "sigma", "number", "0.5", "parameter units", "Deviation of the noise."
     )
     assert (rows["free"].meaning, rows["free"].unit) == ("Nothing.", "units")
 
@@ -210,16 +208,6 @@ def test_a_name_is_looked_up_in_every_kind_with_settings() -> None:
     assert kind_with_settings("openai_es") == "algorithms"
     assert kind_with_settings("mlp") == "policies"
     assert kind_with_settings("final_observation") == "behaviors"
-    with pytest.raises(UsageError, match=r"^unknown algorithm, policy or behavior 'mpl'; did you"):
-        kind_with_settings("mpl")
-
-
-def test_what_has_no_settings_says_so() -> None:
-    for kind in NAMES.keys() - REGISTRIES.keys():
-        with pytest.raises(UsageError, match=f"^{kind} have no --settings; only algorithms, "):
-            settings_of(kind, NAMES[kind][0])
-    with pytest.raises(UsageError, match=r"^unknown algorithm 'openaies'; did you mean 'openai_es"):
-        settings_of("algorithms", "openaies")
 
 
 def test_the_examples_of_every_kind() -> None:
@@ -229,11 +217,11 @@ def test_the_examples_of_every_kind() -> None:
         "[algorithms.es]\nsteps = STEPS\nsigma = 0.02"
     )
     assert example("policies", "net", rows[2:3]) == (
-        "esbench run GRID --set policy.template=net --set policy.shaping=centered\n\n"
+        """esbench run GRID --set 'policy.template="net"' --set 'policy.shaping="centered"'\n\n"""
         '[policy]\ntemplate = "net"\nshaping = "centered"'
     )
     assert example("behaviors", "place", rows[6:7]) == (
-        """esbench run GRID --set 'environment."ENV".behavior=place' """
+        """esbench run GRID --set 'environment."ENV".behavior="place"' """
         """--set 'environment."ENV".behavior_settings.mirrored=true'\n\n"""
         '[environment."ENV"]\nbehavior = "place"\n'
         '[environment."ENV".behavior_settings]\nmirrored = true'
@@ -254,7 +242,7 @@ def test_the_examples_work(kind: str, name: str, tmp_path: Path) -> None:
         overridden = apply_override(overridden, assignment)
     written = {**plain, **tomllib.loads(toml)}
     assert overridden == written
-    assert expand(parse_grid(written, "example"), tmp_path, "example")
+    assert grid_trials(parse_grid(written, "example"), tmp_path, "example")
 
 
 METADATA = """Metadata-Version: 2.1
@@ -271,8 +259,7 @@ PLUGINS = {
     "ox": "raise OSError('libox.so: cannot open')",
     "cow": "this is no Python",
     "hen": """
-from esbench.algorithms.base import Algorithm
-from esbench.registry import register_algorithm
+from esbench.algorithms.base import Algorithm, register_algorithm
 
 @register_algorithm("hen")
 class Hen(Algorithm):
@@ -297,7 +284,7 @@ LISTED = {
 
 @pytest.fixture
 def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A distribution with plugins, most of which cannot be imported, is installed."""
+    """Install a distribution with plugins; most of them cannot be imported."""
     info = tmp_path / "zoo_plugins-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(METADATA)
@@ -324,23 +311,3 @@ def test_the_settings_of_a_plugin_that_cannot_be_imported_are_an_error() -> None
     with pytest.raises(UsageError) as caught:
         settings_of("algorithms", "hare")
     assert str(caught.value) == f"algorithm 'hare': {LISTED['hare']}"
-
-
-class Base(Settings):
-    width: int = 64
-    """Its size [units]."""
-
-    activation: Literal["tanh", "relu"] = "tanh"
-
-
-class Own(Base):
-    width: int = 32
-    depth: int = 2
-    """Its layers,
-    on two lines."""
-
-
-def test_a_docstring_below_a_setting_is_its_description() -> None:
-    assert _description(Base, "width") == _description(Own, "width") == "Its size [units]."
-    assert _description(Own, "depth") == "Its layers,\non two lines."
-    assert _description(Base, "activation") == ""

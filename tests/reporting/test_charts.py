@@ -1,168 +1,119 @@
 from __future__ import annotations
 
 import json
-import re
+from typing import Any
 
 import numpy as np
 import numpy.testing as npt
 import pytest
 
-from esbench.reporting.figures.style import STYLES
-from esbench.reporting.html.charts import Chart, Drawing, Place, Series, draw, swatch
+from esbench.reporting.figures.style import COLORS, STYLES
+from esbench.reporting.html.charts import (
+    DASHES,
+    SYMBOLS,
+    ChartKey,
+    ChartLine,
+    ReportChart,
+    make_chart,
+    swatch,
+)
 
 X = np.linspace(0.0, 100.0, 7)
 Y = np.array([1.0, 3.0, 2.0, 5.0, 8.0, 13.0, 21.0])
 
 
-def series(y: np.ndarray, algorithm: int = 0, style: str = "openai_es") -> Series:
-    return Series(Place(algorithm, STYLES[style]), style, X, y, y - 1, y + 1)
+def line(y: np.ndarray, number: int = 0, label: str = "snes") -> ChartLine:
+    return ChartLine(ChartKey(number, STYLES["snes"]), label, X, y, y - 0.5, y + 0.5)
 
 
-def path_of(svg: str, algorithm: int) -> np.ndarray:
-    """Return the points [points, 2] of an algorithm's line, as a browser would draw them."""
-    group = rf'<g class="curve" data-algorithm="{algorithm}"> <path d="([^"]*)"[^>]*?fill: none'
-    (line,) = re.findall(group, svg)
-    return np.array(re.findall(r"[ML] (-?[\d.]+) (-?[\d.]+)", line), dtype=float)
+def parts(chart: ReportChart) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The band and the line of a chart of one algorithm."""
+    band, curve = chart.figure["data"]
+    return band, curve
 
 
-@pytest.mark.parametrize("scale", ["linear", "log", "symlog"])
-def test_what_is_read_off_lies_where_the_line_is_drawn(scale: str) -> None:
-    y = -Y if scale == "symlog" else Y
-    drawing = draw(Chart("Return", "steps", [series(y)], scale=scale), "a")  # type: ignore[arg-type]
-    points, (read,) = path_of(drawing.svg, 0), drawing.data["series"]
-    npt.assert_allclose(read["at"], points[:, 1], atol=0.06)
-    left, top, right, bottom = drawing.data["bounds"]
-    first, last = drawing.data["span"]
-    across = left + (np.array(read["x"]) - first) / (last - first) * (right - left)
-    npt.assert_allclose(across, points[:, 0], atol=0.1)
-    assert np.all((points[:, 1] > top - 0.1) & (points[:, 1] < bottom + 0.1))
-    npt.assert_array_equal(read["y"], y)
-    npt.assert_array_equal(read["low"], y - 1)
-    npt.assert_array_equal(read["high"], y + 1)
+def test_a_line_has_its_points_and_a_band_from_low_to_high() -> None:
+    band, curve = parts(make_chart("Return", "steps", [line(Y, number=3)]))
+    npt.assert_array_equal(curve["x"], X.round(3))
+    npt.assert_array_equal(curve["y"], Y)
+    assert [text.split()[0] for text in curve["text"]] == [str(value) for value in Y]
+    npt.assert_array_equal(band["y"][:7], Y + 0.5)
+    npt.assert_array_equal(band["y"][7:14], Y[::-1] - 0.5)
+    assert band["meta"] == curve["meta"] == 3
 
 
-def test_a_logarithmic_horizontal_axis_is_read_off_by_logarithms() -> None:
-    x = np.geomspace(10.0, 1000.0, 7)
-    line = Series(Place(0, STYLES["snes"]), "snes", x, Y, Y, Y)
-    drawing = draw(Chart("Reached", "steps", [line], x_log=True), "a")
-    left, _, right, _ = drawing.data["bounds"]
-    first, last = np.log(drawing.data["span"])
-    across = left + (np.log(x) - first) / (last - first) * (right - left)
-    npt.assert_allclose(across, path_of(drawing.svg, 0)[:, 0], atol=0.1)
-    assert drawing.data["log"] is True
-
-
-def test_a_gap_is_null_and_json_has_no_nan() -> None:
+def test_a_gap_is_null_and_splits_the_band() -> None:
     y = Y.copy()
     y[2] = np.nan
-    (read,) = draw(Chart("Return", "steps", [series(y)]), "a").data["series"]
-    assert read["y"][2] is None
-    assert read["at"][2] is None
-    assert json.loads(json.dumps(read, allow_nan=False)) == read
+    chart = make_chart("Return", "steps", [line(y)])
+    band, curve = parts(chart)
+    assert curve["y"][2] is None
+    assert [index for index, value in enumerate(band["y"]) if value is None] == [4, 13]
+    assert json.loads(json.dumps(chart.figure, allow_nan=False)) == chart.figure
 
 
-def test_what_a_logarithmic_axis_cannot_show_is_nowhere() -> None:
-    y = Y.copy()
-    y[0] = 0.0
-    (read,) = draw(Chart("Sigma", "generation", [series(y)], scale="log"), "a").data["series"]
-    assert read["y"][0] == 0.0
-    assert read["at"][0] is None
+def test_a_line_without_an_interval_has_no_band() -> None:
+    none = np.full(7, np.nan)
+    lone = ChartLine(ChartKey(0, STYLES["snes"]), "snes", X, Y, none, none)
+    (curve,) = make_chart("Return", "steps", [lone]).figure["data"]
+    assert curve["text"] == [str(value) for value in Y]
 
 
-def corners_of(svg: str) -> np.ndarray:
-    """Return the corners [corners, 2] of the first interval that is filled."""
-    (path, *_) = re.findall(r'data-algorithm="0"> <defs> <path id="[^"]*" d="([^"]*)"', svg)
-    return np.array(re.findall(r"[ML] (-?[\d.]+) (-?[\d.]+)", path), dtype=float)
-
-
-def test_the_interval_is_filled_from_low_to_high() -> None:
-    drawing = draw(Chart("Return", "steps", [series(Y)]), "a")
-    points = path_of(drawing.svg, 0)
-    unit = (points[0, 1] - points[-1, 1]) / (Y[-1] - Y[0])
-    heights = np.ptp(corners_of(drawing.svg)[:, 1])
-    assert heights == pytest.approx(unit * (Y[-1] + 1 - (Y[0] - 1)), abs=0.1)
-
-
-@pytest.mark.parametrize("end", [0.1, 0.1 + 1e-16, 0.12, 1e-9])
-def test_a_logarithmic_axis_has_numbers_whatever_it_spans(end: float) -> None:
-    y = np.geomspace(0.1, end, 7)
-    line = Series(Place(0, STYLES["snes"]), "snes", X, y, y, y)
-    drawing = draw(Chart("Sigma", "generation", [line], scale="log"), "a")
-    (read,) = drawing.data["series"]
-    left, top, _, bottom = drawing.data["bounds"]
-    assert all(top < at < bottom for at in read["at"])
-    texts = re.findall(
-        r'<text style="[^"]*text-anchor: end[^"]*" x="([\d.]+)" y="([\d.]+)"', drawing.svg
-    )
-    inside = [float(y) for x, y in texts if float(x) < left and top < float(y) < bottom + 8]
-    assert len(inside) >= 2
-
-
-def test_room_about_the_lines_is_on_the_scale_they_are_drawn_on() -> None:
+def test_log_below_zero_draws_the_distance_from_zero_downwards() -> None:
     y = -np.geomspace(1e6, 1e-6, 7)
-    line = Series(Place(0, STYLES["snes"]), "snes", X, y, y, y)
-    drawing = draw(Chart("Value", "steps", [line], scale="symlog", linear_below=1e-6), "a")
-    (read,) = drawing.data["series"]
-    _, top, _, bottom = drawing.data["bounds"]
-    # Above the best there is a twentieth of the axis, and not a mirrored half.
-    assert read["at"][-1] - top < 0.15 * (bottom - top)
+    chart = make_chart(
+        "Value", "steps", [line(y)], scale="log below 0", nearest_zero=-1e-3, horizontal=[(0, "0")]
+    )
+    _, curve = parts(chart)
+    npt.assert_allclose(curve["y"], np.maximum(-y, 1e-3))
+    npt.assert_allclose([float(text.split()[0]) for text in curve["text"]], y)
+    axis = chart.figure["layout"]["yaxis"]
+    assert (axis["type"], axis["autorange"]) == ("log", "reversed")
+    assert chart.figure["layout"]["annotations"][0]["y"] == pytest.approx(-3)
+
+
+@pytest.mark.parametrize(("end", "dtick"), [(0.1, None), (1.0, "D2"), (1e-9, None)])
+def test_a_logarithmic_axis_has_ticks_that_fit_its_range(end: float, dtick: str | None) -> None:
+    y = np.geomspace(0.1, end, 7)
+    axis = make_chart("Sigma", "steps", [line(y)], scale="log").figure["layout"]["yaxis"]
+    assert axis["type"] == "log"
+    assert axis.get("dtick") == dtick
+
+
+def test_marks_and_chance_are_shapes() -> None:
+    marks = [(1.0, "random\npolicy"), (13.0, "costs $1 & <u>")]
+    chart = make_chart(
+        "Rank", "steps", [line(Y)], horizontal=marks, vertical=[50.0], chance=(0.3, 0.7)
+    )
+    layout = chart.figure["layout"]
+    band, upright, *levels = layout["shapes"]
+    assert (band["y0"], band["y1"]) == (0.3, 0.7)
+    assert upright["x0"] == upright["x1"] == 50.0
+    assert [(level["y0"], level["y1"]) for level in levels] == [(1.0, 1.0), (13.0, 13.0)]
+    texts = [note["text"] for note in layout["annotations"]]
+    assert texts == ["random policy", "costs $1 &amp; &lt;u&gt;"]
 
 
 def test_a_line_unlike_the_others_is_named_below() -> None:
-    labels = [
-        "snes (4 seeds)",
-        "ars (2 of 3 seeds)",
-        "cem (1 seed, unfinished)",
-        "xnes\N{DAGGER} (2 seeds)",
-    ]
-    lines = [Series(Place(n, STYLES["snes"]), label, X, Y, Y, Y) for n, label in enumerate(labels)]
-    drawing = draw(Chart("Return", "steps", lines), "a")
-    assert drawing.notes == labels[1:]
-    assert [read["label"] for read in drawing.data["series"]] == labels
+    labels = ["snes (4 seeds)", "ars (2 of 3 seeds)", "cem (unfinished)", "xnes\N{DAGGER}"]
+    lines = [line(Y, number, label) for number, label in enumerate(labels)]
+    assert make_chart("Return", "steps", lines).notes == labels[1:]
 
 
-def test_marks_are_drawn_where_they_are() -> None:
-    chart = Chart("Return", "steps", [series(Y)], marks=[(13.0, "solved")], upright=(50.0,))
-    drawing = draw(chart, "a")
-    at = path_of(drawing.svg, 0)[5, 1]
-    assert 'class="mark"' in drawing.svg
-    assert re.search(rf"L [\d.]+ {at:.2f} \" clip", drawing.svg)
+def test_labels_are_no_markup() -> None:
+    _, curve = parts(make_chart("Return", "<i>", [line(Y, label='<b>"a" & b</b>')]))
+    assert curve["name"] == "&lt;b&gt;&quot;a&quot; &amp; b&lt;/b&gt;"
+    assert "<i>" not in curve["hovertemplate"]
 
 
-def test_every_colour_is_a_variable_of_the_page() -> None:
-    styles = ["openai_es", "cma_es", "ars", "pgpe", "snes", "cem", "ns_es", "random_search"]
-    chart = Chart(
-        "Return",
-        "steps",
-        [series(Y + place, place, style) for place, style in enumerate(styles)],
-        marks=[(3.0, "random\npolicy")],
-        chance=(1.0, 2.0),
-    )
-    svg = draw(chart, "a").svg
-    colours = re.findall(r"(?:fill|stroke): ([^;\"]+)", svg)
-    assert {colour for colour in colours if not colour.startswith("var(--")} == {"none"}
-    bands = re.findall(r'data-algorithm="\d"> <defs>.*?</g>', svg)
-    assert len(bands) == len(styles)
-    # A band that says nothing of its colour would be black, on a dark page too.
-    assert all("fill: var(--line-" in band for band in bands)
-
-
-def test_texts_are_no_markup() -> None:
-    chart = Chart('<b>"a" & b</b>', "<i>", [series(Y)], marks=[(2.0, "costs $1 & $2 <u>")])
-    svg = draw(chart, "a").svg
-    assert not re.search("<[biu]>", svg)
-    assert "costs $1 &amp; $2 &lt;u&gt;" in svg
-
-
-def parts(drawing: Drawing) -> set[str]:
-    return set(re.findall(r' id="([^"]+)"', drawing.svg))
-
-
-def test_parts_of_two_drawings_have_names_of_their_own() -> None:
-    chart = Chart("Return", "steps", [series(Y)])
-    assert parts(draw(chart, "a"))
-    assert not parts(draw(chart, "a")) & parts(draw(chart, "b"))
-    assert draw(chart, "a") == draw(chart, "a")
-    symbol = swatch(STYLES["openai_es"], "s")
-    assert symbol.startswith('<symbol id="s"')
-    assert "var(--line-4)" in symbol
+@pytest.mark.parametrize("name", STYLES)
+def test_a_style_looks_alike_in_the_legend_and_in_a_chart(name: str) -> None:
+    style = STYLES[name]
+    chart = make_chart("Return", "steps", [ChartLine(ChartKey(0, style), name, X, Y, Y, Y)])
+    band, curve = parts(chart)
+    legend = swatch(style)
+    color = f"var(--line-{COLORS.index(style.color)})"
+    assert legend["color"] == curve["line"]["color"] == band["fillcolor"] == color
+    assert legend["dash"] == curve["line"]["dash"] == DASHES[style.line]
+    assert curve["marker"]["symbol"] == SYMBOLS[style.marker]
+    assert legend["path"].startswith("M")

@@ -14,10 +14,10 @@ from matplotlib.figure import Figure
 
 from esbench.errors import UsageError
 from esbench.grids import environment_files as environments
-from esbench.grids.environment_files import RandomScore, Reference, Scores
+from esbench.grids.environment_files import PublishedScore, RandomScore, Scores
 from esbench.reporting.figures.learning_curves import curves, draw, make_figure, render
 from esbench.reporting.figures.style import STYLES, assign_styles
-from esbench.store.seed_groups import cells
+from esbench.store.cells import cells
 
 NO_SCORES = Scores()
 RANDOM = RandomScore(mean=22.0, std=1.0, episodes=100, command="measured")
@@ -175,7 +175,7 @@ def test_a_return_that_is_nan_leaves_a_gap(tmp_path: Path) -> None:
 
 def test_random_and_solved_scores_are_marked_by_name(tmp_path: Path) -> None:
     write_learning(tmp_path)
-    reference = Reference(method="PPO", score=300.0, source="a paper", comparable=False)
+    reference = PublishedScore(method="PPO", score=300.0, source="a paper", comparable=False)
     figure = draw_figure(tmp_path, Scores(random=RANDOM, solved=475.0, references=(reference,)))
     for axes in figure.axes[:2]:
         assert [line.get_ydata()[0] for line in axes.lines[1:]] == [22, 475]
@@ -184,7 +184,7 @@ def test_random_and_solved_scores_are_marked_by_name(tmp_path: Path) -> None:
 
 def test_the_first_reference_stands_in_for_a_threshold(tmp_path: Path) -> None:
     write_learning(tmp_path)
-    reference = Reference(method="PPO", score=300.0, source="a paper", comparable=False)
+    reference = PublishedScore(method="PPO", score=300.0, source="a paper", comparable=False)
     figure = draw_figure(tmp_path, Scores(references=(reference,)))
     assert [text.get_text() for text in figure.axes[1].texts] == ["PPO\n(not\ncomparable)"]
     comparable = reference.model_copy(update={"comparable": True})
@@ -211,7 +211,7 @@ def write_returns(root: Path, returns: Sequence[float], **grid: object) -> None:
 
 
 def heights(figure: Figure, values: Sequence[float]) -> list[float]:
-    """Return where values stand in the first panel, from 0 (bottom) to 1 (top)."""
+    """The heights of values in the first panel, from 0 (bottom) to 1 (top)."""
     figure.draw_without_rendering()
     axes = figure.axes[0]
     pixels = axes.transData.transform([(0.0, value) for value in values])

@@ -8,14 +8,14 @@ import pytest
 from fake_trials import make_trials, write_scores, write_trial
 
 from esbench.grids import environment_files as environments
+from esbench.reporting.figures.across import AcrossCurve
 from esbench.reporting.figures.performance_profile import (
-    Profile,
+    cell_scores,
     make_figure,
-    profile_lines,
+    profile_curves,
     render,
-    scores_of,
 )
-from esbench.store.seed_groups import cells
+from esbench.store.cells import cells
 
 SCORES = """
 [scores]
@@ -29,7 +29,7 @@ comparable = false
 
 
 @pytest.fixture(autouse=True)
-def _frozen_scores_of_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _frozen_cell_scores_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "envs"
     folder.mkdir()
     for name in ("CartPole-v1", "Acrobot-v1"):
@@ -42,12 +42,12 @@ def write(root: Path, environment: str, scores: list[float], algorithm: str = "o
     write_scores(root, scores, environments=[environment], algorithms={algorithm: {}})
 
 
-def lines_of(root: Path) -> list[Profile]:
-    return profile_lines([(cell, scores_of(cell)) for cell in cells(root) if cell.has_scale])
+def lines_of(root: Path) -> list[AcrossCurve]:
+    return profile_curves([(cell, cell_scores(cell)) for cell in cells(root) if cell.has_scale])
 
 
-def share_above(line: Profile, score: float) -> float:
-    return float(np.interp(score, line.threshold, line.share))
+def share_above(line: AcrossCurve, score: float) -> float:
+    return float(np.interp(score, line.x, line.share))
 
 
 def test_a_line_is_the_share_of_runs_above_a_score_and_environments_weigh_the_same(
@@ -57,7 +57,7 @@ def test_a_line_is_the_share_of_runs_above_a_score_and_environments_weigh_the_sa
     write(tmp_path / "a", "Acrobot-v1", [160.0])  # 0.3
     (line,) = lines_of(tmp_path / "a")
     assert line.label == "openai_es (5 runs)"
-    assert (line.threshold[0], line.threshold[-1]) == (0.0, 1.5)
+    assert (line.x[0], line.x[-1]) == (0.0, 1.5)
     expected = {0.1: 1.75, 0.4: 0.75, 0.6: 0.5, 1.1: 0.25, 1.49: 0.25, 1.5: 0.0}
     for score, total in expected.items():
         assert share_above(line, score) == pytest.approx(total / 2), score
@@ -73,7 +73,7 @@ def test_bands_hold_the_line_and_an_algorithm_says_what_it_lacks(tmp_path: Path)
     assert both.style != one.style
     assert ((both.low <= both.share) & (both.share <= both.high)).all()
     assert (both.low < both.high).any()
-    np.testing.assert_array_equal(both.threshold, one.threshold)
+    np.testing.assert_array_equal(both.x, one.x)
 
 
 def test_a_run_that_diverged_is_above_nothing_and_one_at_work_does_not_count(
@@ -85,13 +85,13 @@ def test_a_run_that_diverged_is_above_nothing_and_one_at_work_does_not_count(
     (line,) = lines_of(tmp_path / "a")
     assert line.label == "openai_es (3 runs)"
     assert share_above(line, -0.05) == pytest.approx(1 / 3)
-    assert (line.threshold[0], line.threshold[-1]) == (pytest.approx(-0.1), 1.0)
+    assert (line.x[0], line.x[-1]) == (pytest.approx(-0.1), 1.0)
 
 
 def test_the_axis_is_cut_where_scores_are_out_of_all_proportion(tmp_path: Path) -> None:
     write(tmp_path / "a", "CartPole-v1", [-9000.0, 9000.0])
     (line,) = lines_of(tmp_path / "a")
-    assert (line.threshold[0], line.threshold[-1]) == (-0.5, 2.0)
+    assert (line.x[0], line.x[-1]) == (-0.5, 2.0)
     assert (line.share == 0.5).all()
 
 

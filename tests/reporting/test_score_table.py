@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import json
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,20 +14,12 @@ import pytest
 from fake_trials import COMMAND, make_records, make_trials, write_scores, write_trial
 from rich.console import Console
 
+from esbench.cli.console import sheet_table
 from esbench.errors import UsageError
 from esbench.grids import environment_files as environments
-from esbench.reporting.tables.score_table import (
-    ScoreRow,
-    as_csv,
-    as_json,
-    as_latex,
-    as_markdown,
-    cautions,
-    footnotes,
-    rich_table,
-    score_table,
-)
-from esbench.store.seed_groups import cells
+from esbench.reporting.tables.render_table import as_csv, as_json, as_latex, as_markdown
+from esbench.reporting.tables.score_table import ScoreRow, cautions, footnotes, score_table, sheet
+from esbench.store.cells import cells
 
 ENVIRONMENT = """
 id = "CartPole-v1"
@@ -86,10 +79,15 @@ def make_row(**changes: Any) -> ScoreRow:
 
 
 def printed(rows: list[ScoreRow], width: int = 80) -> list[str]:
-    console = Console(width=width, record=True, file=None, quiet=False)
+    console, table = Console(width=width), sheet(rows, terminal=True)
     with console.capture() as capture:
-        console.print(rich_table(rows))
+        console.print(sheet_table(table, range(len(table.header)), width))
     return capture.get().splitlines()
+
+
+def markdown(*rows: ScoreRow) -> str:
+    """The Markdown of some rows, with one space around each cell."""
+    return re.sub(" +", " ", as_markdown(sheet(rows)))
 
 
 @pytest.mark.usefixtures("_scores_of_cartpole")
@@ -117,7 +115,6 @@ def test_a_row_has_scores_cost_reference_and_command(tmp_path: Path) -> None:
         commands=(COMMAND,),
         hardware=("Test CPU, 2 cores",),
         differs=(),
-        inherited=(),
         trials=tuple(str(tmp_path / f"run/CartPole-v1/openai_es/seed-{n}") for n in range(3)),
         scores=(10.0, 20.0, 90.0),
     )
@@ -162,7 +159,7 @@ def test_trials_without_a_score_are_counted_and_left_out(tmp_path: Path) -> None
     (row,) = score_table(tmp_path)
     assert (row.score, row.seeds, row.unfinished) == (8.0, 1, 3)
     assert (row.env_steps, row.wall_time_s) == (200.0, 4.0)
-    assert "| 1 of 4 |" in as_markdown([row])
+    assert "| 1 of 4 |" in markdown(row)
     assert any(note.startswith("3 trials without a score") for note in footnotes([row]))
 
 
@@ -172,7 +169,7 @@ def test_nothing_done_still_gives_a_row(tmp_path: Path) -> None:
     (row,) = score_table(tmp_path)
     assert math.isnan(row.score)
     cell = "| CartPole-v1 | openai_es | - | - | 0 of 1 | - | - |"
-    assert as_markdown([row]).splitlines()[2] == cell
+    assert markdown(row).splitlines()[2] == cell
 
 
 @pytest.mark.usefixtures("_no_scores")
@@ -217,55 +214,51 @@ def test_unreadable_trials_are_an_error(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("_scores_of_cartpole")
 def test_markdown(tmp_path: Path) -> None:
     write_scores(tmp_path / "run", [40.0, 40.0, 40.0])
-    table, notes = as_markdown(score_table(tmp_path / "run")).split("\n\n")
+    rows = score_table(tmp_path / "run")
+    table, notes = markdown(*rows).split("\n\n")
     header, rule, body = table.splitlines()
-    assert [cell.strip() for cell in header.split("|")[1:-1]] == [
-        "Environment",
-        "Algorithm",
-        "Score",
-        "95 % interval",
-        "Seeds",
-        "Steps",
-        "Time",
-        "Random",
-        "Reference",
-        "Normalized",
-    ]
-    assert rule == "| :-- | :-- | --: | --: | --: | --: | --: | --: | --: | --: |"
+    names = "Environment | Algorithm | Score | 95 % interval | Seeds | Steps | Time | Random"
+    assert header == f"| {names} | Reference | Normalized |"
+    assert [cell.strip("-") for cell in rule.split("|")[1:-1]] == [":"] * 10
+    assert [cell[0] for cell in rule.split("|")[1:-1]] == [*"::", *"-" * 8]
     cells = (
         "CartPole-v1 | openai_es | 40.0 | [40.0, 40.0] | 3 | 200 | 1.5 s | 20.0 | 120.0 [1] | 0.20"
     )
     assert body == f"| {cells} |"
-    assert notes.splitlines()[1:] == [
-        "- Normalized: 0 is the random policy, 1 the reference.",
-        "- Fewer than 10 seeds in some rows: the order of close scores may be chance.",
-        "- [1] CartPole-v1: OpenAI-ES, table 1 of a_paper; NOT comparable (50 % longer episodes)",
-        "- Time measured on: Test CPU, 2 cores.",
-        f"- Made by: {COMMAND}",
+    assert notes.splitlines() == [f"- {note}" for note in footnotes(rows)]
+    assert [note.partition(":")[0] for note in footnotes(rows)][:2] == ["Score", "Normalized"]
+    assert "fewer than 10 seeds" in notes
+    assert footnotes(rows)[-3:] == [
+        "[1] CartPole-v1: OpenAI-ES, table 1 of a_paper; NOT comparable (50 % longer episodes)",
+        "Time measured on: Test CPU, 2 cores.",
+        f"Made by: {COMMAND}",
     ]
+    terminal = sheet(rows, terminal=True)  # has no column of normalized scores
+    assert "Normalized" not in terminal.header
+    assert terminal.notes == [n for n in footnotes(rows) if not n.startswith("Normalized")]
 
 
 def test_markdown_escapes_what_would_break_the_table() -> None:
-    text = as_markdown([make_row(algorithm="a|b*", commands=("run <x> `y`\nz",))])
+    text = markdown(make_row(algorithm="a|b*", commands=("run <x> `y`\nz",)))
     assert r"| a\|b\* |" in text
     assert r"- Made by: run \<x> \`y\` z" in text
 
 
 def test_policies_have_a_column_once_one_has_a_name() -> None:
     rows = [make_row(policy="mlp"), make_row()]
-    assert "| openai_es | mlp |" in as_markdown(rows)
-    assert "| openai_es | default |" in as_markdown(rows)
+    assert "| openai_es | mlp |" in markdown(*rows)
+    assert "| openai_es | default |" in markdown(*rows)
     assert rows[0].name == "openai_es mlp"
-    assert "Policy" not in as_markdown(rows[1:])
+    assert "Policy" not in markdown(rows[1])
 
 
 def test_footnotes_warn_of_few_seeds_and_name_who_made_which_row() -> None:
     few = make_row(seeds=2, low=math.nan, high=math.nan, commands=("first",))
     many = make_row(algorithm="pgpe", commands=("second",))
-    warning = "Fewer than 10 seeds in some rows: the order of close scores may be chance."
-    assert footnotes([few, many])[1:] == [
-        warning,
-        "No interval below 3 seeds.",
+    ten, three, *made = footnotes([few, many])[1:]
+    assert "fewer than 10 seeds" in ten
+    assert "fewer than 3 seeds" in three
+    assert made == [
         "Made by (openai_es on HalfCheetah-v5): first",
         "Made by (pgpe on HalfCheetah-v5): second",
     ]
@@ -283,23 +276,6 @@ def test_what_only_one_algorithm_has_from_the_environments_file_is_said(tmp_path
         "Acrobot-v1, CartPole-v1: settings from the environment's file: openai_es "
         "(population_size, learning_rate, weight_decay); none: pgpe, snes."
     )
-    for path in tmp_path.rglob("trial.json"):  # of an older esbench
-        table = json.loads(path.read_text())
-        del table["inherited"]
-        path.write_text(json.dumps(table))
-    assert not any("environment's file" in line for line in cautions(score_table(tmp_path)))
-
-
-@pytest.mark.usefixtures("_scores_of_cartpole")
-def test_footnotes_are_of_the_columns_there_are(tmp_path: Path) -> None:
-    write_scores(tmp_path / "run", [40.0, 40.0, 40.0])
-    rows = score_table(tmp_path / "run")
-    assert not any("Normalized" in line for line in printed(rows))
-    notes = footnotes(rows)
-    assert footnotes(rows, terminal=True) == [
-        note for note in notes if not note.startswith("Normalized:")
-    ]
-    assert len(footnotes(rows, terminal=True)) == len(notes) - 1
 
 
 def test_csv_has_every_field_in_full_precision() -> None:
@@ -312,41 +288,27 @@ def test_csv_has_every_field_in_full_precision() -> None:
 
 
 def test_json_has_every_field_and_null_for_nan() -> None:
-    content = json.loads(as_json([make_row()]), parse_constant=pytest.fail)
-    (row,) = content["rows"]
-    assert row["score"] == -1234.56
-    assert row["random_score"] is None
-    assert row["commands"] == ["esbench run a"]
-    assert content["footnotes"] == footnotes([make_row()])
+    row = make_row(score=0.1 + 0.2)
+    content = json.loads(as_json([row], footnotes([row])), parse_constant=pytest.fail)
+    (stored,) = content["rows"]
+    assert stored["score"] == 0.1 + 0.2
+    assert stored["random_score"] is None
+    assert stored["commands"] == ["esbench run a"]
+    assert content["footnotes"] == footnotes([row])
 
 
 def test_latex_is_a_booktabs_table_with_everything_escaped() -> None:
-    row = make_row(commands=(r"""run --set "a_b"='50%' {x} $y & #1 ~^<|>\z""",))
-    lines = as_latex([row]).splitlines()
-    assert lines[:5] == [
-        r"% \usepackage{booktabs, graphicx}",
-        r"\begin{table}",
-        r"\centering\setlength{\tabcolsep}{4pt}",
-        r"\sbox0{\begin{tabular}{llrrrrr}",
-        r"\toprule",
-    ]
-    assert lines[7] == (
-        r"HalfCheetah-v5 & openai\_es & $-$1234.6 & {[}$-$2000.0, $-$500.0{]} & 10 & 3.0 M "
-        r"& 3 min 5 s \\"
-    )
-    made = next(line for line in lines if line.startswith("Made by"))
-    assert made == (
-        r"Made by: run -{}-set \char34{}a\_b\char34{}=\textquotesingle{}50\%\textquotesingle{} "
-        r"\{x\} \$y \& \#1 \textasciitilde{}\textasciicircum{}\textless{}\textbar{}\textgreater{}"
-        r"\textbackslash{}z\par"
-    )
-
-
-def test_no_rows_are_a_table_without_lines() -> None:
-    assert as_csv([]).count("\n") == 1
-    assert json.loads(as_json([]))["rows"] == []
-    assert as_markdown([])
-    assert r"\toprule" in as_latex([])
+    row = make_row(commands=(r"run --set 'a_b'='50%' {x} $y & #1 ~^|\z",))
+    text = as_latex(sheet([row]))
+    assert r"\begin{longtable}{llrrrrr}" in text
+    assert text.index(r"\toprule") < text.index(r"\midrule") < text.index(r"\bottomrule")
+    minus = r"\ensuremath{-}"
+    score = rf"{minus}1234.6 & {{[}}{minus}2000.0, {minus}500.0] & 10 & 3.0 M & 3 min 5 s \\"
+    assert rf"HalfCheetah-v5 & openai\_es & {score}" in text
+    assert (
+        r"Made by: run -{}-set 'a\_b'='50\%' \{x\} \$y \& \#1 {\textasciitilde}"
+        r"{\textasciicircum}\textbar{}{\textbackslash}z\par"
+    ) in text
 
 
 def test_the_terminal_table_fits_80_columns_and_keeps_numbers_whole() -> None:
@@ -400,8 +362,7 @@ def test_the_terminal_table_has_no_column_of_references_where_none_is() -> None:
 def test_small_scores_are_legible_everywhere() -> None:
     row = make_row(score=-3.2e-9, low=-0.0041, high=-0.0, random_score=-3_172_801.0)
     numbers = "| -3.2e-09 | [-0.0041, 0.0] | 10 | 3.0 M | 3 min 5 s | -3.173e+06 |"
-    assert numbers in as_markdown([row])
-    assert r"& $-$3.2e-09 & {[}$-$0.0041, 0.0{]} &" in as_latex([row])
+    assert numbers in markdown(row)
     text = " ".join(" ".join(printed([row])).split())
     assert "-3.2e-09 [-0.0041, 0.0] 10 3.0 M" in text
     assert "-3.2e-09" in as_csv([row])
@@ -419,13 +380,13 @@ def test_the_best_of_an_environment_and_what_is_tied_with_it_are_marked(tmp_path
         ("snes", "tied"),
         ("ars", ""),
     ]
-    text = as_markdown(rows)
+    text = markdown(*rows)
     for mark in (r"483.5 \*", "481.5 =", "283.5 |"):
         assert mark in text
-    (note,) = [note for note in footnotes(rows) if note.startswith("*: the best")]
-    assert "Holm-corrected" in note
-    marks = [row["standing"] for row in json.loads(as_json(rows))["rows"]]
-    assert marks == ["", "best", "tied", ""]
+    latex = as_latex(sheet(rows))
+    assert [line.partition("}")[0] for line in latex.split(r"\textbf{")[1:]] == ["483.5 *"]
+    (note,) = [note for note in footnotes(rows) if note.startswith("*: ")]
+    assert "=: not significantly different" in note
 
 
 def test_algorithms_are_summed_up_over_environments(tmp_path: Path) -> None:
@@ -460,9 +421,10 @@ def test_a_table_needs_no_scipy_since_importing_it_takes_longer_than_all_the_res
         write_scores(tmp_path, [1.0, 2.0, 3.0], environments=[name])
         write_scores(tmp_path, [4.0, 5.0, 6.0], environments=[name], algorithms={"snes": {}})
     code = (
-        "import sys; from pathlib import Path; from esbench import tables; "
-        "rows = tables.score_table(Path(sys.argv[1])); "
-        "assert 'IQM 0.' in tables.as_markdown(rows) and rows[0].standing == 'best'; "
+        "import sys; from pathlib import Path; from esbench.reporting.tables import score_table; "
+        "rows = score_table.score_table(Path(sys.argv[1])); "
+        "notes = score_table.sheet(rows).notes; "
+        "assert any('IQM 0.' in note for note in notes) and rows[0].standing == 'best'; "
         "sys.exit('scipy' if 'scipy' in sys.modules else 0)"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]

@@ -8,9 +8,10 @@ import pytest
 from fake_trials import learning, make_records, make_trials, write_trial
 
 from esbench.grids import environment_files as environments
-from esbench.reporting.figures.target_ecdf import Ecdf, ecdf_lines, make_figure, render
-from esbench.store.run_curves import runs_of
-from esbench.store.seed_groups import cells
+from esbench.reporting.figures.across import AcrossCurve
+from esbench.reporting.figures.target_ecdf import ecdf_curves, make_figure, render
+from esbench.store.cells import cells
+from esbench.store.run_curves import run_curves
 
 SCORES = """
 [scores]
@@ -41,12 +42,12 @@ def write_runs(root: Path, runs: list[list[float]], **grid: object) -> None:
         write_trial(trial, make_records(returns), 0.0)
 
 
-def lines_of(root: Path) -> list[Ecdf]:
-    return ecdf_lines([(cell, runs_of(cell)) for cell in cells(root) if cell.scores.references])
+def lines_of(root: Path) -> list[AcrossCurve]:
+    return ecdf_curves([(cell, run_curves(cell)) for cell in cells(root) if cell.scores.references])
 
 
-def share_at(line: Ecdf, steps: float) -> float:
-    return float(line.share[np.searchsorted(line.env_steps, steps, side="right") - 1])
+def share_at(line: AcrossCurve, steps: float) -> float:
+    return float(line.share[np.searchsorted(line.x, steps, side="right") - 1])
 
 
 def test_a_line_counts_triples_and_environments_weigh_the_same(tmp_path: Path) -> None:
@@ -55,8 +56,8 @@ def test_a_line_counts_triples_and_environments_weigh_the_same(tmp_path: Path) -
     write_runs(tmp_path / "b", [[0.0] * 10] * 3, environments=["Acrobot-v1"])
     (line,) = lines_of(tmp_path)
     assert line.label == "openai_es (4 runs)"
-    assert line.env_steps[0] == 100
-    assert line.env_steps[-1] == pytest.approx(1000)
+    assert line.x[0] == 100
+    assert line.x[-1] == pytest.approx(1000)
     expected = {395: 0.0, 405: 0.5, 495: 0.5, 505: 0.6, 605: 0.7, 805: 0.9, 905: 1.0, 1000: 1.0}
     for steps, share in expected.items():
         assert share_at(line, steps) == pytest.approx(share / 2), steps
@@ -68,9 +69,9 @@ def test_a_line_ends_with_its_own_budget_and_says_what_it_lacks(tmp_path: Path) 
     short = {"algorithms": {"random_search": {}}, "budget": {"env_steps": 600}}
     write_runs(tmp_path / "b", [[100.0] * 6], **short)
     full, part = lines_of(tmp_path)
-    assert (full.label, full.env_steps[-1]) == ("openai_es (2 runs)", pytest.approx(1000))
+    assert (full.label, full.x[-1]) == ("openai_es (2 runs)", pytest.approx(1000))
     assert part.label == "random_search (1 of 2 environments, 1 run)"
-    assert part.env_steps[-1] == pytest.approx(600)
+    assert part.x[-1] == pytest.approx(600)
     assert part.style != full.style
 
 

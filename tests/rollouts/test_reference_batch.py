@@ -1,4 +1,4 @@
-"""The reference batch: gathered once, kept with the trial, and the same for all who play."""
+"""The reference batch: gathered once, stored with the trial, the same in all workers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 from test_player import make_job, play
 from watchers import run
 
-import esbench.training.trainer
-from esbench.errors import UsageError
+import esbench.training.evaluator
+from esbench.errors import DamagedTrialError, UsageError
 from esbench.grids.trial_spec import EnvironmentSpec, PolicySpec, TrialSpec
 from esbench.policies.normalization import Normalizer
 from esbench.policies.spaces import Observations
@@ -24,7 +24,6 @@ from esbench.rollouts.reference_batch import gather
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.seeding import Purpose, episode_seed
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.trial_files import DamagedTrialError
 from esbench.training.callbacks import Stop
 from esbench.training.scoring import evaluate_trial
 from esbench.training.trainer import Trainer
@@ -39,7 +38,7 @@ RECURRENT = {"template": "conv_lstm", "layers": [[3, 4, 2]], "units": 4}
 
 
 def random_play(name: str, size: int, seed: int) -> np.ndarray:
-    """Return every eighth observation of random play, with nothing but Gymnasium."""
+    """Every eighth observation of random play, computed with Gymnasium alone."""
     env = gymnasium.make(name)
     env.action_space.seed(episode_seed(seed, Purpose.REFERENCE_BATCH))
     encode = Observations(env.observation_space, name).encode
@@ -83,7 +82,7 @@ def test_setups_are_equal_if_their_batches_are() -> None:
 
 
 def alone(setup: Setup, job: Job, task: Task) -> float:
-    """Return an episode's return by Gymnasium and a batch of one slot, made for the episode."""
+    """The return of an episode with Gymnasium and a new batch of one slot."""
     env = gymnasium.make(setup.environment.id)
     policy = setup.make_policy(env.observation_space, env.action_space)
 
@@ -132,7 +131,7 @@ def test_an_episode_is_the_same_whatever_its_slot_has_played_before(
 def digests(
     spec: TrialSpec, pool: WorkerPool, stops: tuple[int, ...] = ()
 ) -> tuple[list[str], list[float]]:
-    """Return a trial's digests and final returns; killed and resumed after some generations."""
+    """Digests and final returns of a trial that is resumed after the generations ``stops``."""
     state: dict[str, Any] | None = None
     history: list[GenerationRecord] = []
     for stop in (*stops, 10**6):
@@ -151,7 +150,7 @@ def digests(
 
 @pytest.fixture(scope="module")
 def single() -> Iterator[WorkerPool]:
-    """Return a worker on its own."""
+    """One worker."""
     with WorkerPool(1, slots=3) as made:
         yield made
 
@@ -175,7 +174,7 @@ def test_a_stored_trial_brings_its_batch_along(
     def never(*_: object) -> ReferenceBatch:
         raise AssertionError("it was gathered again")
 
-    monkeypatch.setattr(esbench.training.trainer, "gather", never)
+    monkeypatch.setattr(esbench.training.evaluator, "gather", never)
     stored = evaluate_trial(trial.folder.path, pool)
     assert stored.recorded == stored.score.mean
     state = trial.folder.load_checkpoint()

@@ -1,7 +1,4 @@
-"""One busy thread a process, the trainer's too: more would spin on cores that workers need.
-
-But for those that draw noise while the workers wait, which a policy of this size does not need.
-"""
+"""Every process keeps one thread busy: more would compete with the workers for the cores."""
 
 from __future__ import annotations
 

@@ -23,8 +23,10 @@ from esbench.errors import EnvironmentFailedError, TrainingError, UsageError
 from esbench.grids.trial_spec import TrialSpec
 from esbench.policies.normalization import ObservationStatistics
 from esbench.rollouts import worker_pool as workers
+from esbench.rollouts.child_process import Child
 from esbench.rollouts.jobs import CENTER, Job, Setup, Task, member_tasks
 from esbench.rollouts.results import Episodes
+from esbench.rollouts.worker import Share
 from esbench.rollouts.worker_pool import WorkerPool, usable_cores
 from esbench.seeding import Purpose, noise_key
 from esbench.training.trainer import Trainer
@@ -34,7 +36,7 @@ Spec = Callable[..., TrialSpec]
 
 @pytest.fixture(scope="module")
 def pools() -> Iterator[dict[tuple[int, int], WorkerPool]]:
-    """Return pools by their workers and slots, which start when they are first used."""
+    """Pools by their numbers of workers and slots."""
     shapes = [(1, 1), (1, 64), (2, 5), (3, 2)]
     with contextlib.ExitStack() as stack:
         yield {shape: stack.enter_context(WorkerPool(*shape)) for shape in shapes}
@@ -42,7 +44,7 @@ def pools() -> Iterator[dict[tuple[int, int], WorkerPool]]:
 
 @pytest.fixture(scope="module")
 def trio() -> Iterator[WorkerPool]:
-    """Return two workers with three slots each, for tests that leave them as they are or close."""
+    """Two workers with three slots each."""
     with WorkerPool(2, slots=3) as shared:
         yield shared
 
@@ -205,13 +207,13 @@ def test_running_episodes_move_to_the_worker_that_has_none_left(
 def test_a_worker_whose_episodes_stay_is_asked_once(
     make_spec: Spec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    send, asked = WorkerPool._send, []
+    send, asked = Child.send, []
 
-    def listen(self: WorkerPool, worker: object, message: object) -> None:
-        asked.extend([worker] if isinstance(message, workers.Share) else [])
-        send(self, worker, message)
+    def listen(self: Child, message: object) -> None:
+        asked.extend([self] if isinstance(message, Share) else [])
+        send(self, message)
 
-    monkeypatch.setattr(WorkerPool, "_send", listen)
+    monkeypatch.setattr(Child, "send", listen)
     with WorkerPool(2, slots=5) as pool:
         counts = []
         for _ in range(3):
@@ -243,43 +245,50 @@ def test_episodes_that_kill_their_worker_twice_are_played_again(
     np.testing.assert_array_equal(played.returns, expected.returns)
 
 
-def test_workers_that_keep_dying_end_the_trial(make_spec: Spec, tmp_path: Path) -> None:
-    name, flag = "doubles:Dies-v0", tmp_path / "flag"
+@pytest.mark.parametrize(
+    ("name", "facts"),
+    [
+        ("doubles:Dies-v0", r"died 3 times .* SIGKILL \(out of memory\?\)"),
+        ("doubles:DiesInWorkers-v0", "died 3 times .* exit code 3, .* loaded the environment"),
+    ],
+)
+def test_workers_that_keep_dying_end_the_trial(
+    make_spec: Spec, tmp_path: Path, name: str, facts: str
+) -> None:
+    flag = tmp_path / "flag"
     flag.write_bytes(b"x" * 1000)
-    spec = make_spec(name, environment={name: {"kwargs": {"flag": str(flag)}}})
-    with (
-        WorkerPool(1, slots=1) as pool,
-        pytest.raises(TrainingError, match=r"died 3 times .* SIGKILL \(out of memory\?\)"),
-    ):
+    kwargs = {"flag": str(flag)} if name == "doubles:Dies-v0" else {}
+    spec = make_spec(name, environment={name: {"kwargs": kwargs}})
+    with WorkerPool(1, slots=1) as pool, pytest.raises(TrainingError, match=facts):
         play_walks(pool, spec)
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("doubles:Raises-v0", "RuntimeError: the simulator fell over"),
+        ("doubles:Disconnects-v0", "EOFError: the server hung up"),
+    ],
+)
 def test_an_environment_that_raises_fails_with_its_own_traceback(
-    make_spec: Spec, trio: WorkerPool
+    make_spec: Spec, trio: WorkerPool, name: str, message: str
 ) -> None:
-    spec = make_spec("doubles:Raises-v0")
-    with pytest.raises(EnvironmentFailedError, match="the simulator fell over") as caught:
+    spec = make_spec(name)
+    with pytest.raises(EnvironmentFailedError, match=message) as caught:
         play_walks(trio, spec)
-    assert 'raise RuntimeError("the simulator fell over")' in caught.value.traceback
+    assert "doubles.py" in caught.value.traceback
     assert trio.process_ids == []
-    expected = play_walks(trio, make_spec())  # the pool starts anew for the next trial
+    expected = play_walks(trio, make_spec())  # the pool starts new workers for the next trial
     assert np.isfinite(expected.returns).all()
 
 
-def test_an_environment_that_loses_its_server_is_no_lost_trainer(
-    make_spec: Spec, trio: WorkerPool
-) -> None:
-    with pytest.raises(EnvironmentFailedError, match="EOFError: the server hung up") as caught:
-        play_walks(trio, make_spec("doubles:Disconnects-v0"))
-    assert "doubles.py" in caught.value.traceback
-
-
-def test_a_message_torn_by_a_death_counts_as_the_death(make_spec: Spec) -> None:
-    ours, theirs = multiprocessing.Pipe()
-    with ours:
+def test_a_message_torn_by_a_death_counts_as_the_death() -> None:
+    child = object.__new__(Child)
+    child.connection, theirs = multiprocessing.Pipe()
+    with child.connection:
         with theirs:
             os.write(theirs.fileno(), struct.pack("!i", 1000) + b"half of a message")
-        assert workers._receive(workers._Worker(process=None, connection=ours)) is None
+        assert child.receive() is None
 
 
 def test_trainers_on_one_pool_take_turns(make_spec: Spec) -> None:
@@ -412,20 +421,14 @@ def test_an_interrupt_while_they_load_ends_them(
     one, other = make_spec("doubles:Walk-v0"), make_spec("CartPole-v1")
     with WorkerPool(2, slots=3) as pool:
         expected = play_walks(pool, one)
-        for step in ("_send", "_await_ready"):
+        for owner, step in ((Child, "send"), (WorkerPool, "_await_ready")):
             with monkeypatch.context() as patch:
-                patch.setattr(WorkerPool, step, interrupted)
+                patch.setattr(owner, step, interrupted)
                 with pytest.raises(KeyboardInterrupt):
                     pool.configure(Setup(other.environment, other.policy))
             assert pool.process_ids == []
             play_walks(pool, one)
         np.testing.assert_array_equal(play_walks(pool, one).returns, expected.returns)
-
-
-def test_workers_that_always_die_while_they_load_are_said_to(make_spec: Spec) -> None:
-    words = "died 3 times without reporting an episode, last by exit code 3, while it loaded the"
-    with WorkerPool(2, slots=3) as pool, pytest.raises(TrainingError, match=words):
-        play_walks(pool, make_spec("doubles:DiesInWorkers-v0"))
 
 
 @pytest.mark.parametrize("killed", [1, 2])
@@ -507,4 +510,4 @@ def test_a_script_without_a_guard_is_told_so_once(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
     assert done.stderr.count("Traceback") == 1
-    assert "put what it does below if __name__ == '__main__'" in done.stderr
+    assert "if __name__ == '__main__':" in done.stderr

@@ -1,4 +1,4 @@
-"""A person's own code has a version too: who edits an environment between two seeds is told."""
+"""The user's own code has a version: an edit between two seeds is reported."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import pytest
 from command_line import Run
 
 from esbench.grids.trial_spec import TrialSpec
-from esbench.store import own_code as module
-from esbench.store.origins import mixture, was_mixed
-from esbench.store.own_code import own_code
-from esbench.store.provenance import provenance
+from esbench.store.provenance import own_code as module
+from esbench.store.provenance.changes import mixture, was_mixed
+from esbench.store.provenance.own_code import own_code
+from esbench.store.provenance.record import provenance
 from esbench.training.trials import Trial
 
 MakeSpec = Callable[..., TrialSpec]
@@ -90,10 +90,8 @@ def test_a_package_is_all_its_files(tmp_path: Path, own: Path, make_spec: MakeSp
     package.mkdir()
     (package / "__init__.py").write_text("")
     (package / "wide.py").write_text("class Wide: ...")
-    policy = {"template": "module", "factory": "nets.wide:Wide"}
-    spec = make_spec("holding:Hold-v0").model_copy(
-        update={"policy": make_spec().policy.model_copy(update={"settings": policy})}
-    )
+    policy = {"template": "nets.wide:Wide"}
+    spec = make_spec("holding:Hold-v0", policy=policy)
     before = own_code(spec)
     assert sorted(before) == ["holding", "nets"]
     seen = {before["nets"]}
@@ -208,17 +206,17 @@ def test_a_table_says_that_seeds_are_of_different_code(esbench: Run, own: Path) 
         for path in sorted(own.parent.rglob("trial.json"))
     ]
     assert len(set(versions)) == 2
-    assert f"seeds of different code, holding {' and '.join(versions)}." in said
-    assert said.count("; made with other code of holding: --out elsewhere trains anew") == 1
+    assert f"holding {' and '.join(versions)}." in said
+    assert said.count("version of holding") == 1
     code, printed, _ = esbench("verify", "out", "--workers", "1")
     said = " ".join(printed.split())
     assert code == 1
-    assert f"what has changed: holding {' then, '.join(versions)} now" in said
+    assert f"changed: holding {' then, '.join(versions)} now" in said
     longer = [{"300": "600"}.get(word, word) for word in run]
     code, printed, _ = esbench(*longer, "--seeds", "0-1", "--extend")
     said = " ".join(printed.split())
     assert code == 0
-    assert said.count("; begun with other code of holding") == 1
+    assert said.count("version of holding") == 1
 
 
 def test_a_check_does_not_pass_on_what_other_code_has_left(esbench: Run, own: Path) -> None:
@@ -239,8 +237,7 @@ def test_a_check_does_not_pass_on_what_other_code_has_left(esbench: Run, own: Pa
     def check() -> tuple[int, bool]:
         edit(own.read_text())  # it runs in a process of its own
         code, printed, _ = esbench("check", "out", "--baseline", "b.json", "--allow-inconclusive")
-        said = "made with other code of holding than is here; a new folder for --out trains it"
-        return code, said in " ".join(printed.split())
+        return code, "different version of holding" in " ".join(printed.split())
 
     other = ENVIRONMENT.replace("0.1 * action", "0.2 * action")
     assert esbench(*run, "--seeds", "0-1")[0] == 0
@@ -248,7 +245,7 @@ def test_a_check_does_not_pass_on_what_other_code_has_left(esbench: Run, own: Pa
     assert check() == (0, False)
     edit(other)
     assert check() == (3, True)
-    own.rename(own.with_suffix(".away"))  # where nobody has it, results can still be looked at
+    own.rename(own.with_suffix(".away"))  # without the code, results can still be checked
     held = sys.modules.pop("holding")
     new_process()
     assert esbench("check", "out", "--baseline", "b.json")[0] == 0
@@ -283,7 +280,7 @@ def test_a_trial_that_is_resumed_under_other_code_says_so(
     assert was_mixed(description)
     assert mixture([description]) == [f"holding {ours['own_code']['holding']} and sha256:0"]
     older = {key: value for key, value in description.items() if key != "own_code"}
-    assert not was_mixed(older)  # nobody knows
+    assert not was_mixed(older)  # unknown
 
 
 def test_a_trial_that_did_not_record_it_does_so_when_it_goes_on(

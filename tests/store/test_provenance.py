@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from esbench.store.provenance import PACKAGES, provenance
+from esbench.store.provenance.record import PACKAGES, provenance
 
-PROGRAM = 'from esbench.store.provenance import provenance; print(provenance()["command"])\n'
+PROGRAM = 'from esbench.store.provenance.record import provenance; print(provenance()["command"])\n'
 
 
 @pytest.mark.parametrize(

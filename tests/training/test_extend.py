@@ -1,4 +1,4 @@
-"""A trial that goes on with a larger budget is the trial that had it from the beginning."""
+"""An extended trial equals a trial that had the larger budget from the start."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TIMES = ("wall_time_s", "cpu_time_s", "finished")
 
 
 def content(trial: Trial) -> tuple[Any, Any, dict[str, Any]]:
-    """Return rows, result and tensors of a trial, without its times."""
+    """Rows, result and tensors of a trial, without times."""
     rows, result = trial.folder.rows(), trial.folder.result()
     for table in (result, *rows):
         for key in TIMES:
@@ -40,7 +40,7 @@ def content(trial: Trial) -> tuple[Any, Any, dict[str, Any]]:
 
 
 def larger(trial: Trial, env_steps: int, root: Path | None = None) -> Trial:
-    """Return a trial with another budget, in the same folder or below ``root``."""
+    """A trial with another budget, in the same folder or below ``root``."""
     budget = trial.spec.budget.model_copy(update={"env_steps": env_steps})
     spec = trial.spec.model_copy(update={"budget": budget})
     folder = trial.folder if root is None else TrialFolder(root / trial.folder.path.name)
@@ -65,7 +65,7 @@ def test_it_ends_with_the_bits_of_a_whole_run(
 
 @pytest.fixture
 def done(make_trial: Make, pool: WorkerPool) -> Trial:
-    """Return a trial of 500 steps that is done."""
+    """A finished trial of 500 steps."""
     trial = make_trial(settings={"optimizer": "clipup", "learning_rate": 0.1})
     run_grid([trial], pool, Silent())
     return trial
@@ -74,7 +74,7 @@ def done(make_trial: Make, pool: WorkerPool) -> Trial:
 def test_it_is_refused_unless_it_is_asked_for(done: Trial, pool: WorkerPool) -> None:
     before = files(done)
     unasked = replace(larger(done, 900), extend=False)
-    with pytest.raises(UsageError, match=r"was 500, is now 900.*go on from it with --extend"):
+    with pytest.raises(UsageError, match=r"was 500, is now 900.*continue it with --extend"):
         run_grid([unasked], pool, Silent())
     assert files(done) == before
 
@@ -89,7 +89,7 @@ def test_it_is_refused_unless_it_is_asked_for(done: Trial, pool: WorkerPool) -> 
     ],
     ids=["smaller", "generations-bounded", "target", "seed"],
 )
-def test_nothing_but_a_larger_budget_is_gone_on_to(
+def test_only_a_larger_budget_can_be_extended_to(
     done: Trial, pool: WorkerPool, budget: dict[str, Any], change: dict[str, Any]
 ) -> None:
     before = files(done)
@@ -106,7 +106,8 @@ def test_generations_are_a_budget_too(make_trial: Make, pool: WorkerPool) -> Non
     run_grid([trial], pool, Silent())
     for generations in (4, None):
         budget = BudgetSpec(env_steps=10_000, generations=generations)
-        assert extends(trial.spec.model_copy(update={"budget": budget}), trial.spec)
+        wanted = trial.spec.model_copy(update={"budget": budget})
+        assert extends(wanted.as_json(), trial.spec.as_json())
     budget = BudgetSpec(env_steps=10_000, generations=4)
     spec = trial.spec.model_copy(update={"budget": budget})
     run_grid([replace(trial, spec=spec, extend=True)], pool, Silent())
@@ -198,7 +199,7 @@ def test_the_command(esbench: Run) -> None:
     assert esbench(*run, "--env-steps", "300")[0] == 0
     more = ["--env-steps", "900"]
     code, _, complaint = esbench(*run, *more)
-    assert (code, "go on from it with --extend" in complaint) == (2, True)
+    assert (code, "continue it with --extend" in complaint) == (2, True)
     code, printed, _ = esbench("status", *trial, *more, "--extend")
     assert (code, "1 partial" in printed) == (0, True)
     code, printed, _ = esbench("plan", *trial, *more, "--extend")

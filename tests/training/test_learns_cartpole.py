@@ -11,7 +11,7 @@ from esbench.grids.environment_files import load_environment
 from esbench.grids.grid_file import parse_grid, read_grid
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.training.trainer import Trainer
-from esbench.training.trials import expand
+from esbench.training.trials import grid_trials
 
 SOLVED = load_environment("CartPole-v1").scores.solved
 GRID = read_grid("classic")[0]
@@ -36,7 +36,7 @@ def scores(name: str, pool: WorkerPool) -> Iterator[float]:
         },
         "evaluation": {"episodes": 10},
     }
-    for trial in expand(parse_grid(table, "test"), Path(), "test"):
+    for trial in grid_trials(parse_grid(table, "test"), Path(), "test"):
         with Trainer(trial.spec, pool) as trainer:
             trainer.train()
             yield trainer.evaluate().mean

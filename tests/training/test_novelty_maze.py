@@ -1,12 +1,10 @@
-"""Real training: novelty leads out of a trap, whatever the workers and whoever kills them."""
+"""Training in a deceptive maze: novelty search leaves the trap, also if it is killed."""
 
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -15,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from maze import REACHED, STEPS, TRAPPED
-from test_resume import SCRIPT, outcome, rows_in, wait_for
+from test_resume import launch, outcome, rows_in, wait_for
 
 import esbench
 from esbench.files import as_line
@@ -43,7 +41,7 @@ OWN: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def wide_pool() -> Iterator[WorkerPool]:
-    """Return two workers with room for half a population each."""
+    """Two workers with slots for half a population each."""
     with WorkerPool(2, slots=32) as shared:
         yield shared
 
@@ -85,7 +83,7 @@ def test_returns_alone_stay_in_the_trap(wide_pool: WorkerPool, seed: int) -> Non
 
 
 def results(trainer: Trainer) -> list[dict[str, Any]]:
-    """Return the rows as they are stored, without their times."""
+    """The rows as they are stored, without their times."""
     rows = [json.loads(as_line(asdict(record))) for record in trainer.history]
     return [{k: v for k, v in row.items() if not k.endswith("time_s")} for row in rows]
 
@@ -159,21 +157,9 @@ OVERRIDES = [
 
 def start(folder: Path) -> subprocess.Popen[str]:
     """Start a trial of 6000 steps that writes a checkpoint after every generation."""
-    (folder / "script.py").write_text(SCRIPT)
     arguments = ["--env", MAZE, "--algorithm", "nsra_es", "--seeds", "0", "--env-steps", "6000"]
     settings = [word for override in OVERRIDES for word in ("--set", override)]
-    return subprocess.Popen(
-        [
-            *(sys.executable, "script.py", "0.0", "run", *arguments, *settings),
-            *("--workers", "1", "--quiet", "--out", "out"),
-        ],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    return launch(folder, "out", 0.0, ["run", *arguments, *settings, "--workers", "1", "--quiet"])
 
 
 def test_killed_and_run_again_it_ends_with_the_same_bits(tmp_path: Path, pool: WorkerPool) -> None:

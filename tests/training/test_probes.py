@@ -1,8 +1,9 @@
-"""What the trainer does for algorithms that ask between generations, and for meta-populations."""
+"""Probes between generations, and meta-populations with a lineage each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -25,7 +26,7 @@ LINEAGES = 2
 
 @final
 class Curious(Algorithm[Population]):
-    """Asks about its centre three times before every generation, and keeps all it is told."""
+    """Probes its centre before every generation, and stores the arguments of ``tell``."""
 
     Settings = AlgorithmSettings
     needs_behaviors: ClassVar[bool] = True
@@ -33,40 +34,58 @@ class Curious(Algorithm[Population]):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.told: list[tuple[Population, Vector, Matrix]] = []
-        self.answered = False
+        self.told: list[tuple[bool, Vector, Matrix]] = []
+        self._plan(probe=True)
+
+    def _plan(self, probe: bool) -> None:
+        """Plan a probe before each generation, and a lineage for each generation in turn."""
+        self.plan = replace(
+            self.plan,
+            probe=probe,
+            episodes=3 if probe else None,
+            lineage=self.generation % LINEAGES,
+        )
 
     def _ask(self) -> Population:
-        lineage = self.generation % LINEAGES
-        if not self.answered:
-            stored = np.stack([self._center, self._center])
-            return StoredPopulation(size=2, stored=stored, probe=True, episodes=3, lineage=lineage)
+        if self.plan.probe:
+            return StoredPopulation(size=2, stored=np.stack([self._center, self._center]))
         return SampledPopulation(
             size=self.population_size,
             center=self._center,
             sigma=0.1,
             noise=self.gaussian_noise(),
-            lineage=lineage,
         )
 
     def _tell(self, population: Population, returns: Vector, behaviors: Matrix) -> None:
-        self.told.append((population, returns, behaviors))
-        self.answered = population.probe
-        if not population.probe:
-            self._center = population.member(int(np.argmax(returns)))
-            self.center_lineage = population.lineage
+        probe = self.plan.probe
+        self.told.append((probe, returns, behaviors))
+        if probe:
+            self._plan(probe=False)
+            return
+        self._center = population.member(int(np.argmax(returns)))
+        lineage = self.generation % LINEAGES
+        self.plan = replace(
+            self.plan,
+            probe=True,
+            episodes=3,
+            lineage=(self.generation + 1) % LINEAGES,
+            center_lineage=lineage,
+        )
 
     def _state_dict(self) -> State:
-        return {"answered": int(self.answered), "lineage": self.center_lineage}
+        names = ("probe", "episodes", "lineage", "center_lineage")
+        return {name: int(getattr(self.plan, name) or 0) for name in names}
 
     def _load_state_dict(self, state: State) -> None:
-        self.answered = bool(state["answered"])
-        self.center_lineage = int(state["lineage"])
+        self.plan = replace(
+            self.plan,
+            **{**state, "probe": bool(state["probe"]), "episodes": state["episodes"] or None},
+        )
 
 
 @pytest.fixture
 def curious(make_spec: Spec, monkeypatch: pytest.MonkeyPatch) -> Callable[..., TrialSpec]:
-    """Return a maker of specifications of trials of the double."""
+    """Makes specifications of trials of ``Curious``."""
     ALGORITHMS.names()
     monkeypatch.setitem(ALGORITHMS._classes, "curious", Curious)
 
@@ -86,18 +105,37 @@ def trained(spec: TrialSpec, pool: WorkerPool, generations: int = 5) -> Trainer:
     return trainer
 
 
-def told(trainer: Trainer) -> list[tuple[Population, Vector, Matrix]]:
+def assert_resumed(stopped: Trainer, whole: Trainer, pool: WorkerPool) -> None:
+    """A new trainer continues from ``stopped`` to the end of ``whole`` with the same bits."""
+    with Trainer(whole.spec, pool) as again:
+        again.load_state_dict(stopped.state_dict(), stopped.history)
+        while again.progress.generation < whole.progress.generation:
+            again.train(env_steps=again.progress.env_steps + 1)
+    assert [r.digest for r in again.history] == [r.digest for r in whole.history]
+    assert again.progress.env_steps == whole.progress.env_steps
+
+
+def told(trainer: Trainer) -> list[tuple[bool, Vector, Matrix]]:
     assert isinstance(trainer.algorithm, Curious)
     return trainer.algorithm.told
 
 
-def test_a_probe_is_answered_before_the_generation_and_does_not_count_as_one(
+def test_probes_come_before_each_generation_with_episodes_of_their_own(
     curious: Spec, pool: WorkerPool
 ) -> None:
     trainer = trained(curious(), pool)
-    assert [len(population) for population, _, _ in told(trainer)] == [2, 6] * 5
+    assert [len(returns) for _, returns, _ in told(trainer)] == [2, 6] * 5
     assert [record.generation for record in trainer.history] == [1, 2, 3, 4, 5]
     assert trainer.algorithm.generation == 5
+    probes = set()
+    for probe, returns, behaviors in told(trainer):
+        if probe:  # both members are the centre and play the same episodes
+            probes.add(float(returns[0]))
+            assert returns[0] == returns[1]
+            np.testing.assert_array_equal(behaviors[0], behaviors[1])
+        else:
+            assert len(set(returns.tolist())) == 6
+    assert len(probes) == 5
 
 
 def test_the_episodes_of_a_probe_are_training_episodes(curious: Spec, pool: WorkerPool) -> None:
@@ -107,20 +145,6 @@ def test_the_episodes_of_a_probe_are_training_episodes(curious: Spec, pool: Work
     assert trainer.progress.episodes == 5 * (2 * 3 + 6)
     assert trainer.progress.env_steps == 5 * (2 * 3 + 6)
     assert trainer.history[-1].eval_env_steps == 0
-
-
-def test_members_of_a_probe_play_the_same_episodes(curious: Spec, pool: WorkerPool) -> None:
-    for population, returns, behaviors in told(trained(curious(), pool)):
-        if population.probe:  # both members are the same
-            assert returns[0] == returns[1]
-            np.testing.assert_array_equal(behaviors[0], behaviors[1])
-        else:
-            assert len(set(returns.tolist())) == 6
-
-
-def test_another_generation_has_other_probe_episodes(curious: Spec, pool: WorkerPool) -> None:
-    returns = [r[0] for population, r, _ in told(trained(curious(), pool)) if population.probe]
-    assert len(set(returns)) == 5
 
 
 def test_behaviors_are_the_mean_over_a_members_episodes(curious: Spec, pool: WorkerPool) -> None:
@@ -148,9 +172,9 @@ def test_the_score_is_under_the_statistics_of_the_centres_lineage(
     curious: Spec, pool: WorkerPool
 ) -> None:
     trainer = trained(curious(), pool, 3)
-    assert trainer.algorithm.center_lineage == 0
+    assert trainer.algorithm.plan.center_lineage == 0
     right = trainer.evaluate(5).returns
-    trainer.algorithm.center_lineage = 1
+    trainer.algorithm.plan = replace(trainer.algorithm.plan, center_lineage=1)
     assert not np.array_equal(trainer.evaluate(5).returns, right)
 
 
@@ -174,7 +198,7 @@ def test_the_centre_plays_under_the_statistics_of_its_own_lineage(
         assert normalizer is not None
     # In generation 3 the centre is of lineage 1, which has learnt from generation 2 alone; the
     # members are of lineage 0.
-    after_one = trained(curious(), pool, 2)._normalizer(lineage=1)
+    after_one = trained(curious(), pool, 2)._evaluator.normalizer(lineage=1)
     np.testing.assert_array_equal(centers[2][0].mean, after_one.mean)
     assert centers[2][1].returns.size == 0
 
@@ -186,12 +210,7 @@ def test_a_resumed_trial_is_an_uninterrupted_one(
     spec = curious()
     whole = trained(spec, pool, 5)
     first = trained(spec, pool, generations)
-    with Trainer(spec, pool) as second:
-        second.load_state_dict(first.state_dict(), first.history)
-        while second.progress.generation < 5:
-            second.train(env_steps=second.progress.env_steps + 1)
-    assert [r.digest for r in second.history] == [r.digest for r in whole.history]
-    assert second.progress.env_steps == whole.progress.env_steps
+    assert_resumed(first, whole, pool)
 
 
 def test_an_interrupt_after_a_probe_leaves_a_state_that_goes_on(
@@ -213,14 +232,8 @@ def test_an_interrupt_after_a_probe_leaves_a_state_that_goes_on(
             patch.setattr(WorkerPool, "play", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 trainer.train(env_steps=10**6)
-        assert trainer.algorithm.state_dict()["answered"] == 1
-        state, history = trainer.state_dict(), trainer.history
-    with Trainer(spec, pool) as again:
-        again.load_state_dict(state, history)
-        while again.progress.generation < 3:
-            again.train(env_steps=again.progress.env_steps + 1)
-    assert [r.digest for r in again.history] == [r.digest for r in whole.history]
-    assert again.progress.env_steps == whole.progress.env_steps
+        assert trainer.algorithm.state_dict()["probe"] == 0
+    assert_resumed(trainer, whole, pool)
 
 
 def test_one_worker_is_as_good_as_two(curious: Spec, pool: WorkerPool) -> None:
@@ -234,12 +247,11 @@ def test_one_worker_is_as_good_as_two(curious: Spec, pool: WorkerPool) -> None:
 
 
 def test_an_unknown_behavior_is_refused_before_training(curious: Spec) -> None:
-    spec = curious(environment={WALK: {"behavior": "final_obsevation"}})
     with pytest.raises(UsageError, match="did you mean 'final_observation'"):
-        Trainer(spec)
+        curious(environment={WALK: {"behavior": "final_obsevation"}})
 
 
 def test_a_behavior_that_nobody_looks_at_is_not_gathered(make_spec: Spec, pool: WorkerPool) -> None:
     with Trainer(make_spec(), pool) as trainer:
-        _, played = trainer._evaluate_population()
+        _, played = trainer._evaluator.play(trainer.algorithm)
     assert played.behaviors.shape == (8, 0)

@@ -1,4 +1,4 @@
-"""Killed anywhere and run again, a trial ends with the same bits."""
+"""A trial that is killed and resumed ends with the same bits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -38,15 +38,17 @@ if __name__ == "__main__":
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder that every process of this file runs in, with the script."""
-    path = tmp_path_factory.mktemp("resume")
-    (path / "script.py").write_text(SCRIPT)
-    return path
+    """The working directory of all processes."""
+    return tmp_path_factory.mktemp("resume")
 
 
-def launch(folder: Path, out: str, every: float) -> subprocess.Popen[str]:
+def launch(
+    folder: Path, out: str, every: float, arguments: Sequence[str] = ARGUMENTS
+) -> subprocess.Popen[str]:
+    """Start ``esbench`` with a checkpoint every ``every`` seconds."""
+    (folder / "script.py").write_text(SCRIPT)
     return subprocess.Popen(
-        [sys.executable, str(folder / "script.py"), str(every), *ARGUMENTS, "--out", out],
+        [sys.executable, str(folder / "script.py"), str(every), *arguments, "--out", out],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=subprocess.PIPE,
@@ -58,7 +60,7 @@ def launch(folder: Path, out: str, every: float) -> subprocess.Popen[str]:
 
 @pytest.fixture
 def start(folder: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Return a starter of ``esbench run``, with a checkpoint every so many seconds."""
+    """Starts ``esbench run``; the processes end with the test."""
     started: list[subprocess.Popen[str]] = []
 
     def begin(out: Path, every: float = 0.0) -> subprocess.Popen[str]:
@@ -73,14 +75,14 @@ def start(folder: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 @pytest.fixture(scope="module")
 def uninterrupted(folder: Path) -> Outcome:
-    """Return what a run ends with that nothing interrupts."""
+    """The outcome of an uninterrupted run."""
     with launch(folder, "whole", 1000.0) as process:
         assert process.communicate(timeout=120)[1] == ""
     return outcome(folder / "whole")
 
 
 def outcome(folder: Path) -> Outcome:
-    """Return the rows and the result of the only trial, without times."""
+    """The rows and the result of the only trial, without times."""
     (path,) = folder.rglob("result.json")
     rows = [json.loads(line) for line in (path.parent / "metrics.jsonl").read_text().splitlines()]
     for table in (result := json.loads(path.read_text()), *rows):
@@ -142,7 +144,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(
     assert log.read_text() == ""  # the workers were not interrupted, they were told
     assert process.returncode == 130
     assert "Traceback" not in stderr
-    assert "To go on: esbench run --env doubles:Walk-v0" in stderr
+    assert "Resume with: esbench run --env doubles:Walk-v0" in stderr
     assert list(out.rglob("state.json"))  # written on the way out
     again = start(out, 1000.0)
     assert again.communicate(timeout=120)[1] == ""

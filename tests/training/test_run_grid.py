@@ -64,9 +64,9 @@ def test_a_trial_that_another_process_runs_is_left_to_it(
     [
         ("trial.json", b"{}"),
         ("metrics.jsonl", b""),
-        ("checkpoint/state.json", b'{"format": 1}'),
+        ("checkpoint/state.json", b'{"format": 2}'),
         ("checkpoint/*.safetensors", b"\0"),
-        ("result.json", b'{"format": 1}'),
+        ("result.json", b'{"format": 2}'),
     ],
 )
 def test_a_damaged_trial_does_not_stop_the_others(
@@ -109,7 +109,7 @@ def test_a_newer_format_stops_everything(make_trial: Make, pool: WorkerPool, nam
     if name.startswith("checkpoint"):
         (trial.folder.path / "result.json").unlink()
     (trial.folder.path / name).write_text('{"format": 99}')
-    with pytest.raises(UsageError, match="written by a newer esbench"):
+    with pytest.raises(UsageError, match="format 99; expected format 2"):
         run(pool, trial, other)
     assert other.folder.status == "missing"
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import signal
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from esbench.algorithms.openai_es import OpenAIES
+from esbench.algorithms.population import _THREADS as THREADS
 from esbench.errors import TrainingError, UsageError
 from esbench.grids.trial_spec import TrialSpec
 from esbench.rollouts.jobs import CENTER, Job, Task
@@ -23,7 +25,7 @@ WALK = "doubles:Walk-v0"
 
 
 class Memory:
-    """A recorder that keeps everything."""
+    """A recorder that stores everything."""
 
     def __init__(self) -> None:
         self.rows: list[GenerationRecord] = []
@@ -43,7 +45,7 @@ def train(spec: TrialSpec, pool: WorkerPool) -> Trainer:
 
 
 def results(trainer: Trainer) -> list[dict[str, Any]]:
-    """Return the rows without their times."""
+    """The rows without times."""
     rows = [asdict(record) for record in trainer.history]
     return [{k: v for k, v in row.items() if not k.endswith("time_s")} for row in rows]
 
@@ -53,9 +55,10 @@ def test_training_ends_at_the_first_generation_past_the_budget(
 ) -> None:
     trainer = train(make_spec(budget={"env_steps": 700}), pool)
     assert trainer.history[-1].env_steps >= 700 > trainer.history[-2].env_steps
-    assert [record.generation for record in trainer.history] == [
-        *range(1, len(trainer.history) + 1)
-    ]
+    generations = [record.generation for record in trainer.history]
+    assert generations == list(range(1, len(generations) + 1))
+    limited = train(make_spec(budget={"env_steps": 10**9, "generations": 3}), pool)
+    assert limited.progress.generation == 3
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -65,7 +68,7 @@ def test_the_update_may_draw_with_the_workers_cores(
     told, tell = [], OpenAIES.tell
 
     def listen(self: OpenAIES, population: Any, *args: Any) -> None:
-        told.append(population.threads)
+        told.append(THREADS.get())
         tell(self, population, *args)
 
     monkeypatch.setattr(OpenAIES, "tell", listen)
@@ -73,11 +76,6 @@ def test_the_update_may_draw_with_the_workers_cores(
     with WorkerPool(workers, slots=1) as pool, Trainer(make_spec(), pool) as trainer:
         trainer.train(env_steps=1)
     assert told == [min(workers, 2)]
-
-
-def test_generations_limit_the_budget_too(make_spec: Spec, pool: WorkerPool) -> None:
-    trainer = train(make_spec(budget={"env_steps": 10**9, "generations": 3}), pool)
-    assert trainer.progress.generation == 3
 
 
 def test_training_goes_on_with_a_larger_number(make_spec: Spec, pool: WorkerPool) -> None:
@@ -138,7 +136,7 @@ def test_the_centre_that_plays_is_the_one_the_search_would_return(
             population=None,
             center=trainer.center,
             episodes=1,
-            normalizer=trainer._normalizer(lineage=0),
+            normalizer=trainer._evaluator.normalizer(lineage=0),
         )
         (expected,) = pool.play(job, [Task(CENTER, 0)]).center_returns
         trainer.train(env_steps=trainer.progress.env_steps + 1)
@@ -223,21 +221,22 @@ def test_returns_that_are_not_finite_are_counted_and_the_trial_goes_on(
     assert all(math.isfinite(record.population_return_mean) for record in trainer.history)
 
 
+@pytest.mark.parametrize(
+    ("name", "kwargs", "settings"),
+    [
+        ("doubles:BadReward-v0", {"always": True}, {}),
+        # Members without a step do not grow the population for ever.
+        ("doubles:BadObservation-v0", {"share": 1.0}, {"num_interactions": 100}),
+    ],
+)
 def test_a_generation_without_a_finite_return_ends_the_trial(
-    make_spec: Spec, pool: WorkerPool
+    make_spec: Spec,
+    pool: WorkerPool,
+    name: str,
+    kwargs: dict[str, Any],
+    settings: dict[str, Any],
 ) -> None:
-    name = "doubles:BadReward-v0"
-    spec = make_spec(name, environment={name: {"kwargs": {"always": True}}})
-    with pytest.raises(TrainingError, match="none of the 8 returns is finite"):
-        train(spec, pool)
-
-
-def test_members_that_never_make_a_step_do_not_grow_the_population_for_ever(
-    make_spec: Spec, pool: WorkerPool
-) -> None:
-    name = "doubles:BadObservation-v0"
-    table = {name: {"kwargs": {"share": 1.0}}}
-    spec = make_spec(name, environment=table, settings={"num_interactions": 100})
+    spec = make_spec(name, environment={name: {"kwargs": kwargs}}, settings=settings)
     with pytest.raises(TrainingError, match="none of the 8 returns is finite"):
         train(spec, pool)
 
@@ -255,31 +254,27 @@ def test_an_infinite_observation_does_not_spoil_the_statistics(
     assert np.isfinite(statistics["squares"]).all()
 
 
-def test_why_training_stopped_survives_a_resume(make_spec: Spec, pool: WorkerPool) -> None:
-    with Trainer(make_spec(), pool) as trainer:
-        trainer.train(callbacks=[lambda record: Stop("enough") if record.generation == 2 else None])
-        state = trainer.state_dict()
-    with Trainer(make_spec(), pool) as resumed:
-        resumed.load_state_dict(state, trainer.history)
-        assert resumed.stopped == Stop("enough")
-        resumed.train()  # asked to go on, it does
-        assert resumed.stopped is None
-        assert resumed.progress.generation > 2
-
-
-def test_callbacks_see_every_record_and_can_stop(make_spec: Spec, pool: WorkerPool) -> None:
+def test_callbacks_receive_every_record_and_the_reason_to_stop_survives_a_resume(
+    make_spec: Spec, pool: WorkerPool
+) -> None:
     seen: list[int] = []
 
     def stop_at_three(record: GenerationRecord) -> Stop | None:
         seen.append(record.generation)
         return Stop("three") if record.generation == 3 else None
 
-    memory = Memory()
-    with Trainer(make_spec(budget={"env_steps": 10**9}), pool, memory) as trainer:
+    memory, spec = Memory(), make_spec()
+    with Trainer(spec, pool, memory) as trainer:
         assert trainer.train(callbacks=[stop_at_three]) == Stop("three")
     assert seen == [1, 2, 3]
     assert memory.rows == trainer.history
     assert memory.states[-1]["progress"]["generation"] == 3
+    with Trainer(spec, pool) as resumed:
+        resumed.load_state_dict(memory.states[-1], memory.rows)
+        assert resumed.stopped == Stop("three")
+        resumed.train()  # an explicit call continues
+        assert resumed.stopped is None
+        assert resumed.progress.generation > 3
 
 
 def test_early_stopping_on_a_target(make_spec: Spec, pool: WorkerPool) -> None:
@@ -322,24 +317,40 @@ def test_a_state_goes_on_bit_for_bit(make_spec: Spec, pool: WorkerPool, environm
     assert second.evaluate(3).returns.tolist() == whole.evaluate(3).returns.tolist()
 
 
-def test_an_interrupt_inside_an_update_undoes_it(
+def test_an_update_is_completed_before_an_interrupt(
     make_spec: Spec, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    tell = OpenAIES._tell
+
+    def interrupted(*arguments: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+        tell(*arguments)
+
     memory = Memory()
     with Trainer(make_spec(), pool, memory) as trainer:
         trainer.train(env_steps=1)
-        tell = OpenAIES._tell
+        with monkeypatch.context() as patch:
+            patch.setattr(OpenAIES, "_tell", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                trainer.train()
+        trainer.save()
+        assert memory.states[-1]["progress"]["generation"] == 2
+        trainer.train()
+    assert results(trainer) == results(train(make_spec(), pool))
 
-        def interrupted(*arguments: Any) -> None:
-            tell(*arguments)
-            raise KeyboardInterrupt
 
-        monkeypatch.setattr(OpenAIES, "_tell", interrupted)
-        with pytest.raises(KeyboardInterrupt):
+def test_a_failed_update_is_not_saved(
+    make_spec: Spec, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: Any) -> None:
+        raise RuntimeError("no step")
+
+    memory = Memory()
+    monkeypatch.setattr(OpenAIES, "_tell", failing)
+    with Trainer(make_spec(), pool, memory) as trainer:
+        with pytest.raises(RuntimeError, match="no step"):
             trainer.train()
         trainer.save()
-        assert memory.states[-1]["progress"] == memory.states[-2]["progress"]
-        monkeypatch.undo()
-        trainer.train()
-    whole = train(make_spec(), pool)
-    assert results(trainer) == results(whole)
+        assert memory.states == []
+        with pytest.raises(TrainingError):
+            trainer.train()

@@ -57,7 +57,7 @@ class Counts(Walk):
 
 
 gymnasium.register("Counts-v0", entry_point=Counts)
-COUNTS = "test_rendering:Counts-v0"
+COUNTS = "test_render_trial:Counts-v0"
 
 
 @pytest.fixture(autouse=True)
@@ -147,7 +147,7 @@ def test_a_long_episode_is_cut_and_its_return_is_not(make_trial: Make, pool: Wor
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"episode": 4}, "episode = 4: expected one of .* 0 to 3"),
+        ({"episode": 4}, "episode = 4: .* 0 to 3"),
         ({"episode": -1}, "episode = -1: expected"),
         ({"max_steps": 0}, "max-steps = 0: expected at least 1"),
     ],
@@ -164,7 +164,7 @@ def test_bad_numbers(
     [
         ("doubles:Walk-v0", {}, "'doubles:Walk-v0' cannot be rendered: it has no render mode"),
         (COUNTS, {"broken": "raises"}, "cannot be rendered: OSError: no paint left"),
-        (COUNTS, {"broken": "shape"}, r"it draws uint8 \[8, 8\] instead of"),
+        (COUNTS, {"broken": "shape"}, r"uint8 \[8, 8\]"),
     ],
 )
 def test_what_has_no_picture(
@@ -188,7 +188,7 @@ def test_a_missing_opengl_is_one_sentence(
     make_trial: Make, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(offscreen, "OFFSCREEN", ("nothing",))
-    with pytest.raises(UsageError, match="neither with EGL nor with OSMesa.*apt-get install"):
+    with pytest.raises(UsageError, match="EGL.*OSMesa.*apt-get install"):
         rendered(make_trial("Hopper-v5", budget={"env_steps": 40}), pool)
 
 

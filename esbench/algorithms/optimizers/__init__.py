@@ -1,11 +1,9 @@
-"""Optimizers that climb a gradient estimate: ClipUp, Adam, SGD, and the others of ``torch.optim``.
+"""Optimizers that follow a gradient estimate: ClipUp, Adam, SGD and the others of ``torch.optim``.
 
-Adam and SGD could be torch's, and were. They are ours for two reasons:
+Adam and SGD are implemented here, not taken from torch, for two reasons:
 
-- ``import torch`` takes about as long as all the rest of a trial's start: the first generation of
-  ``esbench run quick`` was recorded after 6.5 to 7.1 s with it, and after 3.9 to 5.8 s without
-  (three and five starts on one day).
-- Torch's vectorised loops round once where a product enters a sum, if the processor can, so that
-  their bits depend on it. Ours are IEEE operations one by one, the same everywhere but for the
-  powers of Adam's betas.
+- A trial that does not use torch starts faster, because ``import torch`` is slow.
+- Torch's vectorised loops use fused multiply-add where the processor has it, so their bits depend
+  on the processor. The operations here round one by one and give the same bits everywhere, except
+  for the powers of Adam's betas.
 """

@@ -3,50 +3,54 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import final
+from typing import Annotated, final
 
 import numpy as np
+from pydantic import Field
 
-from esbench.algorithms.optimizers.base import Optimizer, State, flag, number
+from esbench.algorithms.optimizers.base import Optimizer, State
+from esbench.algorithms.settings import NonNegative
 from esbench.arrays import Vector
+from esbench.settings import Settings
+
+Beta = Annotated[float, Field(ge=0, lt=1)]
+
+
+@final
+class AdamSettings(Settings):
+    """Settings of Adam; defaults as in torch."""
+
+    betas: tuple[Beta, Beta] = (0.9, 0.999)
+    eps: NonNegative = 1e-8
+    weight_decay: NonNegative = 0.0
+    amsgrad: bool = False
 
 
 @final
 class Adam(Optimizer):
     """Adam (Kingma & Ba 2015, algorithm 1), or AMSGrad (Reddi, Kale & Kumar 2018, algorithm 2).
 
-    As in torch, AMSGrad's maximum is of the second moments before their bias is corrected, and
-    ``weight_decay`` takes so much of the centre from the gradient. The state is torch's: moments of
-    the gradient downhill.
+    As in torch, AMSGrad takes the maximum of the second moments before their bias correction, and
+    ``weight_decay`` times the centre is subtracted from the gradient. The state has torch's layout:
+    the moments of the downhill gradient.
     """
 
-    def __init__(
-        self,
-        learning_rate: float,
-        betas: Sequence[float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-        amsgrad: bool = False,
-    ) -> None:
-        if not (isinstance(betas, list | tuple) and len(betas) == 2):
-            raise ValueError(f"betas = {betas!r}: expected two numbers")
-        self.learning_rate = number("learning_rate", learning_rate, at_least=0.0)
-        self.betas = tuple(number("betas", beta, at_least=0.0, below=1.0) for beta in betas)
-        self.eps = number("eps", eps, at_least=0.0)
-        self.weight_decay = number("weight_decay", weight_decay, at_least=0.0)
-        self.amsgrad = flag("amsgrad", amsgrad)
+    Settings = AdamSettings
+
+    def __init__(self, learning_rate: float, settings: AdamSettings) -> None:
+        self._learning_rate = learning_rate
+        self._settings = settings
         self._steps = 0
         self._moments: dict[str, Vector] = {}
 
     def step(self, center: Vector, gradient: Vector, scale: float = 1.0) -> Vector:
-        """Return the new centre, [P]."""
-        names = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")[: 3 if self.amsgrad else 2]
+        """The new centre, [P]."""
+        settings, (beta1, beta2) = self._settings, self._settings.betas
+        names = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")[: 3 if settings.amsgrad else 2]
         if not self._moments:
             self._moments = {name: np.zeros_like(center) for name in names}
         mean, square, *largest = (self._moments[name] for name in names)
-        beta1, beta2 = self.betas
-        downhill = self.weight_decay * center - gradient
+        downhill = settings.weight_decay * center - gradient
         self._steps += 1
         mean *= beta1
         mean += (1.0 - beta1) * downhill
@@ -56,12 +60,12 @@ class Adam(Optimizer):
             square = np.maximum(most, square, out=most)
         deviation = np.sqrt(square)
         deviation /= math.sqrt(1.0 - beta2**self._steps)
-        deviation += self.eps
-        rate = scale * self.learning_rate / (1.0 - beta1**self._steps)
+        deviation += settings.eps
+        rate = scale * self._learning_rate / (1.0 - beta1**self._steps)
         return center - rate * (mean / deviation)
 
     def state_dict(self) -> State:
-        """Return the number of steps and the moments; empty before the first step."""
+        """The number of steps and the moments; empty before the first step."""
         moments = {name: moment.copy() for name, moment in self._moments.items()}
         return {"step": self._steps, **moments} if moments else {}
 

@@ -1,9 +1,9 @@
-"""Which optimizer a name and its settings make."""
+"""Optimizers by name."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -14,41 +14,42 @@ from esbench.algorithms.optimizers.clipup import ClipUp
 from esbench.algorithms.optimizers.sgd import SGD
 from esbench.algorithms.optimizers.torch_optimizer import TorchOptimizer, torch_optimizers
 from esbench.errors import UsageError, suggestion
+from esbench.settings import parse
 
-OWN: Final[dict[str, Callable[..., Optimizer]]] = {"adam": Adam, "clipup": ClipUp, "sgd": SGD}
-# The learning rate has its own place; the rest turn the climb round or need a GPU or autograd.
-NOT_SETTINGS: Final = frozenset(
-    {"params", "lr", "learning_rate", "maximize", "capturable", "differentiable"}
-)
+OWN: Final[dict[str, Any]] = {"adam": Adam, "clipup": ClipUp, "sgd": SGD}
+# The learning rate is a setting of the algorithm; the others reverse the direction of the step, or
+# need a GPU or automatic differentiation.
+NOT_SETTINGS: Final = {"params", "lr", "maximize", "capturable", "differentiable"}
 
 
 def make_optimizer(
     name: str, size: int, learning_rate: float, settings: Mapping[str, Any]
 ) -> Optimizer:
-    """Return the optimizer ``name`` for ``size`` parameters.
+    """The optimizer ``name`` for ``size`` parameters.
 
     Args:
-        name: ``adam``, ``clipup``, ``sgd`` or another class of ``torch.optim``, in any case.
+        name: ``adam``, ``clipup``, ``sgd`` or another class of ``torch.optim``; upper and lower
+            case are equivalent.
         size: the number of parameters, P.
-        learning_rate: its learning rate.
-        settings: further arguments of its constructor.
+        learning_rate: the learning rate.
+        settings: further arguments of the constructor.
 
     Raises:
-        UsageError: no such optimizer, or it does not take these arguments.
+        UsageError: the optimizer is unknown or does not accept these arguments.
     """
+    for key in {"lr", "learning_rate"} & settings.keys():
+        raise UsageError(f"optimizer {name}: {key}: set the algorithm's learning_rate instead")
     own = OWN.get(name.lower())
-    cls: Any = own or torch_optimizers().get(name.lower())
-    if cls is None:
-        near = suggestion(name, {*torch_optimizers(), *OWN})
-        raise UsageError(f"unknown optimizer {name!r}; {near}")
-    _require_known(name, settings, set(inspect.signature(cls).parameters) - NOT_SETTINGS)
-    if own is None:
-        _require_no_words(name, settings)
+    if own is not None:
+        typed: Any = parse(own.Settings, dict(settings), f"optimizer {name}")
+    else:
+        cls = _torch_class(name, settings)
 
     def make(size: int) -> Optimizer:
-        if own is not None:
-            return own(learning_rate, **settings)
-        return TorchOptimizer(cls, size, {"lr": learning_rate, **settings})
+        if own is None:
+            return TorchOptimizer(cls, size, {"lr": learning_rate, **settings})
+        made: Optimizer = own(learning_rate, typed)
+        return made
 
     try:
         _try_out(make(1))
@@ -57,28 +58,27 @@ def make_optimizer(
         raise UsageError(f"optimizer {name} with {dict(settings)}: {error}") from None
 
 
-def _require_known(name: str, settings: Mapping[str, Any], allowed: set[str]) -> None:
-    for key in settings:
-        if key in {"lr", "learning_rate"}:
-            raise UsageError(
-                f"unknown setting {key!r} of {name}; the algorithm has it, as learning_rate"
-            )
-        if key not in allowed:
-            raise UsageError(f"unknown setting {key!r} of {name}; {suggestion(key, allowed)}")
-
-
-def _require_no_words(name: str, settings: Mapping[str, Any]) -> None:
-    """Refuse words, none of which torch's classes take: they fail somewhere, in Python's terms."""
+def _torch_class(name: str, settings: Mapping[str, Any]) -> Any:
+    """The class of ``torch.optim``, which accepts settings with these names."""
+    cls = torch_optimizers().get(name.lower())
+    if cls is None:
+        near = suggestion(name, {*torch_optimizers(), *OWN})
+        raise UsageError(f"unknown optimizer {name!r}; {near}")
+    allowed = set(inspect.signature(cls).parameters) - NOT_SETTINGS
     for key, value in settings.items():
+        if key not in allowed:
+            raise UsageError(f"optimizer {name}: unknown key {key}; {suggestion(key, allowed)}")
+        # No class accepts text, and torch's own message for it is unclear.
         if any(isinstance(each, str) for each in (value if isinstance(value, list) else [value])):
             raise UsageError(
                 f"optimizer {name}: {key} = {value!r}: expected a number, a list of numbers, true "
                 "or false"
             )
+    return cls
 
 
 def _try_out(optimizer: Optimizer) -> None:
-    """Climb a few steps: torch looks at many settings only there, which would be in training."""
+    """Make a few steps, because torch checks many settings only in a step."""
     center = np.zeros(1)
     with np.errstate(all="ignore"):
         for _ in range(3):

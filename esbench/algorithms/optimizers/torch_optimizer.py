@@ -1,4 +1,4 @@
-"""Any class of ``torch.optim``; torch is imported where one is asked for, not before."""
+"""Any class of ``torch.optim``; torch is imported on first use."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class TorchOptimizer(Optimizer):
         self._learning_rate = settings["lr"]
 
     def step(self, center: Vector, gradient: Vector, scale: float = 1.0) -> Vector:
-        """Return the new centre, [P]; torch minimises, hence the sign.
+        """The new centre, [P]; torch minimises, hence the sign.
 
-        ``scale`` is nothing to Rprop, which adapts its own steps after the first, and reaches ASGD
-        a step late.
+        ``scale`` has no effect on Rprop after the first step, because it adapts its own step sizes,
+        and takes effect one step late in ASGD.
         """
         import torch
 
@@ -44,7 +44,7 @@ class TorchOptimizer(Optimizer):
         return updated
 
     def state_dict(self) -> State:
-        """Return the optimizer's buffers (moments, step counts) as arrays."""
+        """The buffers of the optimizer (moments, step counts) as arrays."""
         import torch
 
         buffers = self._optimizer.state.get(self._parameter, {})
@@ -64,9 +64,9 @@ class TorchOptimizer(Optimizer):
 
 
 def torch_optimizers() -> dict[str, type[torch.optim.Optimizer]]:
-    """Return the usable classes of ``torch.optim`` by lower-case name.
+    """The usable classes of ``torch.optim`` by lower-case name.
 
-    LBFGS needs a closure to re-evaluate and SparseAdam sparse gradients; neither exists here.
+    LBFGS re-evaluates a closure, Muon takes only matrices and SparseAdam only sparse gradients.
     """
     import torch
 
@@ -81,10 +81,10 @@ def torch_optimizers() -> dict[str, type[torch.optim.Optimizer]]:
 
 
 def _without_compiler(cls: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer]:
-    """Return the class with two methods as they are written, below torch's decorators.
+    """The class with two of its methods stripped of torch's decorators.
 
-    The decorators import torch's compiler, which nobody uses here and which takes as long to import
-    as torch does. Besides, they switch gradients off in ``step``: do so around it.
+    The decorators import torch's compiler, which is not used here and is slow to import. They also
+    disable gradients in ``step``, which the caller must do instead.
     """
     plain = {name: inspect.unwrap(getattr(cls, name)) for name in ("add_param_group", "step")}
     return type(cls.__name__, (cls,), plain)
@@ -92,11 +92,7 @@ def _without_compiler(cls: type[torch.optim.Optimizer]) -> type[torch.optim.Opti
 
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
-    """Keep torch to this thread: those it starts go on spinning beside the workers.
-
-    Measured on two cores for 5,702 parameters, mostly for the square root of torch's Adam: a second
-    thread was busy for 20 % of the training time, on a core that a worker needed.
-    """
+    """Keep torch to this thread, because idle torch threads spin on cores that workers need."""
     import torch
 
     before = torch.get_num_threads()

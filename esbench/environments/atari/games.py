@@ -1,22 +1,22 @@
 """Atari games under the two protocols of the literature, as Gymnasium environments.
 
-``ALE/Pong-v5`` shows a person's screen, 210 x 160 in colour; no policy of the papers is given that.
-What they play is preprocessed, and in two ways whose scores are not comparable. Each has names of
-its own, so that no table can mix them, and no argument turns one into the other:
+``ALE/Pong-v5`` shows the full screen, 210 x 160 in colour. The policies of the papers play a
+preprocessed game, under one of two protocols whose scores are not comparable. Each protocol has
+environment names of its own, and no argument turns one into the other:
 
-- ``esbench/Pong-v5``: sticky actions, that is, in every frame the action of the frame before is
-  repeated with probability 0.25; no no-ops (Machado et al. 2018, "Revisiting the Arcade Learning
-  Environment", arXiv:1709.06009). Rewards and ends are those of ``gymnasium.make("ALE/Pong-v5")``
-  for the same seeds and actions; only what is seen differs.
-- ``esbench/PongDeterministic-v5``: no sticky actions; an episode begins with 1 to 30 no-ops, their
-  number drawn from its seed (Mnih et al. 2015; the ES and GA papers of 2017).
+- ``esbench/Pong-v5``: sticky actions (in every frame the action of the previous frame is repeated
+  with probability 0.25) and no no-ops (Machado et al. 2018, "Revisiting the Arcade Learning
+  Environment", arXiv:1709.06009). Rewards and ends equal those of ``gymnasium.make("ALE/Pong-v5")``
+  for the same seeds and actions; only the observations differ.
+- ``esbench/PongDeterministic-v5``: no sticky actions; an episode begins with 1 to 30 no-ops, whose
+  number is drawn from its seed (Mnih et al. 2015; the ES and GA papers of 2017).
 
-Everything else is the same: an action is held for 4 frames; the last two, grey, are joined pixel by
-pixel (the lighter one), made 84 x 84 and stacked with the three before, [4, 84, 84] of uint8, the
-first frame of an episode four times. It is, to the bit, ``gymnasium.wrappers.AtariPreprocessing``
-(which needs OpenCV) and ``FrameStackObservation`` around ``ALE/Pong-v5`` with ``frameskip=1``, and
-from the fourth step on the observation of ``ale_py.AtariVectorEnv``, which fills the stack with
-zeros. Rewards are not clipped, lives do not end episodes, FIRE is not pressed for the policy.
+The preprocessing is the same for both: an action is held for 4 frames; the last two, in grey, are
+combined by a pixelwise maximum, resized to 84 x 84 and stacked with the three before them,
+[4, 84, 84] of uint8. The first frame of an episode fills the stack. The result is bit-identical to
+``gymnasium.wrappers.AtariPreprocessing`` (which needs OpenCV) and ``FrameStackObservation`` around
+``ALE/Pong-v5`` with ``frameskip=1``. Rewards are not clipped, lost lives do not end episodes, and
+FIRE is not pressed automatically.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ if TYPE_CHECKING:
 RenderMode: TypeAlias = Literal["human", "rgb_array"]
 
 NAMESPACE: Final = "esbench"
-SCREEN_SIZES: Final = range(20, 161)  # OpenCV computes what is wider or much smaller otherwise
-# Of these the ALE has no version for one player.
+SCREEN_SIZES: Final = range(20, 161)  # OpenCV uses other algorithms outside this range
+# Games without a version for one player in the ALE.
 OTHERS: Final = frozenset({"combat", "joust", "maze_craze", "warlords"})
 NOOP: Final = 0
 
 
 @final
 @dataclass(frozen=True)
-class Protocol:
-    """What tells scores apart that must not be compared.
+class AtariProtocol:
+    """The rules under which scores are comparable.
 
     Attributes:
-        entry_point: of the environments that are played so.
-        repeat_action_probability: that a frame repeats the action before; a sticky action.
-        noop_max: an episode begins with 1 to so many no-ops; with none if it is 0.
+        entry_point: of the environments with this protocol.
+        repeat_action_probability: probability of a sticky action, in each frame.
+        noop_max: largest number of no-ops at the start of an episode; at least 1, unless this is 0.
     """
 
     entry_point: str
@@ -64,30 +64,30 @@ class Protocol:
     noop_max: int
 
 
-V5: Final = Protocol("esbench.environments.atari.games:v5", 0.25, 0)
-DETERMINISTIC: Final = Protocol("esbench.environments.atari.games:deterministic", 0.0, 30)
+V5: Final = AtariProtocol("esbench.environments.atari.games:v5", 0.25, 0)
+DETERMINISTIC: Final = AtariProtocol("esbench.environments.atari.games:deterministic", 0.0, 30)
 
 
 @final
 @dataclass(frozen=True)
 class Game:
-    """A game as it is played and shown; the names are those of Gymnasium's wrappers.
+    """A game and its preprocessing; the names are those of Gymnasium's wrappers.
 
     Attributes:
         rom: its name in the ALE, such as "space_invaders".
         protocol: sticky actions and no-ops.
         frame_skip: frames for which an action is held.
         screen_size: height and width of a frame.
-        stack_size: frames of an observation.
-        full_action_space: all 18 actions instead of those that do something in the game.
-        actions: names of the actions that a policy chooses from, such as NOOP, RIGHT and LEFT; all
-            by default. Several names can do the same thing: in Pong, FIRE is NOOP after the serve.
-        terminal_on_life_loss: whether an episode ends with a life.
-        max_num_frames_per_episode: an episode is truncated after so many frames, no-ops included.
+        stack_size: frames per observation.
+        full_action_space: all 18 actions instead of those that have an effect in the game.
+        actions: names of the actions of the policy, such as NOOP, RIGHT and LEFT; all by default.
+            Several names can have the same effect: in Pong, FIRE is NOOP after the serve.
+        terminal_on_life_loss: whether an episode ends when a life is lost.
+        max_num_frames_per_episode: frames after which an episode is truncated, with no-ops.
     """
 
     rom: str
-    protocol: Protocol
+    protocol: AtariProtocol
     frame_skip: int = 4
     screen_size: int = 84
     stack_size: int = 4
@@ -97,10 +97,10 @@ class Game:
     max_num_frames_per_episode: int = 108_000
 
     def __post_init__(self) -> None:
-        """Check what came from a free table.
+        """Check the values, which come from an untyped table.
 
         Raises:
-            UsageError: a value that is not served.
+            UsageError: a value of the wrong type or outside its range.
         """
         for name in ("frame_skip", "stack_size", "max_num_frames_per_episode"):
             value = getattr(self, name)
@@ -116,10 +116,10 @@ class Game:
             )
 
     def action_numbers(self, emulator: AtariEnv) -> list[int]:
-        """Return the emulator's number of each action that a policy chooses from.
+        """The emulator's number of each action of the policy.
 
         Raises:
-            UsageError: ``actions`` are not names of two or more different ones.
+            UsageError: ``actions`` are not names of at least two different actions.
         """
         known = emulator.get_action_meanings()
         if self.actions is None:
@@ -138,7 +138,7 @@ class Game:
     def emulator(
         self, repeat_action_probability: float, render_mode: RenderMode | None = None
     ) -> AtariEnv:
-        """Return the plain environment of the ALE, a frame a step and grey; its ROM is loaded."""
+        """The ALE environment with one grey frame per step; its ROM is loaded."""
         import ale_py
         from ale_py.env import AtariEnv
 
@@ -157,24 +157,24 @@ class Game:
 def v5(
     game: str, render_mode: RenderMode | None = None, **settings: Any
 ) -> gymnasium.Env[Any, Any]:
-    """Return a game with sticky actions; ``settings`` are those of ``Game``."""
+    """A game with sticky actions; ``settings`` are those of ``Game``."""
     return _make(_game(game, V5, settings), render_mode)
 
 
 def deterministic(
     game: str, render_mode: RenderMode | None = None, **settings: Any
 ) -> gymnasium.Env[Any, Any]:
-    """Return a game without sticky actions, after no-ops; ``settings`` are those of ``Game``."""
+    """A game with no-ops and without sticky actions; ``settings`` are those of ``Game``."""
     return _make(_game(game, DETERMINISTIC, settings), render_mode)
 
 
-def _game(rom: str, protocol: Protocol, settings: dict[str, Any]) -> Game:
+def _game(rom: str, protocol: AtariProtocol, settings: dict[str, Any]) -> Game:
     known = list(Game.__dataclass_fields__)[2:]
     for name in settings:
         if name in ("repeat_action_probability", "noop_max"):
             raise UsageError(
-                f"{name} is the protocol's, here {getattr(protocol, name)}, and no argument; "
-                "expected the game's name under the other one, such as esbench/Pong-v5 or "
+                f"{name} is set by the protocol, here to {getattr(protocol, name)}, and is no "
+                "argument; choose the protocol by name, such as esbench/Pong-v5 or "
                 "esbench/PongDeterministic-v5"
             )
         if name not in known:
@@ -188,10 +188,10 @@ def _make(game: Game, render_mode: RenderMode | None) -> gymnasium.Env[Any, Any]
 
 @final
 class Preprocessing(gymnasium.Wrapper[Frames, int, Frames, int]):
-    """``gymnasium.wrappers.AtariPreprocessing`` without OpenCV: a small grey frame a step.
+    """``gymnasium.wrappers.AtariPreprocessing`` without OpenCV: one small grey frame per step.
 
-    As there, the last frame of an episode that ends before its action was held to the end is not
-    that of the end, but the one before, joined with what was seen of it.
+    If an episode ends while an action is still held, the last frame shows the step before, combined
+    with the frames seen since, as in Gymnasium.
     """
 
     def __init__(self, game: Game, render_mode: RenderMode | None = None) -> None:
@@ -222,7 +222,7 @@ class Preprocessing(gymnasium.Wrapper[Frames, int, Frames, int]):
         return self._small(), info
 
     def step(self, action: int) -> tuple[Frames, float, bool, bool, dict[str, Any]]:
-        """Hold an action for some frames; the reward is the sum of theirs."""
+        """Hold an action for ``frame_skip`` frames and add their rewards."""
         total, skip, frames = 0.0, self.game.frame_skip, []
         number = self._numbers[action]
         for _ in range(skip):
@@ -246,7 +246,7 @@ class Preprocessing(gymnasium.Wrapper[Frames, int, Frames, int]):
 
 
 def register() -> None:
-    """Make Gymnasium know every game of the ALE under both protocols."""
+    """Register every game of the ALE with Gymnasium, under both protocols."""
     for rom in roms():
         title = rom.title().replace("_", "")
         for suffix, protocol in (("", V5), ("Deterministic", DETERMINISTIC)):
@@ -257,7 +257,7 @@ def register() -> None:
 
 @cache
 def roms() -> tuple[str, ...]:
-    """Return the names of all games for one player, sorted, without importing the ALE (0.2 s)."""
+    """The names of all games for one player, sorted, without the slow import of the ALE."""
     found = importlib.util.find_spec("ale_py")
     folders = found.submodule_search_locations if found else None
     files = [path for folder in folders or [] for path in Path(folder, "roms").glob("*.bin")]

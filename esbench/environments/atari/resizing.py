@@ -1,8 +1,8 @@
-"""OpenCV's area interpolation (``INTER_AREA``) in NumPy, to the bit.
+"""OpenCV's area interpolation (``INTER_AREA``) in NumPy, bit for bit.
 
-It is what Gymnasium's ``AtariPreprocessing`` and ``ale_py``'s own vector environment make frames
-smaller with; OpenCV itself is 60 MB that nothing else here needs. A pixel of the small frame is the
-mean of the rectangle it covers, pixels at the rim by the part of them that lies inside.
+Gymnasium's ``AtariPreprocessing`` and the vector environment of ``ale_py`` shrink frames with it;
+OpenCV would be a large dependency for one function. A pixel of the small frame is the mean of the
+rectangle it covers. Pixels at the edge count by the part of them that lies inside.
 """
 
 from __future__ import annotations
@@ -17,33 +17,32 @@ Frames = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
 Indices = npt.NDArray[np.intp]
 
-# A mean this far from the next whole number may be rounded either way: OpenCV's own errors are
-# below 1e-4.
+# A mean this far from the nearest whole number may be rounded in either direction.
 HALF: Final = np.float32(0.499)
-CHUNK: Final = 4  # frames' worth of blocks at once: more do not fit into a core's own memory
-WORD: Final = 8  # bytes; the columns of a block are whole words, so that it can be moved by them
+CHUNK: Final = 4  # frames of blocks at once; more do not fit into the cache
+WORD: Final = 8  # bytes; a block's rows consist of whole words
 
 
 @final
 class AreaResize:
-    """Makes frames [k, H, W] into frames [k, size, size], ``size`` smaller than H and W.
+    """Resizes frames [k, H, W] to [k, size, size], with ``size`` smaller than H and W.
 
-    A frame falls into blocks, each of which makes a block of the small frame and nothing else: 5
-    rows of 40 pixels 2 rows of 21 where 210 x 160 become 84 x 84. They can be made apart.
+    A frame consists of blocks that are resized independently: from 210 x 160 to 84 x 84, a block of
+    5 rows of 40 pixels becomes 2 rows of 21.
 
-    The sums are of whole numbers below 2^24, exact in float32 in whatever order they are added.
-    Their means are rounded as OpenCV does unless they are in the middle of two whole numbers: there
-    (1 to 54 of 7056 pixels on average, by game) it depends on the order, and the few are computed
-    in OpenCV's. So a block's bits do not depend on which others are made beside it.
+    The sums are of whole numbers below 2^24, so they are exact in float32 in any order of addition.
+    The rounding of a mean half-way between two whole numbers depends on the order in which OpenCV
+    adds; these few means are computed in that order. Hence the bits of a block do not depend on the
+    other blocks.
 
     Attributes:
-        grid: how many blocks a frame has from top to bottom and from left to right.
+        grid: the number of blocks from top to bottom and from left to right.
         block: [h, w] of a block.
-        small_block: [h', w'] of what is made of it.
+        small_block: [h', w'] of a resized block.
     """
 
     def __init__(self, shape: tuple[int, ...], size: int) -> None:
-        """Make ready for frames of ``shape``, (H, W)."""
+        """Prepare for frames of ``shape``, (H, W)."""
         height, width = shape
         down, across = math.gcd(height, size), math.gcd(width, size, width // WORD)
         self.grid = down, across
@@ -52,12 +51,12 @@ class AreaResize:
         self._size = size
         self._rows = _shares(self.block[0], self.small_block[0])
         self._columns = _shares(self.block[1], self.small_block[1]).T.copy()
-        # The first block's: all others have the same, to the bit.
+        # Those of the first block; all other blocks have the same, bit for bit.
         self._row_taps = _first(taps(height, size), self.small_block[0])
         self._column_taps = _first(taps(width, size), self.small_block[1])
         self._scale = np.float32(1.0 / math.prod(self.block))
         self._most = most = CHUNK * down * across
-        # Work space: it takes longer to get this much memory anew than to compute in it.
+        # Work space; allocating it in every call would take longer than the computation.
         self._pixels = np.empty(most * math.prod(self.block), np.float32)
         self._shorter = np.empty(most * self.small_block[0] * self.block[1], np.float32)
         self._means = np.empty(most * math.prod(self.small_block), np.float32)
@@ -65,7 +64,7 @@ class AreaResize:
         self._doubtful = np.empty(self._means.shape, np.bool_)
 
     def __call__(self, frames: Frames) -> Frames:
-        """Return the small frames."""
+        """The resized frames."""
         (down, across), (rows, columns), count = self.grid, self.block, len(frames)
         apart = frames.reshape(count, down, rows, across, columns).transpose(2, 0, 1, 3, 4)
         small = self.blocks(apart.reshape(rows, -1, columns))
@@ -74,7 +73,7 @@ class AreaResize:
         return together.reshape(count, self._size, self._size)
 
     def blocks(self, pixels: Frames) -> Frames:
-        """Return the small blocks [h', n, w'] of some blocks [h, n, w], row by row of each."""
+        """Resize blocks [h, n, w] to [h', n, w']."""
         count = pixels.shape[1]
         small = np.empty((self.small_block[0], count, self.small_block[1]), np.uint8)
         for first in range(0, count, self._most):
@@ -102,23 +101,22 @@ class AreaResize:
         np.copyto(out, rounded.reshape(out.shape), casting="unsafe")
 
     def _in_order(self, pixels: Floats, places: Indices) -> Floats:
-        """Return the means at some places of the small blocks, [n], as OpenCV computes them."""
+        """The means at some places of the small blocks, [n], as OpenCV computes them."""
         shape = self.small_block[0], pixels.shape[1], self.small_block[1]
         row, block, column = np.unravel_index(places, shape)
         (rows, row_weights), (columns, column_weights) = self._row_taps, self._column_taps
         terms = pixels[rows[:, np.newaxis, row], block, columns[:, column]]
         terms *= column_weights[:, column]
-        # Not ``sum``, which may add in another order.
+        # ``sum`` may add in another order.
         across = np.add.accumulate(terms, axis=1)[:, -1] * row_weights[:, row]
         means: Floats = np.rint(np.add.accumulate(across)[-1])
         return means
 
 
 def taps(pixels: int, size: int) -> tuple[Indices, Floats]:
-    """Return what each of ``size`` pixels is made of: which of ``pixels``, and by what part.
+    """The source pixels of each of ``size`` pixels and their weights, each [size, T].
 
-    Each [size, T], in the order in which OpenCV adds them (``computeResizeAreaTab``); where there
-    are fewer than T, the others weigh 0.
+    In the order in which OpenCV adds them (``computeResizeAreaTab``), padded with weights of 0.
     """
     scale = pixels / size
     parts: list[list[tuple[int, float]]] = []
@@ -139,15 +137,15 @@ def taps(pixels: int, size: int) -> tuple[Indices, Floats]:
 
 
 def _first(taps: tuple[Indices, Floats], size: int) -> tuple[Indices, Floats]:
-    """Return the taps of the first of some small pixels, each [T, size]."""
+    """The taps of the first ``size`` small pixels, each [T, size]."""
     indices, weights = taps
     return np.ascontiguousarray(indices[:size].T), np.ascontiguousarray(weights[:size].T)
 
 
 def _shares(pixels: int, size: int) -> Floats:
-    """Return by how many units each of some pixels is part of each small one, [size, pixels].
+    """The overlap of every small pixel with every pixel, [size, pixels].
 
-    A unit is 1 / size of a pixel, so all are whole and every row sums to ``pixels``.
+    In units of 1 / size of a pixel: whole numbers, and every row sums to ``pixels``.
     """
     low = np.arange(size)[:, None] * pixels
     edges = np.arange(pixels) * size

@@ -9,25 +9,26 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
 
+from esbench.errors import UsageError
 from esbench.registry import Registry
 
 Array = npt.NDArray[Any]
 
 
 class Backend(VectorEnv[Array, Array, Array], ABC):
-    """``SyncVectorEnv`` with autoreset disabled, and slots that end stay ended.
+    """``SyncVectorEnv`` with autoreset disabled, where ended slots are skipped.
 
-    It differs from Gymnasium's in two ways, both for speed: a slot whose episode has ended (or that
-    was never reset) is skipped by ``step`` until a masked ``reset`` revives it, and the arrays
-    returned are the backend's own, valid until the next call. Infos are not gathered, only
-    kept by those who were asked to ``expose`` them: ``info`` returns a slot's last one.
+    It differs from Gymnasium's in two ways, both for speed. A slot whose episode has ended, or that
+    was never reset, is skipped by ``step`` until it is reset. The returned arrays belong to the
+    backend and are valid until the next call. ``step`` returns no infos; after ``expose``, ``info``
+    returns the last one of a slot.
 
     Attributes:
         live: [S], whether a slot is in the middle of an episode.
         observations: [S, ...], the last observation of each slot.
-        movable: whether a running episode can go on elsewhere, by ``save`` and ``restore``.
-        most_slots: with how many slots it is fastest, if more only cost memory and time to load.
+        most_slots: the largest useful number of slots, if more only cost memory and loading time.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012
@@ -37,15 +38,14 @@ class Backend(VectorEnv[Array, Array, Array], ABC):
     single_action_space: gymnasium.Space[Any]
     live: npt.NDArray[np.bool_]
     observations: Array
-    movable: bool = False
     most_slots: ClassVar[int | None] = None
 
     @classmethod
     @abstractmethod
     def serves(cls, environment_id: str, kwargs: dict[str, Any]) -> bool:
-        """Return whether this backend plays ``gymnasium.make(environment_id, **kwargs)``.
+        """Whether this backend plays ``gymnasium.make(environment_id, **kwargs)``.
 
-        The reference backend says so of everything, and is asked last.
+        The Gymnasium loop serves every environment and is asked last.
         """
 
     @abstractmethod
@@ -54,46 +54,33 @@ class Backend(VectorEnv[Array, Array, Array], ABC):
 
     @abstractmethod
     def start(self, slot: int, seed: int) -> None:
-        """Begin an episode in one slot; ``reset`` for one slot without a mask to build."""
+        """Reset one slot with a seed."""
 
     @abstractmethod
     def expose(self) -> None:
-        """Keep what ``info`` and ``environment`` show, which may cost speed; none is live yet."""
+        """Keep what ``info`` and ``environment`` return, which may cost speed.
+
+        Called before the first episode.
+        """
 
     @abstractmethod
     def info(self, slot: int) -> dict[str, Any]:
-        """Return what the environment of an exposed slot last gave as its info."""
+        """The last info of an exposed slot."""
 
     @abstractmethod
     def environment(self, slot: int) -> gymnasium.Env[Any, Any]:
-        """Return the Gymnasium environment of an exposed slot, to look at and not to touch.
+        """The Gymnasium environment of an exposed slot, for reading only.
 
-        A backend that keeps the simulation elsewhere lends one with the slot's simulation in it;
-        what else it holds may not be the slot's.
+        A backend that keeps the simulation elsewhere returns an environment with the simulation of
+        the slot; its other attributes may belong to another slot.
 
         Raises:
             UsageError: this backend has none.
         """
 
-    def save(self, slot: int) -> Any:
-        """Return a copy of what a slot's running episode goes on from; it can be pickled.
-
-        Raises:
-            RuntimeError: the episodes of this backend cannot be moved.
-        """
-        raise RuntimeError(f"episodes of {type(self).__name__} stay in their slots")
-
-    def restore(self, slot: int, saved: Any) -> None:
-        """Go on with an episode that this or another such backend has saved, to the bit.
-
-        Raises:
-            RuntimeError: the episodes of this backend cannot be moved.
-        """
-        raise RuntimeError(f"episodes of {type(self).__name__} stay in their slots")
-
     @final
     def retire(self, slot: int) -> None:
-        """End a slot's episode from outside; the slot is skipped until its next reset."""
+        """End the episode of a slot early; the slot is skipped until its next reset."""
         self.live[slot] = False
 
     @final
@@ -103,10 +90,10 @@ class Backend(VectorEnv[Array, Array, Array], ABC):
         seed: int | list[int | None] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[Array, dict[str, Any]]:
-        """Reset the slots of ``options["reset_mask"]`` (all by default) with explicit seeds.
+        """Reset the slots of ``options["reset_mask"]``, by default all, with explicit seeds.
 
         Args:
-            seed: one seed a slot.
+            seed: one seed per slot.
             options: ``{"reset_mask": [S] of bool}``, or nothing.
 
         Returns:
@@ -132,6 +119,42 @@ class Backend(VectorEnv[Array, Array, Array], ABC):
         Returns:
             Observations, rewards, terminations, truncations, each [S, ...], and no infos.
         """
+
+    @final
+    def _describe(self, env: gymnasium.Env[Any, Any], slots: int) -> None:
+        """Set spaces and observations for ``slots`` copies of an environment."""
+        self.num_envs = slots
+        space = self.single_observation_space = env.observation_space
+        self.single_action_space = env.action_space
+        self.observation_space = batch_space(space, slots)
+        self.action_space = batch_space(env.action_space, slots)
+        self.observations = np.zeros((slots, *(space.shape or ())), dtype=space.dtype)
+
+
+def not_served(backend: str, environment_id: str, expected: str) -> UsageError:
+    """The error of a backend that was chosen for an environment that it does not serve."""
+    return UsageError(
+        f"backend {backend!r} does not play {environment_id!r}: expected {expected}, without "
+        "render_mode or wrappers; use the backend 'gymnasium'"
+    )
+
+
+class MovableBackend(Backend, ABC):
+    """A backend that can move a running episode to another slot.
+
+    Attributes:
+        movable: whether it can do so now.
+    """
+
+    movable: bool = True
+
+    @abstractmethod
+    def save(self, slot: int) -> Any:
+        """A copy of the running episode of a slot, which can be pickled."""
+
+    @abstractmethod
+    def restore(self, slot: int, saved: Any) -> None:
+        """Continue a saved episode of this or another backend of the same class, bit for bit."""
 
 
 BACKENDS: Final[Registry[Backend]] = Registry(

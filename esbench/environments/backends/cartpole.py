@@ -1,9 +1,8 @@
 """CartPole for all slots at once, bit-identical to Gymnasium's.
 
-Its own vectorised CartPole draws all first states from one generator, and so cannot begin an
-episode with a seed of its own; the equations are the same, in the same order. Episodes begin in the
-plain environment. NumPy's sine and cosine of an array had the bits of a number's wherever this was
-run; a test compares them.
+Gymnasium's vectorised CartPole draws all first states from one generator, so that it cannot seed
+single episodes. The equations here are the same, in the same order. Episodes begin in the plain
+environment. The tests compare NumPy's sine and cosine of arrays with those of numbers.
 """
 
 from __future__ import annotations
@@ -12,18 +11,16 @@ from typing import Any, Final, NamedTuple, cast, final
 
 import gymnasium
 import numpy as np
-from gymnasium.vector.utils import batch_space
 
-from esbench.environments.backends.base import Array, Backend, register_backend
-from esbench.environments.backends.episode_ends import Ends, Flags, Vector
-from esbench.environments.entry_points import entry_point
-from esbench.environments.make import make_environment
-from esbench.errors import UsageError
+from esbench.environments.backends.base import Array, MovableBackend, not_served, register_backend
+from esbench.environments.backends.episode_ends import EpisodeEnds, Flags, Vector
+from esbench.environments.make import entry_point, make_environment
 
 ENTRY_POINT: Final = "gymnasium.envs.classic_control.cartpole:CartPoleEnv"
 
 
-class _Saved(NamedTuple):
+@final
+class _CartPoleEpisode(NamedTuple):
     """A running episode."""
 
     state: Vector
@@ -33,36 +30,26 @@ class _Saved(NamedTuple):
 
 @final
 @register_backend("cartpole")
-class CartPoleBackend(Backend):
-    """Gymnasium's CartPole, every step of all slots in one go.
+class CartPoleBackend(MovableBackend):
+    """Gymnasium's CartPole, one vectorised step for all slots.
 
     Raises:
-        UsageError: the environment cannot be made, or is another.
+        UsageError: the environment cannot be made or is not CartPole.
     """
-
-    movable = True
 
     def __init__(self, environment_id: str, kwargs: dict[str, Any], slots: int) -> None:
         self._env = make_environment(environment_id, kwargs)
         if not self.serves(environment_id, kwargs):
-            raise UsageError(
-                f"backend 'cartpole' does not play {environment_id!r}: expected Gymnasium's "
-                "CartPole, without render_mode or wrappers; use the backend 'gymnasium'"
-            )
+            raise not_served("cartpole", environment_id, "Gymnasium's CartPole")
         self._plain = cast(Any, self._env.unwrapped)
-        self.num_envs = slots
-        self.single_observation_space = self._env.observation_space
-        self.single_action_space = self._env.action_space
-        self.observation_space = batch_space(self.single_observation_space, slots)
-        self.action_space = batch_space(self.single_action_space, slots)
-        self.observations = np.zeros((slots, 4), dtype=np.float32)
+        self._describe(self._env, slots)
         self._state = np.zeros((4, slots))
-        self._ends = Ends(self._env, slots)
+        self._ends = EpisodeEnds(self._env, slots)
         self.live = self._ends.live
 
     @classmethod
     def serves(cls, environment_id: str, kwargs: dict[str, Any]) -> bool:
-        """Return whether it is CartPole, whatever its name, and nothing is rendered."""
+        """Whether the environment is CartPole, under any name, and is not rendered."""
         return entry_point(environment_id, kwargs) == ENTRY_POINT
 
     def start(self, slot: int, seed: int) -> None:
@@ -71,25 +58,25 @@ class CartPoleBackend(Backend):
         self._state[:, slot] = self._plain.state
         self._ends.begin(slot)
 
-    def save(self, slot: int) -> _Saved:
-        """Return a copy of what a slot's running episode goes on from."""
+    def save(self, slot: int) -> _CartPoleEpisode:
+        """A copy of the running episode of a slot."""
         place, seen = self._state[:, slot].copy(), self.observations[slot].copy()
-        return _Saved(place, seen, int(self._ends.elapsed[slot]))
+        return _CartPoleEpisode(place, seen, int(self._ends.elapsed[slot]))
 
-    def restore(self, slot: int, saved: _Saved) -> None:
-        """Go on with a saved episode."""
+    def restore(self, slot: int, saved: _CartPoleEpisode) -> None:
+        """Continue a saved episode."""
         self._state[:, slot], self.observations[slot] = saved.state, saved.observation
         self._ends.begin(slot, saved.elapsed)
 
     def expose(self) -> None:
-        """Do nothing more: everything is kept anyway."""
+        """Do nothing: everything is kept anyway."""
 
     def info(self, slot: int) -> dict[str, Any]:
-        """Return an empty info: there is never anything in it."""
+        """An empty info, as CartPole gives it."""
         return {}
 
     def environment(self, slot: int) -> gymnasium.Env[Any, Any]:
-        """Return an environment whose ``state`` is the slot's, from now on."""
+        """An environment whose ``state`` is that of the slot, also after later steps."""
         lent: gymnasium.Env[Any, Any] = object.__new__(type(self._plain))
         vars(lent).update(vars(self._plain), state=self._state[:, slot])
         return lent
@@ -108,7 +95,7 @@ class CartPoleBackend(Backend):
         return self.observations, ends.rewards, ends.terminations, ends.truncations, {}
 
     def _moved(self, state: Vector, actions: Array) -> Vector:
-        """Return the states [4, k] a step later.
+        """The states [4, k] one step later.
 
         Florian 2007, "Correct equations for the dynamics of the cart-pole system", as in Gymnasium.
         """

@@ -15,14 +15,15 @@ NEVER: Final = int(np.iinfo(np.int64).max)
 
 
 @final
-class Ends:
-    """What a step leaves in every slot.
+class EpisodeEnds:
+    """The state of every slot's episode after a step.
 
     Attributes:
         live: [S], whether a slot is in the middle of an episode.
         elapsed: [S], steps of the running or last episode.
         rewards: [S], 0 where a slot was not stepped.
-        terminations, truncations: [S], of the last episode, until the next begins.
+        terminations: [S], of the last episode, until the next begins.
+        truncations: [S], likewise.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], slots: int) -> None:
@@ -35,18 +36,18 @@ class Ends:
         self._time_limit = _time_limit(env)
 
     def begin(self, slot: int, elapsed: int = 0) -> None:
-        """Begin an episode, or go on with one that has had some steps elsewhere."""
+        """Begin an episode, or continue one that has had ``elapsed`` steps elsewhere."""
         self.elapsed[slot] = elapsed
         self.terminations[slot] = self.truncations[slot] = False
         self.live[slot] = True
 
     def settle(self, rewards: Vector, terminated: Flags, truncated: Flags | None = None) -> None:
-        """Take over a step's results, each [k], for the live ones of the first k slots.
+        """Record the results of a step, each [k], for the live ones of the first k slots.
 
         Args:
             rewards: of the step.
-            terminated: whether the episode has come to its end.
-            truncated: whether the simulator itself breaks it off.
+            terminated: whether the episode has terminated.
+            truncated: whether the simulator itself truncates it.
         """
         count = len(rewards)
         live, elapsed = self.live[:count], self.elapsed[:count]
@@ -64,7 +65,7 @@ class Ends:
 
 
 def _time_limit(env: gymnasium.Env[Any, Any]) -> int:
-    """Return after how many steps an episode is truncated."""
+    """The number of steps after which an episode is truncated."""
     while isinstance(env, gymnasium.Wrapper):
         if isinstance(env, TimeLimit):
             return env._max_episode_steps

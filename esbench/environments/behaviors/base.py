@@ -1,11 +1,10 @@
-"""The contract of every behaviour characterisation: an episode in, a vector out.
+"""The contract of every behaviour characterisation: it maps an episode to a vector.
 
-Each slot of a worker has its own recorder, which sees the episode of that slot only.
+Each slot of a worker has its own recorder, which sees the episodes of that slot only.
 """
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Final, final
@@ -16,17 +15,17 @@ import numpy as np
 from esbench.arrays import Vector
 from esbench.environments.backends.base import Backend
 from esbench.errors import UsageError
-from esbench.registry import Registry
+from esbench.registry import Registry, import_object
 from esbench.settings import Settings
 
 
-class BehaviorSettings(Settings):
+class BehaviorSettings(Settings, ABC):
     """Settings of a behaviour characterisation; none by default."""
 
 
 @final
 class SlotView:
-    """One slot of a backend, as it is after the last step; nothing is copied until it is read."""
+    """One slot of a backend after the last step; data is copied only when it is read."""
 
     def __init__(self, backend: Backend, slot: int) -> None:
         self._backend = backend
@@ -39,15 +38,15 @@ class SlotView:
 
     @property
     def info(self) -> dict[str, Any]:
-        """The last info that the environment gave."""
+        """The last info of the environment."""
         return self._backend.info(self._slot)
 
     @property
     def environment(self) -> gymnasium.Env[Any, Any]:
-        """The slot's environment, to look at and not to touch.
+        """The environment of the slot, for reading only.
 
-        Its simulation (``unwrapped.data`` of MuJoCo's, say) is the slot's; other attributes may not
-        be, where the backend is not ``gymnasium``.
+        Its simulation, such as ``unwrapped.data`` of MuJoCo, is that of the slot. With backends
+        other than "gymnasium", other attributes may belong to another slot.
 
         Raises:
             UsageError: the backend has none.
@@ -56,50 +55,44 @@ class SlotView:
 
 
 class Behavior(ABC):
-    """Records one slot's episodes, one after the other."""
+    """Records the episodes of one slot, one after the other."""
 
     Settings: ClassVar[type[BehaviorSettings]] = BehaviorSettings
 
     def __init__(self, settings: Any, environment: str) -> None:
-        """Serve the slots of ``environment`` (its name, for messages).
+        """Record episodes of ``environment``, a name for messages.
 
         Raises:
-            UsageError: the environment cannot be characterised so.
+            UsageError: the environment does not fit.
         """
         self.settings = settings
         self.environment = environment
 
     @abstractmethod
     def begin(self, view: SlotView) -> None:
-        """Forget the last episode; a new one has been reset."""
+        """Begin a new episode, after its reset."""
 
     @abstractmethod
     def step(self, view: SlotView) -> None:
-        """See one more step; called after every step, the last one too."""
+        """Record a step; called after every step, including the last."""
 
     @abstractmethod
     def end(self, view: SlotView) -> Vector:
-        """Return what characterises the episode, [D]; the same D for every episode."""
+        """The behaviour of the episode, [D]; D is the same for all episodes."""
 
 
 def behavior_class(name: str) -> type[Behavior]:
-    """Return the class registered as ``name``, or a person's own: "package.file:Class".
+    """The class registered as ``name``, or a user's own: "package.file:Class".
 
     Raises:
-        UsageError: there is none, or it is no behaviour.
+        UsageError: it does not exist or is not a behaviour.
     """
     if ":" not in name:
         return BEHAVIORS.get(name)
-    module, _, path = name.partition(":")
-    try:
-        found: Any = importlib.import_module(module)
-        for part in path.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UsageError(f"behavior {name!r} cannot be imported ({error})") from error
+    found: Any = import_object("behavior", name)
     if not (isinstance(found, type) and issubclass(found, Behavior)) or inspect.isabstract(found):
         raise UsageError(
-            f"behavior {name!r} is no behavior; expected a subclass of "
+            f"behavior {name!r} is not a behavior; expected a subclass of "
             "esbench.environments.behaviors.base.Behavior with begin, step and end"
         )
     return found

@@ -7,7 +7,6 @@ from typing import final
 from esbench.arrays import Vector
 from esbench.environments.behaviors.base import (
     Behavior,
-    BehaviorSettings,
     SlotView,
     register_behavior,
 )
@@ -18,14 +17,12 @@ from esbench.environments.behaviors.base import (
 class FinalObservation(Behavior):
     """The last observation."""
 
-    Settings = BehaviorSettings
-
     def begin(self, view: SlotView) -> None:
-        """Need nothing."""
+        """Do nothing."""
 
     def step(self, view: SlotView) -> None:
-        """Need nothing."""
+        """Do nothing."""
 
     def end(self, view: SlotView) -> Vector:
-        """Return the last observation, flattened."""
+        """The last observation, flattened."""
         return view.observation

@@ -1,4 +1,4 @@
-"""Where a robot ends: the behaviour of locomotion tasks in Conti et al. 2018."""
+"""The final position of a robot: the behaviour of locomotion tasks in Conti et al. 2018."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 from esbench.arrays import Vector
 from esbench.environments.behaviors.base import (
     Behavior,
-    BehaviorSettings,
     SlotView,
     register_behavior,
 )
@@ -19,24 +18,22 @@ from esbench.errors import UsageError
 @final
 @register_behavior("final_position")
 class FinalPosition(Behavior):
-    """Where a robot ends, (x, y)."""
-
-    Settings = BehaviorSettings
+    """The final position of a robot, (x, y)."""
 
     def begin(self, view: SlotView) -> None:
-        """Know of no step yet."""
+        """Begin an episode without steps."""
         self._stepped = False
 
     def step(self, view: SlotView) -> None:
-        """Need nothing but that there was a step."""
+        """Remember that there was a step."""
         self._stepped = True
 
     def end(self, view: SlotView) -> Vector:
-        """Return (x, y), with 0 for what a robot on a line or in a plane does not have.
+        """The position (x, y), with 0 for a missing coordinate.
 
-        They are the info's ``x_position`` and ``y_position``, as in Gymnasium's MuJoCo tasks, or
-        else the first two generalised coordinates of the MuJoCo data. NaN if they are only in the
-        info of steps, and there was none.
+        It is the info's ``x_position`` and ``y_position``, as in Gymnasium's MuJoCo tasks, or else
+        the first two generalised coordinates of the MuJoCo data. NaN if the environment has no such
+        data and the episode had no step whose info could hold the position.
 
         Raises:
             UsageError: the environment has neither.
@@ -53,7 +50,7 @@ class FinalPosition(Behavior):
             return np.full(2, np.nan)
         raise UsageError(
             f"behavior final_position: {self.environment} has neither x_position in its info nor "
-            "MuJoCo data (data.qpos); expected one of them (or take behavior final_observation)"
+            "MuJoCo data (data.qpos); expected one of them, or use behavior final_observation"
         )
 
 

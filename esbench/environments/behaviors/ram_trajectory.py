@@ -1,7 +1,7 @@
-"""What an Atari game's memory goes through: the behaviour of Atari games in Conti et al. 2018.
+"""The RAM of an Atari game over an episode: the behaviour of Atari games in Conti et al. 2018.
 
-The authors keep the RAM of every step and compare two episodes by repeating the last state of the
-shorter one; a vector of fixed length needs a limit and, to reach far, an interval.
+The authors keep the RAM of every step and, to compare two episodes, repeat the last state of the
+shorter one. Here, an interval and a number of samples give a vector of fixed length.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from esbench.errors import UsageError
 Count = Annotated[int, Field(ge=1)]
 
 
+@final
 class RamTrajectorySettings(BehaviorSettings):
     """Settings of the RAM trajectory."""
 
     interval: Count = 100
-    """A frame is taken at the start and after every so many steps [environment steps]."""
+    """A sample is taken at the start and then at this interval [environment steps]."""
 
     samples: Count = 32
-    """Frames that make a behaviour, 128 numbers each; the last frame of a shorter episode takes
-    the places that are left, and what comes after the last sample is not seen [frames]."""
+    """Samples per behaviour, 128 numbers each; a shorter episode repeats its last frame, and a
+    longer one is cut after the last sample [frames]."""
 
 
 @final
@@ -43,22 +44,22 @@ class RamTrajectory(Behavior):
     settings: RamTrajectorySettings
 
     def begin(self, view: SlotView) -> None:
-        """Take the first frame.
+        """Take the first sample.
 
         Raises:
-            UsageError: the environment is no Atari game.
+            UsageError: the environment is not an Atari game.
         """
         self._frames = [self._ram(view)]
         self._steps = 0
 
     def step(self, view: SlotView) -> None:
-        """Take a frame after every ``interval`` steps."""
+        """Take a sample after every ``interval`` steps."""
         self._steps += 1
         if self._steps % self.settings.interval == 0 and len(self._frames) < self.settings.samples:
             self._frames.append(self._ram(view))
 
     def end(self, view: SlotView) -> Vector:
-        """Return the frames [samples * 128], one after the other."""
+        """The samples [samples * 128], one after the other."""
         left = self.settings.samples - len(self._frames)
         frames = [*self._frames, *([self._ram(view)] * left)]
         return np.concatenate(frames).astype(np.float64)
@@ -67,8 +68,8 @@ class RamTrajectory(Behavior):
         game: Any = view.environment.unwrapped
         if not hasattr(game, "ale"):
             raise UsageError(
-                f"behavior ram_trajectory: {self.environment} is no Atari game; expected an "
-                "environment such as ALE/Pong-v5 (or take behavior final_observation)"
+                f"behavior ram_trajectory: {self.environment} is not an Atari game; expected an "
+                "environment such as ALE/Pong-v5, or use behavior final_observation"
             )
         ram: np.ndarray[Any, np.dtype[np.uint8]] = game.ale.getRAM()  # a new array
         return ram

@@ -1,1 +1,1 @@
-"""Batched forward passes."""
+"""The batched forward passes of the policies."""

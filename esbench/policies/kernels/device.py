@@ -1,12 +1,10 @@
-"""Convolutional networks of all slots at once in PyTorch, for a GPU beside the emulators' cores.
+"""Convolutional networks of all slots at once in PyTorch, for a GPU.
 
-Every worker keeps its slots' weights on the device and asks for all slots' outputs in one pass: a
-convolution with a group of channels a slot, and a stacked product a full layer. The arithmetic is
-float32 without TF32, in another order than NumPy's: outputs agree to a few units of the last place
-of what is summed (``TOLERANCE``, relative to the largest output), which ``tests/policies/
-test_device.py`` holds PyTorch's CPU path to. An action can differ where two outputs are that near,
-so a trial with ``device = "cuda"`` is another trial than one without, and its bits are not promised
-to be those of another GPU. No GPU was at hand when this was written: its speed is not measured.
+Every worker keeps the weights of its slots on the device and computes all slots in one pass:
+grouped convolutions with one group per slot, and stacked products for the full layers. The
+arithmetic is float32 without TF32, but in another order than NumPy's. The outputs agree within
+``TOLERANCE``, relative to the largest output; actions can differ where two outputs are that close.
+So results with ``device = "cuda"`` differ from those on the CPU, and can differ between GPUs.
 """
 
 from __future__ import annotations
@@ -29,8 +27,8 @@ Device: TypeAlias = Literal["cpu", "cuda"]
 TOLERANCE: Final = 2e-5
 
 
-def require(device: Device) -> None:
-    """Raise if a device cannot be used here.
+def require_device(device: Device) -> None:
+    """Check that a device is available.
 
     Raises:
         UsageError: PyTorch sees no GPU.
@@ -41,7 +39,7 @@ def require(device: Device) -> None:
 
     if not torch.cuda.is_available():
         built = torch.version.cuda
-        why = f"built for CUDA {built}, sees none" if built else "is built for the CPU only"
+        why = f"is built for CUDA {built} but sees no GPU" if built else "is built for the CPU only"
         raise UsageError(
             f"device = {device!r}: PyTorch {torch.__version__} {why}; expected a machine with an "
             "NVIDIA GPU and its PyTorch, or device = 'cpu'"
@@ -50,7 +48,7 @@ def require(device: Device) -> None:
 
 @final
 class DeviceBatch(PolicyBatch):
-    """Convolutions, then fully connected layers; parameters lie as ``Architecture.shapes`` says."""
+    """Convolutions, then fully connected layers, with the parameters of ``Architecture``."""
 
     remembers = False
 
@@ -79,7 +77,7 @@ class DeviceBatch(PolicyBatch):
         }[architecture.activation]
 
     def load(self, slot: int, parameters: Vector) -> None:
-        """Put a member's parameters [P] into a slot, rounded to float32."""
+        """Load the parameters [P] of a member into a slot, rounded to float32."""
         import torch
 
         rounded = torch.from_numpy(parameters.astype(np.float32)).to(self._device)
@@ -95,7 +93,7 @@ class DeviceBatch(PolicyBatch):
             start += size + bias.shape[1]
 
     def forward(self, observations: Rows, live: Sequence[int] | None = None) -> Rows:
-        """Return outputs [k, outputs] for observations [k, inputs]; all k are computed."""
+        """Compute outputs [k, outputs] of all k slots for observations [k, inputs]."""
         import torch
 
         count = len(observations)
@@ -111,7 +109,7 @@ class DeviceBatch(PolicyBatch):
                     groups=count,
                 )
                 values = self._activate(values)
-            # Features come by row, column and channel, as in ``Architecture.shapes``.
+            # Features in the order row, column, channel, as in ``Architecture.shapes``.
             images = values.reshape(count, -1, *values.shape[2:])
             values = images.permute(0, 2, 3, 1).reshape(count, 1, -1)
             last = len(self._weights) - 1

@@ -1,8 +1,6 @@
-"""Figures: for each environment the learning curves and the rank of the unperturbed policy.
+"""Figures of one environment: learning curves and the rank of the unperturbed policy.
 
-Those across environments are in ``ecdf`` and ``profiles``, and how all of them look in ``figures``.
-Nothing is computed here: curves come from ``analysis``, groups of trials and frozen scores from
-``cells``. A figure is a function of the trials alone, down to its bytes.
+The curves are computed by ``analysis.curves``. Equal trials give equal bytes.
 """
 
 from __future__ import annotations
@@ -23,31 +21,32 @@ from esbench.analysis.statistics import Floats
 from esbench.errors import UsageError
 from esbench.files import write_bytes
 from esbench.grids.environment_files import Kind, Scores, environment_kind
-from esbench.reporting.figures import performance_profile as profiles
-from esbench.reporting.figures import target_ecdf as ecdf
+from esbench.reporting.figures import performance_profile, target_ecdf
 from esbench.reporting.figures.style import (
+    MARK_COLOR,
+    TEXT_COLOR,
     Style,
     add_legend,
     as_files,
     assign_styles,
-    draw_line,
+    draw_curve,
     new_figure,
 )
-from esbench.store.seed_groups import Cell, cells
+from esbench.store.cells import Cell, cells
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+OPACITY: Final = 0.18
 HEIGHT: Final = 2.95  # inches, without the legend
-DECADES: Final = 6  # ticks of a logarithmic axis, at most
+DECADES: Final = 6  # most ticks of a logarithmic axis
 TIME_UNITS: Final = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
 OF_POPULATION: Final = "\N{DAGGER}"
 NOT_EVALUATED: Final = "unperturbed policy not evaluated"
 SHARES: Final = ((0, 0.25, 0.5, 0.75, 1), ("none", "1/4", "half", "3/4", "all"))
-REFERENCE_COLOR: Final = "#888888"
 MIN_GENERATIONS: Final = 2
-ACROSS: Final = {"ecdf": ecdf.render, "profile": profiles.render}
+ACROSS: Final = {"ecdf": target_ecdf.render, "profile": performance_profile.render}
 STEPS: Final = "env_steps"
 _DRAWN: Final = (
     STEPS,
@@ -60,16 +59,16 @@ _DRAWN: Final = (
 
 @final
 @dataclass(frozen=True)
-class Line:
+class LearningCurve:
     """The curves of one cell.
 
     Attributes:
-        name: of the cell.
-        label: its text in the legend.
-        style: its look.
+        name: name of the cell.
+        label: text in the legend.
+        style: look of the lines.
         over_steps, over_time: return against environment steps and seconds of training.
-        rank: rank fraction over generations; None if the unperturbed policy was not evaluated,
-            and then the returns are the population's means.
+        rank: rank fraction over generations; None if the unperturbed policy was not evaluated.
+            The returns are then the population's means.
     """
 
     name: str
@@ -81,14 +80,14 @@ class Line:
 
 
 def draw(root: Path, out: Path | None = None) -> list[Path]:
-    """Draw a figure for each environment below ``root`` and two across them, as PNG and SVG.
+    """Write a figure for each environment below ``root`` and two across them, as PNG and SVG.
 
     Args:
-        root: folder with trials; unfinished ones are drawn where no seed of theirs is done.
-        out: where the figures go; by default ``root / "figures"``.
+        root: folder with trials; a cell without any done seed is drawn from its unfinished seeds.
+        out: folder for the figures; by default ``root / "figures"``.
 
     Returns:
-        The files, two for each environment; two named "ecdf" if an environment has frozen random
+        The files: two for each environment, two named "ecdf" if an environment has frozen random
         and reference scores, and two named "profile" if two environments have.
 
     Raises:
@@ -113,7 +112,7 @@ def draw(root: Path, out: Path | None = None) -> list[Path]:
 
 
 def _write(stem: Path, contents: dict[str, bytes]) -> list[Path]:
-    """Write a figure's files, and return them."""
+    """Write the files of a figure and return their paths."""
     paths = [stem.with_name(f"{stem.name}.{suffix}") for suffix in contents]
     for path, content in zip(paths, contents.values(), strict=True):
         write_bytes(path, content)
@@ -121,22 +120,22 @@ def _write(stem: Path, contents: dict[str, bytes]) -> list[Path]:
 
 
 def render(
-    environment: str, lines: Sequence[Line], scores: Scores, kind: Kind = "environment"
+    environment: str, lines: Sequence[LearningCurve], scores: Scores, kind: Kind = "environment"
 ) -> dict[str, bytes]:
-    """Return the figure as bytes by file suffix, "png" and "svg"; equal input gives equal bytes."""
+    """The figure as bytes by file suffix, "png" and "svg"; equal input gives equal bytes."""
     return as_files(lambda: make_figure(environment, lines, scores, kind))
 
 
 def make_figure(
-    environment: str, lines: Sequence[Line], scores: Scores, kind: Kind = "environment"
+    environment: str, lines: Sequence[LearningCurve], scores: Scores, kind: Kind = "environment"
 ) -> Figure:
-    """Return the figure: return against steps, return against time, and rank over generations.
+    """Make the figure: return against steps, return against time, and rank over generations.
 
     Args:
         environment: the title.
         lines: of ``curves``.
-        scores: the environment's frozen numbers; random and solved (or the first reference).
-        kind: a function's returns stand on a logarithmic axis: the best possible is 0.
+        scores: frozen scores to mark: random, and solved or the first reference.
+        kind: the returns of a "function" have a logarithmic axis, since the best possible is 0.
     """
     figure = new_figure(HEIGHT, [line.label for line in lines])
     steps, seconds, rank = figure.subplots(1, 3)
@@ -155,15 +154,15 @@ def make_figure(
     return figure
 
 
-def curves(group: Sequence[Cell], styles: Sequence[Style] | None = None) -> list[Line]:
-    """Return the lines of one environment's cells; cells without two generations have none.
+def curves(group: Sequence[Cell], styles: Sequence[Style] | None = None) -> list[LearningCurve]:
+    """The curves of one environment's cells; cells without two generations are left out.
 
-    Seeds that are done make the curve, since the shortest cuts the others; without any, those at
-    work do. The legend says how many.
+    A curve is made of the done seeds, since the shortest run cuts the others, or of all seeds if
+    none is done. The label gives their number.
 
     Args:
         group: the cells.
-        styles: of each; by default told apart within the group.
+        styles: one for each cell; by default chosen by ``assign_styles``.
     """
     if styles is None:
         styles = assign_styles([(cell.algorithm, cell.name) for cell in group])
@@ -188,9 +187,9 @@ def _evaluates_center(cell: Cell) -> bool:
 
 def _line(
     name: str, label: str, style: Style, runs: Sequence[dict[str, Floats]], center: bool
-) -> Line:
+) -> LearningCurve:
     returns = [run["center_return" if center else "population_return_mean"] for run in runs]
-    return Line(
+    return LearningCurve(
         name=name,
         label=label,
         style=style,
@@ -207,44 +206,49 @@ def _seeds(drawn: int, total: int, done: bool) -> str:
 
 
 def shared_scores(group: Sequence[Cell]) -> Scores:
-    """Return the frozen scores, if they hold for every cell."""
+    """The frozen scores if they are the same for every cell, otherwise none."""
     first, *others = (cell.scores for cell in group)
     return first if all(other == first for other in others) else Scores()
 
 
-def _draw_band(axes: Axes, line: Line, band: Band, x: Floats, index: int, count: int) -> None:
-    """Draw one curve with its band."""
-    style = line.style
-    draw_line(axes, x, band.iqm, style, line.label, index, count)
-    if not np.isnan(band.low).all():
-        axes.fill_between(x, band.low, band.high, color=style.color, alpha=0.18, linewidth=0)
+def time_unit(lines: Sequence[LearningCurve]) -> tuple[str, float]:
+    """The unit for an axis of time, and its length in seconds."""
+    longest = max(line.over_time.x[-1] for line in lines)
+    return next((pair for pair in TIME_UNITS if longest >= 3 * pair[1]), TIME_UNITS[-1])
 
 
-def _draw_over_steps(axes: Axes, lines: Sequence[Line]) -> None:
+def _draw_bands(
+    axes: Axes, lines: Sequence[LearningCurve], bands: Sequence[Band | None], unit: float = 1.0
+) -> None:
+    """Draw one curve with its band for each line that has one; x is divided by ``unit``."""
+    for index, (line, band) in enumerate(zip(lines, bands, strict=True)):
+        if band is not None:
+            curve = (band.x / unit, band.iqm, band.low, band.high)
+            draw_curve(axes, *curve, line.style, line.label, index, len(lines), OPACITY)
+
+
+def _draw_over_steps(axes: Axes, lines: Sequence[LearningCurve]) -> None:
     from matplotlib.ticker import EngFormatter, MaxNLocator
 
-    for index, line in enumerate(lines):
-        _draw_band(axes, line, line.over_steps, line.over_steps.x, index, len(lines))
+    _draw_bands(axes, lines, [line.over_steps for line in lines])
     axes.set_xlabel("environment steps")
     axes.set_ylabel(return_label(lines))
     axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.xaxis.set_major_formatter(EngFormatter())
 
 
-def _draw_over_time(axes: Axes, lines: Sequence[Line]) -> None:
+def _draw_over_time(axes: Axes, lines: Sequence[LearningCurve]) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    longest = max(line.over_time.x[-1] for line in lines)
-    unit, seconds = next((pair for pair in TIME_UNITS if longest >= 3 * pair[1]), TIME_UNITS[-1])
-    for index, line in enumerate(lines):
-        _draw_band(axes, line, line.over_time, line.over_time.x / seconds, index, len(lines))
+    unit, seconds = time_unit(lines)
+    _draw_bands(axes, lines, [line.over_time for line in lines], seconds)
     axes.set_xlabel(f"wall-clock time ({unit})")
     axes.tick_params(labelleft=False)
     axes.xaxis.set_major_locator(MaxNLocator(4))
 
 
-def _scale_returns(axes: Axes, lines: Sequence[Line], scores: Scores) -> None:
-    """Make the axis of returns logarithmic, and linear about 0."""
+def _scale_returns(axes: Axes, lines: Sequence[LearningCurve], scores: Scores) -> None:
+    """Make the axis of returns logarithmic, and linear around 0."""
     from matplotlib.ticker import SymmetricalLogLocator
 
     exponent = smallest_decade(lines, scores)
@@ -256,52 +260,46 @@ def _scale_returns(axes: Axes, lines: Sequence[Line], scores: Scores) -> None:
     axes.set_ylabel(f"{return_label(lines)}\n({linear})")
 
 
-def smallest_decade(lines: Sequence[Line], scores: Scores) -> int:
-    """Return the exponent of the power of ten below which returns are not told apart.
+def smallest_decade(lines: Sequence[LearningCurve], scores: Scores) -> int:
+    """The exponent of the power of ten below which returns are not distinguished.
 
-    It is that of the return nearest to 0; but since 0 is the best possible, a return above it comes
-    of noise, and what is as near to 0 as the largest of those means nothing either.
+    It belongs to the largest return that is not 0: the one nearest to the best possible, 0, or the
+    largest one above 0, which is noise.
     """
-    drawn = [values for line in lines for values in _drawn(line)]
+    bands = [band for line in lines for band in (line.over_steps, line.over_time)]
+    drawn = [values for band in bands for values in (band.iqm, band.low, band.high)]
     values = np.concatenate([*drawn, [value for value, _ in marks(scores)]])
     values = values[np.isfinite(values) & (values != 0)]
     return math.floor(math.log10(abs(values.max()))) if values.size else 0
 
 
-def _drawn(line: Line) -> list[Floats]:
-    """Return the curves and the edges of the bands that are drawn of a line's returns."""
-    bands = (line.over_steps, line.over_time)
-    return [values for band in bands for values in (band.iqm, band.low, band.high)]
-
-
-def _draw_rank(axes: Axes, lines: Sequence[Line]) -> None:
-    """Draw rank fractions; half way stands a centre whose perturbations make no difference."""
+def _draw_rank(axes: Axes, lines: Sequence[LearningCurve]) -> None:
+    """Draw rank fractions; at one half, perturbations make no difference."""
     from matplotlib.ticker import MaxNLocator
 
     axes.set_xlabel("generation")
     axes.set_ylabel("rank of the unperturbed policy\n(share of members beating it)")
     axes.set_ylim(-0.03, 1.03)
     axes.set_yticks(*SHARES)
-    axes.axhline(0.5, color=REFERENCE_COLOR, linestyle=":", linewidth=1.2, zorder=2)
-    bands = [(index, line, line.rank) for index, line in enumerate(lines) if line.rank is not None]
-    if not bands:
+    axes.axhline(0.5, color=MARK_COLOR, linestyle=":", linewidth=1.2, zorder=2)
+    bands = [line.rank for line in lines]
+    if not any(bands):
         axes.set_xticks([])
         text = "\n".join(textwrap.wrap(NOT_EVALUATED, 20))
         axes.annotate(text, (0.5, 0.75), xycoords="axes fraction", ha="center", va="center")
         return
-    for index, line, band in bands:
-        _draw_band(axes, line, band, band.x, index, len(lines))
-    if any(band.x[0] > 1 for *_, band in bands):  # the mean of a first block of several
+    _draw_bands(axes, lines, bands)
+    if any(band.x[0] > 1 for band in bands if band):  # the mean of a first block of several
         axes.set_xlabel("generation\n(averaged in blocks)")
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
 
 
 def _mark_scores(steps: Axes, seconds: Axes, scores: Scores) -> None:
-    """Mark random actions and the goal; their names stand beside, clear of the curves."""
+    """Mark the random policy and the goal by dotted lines, with their names beside the axes."""
     found = marks(scores)
     for value, _ in found:
         for axes in (steps, seconds):
-            axes.axhline(value, color=REFERENCE_COLOR, linestyle=":", linewidth=1.2, zorder=2)
+            axes.axhline(value, color=MARK_COLOR, linestyle=":", linewidth=1.2, zorder=2)
     values = [value for value, _ in found]
     scale = seconds.yaxis.get_transform()
     low, high, *heights = scale.transform([*seconds.get_ylim(), *values])
@@ -317,13 +315,13 @@ def _mark_scores(steps: Axes, seconds: Axes, scores: Scores) -> None:
             verticalalignment=apart if close else "center",
             annotation_clip=False,
             fontsize=8,
-            color="#444444",
+            color=TEXT_COLOR,
             linespacing=1.0,
         )
 
 
 def marks(scores: Scores) -> list[tuple[float, str]]:
-    """Return the scores to mark, with their names."""
+    """The scores to mark, with their names."""
     found = []
     if scores.random is not None:
         found.append((scores.random.mean, "random\npolicy"))
@@ -336,8 +334,8 @@ def marks(scores: Scores) -> list[tuple[float, str]]:
     return found
 
 
-def return_label(lines: Sequence[Line]) -> str:
-    """Return whose returns the lines are, for an axis."""
+def return_label(lines: Sequence[LearningCurve]) -> str:
+    """The label of an axis of returns, which says whose they are."""
     without = sum(line.rank is None for line in lines)
     if without == len(lines):
         return f"mean return of the population\n({NOT_EVALUATED})"
@@ -345,6 +343,6 @@ def return_label(lines: Sequence[Line]) -> str:
     return f"{policy}\n({OF_POPULATION}: mean of the population)" if without else policy
 
 
-def _legend_title(lines: Sequence[Line]) -> str:
+def _legend_title(lines: Sequence[LearningCurve]) -> str:
     banded = any(not np.isnan(line.over_steps.low).all() for line in lines)
     return "IQM over seeds" + (", shaded: 95 % bootstrap interval" if banded else "")

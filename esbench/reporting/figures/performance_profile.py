@@ -1,70 +1,41 @@
-"""The figure of final scores across environments: which share of runs scores above a threshold.
+"""The performance profile: which share of runs scores above which threshold.
 
-A performance profile, as in ``analysis.aggregates``, where it is computed; scores are normalised by
-an environment's frozen random score and reference, as in the tables. One environment's scores are
-all in its table, so that the figure begins with two.
+Scores are normalised by an environment's frozen random score and reference, as in the tables. The
+profile is computed by ``analysis.aggregates``. The figure needs two environments: with one, the
+table already shows every score.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from esbench.analysis.aggregates import performance_profile, profile_interval
 from esbench.analysis.statistics import Floats, normalized
-from esbench.reporting.figures.style import (
-    Style,
-    add_legend,
-    as_files,
-    assign_styles,
-    draw_line,
-    new_figure,
+from esbench.reporting.figures.across import (
+    AcrossCurve,
+    by_algorithm,
+    curve_label,
+    make_across_figure,
 )
-from esbench.store.seed_groups import Cell
-from esbench.units import counted
+from esbench.reporting.figures.style import MARK_COLOR, TEXT_COLOR, as_files
+from esbench.store.cells import Cell
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-HEIGHT: Final = 3.4  # inches, without the legend
 POINTS: Final = 400
-LOWEST: Final = -0.5  # of the axis of scores: what is worse is out of the figure,
-HIGHEST: Final = 2.0  # and what is better
-OPACITY: Final = 0.15
-NAMED: Final = 3  # environments in the title
+LOWEST: Final = -0.5  # limits of the axis of scores
+HIGHEST: Final = 2.0
 MARKS: Final = {0.0: "random policy", 1.0: "reference"}
-MARK_COLOR: Final = "#888888"
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Profile:
-    """One algorithm's line.
-
-    Attributes:
-        name: of the algorithm, with its policy.
-        label: its text in the legend.
-        style: its look.
-        threshold: [points] normalised scores.
-        share: [points], of the runs above it, every environment alike.
-        low, high: [points], its pointwise 95 % interval; NaN below three runs in an environment.
-    """
-
-    name: str
-    label: str
-    style: Style
-    threshold: Floats
-    share: Floats
-    low: Floats
-    high: Floats
 
 
 def render(group: Sequence[Cell]) -> dict[str, bytes]:
-    """Return the figure as bytes by file suffix, "png" and "svg".
+    """The figure as bytes by file suffix, "png" and "svg".
 
     Empty if fewer than two environments have a frozen random and reference score and a run that is
     done.
@@ -75,81 +46,81 @@ def render(group: Sequence[Cell]) -> dict[str, bytes]:
     Raises:
         UsageError: a trial is not readable.
     """
-    pairs = scored(group)
-    environments = sorted({cell.environment for cell, _ in pairs})
-    if not environments:
+    if not (pairs := final_scores(group)):
         return {}
-    lines = profile_lines(pairs)
+    environments = sorted({cell.environment for cell, _ in pairs})
+    lines = profile_curves(pairs)
     return as_files(lambda: make_figure(environments, lines))
 
 
-def scored(group: Sequence[Cell]) -> list[tuple[Cell, Floats]]:
-    """Return the cells whose environment has a scale, with the scores of their runs that are done.
+def final_scores(group: Sequence[Cell]) -> list[tuple[Cell, Floats]]:
+    """The cells whose environment has both frozen scores, and the scores of their done runs.
 
-    None if those are fewer than two environments.
+    Empty below two environments.
 
     Raises:
         UsageError: a trial is not readable.
     """
-    pairs = [(cell, scores_of(cell)) for cell in group if cell.has_scale]
+    pairs = [(cell, cell_scores(cell)) for cell in group if cell.has_scale]
     pairs = [(cell, scores) for cell, scores in pairs if scores.size]
     return pairs if len({cell.environment for cell, _ in pairs}) > 1 else []
 
 
-def scores_of(cell: Cell) -> Floats:
-    """Return the normalised scores of the runs of a cell that are done: [runs].
-
-    One that diverged has no score: it is minus infinity, below every threshold.
-    """
+def cell_scores(cell: Cell) -> Floats:
+    """The normalised scores [runs] of the done runs; minus infinity for one that diverged."""
     assert cell.scores.random is not None, "a cell with a scale"
     scale = cell.scores.random.mean, cell.scores.references[0].score
     scores = [trial.result()["score"] for trial in cell.trials if trial.is_done]
     return np.array([-math.inf if s is None else normalized(float(s), *scale) for s in scores])
 
 
-def profile_lines(pairs: Sequence[tuple[Cell, Floats]]) -> list[Profile]:
-    """Return a line for each algorithm, from cells of any environments and their scores."""
+def profile_curves(pairs: Sequence[tuple[Cell, Floats]]) -> list[AcrossCurve]:
+    """One curve per algorithm: the share of runs above each normalised score.
+
+    Args:
+        pairs: cells of any environments, each with its scores [runs].
+    """
     count = len({cell.environment for cell, _ in pairs})
-    thresholds = _axis(np.concatenate([scores for _, scores in pairs]))
-    members: dict[str, list[tuple[Cell, Floats]]] = {}
-    for cell, scores in sorted(pairs, key=lambda pair: pair[0].name):
-        members.setdefault(cell.name, []).append((cell, scores))
-    styles = assign_styles([(own[0][0].algorithm, name) for name, own in members.items()])
-    lines = []
-    for (name, own), style in zip(members.items(), styles, strict=True):
+    thresholds = _thresholds(np.concatenate([scores for _, scores in pairs]))
+    curves = []
+    for name, style, own in by_algorithm(pairs):
         strata = [scores for _, scores in own]
-        some = f"{len(own)} of {counted(count, 'environment')}, " if len(own) < count else ""
         low, high = profile_interval(strata, thresholds)
-        lines.append(
-            Profile(
+        curves.append(
+            AcrossCurve(
                 name=name,
-                label=f"{name} ({some}{counted(sum(map(len, strata)), 'run')})",
+                label=curve_label(name, len(own), count, sum(map(len, strata))),
                 style=style,
-                threshold=thresholds,
+                x=thresholds,
                 share=performance_profile(strata, thresholds),
                 low=low,
                 high=high,
             )
         )
-    return lines
+    return curves
 
 
-def make_figure(environments: Sequence[str], lines: Sequence[Profile]) -> Figure:
-    """Return the figure.
+def make_figure(environments: Sequence[str], curves: Sequence[AcrossCurve]) -> Figure:
+    """Make the figure.
 
     Args:
-        environments: those that the lines are of, for the title.
-        lines: of ``profile_lines``.
+        environments: names, for the title.
+        curves: of ``profile_curves``.
     """
-    figure = new_figure(HEIGHT, [line.label for line in lines])
-    axes = figure.subplots()
-    opacity = min(OPACITY, 1 / len(lines))  # many bands lie over each other
-    for index, line in enumerate(lines):
-        style = line.style
-        draw_line(axes, line.threshold, line.share, style, line.label, index, len(lines))
-        if not np.isnan(line.low).all():
-            ends = (line.threshold, line.low, line.high)
-            axes.fill_between(*ends, color=style.color, alpha=opacity, linewidth=0)
+    banded = any(not np.isnan(curve.low).all() for curve in curves)
+    shaded = "; shaded: pointwise 95 % stratified bootstrap interval" if banded else ""
+    return make_across_figure(
+        "Runs above a score",
+        environments,
+        curves,
+        ("normalized score", "share of runs above it"),
+        f"Final scores of all runs, every environment alike{shaded}",
+        _mark_scale,
+    )
+
+
+def _mark_scale(axes: Axes) -> None:
+    """Mark the scores of the random policy and of the reference."""
     for score, name in MARKS.items():
         axes.axvline(score, color=MARK_COLOR, linestyle=":", linewidth=1.2, zorder=2)
         axes.annotate(
@@ -160,29 +131,13 @@ def make_figure(environments: Sequence[str], lines: Sequence[Profile]) -> Figure
             textcoords="offset points",
             horizontalalignment="center",
             fontsize=8,
-            color="#444444",
+            color=TEXT_COLOR,
         )
-    axes.set_xlabel("normalized score")
-    axes.set_ylabel("share of runs above it")
-    axes.set_ylim(-0.03, 1.03)
-    axes.margins(x=0.02)
-    axes.grid(visible=True)
-    many = len(environments) > NAMED
-    where = counted(len(environments), "environment") if many else ", ".join(environments)
-    figure.suptitle(f"Runs above a score: {where}", fontsize=10)
-    add_legend(figure, axes, _legend_title(lines))
-    return figure
 
 
-def _axis(scores: Floats) -> Floats:
-    """Return the thresholds, [points]: from random policy to reference, and as far as scores go."""
+def _thresholds(scores: Floats) -> Floats:
+    """Thresholds [points] from the random policy to the reference, wider if scores are."""
     finite = scores[np.isfinite(scores)]
     first = max(LOWEST, min(0.0, *finite)) if finite.size else 0.0
     last = min(HIGHEST, max(1.0, *finite)) if finite.size else 1.0
     return np.linspace(first, last, POINTS)
-
-
-def _legend_title(lines: Sequence[Profile]) -> str:
-    banded = any(not np.isnan(line.low).all() for line in lines)
-    shaded = "; shaded: pointwise 95 % stratified bootstrap interval" if banded else ""
-    return f"Final scores of all runs, every environment alike{shaded}"

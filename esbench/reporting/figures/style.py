@@ -1,15 +1,15 @@
-"""How figures look: their styles, their legend, and their bytes, whatever they show."""
+"""The look of all figures: line styles, legend and output files."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
+
+import numpy as np
 
 from esbench.analysis.statistics import Floats
 
@@ -23,20 +23,22 @@ DPI: Final = 150
 WIDTH: Final = 6.6  # inches
 LEGEND_ROW: Final = 0.19
 LEGEND_WIDTH: Final = 95  # characters
-MARKERS: Final = 5  # a line
+MARKERS: Final = 5  # on a line
+MARK_COLOR: Final = "#888888"
+TEXT_COLOR: Final = "#444444"
 
 
 @final
 @dataclass(frozen=True)
 class Style:
-    """How a line looks: without its colour, line and marker together still name it."""
+    """The look of a line; its dashes and marker identify it without colour."""
 
     color: str
     line: str
     marker: str
 
 
-# Okabe & Ito, "Color universal design", 2008, without yellow, which paper swallows.
+# Okabe & Ito, "Color universal design", 2008, without yellow, which is too light on white.
 BLACK, ORANGE, SKY, GREEN, BLUE, VERMILLION, PURPLE, GREY = COLORS = (
     "#000000",
     "#E69F00",
@@ -84,26 +86,17 @@ _RC: Final[Any] = {
 }
 
 
-@contextmanager
-def drawing(settings: Any = MappingProxyType({})) -> Iterator[None]:
-    """Draw as all figures are drawn, whatever a person's matplotlibrc says.
+def as_files(make: Callable[[], Figure]) -> dict[str, bytes]:
+    """Render a figure to bytes by file suffix, "png" and "svg".
 
-    Args:
-        settings: further ones of matplotlib's, a mapping.
+    Equal figures give equal bytes, whatever the user's matplotlibrc says.
     """
     import matplotlib
 
+    contents = {}
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(_RC)
-        matplotlib.rcParams.update(settings)
-        yield
-
-
-def as_files(make: Callable[[], Figure]) -> dict[str, bytes]:
-    """Return a figure as bytes by file suffix, "png" and "svg"; equal figures give equal bytes."""
-    contents = {}
-    with drawing():
         figure = make()
         for suffix, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
             buffer = io.BytesIO()
@@ -113,11 +106,11 @@ def as_files(make: Callable[[], Figure]) -> dict[str, bytes]:
 
 
 def new_figure(height: float, labels: Sequence[str]) -> Figure:
-    """Return an empty figure with room for a legend below.
+    """Make an empty figure with room for a legend below.
 
     Args:
         height: inches, without the legend.
-        labels: of the lines, which the legend will have.
+        labels: texts of the legend.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -129,7 +122,7 @@ def new_figure(height: float, labels: Sequence[str]) -> Figure:
 
 
 def add_legend(figure: Figure, axes: Axes, title: str) -> None:
-    """Put the legend of the lines of ``axes`` below the figure."""
+    """Add the legend of the lines of ``axes`` below the figure."""
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(
         handles,
@@ -142,10 +135,22 @@ def add_legend(figure: Figure, axes: Axes, title: str) -> None:
     )
 
 
-def draw_line(
-    axes: Axes, x: Floats, y: Floats, style: Style, label: str, index: int, count: int
+def draw_curve(
+    axes: Axes,
+    x: Floats,
+    y: Floats,
+    low: Floats,
+    high: Floats,
+    style: Style,
+    label: str,
+    index: int,
+    count: int,
+    opacity: float,
 ) -> None:
-    """Draw line ``index`` of ``count``; markers are few, and those of each at points of its own."""
+    """Draw curve ``index`` of ``count`` and its band, if it has one; [points] each.
+
+    Each line has a few markers, shifted so that those of different lines do not coincide.
+    """
     every = max(1, len(x) // MARKERS)
     axes.plot(
         x,
@@ -159,13 +164,15 @@ def draw_line(
         label=label,
         zorder=3,
     )
+    if not np.isnan(low).all():
+        axes.fill_between(x, low, high, color=style.color, alpha=opacity, linewidth=0)
 
 
 def assign_styles(names: Sequence[tuple[str, str]]) -> list[Style]:
-    """Return a style for each line of a figure, given as (algorithm's label, line's name).
+    """Choose a style for each line, given as (label of the algorithm, name of the line).
 
-    Known algorithms have theirs. Other labels, and further lines of the same algorithm, take the
-    one that the hash of their name points at or, if its marker is in use, the next free.
+    Known algorithms have fixed styles. Other labels, and further lines of the same algorithm, take
+    the style selected by the hash of their name or, if its marker is in use, the next free one.
     """
     chosen: dict[int, Style] = {}
     for index, (algorithm, _) in enumerate(names):
@@ -179,21 +186,17 @@ def assign_styles(names: Sequence[tuple[str, str]]) -> list[Style]:
 
 
 def _free_style(name: str, used: Sequence[Style]) -> Style:
-    """Return the style that a name's hash points at, or the next with a marker not in use."""
+    """The style selected by the hash of a name, or the next one whose marker is free."""
     number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
-    markers = [style.marker for style in used]
-    lines = [style.line for style in used]
+    looks = [(style.marker, style.line) for style in used]
+    markers, lines = [look[0] for look in looks], [look[1] for look in looks]
     colors = [style.color for style in used]
     marker, line = min(
         _rotated(_LOOKS, number),
-        key=lambda look: (look in zip(markers, lines, strict=True), *_counts(look, markers, lines)),
+        key=lambda look: (look in looks, markers.count(look[0]), lines.count(look[1])),
     )
     palette = _rotated(COLORS, number // len(_LOOKS))
     return Style(min(palette, key=colors.count), line, marker)
-
-
-def _counts(look: tuple[str, str], markers: list[str], lines: list[str]) -> tuple[int, int]:
-    return markers.count(look[0]), lines.count(look[1])
 
 
 def _rotated(items: Sequence[T], start: int) -> list[T]:
@@ -202,5 +205,5 @@ def _rotated(items: Sequence[T], start: int) -> list[T]:
 
 
 def _columns(labels: Sequence[str]) -> int:
-    """Return how many columns a legend of these texts has room for."""
+    """The number of legend columns that fit the width of the figure."""
     return max(1, min(len(labels), LEGEND_WIDTH // (max(map(len, labels)) + 8)))

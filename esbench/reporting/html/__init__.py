@@ -1,5 +1,4 @@
-"""One self-contained HTML file that shows an output folder: ``contents`` to ``page``.
+"""The HTML report of an output folder: one file with every chart, table and setting.
 
-``charts`` draws a chart, ``panels`` says which charts an environment has, ``contents`` gathers all
-that the page shows, and ``page`` writes it.
+``contents`` gathers the data, ``charts`` makes the Plotly figures and ``page`` fills the template.
 """

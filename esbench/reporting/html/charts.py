@@ -1,67 +1,68 @@
-"""A chart as scalable vector graphics inside a page, with the numbers that a page reads off it.
+"""The charts of the report as Plotly figures.
 
-Drawn by matplotlib once and for all: it needs no script to be seen or printed. What a page does
-with it goes by its classes and variables: colours are variables of the page's style sheet (light
-or dark), what belongs to an algorithm is of the class ``curve`` and says whose it is in
-``data-algorithm``.
+A figure is plain JSON: ``data`` and ``layout`` of Plotly's schema. A colour is the name of a
+variable of the page's style sheet, which the page replaces by the colour for light or dark.
 """
 
 from __future__ import annotations
 
 import html
-import io
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias, final
 
 import numpy as np
 
+from esbench.analysis.curves import GENERATION_POINTS, Band, generation_curve
+from esbench.analysis.efficiency import TARGETS
+from esbench.analysis.generations import uniform_curve_band
+from esbench.analysis.health import RunMeasurements
 from esbench.analysis.statistics import Floats
-from esbench.reporting.figures.style import COLORS, Style, draw_line, drawing
+from esbench.files import Json
+from esbench.grids.environment_files import environment_kind
+from esbench.reporting.diagnosis import run_measurements
+from esbench.reporting.figures import performance_profile, target_ecdf
+from esbench.reporting.figures.across import AcrossCurve
+from esbench.reporting.figures.learning_curves import (
+    MIN_GENERATIONS,
+    LearningCurve,
+    curves,
+    marks,
+    return_label,
+    shared_scores,
+    smallest_decade,
+    time_unit,
+)
+from esbench.reporting.figures.style import COLORS, MARKERS, Style
+from esbench.store.cells import Cell
+from esbench.units import counted
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-SIZE: Final = (3.6, 2.5)  # inches: about a phone's width, where one inch of print is one of screen
-SWATCH: Final = (0.42, 0.16)
-# Left, bottom, width and height, with room for numbers of seven characters. All charts alike, so
-# that they line up, and drawn in half the time that a layout of each one's own takes.
-AXES: Final = (0.165, 0.185, 0.805, 0.785)
-UNITS: Final = 72  # of the drawing, an inch
-DIGITS: Final = 5  # significant, of the numbers that are read off
-ROOM: Final = 0.05  # beyond the values, of a logarithmic axis
-LEAST_SPAN: Final = 1.5  # of a logarithmic axis, beyond a constant
-SHARE_TICKS: Final = ((0, 0.25, 0.5, 0.75, 1), ("0", "1/4", "1/2", "3/4", "1"))
-# Colours nobody would choose: in the drawing they become variables of the page's style sheet. None
-# is black, which matplotlib leaves out as the default of a filling.
-TEXT, GRID, PAPER, MUTED = "#010203", "#040506", "#070809", "#0a0b0c"
-_INKS: Final = {color: f"#0b0b{place:02x}" for place, color in enumerate(COLORS)}
-_VARIABLES: Final = {TEXT: "--text", GRID: "--grid", PAPER: "--paper", MUTED: "--muted"} | {
-    ink: f"--line-{place}" for place, ink in enumerate(_INKS.values())
+POINTS: Final = 100  # of a line across environments
+DIGITS: Final = 5  # significant digits of the numbers in the page
+SHARE_AXIS: Final = {
+    "range": [-0.03, 1.03],
+    "tickvals": [0, 0.25, 0.5, 0.75, 1],
+    "ticktext": ["0", "1/4", "1/2", "3/4", "1"],
 }
-_RC: Final = {
-    "axes.edgecolor": TEXT,
-    "axes.labelcolor": TEXT,
-    "axes.titlesize": 9,
-    "grid.color": GRID,
-    "svg.fonttype": "none",
-    "text.color": TEXT,
-    "xtick.color": TEXT,
-    "ytick.color": TEXT,
-}
+DASHES: Final = {"-": "solid", "--": "dash", "-.": "dashdot"}
+SYMBOLS: Final = {
+    "o": "circle", "X": "x", "s": "square", "^": "triangle-up", "v": "triangle-down",
+    "D": "diamond", "d": "diamond-tall", "P": "cross", "<": "triangle-left",
+    ">": "triangle-right", "8": "octagon", "p": "pentagon", "*": "star", "h": "hexagon",
+    "H": "hexagon2",
+}  # fmt: skip
+DOTTED: Final = {"color": "var(--muted)", "dash": "dot", "width": 1.2}
+_PARTIAL: Final = re.compile(r" of \d|unfinished|\N{DAGGER}")
 
-_UNLIKE: Final = re.compile(r" of \d|unfinished|\N{DAGGER}")
-
-Scale = Literal["linear", "log", "symlog"]
+AxisScale: TypeAlias = Literal["linear", "log", "log below 0"]
 
 
 @final
 @dataclass(frozen=True)
-class Place:
-    """Where an algorithm stands in the page: its number, and its look."""
+class ChartKey:
+    """The number of an algorithm in the page and the look of its lines."""
 
     number: int
     style: Style
@@ -69,15 +70,10 @@ class Place:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Series:
-    """One algorithm's line, y over x, and its interval: [points] each, NaN where there is none.
+class ChartLine:
+    """One algorithm's line: [points] each, NaN for a gap or where there is no interval."""
 
-    Attributes:
-        place: whose it is.
-        label: what it is made of, in words.
-    """
-
-    place: Place
+    key: ChartKey
     label: str
     x: Floats
     y: Floats
@@ -86,261 +82,354 @@ class Series:
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class Chart:
-    """What to draw.
-
-    Attributes:
-        title: what is on the vertical axis.
-        x_label: what is on the horizontal one, with its unit.
-        series: the lines.
-        marks: horizontal lines, each with its name.
-        upright: vertical lines.
-        chance: a horizontal band, (low, high), to be told from the lines; None for none.
-        scale: of the vertical axis.
-        linear_below: where a "symlog" axis is linear.
-        share: whether the vertical axis goes from 0 to 1.
-        x_log: whether the horizontal axis is logarithmic.
-        whole: whether the horizontal axis counts something.
-    """
-
-    title: str
-    x_label: str
-    series: Sequence[Series]
-    marks: Sequence[tuple[float, str]] = ()
-    upright: Sequence[float] = ()
-    chance: tuple[float, float] | None = None
-    scale: Scale = "linear"
-    linear_below: float = 1.0
-    share: bool = False
-    x_log: bool = False
-    whole: bool = False
-
-
-@final
 @dataclass(frozen=True)
-class Drawing:
-    """A chart drawn.
+class ReportChart:
+    """A chart of the page.
 
     Attributes:
-        title: of the chart.
-        notes: labels of lines that are not like the others: unfinished, or of fewer environments.
-        svg: to be put into a page as it is.
-        data: what is read off it, for JSON: ``x``, the label of the horizontal axis; ``log``,
-            whether that is logarithmic; ``bounds``, of the axes in the drawing's units, left, top,
-            right and bottom; ``span``, the values of x at left and right; and ``series``, each
-            with its ``algorithm``, ``label``, ``x``, ``y``, ``low`` and ``high``, [points] each
-            (null where there is none), and ``at``, the heights of y in the drawing.
+        title: names the vertical axis.
+        notes: labels of lines with fewer runs or environments than the others.
+        figure: ``data`` and ``layout`` for Plotly.
     """
 
     title: str
     notes: list[str]
-    svg: str
-    data: dict[str, Any]
+    figure: Json
 
 
-def draw(chart: Chart, name: str) -> Drawing:
-    """Return a chart drawn; equal input gives equal bytes.
+@final
+@dataclass(frozen=True)
+class HealthMeasure:
+    """A measurement of a run's health, and the scale of its axis."""
+
+    title: str
+    values: Callable[[RunMeasurements], Floats]
+    scale: AxisScale = "linear"
+    share: bool = False
+
+
+HEALTH_MEASURES: Final = (
+    HealthMeasure(
+        "Length of the updates above 0 (radii of the population)",
+        lambda run: np.where(run.update_norm > 0, run.update_norm, np.nan) / run.radius,
+        "log",
+    ),
+    HealthMeasure("Cosine of the updates of two halves", lambda run: run.split_half_cosine),
+    HealthMeasure("Cosine of successive updates", lambda run: run.update_cosine),
+    HealthMeasure("Share of tied returns", lambda run: run.tied_returns, share=True),
+    HealthMeasure("Deviation of the population (sigma)", lambda run: run.sigma, "log"),
+    HealthMeasure("Distance from the start", lambda run: run.distance),
+    HealthMeasure("Drift of observation statistics", lambda run: run.observation_drift, "log"),
+)
+
+
+def make_chart(
+    title: str,
+    x_label: str,
+    lines: Sequence[ChartLine],
+    *,
+    horizontal: Sequence[tuple[float, str]] = (),
+    vertical: Sequence[float] = (),
+    chance: tuple[float, float] | None = None,
+    scale: AxisScale = "linear",
+    nearest_zero: float = -1.0,
+    share: bool = False,
+    log_x: bool = False,
+) -> ReportChart:
+    """Make a chart.
 
     Args:
-        chart: what to draw.
-        name: of this drawing alone on its page, which its parts are named after.
+        title: names the vertical axis.
+        x_label: names the horizontal axis.
+        lines: the curves.
+        horizontal: values of y to mark, each with its name.
+        vertical: values of x to mark.
+        chance: a band of y to shade.
+        scale: of the vertical axis.
+        nearest_zero: on the scale "log below 0", values above it are drawn at it.
+        share: whether the vertical axis runs from 0 to 1.
+        log_x: whether the horizontal axis is logarithmic.
     """
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
+    below = scale == "log below 0"
 
-    with drawing(_RC | {"svg.hashsalt": name}):
-        figure = Figure(figsize=SIZE, dpi=UNITS)
-        FigureCanvasSVG(figure)
-        axes = figure.add_axes(AXES)
-        _scale(axes, chart)
-        _draw_lines(axes, chart)
-        _draw_marks(axes, chart)
-        _number(axes, chart)
-        svg = _as_svg(figure, f"{chart.title}, over {chart.x_label}")
-        data = _data(axes, figure.bbox.height, chart)
-    labels = [series.label for series in chart.series if _UNLIKE.search(series.label)]
-    return Drawing(chart.title, labels, svg, data)
+    def place(values: Floats) -> Floats:
+        return np.maximum(-values, -nearest_zero) if below else values
+
+    data = [trace for line in lines for trace in _traces(line, x_label, place)]
+    across = {"xref": "paper", "x0": 0, "x1": 1}
+    shapes: list[Json] = []
+    if chance is not None:
+        ends = {"type": "rect", "y0": chance[0], "y1": chance[1], "layer": "below"}
+        shaded = {"fillcolor": "var(--muted)", "opacity": 0.15, "line": {"width": 0}}
+        shapes.append(across | ends | shaded)
+    for x in vertical:
+        ends = {"type": "line", "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1}
+        shapes.append(ends | {"line": DOTTED})
+    annotations = []
+    lowest = min((value for value, _ in horizontal), default=0.0)
+    for value, text in horizontal:
+        y = float(place(np.array(value)))
+        shapes.append(across | {"type": "line", "y0": y, "y1": y, "line": DOTTED})
+        # A curve starts near the lowest mark: the names of the others stand on the left.
+        side = {"x": 1, "xanchor": "right"} if value == lowest else {"x": 0, "xanchor": "left"}
+        where = side | {"xref": "paper", "yanchor": "bottom"}
+        height = y if scale == "linear" else math.log10(y)
+        name = html.escape(" ".join(text.split()))
+        font = {"color": "var(--muted)", "size": 11}
+        annotations.append(where | {"y": height, "text": name, "showarrow": False, "font": font})
+    vertical_axis: Json = {"type": "linear" if scale == "linear" else "log"}
+    if below:
+        vertical_axis |= {"autorange": "reversed", "tickprefix": "\N{MINUS SIGN}"}
+    if share:
+        vertical_axis |= SHARE_AXIS
+    elif scale == "log":
+        vertical_axis |= _log_ticks([line.y for line in lines])
+    horizontal_axis: Json = {"title": {"text": x_label}}
+    if log_x:
+        ticks = _log_ticks([line.x for line in lines])
+        horizontal_axis |= {"type": "log", "tickformat": "~s"} | ticks
+    layout = {
+        "xaxis": horizontal_axis,
+        "yaxis": vertical_axis,
+        "shapes": shapes,
+        "annotations": annotations,
+    }
+    notes = [line.label for line in lines if _PARTIAL.search(line.label)]
+    return ReportChart(title, notes, {"data": data, "layout": layout})
 
 
-def swatch(style: Style, name: str) -> str:
-    """Return a short line of this look, for a legend: a symbol that a page can use by its name.
+def charts_across(found: Sequence[Cell], keys: Mapping[str, ChartKey]) -> list[ReportChart]:
+    """Make the charts over all environments with frozen scores.
 
     Args:
-        style: the look.
-        name: of this drawing alone on its page.
+        found: all cells.
+        keys: by the name of a cell.
+
+    Raises:
+        UsageError: a trial is not readable.
     """
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
-
-    with drawing(_RC | {"svg.hashsalt": name}):
-        figure = Figure(figsize=SWATCH, dpi=UNITS)
-        FigureCanvasSVG(figure)
-        line = Line2D([0.05, 0.5, 0.95], [0.5, 0.5, 0.5], markevery=[1], markeredgewidth=1.2)
-        line.set(color=_INKS[style.color], linestyle=style.line, marker=style.marker)
-        line.set_markerfacecolor(PAPER)
-        figure.add_artist(line)
-        svg = _as_svg(figure, "")
-    inside = svg[svg.index(">") + 1 : svg.rindex("</svg>")]
-    width, height = (UNITS * inches for inches in SWATCH)
-    return f'<symbol id="{name}" viewBox="0 0 {width:.2f} {height:.2f}">{inside}</symbol>'
+    charts = []
+    runs = target_ecdf.scored_runs(found)
+    if len({cell.environment for cell, _ in runs}) > 1:
+        title = f"Share of {TARGETS} targets per environment reached within a budget"
+        lines = [_thinned(curve, keys) for curve in target_ecdf.ecdf_curves(runs)]
+        charts.append(make_chart(title, "environment steps", lines, share=True, log_x=True))
+    if scored := performance_profile.final_scores(found):
+        title = "Share of runs above a score (0: random policy, 1: reference)"
+        lines = [_thinned(curve, keys) for curve in performance_profile.profile_curves(scored)]
+        charts.append(make_chart(title, "normalized score", lines, vertical=(0.0, 1.0), share=True))
+    return charts
 
 
-def _draw_lines(axes: Axes, chart: Chart) -> None:
-    """Draw the bands and, above them, the lines, each named after its algorithm."""
-    for index, series in enumerate(chart.series):
-        place, known = series.place, len(axes.lines)
-        style = replace(place.style, color=_INKS[place.style.color])
-        name = f"algorithm-{place.number}"
-        if not np.isnan(series.low).all():
-            ends = (series.x, series.low, series.high)
-            axes.fill_between(*ends, color=style.color, alpha=0.18, linewidth=0, gid=name)
-        draw_line(axes, series.x, series.y, style, "", index, len(chart.series))
-        for line in axes.lines[known:]:
-            line.set_gid(name)
-            line.set_markerfacecolor(PAPER)
+def environment_charts(
+    group: Sequence[Cell], keys: Mapping[str, ChartKey]
+) -> tuple[list[ReportChart], list[ReportChart]]:
+    """Make the charts of one environment: of learning, and of the health of the runs.
+
+    Args:
+        group: the cells of the environment.
+        keys: by the name of a cell.
+
+    Returns:
+        Two empty lists if no trial has two generations.
+
+    Raises:
+        UsageError: a trial is not readable.
+    """
+    lines = curves(group, [keys[cell.name].style for cell in group])
+    if not lines:
+        return [], []
+    runs = {cell.name: _drawn_runs(cell) for cell in group}
+    learning = [*_return_charts(lines, group, keys), *_rank_chart(lines, runs, keys)]
+    return learning, _health_charts(runs, keys)
 
 
-def _scale(axes: Axes, chart: Chart) -> None:
-    """Set the scales: before anything is drawn, so that the room about it is on that scale."""
-    axes.margins(x=0.02)
-    if chart.x_log:
-        axes.set_xscale("log")
-    match chart.scale:
-        case "log":
-            axes.set_yscale("log", nonpositive="mask")
-            low, high = _range(chart)  # of a constant the last bits would fill the axis
-            room = max((high / low) ** ROOM, LEAST_SPAN if high < LEAST_SPAN * low else 1.0)
-            axes.set_ylim(low / room, high * room)
-        case "symlog":
-            axes.set_yscale("symlog", linthresh=chart.linear_below)
+def swatch(style: Style) -> Json:
+    """The path of a style's marker and its dashes, for a legend drawn as SVG.
+
+    The path lies within -1 to 1 in both directions, y pointing down.
+    """
+    from matplotlib.markers import MarkerStyle
+
+    marker = MarkerStyle(style.marker)
+    path: Any = marker.get_path().transformed(marker.get_transform())
+    size = np.abs(path.vertices).max()
+    outlines = [
+        "M" + "L".join(f"{x / size:.2f} {-y / size:.2f}" for x, y in polygon) + "Z"
+        for polygon in path.to_polygons()
+    ]
+    return {"path": "".join(outlines), "color": _color(style), "dash": DASHES[style.line]}
 
 
-def _range(chart: Chart) -> tuple[float, float]:
-    """Return the least and the largest value above 0 of the lines and their intervals."""
-    values = np.concatenate([v for one in chart.series for v in (one.y, one.low, one.high)])
-    values = values[np.isfinite(values) & (values > 0)]
-    return float(values.min()), float(values.max())
+def _traces(line: ChartLine, x_label: str, place: Callable[[Floats], Floats]) -> list[Json]:
+    """Make the traces of a line: its band, if it has one, and above it the line itself."""
+    color, number = _color(line.key.style), line.key.number
+    x, y, low, high = map(_numbers, (line.x, line.y, line.low, line.high))
+    read = [
+        f"{value} [{least}, {most}]" if least is not None else str(value)
+        for value, least, most in zip(y, low, high, strict=True)
+    ]
+    label = html.escape(line.label)
+    head = f"<b>{label}</b><br>{html.escape(x_label)}"
+    return [
+        *_bands(line, color, place),
+        {
+            "type": "scatter",
+            "mode": "lines+markers",
+            "meta": number,
+            "name": label,
+            "x": x,
+            "y": _numbers(place(line.y)),
+            "text": read,
+            "hovertemplate": f"{head}: %{{x:,.4~r}}<br>%{{text}}<extra></extra>",
+            "line": {"color": color, "dash": DASHES[line.key.style.line], "width": 1.6},
+            "marker": {
+                "symbol": SYMBOLS[line.key.style.marker],
+                "color": "var(--raised)",
+                "size": 7,
+                "line": {"color": color, "width": 1.4},
+                "maxdisplayed": MARKERS,
+            },
+        },
+    ]
 
 
-def _number(axes: Axes, chart: Chart) -> None:
-    """Set labels, ticks and their numbers, for what has been drawn."""
-    from matplotlib.ticker import (
-        EngFormatter,
-        LogLocator,
-        MaxNLocator,
-        NullFormatter,
-        StrMethodFormatter,
-        SymmetricalLogLocator,
-    )
-
-    axes.set_xlabel(chart.x_label)
-    axes.grid(visible=True)
-    if chart.x_log:
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=6))
-        axes.xaxis.set_minor_formatter(NullFormatter())
-    else:
-        axes.xaxis.set_major_locator(MaxNLocator(5, integer=chart.whole))
-    thousands = axes.get_xlim()[1] >= 1000
-    axes.xaxis.set_major_formatter(
-        EngFormatter(sep="") if thousands else StrMethodFormatter("{x:.5g}")
-    )
-    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:.5g}"))
-    if chart.share:
-        axes.set_ylim(-0.03, 1.03)
-        axes.set_yticks(*SHARE_TICKS)
-    match chart.scale:
-        case "log":
-            low, high = axes.get_ylim()
-            decades = LogLocator(subs=(1,) if high > 1000 * low else (1, 2, 5), numticks=8)
-            axes.yaxis.set_major_locator(MaxNLocator(5) if high < 5 * low else decades)
-            axes.yaxis.set_minor_formatter(NullFormatter())
-        case "symlog":
-            locator = SymmetricalLogLocator(axes.yaxis.get_transform())
-            locator.set_params(numticks=6)
-            axes.yaxis.set_major_locator(locator)
+def _bands(line: ChartLine, color: str, place: Callable[[Floats], Floats]) -> list[Json]:
+    """Make the filled interval of a line: one closed outline for each stretch without a gap."""
+    known = np.flatnonzero(np.isfinite(line.low) & np.isfinite(line.high))
+    if not known.size:
+        return []
+    x: list[float | None] = []
+    y: list[float | None] = []
+    for part in np.split(known, np.flatnonzero(np.diff(known) > 1) + 1):
+        x += [*_numbers(line.x[part]), *_numbers(line.x[part][::-1]), None]
+        y += [*_numbers(place(line.high[part])), *_numbers(place(line.low[part])[::-1]), None]
+    return [
+        {
+            "type": "scatter",
+            "mode": "none",
+            "meta": line.key.number,
+            "x": x,
+            "y": y,
+            "fill": "toself",
+            "fillcolor": color,
+            "opacity": 0.18,
+            "hoverinfo": "skip",
+        }
+    ]
 
 
-def _draw_marks(axes: Axes, chart: Chart) -> None:
-    """Draw what the lines are to be seen against."""
-    if chart.chance is not None:
-        axes.axhspan(*chart.chance, color=MUTED, alpha=0.15, linewidth=0, zorder=1)
-    for value in chart.upright:
-        axes.axvline(value, color=MUTED, linestyle=":", linewidth=1.2, zorder=2)
-    for value, text in chart.marks:
-        axes.axhline(value, color=MUTED, linestyle=":", linewidth=1.2, zorder=2)
-        axes.annotate(
-            text.replace("\n", " ").replace("$", r"\$"),
-            (1, value),
-            xycoords=axes.get_yaxis_transform(),
-            xytext=(0, 2),
-            textcoords="offset points",
-            horizontalalignment="right",
-            color=MUTED,
-            fontsize=7.5,
-            zorder=4,
-            gid="mark",
+def _return_charts(
+    lines: Sequence[LearningCurve], group: Sequence[Cell], keys: Mapping[str, ChartKey]
+) -> list[ReportChart]:
+    """Make the charts of the return against steps and against time."""
+    scores = shared_scores(group)
+    function = environment_kind(group[0].environment) == "function"
+    unit, seconds = time_unit(lines)
+    title = " ".join(return_label(lines).split()).capitalize()
+    nearest_zero = -(10.0 ** smallest_decade(lines, scores)) if function else -1.0
+    if function:
+        title += f" (log scale; values above {nearest_zero:g} are drawn at it)"
+    axes = {
+        "environment steps": [line.over_steps for line in lines],
+        f"wall-clock time ({unit})": [_in_unit(line.over_time, seconds) for line in lines],
+    }
+    return [
+        make_chart(
+            title,
+            x_label,
+            [_line(keys[c.name], c.label, b) for c, b in zip(lines, bands, strict=True)],
+            horizontal=marks(scores),
+            scale="log below 0" if function else "linear",
+            nearest_zero=nearest_zero,
         )
+        for x_label, bands in axes.items()
+    ]
 
 
-def _as_svg(figure: Figure, title: str) -> str:
-    """Return a figure as an element of a page, its colours variables of the page."""
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", transparent=True, metadata=dict.fromkeys(_METADATA))
-    text = buffer.getvalue()
-    text = text[text.index("<svg") :]
-    text = re.sub(
-        r"<metadata>.*?</metadata>|<defs>\s*<style.*?</style>\s*</defs>", "", text, flags=re.S
-    )
-    text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text)
-    text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text)
-    text = re.sub(r'<g id="algorithm-(\d+)"', r'<g class="curve" data-algorithm="\1"', text)
-    text = text.replace('<g id="mark"', '<g class="mark"')
-    text = re.sub(r'<g id="[^"]*"', "<g", text)
-    text = re.sub("(?<=: )#[0-9a-f]{6}", lambda found: _variable(found[0]), text)
-    text = re.sub(r' (?:d|x|y|transform)="[^"]*"', lambda found: _rounded(found[0]), text)
-    label = f'role="img" aria-label="{html.escape(title)}"' if title else 'aria-hidden="true"'
-    return re.sub(r"\s+", " ", text.replace("<svg", f"<svg {label}", 1))
+def _rank_chart(
+    lines: Sequence[LearningCurve],
+    runs: Mapping[str, Sequence[RunMeasurements]],
+    keys: Mapping[str, ChartKey],
+) -> list[ReportChart]:
+    """Make the chart of the rank, with the band where a rank without information would lie."""
+    ranked = [(line, line.rank) for line in lines if line.rank is not None]
+    if not ranked:
+        return []
+    bands = [_chance(runs[line.name]) for line, _ in ranked]
+    return [
+        make_chart(
+            "Rank of the unperturbed policy (share of members beating it)",
+            "generation",
+            [_line(keys[line.name], line.label, rank) for line, rank in ranked],
+            chance=(min(low for low, _ in bands), max(high for _, high in bands)),
+            share=True,
+        )
+    ]
 
 
-_METADATA: Final = ("Creator", "Date", "Format", "Type")
+def _chance(runs: Sequence[RunMeasurements]) -> tuple[float, float]:
+    """The 95 % band of a point of the rank curve if the ranks carry no information."""
+    members = int(min(run.population_size.min() for run in runs))
+    generations = max(1, min(run.generations for run in runs) // GENERATION_POINTS)
+    return uniform_curve_band(members, len(runs), generations)
 
 
-def _variable(color: str) -> str:
-    return f"var({_VARIABLES[color]})" if color in _VARIABLES else color
+def _health_charts(
+    runs: Mapping[str, Sequence[RunMeasurements]], keys: Mapping[str, ChartKey]
+) -> list[ReportChart]:
+    """Make a chart of each measurement that has a line to draw."""
+    charts = []
+    for measure in HEALTH_MEASURES:
+        lines = []
+        for name, members in runs.items():
+            if not members:
+                continue
+            band = generation_curve([measure.values(run) for run in members], gaps=True)
+            visible = np.isfinite(band.iqm) & ((band.iqm > 0) | (measure.scale != "log"))
+            if visible.sum() > 1:
+                label = f"{name} ({counted(len(members), 'seed')})"
+                lines.append(_line(keys[name], label, band))
+        if lines:
+            scale, share = measure.scale, measure.share
+            charts.append(make_chart(measure.title, "generation", lines, scale=scale, share=share))
+    return charts
 
 
-def _rounded(coordinates: str) -> str:
-    return re.sub(r"\d+\.\d{3,}", lambda found: f"{float(found[0]):.2f}", coordinates)
+def _drawn_runs(cell: Cell) -> list[RunMeasurements]:
+    """The runs behind a cell's curves: those that are done or, without any, all."""
+    runs = {trial: run_measurements(trial) for trial in cell.trials}
+    long = {trial: run for trial, run in runs.items() if run.generations >= MIN_GENERATIONS}
+    return [run for trial, run in long.items() if trial.is_done] or list(long.values())
 
 
-def _data(axes: Axes, height: float, chart: Chart) -> dict[str, Any]:
-    """Return what is read off a chart that has been drawn: see ``Drawing``."""
-    box = axes.get_window_extent()
-    bounds = (box.x0, height - box.y1, box.x1, height - box.y0)
-    return {
-        "x": chart.x_label,
-        "log": chart.x_log,
-        "bounds": [round(value, 1) for value in bounds],
-        "span": [float(value) for value in axes.get_xlim()],
-        "series": [_read_off(axes, height, series) for series in chart.series],
-    }
+def _in_unit(band: Band, seconds: float) -> Band:
+    return Band(band.x / seconds, band.iqm, band.low, band.high, band.runs)
 
 
-def _read_off(axes: Axes, height: float, series: Series) -> dict[str, Any]:
-    with np.errstate(all="ignore"):  # what a logarithmic axis cannot show is nowhere
-        at = axes.transData.transform(np.column_stack([series.x, series.y]))[:, 1]
-    return {
-        "algorithm": series.place.number,
-        "label": series.label,
-        "x": _numbers(series.x),
-        "y": _numbers(series.y),
-        "low": _numbers(series.low),
-        "high": _numbers(series.high),
-        "at": [round(height - value, 1) if math.isfinite(value) else None for value in at],
-    }
+def _line(key: ChartKey, label: str, band: Band) -> ChartLine:
+    return ChartLine(key, label, band.x, band.iqm, band.low, band.high)
+
+
+def _thinned(curve: AcrossCurve, keys: Mapping[str, ChartKey]) -> ChartLine:
+    """A curve across environments with fewer points, its ends among them."""
+    kept = np.unique(np.linspace(0, len(curve.x) - 1, POINTS).round().astype(np.int64))
+    values = (curve.x, curve.share, curve.low, curve.high)
+    return ChartLine(keys[curve.name], curve.label, *(array[kept] for array in values))
+
+
+def _color(style: Style) -> str:
+    return f"var(--line-{COLORS.index(style.color)})"
+
+
+def _log_ticks(lines: Sequence[Floats]) -> Json:
+    """Ticks at 1, 2 and 5 of each decade where Plotly's own would be too close or too few."""
+    values = np.concatenate(lines)
+    values = values[np.isfinite(values) & (values > 0)]
+    decades = np.log10(values.max() / values.min())
+    return {"dtick": "D2"} if 0.5 < decades < 3 else {}
 
 
 def _numbers(values: Floats) -> list[float | None]:
+    """Numbers of ``DIGITS`` significant digits for JSON; null where one is not finite."""
     return [float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None for value in values]

@@ -1,16 +1,14 @@
-"""The report's one file: contents to HTML, with its style and its script inside."""
+"""The one file of the report: template, style, script and Plotly's JavaScript."""
 
 from __future__ import annotations
 
-from importlib import resources
+import json
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
 from esbench.files import write_bytes
-from esbench.reporting.html.contents import Contents, contents
-from esbench.reporting.tables.render_table import TEXTS
-from esbench.reporting.tables.summary import interval
-from esbench.units import format_share
+from esbench.reporting.html.contents import ReportContents, report_contents
 
 NAME: Final = "report.html"
 
@@ -19,40 +17,37 @@ def write_report(root: Path, out: Path | None = None, title: str | None = None) 
     """Write the report of an output folder; equal trials give equal bytes.
 
     Args:
-        root: folder with trials; unfinished ones are shown as such.
+        root: folder with trials; unfinished ones are included.
         out: the file; by default ``root / "report.html"``.
         title: the heading; by default the folder's name.
 
     Returns:
-        The file.
+        The path of the file.
 
     Raises:
         UsageError: there is no trial, one is not readable, or the file cannot be written.
     """
     path = root / NAME if out is None else out
-    write_bytes(path, render(contents(root, title)).encode(errors="xmlcharrefreplace"))
+    page = render(report_contents(root, title))
+    write_bytes(path, page.encode(errors="xmlcharrefreplace"))
     return path
 
 
-def render(report: Contents) -> str:
-    """Return the page; whatever labels and messages contain, none of it is markup."""
+def render(report: ReportContents) -> str:
+    """Render the page; labels and messages are escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
+    from plotly.offline import get_plotlyjs
 
-    from esbench import __version__
-
-    page = Environment(
+    environment = Environment(
         loader=PackageLoader("esbench.reporting.html", "."),
         autoescape=True,
         undefined=StrictUndefined,
-    ).get_template("page.html")
-    assets = resources.files("esbench.reporting.html")
-    return page.render(
-        report=report,
-        interval=interval,
-        share=format_share,
-        texts=TEXTS,
-        version=__version__,
-        style=Markup(assets.joinpath("page.css").read_text(encoding="utf-8")),
-        script=Markup(assets.joinpath("page.js").read_text(encoding="utf-8")),
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.policies["json.dumps_function"] = json.dumps
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    return environment.get_template("page.html").render(
+        report=report, version=version("esbench"), plotly=Markup(get_plotlyjs())
     )

@@ -1,4 +1,4 @@
-"""Tables of sample efficiency: trials to typed rows, and rows to cells and footnotes."""
+"""Tables of sample efficiency: what training spends until it reaches a target score."""
 
 from __future__ import annotations
 
@@ -18,43 +18,44 @@ from esbench.analysis.efficiency import (
     median_total,
     share_interval,
 )
-from esbench.analysis.statistics import bootstrap_interval, iqm, normalized
+from esbench.analysis.statistics import bootstrap_interval, iqm
 from esbench.errors import UsageError, suggestion
-from esbench.grids.environment_files import Scores
 from esbench.grids.trial_spec import DEFAULT_LABEL
-from esbench.reporting.tables.render_table import INTERVAL, Sheet, makers_notes, seeds_notes
-from esbench.store.run_curves import COSTS, Run, runs_of
-from esbench.store.seed_groups import Cell, cell_name, cells
+from esbench.reporting.tables.footnotes import command_notes, seeds_notes, settings_notes
+from esbench.reporting.tables.render_table import INTERVAL, Sheet
+from esbench.reporting.tables.score_table import commands_of, normalized_score
+from esbench.store.cells import Cell, cell_name, cells
+from esbench.store.run_curves import COSTS, RunCurve, run_curves
 from esbench.units import NONE, counted, format_duration, format_number, format_steps
 
 EVERY: Final = ""
-"""The name in a table of targets that stands for every environment without its own."""
+"""The key of the target for environments without a target of their own."""
 
 
 @final
 @dataclass(frozen=True)
 class EfficiencyRow:
-    """One line of a table. Numbers that do not exist are NaN; what is never reached, infinite.
+    """The cost of one algorithm in one environment. NaN: missing; infinite: not reached.
 
     Attributes:
         environment, algorithm, policy: labels, as in ``Cell``.
-        target: the score to reach; NaN if there is none, and then so is what depends on it.
-        reached: runs that reached it, of ``runs``.
-        runs: trials with at least one generation.
-        share, low, high: of the runs that reached it, with Wilson's 95 % interval; NaN below three
-            runs.
-        env_steps, episodes, cpu_time_s, wall_time_s: what was spent by then, median over all runs.
+        target: the score to reach; NaN if there is none, as are the numbers that depend on it.
+        reached: the number of runs that reached it, of ``runs``.
+        runs: the number of trials with at least one generation.
+        share, low, high: the share of runs that reached it, and Wilson's 95 % interval; NaN with
+            fewer than three runs.
+        env_steps, episodes, cpu_time_s, wall_time_s: the cost by then, median over all runs.
         expected_env_steps: COCO's expected running time.
-        area, area_low, area_high: the mean return up to ``area_env_steps``, where random actions
-            have 0 and the reference 1: IQM over the runs that spent so much, and its 95 % bootstrap
-            interval; NaN without frozen scores.
-        mean_return: the same IQM in the environment's own unit.
+        area, area_low, area_high: the mean return up to ``area_env_steps``, on a scale where random
+            actions are 0 and the reference is 1: IQM over the runs that spent this budget, and its
+            95 % bootstrap interval; NaN without these scores.
+        mean_return: the same IQM in the unit of the environment.
         area_env_steps: the same for all rows of an environment.
-        unfinished: runs without a result, which count up to what they have spent.
-        empty: trials without a generation, left out.
+        unfinished: the number of runs without a result, which count with what they have spent.
+        empty: the number of trials without a generation, which are left out.
         center: whether the unperturbed policy was evaluated in every generation.
-        commands: what made the trials, each once.
-        differs: the settings that set it apart from rows of the same labels, as "key=value".
+        commands: the distinct commands that made the trials.
+        differs: settings that differ between rows with the same labels, as "key=value".
     """
 
     environment: str
@@ -84,15 +85,20 @@ class EfficiencyRow:
 
     @property
     def name(self) -> str:
-        """Algorithm and policy in words; the default policy has no name."""
+        """Algorithm and policy; the default policy is not named."""
         return cell_name(self.algorithm, self.policy)
+
+    @property
+    def title(self) -> str:
+        """Algorithm, policy and environment."""
+        return f"{self.name} on {self.environment}"
 
 
 def parse_targets(texts: Sequence[str]) -> dict[str, float]:
-    """Return targets by environment, of "ENVIRONMENT=SCORE" and "SCORE" (for every other one).
+    """Targets by environment, from "ENVIRONMENT=SCORE", or "SCORE" for all other environments.
 
     Raises:
-        UsageError: a score is not a finite number, or an environment has two.
+        UsageError: a score is not a finite number, or an environment has two targets.
     """
     targets: dict[str, float] = {}
     for text in texts:
@@ -103,12 +109,12 @@ def parse_targets(texts: Sequence[str]) -> dict[str, float]:
             score = math.nan
         if not math.isfinite(score):
             raise UsageError(
-                f"--target {text}: expected a score, as 475, or an environment's, as "
-                "CartPole-v1=475"
+                f"--target {text}: expected a score such as 475, or an environment and its score "
+                "such as CartPole-v1=475"
             )
         if environment in targets:
             which = environment or "every environment"
-            raise UsageError(f"--target {text}: {which} has a target already; expected one")
+            raise UsageError(f"--target {text}: {which} already has a target; expected one")
         targets[environment] = score
     return targets
 
@@ -116,17 +122,17 @@ def parse_targets(texts: Sequence[str]) -> dict[str, float]:
 def efficiency_table(
     root: Path, targets: Mapping[str, float], window: int = WINDOW
 ) -> list[EfficiencyRow]:
-    """Return a row for each cell below ``root``, by environment, the cheapest first.
+    """One row per environment and algorithm, sorted by environment, the lowest cost first.
 
     Args:
-        root: folder with trials.
-        targets: scores to reach by environment, as ``parse_targets`` returns them; an environment
-            that has none takes its frozen reference score.
-        window: generations over which the unperturbed policy's return is averaged.
+        root: a folder with trials.
+        targets: scores to reach by environment, from ``parse_targets``. The default is the
+            reference score of the environment.
+        window: the number of generations over which the unperturbed policy's return is averaged.
 
     Raises:
-        UsageError: there is no trial, one is not readable, an environment of ``targets`` is not
-            there, or ``window`` is below 1.
+        UsageError: there is no trial, a trial is not readable, an environment of ``targets`` has
+            no trial, or ``window`` is less than 1.
     """
     if window < 1:
         raise UsageError(f"--window {window}: expected at least 1 generation")
@@ -146,52 +152,40 @@ def efficiency_table(
 
 
 def sheet(rows: Sequence[EfficiencyRow], window: int = WINDOW, *, terminal: bool = False) -> Sheet:
-    """Return the table for reading, with the sentences below it.
+    """The table and its footnotes.
 
-    ``terminal``: for 80 columns, with the policy's name in the algorithm's, and no intervals.
+    With ``terminal`` it has no intervals, and the policy is part of the algorithm's name.
     """
     texts = [_texts(row, terminal) for row in rows]
-    optional = {"Policy"} if terminal or all(row.policy == DEFAULT_LABEL for row in rows) else set()
-    optional |= {INTERVAL} if terminal else set()
+    hidden = {INTERVAL, "Policy"} if terminal else set()
+    if all(row.policy == DEFAULT_LABEL for row in rows):
+        hidden.add("Policy")
     if all(math.isnan(row.area) for row in rows):
-        optional.add("Area")
-    header = [name for name in _COLUMNS if name not in optional]
+        hidden.add("Area")
+    header = [name for name in texts[0] if name not in hidden]
     body = [[text[name] for name in header] for text in texts]
     return Sheet(header, body, _footnotes(rows, window))
 
 
-_JUDGED: Final = (
-    "Reached: runs in which the unperturbed policy's mean return over {window} generations, or at "
-    "the end the score of the final policy, came to the target; interval: Wilson's, of their "
-    "share. The target is the environment's frozen reference score, unless --target gives it."
+_REACHED: Final = (
+    "Reached: runs in which the unperturbed policy's mean return over {window} generations, or the "
+    "final policy's score, is at least the target. Interval: Wilson's interval of their share. "
+    "The target is the reference score of the environment, or the score given with --target."
 )
-_SPENT: Final = (
-    "Steps, episodes, CPU time (of all processes): what training had spent by then, median over "
-    "all runs (Kaplan-Meier: one that did not reach the target takes longer than what it spent); "
-    f"{NONE} if fewer than half did."
+_COST: Final = (
+    "Steps, episodes, CPU time (of all processes): the cost of training until then, median over "
+    "all runs (Kaplan-Meier: a run that did not reach the target costs more than it spent); "
+    f"{NONE} if fewer than half of the runs reached it."
 )
 _EXPECTED: Final = (
     "ERT (expected running time, as in COCO): steps of all runs until the target or their end, "
-    "over the number of runs that reached it."
-)
-_COLUMNS: Final = (
-    "Environment",
-    "Algorithm",
-    "Policy",
-    "Target",
-    "Reached",
-    INTERVAL,
-    "Steps",
-    "Episodes",
-    "CPU time",
-    "ERT",
-    "Area",
+    "divided by the number of runs that reached it."
 )
 
 
 def _rows(group: Sequence[Cell], targets: Mapping[str, float], window: int) -> list[EfficiencyRow]:
-    """Return the rows of one environment's cells."""
-    runs = [runs_of(cell) for cell in group]
+    """The rows of one environment."""
+    runs = [run_curves(cell) for cell in group]
     ends = [run.totals["env_steps"][-1] for members in runs for run in members if run.done]
     budgets = [cell.descriptions[0]["spec"]["budget"]["env_steps"] for cell in group]
     budget = float(min([*ends, *budgets])) if ends else math.nan
@@ -208,7 +202,7 @@ def _target(cell: Cell, targets: Mapping[str, float]) -> float:
 
 
 def _row(
-    cell: Cell, runs: Sequence[Run], target: float, budget: float, window: int
+    cell: Cell, runs: Sequence[RunCurve], target: float, budget: float, window: int
 ) -> EfficiencyRow:
     found = [run.first_totals(np.array([target]), window) for run in runs]
     totals = {cost: [run[cost][0] for run in found] for cost in COSTS}
@@ -233,23 +227,21 @@ def _row(
         high=high,
         **medians,
         expected_env_steps=expected_running_time(*steps) if known else math.nan,
-        area=_normalized(mean, cell.scores),
-        area_low=_normalized(low_mean, cell.scores),
-        area_high=_normalized(high_mean, cell.scores),
+        area=normalized_score(mean, cell.scores),
+        area_low=normalized_score(low_mean, cell.scores),
+        area_high=normalized_score(high_mean, cell.scores),
         mean_return=mean,
         area_env_steps=budget,
         unfinished=sum(not run.done for run in runs),
         empty=len(cell.trials) - len(runs),
         center=bool(cell.descriptions[0]["spec"]["evaluation"]["center"]),
-        commands=tuple(
-            dict.fromkeys(text for item in cell.descriptions if (text := item.get("command", "")))
-        ),
+        commands=commands_of(cell),
         differs=cell.differs,
     )
 
 
-def _mean_return(runs: Sequence[Run], budget: float) -> tuple[float, float, float]:
-    """Return the IQM of the mean return of the runs that spent the budget, and its interval."""
+def _mean_return(runs: Sequence[RunCurve], budget: float) -> tuple[float, float, float]:
+    """The IQM of the mean return over the runs that spent the budget, and its interval."""
     returns = [
         mean_return(run.totals["env_steps"], run.returns, budget)
         for run in runs
@@ -261,62 +253,49 @@ def _mean_return(runs: Sequence[Run], budget: float) -> tuple[float, float, floa
     return float(iqm(returns)), float(low), float(high)
 
 
-def _normalized(value: float, scores: Scores) -> float:
-    if scores.random is None or not scores.references:
-        return math.nan
-    return normalized(value, scores.random.mean, scores.references[0].score)
-
-
 def _cheapest_first(row: EfficiencyRow) -> tuple[str, float, float, str]:
     expected = math.inf if math.isnan(row.expected_env_steps) else row.expected_env_steps
     return row.environment, expected, math.inf if math.isnan(row.area) else -row.area, row.name
 
 
 def _footnotes(rows: Sequence[EfficiencyRow], window: int) -> list[str]:
-    """Return the sentences below a table: how to read it, what to beware of, and who made it."""
-    lines = [_JUDGED.format(window=window), _SPENT, _EXPECTED]
+    """The sentences below a table: how to read it, cautions and commands."""
+    lines = [_REACHED.format(window=window), _COST, _EXPECTED]
     if any(not math.isnan(row.area) for row in rows):
         budgets = {row.environment: row.area_env_steps for row in rows if not math.isnan(row.area)}
         listed = ", ".join(f"{format_steps(steps)} on {name}" for name, steps in budgets.items())
         lines.append(
-            "Area: under the learning curve: the mean of the unperturbed policy's return over the "
-            f"first steps ({listed}), where random actions have 0 and the reference 1; IQM over "
-            "seeds, 95 % percentile bootstrap interval."
+            "Area: area under the learning curve: the mean of the unperturbed policy's return over "
+            f"the first steps ({listed}), where 0 is the random policy and 1 the reference; IQM "
+            "over seeds, with its 95 % percentile bootstrap interval."
         )
-    return (
-        lines
-        + _warnings(rows)
-        + makers_notes([(f"{row.name} on {row.environment}", row.commands) for row in rows])
-    )
+    return lines + _warnings(rows) + command_notes(rows)
 
 
 def _warnings(rows: Sequence[EfficiencyRow]) -> list[str]:
     lines = [
-        f"{name}: no target, since no reference score is frozen for it; give one with "
-        f"--target {name}=SCORE."
+        f"{name}: no target, because it has no reference score; set one with --target {name}=SCORE."
         for name in dict.fromkeys(row.environment for row in rows if math.isnan(row.target))
     ]
     lines += seeds_notes([row.runs for row in rows])
     if unfinished := sum(row.unfinished for row in rows):
         lines.append(
             f"{counted(unfinished, 'run')} without a result (partial, running or failed), counted "
-            "as far as they went: see 'esbench status'."
+            "with what it spent so far: see 'esbench status'."
         )
     if empty := sum(row.empty for row in rows):
         lines.append(f"{counted(empty, 'trial')} without a generation left out.")
     lines += [
-        f"{row.name} on {row.environment}: the unperturbed policy was not evaluated, so only the "
-        "score at the end tells whether the target was reached."
+        f"{row.title}: the unperturbed policy was not evaluated during "
+        "training, so only the final score can reach the target."
         for row in rows
         if not row.center
     ]
-    return lines + [
-        f"{row.name} on {row.environment}: {', '.join(row.differs)}" for row in rows if row.differs
-    ]
+    return lines + settings_notes(rows)
 
 
 def _texts(row: EfficiencyRow, terminal: bool) -> dict[str, str]:
-    """Return a row's cells for reading, by column."""
+    """The text of each cell of a row, by column."""
     known = not math.isnan(row.target)
     area = NONE if math.isnan(row.area) else f"{row.area:.2f}"
     if not terminal and not math.isnan(row.area_low):

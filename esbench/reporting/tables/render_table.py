@@ -1,150 +1,141 @@
-"""Tables laid out as Markdown, CSV, LaTeX, JSON or for a terminal, whatever they are of."""
+"""Tables of text with footnotes, and their export through pandas."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-import math
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
-from esbench.analysis.statistics import MIN_RUNS
-from esbench.reporting.tables import latex
+from esbench.errors import unknown
+from esbench.files import as_text
 
 if TYPE_CHECKING:
-    from rich.table import Table as RichTable
+    import pandas as pd
 
-TERMINAL_WIDTH: Final = 80
-FEW_SEEDS: Final = 10
 TEXTS: Final = ("Environment", "Algorithm", "Policy")
-"""The columns of words; the others are numbers, and stand to the right."""
+"""The columns of text, aligned to the left; the other columns hold numbers."""
 INTERVAL: Final = "95 % interval"
+
+_LATEX_HEAD: Final = r"""% \usepackage[T1]{fontenc}
+% \usepackage{booktabs, longtable}
+\begingroup\footnotesize\setlength{\tabcolsep}{3pt}
+\setlength{\LTleft}{0pt plus 1fill minus 1fill}\setlength{\LTright}{\LTleft}"""
 
 
 @final
 @dataclass(frozen=True)
 class Sheet:
-    """A table for reading: the names of its columns, the cells of each line, and its notes."""
+    """A table of text.
+
+    Attributes:
+        header: the names of the columns.
+        body: the cells of each row; a cell may have a second line, for the interval of its score.
+        notes: the sentences below the table.
+        best: (row, column) of the cells in bold.
+        separated: the number of rows at the end that a rule separates from the others.
+    """
 
     header: Sequence[str]
     body: Sequence[Sequence[str]]
     notes: Sequence[str]
+    best: frozenset[tuple[int, int]] = frozenset()
+    separated: int = 0
+
+
+def export(sheet: Sheet, rows: Sequence[Any], format_: str) -> str:
+    """A table in one of the export formats.
+
+    Args:
+        sheet: the table for Markdown and LaTeX.
+        rows: the dataclasses it was made of, for CSV and JSON: every field, in full precision.
+        format_: markdown, latex, csv or json.
+
+    Raises:
+        UsageError: the format is unknown.
+    """
+    match format_:
+        case "markdown":
+            return as_markdown(sheet)
+        case "latex":
+            return as_latex(sheet)
+        case "csv":
+            return as_csv(rows)
+        case "json":
+            return as_json(rows, sheet.notes)
+        case _:
+            raise unknown("format", format_, ("markdown", "latex", "csv", "json"))
 
 
 def as_markdown(sheet: Sheet) -> str:
-    """Return a Markdown table with its notes."""
-    rule = [":--" if name in TEXTS else "--:" for name in sheet.header]
-    table = [sheet.header, rule, *sheet.body]
-    lines = ["| " + " | ".join(map(_markdown, cells)) + " |" for cells in table]
-    return "\n".join([*lines, "", *(f"- {_markdown(note)}" for note in sheet.notes)]) + "\n"
+    """A Markdown table followed by its notes as a list."""
+    align = ["left" if name in TEXTS else "right" for name in sheet.header]
+    frame = _frame(sheet.header, [[_markdown(text) for text in cells] for cells in sheet.body])
+    table = frame.to_markdown(index=False, disable_numparse=True, colalign=align)
+    return "\n".join([table, "", *(f"- {_markdown(note)}" for note in sheet.notes), ""])
 
 
 def as_latex(sheet: Sheet) -> str:
-    """Return a LaTeX table with its notes; it needs the packages booktabs and graphicx.
+    """A LaTeX table that breaks across pages, followed by its notes; the best scores are bold.
 
-    There is a space between rows that begin with different cells.
+    Needs the packages booktabs and longtable.
     """
-    rows = sheet.body
-    table = latex.Tabular(
-        columns="".join("l" if name in TEXTS else "r" for name in sheet.header),
-        head=[list(map(latex.escape, sheet.header))],
-        body=[[list(map(latex.escape, cells))] for cells in rows],
-        above={n: latex.SPACE for n in range(1, len(rows)) if rows[n][0] != rows[n - 1][0]},
-    )
-    return latex.floats([table], sheet.notes)
+    body = [
+        [_latex_cell(text, (row, column) in sheet.best) for column, text in enumerate(cells)]
+        for row, cells in enumerate(sheet.body)
+    ]
+    for row in range(1, len(body)):  # rows of one environment stand together
+        if sheet.body[row][0] != sheet.body[row - 1][0]:
+            rule = r"\midrule" if len(body) - row == sheet.separated else r"\addlinespace"
+            body[row][0] = f"{rule}\n{body[row][0]}"
+    align = "".join("l" if name in TEXTS else "r" for name in sheet.header)
+    frame = _frame([_latex(name) for name in sheet.header], body)
+    table = frame.to_latex(index=False, escape=False, longtable=True, column_format=align)
+    notes = (_latex(note).replace("/", r"/\allowbreak{}") for note in sheet.notes)
+    lines = "\n".join(rf"\noindent {note}\par" for note in notes)
+    return f"{_LATEX_HEAD}\n{table}\\raggedright\n{lines}\n\\endgroup\n"
 
 
-def as_csv(kind: type[Any], rows: Sequence[Any]) -> str:
-    """Return every field of rows, dataclasses of a kind, as CSV in full precision; NaN is empty."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    names = [field.name for field in fields(kind)]
-    writer.writerow(names)
-    for row in rows:
-        writer.writerow(_csv(getattr(row, name)) for name in names)
-    return buffer.getvalue()
+def as_csv(rows: Sequence[Any]) -> str:
+    """Every field of some dataclasses as CSV, in full precision; NaN is empty."""
+    import pandas as pd
+
+    frame = pd.DataFrame([vars(row) for row in rows])
+    joined = frame.map(lambda value: "; ".join(map(str, value)) if type(value) is tuple else value)
+    return joined.to_csv(index=False)
 
 
 def as_json(rows: Sequence[Any], notes: Sequence[str]) -> str:
-    """Return ``rows``, every field of them (null if it is not finite), and ``footnotes``."""
-    table = [{key: _json(value) for key, value in asdict(row).items()} for row in rows]
-    content = {"rows": table, "footnotes": list(notes)}
-    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    """``rows``, with every field of some dataclasses in full precision, and ``footnotes``."""
+    return as_text({"rows": [asdict(row) for row in rows], "footnotes": notes})
 
 
-def as_rich(sheet: Sheet) -> RichTable:
-    """Return a table for a terminal of 80 columns or more, without its notes."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
+def _frame(header: Sequence[str], body: Sequence[Sequence[str]]) -> pd.DataFrame:
+    import pandas as pd
 
-    longest = [max(map(len, column)) for column in zip(sheet.header, *sheet.body, strict=True)]
-    wide = sum(length + 1 for length in longest) > TERMINAL_WIDTH
-    table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False)
-    for name in sheet.header:  # names give way first: a number in pieces is none
-        header = name.replace("% ", "%\n") if wide else name
-        if name in TEXTS:
-            table.add_column(header, overflow="fold")
-        else:
-            table.add_column(header, justify="right", no_wrap=True, overflow="fold")
-    for cells in sheet.body:
-        table.add_row(
-            *(
-                Text(text.replace(", ", ",\n") if wide and name == INTERVAL else text)
-                for name, text in zip(sheet.header, cells, strict=True)
-            )
-        )
-    return table
-
-
-def seeds_notes(seeds: Sequence[int]) -> list[str]:
-    """Return what to beware of where a row has so few seeds.
-
-    Args:
-        seeds: of each row, how many.
-    """
-    lines = []
-    if any(count < FEW_SEEDS for count in seeds):
-        lines.append(
-            f"Fewer than {FEW_SEEDS} seeds in some rows: the order of close scores may be chance."
-        )
-    if any(count < MIN_RUNS for count in seeds):
-        lines.append(f"No interval below {MIN_RUNS} seeds.")
-    return lines
-
-
-def makers_notes(rows: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
-    """Return a line for each command, with the rows it made unless it made all.
-
-    Args:
-        rows: each one in words, and the commands that made its trials.
-    """
-    lines = []
-    for command in dict.fromkeys(command for _, commands in rows for command in commands):
-        made = [name for name, commands in rows if command in commands]
-        which = "" if len(made) == len(rows) else f" ({', '.join(made)})"
-        lines.append(f"Made by{which}: {command}")
-    return lines
-
-
-def _csv(value: object) -> object:
-    match value:
-        case float() if math.isnan(value):
-            return ""
-        case tuple():
-            return "; ".join(map(str, value))
-        case None:
-            return ""
-        case _:
-            return value
-
-
-def _json(value: object) -> object:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return pd.DataFrame(list(body), columns=list(header), dtype=str)
 
 
 def _markdown(text: str) -> str:
-    return re.sub(r"([\\|*`<])", r"\\\1", text)
+    return re.sub(r"([\\|*`<])", r"\\\1", " ".join(text.split()))
+
+
+def _latex_cell(text: str, bold: bool) -> str:
+    """LaTeX source for a cell; a second line is smaller and never bold."""
+    first, *below = map(_latex, text.split("\n"))
+    score = rf"\textbf{{{first}}}" if bold else first
+    if not below:
+        return score
+    return rf"\begin{{tabular}}[t]{{@{{}}r@{{}}}}{score}\\\scriptsize {below[0]}\end{{tabular}}"
+
+
+def _latex(text: str) -> str:
+    """LaTeX source for a text."""
+    from pylatexenc.latexencode import unicode_to_latex
+
+    minus = re.sub(r"(?<![^\s\[])-(?=\d)", "\N{MINUS SIGN}", text)
+    source: str = unicode_to_latex(minus, unknown_char_policy="unihex", unknown_char_warning=False)
+    # After a row a bracket would start an argument; "--" and "|" would become dashes.
+    for special, escaped in {"[": "{[}", "--": "-{}-", "|": r"\textbar{}"}.items():
+        source = source.replace(special, escaped)
+    return source

@@ -1,55 +1,52 @@
-"""Score tables: trials to typed rows, and rows to cells and footnotes for ``layout``."""
+"""Score tables: one row per environment and algorithm."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from esbench.analysis.comparison import LEVEL, Standing, standings
 from esbench.analysis.statistics import bootstrap_interval, iqm, normalized
 from esbench.files import Json
+from esbench.grids.environment_files import Scores
 from esbench.grids.trial_spec import DEFAULT_LABEL
-from esbench.reporting.tables import render_table as layout
-from esbench.reporting.tables.render_table import INTERVAL, Sheet, makers_notes, seeds_notes
+from esbench.reporting.tables.footnotes import command_notes, seeds_notes, settings_notes
+from esbench.reporting.tables.render_table import INTERVAL, Sheet
 from esbench.reporting.tables.summary import overall, sentences
-from esbench.store.origins import mixture
-from esbench.store.seed_groups import Cell, cell_name, cells
-from esbench.units import NONE, format_duration, format_number, format_share, format_steps
-
-if TYPE_CHECKING:
-    from rich.table import Table as RichTable
+from esbench.store.cells import Cell, cell_name, cells
+from esbench.store.provenance.changes import mixture
+from esbench.units import NONE, counted, format_duration, format_number, format_share, format_steps
 
 
 @final
 @dataclass(frozen=True)
 class ScoreRow:
-    """One line of a table. Numbers that do not exist are NaN, texts empty.
+    """The score of one algorithm in one environment. A missing number is NaN, a missing text empty.
 
     Attributes:
         environment, algorithm, policy: labels, as in ``Cell``.
-        score: IQM over seeds of the mean return of the final policy over held-out episodes.
-        low, high: its 95 % bootstrap interval; NaN below three seeds.
-        seeds: trials with a score, which all numbers here are of.
-        unfinished: trials without one: partial, running, failed, or with a score not finite.
+        score: IQM over seeds of the final policy's mean return over held-out episodes.
+        low, high: its 95 % bootstrap interval; NaN with fewer than three seeds.
+        seeds: the number of trials with a score. Only these enter the numbers.
+        unfinished: the number of other trials: partial, running, failed, or without a finite score.
         env_steps, wall_time_s: of training, mean over seeds.
-        random_score: of random actions.
+        random_score: the score of random actions.
         reference_score, reference_method, reference_source, reference_comparable,
-            reference_note: the first reference of the environment's file.
-        normalized: the score where random actions have 0 and the reference 1.
-        commands: what made the trials, each once.
-        hardware: what they ran on, each once.
-        differs: the settings that set it apart from rows of the same labels, as "key=value".
-        inherited: settings of the algorithm that are the environment file's, not the grid's; None
-            if nobody recorded it.
-        mixture: the code of which its trials have several versions, "numpy 2.3 and 2.4".
-        trials: the folders of its trials, in the order of the seeds.
-        scores: those that it is made of, in the order of the seeds.
-        standing: "best" in its environment, "tied" with it as far as a test can tell, or "".
+            reference_note: the first published score in the environment's file.
+        normalized: the score on a scale where random actions are 0 and the reference is 1.
+        commands: the distinct commands that made the trials.
+        hardware: the distinct machines they ran on.
+        differs: settings that differ between rows with the same labels, as "key=value".
+        inherited: settings of the algorithm that come from the environment's file.
+        mixture: packages with several versions among the trials, as "numpy 2.3 and 2.4".
+        trials: the folders of the trials, in the order of the seeds.
+        scores: the score of each seed, in the order of the seeds.
+        standing: "best" in its environment, "tied" if not significantly different from it, or "".
     """
 
     environment: str
@@ -72,7 +69,7 @@ class ScoreRow:
     commands: tuple[str, ...]
     hardware: tuple[str, ...]
     differs: tuple[str, ...]
-    inherited: tuple[str, ...] | None = None
+    inherited: tuple[str, ...] = ()
     mixture: tuple[str, ...] = ()
     trials: tuple[str, ...] = ()
     scores: tuple[float, ...] = ()
@@ -80,18 +77,26 @@ class ScoreRow:
 
     @property
     def name(self) -> str:
-        """Algorithm and policy in words; the default policy has no name."""
+        """Algorithm and policy; the default policy is not named."""
         return cell_name(self.algorithm, self.policy)
+
+    @property
+    def title(self) -> str:
+        """Algorithm, policy and environment."""
+        return f"{self.name} on {self.environment}"
 
 
 def score_table(root: Path) -> list[ScoreRow]:
-    """Return a row for each cell below ``root``, by environment, the best score first.
+    """One row per environment and algorithm, sorted by environment, the best score first.
+
+    Args:
+        root: a folder with trials.
 
     Raises:
-        UsageError: there is no trial, or one is not readable.
+        UsageError: there is no trial, or a trial is not readable.
     """
     found = cells(root)
-    results = [_scored(cell) for cell in found]
+    results = [scored_results(cell) for cell in found]
     rows = [_row(cell, mine) for cell, mine in zip(found, results, strict=True)]
     scores = [[float(result["score"]) for result in mine] for mine in results]
     for environment in dict.fromkeys(row.environment for row in rows):
@@ -102,86 +107,59 @@ def score_table(root: Path) -> list[ScoreRow]:
     return sorted(rows, key=lambda row: (row.environment, _worst_last(row.score), row.name))
 
 
-def footnotes(rows: Sequence[ScoreRow], *, terminal: bool = False) -> list[str]:
-    """Return the sentences below a table: how to read it, what to beware of, and who made it.
+def sheet(rows: Sequence[ScoreRow], *, terminal: bool = False) -> Sheet:
+    """The table without columns that are empty, and its footnotes.
 
-    ``terminal``: below ``rich_table``, which has fewer columns than the others.
+    With ``terminal`` it has fewer columns, and the policy is part of the algorithm's name.
     """
-    lines = [f"{PROTOCOL} Steps and time: of training, mean over seeds."]
-    if not terminal and any(not math.isnan(row.normalized) for row in rows):
-        lines.append("Normalized: 0 is the random policy, 1 the reference.")
+    references, notes = references_of(rows), footnotes(rows)
+    texts = [_texts(row, references) for row in rows]
+    optional = ("Random", "Reference", "Normalized")
+    hidden = {name for name in optional if all(text[name] == NONE for text in texts)}
+    if terminal or all(row.policy == DEFAULT_LABEL for row in rows):
+        hidden.add("Policy")
+    if terminal:
+        hidden |= {"Random", "Normalized"}
+        texts = [text | {"Algorithm": row.name} for text, row in zip(texts, rows, strict=True)]
+        notes = [note for note in notes if note != NORMALIZED]
+    header = [name for name in texts[0] if name not in hidden]
+    body = [[text[name] for name in header] for text in texts]
+    score = header.index("Score")
+    best = frozenset((n, score) for n, row in enumerate(rows) if row.standing == "best")
+    return Sheet(header, body, notes, best)
+
+
+def footnotes(rows: Sequence[ScoreRow]) -> list[str]:
+    """The sentences below a table: how to read it, cautions, references and commands."""
+    notes = [f"{PROTOCOL} Steps and time: of training, mean over seeds."]
+    if any(not math.isnan(row.normalized) for row in rows):
+        notes.append(NORMALIZED)
     if any(row.standing for row in rows):
-        lines.append(standings_note("*", "="))
-    lines += sentences(overall(normalized_scores(rows)))
-    lines += cautions(rows)
-    for text, number in references_of(rows).items():
-        lines.append(f"[{number}] {text}")
+        notes.append(STANDINGS)
+    notes += sentences(overall(normalized_scores(rows)))
+    notes += cautions(rows)
+    notes += [f"[{number}] {text}" for text, number in references_of(rows).items()]
     if hardware := dict.fromkeys(item for row in rows for item in row.hardware):
-        lines.append(f"Time measured on: {'; '.join(hardware)}.")
-    lines += makers_notes([(f"{row.name} on {row.environment}", row.commands) for row in rows])
-    return [" ".join(line.split()) for line in lines]
-
-
-def standings_note(best: str, tied: str) -> str:
-    """Return what the marks of a score say, by how the best and those tied with it are marked."""
-    return (
-        f"{best}: the best of its environment. {tied}: not told apart from it by a two-sided "
-        f"permutation test of the means at {LEVEL}, Holm-corrected over the environment's rows. "
-        "Unmarked: worse."
-    )
-
-
-def as_markdown(rows: Sequence[ScoreRow]) -> str:
-    """Return the rows as a Markdown table with its notes."""
-    return layout.as_markdown(sheet(rows))
-
-
-def as_csv(rows: Sequence[ScoreRow]) -> str:
-    """Return every field of the rows as CSV, in full precision; NaN is empty."""
-    return layout.as_csv(ScoreRow, rows)
-
-
-def as_json(rows: Sequence[ScoreRow]) -> str:
-    """Return ``rows`` (every field, in full precision; NaN is null) and ``footnotes``."""
-    return layout.as_json(rows, footnotes(rows))
-
-
-def as_latex(rows: Sequence[ScoreRow]) -> str:
-    """Return the rows as a LaTeX table with its notes; it needs the package booktabs."""
-    return layout.as_latex(sheet(rows))
-
-
-def rich_table(rows: Sequence[ScoreRow]) -> RichTable:
-    """Return the rows as a table for a terminal of 80 columns or more, without its footnotes.
-
-    Without references there is no column of them.
-    """
-    references = references_of(rows)
-    texts = [_texts(row, references) | {"Algorithm": row.name} for row in rows]
-    columns = [name for name in _TERMINAL_COLUMNS if references or name != "Reference"]
-    body = [[text[name] for name in columns] for text in texts]
-    return layout.as_rich(Sheet(columns, body, ()))
+        notes.append(f"Time measured on: {'; '.join(hardware)}.")
+    notes += command_notes(rows)
+    return [" ".join(note.split()) for note in notes]
 
 
 PROTOCOL: Final = (
-    "Score: interquartile mean (IQM) over training seeds of the mean return of the final policy "
-    "over held-out episodes. Interval: 95 % percentile bootstrap over seeds."
+    "Score: interquartile mean (IQM) over training seeds of the final policy's mean return over "
+    "held-out episodes. Interval: 95 % percentile bootstrap over seeds."
+)
+NORMALIZED: Final = "Normalized: 0 is the random policy, 1 the reference."
+STANDINGS: Final = (
+    "*: the best of its environment. =: not significantly different from the best (with three "
+    f"seeds, nothing is): two-sided permutation test of the means at {LEVEL}, Holm-corrected over "
+    "the rows of the environment. Unmarked: significantly worse."
 )
 MARKS: Final[dict[Standing, str]] = {"best": " *", "tied": " =", "": ""}
-_TERMINAL_COLUMNS: Final = (
-    "Environment",
-    "Algorithm",
-    "Score",
-    INTERVAL,
-    "Seeds",
-    "Steps",
-    "Time",
-    "Reference",
-)
 
 
-def _scored(cell: Cell) -> list[Json]:
-    """Return the results that have a score."""
+def scored_results(cell: Cell) -> list[Json]:
+    """The results with a finite score."""
     results = [trial.result() for trial in cell.trials if trial.is_done]
     return [result for result in results if result["score"] is not None]
 
@@ -209,28 +187,34 @@ def _row(cell: Cell, scored: Sequence[Json]) -> ScoreRow:
         reference_source=reference.source if reference else "",
         reference_comparable=reference.comparable if reference else None,
         reference_note=reference.note if reference else "",
-        normalized=normalized(score, random, reference.score) if reference else math.nan,
-        commands=_each_once(cell.descriptions, lambda content: content.get("command", "")),
-        hardware=_each_once(cell.descriptions, _hardware),
+        normalized=normalized_score(score, cell.scores),
+        commands=commands_of(cell),
+        hardware=tuple(dict.fromkeys(filter(None, map(_hardware, cell.descriptions)))),
         differs=cell.differs,
-        inherited=_inherited(cell.descriptions),
+        inherited=tuple(
+            dict.fromkeys(name for content in cell.descriptions for name in content["inherited"])
+        ),
         mixture=tuple(mixture(cell.descriptions)),
         trials=tuple(str(trial.path) for trial in cell.trials),
         scores=tuple(scores),
     )
 
 
-def _inherited(descriptions: Sequence[Json]) -> tuple[str, ...] | None:
-    found = [content["inherited"] for content in descriptions if "inherited" in content]
-    return tuple(dict.fromkeys(name for names in found for name in names)) if found else None
-
-
 def _mean(results: Sequence[Json], key: str) -> float:
     return fmean(result[key] for result in results) if results else math.nan
 
 
-def _each_once(contents: Sequence[Json], text: Callable[[Json], str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(found for content in contents if (found := text(content))))
+def commands_of(cell: Cell) -> tuple[str, ...]:
+    """The distinct commands that made the trials."""
+    commands = (description.get("command", "") for description in cell.descriptions)
+    return tuple(dict.fromkeys(filter(None, commands)))
+
+
+def normalized_score(value: float, scores: Scores) -> float:
+    """A score where random actions are 0 and the reference is 1; NaN if either is unknown."""
+    if scores.random is None or not scores.references:
+        return math.nan
+    return normalized(value, scores.random.mean, scores.references[0].score)
 
 
 def _hardware(description: Json) -> str:
@@ -239,7 +223,7 @@ def _hardware(description: Json) -> str:
 
 
 def normalized_scores(rows: Sequence[ScoreRow]) -> dict[str, dict[str, list[float]]]:
-    """Return the normalised scores by algorithm and environment, where that has a range."""
+    """Normalized scores by algorithm and environment, where random and reference are known."""
     table: dict[str, dict[str, list[float]]] = {}
     for row in rows:
         if not math.isnan(row.normalized):
@@ -254,67 +238,50 @@ def _worst_last(score: float) -> float:
 
 
 def cautions(rows: Sequence[ScoreRow]) -> list[str]:
-    """Return what to beware of: few seeds, trials left out, and rows of other settings."""
+    """Cautions: few seeds, trials without a score, several versions, differing settings."""
     lines = seeds_notes([row.seeds for row in rows])
     if left_out := sum(row.unfinished for row in rows):
         lines.append(
-            f"{left_out} trial{'s' if left_out > 1 else ''} without a score left out (partial, "
-            "running, failed, or diverged): see 'esbench status'."
+            f"{counted(left_out, 'trial')} without a score left out (partial, running, failed or "
+            "diverged): see 'esbench status'."
         )
-    lines += [
-        f"{row.name} on {row.environment}: seeds of different code, {'; '.join(row.mixture)}."
-        for row in rows
-        if row.mixture
-    ]
-    lines += _unequal_starts(rows)
-    return lines + [
-        f"{row.name} on {row.environment}: {', '.join(row.differs)}" for row in rows if row.differs
-    ]
+    for row in rows:
+        if row.mixture:
+            versions = "; ".join(row.mixture)
+            lines.append(f"{row.title}: seeds of different code: {versions}.")
+    lines += _inherited_notes(rows)
+    return lines + settings_notes(rows)
 
 
-def _unequal_starts(rows: Sequence[ScoreRow]) -> list[str]:
-    """Return where one algorithm has settings of the environment's file, and another has none."""
+def _inherited_notes(rows: Sequence[ScoreRow]) -> list[str]:
+    """Environments whose file has settings for some of the algorithms only."""
     where: dict[str, list[str]] = {}
     for environment, several in groupby(rows, key=lambda row: row.environment):
-        known = {row.algorithm: row.inherited for row in several if row.inherited is not None}
-        bare = [algorithm for algorithm, names in known.items() if not names]
-        some = [f"{algorithm} ({', '.join(names)})" for algorithm, names in known.items() if names]
-        if some and bare:
-            said = f"settings from the environment's file: {', '.join(some)}; none: "
-            where.setdefault(said + ", ".join(sorted(bare)), []).append(environment)
-    return [f"{', '.join(environments)}: {said}." for said, environments in where.items()]
+        settings = {row.algorithm: row.inherited for row in several}
+        without = sorted(algorithm for algorithm, names in settings.items() if not names)
+        some = [f"{name} ({', '.join(names)})" for name, names in settings.items() if names]
+        if some and without:
+            text = f"settings from the environment's file: {', '.join(some)}; none: "
+            where.setdefault(text + ", ".join(without), []).append(environment)
+    return [f"{', '.join(environments)}: {text}." for text, environments in where.items()]
 
 
 def references_of(rows: Sequence[ScoreRow]) -> dict[str, int]:
-    """Return the references in the order of the rows, described, with the number of each."""
+    """The numbers of the references by their descriptions, in the order of the rows."""
     texts = dict.fromkeys(reference_text(row) for row in rows if row.reference_method)
     return {text: number for number, text in enumerate(texts, start=1)}
 
 
 def reference_text(row: ScoreRow) -> str:
-    """Return the reference of a row's environment in words."""
+    """The description of the published score of a row's environment."""
     comparable = "comparable" if row.reference_comparable else "NOT comparable"
     note = f" ({row.reference_note})" if row.reference_note else ""
     source = f"{row.reference_method}, {row.reference_source}"
     return f"{row.environment}: {source}; {comparable}{note}"
 
 
-def sheet(rows: Sequence[ScoreRow]) -> Sheet:
-    """Return the table for reading; columns that say nothing are left out."""
-    references = references_of(rows)
-    texts = [_texts(row, references) for row in rows]
-    optional = ("Random", "Reference", "Normalized")
-    header = [
-        name
-        for name in (texts[0] if texts else ())
-        if not (name == "Policy" and all(row.policy == DEFAULT_LABEL for row in rows))
-        and not (name in optional and all(text[name] == NONE for text in texts))
-    ]
-    return Sheet(header, [[text[name] for name in header] for text in texts], footnotes(rows))
-
-
 def _texts(row: ScoreRow, references: dict[str, int]) -> dict[str, str]:
-    """Return a row's cells for reading, by column."""
+    """The text of each cell of a row, by column."""
     reference = format_number(row.reference_score)
     if row.reference_method:
         reference += f" [{references[reference_text(row)]}]"

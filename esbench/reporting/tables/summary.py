@@ -1,4 +1,4 @@
-"""Algorithms over all environments of a folder: normalised scores, every environment alike."""
+"""Normalized scores of each algorithm over all environments, which have equal weight."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ RESAMPLES: Final = 1999
 @final
 @dataclass(frozen=True)
 class Overall:
-    """One algorithm over all environments; the numbers are of normalised scores.
+    """Statistics of one algorithm's normalized scores over all environments.
 
     Attributes:
         name: algorithm and policy.
-        iqm, low, high: over all runs of all environments, with its 95 % stratified percentile
-            bootstrap interval; NaN below three seeds in an environment.
+        iqm, low, high: over all runs of all environments, and its 95 % stratified percentile
+            bootstrap interval; NaN with fewer than three seeds in an environment.
         mean, median, optimality_gap: see ``analysis.aggregates``.
     """
 
@@ -36,35 +36,22 @@ class Overall:
 
 
 def overall(scores: Mapping[str, Mapping[str, Sequence[float]]]) -> list[Overall]:
-    """Return every algorithm that has scores in all environments, the best IQM first.
+    """Statistics of every algorithm with scores in all environments, the best IQM first.
 
     Args:
-        scores: normalised, [runs], by algorithm and environment; of fewer than two environments
-            there is nothing to say.
+        scores: normalized scores, [runs], by algorithm and environment. With fewer than two
+            environments the result is empty.
     """
     environments = sorted({name for table in scores.values() for name in table})
     if len(environments) < 2:
         return []
-    found = []
-    for name, table in scores.items():
-        strata = [table.get(environment, ()) for environment in environments]
-        if all(strata):
-            low, high = stratified_interval(aggregates.iqm, strata, resamples=RESAMPLES)
-            numbers = (aggregates.mean, aggregates.median, aggregates.optimality_gap)
-            found.append(
-                Overall(
-                    name,
-                    float(aggregates.iqm(*strata)),
-                    low,
-                    high,
-                    *(float(number(*strata)) for number in numbers),
-                )
-            )
+    strata = {name: [table.get(key, ()) for key in environments] for name, table in scores.items()}
+    found = [_overall(name, runs) for name, runs in strata.items() if all(runs)]
     return sorted(found, key=lambda item: -item.iqm)
 
 
 def sentences(found: Sequence[Overall]) -> list[str]:
-    """Return a line for each algorithm."""
+    """One sentence per algorithm."""
     return [
         f"Over all environments, normalized: {item.name}: IQM {format_share(item.iqm)}"
         f"{interval(item)}, mean {format_share(item.mean)}, median {format_share(item.median)}, "
@@ -74,6 +61,20 @@ def sentences(found: Sequence[Overall]) -> list[str]:
 
 
 def interval(item: Overall) -> str:
-    """Return the interval for reading after its IQM; empty if there is none."""
-    ends = format_share(item.low), format_share(item.high)
-    return "" if math.isnan(item.low) else " [{}, {}]".format(*ends)
+    """The interval as text to follow the IQM; empty if there is none."""
+    if math.isnan(item.low):
+        return ""
+    return f" [{format_share(item.low)}, {format_share(item.high)}]"
+
+
+def _overall(name: str, strata: Sequence[Sequence[float]]) -> Overall:
+    low, high = stratified_interval(aggregates.iqm, strata, resamples=RESAMPLES)
+    return Overall(
+        name=name,
+        iqm=float(aggregates.iqm(*strata)),
+        low=low,
+        high=high,
+        mean=float(aggregates.mean(*strata)),
+        median=float(aggregates.median(*strata)),
+        optimality_gap=float(aggregates.optimality_gap(*strata)),
+    )

@@ -1,4 +1,4 @@
-"""Ant: rewarded for its speed along x, less effort and contact forces."""
+"""Ant: a reward for the speed along x, less effort and contact forces."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Ant(Rules):
         self._effort: Array = np.zeros(slots)
 
     def begin(self, slot: int) -> None:
-        """Remember where the main body is."""
+        """Remember the position of the main body."""
         self._before[slot] = self.state["xpos"][slot, self._body, :2]
 
     def observe(self, out: Vector) -> None:
-        """Write positions, but x and y, velocities and clipped contact forces."""
+        """Write positions without x and y, velocities and clipped contact forces."""
         count = len(out)
         parts = [self.state["qpos"][:count, self._skipped :], self.state["qvel"][:count]]
         if self.env._include_cfrc_ext_in_observation:
@@ -47,7 +47,7 @@ class Ant(Rules):
         np.concatenate(parts, axis=1, out=out)
 
     def evaluate(self, actions: Array, live: Sequence[int]) -> tuple[Vector, Flags]:
-        """Return (forward + survive) - (effort + contact), and who is not healthy."""
+        """Reward (forward + survive) - (effort + contact); terminate if not healthy."""
         env, count = self.env, len(actions)
         place, before = self.state["xpos"][:count, self._body, :2], self._before[:count]
         self._velocity = (place - before) / env.dt
@@ -61,7 +61,7 @@ class Ant(Rules):
         return rewards, ~healthy & bool(env._terminate_when_unhealthy)
 
     def info(self, slot: int, data: Any) -> Info:
-        """Return place, velocity and the parts of the reward."""
+        """Position, velocity and the parts of the reward."""
         return {
             "x_position": data.qpos[0],
             "y_position": data.qpos[1],

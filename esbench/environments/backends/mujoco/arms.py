@@ -1,4 +1,4 @@
-"""Reacher and Pusher: rewarded for small distances between bodies."""
+"""Reacher and Pusher: rewards for small distances between bodies."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ class Reacher(Rules):
         self._distance = np.zeros(slots)
         self._effort: Array = np.zeros(slots)
 
+    def begin(self, slot: int) -> None:
+        """Nothing to remember."""
+
     def observe(self, out: Vector) -> None:
-        """Write the joints' cosines and sines, the target, velocities and the way to go."""
+        """Write cosines and sines of the joints, the target, velocities and the vector to go."""
         qpos, count = self.state["qpos"], len(out)
         for slot in range(count):
             angles = qpos[slot, :2]
@@ -35,7 +38,7 @@ class Reacher(Rules):
         out[:, target + 2 :] = self._way(count)[:, :2]
 
     def evaluate(self, actions: Array, live: Sequence[int]) -> tuple[Vector, Flags]:
-        """Return -distance - effort; it never ends."""
+        """Reward -distance - effort; never terminate."""
         env, count = self.env, len(actions)
         way = self._way(count)
         self._distance = -_lengths(way, live) * env._reward_dist_weight
@@ -43,7 +46,7 @@ class Reacher(Rules):
         return self._distance + self._effort, np.zeros(count, np.bool_)
 
     def info(self, slot: int, data: Any) -> Info:
-        """Return the parts of the reward."""
+        """The parts of the reward."""
         return {"reward_dist": self._distance[slot], "reward_ctrl": self._effort[slot]}
 
     def _way(self, count: int) -> Vector:
@@ -65,8 +68,11 @@ class Pusher(Rules):
         self._near = self._distance = np.zeros(slots)
         self._effort: Array = np.zeros(slots)
 
+    def begin(self, slot: int) -> None:
+        """Nothing to remember."""
+
     def observe(self, out: Vector) -> None:
-        """Write seven joints, their velocities, and three places."""
+        """Write seven joints, their velocities, and three positions."""
         count = len(out)
         places = self.state["xpos"][:count]
         bodies = [places[:, body] for body in (self._arm, self._object, self._goal)]
@@ -74,7 +80,7 @@ class Pusher(Rules):
         np.concatenate([*joints, *bodies], axis=1, out=out)
 
     def evaluate(self, actions: Array, live: Sequence[int]) -> tuple[Vector, Flags]:
-        """Return -distance - effort - nearness; it never ends."""
+        """Reward -distance - effort - nearness; never terminate."""
         env, count = self.env, len(actions)
         places = self.state["xpos"][:count]
         near = places[:, self._object] - places[:, self._arm]
@@ -85,7 +91,7 @@ class Pusher(Rules):
         return self._distance + self._effort + self._near, np.zeros(count, np.bool_)
 
     def info(self, slot: int, data: Any) -> Info:
-        """Return the parts of the reward."""
+        """The parts of the reward."""
         return {
             "reward_dist": self._distance[slot],
             "reward_ctrl": self._effort[slot],
@@ -94,7 +100,7 @@ class Pusher(Rules):
 
 
 def _lengths(vectors: Vector, live: Sequence[int]) -> Vector:
-    """Return the Euclidean norms of the live rows, [k]; 0 for others."""
+    """The Euclidean norms of the live rows, [k]; 0 for the others."""
     lengths = np.zeros(len(vectors))
     for slot in live:
         lengths[slot] = np.linalg.norm(vectors[slot])

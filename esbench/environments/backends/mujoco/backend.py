@@ -1,21 +1,10 @@
-"""Slots of MuJoCo that are stepped without Gymnasium's Python around every step.
+"""Steps many MuJoCo environments without Gymnasium's Python code around every step.
 
-One model and one ``MjData`` for all slots; a step is ``mj_step`` for each live slot, then rewards
-and observations for all of them at once. Episodes begin in the Gymnasium environment itself, whose
-data it is. A backend that is exposed has an ``MjData`` for each slot.
+All slots share one model and one ``MjData``. A step calls ``mj_step`` for each live slot and then
+computes rewards and observations for all slots at once. Episodes begin in the Gymnasium environment
+itself, which owns that ``MjData``. An exposed backend has an ``MjData`` per slot.
 
-Measured on the same states and actions in one process, ``mj_step`` alone and all of this backend
-(us a step, medians, on a machine busy enough to be half as fast as it can be): HalfCheetah-v5 with
-65 slots 66.1 and 71.3, with 129 slots 62.6 and 66.4; Walker2d-v5 190.7 and 193.6; Hopper-v5 143.6
-and 144.8. Half of HalfCheetah's difference is that stepping 65 robots in turn takes 3 % longer than
-stepping one many times, whoever does it. What was tried:
-
-- Rows copied as arrays: 115 to 360 ns for each small assignment, against 68 to 73 as memory.
-- ``mujoco.rollout`` steps many at once, but begins the solver without its warm start: not exact.
-- ``mj_rnePostConstraint``, which Gymnasium calls after every step, only writes ``cfrc_ext``,
-  ``cfrc_int`` and ``cacc``: it is called where the rules or somebody who looks may read them.
-- More slots share the fixed costs of a step, policy included: at best 4.4 us a step with 32 slots,
-  3.2 with 64 and 3.1 with 72, where ``mj_step`` takes 40.
+``mujoco.rollout`` is not used: it restarts the solver without its warm start, which changes bits.
 """
 
 from __future__ import annotations
@@ -25,21 +14,18 @@ from typing import Any, Final, NamedTuple, cast, final
 
 import gymnasium
 import numpy as np
-from gymnasium.vector.utils import batch_space
 
-from esbench.environments.backends.base import Array, Backend, register_backend
-from esbench.environments.backends.episode_ends import Ends
+from esbench.environments.backends.base import Array, MovableBackend, not_served, register_backend
+from esbench.environments.backends.episode_ends import EpisodeEnds
 from esbench.environments.backends.mujoco.ant import Ant
 from esbench.environments.backends.mujoco.arms import Pusher, Reacher
 from esbench.environments.backends.mujoco.humanoids import Humanoid, HumanoidStandup
 from esbench.environments.backends.mujoco.pendulums import InvertedDoublePendulum, InvertedPendulum
 from esbench.environments.backends.mujoco.rules import Rules
 from esbench.environments.backends.mujoco.runners import HalfCheetah, Hopper, Swimmer, Walker2d
-from esbench.environments.entry_points import entry_point
-from esbench.environments.make import make_environment, making
-from esbench.errors import UsageError
+from esbench.environments.make import entry_point, make_environment, making
 
-# By the entry point of the environment, because its name may be a person's own.
+# By entry point, because users register these environments under names of their own.
 RULES: Final[dict[str, Callable[[Any, int], Rules]]] = {
     "gymnasium.envs.mujoco.ant_v5:AntEnv": Ant,
     "gymnasium.envs.mujoco.half_cheetah_v5:HalfCheetahEnv": HalfCheetah,
@@ -57,7 +43,8 @@ RULES: Final[dict[str, Callable[[Any, int], Rules]]] = {
 }
 
 
-class _Saved(NamedTuple):
+@final
+class _MujocoEpisode(NamedTuple):
     """A running episode."""
 
     state: list[bytes]
@@ -65,8 +52,9 @@ class _Saved(NamedTuple):
     elapsed: int
 
 
-class _Slot(NamedTuple):
-    """What a step of one slot touches; all but the data are memory."""
+@final
+class _MujocoSlot(NamedTuple):
+    """The memory that a step of one slot reads and writes."""
 
     data: Any
     window: memoryview
@@ -76,11 +64,11 @@ class _Slot(NamedTuple):
 
 @final
 @register_backend("mujoco")
-class MujocoBackend(Backend):
+class MujocoBackend(MovableBackend):
     """Gymnasium's MuJoCo environments, v5, bit-identical and near the speed of the simulator.
 
     Raises:
-        UsageError: the environment cannot be made, or is none of them.
+        UsageError: the environment cannot be made or is not one of them.
     """
 
     def __init__(self, environment_id: str, kwargs: dict[str, Any], slots: int) -> None:
@@ -91,44 +79,36 @@ class MujocoBackend(Backend):
         self._mujoco = mujoco
         make_rules = _rules_of(environment_id, kwargs)
         if make_rules is None:
-            raise UsageError(
-                f"backend 'mujoco' does not play {environment_id!r}: expected one of Gymnasium's "
-                "MuJoCo environments, v5, without render_mode or wrappers; use the backend "
-                "'gymnasium'"
-            )
-        with making(environment_id, kwargs):  # a person's own XML may lack a body
+            expected = "one of Gymnasium's MuJoCo environments, v5"
+            raise not_served("mujoco", environment_id, expected)
+        with making(environment_id, kwargs):  # a user's XML may lack a body
             self._model = plain.model
             self._rules = make_rules(plain, slots)
-        self.num_envs = slots
-        space = self.single_observation_space = self._env.observation_space
-        self.single_action_space = self._env.action_space
-        self.observation_space = batch_space(self.single_observation_space, slots)
-        self.action_space = batch_space(self.single_action_space, slots)
-        self._ends = Ends(self._env, slots)
+        self._describe(self._env, slots)
+        self._ends = EpisodeEnds(self._env, slots)
         self.live = self._ends.live
-        self.observations = np.zeros((slots, *(space.shape or ())))
         self._seen = np.zeros_like(self.observations)
-        self._slots: list[_Slot] = []  # made when they are first used
+        self._slots: list[_MujocoSlot] = []  # made on first use
         self._reset_infos: list[dict[str, Any]] = [{}] * slots
         self._exposed = False
         self._shared = self.movable = not _has_more_state(self._model)
 
     @classmethod
     def serves(cls, environment_id: str, kwargs: dict[str, Any]) -> bool:
-        """Return whether it is one of them, whatever its name, and nothing is rendered."""
+        """Whether the environment is one of them, under any name, and is not rendered."""
         return _rules_of(environment_id, kwargs) is not None
 
     def expose(self) -> None:
-        """Give each slot data of its own, from the next episodes on."""
+        """Give each slot an ``MjData``, from its next episode on."""
         if self.live.any():
-            raise RuntimeError("expose a backend before episodes begin")
+            raise RuntimeError("expose() was called during an episode; call it before the first")
         if not self._exposed:
             self._slots.clear()
         self._exposed, self._shared = True, False
         self.movable = False
 
     def start(self, slot: int, seed: int) -> None:
-        """Begin an episode in one slot, in the words of the Gymnasium environment."""
+        """Begin an episode in one slot, with the reset of the Gymnasium environment."""
         data, window, physics, copies = self._slot(slot)
         self._plain.data = data
         self.observations[slot], self._reset_infos[slot] = self._env.reset(seed=seed)
@@ -138,21 +118,21 @@ class MujocoBackend(Backend):
         self._rules.begin(slot)
         self._ends.begin(slot)
 
-    def save(self, slot: int) -> _Saved:
-        """Return a copy of what a slot's running episode goes on from.
+    def save(self, slot: int) -> _MujocoEpisode:
+        """A copy of the running episode of a slot.
 
         Raises:
-            RuntimeError: it goes on from more, which only its own data hold.
+            RuntimeError: only the ``MjData`` of the slot holds its whole state.
         """
         self._require_movable()
         observation, elapsed = self.observations[slot].copy(), int(self._ends.elapsed[slot])
-        return _Saved(self._rules.save(slot), observation, elapsed)
+        return _MujocoEpisode(self._rules.save(slot), observation, elapsed)
 
-    def restore(self, slot: int, saved: _Saved) -> None:
-        """Go on with a saved episode.
+    def restore(self, slot: int, saved: _MujocoEpisode) -> None:
+        """Continue a saved episode.
 
         Raises:
-            RuntimeError: its physics would need data of their own.
+            RuntimeError: only the ``MjData`` of a slot holds the whole state.
         """
         self._require_movable()
         self._slot(slot)
@@ -161,23 +141,23 @@ class MujocoBackend(Backend):
         self._ends.begin(slot, saved.elapsed)
 
     def info(self, slot: int) -> dict[str, Any]:
-        """Return the last info of a slot."""
+        """The last info of a slot."""
         data = self._data_of(slot)
         if not self._ends.elapsed[slot]:
             return self._reset_infos[slot]
         return self._rules.info(slot, data)
 
     def environment(self, slot: int) -> gymnasium.Env[Any, Any]:
-        """Return an environment whose ``data`` are the slot's, from now on.
+        """An environment whose ``data`` are those of the slot, also after later steps.
 
-        Its other attributes are those of the environment that all episodes begin in.
+        Its other attributes are those of the environment in which all episodes begin.
         """
         lent: gymnasium.Env[Any, Any] = object.__new__(type(self._plain))
         vars(lent).update(vars(self._plain), data=self._data_of(slot))
         return lent
 
     def step(self, actions: Array) -> tuple[Array, Array, Array, Array, dict[str, Any]]:
-        """Step the live slots: MuJoCo one after the other, everything else at once."""
+        """Step the live slots: the physics one after the other, the rest at once."""
         if actions.shape[1:] != (self._model.nu,):
             raise ValueError(f"actions of shape {actions.shape}: expected (k, {self._model.nu})")
         model, rules, skip = self._model, self._rules, self._plain.frame_skip
@@ -196,7 +176,7 @@ class MujocoBackend(Backend):
         rewards, terminated = rules.evaluate(actions, live)
         if len(live) == count:
             rules.observe(self.observations[:count])
-        else:  # the others keep what they have
+        else:  # the others keep their last observation
             rules.observe(self._seen[:count])
             self.observations[live] = self._seen[live]
         ends = self._ends
@@ -205,9 +185,9 @@ class MujocoBackend(Backend):
 
     def _require_movable(self) -> None:
         if not self.movable:
-            raise RuntimeError("episodes with data of their own stay in their slots")
+            raise RuntimeError("episodes with an MjData of their own stay in their slots")
 
-    def _slot(self, slot: int) -> _Slot:
+    def _slot(self, slot: int) -> _MujocoSlot:
         while len(self._slots) <= slot:
             self._add_slot()
         return self._slots[slot]
@@ -216,11 +196,11 @@ class MujocoBackend(Backend):
         slot, shared = len(self._slots), self._shared
         data = self._plain.data if shared else self._mujoco.MjData(self._model)
         physics, copies = self._rules.physics, self._rules.copies(slot, data)
-        self._slots.append(_Slot(data, physics.window(data), physics.row(slot), copies))
+        self._slots.append(_MujocoSlot(data, physics.window(data), physics.row(slot), copies))
 
     def _data_of(self, slot: int) -> Any:
         if not self._exposed:
-            raise RuntimeError("expose a backend before its infos and environments are asked for")
+            raise RuntimeError("info and environment need expose() before the first episode")
         return self._slots[slot].data
 
     def close_extras(self, **kwargs: Any) -> None:
@@ -229,15 +209,15 @@ class MujocoBackend(Backend):
 
 
 def _rules_of(environment_id: str, kwargs: dict[str, Any]) -> Callable[[Any, int], Rules] | None:
-    """Return what makes the rules of an environment, or None if it is none of them."""
+    """The constructor of an environment's rules; None if it is not one of them."""
     return RULES.get(entry_point(environment_id, kwargs) or "")
 
 
 def _has_more_state(model: Any) -> bool:
-    """Return whether a step of an own XML goes on from more than ``Physics``.
+    """Whether a step of the model depends on more state than ``Physics`` holds.
 
-    Plugins and delayed actuators do, and bodies that may fall asleep, which no state tells of; none
-    of Gymnasium's own models sets a flag.
+    Plugins and delayed actuators have such state, and so do bodies that may fall asleep, which
+    MuJoCo's state omits. Gymnasium's own models have none and set no flag.
     """
     import mujoco
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Sequence
 from typing import Any, final
 
@@ -18,8 +19,8 @@ from esbench.environments.backends.mujoco.rules import (
 )
 
 
-class HumanoidRules(Rules):
-    """What the two share: the observation."""
+class HumanoidRules(Rules, ABC):
+    """The observation, which both share."""
 
     fields = ("cinert", "cvel", "qfrc_actuator", "cfrc_ext", "xipos")
     contact_forces = True
@@ -27,7 +28,7 @@ class HumanoidRules(Rules):
     def __init__(self, env: Any, slots: int) -> None:
         super().__init__(env, slots)
         self._skipped = env.observation_structure["skipped_qpos"]
-        # Gymnasium asks for "is True": 1 is not enough.
+        # Gymnasium tests "is True", so 1 does not count.
         self._cinert = env._include_cinert_in_observation is True
         self._cvel = env._include_cvel_in_observation is True
         self._actuator = env._include_qfrc_actuator_in_observation is True
@@ -35,7 +36,7 @@ class HumanoidRules(Rules):
 
     @final
     def observe(self, out: Vector) -> None:
-        """Write positions, but x and y, velocities, and what of the bodies is asked for."""
+        """Write positions without x and y, velocities, and the included fields of the bodies."""
         count, state = len(out), self.state
         parts = [state["qpos"][:count, self._skipped :], state["qvel"][:count]]
         if self._cinert:
@@ -51,7 +52,7 @@ class HumanoidRules(Rules):
 
 @final
 class Humanoid(HumanoidRules):
-    """Humanoid-v5, whose velocity is that of its centre of mass."""
+    """Humanoid-v5; its velocity is that of the centre of mass."""
 
     def __init__(self, env: Any, slots: int) -> None:
         super().__init__(env, slots)
@@ -66,7 +67,7 @@ class Humanoid(HumanoidRules):
         self._before[slot] = self._centers_of_mass(slice(slot, slot + 1))[0]
 
     def evaluate(self, actions: Array, live: Sequence[int]) -> tuple[Vector, Flags]:
-        """Return (forward + survive) - (effort + contact), and who is not healthy."""
+        """Reward (forward + survive) - (effort + contact); terminate if not healthy."""
         env, count = self.env, len(actions)
         place, before = self._centers_of_mass(slice(count)), self._before[:count]
         self._velocity = (place - before) / env.dt
@@ -83,7 +84,7 @@ class Humanoid(HumanoidRules):
         return rewards, ~healthy & bool(env._terminate_when_unhealthy)
 
     def info(self, slot: int, data: Any) -> Info:
-        """Return place, velocity, tendons and the parts of the reward."""
+        """Position, velocity, tendons and the parts of the reward."""
         return {
             "x_position": data.qpos[0],
             "y_position": data.qpos[1],
@@ -99,7 +100,7 @@ class Humanoid(HumanoidRules):
         }
 
     def _centers_of_mass(self, slots: slice) -> Vector:
-        """Return x and y; einsum adds up the bodies in their order, as it does for one slot."""
+        """Centres [k, 2]; einsum adds the bodies in their order, as for one slot."""
         weighted = np.einsum("b,sbj->sj", self._mass, self.state["xipos"][slots])
         places: Vector = weighted[:, :2] / self._total_mass
         return places
@@ -107,14 +108,17 @@ class Humanoid(HumanoidRules):
 
 @final
 class HumanoidStandup(HumanoidRules):
-    """HumanoidStandup-v5, rewarded for its height; it never ends."""
+    """HumanoidStandup-v5: a reward for height; it never terminates."""
 
     def __init__(self, env: Any, slots: int) -> None:
         super().__init__(env, slots)
         self._up = self._effort = self._impact = np.zeros(slots)
 
+    def begin(self, slot: int) -> None:
+        """Nothing to remember."""
+
     def evaluate(self, actions: Array, live: Sequence[int]) -> tuple[Vector, Flags]:
-        """Return up - effort - impact + 1."""
+        """Reward up - effort - impact + 1; never terminate."""
         env, count = self.env, len(actions)
         self._up = (self.state["qpos"][:count, 2] - 0) / env.model.opt.timestep
         self._effort = env._ctrl_cost_weight * squares(self.state["ctrl"][:count])
@@ -125,7 +129,7 @@ class HumanoidStandup(HumanoidRules):
         return self._up - self._effort - self._impact + 1, np.zeros(count, np.bool_)
 
     def info(self, slot: int, data: Any) -> Info:
-        """Return place, tendons and the parts of the reward."""
+        """Position, tendons and the parts of the reward."""
         return {
             "x_position": data.qpos[0],
             "y_position": data.qpos[1],

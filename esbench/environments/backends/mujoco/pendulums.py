@@ -1,4 +1,4 @@
-"""InvertedPendulum and InvertedDoublePendulum: rewarded for every step that the pole stands."""
+"""InvertedPendulum and InvertedDoublePendulum: a reward for every step with the pole upright."""
 
 from __future__ import annotations
 
@@ -18,18 +18,21 @@ class InvertedPendulum(Rules):
         super().__init__(env, slots)
         self._standing = np.zeros(slots, dtype=np.bool_)
 
+    def begin(self, slot: int) -> None:
+        """Nothing to remember."""
+
     def observe(self, out: Vector) -> None:
         """Write positions and velocities."""
         out[:] = self._observations(len(out))
 
     def evaluate(self, actions: Array, live: Sequence[int]) -> tuple[Vector, Flags]:
-        """Return 1 for who stands, and who does not."""
+        """Reward 1 while the pole stands; terminate when it falls."""
         seen = self._observations(len(actions))
         self._standing = all_finite(seen) & ~(np.abs(seen[:, 1]) > 0.2)
         return self._standing.astype(np.float64), ~self._standing
 
     def info(self, slot: int, data: Any) -> Info:
-        """Return the reward."""
+        """The reward."""
         return {"reward_survive": int(self._standing[slot])}
 
     def _observations(self, count: int) -> Vector:
@@ -47,8 +50,11 @@ class InvertedDoublePendulum(Rules):
         self._alive = np.zeros(slots)
         self._distance, self._speed = np.zeros(slots), np.zeros(slots)
 
+    def begin(self, slot: int) -> None:
+        """Nothing to remember."""
+
     def observe(self, out: Vector) -> None:
-        """Write the cart's place, sines and cosines of the angles, velocities and a force."""
+        """Write the cart's position, sines and cosines of the angles, velocities and a force."""
         count = len(out)
         qpos = self.state["qpos"]
         angles = qpos.shape[1] - 1
@@ -60,10 +66,10 @@ class InvertedDoublePendulum(Rules):
         out[:, -1] = np.clip(self.state["qfrc_constraint"][:count, 0], -10, 10)
 
     def evaluate(self, actions: Array, live: Sequence[int]) -> tuple[Vector, Flags]:
-        """Return alive - distance - speed, and who has fallen."""
+        """Reward alive - distance - speed; terminate when the poles fall."""
         count = len(actions)
         fallen = self.state["site_xpos"][:count, 0, 2] <= 1
-        for slot in live:  # NumPy squares a number by another way than an array
+        for slot in live:  # NumPy squares a scalar in another way than an array
             x, _, y = self.state["site_xpos"][slot, 0]
             v1, v2 = self.state["qvel"][slot, 1:3]
             self._distance[slot] = 0.01 * x**2 + (y - 2) ** 2
@@ -73,7 +79,7 @@ class InvertedDoublePendulum(Rules):
         return rewards, fallen
 
     def info(self, slot: int, data: Any) -> Info:
-        """Return the parts of the reward."""
+        """The parts of the reward."""
         return {
             "reward_survive": self._alive[slot],
             "distance_penalty": -self._distance[slot],

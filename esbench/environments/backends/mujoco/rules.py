@@ -1,9 +1,9 @@
-"""What a Gymnasium environment makes of MuJoCo's state: observations, rewards and ends.
+"""Observations, rewards and ends of Gymnasium's MuJoCo environments, for all slots at once.
 
-For all slots at once, and bit-identical to ``env.step``: the same operations in the same order and
-in the same types, elementwise or along the last axis of contiguous rows, which NumPy adds up as it
-adds up one row. Where its result can depend on the length of the array (sine and cosine, products
-with BLAS) they go through the slots and call what Gymnasium calls.
+The results are bit-identical to ``env.step``: the same operations in the same order and types,
+elementwise or along the last axis of contiguous rows, which NumPy adds up like a single row. Where
+NumPy's result can depend on the length of the array (sine, cosine, BLAS products), the code loops
+over the slots and calls the function that Gymnasium calls.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ Info = dict[str, Any]
 
 
 class Rules(ABC):
-    """One kind of environment.
+    """The rules of one environment.
 
-    A family declares ``fields`` and writes ``observe``, ``evaluate`` and ``info``; all constants
-    are those of a Gymnasium environment made with the same arguments.
+    A subclass declares ``fields`` and implements ``observe``, ``evaluate`` and ``info``. All
+    constants are read from a Gymnasium environment made with the same arguments.
 
     Attributes:
-        fields: the arrays of ``MjData`` that it reads after every step, besides its physics.
+        fields: the arrays of ``MjData`` that it reads after every step, besides the physics.
         contact_forces: whether it reads ``cfrc_ext``, which is computed only on request.
         env: the unwrapped Gymnasium environment.
-        physics: what the next step of each slot goes on from.
-        state: of each of its fields and of the others, the values in all slots, [S, ...].
+        physics: the state from which the next step of each slot starts.
+        state: values of the physics and of ``fields`` in all slots, [S, ...] per array.
     """
 
     fields: ClassVar[tuple[str, ...]] = ()
     contact_forces: ClassVar[bool] = False
 
     def __init__(self, env: Any, slots: int) -> None:
-        """Make room for ``slots`` copies of the fields."""
+        """Allocate ``slots`` copies of the fields."""
         self.env = env
         self.physics = Physics(env.data, slots)
         self._others: dict[str, Vector] = {
@@ -51,13 +51,13 @@ class Rules(ABC):
 
     @final
     def copies(self, slot: int, data: Any) -> list[tuple[memoryview, memoryview]]:
-        """Return what to copy out of ``data`` after every step of a slot: targets, and sources."""
+        """The memory to copy after every step of a slot: pairs of target and source in ``data``."""
         pairs = ((rows[slot], getattr(data, field)) for field, rows in self._others.items())
         return [(bytes_of(row), bytes_of(source)) for row, source in pairs if row.size]
 
     @final
     def save(self, slot: int) -> list[bytes]:
-        """Return a copy of a slot's state."""
+        """A copy of the state of a slot."""
         return [bytes(memory) for memory in self._memory(slot)]
 
     @final
@@ -71,10 +71,11 @@ class Rules(ABC):
         others = (bytes_of(rows[slot]) for rows in self._others.values() if rows.size)
         return [self.physics.row(slot), *others]
 
-    def begin(self, slot: int) -> None:  # noqa: B027  # most families need nothing of it
-        """Know that an episode begins, or goes on, from a slot's state.
+    @abstractmethod
+    def begin(self, slot: int) -> None:
+        """Called when an episode begins or continues in a slot.
 
-        A family whose rewards compare a step with the one before remembers that state.
+        Rules whose rewards compare two successive states remember the state here.
         """
 
     @abstractmethod
@@ -83,38 +84,38 @@ class Rules(ABC):
 
     @abstractmethod
     def evaluate(self, actions: Array, live: Sequence[int]) -> tuple[Vector, Flags]:
-        """Return rewards and terminations, each [k].
+        """Compute rewards and terminations, each [k].
 
         Args:
-            actions: [k, n], as they were given to the first k slots.
-            live: the slots that were stepped; what is returned for others has no meaning.
+            actions: [k, n], of the first k slots.
+            live: the slots that were stepped; the results of the others are undefined.
         """
 
     @abstractmethod
     def info(self, slot: int, data: Any) -> Info:
-        """Return the info of a slot's last step, as ``env.step`` gives it."""
+        """The info of the last step of a slot, as ``env.step`` returns it."""
 
 
 def squares(rows: Array) -> Array:
-    """Return the sum of each row's squares, [k], in the rows' own type."""
+    """The sum of squares of each row, [k], in the type of the rows."""
     flat = rows.reshape(len(rows), -1)
     total: Array = np.add.reduce(flat * flat, axis=1)
     return total
 
 
 def all_finite(rows: Vector) -> Flags:
-    """Return whether all of a row is finite, [k]."""
+    """Whether each row is finite, [k]."""
     finite: Flags = np.logical_and.reduce(np.isfinite(rows), axis=1)
     return finite
 
 
 def strictly_between(bounds: tuple[float, float], values: Vector) -> Flags:
-    """Return low < values < high; false for NaN."""
+    """Whether low < value < high, elementwise; false for NaN."""
     low, high = bounds
     return (low < values) & (values < high)
 
 
 def clip(values: Vector, low: float, high: float) -> None:
-    """Clip in place: what ``np.clip`` does, at a third of its time for small arrays."""
+    """Clip in place. For small arrays this is faster than ``np.clip``."""
     np.maximum(values, low, out=values)
     np.minimum(values, high, out=values)

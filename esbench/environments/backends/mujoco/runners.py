@@ -1,8 +1,8 @@
-"""HalfCheetah, Hopper, Walker2d and Swimmer: rewarded for their speed along x."""
+"""HalfCheetah, Hopper, Walker2d and Swimmer: rewards for the speed along x."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, final
 
@@ -20,8 +20,8 @@ from esbench.environments.backends.mujoco.rules import (
 )
 
 
-class Runner(Rules):
-    """x is the first coordinate; the reward is speed, less effort, and more for being healthy."""
+class Runner(Rules, ABC):
+    """Robots in a plane: reward for speed along x and for being healthy, less effort."""
 
     def __init__(self, env: Any, slots: int) -> None:
         super().__init__(env, slots)
@@ -33,12 +33,12 @@ class Runner(Rules):
 
     @final
     def begin(self, slot: int) -> None:
-        """Remember x."""
+        """Remember x, the first coordinate."""
         self._before[slot] = self.state["qpos"][slot, 0]
 
     @final
     def evaluate(self, actions: Array, live: Sequence[int]) -> tuple[Vector, Flags]:
-        """Return forward + survive - effort, and who is not healthy."""
+        """Reward forward + survive - effort; terminate robots that are not healthy."""
         env, count = self.env, len(actions)
         x, before = self.state["qpos"][:count, 0], self._before[:count]
         self._velocity = (x - before) / self._dt
@@ -54,7 +54,7 @@ class Runner(Rules):
 
     @abstractmethod
     def _healthy(self, count: int) -> Flags | None:
-        """Return who is healthy, [k], or None if that does not matter."""
+        """Which robots are healthy, [k]; None if health is not rewarded."""
 
     @final
     def _rewards(self, slot: int) -> Info:
@@ -66,11 +66,11 @@ class HalfCheetah(Runner):
     """HalfCheetah-v5."""
 
     def observe(self, out: Vector) -> None:
-        """Write positions, but x, and velocities."""
+        """Write positions without x, and velocities."""
         _write(out, self.state, self._skipped)
 
     def info(self, slot: int, data: Any) -> Info:
-        """Return place, velocity and the parts of the reward."""
+        """Position, velocity and the parts of the reward."""
         place = {"x_position": data.qpos[0], "x_velocity": self._velocity[slot]}
         return {**place, **self._rewards(slot)}
 
@@ -78,18 +78,18 @@ class HalfCheetah(Runner):
         return None
 
 
-class Legged(Runner):
-    """Those that fall, with clipped velocities."""
+class Legged(Runner, ABC):
+    """Runners that can fall; their velocities are clipped."""
 
     @final
     def observe(self, out: Vector) -> None:
-        """Write positions, but x, and velocities."""
+        """Write positions without x, and velocities."""
         velocities = _write(out, self.state, self._skipped)
         clip(velocities, -10.0, 10.0)
 
     @final
     def info(self, slot: int, data: Any) -> Info:
-        """Return place, velocity and the parts of the reward."""
+        """Position, velocity and the parts of the reward."""
         return {
             "x_position": data.qpos[0],
             "z_distance_from_origin": data.qpos[1] - self.env.init_qpos[1],
@@ -108,7 +108,7 @@ class Hopper(Legged):
         low, high = env._healthy_state_range
         low_z, high_z = env._healthy_z_range
         low_angle, high_angle = env._healthy_angle_range
-        # Of height, angle (which has to be in two ranges), the other joints and the velocities.
+        # Height, angle (which has two ranges), the other joints and the velocities.
         rest = env.model.nq - 3 + env.model.nv
         self._low = np.array([low_z, max(low, low_angle), *[low] * rest])
         self._high = np.array([high_z, min(high, high_angle), *[high] * rest])
@@ -148,11 +148,11 @@ class Swimmer(Rules):
         self._before[slot] = self.state["qpos"][slot, :2]
 
     def observe(self, out: Vector) -> None:
-        """Write positions, but x and y, and velocities."""
+        """Write positions without x and y, and velocities."""
         _write(out, self.state, self._skipped)
 
     def evaluate(self, actions: Array, live: Sequence[int]) -> tuple[Vector, Flags]:
-        """Return forward - effort; it never ends."""
+        """Reward forward - effort; never terminate."""
         env, count = self.env, len(actions)
         place, before = self.state["qpos"][:count, :2], self._before[:count]
         self._velocity = (place - before) / env.dt
@@ -162,7 +162,7 @@ class Swimmer(Rules):
         return self._forward - self._effort, np.zeros(count, np.bool_)
 
     def info(self, slot: int, data: Any) -> Info:
-        """Return place, velocity and the parts of the reward."""
+        """Position, velocity and the parts of the reward."""
         return {
             "x_position": data.qpos[0],
             "y_position": data.qpos[1],
@@ -175,7 +175,7 @@ class Swimmer(Rules):
 
 
 def _write(out: Vector, state: dict[str, Vector], skipped: int) -> Vector:
-    """Write positions without the first ones, and velocities; return the velocities' place."""
+    """Write positions from ``skipped`` on, and velocities; return the view of the velocities."""
     split, count = state["qpos"].shape[1] - skipped, len(out)
     velocities: Vector = out[:, split:]
     out[:, :split] = state["qpos"][:count, skipped:]

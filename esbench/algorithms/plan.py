@@ -1,0 +1,70 @@
+"""How a trainer evaluates the populations of an algorithm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import numpy.typing as npt
+
+
+@final
+@dataclass(frozen=True)
+class Growth:
+    """How far a population grows within one generation, by its initial size each time.
+
+    Attributes:
+        num_interactions: the least number of environment steps of a generation.
+        min_episodes: the least number of episodes of a generation.
+        size_max: the largest population; None for no limit.
+    """
+
+    num_interactions: int = 0
+    min_episodes: int = 0
+    size_max: int | None = None
+
+    def next_size(
+        self, size: int, step: int, lengths: npt.NDArray[np.int64], latest: npt.NDArray[np.int64]
+    ) -> int:
+        """The size to which the population grows now; ``size`` if the generation is complete.
+
+        Args:
+            size: the number of members that were evaluated.
+            step: the number of members at the start of the generation.
+            lengths: steps of all episodes, [size, episodes].
+            latest: those of the members that were added last.
+        """
+        # Members that fail before their first step would never make an interaction.
+        needs_steps = lengths.sum() < self.num_interactions and latest.any()
+        if not needs_steps and lengths.size >= self.min_episodes:
+            return size
+        grown = size + step
+        return grown if self.size_max is None else max(size, min(grown, self.size_max))
+
+
+@final
+@dataclass(frozen=True)
+class EvaluationPlan:
+    """How the trainer evaluates the population that ``ask`` returns next, and the centre.
+
+    This is the extension point for algorithms that need more than one evaluation of one
+    population per generation: such an algorithm replaces its attribute ``plan`` whenever the plan
+    changes. The default plan suits all others.
+
+    Attributes:
+        probe: whether the members are only evaluated between two generations. The steps count as
+            training steps, the observations are not counted, and telling the returns does not
+            end the generation. All members play the same episodes, without action noise.
+        episodes: episodes per member; None for the environment's number.
+        lineage: the observation statistics that the members use and, unless they are a probe,
+            update. An algorithm that searches from several centres has one lineage per centre.
+        center_lineage: the observation statistics that ``center`` uses.
+        growth: how the population grows within a generation.
+    """
+
+    probe: bool = False
+    episodes: int | None = None
+    lineage: int = 0
+    center_lineage: int = 0
+    growth: Growth = Growth()

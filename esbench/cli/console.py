@@ -1,0 +1,110 @@
+"""The console, and how it prints text and tables."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, final
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from esbench.reporting.tables.render_table import INTERVAL, TEXTS, Sheet
+
+NAME_WIDTH: Final = 24  # of an algorithm in a table that is printed in pieces
+LONG_HEADING: Final = 16
+
+
+@final
+class PipeConsole(Console):
+    """A console that raises when its reader closes the pipe; rich would exit with code 1."""
+
+    def on_broken_pipe(self) -> None:
+        """Let the command line exit with the code of a broken pipe."""
+        raise BrokenPipeError
+
+
+def make_console() -> Console:
+    """The console on standard output, with colours if it is a terminal."""
+    return PipeConsole(force_terminal=None if sys.stdout.isatty() else False)
+
+
+def print_plain(text: str, console: Console | None = None) -> None:
+    """Print text without markup, and without wrapping it."""
+    (console or make_console()).print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextlib.contextmanager
+def working(what: str) -> Iterator[Callable[[str], None]]:
+    """Show a spinner on a terminal; yields a function that changes its text."""
+    with Console(stderr=True).status(Text(f"{what} ...")) as status:
+        yield lambda text: status.update(Text(f"{text} ..."))
+
+
+def print_sheet(sheet: Sheet, console: Console | None = None, *, split: bool = False) -> None:
+    """Print a table and its notes.
+
+    With ``split`` a table wider than the console is printed in pieces below each other.
+    """
+    console = console or make_console()
+    for columns in _pieces(sheet, console.width) if split else [range(len(sheet.header))]:
+        console.print(sheet_table(sheet, columns, console.width), *([""] if split else []))
+    for note in sheet.notes:
+        print_plain(note, console)
+
+
+def sheet_table(sheet: Sheet, columns: Sequence[int], width: int) -> Table:
+    """Some columns of a sheet; intervals take two lines if the table is wider than ``width``."""
+    too_wide = sum(_widths(sheet)[column] for column in columns) > width + 1
+    table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False)
+    for column in columns:
+        name = _heading(sheet.header[column])
+        if name in TEXTS:
+            limit = None if len(columns) == len(sheet.header) else NAME_WIDTH
+            table.add_column(name, overflow="fold", max_width=limit)
+        else:
+            heading = name.replace("% ", "%\n") if too_wide else name
+            table.add_column(heading, justify="right", no_wrap=True, overflow="fold")
+    for number, cells in enumerate(sheet.body):
+        if number == len(sheet.body) - sheet.separated:
+            table.add_section()
+        row = []
+        for column in columns:
+            text = cells[column]
+            if too_wide and sheet.header[column] == INTERVAL:
+                text = text.replace(", ", ",\n")
+                row.append(Text(text))
+                continue
+            first, line_break, below = text.partition("\n")
+            style = "bold" if (number, column) in sheet.best else ""
+            row.append(Text.assemble((first, style), (line_break + below, "dim")))
+        table.add_row(*row)
+    return table
+
+
+def _pieces(sheet: Sheet, width: int) -> list[list[int]]:
+    """The columns in groups that fit the width, each with the first column."""
+    widths = _widths(sheet)
+    room = width + 1 - min(widths[0], NAME_WIDTH + 1)
+    pieces: list[list[int]] = [[0]]
+    for column in range(1, len(widths)):
+        used = sum(widths[other] for other in pieces[-1][1:])
+        if used and used + widths[column] > room:
+            pieces.append([0])
+        pieces[-1].append(column)
+    return pieces
+
+
+def _widths(sheet: Sheet) -> list[int]:
+    """The width of each column and the space after it, in characters."""
+    columns = zip(map(_heading, sheet.header), *sheet.body, strict=True)
+    return [1 + max(len(line) for text in texts for line in text.split("\n")) for texts in columns]
+
+
+def _heading(name: str) -> str:
+    """A column's name; a long name has one line per word, as "Mountain Car Continuous-v0"."""
+    return name if len(name) <= LONG_HEADING else re.sub(r"(?<=[a-z/])(?=[A-Z])", "\n", name)

@@ -1,0 +1,148 @@
+"""Child processes that exchange messages with their parent over a pipe.
+
+A child ignores Ctrl-C, because its parent decides what to do, and ends when its parent is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import select
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection, wait
+from typing import Any, final
+
+from esbench.rollouts.interrupts import interrupts_blocked
+
+
+@final
+class ParentGoneError(BaseException):
+    """The parent has closed the connection; not an error that an environment can raise."""
+
+
+@final
+class Parent:
+    """The parent of this process, as the child sees it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._arrivals = select.poll()  # faster than Connection.poll
+        self._arrivals.register(connection.fileno(), select.POLLIN)
+
+    def send(self, message: object) -> None:
+        """Send a message, which must be picklable."""
+        try:
+            self._connection.send(message)
+        except OSError as error:
+            raise ParentGoneError from error
+
+    def receive(self) -> Any:
+        """Wait for the next message."""
+        try:
+            return self._connection.recv()
+        except (EOFError, OSError) as error:
+            raise ParentGoneError from error
+
+    def has_message(self) -> bool:
+        """Whether ``receive`` returns at once."""
+        return bool(self._arrivals.poll(0))
+
+
+@final
+class Child:
+    """A child process, as its parent sees it.
+
+    Attributes:
+        process: the process.
+        connection: the parent's end of the pipe, for ``multiprocessing.connection.wait``.
+    """
+
+    def __init__(self, main: Callable[..., None], *arguments: object, daemon: bool = True) -> None:
+        """Start a process that runs ``main(parent, *arguments)``.
+
+        Args:
+            main: a function at the top level of a module.
+            arguments: its other arguments, which must be picklable.
+            daemon: whether it ends with this process; such a process has no children itself.
+        """
+        context = multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(
+            target=_run_child, args=(theirs, main, arguments), daemon=daemon
+        )
+        with interrupts_blocked():
+            self.process.start()
+        theirs.close()
+
+    def send(self, message: object) -> None:
+        """Send a message; ignored by a dead child, which ``receive`` reports."""
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.connection.send(message)
+
+    def receive(self) -> Any:
+        """Wait for the next message; None if the child is dead and has sent all that it could."""
+        try:
+            return self.connection.recv()
+        except (EOFError, OSError):  # it died between two messages, or in the middle of one
+            return None
+
+    def exit_code(self) -> int | None:
+        """Wait until the child has died and return its exit code."""
+        self.process.join()
+        return self.process.exitcode
+
+    def cause_of_death(self) -> str:
+        """Wait until the child has died and describe its exit code."""
+        code = self.exit_code()
+        if code is None or code >= 0:
+            return f"exit code {code}"
+        memory = " (out of memory?)" if code == -signal.SIGKILL else ""
+        return f"signal {signal.Signals(-code).name}{memory}"
+
+
+def wait_for(children: Sequence[Child]) -> list[Child]:
+    """Wait until some of the children have sent a message or died, and return these."""
+    handles: dict[Any, Child] = {}
+    for child in children:
+        handles[child.connection] = handles[child.process.sentinel] = child
+    return list(dict.fromkeys(handles[handle] for handle in wait(list(handles))))
+
+
+def end(children: Sequence[Child], patience: float | None = None) -> None:
+    """Terminate children; those that still run after ``patience`` seconds each are killed."""
+    try:
+        for child in children:
+            child.process.terminate()
+        for child in children:
+            child.process.join(patience)
+    finally:  # also if an interrupt ends the waiting
+        for child in children:
+            child.process.kill()
+            child.process.join()
+            child.process.close()
+            child.connection.close()
+
+
+def _run_child(
+    connection: Connection, main: Callable[..., None], arguments: tuple[object, ...]
+) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _end_with_parent()
+    with contextlib.suppress(ParentGoneError):
+        main(Parent(connection), *arguments)
+
+
+def _end_with_parent() -> None:
+    """End this process at once when its parent is gone, for whatever reason."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "called in a child process"
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

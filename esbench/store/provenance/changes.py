@@ -1,0 +1,130 @@
+"""Compares what trials were made with: package versions, hardware, commit and the user's code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, final
+
+from pydantic import Field
+
+from esbench.files import Json
+from esbench.settings import Settings, Table, parse
+
+NO_DIGEST_DEPENDS_ON: Final = frozenset({"esbench", "scipy", "safetensors"})
+
+
+@final
+class Origin(Settings):
+    """What trials were made with."""
+
+    versions: dict[str, str | None] = Field(default_factory=dict)
+    hardware: Table = Field(default_factory=dict)
+    git_commit: str | None = None
+
+
+def origin_of(description: Json) -> Origin:
+    """What a trial was begun with, from its ``trial.json``.
+
+    Raises:
+        UsageError: a value has the wrong type.
+    """
+    values = {key: description[key] for key in Origin.model_fields if description.get(key)}
+    return parse(Origin, values, "trial.json")
+
+
+def was_mixed(description: Json) -> bool:
+    """Whether a trial was resumed with other versions than it was begun with."""
+    first, *resumed = _parts(description)
+    return any(
+        part.get("versions") != first.get("versions") or changed_code(first, own_code_of(part))
+        for part in resumed
+    )
+
+
+def mixture(descriptions: Sequence[Json]) -> list[str]:
+    """One phrase per package with several versions among the trials: "numpy 2.3 and 2.4".
+
+    The user's own code counts as a package. Packages that no digest depends on are left out.
+    """
+    found: dict[str, dict[str, None]] = {}
+    for part in (part for description in descriptions for part in _parts(description)):
+        for package, version in (_table(part, "versions") | own_code_of(part)).items():
+            if version and package not in NO_DIGEST_DEPENDS_ON:
+                found.setdefault(package, {})[str(version)] = None
+    several = {package: versions for package, versions in found.items() if len(versions) > 1}
+    return [f"{package} {' and '.join(versions)}" for package, versions in several.items()]
+
+
+def changes(before: Origin, here: Origin) -> list[str]:
+    """One phrase per change that may change digests although esbench is the same.
+
+    Packages that only one side has are left out, since no trial that ran on the other needs them.
+    """
+    phrases = [
+        f"{package} {theirs} then, {mine} now"
+        for package, theirs in before.versions.items()
+        if package not in NO_DIGEST_DEPENDS_ON
+        and theirs
+        and (mine := here.versions.get(package))
+        and theirs != mine
+    ]
+    for what, of in (("processor", _processor), ("C library", _c_library)):
+        if of(before) != of(here):
+            phrases.append(f"{what} {of(before) or '?'} then, {of(here) or '?'} now")
+    had, has = (set(str(o.hardware.get("instructions", "")).split()) for o in (before, here))
+    if had and has and had != has:
+        phrases.append(f"processor with other instructions ({' '.join(sorted(had ^ has))})")
+    return phrases
+
+
+def own_code_of(description: Json) -> dict[str, Any]:
+    """The versions of the user's own code in ``trial.json``.
+
+    They explain a difference but do not excuse it: a change in the user's algorithm or environment
+    is what the gate must detect.
+    """
+    return _table(description, "own_code")
+
+
+def changed_code(description: Json, here: dict[str, Any]) -> list[str]:
+    """One phrase per part of the user's own code that is not the same here."""
+    before = own_code_of(description)
+    return [
+        f"{name} {before[name]} then, {here[name]} now"
+        for name in before
+        if name in here and before[name] != here[name]
+    ]
+
+
+def all_own_code(description: Json) -> list[tuple[str, str]]:
+    """Names and versions of the own code that a trial was begun and resumed with.
+
+    Without the packages whose versions are always recorded, which ``changes`` compares.
+    """
+    every = _table(description, "versions")
+    return [
+        (name, str(version))
+        for part in _parts(description)
+        for name, version in own_code_of(part).items()
+        if name not in every
+    ]
+
+
+def _parts(description: Json) -> list[Json]:
+    """The records of a trial's begin and of every time it was resumed."""
+    resumed = description.get("resumed_with") or []
+    return [description, *(part for part in resumed if isinstance(part, dict))]
+
+
+def _table(description: Json, key: str) -> dict[str, Any]:
+    found = description.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _processor(origin: Origin) -> str:
+    return str(origin.hardware.get("cpu", ""))
+
+
+def _c_library(origin: Origin) -> str:
+    """The part of the platform's name after "-with-", without the kernel."""
+    return str(origin.hardware.get("platform", "")).partition("-with-")[2]

@@ -1,0 +1,242 @@
+"""Plays the episodes of a trial with its observation statistics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from esbench.algorithms.base import Algorithm, State
+from esbench.algorithms.population import Population
+from esbench.arrays import Vector
+from esbench.environments.simulator_log import silenced
+from esbench.errors import UsageError
+from esbench.grids.trial_spec import TrialSpec
+from esbench.policies.normalization import Normalizer, ObservationStatistics
+from esbench.policies.spaces import Actions
+from esbench.rollouts.jobs import CENTER, Job, ReferenceBatch, Setup, Task, member_tasks
+from esbench.rollouts.reference_batch import gather
+from esbench.rollouts.results import Episodes
+from esbench.rollouts.worker_pool import WorkerPool
+from esbench.seeding import Purpose
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class HeldOutScore:
+    """The final policy on held-out episodes of the unmodified environment.
+
+    Attributes:
+        returns: [episodes].
+        lengths: [episodes] in steps.
+    """
+
+    returns: Vector
+    lengths: Vector
+
+    @property
+    def mean(self) -> float:
+        """The score, which is the mean return."""
+        return float(np.mean(self.returns))
+
+
+@final
+class Evaluator:
+    """Evaluates the populations and the centre of one trial.
+
+    Attributes:
+        policy: the policy template.
+    """
+
+    def __init__(self, spec: TrialSpec, pool: WorkerPool, log: Path | None) -> None:
+        """Make the policy; no process starts yet.
+
+        Raises:
+            UsageError: the environment or the policy cannot be made.
+        """
+        self._spec = spec
+        self._pool = pool
+        self._log = log
+        self._setup = Setup(spec.environment, spec.policy)
+        with silenced():
+            backend = self._setup.make_backend(slots=1)
+        self.policy = self._setup.make_policy(
+            backend.single_observation_space, backend.single_action_space
+        )
+        continuous = Actions(backend.single_action_space, spec.environment.id).continuous
+        backend.close()
+        if spec.environment.action_noise and not continuous:
+            raise UsageError(
+                f"environment.action_noise = {spec.environment.action_noise}: "
+                f"{spec.environment.id} has discrete actions, which take no noise; expected 0"
+            )
+        self._statistics: dict[int, ObservationStatistics] = {}  # of each lineage
+        self._mean_length: float | None = None
+
+    @property
+    def setup(self) -> Setup:
+        """What workers need to know, with the reference batch if the policy needs one.
+
+        The reference batch is gathered at the first access, unless a checkpoint contained it.
+        """
+        if self.policy.reference_size and self._setup.reference_batch is None:
+            batch = gather(self._setup, self.policy.reference_size, self._spec.seed)
+            self._setup = replace(self._setup, reference_batch=batch)
+        return self._setup
+
+    @property
+    def episode_cap(self) -> int | None:
+        """The number of steps after which training episodes are cut, or None."""
+        cap = self._spec.environment.max_episode_steps
+        if cap == "adaptive":  # twice the mean length, as in OpenAI-ES
+            return None if self._mean_length is None else max(1, math.ceil(2 * self._mean_length))
+        return cap
+
+    def check_behavior(self) -> None:
+        """Check that the environment supports the configured behaviour.
+
+        Raises:
+            UsageError: an unknown behaviour or setting, or one that does not fit the environment.
+        """
+        self._setup.make_behavior()
+
+    def prepare(self) -> None:
+        """Wait until the workers are ready for this trial."""
+        self._pool.configure(self.setup, self._log)
+
+    def population_job(self, algorithm: Algorithm[Any], population: Population) -> Job:
+        """The episodes of a population, as the plan of the algorithm describes them."""
+        environment, plan = self._spec.environment, algorithm.plan
+        normalizer = self.normalizer(plan.lineage)
+        return Job(
+            seed=self._spec.seed,
+            generation=algorithm.generation,
+            purpose=Purpose.PROBE_EPISODE if plan.probe else Purpose.TRAINING_EPISODE,
+            population=population,
+            center=algorithm.center,
+            episodes=plan.episodes or environment.episodes_per_member,
+            normalizer=normalizer,
+            gather=normalizer is not None and not plan.probe,
+            characterize=algorithm.needs_behaviors,
+            max_steps=self.episode_cap,
+            action_noise=0.0 if plan.probe else environment.action_noise,
+            episode_seeds=environment.episode_seeds,
+        )
+
+    def held_out_job(self, algorithm: Algorithm[Any], episodes: int | None) -> Job:
+        """The held-out episodes of the centre; by default as many as the specification says."""
+        return Job(
+            seed=self._spec.seed,
+            generation=0,
+            purpose=Purpose.EVALUATION_EPISODE,
+            population=None,
+            center=algorithm.center,
+            episodes=self._spec.evaluation.episodes if episodes is None else episodes,
+            normalizer=self.normalizer(algorithm.plan.center_lineage),
+        )
+
+    def score(self, algorithm: Algorithm[Any], episodes: int | None) -> HeldOutScore:
+        """Play the held-out episodes of the centre."""
+        job = self.held_out_job(algorithm, episodes)
+        played = self._play(job, [Task(CENTER, episode) for episode in range(job.episodes)])
+        return HeldOutScore(played.center_returns, played.center_lengths.astype(np.float64))
+
+    def play(self, algorithm: Algorithm[Any]) -> tuple[Population, Episodes]:
+        """Play the population that the algorithm asks for, and the centre unless it is a probe.
+
+        Returns:
+            The population, with all members that it has grown by, and its episodes.
+        """
+        population, plan = algorithm.ask(), algorithm.plan
+        with_center = self._spec.evaluation.center and not plan.probe
+        played = latest = self._play_members(algorithm, population, 0, with_center)
+        step = len(population)
+        while not plan.probe:
+            size = len(population)
+            grown = plan.growth.next_size(size, step, played.lengths, latest.lengths)
+            if grown == size:
+                break
+            population = population.extended(grown)
+            latest = self._play_members(algorithm, population, size, with_center=False)
+            played = played.joined(latest)
+        return population, played
+
+    def learn(self, played: Episodes, lineage: int) -> None:
+        """Count the episodes of a generation into the statistics of a lineage."""
+        normalizer = self.normalizer(lineage)
+        if normalizer is not None:
+            played.merge_into(self._statistics_of(lineage), normalizer.mean)
+        self._mean_length = float(played.lengths.mean())
+
+    def normalizer(self, lineage: int) -> Normalizer | None:
+        """The observation normaliser of a lineage, or None if the policy does not use one."""
+        settings = self.policy.settings
+        if not settings.normalize_observations:
+            return None
+        return self._statistics_of(lineage).normalizer(settings.observation_clip)
+
+    def state_dict(self) -> State:
+        """The statistics, the mean episode length and the reference batch, if any."""
+        batch = self._setup.reference_batch
+        return {
+            "statistics": {str(k): s.state_dict() for k, s in sorted(self._statistics.items())},
+            "mean_length": self._mean_length,
+            **({} if batch is None else {"reference_batch": batch.observations}),
+        }
+
+    def load_state_dict(self, state: State, generation: int) -> None:
+        """Restore what ``state_dict`` returned after some generations.
+
+        Raises:
+            UsageError: the state lacks the reference batch that the policy needs.
+        """
+        batch = self._reference_batch_in(state, generation)
+        self._setup = replace(self._setup, reference_batch=batch)
+        self._statistics = {}
+        for lineage, statistics in state["statistics"].items():
+            self._statistics_of(int(lineage)).load_state_dict(statistics)
+        self._mean_length = state["mean_length"]
+
+    def _reference_batch_in(self, state: State, generation: int) -> ReferenceBatch | None:
+        """The reference batch of a state, which it may lack before the first generation."""
+        size, found = self.policy.reference_size, state.get("reference_batch")
+        if not size or (found is None and not generation):
+            return None
+        expected = (size, self.policy.num_inputs)
+        if found is None or found.shape != expected:
+            seen = "it has none" if found is None else f"it has one of shape {list(found.shape)}"
+            raise UsageError(
+                f"no reference batch of shape {list(expected)} in the trained state ({seen}), "
+                "which the policy's virtual batch normalisation needs"
+            )
+        return ReferenceBatch(found)
+
+    def _statistics_of(self, lineage: int) -> ObservationStatistics:
+        if lineage not in self._statistics:
+            self._statistics[lineage] = ObservationStatistics(self.policy.num_inputs)
+        return self._statistics[lineage]
+
+    def _play_members(
+        self, algorithm: Algorithm[Any], population: Population, first: int, with_center: bool
+    ) -> Episodes:
+        job, plan = self.population_job(algorithm, population), algorithm.plan
+        tasks = member_tasks(range(first, len(population)), job.episodes)
+        if not with_center:
+            return self._play(job, tasks)
+        center = [Task(CENTER, episode) for episode in range(job.episodes)]
+        if job.normalizer is None or plan.center_lineage == plan.lineage:
+            return self._play(job, [*center, *tasks])
+        # The centre uses the observation statistics of another lineage than the members.
+        own = replace(job, normalizer=self.normalizer(plan.center_lineage), gather=False)
+        alone, played = self._play(own, center), self._play(job, tasks)
+        return replace(
+            played, center_returns=alone.center_returns, center_lengths=alone.center_lengths
+        )
+
+    def _play(self, job: Job, tasks: Sequence[Task]) -> Episodes:
+        self.prepare()
+        return self._pool.play(job, tasks)
