@@ -1,0 +1,112 @@
+"""What the reference is made of: the only module of the site that imports esbench's internals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+
+from esbench.algorithms.base import ALGORITHMS, Algorithm
+from esbench.algorithms.population import Population
+from esbench.cli.app import app as command_line
+from esbench.environments.backends.base import BACKENDS, Backend
+from esbench.environments.behaviors.base import BEHAVIORS, Behavior
+from esbench.environments.make import make_environment
+from esbench.environments.simulator_log import silenced
+from esbench.grids.environment_files import (
+    EnvironmentFile,
+    environment_names,
+    load_environment,
+)
+from esbench.grids.grid_file import Grid
+from esbench.grids.trial_spec import BudgetSpec, EnvironmentSpec, EvaluationSpec, PolicySpec
+from esbench.policies.base import POLICIES, Policy, PolicyBatch
+from esbench.registry import Registry
+from esbench.reporting.catalogue import SettingRow, setting_rows
+from esbench.rollouts.jobs import Setup
+from esbench.settings import parse
+from esbench.training.evaluator import HeldOutScore
+from esbench.training.trainer import Trainer
+
+__all__ = [
+    "ALGORITHMS",
+    "BACKENDS",
+    "BASES",
+    "BEHAVIORS",
+    "COMMANDS",
+    "GRID_TABLES",
+    "POLICIES",
+    "TRAINING",
+    "EnvironmentFile",
+    "PlayedEnvironment",
+    "Registry",
+    "SettingRow",
+    "environment_names",
+    "load_environment",
+    "own_names",
+    "played",
+    "setting_rows",
+    "value_word",
+]
+
+COMMANDS: dict[str, Any] = typer.main.get_command(command_line).commands  # type: ignore[attr-defined]
+
+# What an option takes, in the words of typer's help and in those of the page.
+_KINDS = {"str": "TEXT", "list[str]": "TEXT", "int": "N", "float": "X", "path": "PATH"}
+
+# The tables of a grid file, and the model that each is parsed by.
+GRID_TABLES = {
+    "": Grid,
+    "environment": EnvironmentSpec,
+    "budget": BudgetSpec,
+    "evaluation": EvaluationSpec,
+}
+
+# What the Python page documents besides the names of the package itself.
+TRAINING = (Trainer, HeldOutScore)
+BASES = (Algorithm, Population, Policy, PolicyBatch, Backend, Behavior)
+
+
+def own_names(registry: Registry[Any]) -> list[str]:
+    """The names whose classes come with esbench, integrations included."""
+    return [n for n in registry.names() if registry.get(n).__module__.startswith("esbench.")]
+
+
+def value_word(command: Any, option: Any) -> str:
+    """What an option takes, such as ``N`` or ``text|markdown``."""
+    if option.metavar:
+        return str(option.metavar)
+    kind = option.display_type(typer.Context(command)).strip("<>")
+    return _KINDS.get(kind, kind)
+
+
+@dataclass(frozen=True)
+class PlayedEnvironment:
+    """An environment as its own file has it played."""
+
+    observations: str
+    actions: str
+    max_episode_steps: int | None
+    num_params: int
+    backend: str
+
+
+def played(file: EnvironmentFile) -> PlayedEnvironment:
+    """The spaces of an environment, and the size of the policy of its file."""
+    with silenced():
+        environment = make_environment(file.id, file.kwargs)
+    observations, actions = environment.observation_space, environment.action_space
+    limit = environment.spec.max_episode_steps if environment.spec else None
+    environment.close()
+    template = str(file.policy["template"])
+    given = {key: value for key, value in file.policy.items() if key != "template"}
+    settings = parse(POLICIES.get(template).Settings, given, file.id)
+    setup = Setup(file.spec(), PolicySpec(template=template, settings=settings))
+    return PlayedEnvironment(
+        observations=str(observations),
+        actions=str(actions),
+        max_episode_steps=limit,
+        num_params=setup.make_policy(observations, actions).num_params,
+        backend=setup.backend_name,
+    )

@@ -1,0 +1,98 @@
+"""The built documentation: links, and some pages in a headless Chromium.
+
+``tox -e docs`` builds the site and names it in ESBENCH_SITE; elsewhere these tests are skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+from programs import require
+
+SITE = Path(os.environ.get("ESBENCH_SITE", ""))
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+PAGES = ("index.html", "reference/algorithms/openai_es.html", "gallery/index.html")
+SCREENS = {
+    "desktop, light": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"},
+    "phone, dark": {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"},
+}
+
+pytestmark = pytest.mark.skipif("ESBENCH_SITE" not in os.environ, reason="no site is built")
+
+
+class Document(HTMLParser):
+    """The targets and the links of a page."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: set[str] = set()
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name in {"id", "name"} and value:
+                self.ids.add(value)
+            if name in {"href", "src"} and value and tag != "use":
+                self.links.add(value)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        own = playwright.chromium.executable_path
+        found = own if Path(own).exists() else next(filter(None, map(shutil.which, BROWSERS)), "")
+        require(bool(found), f"a browser ({', '.join(BROWSERS)})")
+        browser = playwright.chromium.launch(executable_path=found, args=["--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_opens_without_errors(browser: Browser, name: str, screen: str) -> None:
+    wrong: list[str] = []
+    page = browser.new_page(**SCREENS[screen])  # type: ignore[arg-type]
+    page.on("console", lambda message: wrong.append(message.text))
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("requestfailed", lambda request: wrong.append(request.url))
+    page.on("request", lambda request: is_own(request.url) or wrong.append(request.url))
+    page.goto((SITE / name).resolve().as_uri())
+    assert page.locator("h1").first.is_visible()
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    page.close()
+    assert wrong == []
+
+
+def is_own(url: str) -> bool:
+    return url.startswith(("file:", "data:"))
+
+
+def test_no_internal_link_is_dead() -> None:
+    documents = {path.resolve(): Document(path) for path in SITE.rglob("*.html")}
+    assert len(documents) > 50
+    dead = []
+    for path, document in documents.items():
+        for link in document.links:
+            parts = urlparse(link)
+            if parts.scheme:
+                continue
+            goal = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            known, fragment = documents.get(goal), unquote(parts.fragment)
+            if not goal.exists() or (fragment and known and fragment not in known.ids):
+                dead.append(f"{path.relative_to(SITE.resolve())}: {link}")
+    assert dead == []
+
+
+def test_every_tutorial_shows_a_figure() -> None:
+    pages = sorted((SITE / "gallery").glob("0*.html"))
+    assert len(pages) == 7
+    for path in pages:
+        assert "_images/sphx_glr_" in path.read_text(encoding="utf-8")
