@@ -2,16 +2,21 @@
 
 from esbench.algorithms.base import register_algorithm
 from esbench.api import (
+    list_agents,
     list_algorithms,
     list_environments,
     list_policies,
+    load_policy,
     make_algorithm,
     make_trainer,
 )
+from esbench.commands import compare, merge, plot, run, table
 from esbench.environments.backends.base import register_backend
 from esbench.errors import EsbenchError, TrainingError, UsageError
+from esbench.grids.environment_files import register_environment
+from esbench.integrations.trackers.base import Tracker, register_tracker
 from esbench.policies.base import register_policy
-from esbench.store.data_frames import load_results, load_scores
+from esbench.store.data_frames import load_members, load_results, load_scores
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.callbacks import Stop, TargetReturn
 
@@ -22,16 +27,27 @@ __all__ = [
     "GenerationRecord",
     "Stop",
     "TargetReturn",
+    "Tracker",
     "TrainingError",
     "UsageError",
+    "compare",
+    "list_agents",
     "list_algorithms",
     "list_environments",
     "list_policies",
+    "load_members",
+    "load_policy",
     "load_results",
     "load_scores",
     "make_algorithm",
     "make_trainer",
+    "merge",
+    "plot",
     "register_algorithm",
     "register_backend",
+    "register_environment",
     "register_policy",
+    "register_tracker",
+    "run",
+    "table",
 ]

@@ -2,30 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from esbench.algorithms.base import ALGORITHMS, Algorithm
-from esbench.errors import UsageError
+from esbench.agents.base import AGENTS
+from esbench.agents.names import is_agent
+from esbench.algorithms.base import ALGORITHMS, Algorithm, algorithm_class
+from esbench.errors import UsageError, require_choice
 from esbench.grids.environment_files import environment_names
 from esbench.grids.expand import expand
 from esbench.grids.grid_file import parse_grid
 from esbench.policies.base import POLICIES
+from esbench.registry import import_name
 from esbench.settings import Table, parse
 
 if TYPE_CHECKING:
     import torch
 
+    from esbench.training.best_center import Which
+    from esbench.training.trained_agent import TrainedAgent
+    from esbench.training.trained_policy import TrainedPolicy
     from esbench.training.trainer import Trainer
 
 
 def list_algorithms() -> list[str]:
     """The names of the registered algorithms, plugins included."""
     return ALGORITHMS.names()
+
+
+def list_agents() -> list[str]:
+    """The names of the registered agents, such as "ppo", plugins included."""
+    return AGENTS.names()
 
 
 def list_environments() -> list[str]:
@@ -39,7 +53,7 @@ def list_policies() -> list[str]:
 
 
 def make_algorithm(
-    name: str,
+    name: str | type[Algorithm[Any]],
     *,
     num_params: int,
     seed: int = 0,
@@ -50,21 +64,24 @@ def make_algorithm(
     """Make an algorithm that searches the maximum of any function of ``num_params`` numbers.
 
     Args:
-        name: one of ``list_algorithms()``.
+        name: one of ``list_algorithms()``, "package.file:Class", or a class.
         num_params: the number of parameters, P.
         seed: the seed of its noise.
         center_init: where the search starts: a number, or [P].
         shapes: the shapes of the tensors that lie one after the other in the vector, for
             algorithms that perturb matrices; default one vector.
-        settings: settings of the algorithm (see ``esbench list --settings NAME``).
+        settings: settings of the algorithm (see ``esbench list --settings NAME``); ``optimizer``
+            can be a class.
 
     Raises:
         UsageError: an unknown name or setting, or a wrong value.
     """
     if num_params < 1:
         raise UsageError(f"num_params = {num_params}: expected at least 1")
-    cls: type[Algorithm[Any]] = ALGORITHMS.get(name)
-    typed = parse(cls.Settings, settings, f"make_algorithm({name!r})")
+    named: str = _named("algorithm", name)
+    cls = algorithm_class(named)
+    values = {key: _named(key, value) for key, value in settings.items()}
+    typed = parse(cls.Settings, values, f"make_algorithm({named!r})")
     start = np.asarray(center_init, dtype=np.float64)
     if start.shape not in {(), (num_params,)}:
         raise UsageError(
@@ -77,7 +94,7 @@ def make_algorithm(
 
 
 def make_trainer(
-    algorithm: str,
+    algorithm: str | type[Algorithm[Any]],
     *,
     env: str,
     seed: int = 0,
@@ -86,41 +103,103 @@ def make_trainer(
     environment: Table | None = None,
     budget: Table | None = None,
     evaluation: Table | None = None,
+    init_from: str | Path | None = None,
+    out: str | Path | None = None,
+    extend: bool = False,
+    record: Literal["members"] | None = None,
     **settings: Any,
 ) -> Trainer:
     """Make a trainer. Your settings replace the tuned ones of the environment's file.
 
+    With ``out``, the trial is stored in a folder below it, as by ``esbench run``, and a stored
+    trial is resumed. Its ``train`` scores the trial when the budget is spent or a callback stops
+    it. The folder is locked until ``close``.
+
     Args:
-        algorithm: one of ``list_algorithms()``.
+        algorithm: one of ``list_algorithms()`` or ``list_agents()``, "package.file:Class", or a
+            class.
         env: any Gymnasium environment; those of ``list_environments()`` have tuned settings.
         seed: the training seed.
         workers: worker processes; default one per core.
         policy: a template's name, a table such as ``{"template": "mlp", "hidden": [32]}``, or a
-            ``torch.nn.Module`` class that is built as ``Class(num_inputs, num_outputs)``.
+            ``torch.nn.Module`` class that is built as ``Class(num_inputs, num_outputs)``. An agent
+            makes its own; to it, this is the setting of that name, such as "MlpPolicy".
         environment: changes to the environment's file, such as ``{"episodes_per_member": 2}``.
         budget: changes to its budget, such as ``{"env_steps": 100_000}``.
         evaluation: changes to its evaluation, such as ``{"episodes": 10}``.
-        settings: settings of the algorithm.
+        init_from: the folder of a trial whose policy training starts from.
+        out: output folder; by default nothing is stored.
+        extend: continue a stored trial that has a smaller budget.
+        record: "members" also stores what every member did, for ``load_members``; needs ``out``.
+        settings: settings of the algorithm; ``optimizer`` can be a class.
 
     Raises:
-        UsageError: an unknown name, key or a wrong value.
+        UsageError: an unknown name, key or a wrong value; or the folder of the trial holds another
+            specification, or is in use.
     """
     from esbench.rollouts.worker_pool import WorkerPool
-    from esbench.training.trainer import Trainer
+    from esbench.training.make import make_trainer as make
+    from esbench.training.run_trial import open_trial
+    from esbench.training.trials import checked_trials
+    from esbench.training.warm_start import latest_start
 
+    require_choice("record", record, (None, "members"))
+    # A list of one value is no sweep: a list given here is the value of one trial.
+    values = {
+        key: [value] if isinstance(value, list) else _named(key, value)
+        for key, value in settings.items()
+    }
+    name = _named("algorithm", algorithm)
+    if policy is not None and is_agent(name):
+        values["policy"], policy = _named("policy", policy), None
     table: Table = {
         "name": "python",
         "seeds": [seed],
         "environments": [env],
-        "algorithms": {algorithm: settings},
+        "algorithms": {name: values},
         "budget": budget or {},
         "evaluation": evaluation or {},
         "environment": {env: environment} if environment else {},
         "policy": _policy_table(policy),
+        "init_from": None if init_from is None else str(init_from),
     }
-    source = "make_trainer"
-    (trial,) = expand(parse_grid(table, source), source)
-    return Trainer(trial.spec, WorkerPool(workers), owns_pool=True)
+    grid, source = parse_grid(table, "make_trainer"), "make_trainer"
+    with contextlib.ExitStack() as owned:
+        pool = owned.enter_context(WorkerPool(workers))
+        if out is None:
+            if record is not None:
+                raise UsageError(f"record = {record!r}: expected out, the folder to store it in")
+            (labelled,) = expand(grid, source, latest_start(grid.init_from))
+            trainer = make(labelled.spec, pool)
+        else:
+            (trial,) = checked_trials(grid, Path(out), source, extend)
+            trial = replace(trial, record_members=record is not None)
+            trainer = owned.enter_context(open_trial(trial, pool))
+        trainer.own(owned)
+    return trainer
+
+
+def load_policy(
+    path: str | Path, generation: int | None = None, which: Which = "last"
+) -> TrainedPolicy | TrainedAgent:
+    """The policy of a trial, for use in any Gymnasium loop.
+
+    Args:
+        path: the folder of the trial.
+        generation: the generation of a kept checkpoint; by default the latest.
+        which: "last", or "best" for the one with the largest smoothed return up to there.
+
+    Raises:
+        UsageError: the folder holds no trial, a damaged one, or one without that checkpoint or
+            without a best policy.
+    """
+    from esbench.rollouts.worker_pool import WorkerPool
+    from esbench.store.trial_folder import TrialFolder
+    from esbench.training.scoring import stored_trainer
+
+    require_choice("which", which, ("last", "best"))
+    with WorkerPool(1) as pool, stored_trainer(TrialFolder(Path(path)), pool, generation) as stored:
+        return stored.policy(which)
 
 
 def _policy_table(policy: str | Table | type | None) -> Table:
@@ -131,10 +210,15 @@ def _policy_table(policy: str | Table | type | None) -> Table:
             return {"template": policy}
         case dict():
             return policy
-        case type() if "<locals>" not in policy.__qualname__:
-            return {"template": f"{policy.__module__}:{policy.__qualname__}"}
+        case type():
+            return {"template": import_name("policy", policy)}
         case _:
             raise UsageError(
-                f"policy {policy!r}: expected a template's name, a table, or a torch.nn.Module "
-                "class defined at the top level of a file, so that workers can import it"
+                f"policy {policy!r}: expected a template's name, a table, or a class of "
+                "torch.nn.Module"
             )
+
+
+def _named(kind: str, value: Any) -> Any:
+    """The import name of a class; other values as they are."""
+    return import_name(kind, value) if isinstance(value, type) else value

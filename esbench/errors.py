@@ -39,16 +39,27 @@ class EnvironmentFailedError(TrainingError):
         self.traceback = traceback
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """The end of an "unknown name" message: the nearest known name, or all known names."""
+def suggestion(name: str, known: Iterable[str], cutoff: float = 0.5) -> str:
+    """The end of an "unknown name" message: the nearest known name, or all known names.
+
+    The similarity of the nearest name, as ``difflib`` measures it, is at least ``cutoff``.
+    """
     options = sorted(known)
     lowered = {option.lower(): option for option in options}
-    near = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=cutoff)
     if near:
         return f"did you mean {lowered[near[0]]!r}?"
     if len(options) > MOST_NAMES:
         return "no known name is near (see: esbench list)"
     return f"known: {', '.join(options)}" if options else "none is known"
+
+
+def require_choice(name: str, value: object, known: Iterable[object]) -> None:
+    """Raises UsageError if the value of an argument is none of those known."""
+    options = list(known)
+    if value not in options:
+        expected = " or ".join(map(repr, options))
+        raise UsageError(f"{name} = {value!r}: expected {expected}")
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,14 +20,9 @@ RESUMABLE: Final = "; what was saved before is intact, and the same command resu
 
 @contextlib.contextmanager
 def disk_errors(path: Path, then: str = RESUMABLE) -> Iterator[None]:
-    """Turn errors of writing (disk full, read-only, not a folder) into one sentence.
+    """Turn errors of writing (disk full, read-only, not a folder) into a UsageError.
 
-    Args:
-        path: the file or folder that is written, for errors that name no file.
-        then: the end of the sentence: the consequence for the user.
-
-    Raises:
-        UsageError: names the file, or ``path`` if the error names none.
+    It names the file, or ``path`` if the error names none, and ends with ``then``.
     """
     try:
         yield
@@ -40,12 +34,7 @@ def disk_errors(path: Path, then: str = RESUMABLE) -> Iterator[None]:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a file.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        UsageError: the file system refuses.
-    """
+    """The content of a file; FileNotFoundError, or UsageError if the file system refuses."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -55,11 +44,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def replace(path: Path, content: str | bytes) -> None:
-    """Replace a file atomically: after a crash, the old or the new content is complete.
-
-    Raises:
-        OSError: the file system refuses.
-    """
+    """Replace a file atomically: after a crash, the old or the new content is complete."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
@@ -78,21 +63,13 @@ def replace(path: Path, content: str | bytes) -> None:
 
 
 def remove_temporaries(folder: Path) -> None:
-    """Remove the temporary files of killed processes; no process may write in ``folder``.
-
-    Raises:
-        OSError: the file system refuses.
-    """
+    """Remove the temporary files of killed processes; no process may write in ``folder``."""
     for path in folder.glob(".*.tmp"):
         path.unlink(missing_ok=True)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a small file atomically; creates its folder.
-
-    Raises:
-        UsageError: the file system refuses.
-    """
+    """Write a small file atomically, and its folder; UsageError if the file system refuses."""
     with disk_errors(path, then=""):
         path.parent.mkdir(parents=True, exist_ok=True)
         replace(path, content)
@@ -100,25 +77,17 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def as_line(row: Json) -> str:
     """JSON on one line, with a newline; NaN and infinity become null."""
-    return json.dumps(_finite(row), separators=(",", ":"), allow_nan=False) + "\n"
+    return json.dumps(finite(row), separators=(",", ":"), allow_nan=False) + "\n"
 
 
 def as_text(content: Json) -> str:
     """Indented JSON; NaN and infinity become null."""
-    return json.dumps(_finite(content), indent=2, allow_nan=False) + "\n"
+    return json.dumps(finite(content), indent=2, allow_nan=False) + "\n"
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """A value with None for NaN and infinity, which JSON lacks."""
-    match value:
-        case float():
-            return value if math.isfinite(value) else None
-        case dict():
-            return {key: _finite(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_finite(item) for item in value]
-        case _:
-            return value
+    return json.loads(json.dumps(value), parse_constant=lambda _: None)
 
 
 def without_arrays(value: Any, arrays: dict[str, Any], name: str = "") -> Any:
@@ -135,11 +104,7 @@ def without_arrays(value: Any, arrays: dict[str, Any], name: str = "") -> Any:
 
 
 def with_arrays(value: Any, arrays: dict[str, Any]) -> Any:
-    """The inverse of ``without_arrays``.
-
-    Raises:
-        KeyError: an array is not in ``arrays``.
-    """
+    """The inverse of ``without_arrays``; KeyError if an array is missing."""
     if isinstance(value, dict):
         if set(value) == {"$tensor"}:
             return arrays[value["$tensor"]]

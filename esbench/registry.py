@@ -11,10 +11,11 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Generic, TypeVar, final
+from typing import Any, Final, Generic, TypeVar, final
 
 from esbench.errors import UsageError, suggestion, unknown
 
+DISTRIBUTION: Final = "esbench-rl"  # "esbench" on the package index is another project
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
 
@@ -68,7 +69,7 @@ class Registry(Generic[T]):
         if name not in self._classes:
             self._load_builtins()
         if name not in self._classes and (plugin := self._find_plugins().get(name)):
-            self._import(plugin)
+            load_plugin(self.kind, plugin)
             if name not in self._classes:
                 raise UsageError(
                     f"plugin {plugin.value!r} is listed as {self.kind} {name!r} in the group "
@@ -78,15 +79,6 @@ class Registry(Generic[T]):
             raise unknown(self.kind, name, self.names())
         return self._classes[name]
 
-    def _import(self, plugin: EntryPoint) -> None:
-        try:
-            plugin.load()
-        except UsageError:
-            raise
-        except Exception as error:  # a plugin may raise anything
-            reason = _why_not(plugin, error)
-            raise UsageError(f"{self.kind} {plugin.name!r}: {reason}") from error
-
     def _load_builtins(self) -> dict[str, type[T]]:
         package = importlib.import_module(self.package)
         for module in pkgutil.iter_modules(package.__path__, f"{self.package}."):
@@ -95,20 +87,40 @@ class Registry(Generic[T]):
 
     def _find_plugins(self) -> dict[str, EntryPoint]:
         if self._plugins is None:
-            classes = self._load_builtins()
-            found: dict[str, EntryPoint] = {}
-            for plugin in entry_points(group=self.group):
-                # Its class may be registered already, by another plugin of the same package.
-                known = classes.get(plugin.name)
-                taken = known is not None and _package(known.__module__) != _package(plugin.module)
-                if taken or plugin.name in found:
-                    raise UsageError(
-                        f"{self.kind} {plugin.name!r} is registered twice: the plugin "
-                        f"{plugin.value!r} takes a name that is in use"
-                    )
-                found[plugin.name] = plugin
-            self._plugins = found
+            # A class may be registered already, by another plugin of the same package.
+            classes = self._load_builtins().items()
+            owners = {name: _package(cls.__module__) for name, cls in classes}
+            self._plugins = find_plugins(self.kind, self.group, owners.get)
         return self._plugins
+
+
+def find_plugins(
+    kind: str, group: str, owner: Callable[[str], str | None]
+) -> dict[str, EntryPoint]:
+    """The entry points of a group by name; ``owner`` gives the package that has a name, if any.
+
+    UsageError if another package or plugin has the name.
+    """
+    found: dict[str, EntryPoint] = {}
+    for plugin in entry_points(group=group):
+        if owner(plugin.name) not in {None, _package(plugin.module)} or plugin.name in found:
+            raise UsageError(
+                f"{kind} {plugin.name!r} is registered twice: the plugin {plugin.value!r} takes a "
+                "name that is in use"
+            )
+        found[plugin.name] = plugin
+    return found
+
+
+def load_plugin(kind: str, plugin: EntryPoint) -> Any:
+    """What an entry point names; UsageError, with what to install, if it cannot be imported."""
+    try:
+        return plugin.load()
+    except UsageError:
+        raise
+    except Exception as error:  # a plugin may raise anything
+        reason = _why_not(plugin, error)
+        raise UsageError(f"{kind} {plugin.name!r}: {reason}") from error
 
 
 def import_object(kind: str, name: str) -> Any:
@@ -131,8 +143,17 @@ def import_object(kind: str, name: str) -> Any:
     return target
 
 
+def import_name(kind: str, cls: type) -> str:
+    """The name by which ``import_object`` finds a class; UsageError for one inside a function."""
+    if "<locals>" in cls.__qualname__:
+        raise UsageError(
+            f"{kind} {cls!r}: expected a class defined at the top level of a file, so that other "
+            "processes can import it"
+        )
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
 def _why_not(plugin: EntryPoint, error: Exception) -> str:
-    """The reason why a plugin cannot be imported, and what to install if a package is missing."""
     name = (error.name or "") if isinstance(error, ImportError) else ""
     if _package(name) == "esbench":
         return f"its plugin {plugin.value!r} is for another version of esbench ({error})"
@@ -145,13 +166,21 @@ def _why_not(plugin: EntryPoint, error: Exception) -> str:
 
 
 def _how_to_install(plugin: EntryPoint, missing: str) -> str:
-    """The command that installs a package: an extra named as the plugin, if there is one."""
+    """The command that installs a package: an extra named as it or the plugin, if there is one."""
     distribution = plugin.dist
     extras = distribution.metadata.get_all("Provides-Extra", []) if distribution else []
     for extra in extras:
-        if distribution and _normalized(extra) == _normalized(plugin.name):
-            return f"install it with: pip install '{distribution.name}[{extra}]'"
+        if distribution and _normalized(extra) in {_normalized(plugin.name), _normalized(missing)}:
+            return f"install it with: {extra_command(distribution.name, extra)}"
     return f"install the package that provides {missing!r}"
+
+
+def extra_command(distribution: str, extra: str) -> str:
+    """The command that installs an extra; one of esbench-rl is installed from a checkout."""
+    checkout = distribution == DISTRIBUTION
+    requirement = f".[{extra}]" if checkout else f"{distribution}[{extra}]"
+    place = ", in a checkout of esbench" if checkout else ""
+    return f"pip install '{requirement}'{place}"
 
 
 def _normalized(extra: str) -> str:

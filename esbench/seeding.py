@@ -35,6 +35,8 @@ class Purpose(enum.IntEnum):
     PERMUTATION = 11
     SIMULATION = 12
     REFERENCE_BATCH = 13
+    TUNING = 14
+    SAMPLE = 15
 
 
 def _sequence(seed: int, purpose: Purpose, indices: tuple[int, ...]) -> np.random.SeedSequence:

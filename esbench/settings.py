@@ -23,6 +23,7 @@ _PLAIN_WORDS: Final = {
     "an object": "a table",
     "a valid ": "a ",
 }
+_NO_SWEEP: Final = "; a list is a sweep only as a setting of an algorithm in a grid"
 
 
 class Settings(BaseModel, ABC):
@@ -44,13 +45,9 @@ S = TypeVar("S", bound=Settings)
 
 
 def parse(model: type[S], values: Table, source: str, prefix: str = "") -> S:
-    """Validate ``values`` as a ``model``.
+    """Validate a TOML table or keyword arguments as a ``model``.
 
-    Args:
-        model: the typed settings.
-        values: a TOML table or keyword arguments.
-        source: where the values come from, such as a file; begins the message.
-        prefix: the dotted name of the table in the source.
+    ``source``, such as a file, begins the messages; ``prefix`` is the table's dotted name in it.
 
     Raises:
         UsageError: one line per wrong key, with the value seen and the value expected.
@@ -78,6 +75,7 @@ def _sentences(
 ) -> list[str]:
     """One line per wrong key; the expectations of a union's branches are joined."""
     lines: dict[str, str] = {}
+    hints: dict[str, str] = {}
     for error in errors:
         path = [str(part) for part in error["loc"] if not _is_branch(part)]
         key = ".".join(part for part in (prefix, *path) if part)
@@ -97,7 +95,8 @@ def _sentences(
                 lines[key] += f", or {problem.removeprefix('expected ')}"
             case _:
                 lines[key] = f"{seen}: {problem}"
-    return [f"{source}: {line}" for line in lines.values()]
+                hints[key] = _NO_SWEEP if isinstance(error["input"], list) else ""
+    return [f"{source}: {line}{hints.get(key, '')}" for key, line in lines.items()]
 
 
 def _problem(error: ErrorDetails) -> str:

@@ -1,7 +1,5 @@
 """What every algorithm promises, those of other libraries included."""
 
-from __future__ import annotations
-
 import copy
 import math
 import random
@@ -31,7 +29,6 @@ def run(algorithm: Any, generations: int) -> Any:
 
 
 def ask(algorithm: Any) -> Any:
-    """Return the generation's population."""
     return answer(algorithm, sphere)
 
 

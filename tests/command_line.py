@@ -1,13 +1,13 @@
-"""The command line run within the tests' process."""
-
-from __future__ import annotations
+"""The command line run within the tests' process, and Python run in another one."""
 
 import contextlib
+import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -36,3 +36,24 @@ def execute(*arguments: str) -> int:
         cli.main()
     code = exit_.value.code
     return code if isinstance(code, int) else 0
+
+
+def python(*arguments: str, **options: Any) -> subprocess.Popen[str]:
+    """Start Python in a process that can import what this one can; its output is piped."""
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    paths = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = {**os.environ, **paths, **options.pop("env", {})}
+    return subprocess.Popen([sys.executable, *arguments], env=environment, text=True, **options)
+
+
+def finished(*arguments: str, **options: Any) -> tuple[int, str, str]:
+    """Run Python in another process: exit code, stdout and stderr."""
+    with python(*arguments, **options) as process:
+        out, err = process.communicate()
+    return process.returncode, out, err
+
+
+def files(folder: Path) -> dict[Path, tuple[int, bytes]]:
+    """The time and content of every file below ``folder``."""
+    found = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in found}

@@ -1,8 +1,7 @@
 """Fixtures that many tests share."""
 
-from __future__ import annotations
-
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,15 @@ from typing import Any
 import pytest
 from command_line import Run, execute, working_in
 
+from esbench.algorithms.base import ALGORITHMS
+from esbench.environments.backends.base import BACKENDS
+from esbench.grids import environment_registry
+from esbench.grids.environment_registry import ENVIRONMENTS
 from esbench.grids.grid_file import parse_grid
 from esbench.grids.trial_spec import TrialSpec
+from esbench.integrations.trackers.base import TRACKERS
+from esbench.policies.base import POLICIES
+from esbench.registry import Registry
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.training.trials import Trial, grid_trials
 
@@ -34,9 +40,18 @@ LONGEST = (
     "test_types.py",
 )
 
+SCORES = """
+[scores]
+random = {{ mean = {random}, std = 5.0, episodes = 100, command = "esbench eval --random-policy" }}
+[[scores.references]]
+method = "A"
+score = {reference}
+source = "a paper"
+comparable = {comparable}
+"""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files first."""
     place = {name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.path.name, len(LONGEST)))
 
@@ -77,7 +92,6 @@ def make_trial(tmp_path: Path) -> Callable[..., Trial]:
 
 @pytest.fixture
 def make_spec(make_trial: Callable[..., Trial]) -> Callable[..., TrialSpec]:
-    """Return a maker of one small specification."""
 
     def make(*args: Any, **table: Any) -> TrialSpec:
         return make_trial(*args, **table).spec
@@ -90,3 +104,64 @@ def pool() -> Iterator[WorkerPool]:
     """Return two workers that all tests share."""
     with WorkerPool(2, slots=4) as shared:
         yield shared
+
+
+@pytest.fixture(scope="session")
+def single() -> Iterator[WorkerPool]:
+    """Return one worker, to compare with several."""
+    with WorkerPool(1, slots=3) as shared:
+        yield shared
+
+
+@pytest.fixture(scope="session")
+def wide_pool() -> Iterator[WorkerPool]:
+    """Return the workers of ``esbench run``, for trials that take long."""
+    with WorkerPool() as shared:
+        yield shared
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """A function that installs the distribution Zoo.Plugins, as pip does."""
+
+    def installed(modules: dict[str, str], entry_points: str, metadata: str = "") -> None:
+        site = tmp_path / "site"
+        info = site / "zoo_plugins-1.0.dist-info"
+        info.mkdir(parents=True)
+        about = f"Metadata-Version: 2.1\nName: Zoo.Plugins\nVersion: 1.0\n{metadata}"
+        (info / "METADATA").write_text(about)
+        (info / "entry_points.txt").write_text(entry_points)
+        for name, source in modules.items():
+            (site / f"{name}.py").write_text(source)
+            monkeypatch.delitem(sys.modules, name, raising=False)
+        monkeypatch.syspath_prepend(site)
+        added.update(modules)
+        for registry in (*registries, ENVIRONMENTS):
+            monkeypatch.setattr(registry, "_plugins", None)
+
+    added: set[str] = set()
+    registries: tuple[Registry[Any], ...] = (ALGORITHMS, POLICIES, BACKENDS, TRACKERS)
+    yield installed
+    for registry in registries:  # what else was imported meanwhile is imported only once
+        for name, cls in [*registry._classes.items()]:
+            if cls.__module__ in added:
+                del registry._classes[name]
+
+
+@pytest.fixture
+def freeze(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return a writer of environment files, with a random and a reference score or with ``text``.
+
+    Until it is called no environment has a file.
+    """
+    folder = tmp_path / "envs"
+    folder.mkdir()
+    monkeypatch.setattr(environment_registry, "folder", lambda: folder)
+
+    def write(
+        name: str, random: float = 0.0, reference: float = 100.0, text: str = SCORES, **more: str
+    ) -> None:
+        values = {"comparable": "false", **more, "random": random, "reference": reference}
+        (folder / f"{name}.toml").write_text(f'id = "{name}"\n{text.format(**values)}')
+
+    return write

@@ -1,7 +1,6 @@
 """Environments that misbehave on purpose, by Gymnasium names such as "doubles:Raises-v0"."""
 
-from __future__ import annotations
-
+import copy
 import multiprocessing
 import os
 import signal
@@ -40,9 +39,11 @@ class Walk(gymnasium.Env[np.ndarray, np.ndarray]):
 class Raises(Walk):
     """Raises in the middle of an episode."""
 
+    error: Exception = RuntimeError("the simulator fell over")
+
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
         if self.left == 1:
-            raise RuntimeError("the simulator fell over")
+            raise self.error
         return super().step(action)
 
 
@@ -82,13 +83,10 @@ class BadReward(Walk):
         return observation, float("nan") if bad else reward, terminated, truncated, info
 
 
-class Disconnects(Walk):
+class Disconnects(Raises):
     """Loses its simulator's server in the middle of an episode."""
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
-        if self.left == 1:
-            raise EOFError("the server hung up")
-        return super().step(action)
+    error = EOFError("the server hung up")
 
 
 class BadObservation(Walk):
@@ -110,6 +108,26 @@ class Slow(Walk):
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
         time.sleep(0.001)
+        return super().step(action)
+
+
+class Ready(Slow):
+    """Says by a file that a process plays it."""
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        Path("ready").touch()
+        return super().step(action)
+
+
+class WearsOut(Walk):
+    """Raises after a number of steps that its process has made before."""
+
+    steps = 0
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        WearsOut.steps += 1
+        if WearsOut.steps > 1000:
+            raise RuntimeError("worn out")
         return super().step(action)
 
 
@@ -150,10 +168,20 @@ class DiesInWorkers(Walk):
 
 
 class KillsTheTrainer(Walk):
-    """Kills the process whose worker steps it: for a process that runs trials beside others."""
+    """Kills the process whose worker steps it: for a process that runs trials beside others.
+
+    It does so only after more episodes than the check before training plays.
+    """
+
+    episodes = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        self.episodes += 1
+        return super().reset(seed=seed)
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
-        os.kill(os.getppid(), signal.SIGKILL)
+        if self.episodes > 4:
+            os.kill(os.getppid(), signal.SIGKILL)
         return super().step(action)
 
 
@@ -166,24 +194,54 @@ class Chatty(Walk):
         return super().reset(seed=seed)
 
 
-class Spaces(Walk):
-    """Has the spaces it is given."""
+NESTED = spaces.Dict(
+    {
+        "b": spaces.Box(-1, 1, (2, 2)),
+        "a": spaces.Tuple((spaces.Discrete(3, start=1), spaces.MultiDiscrete([3, 2]))),
+    }
+)
+
+
+class Spaces(gymnasium.Env[Any, Any]):
+    """Has the spaces it is given, shows samples, and rewards the numbers of the action."""
 
     def __init__(self, observation: str = "box", action: str = "box") -> None:
-        super().__init__()
         self.observation_space = {
             "box": spaces.Box(-1, 1, (3,)),
-            "dict": spaces.Dict({"a": spaces.Box(-1, 1, (3,))}),
-            "tuple": spaces.Tuple((spaces.Box(-1, 1, (3,)),)),
+            "dict": copy.deepcopy(NESTED),
+            "tuple": spaces.Tuple((spaces.MultiBinary((2, 2)), copy.deepcopy(NESTED))),
+            "multi": spaces.MultiDiscrete(np.array([[2, 3], [4, 2]])),
+            "oneof": spaces.OneOf((spaces.Box(-1, 1, (3,)), spaces.Discrete(2))),
+            "text": spaces.Dict({"a": spaces.Discrete(2), "b": spaces.Tuple((spaces.Text(3),))}),
+            "graph": spaces.Graph(spaces.Box(-1, 1, (3,)), None),
+            "sequence": spaces.Sequence(spaces.Discrete(2)),
             "infinite_images": spaces.Box(-np.inf, np.inf, (8, 8, 3)),
             "images": spaces.Box(0, 255, (8, 8, 3), np.uint8),
         }[observation]
         self.action_space = {
             "box": spaces.Box(-1, 1, (3,)),
-            "multi": spaces.MultiDiscrete([2, 2]),
+            "multi": spaces.MultiDiscrete(
+                np.array([[2, 3], [4, 2]]), start=np.array([[0, -1], [5, 0]])
+            ),
+            "binary": spaces.MultiBinary(4),
+            "dict": copy.deepcopy(NESTED),
+            "tuple": spaces.Tuple((spaces.MultiBinary((2, 2)), copy.deepcopy(NESTED))),
             "text": spaces.Text(3),
             "discrete": spaces.Discrete(3),
         }[action]
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
+        super().reset(seed=seed)
+        self.left = int(self.np_random.integers(1, 20))
+        self.observation_space.seed(int(self.np_random.integers(2**31)))
+        return self.observation_space.sample(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
+        assert self.action_space.contains(action)
+        flat = np.asarray(spaces.flatten(self.action_space, action), float)
+        self.left -= 1
+        reward = float(flat @ np.arange(1.0, 1.0 + flat.size))
+        return self.observation_space.sample(), reward, self.left == 0, False, {}
 
 
 class Pictures(gymnasium.ObservationWrapper[np.ndarray, np.ndarray, np.ndarray]):
@@ -201,8 +259,8 @@ class Pictures(gymnasium.ObservationWrapper[np.ndarray, np.ndarray, np.ndarray])
 
 
 DOUBLES = (
-    Walk, Raises, Disconnects, Dies, Indifferent, BadReward, BadObservation, Slow, Announced,
-    Heavy, FailsInWorkers, DiesInWorkers, KillsTheTrainer, Chatty, Spaces, Pictures,
+    Walk, Raises, Disconnects, Dies, Indifferent, BadReward, BadObservation, Slow, Ready, WearsOut,
+    Announced, Heavy, FailsInWorkers, DiesInWorkers, KillsTheTrainer, Chatty, Spaces, Pictures,
 )  # fmt: skip
 for cls in DOUBLES:
-    gymnasium.register(f"{cls.__name__}-v0", entry_point=cls)
+    gymnasium.register(f"{cls.__name__}-v0", entry_point=cls, max_episode_steps=1000)

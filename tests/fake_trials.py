@@ -1,9 +1,8 @@
 """Trial folders with made-up rows and scores, written through the real store."""
 
-from __future__ import annotations
-
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +116,31 @@ def write_scores(root: Path, scores: Sequence[float], **grid: Any) -> list[Trial
         start = 0.0 if math.isnan(score) else score / 2
         write_trial(trial, make_records([start, score]), score)
     return trials
+
+
+def write_runs(
+    root: Path, runs: Sequence[Sequence[float]], score: float = 0.0, **grid: Any
+) -> None:
+    """Write one done trial for each list of returns, seeds counted from 0."""
+    trials = make_trials(root, seeds=list(range(len(runs))), **grid)
+    for trial, returns in zip(trials, runs, strict=True):
+        write_trial(trial, make_records(returns), score)
+
+
+def edit(root: Path, name: str, change: Callable[[Any], Any]) -> None:
+    """Change a JSON file of every trial below ``root``."""
+    for path in root.rglob(name):
+        content = json.loads(path.read_text())
+        change(content)
+        path.write_text(json.dumps(content))
+
+
+def set_digest(root: Path, generation: int) -> None:
+    """Change the digest of one generation of the trial below ``root``."""
+    (path,) = root.rglob("metrics.jsonl")
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    rows[generation - 1]["digest"] = "f" * 64
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def learning(generations: int, end: float, seed: int) -> list[float]:

@@ -1,7 +1,5 @@
 """A maze in which going straight for the goal ends at a wall: "maze:DeceptiveMaze-v0"."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,8 +1,10 @@
 """Programs that some tests need besides Python's packages: a browser, a TeX, an OpenGL."""
 
-from __future__ import annotations
-
 import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -14,3 +16,20 @@ def require(present: bool, what: str) -> None:
     if os.environ.get("ESBENCH_TEST_PROGRAMS") == "required":
         pytest.fail(f"{what} is not installed here")
     pytest.skip(f"{what} is not installed here")
+
+
+def compiled(text: str, folder: Path) -> str:
+    """Compile a document with a real TeX, stopping at the first error; return its log."""
+    find = ["kpsewhich", "pdftex.map", "booktabs.sty", "longtable.sty"]
+    has_tex = shutil.which(find[0]) and not subprocess.run(find, capture_output=True).returncode
+    require(bool(has_tex), "a TeX (pdflatex with booktabs)")
+    packages = re.findall(r"^% (\\usepackage.*)$", text, re.MULTILINE)
+    parts = [r"\documentclass{article}", *packages, r"\begin{document}", "Before.", text]
+    (folder / "a.tex").write_text("\n".join([*parts, r"\end{document}"]), encoding="utf-8")
+    subprocess.run(
+        ["pdflatex", "-halt-on-error", "-interaction=nonstopmode", "a.tex"],
+        cwd=folder,
+        capture_output=True,
+        check=False,
+    )
+    return (folder / "a.log").read_text(encoding="utf-8", errors="replace")

@@ -1,7 +1,5 @@
 """An output folder that has everything a report must show."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

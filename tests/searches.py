@@ -1,15 +1,15 @@
 """What tests of algorithms share: a quadratic, and short searches on it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import safetensors.numpy
+from scipy import stats
 
 import esbench
+from esbench.environments.functions import rotation
 from esbench.files import with_arrays, without_arrays
 
 P, SIZE = 7, 20
@@ -24,11 +24,22 @@ def quadratic(members: Any) -> Any:
     return -np.sum((members - TARGET) ** 2 * np.arange(1, P + 1), axis=1)
 
 
+def tilted(members: Any) -> Any:
+    """Return a quadratic whose axes are not the coordinates."""
+    turned = (members - TARGET) @ rotation(P).T
+    return -np.sum(turned**2 * np.arange(1, P + 1), axis=1)
+
+
 def maker(name: str, /, **fixed: Any) -> Callable[..., Any]:
     """Return a function that makes an algorithm of P parameters with SIZE members at START."""
 
     def make(**given: Any) -> Any:
-        settings = {"num_params": P, "seed": 3, "center_init": START, "population_size": SIZE}
+        settings: dict[str, Any] = {
+            "num_params": P,
+            "seed": 3,
+            "center_init": START,
+            "population_size": SIZE,
+        }
         settings |= fixed | given
         if isinstance(settings.get("sigma"), np.ndarray):
             settings["sigma"] = settings["sigma"].tolist()
@@ -66,18 +77,6 @@ def told(algorithm: Any, returns: Any) -> dict[str, Any]:
     return state
 
 
-def best(
-    name: str, function: Function, num_params: int, evaluations: int, seed: int, **given: Any
-) -> float:
-    """Return the lowest value of the centre in a minimisation that starts at 1."""
-    algorithm = esbench.make_algorithm(
-        name, num_params=num_params, seed=seed, center_init=1.0, **given
-    )
-    updates = evaluations // algorithm.population_size
-    centers = climb(algorithm, updates, lambda members: -function(members))
-    return float(np.min(function(centers)))
-
-
 def deviations(algorithm: Any) -> Any:
     """Return the standard deviation of each parameter, [P]."""
     return algorithm.state_dict()["sigma"]
@@ -89,8 +88,25 @@ def signed_noise(population: Any) -> Any:
     return np.array([population.sign(i) * row for i, row in enumerate(rows)])
 
 
+def centered_ranks(returns: Any) -> Any:
+    """Return the ranks [N], from -0.5 to 0.5."""
+    return (stats.rankdata(returns) - 1) / (len(returns) - 1) - 0.5
+
+
+def philox(row: int, key: int) -> np.random.Generator:
+    """Return the generator 2**128 * row draws into the key's stream."""
+    return np.random.Generator(np.random.Philox(key=key).jumped(row))
+
+
+def dense_noise(key: int, size: int, num_params: int, antithetic: bool = True) -> Any:
+    """Return the signed Gaussian noise of every member, [N, P], drawn by NumPy alone."""
+    rows = [philox(row, key).standard_normal(num_params) for row in range(size)]
+    if antithetic:
+        rows = [sign * row for row in rows[: size // 2] for sign in (1.0, -1.0)]
+    return np.stack(rows)
+
+
 def arrays_in(state: dict[str, Any]) -> Iterator[Any]:
-    """Yield the arrays of a state."""
     for value in state.values():
         if isinstance(value, dict):
             yield from arrays_in(value)

@@ -1,11 +1,10 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
 
 import esbench
 from esbench.errors import UsageError
+from esbench.training.search_trainer import SearchTrainer
 
 
 class Net(torch.nn.Module):
@@ -29,19 +28,15 @@ def test_the_names() -> None:
 
 def test_an_algorithm_for_any_function() -> None:
     start = np.arange(4.0)
-    algorithm = esbench.make_algorithm("openai_es", num_params=4, center_init=start, sigma=0.1)
+    settings = {"population_size": np.int64(60), "center_init": start, "sigma": 0.1}
+    algorithm = esbench.make_algorithm("openai_es", num_params=4, **settings)
     np.testing.assert_array_equal(algorithm.center, start)
     population = algorithm.ask()
-    assert len(population) == 64
-    assert population.members().shape == (64, 4)
+    assert len(population) == 60
+    assert population.members().shape == (60, 4)
     algorithm.tell(population, -np.square(population.members()).sum(axis=1))
     assert np.square(algorithm.center).sum() < np.square(start).sum()
     assert start.tolist() == [0, 1, 2, 3]
-
-
-def test_seeds_and_settings_may_be_numpy_numbers() -> None:
-    algorithm = esbench.make_algorithm("openai_es", num_params=4, population_size=np.int64(8))
-    assert len(algorithm.ask()) == 8
 
 
 @pytest.mark.parametrize(
@@ -49,10 +44,7 @@ def test_seeds_and_settings_may_be_numpy_numbers() -> None:
     [
         ({"name": "openai"}, "unknown algorithm 'openai'; did you mean 'openai_es'"),
         ({"num_params": 0}, "num_params = 0: expected at least 1"),
-        (
-            {"center_init": [1.0, 2.0]},
-            r"center_init of shape \(2,\): expected a number or \(3,\)",
-        ),
+        ({"center_init": [1.0, 2.0]}, r"shape \(2,\): expected a number or \(3,\)"),
         ({"sigm": 1.0}, "unknown key sigm .*did you mean 'sigma'"),
         ({"sigma": -1.0}, "sigma = -1.0: expected greater than 0"),
         ({"sigma": float("nan")}, "sigma"),
@@ -91,7 +83,8 @@ def test_a_trainer_has_the_tuned_settings_below_its_own() -> None:
 @pytest.mark.parametrize("policy", ["linear", {"template": "linear"}, Net])
 def test_policies_by_name_table_and_class(policy: object) -> None:
     with esbench.make_trainer("openai_es", env="CartPole-v1", policy=policy) as trainer:  # type: ignore[arg-type]
-        assert trainer.policy.num_params == (8 if policy is not Net else 4 * 3 + 3 + 3 * 2 + 2)
+        assert isinstance(trainer, SearchTrainer)
+        assert trainer.template.num_params == (8 if policy is not Net else 4 * 3 + 3 + 3 * 2 + 2)
 
 
 def test_a_module_trains_in_the_workers() -> None:

@@ -1,7 +1,5 @@
 """The rules of the house that hold over all files: classes, names and who reads results."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 from abc import ABC
@@ -14,12 +12,13 @@ from typing import Any
 import pytest
 
 import esbench
+from esbench.algorithms.base import Algorithm
 
 SOURCE = Path(esbench.__file__).parent
 FILES = sorted(path for path in SOURCE.rglob("*.py"))
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 # Files of a trial's folder.
-RESULT_FILES = {"trial.json", "metrics.jsonl", "result.json", "checkpoint.json"}
+RESULT_FILES = {"trial.json", "metrics.jsonl", "members.jsonl.gz", "result.json", "checkpoint.json"}
 
 
 def module_name(path: Path) -> str:
@@ -28,7 +27,6 @@ def module_name(path: Path) -> str:
 
 
 def classes() -> list[type[Any]]:
-    """Return every class that is defined at the top level of a module of esbench."""
     found = []
     for path, tree in TREES.items():
         names = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
@@ -81,6 +79,11 @@ def test_no_concrete_method_is_overridden(cls: type[Any]) -> None:
                 assert getattr(inherited, "__isabstractmethod__", False), (
                     f"{cls.__qualname__}.{name} overrides {base.__qualname__}.{name}"
                 )
+
+
+@pytest.mark.parametrize("cls", [cls for cls in CLASSES if issubclass(cls, Algorithm)])
+def test_the_constructor_of_an_algorithm_names_its_parameters(cls: type[Any]) -> None:
+    assert list(inspect.signature(cls).parameters) == ["settings", "center", "seed", "shapes"]
 
 
 def test_no_two_classes_share_a_name() -> None:

@@ -1,14 +1,8 @@
-"""A package of somebody else's, really installed, adds an algorithm, a policy and a backend."""
+"""A package of somebody else's adds an algorithm, a policy and a backend."""
 
-from __future__ import annotations
+from collections.abc import Callable
 
-import os
-import subprocess
-import sys
-import zipfile
-from pathlib import Path
-
-import pytest
+from command_line import Run
 
 PLUGIN = '''
 import gymnasium
@@ -115,72 +109,37 @@ class Tiny(Backend):
         self.live &= ~ends.any(axis=0)
         return self.observations, rewards, ends[0], ends[1], {}
 
-    def close_extras(self, **kwargs):
+    def close(self):
         for env in self.envs:
             env.close()
 '''
 
-METADATA = {
-    "METADATA": "Metadata-Version: 2.1\nName: esbench-tiny\nVersion: 1.0\n",
-    "WHEEL": "Wheel-Version: 1.0\nGenerator: hand\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    "entry_points.txt": (
-        "[esbench.algorithms]\nstand_still = tiny_plugin\n"
-        "[esbench.policies]\nstraight = tiny_plugin\n"
-        "[esbench.backends]\ntiny = tiny_plugin\n"
-    ),
-    "RECORD": "",
-}
+ENTRY_POINTS = """
+[esbench.algorithms]
+stand_still = tiny_plugin
+[esbench.policies]
+straight = tiny_plugin
+[esbench.backends]
+tiny = tiny_plugin
+"""
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder into which pip has installed the plugin's wheel."""
-    folder = tmp_path_factory.mktemp("plugin")
-    wheel = folder / "esbench_tiny-1.0-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("tiny_plugin.py", PLUGIN)
-        for name, content in METADATA.items():
-            archive.writestr(f"esbench_tiny-1.0.dist-info/{name}", content)
-    target = folder / "site"
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
-    subprocess.run([*pip, "--target", str(target), str(wheel)], check=True)
-    return target
-
-
-def esbench(site: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), *sys.path])}
-    return subprocess.run(
-        [sys.executable, "-m", "esbench", *arguments],
-        cwd=cwd,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def test_plugins_are_listed(site: Path, tmp_path: Path) -> None:
-    listed = esbench(site, tmp_path, "list").stdout
-    assert "stand_still" in listed
-    assert "Learns nothing." in listed
-    assert "straight" in listed
-    assert "tiny" in listed
-
-
-def test_plugins_run_in_the_workers_too(site: Path, tmp_path: Path) -> None:
-    done = esbench(
-        site, tmp_path, "run", "--env", "CartPole-v1", "--algorithm", "stand_still",
-        "--algorithm", "openai_es", "--seeds", "0", "--env-steps", "300", "--workers", "1",
+def test_plugins_are_listed_and_run_in_the_workers_too(
+    esbench: Run, install: Callable[..., None]
+) -> None:
+    install({"tiny_plugin": PLUGIN}, ENTRY_POINTS)
+    for kind, name in (
+        ("algorithms", "stand_still"),
+        ("policies", "straight"),
+        ("backends", "tiny"),
+    ):
+        assert name in esbench("list", kind)[1]
+    code, out, err = esbench(
+        "run", "--env", "CartPole-v1", "--algorithm", "stand_still", "--algorithm", "openai_es",
+        "--seeds", "0", "--env-steps", "300", "--workers", "1",
         "--set", "policy.template=straight", "--set", "evaluation.episodes=2",
         "--set", 'environment."CartPole-v1".backend=tiny',
     )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "done  CartPole-v1 stand_still seed 0" in done.stdout
-    assert "done  CartPole-v1 openai_es seed 0" in done.stdout
-
-
-def test_without_the_plugin_its_name_is_unknown(tmp_path: Path) -> None:
-    arguments = ["plan", "--env", "CartPole-v1", "--algorithm", "stand_still"]
-    done = esbench(tmp_path, tmp_path, *arguments)
-    assert done.returncode == 2
-    assert "unknown algorithm 'stand_still'" in done.stderr
+    assert (code, err) == (0, "")
+    assert "done  CartPole-v1 stand_still seed 0" in out
+    assert "done  CartPole-v1 openai_es seed 0" in out

@@ -9,6 +9,7 @@ from esbench import registry as registry_module
 from esbench.algorithms.base import ALGORITHMS
 from esbench.environments.backends.base import BACKENDS
 from esbench.errors import UsageError
+from esbench.integrations.trackers.base import TRACKERS
 from esbench.policies.base import POLICIES
 from esbench.registry import Registry
 
@@ -62,18 +63,16 @@ def plugin(name, value, group="zoo"):
     return EntryPoint(name=name, value=value, group=group)
 
 
-def test_the_decorator_registers_and_returns_the_class(zoo):
+def test_a_class_is_found_by_its_decorator_or_by_its_file(zoo):
     class Lion:
         pass
 
-    assert zoo.register("lion")(Lion) is Lion
-    assert zoo.get("lion") is Lion
-    assert zoo.names() == ["lion", "tortoise"]
-
-
-def test_a_builtin_file_is_found_by_being_there(zoo):
     assert zoo.names() == ["tortoise"]
     assert zoo.get("tortoise").__name__ == "Tortoise"
+    assert zoo.register("lion")(Lion) is Lion
+    assert zoo.get("lion") is Lion
+    zoo.register("turtle")(zoo.get("tortoise"))  # a second name
+    assert zoo.names() == ["lion", "tortoise", "turtle"]
 
 
 def test_a_second_class_of_the_same_name_is_an_error_that_names_both(zoo):
@@ -98,40 +97,30 @@ def test_the_same_class_may_register_again_as_a_reload_does(zoo):
     assert zoo.names() == ["tortoise"]
 
 
-def test_one_class_may_have_two_names(zoo):
-    zoo.register("turtle")(zoo.get("tortoise"))
-    assert zoo.names() == ["tortoise", "turtle"]
-
-
-@pytest.mark.parametrize("name", ["tortois", "Tortoise", "totroise"])
-def test_an_unknown_name_is_answered_with_the_nearest(zoo, name):
-    with pytest.raises(UsageError, match=f"unknown animal '{name}'; did you mean 'tortoise'"):
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("tortois", "did you mean 'tortoise'"),
+        ("Tortoise", "did you mean 'tortoise'"),
+        ("hara", "did you mean 'hare'"),
+        ("xyz", "known: hare, tortoise"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_nearest_or_all(zoo, plugins, name, answer):
+    plugins.append(plugin("hare", "hare_plugin:Hare"))
+    with pytest.raises(UsageError, match=f"unknown animal '{name}'; {answer}"):
         zoo.get(name)
 
 
-def test_a_name_near_to_nothing_is_answered_with_all(zoo):
-    with pytest.raises(UsageError, match="unknown animal 'xyz'; known: tortoise"):
-        zoo.get("xyz")
-
-
-def test_a_plugin_is_listed_without_import_and_loaded_when_asked_for(zoo, plugins):
+@pytest.mark.parametrize("listed_first", [True, False])
+def test_a_plugin_is_imported_when_it_is_asked_for(zoo, plugins, listed_first):
     plugins.append(plugin("hare", "hare_plugin:Hare"))
-    assert zoo.names() == ["hare", "tortoise"]
-    assert zoo.get("tortoise").__name__ == "Tortoise"
+    if listed_first:
+        assert zoo.names() == ["hare", "tortoise"]
+        assert zoo.get("tortoise").__name__ == "Tortoise"
     assert "hare_plugin" not in sys.modules
     assert zoo.get("hare") is sys.modules["hare_plugin"].Hare
     assert zoo.names() == ["hare", "tortoise"]
-
-
-def test_a_plugin_is_found_without_listing_first(zoo, plugins):
-    plugins.append(plugin("hare", "hare_plugin:Hare"))
-    assert zoo.get("hare").__name__ == "Hare"
-
-
-def test_a_plugin_is_suggested_too(zoo, plugins):
-    plugins.append(plugin("hare", "hare_plugin:Hare"))
-    with pytest.raises(UsageError, match="did you mean 'hare'"):
-        zoo.get("hara")
 
 
 def test_plugins_of_another_group_do_not_count(zoo, plugins):
@@ -144,12 +133,6 @@ def test_a_plugin_that_was_imported_before_is_no_clash(zoo, plugins):
     hare = importlib.import_module("hare_plugin").Hare
     assert zoo.names() == ["hare", "tortoise"]
     assert zoo.get("hare") is hare
-
-
-def test_a_plugin_that_does_not_register_its_name_is_an_error(zoo, plugins):
-    plugins.append(plugin("lazy", "lazy_plugin:Lazy"))
-    with pytest.raises(UsageError, match=r"'lazy_plugin:Lazy' .*animal 'lazy'.* does not register"):
-        zoo.get("lazy")
 
 
 def test_plugins_of_one_package_may_load_each_other(zoo, plugins, tmp_path):
@@ -168,37 +151,40 @@ def test_plugins_of_one_package_may_load_each_other(zoo, plugins, tmp_path):
         assert registry.get("mouse") is sys.modules["plugp.small"].Mouse
 
 
-def test_a_plugin_whose_class_does_not_exist_is_an_error(zoo, plugins):
-    plugins.append(plugin("hare", "hare_plugin:Har"))
-    with pytest.raises(UsageError, match=r"'hare_plugin:Har' cannot be imported .*'Har'"):
-        zoo.get("hare")
+TAKEN = "is registered twice: .*"
 
 
-@pytest.mark.parametrize("ask", [lambda zoo: zoo.names(), lambda zoo: zoo.get("nothing")])
-def test_a_plugin_cannot_take_a_builtin_name(zoo, plugins, ask):
-    plugins.append(plugin("tortoise", "hare_plugin:Hare"))
-    with pytest.raises(UsageError, match=r"'tortoise' is registered twice: .*hare_plugin:Hare"):
-        ask(zoo)
+@pytest.mark.parametrize(
+    ("points", "name", "complaint"),
+    [
+        ([("lazy", "lazy_plugin:Lazy")], "lazy", "'lazy_plugin:Lazy' .*'lazy'.* does not register"),
+        ([("hare", "hare_plugin:Har")], "hare", "'hare_plugin:Har' cannot be imported .*'Har'"),
+        ([("tortoise", "hare_plugin:Hare")], "", f"'tortoise' {TAKEN}hare_plugin:Hare"),
+        ([("tortoise", "hare_plugin:Hare")], "none", f"'tortoise' {TAKEN}hare_plugin:Hare"),
+        (
+            [("hare", "hare_plugin:Hare"), ("hare", "lazy_plugin:Lazy")],
+            "",
+            f"'hare' {TAKEN}lazy_plugin:Lazy",
+        ),
+    ],
+)
+def test_a_wrong_plugin_is_an_error(zoo, plugins, points, name, complaint):
+    plugins += [plugin(*point) for point in points]
+    with pytest.raises(UsageError, match=complaint):
+        zoo.get(name) if name else zoo.names()
 
 
-def test_two_plugins_cannot_share_a_name(zoo, plugins):
-    plugins += [plugin("hare", "hare_plugin:Hare"), plugin("hare", "lazy_plugin:Lazy")]
-    with pytest.raises(UsageError, match=r"'hare' is registered twice: .*lazy_plugin:Lazy"):
-        zoo.names()
-
-
-def test_the_three_registries_hold_the_built_in_classes():
+def test_the_registries_hold_the_built_in_classes():
     assert {"openai_es", "random_search"} <= set(esbench.list_algorithms())
     assert {"linear", "mlp", "module"} <= set(esbench.list_policies())
     assert "gymnasium" in BACKENDS.names()
-    for registry in (ALGORITHMS, POLICIES, BACKENDS):
+    assert TRACKERS.names() == ["mlflow", "tensorboard", "wandb"]
+    for registry in (ALGORITHMS, POLICIES, BACKENDS, TRACKERS):
         assert registry.names() == sorted(registry.names())
         assert registry.group == f"esbench.{registry.package.rpartition('.')[2]}"
         for name in registry.names():
             assert registry.get(name).__doc__
-
-
-def test_the_decorators_fill_the_registries():
     assert esbench.register_algorithm == ALGORITHMS.register
     assert esbench.register_policy == POLICIES.register
     assert esbench.register_backend == BACKENDS.register
+    assert esbench.register_tracker == TRACKERS.register

@@ -14,17 +14,14 @@ def first_draws(seed, purpose, *indices):
 
 
 def test_the_numbers_of_the_purposes_are_frozen():
-    frozen = {
-        "INITIALIZATION": 1,
-        "NOISE": 2,
-        "TRAINING_EPISODE": 3,
-        "CENTER_EPISODE": 4,
-        "ACTION_NOISE": 5,
-        "EVALUATION_EPISODE": 6,
-        "RANDOM_POLICY": 7,
-        "BOOTSTRAP": 8,
-    }
-    assert frozen.items() <= {purpose.name: purpose.value for purpose in Purpose}.items()
+    names = (
+        "INITIALIZATION NOISE TRAINING_EPISODE CENTER_EPISODE ACTION_NOISE EVALUATION_EPISODE "
+        "RANDOM_POLICY BOOTSTRAP PROBE_EPISODE CHOICE PERMUTATION SIMULATION REFERENCE_BATCH "
+        "TUNING SAMPLE"
+    )
+    assert [(purpose.name, purpose.value) for purpose in Purpose] == [
+        (name, number) for number, name in enumerate(names.split(), start=1)
+    ]
 
 
 def test_golden_values_that_every_process_and_machine_must_reproduce():
@@ -62,22 +59,18 @@ def test_noise_keys_are_128_bits_and_distinct():
 
 
 @pytest.mark.parametrize("seed", TRIAL_SEEDS)
-def test_episode_seeds_fit_31_bits_and_use_them(seed):
+def test_episode_seeds_fit_31_bits_and_bit_30_is_that_of_held_out_ones(seed):
+    assert EVALUATION_FLAG == 2**30
     for purpose in Purpose:
-        seeds = np.array([episode_seed(seed, purpose, 0, i) for i in range(500)])
+        seeds = np.array(
+            [episode_seed(seed, purpose, g, i) for g, i in product((0, 2), range(250))]
+        )
         assert seeds.min() >= 0
         assert seeds.max() < 2**31
+        held_out = purpose is Purpose.EVALUATION_EPISODE
+        assert ((seeds & EVALUATION_FLAG > 0) == held_out).all()
         for bit in (0, 1, 15, 28, 29):
             assert 0.4 < np.mean(seeds >> bit & 1) < 0.6
-
-
-@pytest.mark.parametrize("seed", TRIAL_SEEDS)
-def test_evaluation_seeds_are_disjoint_from_all_others(seed):
-    for purpose in Purpose:
-        for generation, i in product(range(3), range(500)):
-            flagged = episode_seed(seed, purpose, generation, i) & EVALUATION_FLAG
-            assert bool(flagged) == (purpose is Purpose.EVALUATION_EPISODE)
-    assert EVALUATION_FLAG == 2**30
 
 
 def test_an_episode_seed_is_never_the_trial_seed_plus_something():

@@ -32,7 +32,6 @@ class Model(Settings):
 
 
 def complaints(source="grid.toml", prefix="", **values):
-    """Return the lines of the error."""
     with pytest.raises(UsageError) as caught:
         parse(Model, {"steps": 1, **values}, source, prefix)
     return str(caught.value).splitlines()
@@ -76,13 +75,13 @@ def test_an_unknown_key_is_named_with_its_value_and_the_nearest(values, key, see
         ({"steps": None}, "steps = null", "integer"),
         ({"rate": "0.5"}, 'rate = "0.5"', "number"),
         ({"rate": False}, "rate = false", "number"),
+        ({"rate": math.nan}, "rate = NaN", "finite"),
+        ({"rate": math.inf}, "rate = Infinity", "finite"),
         ({"name": 3}, "name = 3", "string"),
         ({"mirrored": 1}, "mirrored = 1", "boolean"),
-        ({"mirrored": "yes"}, 'mirrored = "yes"', "boolean"),
         ({"hidden": 64}, "hidden = 64", "a list"),
         ({"hidden": [64, "64"]}, 'hidden.1 = "64"', "integer"),
         ({"layer": 3}, "layer = 3", "a table"),
-        ({"layer": {"width": "3"}}, 'layer.width = "3"', "integer"),
         ({"layers": {"a": {"width": 0.5}}}, "layers.a.width = 0.5", "integer"),
         ({"size": 1}, "size = 1", "greater than or equal to 2"),
         ({"size": 100}, "size = 100", "less than 100"),
@@ -95,32 +94,27 @@ def test_a_wrong_value_is_shown_with_what_was_expected(values, seen, expected):
 
 
 @pytest.mark.parametrize(
-    ("value", "seen"), [(math.nan, "NaN"), (math.inf, "Infinity"), (-math.inf, "-Infinity")]
+    ("values", "line"),
+    [
+        (
+            {"shaping": "centred"},
+            "shaping = \"centred\": expected 'centered', 'nes' or 'raw'; did you mean 'centered'?",
+        ),
+        (
+            {"layer": {"activation": "rellu"}},
+            "layer.activation = \"rellu\": expected 'tanh' or 'relu'; did you mean 'relu'?",
+        ),
+        ({"shaping": 3}, "shaping = 3: expected 'centered', 'nes' or 'raw'"),
+    ],
 )
-def test_a_number_is_finite(value, seen):
-    (line,) = complaints(rate=value)
-    assert line.startswith(f"grid.toml: rate = {seen}: expected ")
-    assert "finite" in line
+def test_a_wrong_word_is_answered_with_the_nearest(values, line):
+    assert complaints(**values) == [f"grid.toml: {line}"]
 
 
-def test_a_wrong_word_is_answered_with_the_nearest():
-    (line,) = complaints(shaping="centred")
-    assert line.startswith("grid.toml: shaping = \"centred\": expected 'centered', 'nes' or 'raw'")
-    assert line.endswith("; did you mean 'centered'?")
-    (line,) = complaints(layer={"activation": "rellu"})
-    assert line.startswith("grid.toml: layer.activation = \"rellu\": expected 'tanh' or 'relu'")
-    assert line.endswith("; did you mean 'relu'?")
-
-
-def test_what_is_no_word_at_all_gets_no_suggestion():
-    assert complaints(shaping=3) == ["grid.toml: shaping = 3: expected 'centered', 'nes' or 'raw'"]
-
-
-def test_a_missing_key_is_named():
-    with pytest.raises(UsageError, match=r"^grid\.toml: steps is missing$"):
-        parse(Model, {}, "grid.toml")
-    with pytest.raises(UsageError, match=r"^grid\.toml: budget\.steps is missing$"):
-        parse(Model, {}, "grid.toml", "budget")
+@pytest.mark.parametrize(("prefix", "key"), [("", "steps"), ("budget", "budget.steps")])
+def test_a_missing_key_is_named(prefix, key):
+    with pytest.raises(UsageError, match=rf"^grid\.toml: {key} is missing$"):
+        parse(Model, {}, "grid.toml", prefix)
 
 
 def test_a_rule_between_settings_speaks_for_itself():
@@ -136,9 +130,6 @@ def test_a_rule_between_settings_speaks_for_itself():
     [
         ({"size": 1}, "run: algorithms.es.size = 1: expected "),
         ({"siez": 1}, "run: unknown key algorithms.es.siez (= 1); did you mean 'size'?"),
-        ({"shaping": "x"}, 'run: algorithms.es.shaping = "x": expected '),
-        ({"rate": math.nan}, "run: algorithms.es.rate = NaN: expected "),
-        ({"layer": {"width": ""}}, 'run: algorithms.es.layer.width = "": expected '),
     ],
 )
 def test_the_prefix_is_the_place_in_the_source(values, line):

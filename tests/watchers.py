@@ -1,38 +1,41 @@
 """Who watches a grid run, in tests that look at what it leaves behind."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from typing import final
 
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.store.generation_record import GenerationRecord
 from esbench.training.run_grid import run_grid
 from esbench.training.trials import Trial
 
 
 @final
-class Silent:
-    """Watches nothing."""
-
-    def trial_started(self, *_: object) -> None: ...
-    def generation_done(self, *_: object) -> None: ...
-    def scoring_started(self, *_: object) -> None: ...
-    def trial_died(self, *_: object) -> None: ...
-    def trial_ended(self, *_: object) -> None: ...
-
-
-@final
 class Watcher:
-    """Keeps how trials ended."""
+    """Keeps all events, and calls a function after every generation."""
 
-    def __init__(self) -> None:
+    def __init__(self, then: Callable[[], None] = lambda: None) -> None:
+        self.events: dict[str, list[str]] = {}
         self.ends: list[tuple[str, str]] = []
+        self.deaths: list[str] = []
+        self._then = then
 
-    def trial_started(self, *_: object) -> None: ...
-    def generation_done(self, *_: object) -> None: ...
-    def scoring_started(self, *_: object) -> None: ...
-    def trial_died(self, *_: object) -> None: ...
+    def trial_started(self, trial: Trial, resumed_at: int) -> None:
+        self.events[trial.name] = [f"from {resumed_at}"]
+
+    def generation_done(self, trial: Trial, record: GenerationRecord) -> None:
+        self.events[trial.name].append(f"{record.generation}")
+        self._then()
+
+    def scoring_started(self, trial: Trial, episodes: int) -> None:
+        self.events[trial.name].append(f"scored on {episodes}")
+
+    def trial_died(self, trial: Trial, cause: str) -> None:
+        self.deaths.append(cause)
+
+    def episodes_done(self, *_: object) -> None: ...
 
     def trial_ended(self, trial: Trial, outcome: str, detail: str) -> None:
+        self.events.setdefault(trial.name, []).append(outcome)
         self.ends.append((outcome, detail))
 
 

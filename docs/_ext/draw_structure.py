@@ -15,7 +15,7 @@ PACKAGE = HERE.parent.parent / "esbench"
 TARGET = HERE.parent / "development" / "structure.html"
 # Single modules at the top of the package that have no place in a folder.
 BASE = "base modules"
-OWN_BOX = {"api"}
+OWN_BOX = {"api", "commands"}
 LEFT_OUT = {"__init__", "__main__"}
 WIDTH, HEIGHT, ACROSS, DOWN = 118, 44, 24, 46
 STYLE = """

@@ -12,7 +12,7 @@ from esbench.algorithms.population import Population
 from esbench.cli.app import app as command_line
 from esbench.environments.backends.base import BACKENDS, Backend
 from esbench.environments.behaviors.base import BEHAVIORS, Behavior
-from esbench.environments.make import make_environment
+from esbench.environments.make import make_environment, module_of
 from esbench.environments.simulator_log import silenced
 from esbench.grids.environment_files import (
     EnvironmentFile,
@@ -21,12 +21,15 @@ from esbench.grids.environment_files import (
 )
 from esbench.grids.grid_file import Grid
 from esbench.grids.trial_spec import BudgetSpec, EnvironmentSpec, EvaluationSpec, PolicySpec
-from esbench.policies.base import POLICIES, Policy, PolicyBatch
+from esbench.integrations.trackers.base import TrackedRun
+from esbench.policies.base import POLICIES, Policy, PolicyBatch, TorchPolicy
 from esbench.registry import Registry
 from esbench.reporting.catalogue import SettingRow, setting_rows
 from esbench.rollouts.jobs import Setup
 from esbench.settings import parse
 from esbench.training.evaluator import HeldOutScore
+from esbench.training.trained_agent import TrainedAgent
+from esbench.training.trained_policy import TrainedPolicy
 from esbench.training.trainer import Trainer
 
 __all__ = [
@@ -44,6 +47,7 @@ __all__ = [
     "SettingRow",
     "environment_names",
     "load_environment",
+    "module_of",
     "own_names",
     "played",
     "setting_rows",
@@ -64,8 +68,8 @@ GRID_TABLES = {
 }
 
 # What the Python page documents besides the names of the package itself.
-TRAINING = (Trainer, HeldOutScore)
-BASES = (Algorithm, Population, Policy, PolicyBatch, Backend, Behavior)
+TRAINING = (Trainer, HeldOutScore, TrainedPolicy, TrainedAgent)
+BASES = (Algorithm, Population, Policy, PolicyBatch, TorchPolicy, Backend, Behavior, TrackedRun)
 
 
 def own_names(registry: Registry[Any]) -> list[str]:

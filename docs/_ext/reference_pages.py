@@ -228,7 +228,8 @@ def environment_page(name: str, file: Any, results: list[Row]) -> tuple[str, str
     elif played.backend == "mujoco":
         family = "MuJoCo"
     else:
-        family = "Classic control"
+        folder = internals.module_of(name).split(".")[2]
+        family = {"box2d": "Box2D", "toy_text": "Toy text"}.get(folder, "Classic control")
     return family, page(parts)
 
 
@@ -339,7 +340,8 @@ def described(parameter: Any) -> str:
 def python_interface() -> str:
     """The page of the public names, with a directive of autodoc for each."""
     public = {name: getattr(esbench, name) for name in esbench.__all__}
-    registering = [name for name in public if name.startswith("register_")]
+    # Methods of a registry, whose docstring speaks of any registry.
+    registering = [name for name, target in public.items() if inspect.ismethod(target)]
     classes = [name for name, target in public.items() if inspect.isclass(target)]
     errors = [name for name in classes if issubclass(public[name], Exception)]
     functions = [name for name in public if name not in {*registering, *classes}]
@@ -380,7 +382,7 @@ def documented(cls: type, path: str) -> str:
 def registers(name: str) -> str:
     """What a decorator of a registry does."""
     kind = name.removeprefix("register_")
-    article = "an" if kind.startswith("a") else "a"
+    article = "an" if kind[0] in "aeiou" else "a"
     return f"`esbench.{name}(name)`\n: Class decorator that registers {article} {kind} as `name`."
 
 
@@ -483,7 +485,8 @@ def settings_table(rows: Sequence[SettingRow]) -> str:
             f"`{row.name}`",
             "-" if row.default == "-" else f"`{row.default}`",
             escaped(row.type),
-            escaped(f"{row.meaning} [{row.unit}]" if row.unit else row.meaning),
+            escaped(f"{row.meaning} [{row.unit}]" if row.unit else row.meaning)
+            + (f" `esbench tune`: {escaped(row.search)}." if row.search else ""),
         ]
         for row in rows
     ]

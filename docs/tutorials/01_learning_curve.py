@@ -55,8 +55,8 @@ print(f"score {score.mean:.1f} over {score.returns.size} episodes")
 trainer.close()
 
 # %%
-# On the command line, the same trial is stored in a folder, and can be resumed, scored, rendered
-# and verified later::
+# With ``out="out"``, ``make_trainer`` stores the trial in a folder, and it can be resumed, scored,
+# rendered and verified later (see :doc:`/how-to/scripts`). So does the command line::
 #
 #     esbench run --env CartPole-v1 --algorithm openai_es --seeds 0 --env-steps 60000 --out out
 #

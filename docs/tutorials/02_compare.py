@@ -36,6 +36,15 @@ run(
 run("esbench compare snes openai_es --in out", folder)
 
 # %%
+# In a script or a notebook, ``run``, ``table``, ``compare`` and ``plot`` are functions with the
+# options of the commands. They return data frames, and ``plot`` a figure.
+
+table = esbench.table(f"{folder}/out")
+print(table[["algorithm", "score", "low", "high", "standing", "seeds"]].to_string(index=False))
+test = esbench.compare("snes", "openai_es", in_=f"{folder}/out")
+print(test.attrs["outcome"], f"(p = {test['p_value'][0]:.2f})")
+
+# %%
 # The results are data frames: ``load_scores`` has one row per trial, ``load_results`` one row per
 # trial and generation.
 

@@ -28,14 +28,14 @@ trainer = esbench.make_trainer(
     budget={"env_steps": 15_000},
     population_size=16,
 )
-print(trainer.policy.num_params, "parameters")
+print(trainer.template.num_params, "parameters")
 stop = trainer.train()
 
 # %%
 # With ``policy=Network`` the class has its default arguments: sixteen units.
 
 with esbench.make_trainer("openai_es", env="CartPole-v1", policy=Network) as other:
-    print(other.policy.num_params, "parameters")
+    print(other.template.num_params, "parameters")
 
 # %%
 

@@ -99,5 +99,5 @@ ax.set(xlabel="environment steps", ylabel="return of the centre", title="point:P
 ax.legend()
 
 # %%
-# To use it on the command line, put it into a file of ``esbench/algorithms/``, or into a package
-# of your own with an entry point: see :doc:`/how-to/add-algorithm`.
+# To use it on the command line, put it into a file of your own and name it ``package.file:Class``:
+# see :doc:`/how-to/add-algorithm`.

@@ -7,14 +7,13 @@ zero for the linear policy.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, TypeAlias, final
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, final
 
 import numpy as np
 from pydantic import model_validator
 
 from esbench.algorithms.base import State, register_algorithm
-from esbench.algorithms.decaying import DecayingSearch
-from esbench.algorithms.noise import GaussianNoise
+from esbench.algorithms.gaussian import DecayingSearch
 from esbench.algorithms.population import SampledPopulation
 from esbench.algorithms.settings import (
     Count,
@@ -26,6 +25,7 @@ from esbench.algorithms.settings import (
 )
 from esbench.algorithms.shaping import raw
 from esbench.arrays import Matrix, Vector
+from esbench.search_space import Tune
 
 Version: TypeAlias = Literal["V1", "V2", "V1-t", "V2-t"]
 
@@ -40,25 +40,27 @@ class ARSSettings(DecayingDeviationSettings, NormalizationSettings):
     )
     always_uses_pairs: ClassVar[bool] = True
 
-    population_size: Count = 64
+    population_size: Annotated[Count, Tune(choices=(8, 16, 32, 64, 128))] = 64
     """Members per generation: two per pair [members]."""
 
     num_pairs: Count | None = None
     """Alternative to population_size: directions per generation, each tried both ways (the paper's
     N) [pairs]."""
 
-    num_best: Count | None = None
+    num_best: Annotated[
+        Count | None, Tune(choices=(4, 8), when={"population_size": (16, 32, 64, 128)})
+    ] = None
     """Number of pairs that are kept, those whose better member has the highest returns (the paper's
     b); all by default. It grows in proportion to the population [pairs]."""
 
     version: Version = "V2-t"
     """V2 and V2-t normalise observations, V1 and V1-t do not; only V1-t and V2-t can drop pairs."""
 
-    sigma: PerParameter | None = 0.03
+    sigma: Annotated[PerParameter | None, Tune(low=0.005, high=0.3, log=True)] = 0.03
     """Standard deviation of the population at the start (the paper's nu, which is constant): one
     number, or one per parameter [parameter units]."""
 
-    learning_rate: Positive = 0.02
+    learning_rate: Annotated[Positive, Tune(low=0.003, high=0.3, log=True)] = 0.02
     """Length of the step, in units of the averaged, scaled noise (the paper's alpha)."""
 
     learning_rate_decay: Fraction = 1.0
@@ -105,21 +107,24 @@ class ARSSettings(DecayingDeviationSettings, NormalizationSettings):
 
 @final
 @register_algorithm("ars")
-class ARS(DecayingSearch):
+class ARS(DecayingSearch[SampledPopulation]):
     """ARS: finite differences along the best directions, scaled by the returns' deviation."""
 
     Settings = ARSSettings
     paper = "Mania et al. 2018, arXiv:1803.07055"
     settings: ARSSettings
 
-    def _noise(self) -> GaussianNoise:
-        # delta_1 .. delta_N ~ N(0, I), for the members M_j +- nu delta_k  (algorithm 2, lines 4, 5)
-        return self.gaussian_noise()
+    def _ask(self) -> SampledPopulation:
+        # M_j +- nu delta_k, with delta_1 .. delta_N ~ N(0, I)             (algorithm 2, lines 4, 5)
+        return self.sampled(self._decayed_sigma)
 
     def _tell(self, population: SampledPopulation, returns: Vector, behaviors: Matrix) -> None:
         # A return that is not finite counts as the worst finite one, in the order and in the step.
         pairs = raw(returns).reshape(-1, 2)  # r(pi_k,+), r(pi_k,-)
-        kept = best_pairs(pairs, self.settings.num_kept(len(pairs)))
+        # The b pairs with the highest max(r+, r-), best first (line 6). Ties go to the earlier one;
+        # the authors' code keeps all pairs that tie for the last place.
+        order = np.argsort(-pairs.max(axis=1), kind="stable")
+        kept = order[: self.settings.num_kept(len(pairs))]
         # Relative to the smallest, so that equal returns have a deviation of exactly 0.
         rewards = pairs[kept] - pairs[kept].min()
         deviation = rewards.std()  # sigma_R, of the 2b returns that are kept
@@ -136,18 +141,3 @@ class ARS(DecayingSearch):
 
     def _load_state_dict(self, state: State) -> None:
         pass
-
-
-def best_pairs(pairs: Matrix, count: int) -> list[int]:
-    """The ``count`` pairs with the highest max(r+, r-), best first (algorithm 2, line 6).
-
-    Ties go to the earlier pair. (The authors' code keeps all pairs that tie for the last place; the
-    paper's sum ends at b.)
-
-    Args:
-        pairs: returns, [n, 2].
-        count: b.
-    """
-    order = np.argsort(-pairs.max(axis=1), kind="stable")
-    kept: list[int] = order[:count].tolist()
-    return kept

@@ -6,20 +6,21 @@ evaluation of its own centre, an environment or a policy.
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Final, Generic, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
 
-from esbench.algorithms.noise import GaussianNoise
+from esbench.algorithms.noise import GaussianNoise, Noise
 from esbench.algorithms.plan import EvaluationPlan
-from esbench.algorithms.population import Population
-from esbench.algorithms.settings import AlgorithmSettings, GrowingSettings
+from esbench.algorithms.population import Population, SampledPopulation
+from esbench.algorithms.settings import AlgorithmSettings, GrowingSettings, fitting
 from esbench.algorithms.shaping import all_equal
 from esbench.arrays import Matrix, Shapes, Vector
 from esbench.errors import TrainingError, UsageError
-from esbench.registry import Registry
+from esbench.registry import Registry, import_object
 from esbench.seeding import noise_key
 
 State = dict[str, Any]
@@ -41,6 +42,8 @@ class Algorithm(ABC, Generic[PopulationT]):
         population_size: members per generation.
         generation: the number of completed generations.
         plan: how the trainer evaluates the next population.
+        member_data: what the latest ``tell`` computed, for ``esbench run --record members``: by
+            name, numbers, [N] or [N, D].
     """
 
     Settings: ClassVar[type[AlgorithmSettings]]
@@ -51,25 +54,23 @@ class Algorithm(ABC, Generic[PopulationT]):
     def __init__(
         self, settings: Any, center: Vector, seed: int, shapes: Shapes | None = None
     ) -> None:
-        """Start at ``center``, or at ``center_init`` if the settings have one.
+        """Start at ``center`` [P], or at ``center_init`` if the settings have one.
 
-        Args:
-            settings: an instance of ``Settings``.
-            center: the parameters of the initial policy, [P].
-            seed: the seed of the noise streams.
-            shapes: the shapes of the parameter tensors in the vector; one vector by default.
+        ``shapes`` are those of the parameter tensors in the vector, one vector by default.
 
         Raises:
             UsageError: a setting does not fit the number of parameters.
         """
         self.settings = settings
         self.seed = seed
-        self.population_size = settings.population_size or default_size(
-            center.size, settings.uses_pairs
-        )
+        # By default as in CMA-ES: equation 48 of Hansen, "The CMA evolution strategy: a tutorial",
+        # arXiv:1604.00772; rounded up to an even number if members come in pairs.
+        size = 4 + int(3 * np.log(center.size))
+        self.population_size = settings.population_size or size + (settings.uses_pairs and size % 2)
         self.generation = 0
         growing = isinstance(settings, GrowingSettings)
         self.plan = EvaluationPlan(growth=settings.growth) if growing else EvaluationPlan()
+        self.member_data: dict[str, npt.ArrayLike] = {}
         self.shapes = ((center.size,),) if shapes is None else shapes
         self._center = np.array(center, dtype=np.float64)
         if settings.center_init is not None:
@@ -116,6 +117,7 @@ class Algorithm(ABC, Generic[PopulationT]):
             raise ValueError(
                 f"behaviors of shape {told.shape}: expected ({len(population)}, D), D at least 1"
             )
+        self.member_data = {}
         probe = self.plan.probe
         if not probe and not np.isfinite(values).any():
             raise TrainingError(
@@ -154,6 +156,22 @@ class Algorithm(ABC, Generic[PopulationT]):
         """The standard normal noise of this generation."""
         return GaussianNoise(noise_key(self.seed, self.generation), self._center.size)
 
+    @final
+    def sampled(
+        self, sigma: float | Matrix, noise: Noise | None = None, center: Vector | None = None
+    ) -> SampledPopulation:
+        """Members center + sigma * noise, in pairs if the settings say so; sigma [], [P] or [P, P].
+
+        By default with ``gaussian_noise`` around the centre of the search.
+        """
+        return SampledPopulation(
+            center=self._center if center is None else center,
+            sigma=sigma,
+            noise=noise or self.gaussian_noise(),
+            size=self.population_size,
+            antithetic=self.settings.uses_pairs,
+        )
+
     @abstractmethod
     def _ask(self) -> PopulationT: ...
 
@@ -167,31 +185,6 @@ class Algorithm(ABC, Generic[PopulationT]):
     def _load_state_dict(self, state: State) -> None: ...
 
 
-def fitting(name: str, value: float | tuple[float, ...], num_params: int) -> float | Vector:
-    """A setting that is one number, or one per parameter as an array [P].
-
-    Raises:
-        UsageError: the setting has another length.
-    """
-    if not isinstance(value, tuple):
-        return value
-    if len(value) != num_params:
-        raise UsageError(
-            f"{name} has {len(value)} numbers: expected one, or {num_params} (one per parameter)"
-        )
-    return np.array(value)
-
-
-def default_size(num_params: int, pairs: bool) -> int:
-    """The default population size of CMA-ES: 4 + floor(3 ln P).
-
-    It is rounded up to an even number if members come in pairs. Source: equation 48 of Hansen,
-    "The CMA evolution strategy: a tutorial", arXiv:1604.00772.
-    """
-    size = 4 + int(3 * np.log(num_params))
-    return size + (pairs and size % 2)
-
-
 def scale_of(sigma: float | Vector) -> float:
     """A deviation as one number: the root mean square of a vector."""
     return float(np.sqrt(np.mean(np.square(sigma))))
@@ -201,3 +194,19 @@ ALGORITHMS: Final[Registry[Algorithm[Any]]] = Registry(
     "algorithm", "esbench.algorithms", "esbench.algorithms"
 )
 register_algorithm = ALGORITHMS.register
+
+
+def algorithm_class(name: str) -> type[Algorithm[Any]]:
+    """The class registered as ``name``, or a user's "package.file:Class"; UsageError if none."""
+    if ":" not in name:
+        return ALGORITHMS.get(name)
+    found: Any = import_object("algorithm", name)
+    if not (isinstance(found, type) and issubclass(found, Algorithm)) or inspect.isabstract(found):
+        raise UsageError(
+            f"algorithm {name!r} is not an algorithm; expected a subclass of "
+            "esbench.algorithms.base.Algorithm with _ask, _tell, _state_dict and _load_state_dict, "
+            "or of an agent a class with train(env, env_steps, seed)"
+        )
+    if not hasattr(found, "Settings"):
+        raise UsageError(f"algorithm {name!r} has no Settings; expected its class of settings")
+    return found

@@ -14,25 +14,26 @@ from typing import Annotated, final
 import numpy as np
 from pydantic import Field, model_validator
 
-from esbench.algorithms.base import Algorithm, State, fitting, register_algorithm, scale_of
+from esbench.algorithms.base import Algorithm, State, register_algorithm, scale_of
 from esbench.algorithms.population import SampledPopulation
 from esbench.algorithms.settings import AdaptiveDeviationSettings, Count, NonNegative, PerParameter
 from esbench.algorithms.shaping import ranks
 from esbench.arrays import Matrix, Shapes, Vector
 from esbench.errors import UsageError
+from esbench.search_space import Tune
 
 
 @final
 class CEMSettings(AdaptiveDeviationSettings):
     """Settings of CEM."""
 
-    sigma: PerParameter | None = 0.1
+    sigma: Annotated[PerParameter | None, Tune(low=0.05, high=2.0, log=True)] = 0.5
 
-    elite_ratio: Annotated[float, Field(gt=0, lt=1)] = 0.25
+    elite_ratio: Annotated[float, Field(gt=0, lt=1), Tune(low=0.125, high=0.5)] = 0.25
     """Fraction of the members that count as elites, to which the next generation is fitted; rounded
     down to whole members, at least 2."""
 
-    extra_sigma_ratio: NonNegative = 0.1
+    extra_sigma_ratio: Annotated[NonNegative, Tune(low=0.0, high=0.5)] = 0.1
     """Extra standard deviation against early convergence, as a multiple of the initial sigma: its
     square is added to the elites' variance, and shrinks every generation; 0 adds none."""
 
@@ -46,11 +47,7 @@ class CEMSettings(AdaptiveDeviationSettings):
         return self
 
     def num_elites(self, size: int) -> int:
-        """The number of elites among ``size`` members.
-
-        Raises:
-            UsageError: it is below 2.
-        """
+        """The number of elites among ``size`` members; UsageError if it is below 2."""
         number = int(round(self.elite_ratio * size, 9))  # 0.29 * 100 is 28.999999999999996
         if number < 2:
             raise UsageError(
@@ -73,9 +70,9 @@ class CEM(Algorithm[SampledPopulation]):
         self, settings: CEMSettings, center: Vector, seed: int, shapes: Shapes | None = None
     ) -> None:
         super().__init__(settings, center, seed, shapes)
-        settings.num_elites(self.population_size)
-        self._first_sigma = fitting("sigma", settings.initial_sigma(center.size), center.size)
-        self._sigma = np.zeros(center.size) + self._first_sigma
+        self.settings.num_elites(self.population_size)
+        self._first_sigma = self.settings.initial_sigma(self._center.size)
+        self._sigma = np.zeros(self._center.size) + self._first_sigma
 
     @property
     def sigma(self) -> float:
@@ -83,13 +80,7 @@ class CEM(Algorithm[SampledPopulation]):
         return scale_of(self._sigma)
 
     def _ask(self) -> SampledPopulation:
-        return SampledPopulation(
-            center=self._center,
-            sigma=self._sigma,  # x_i ~ N(mu_t, sigma_t^2)
-            noise=self.gaussian_noise(),
-            size=self.population_size,
-            antithetic=False,
-        )
+        return self.sampled(self._sigma)  # x_i ~ N(mu_t, sigma_t^2)
 
     def _tell(self, population: SampledPopulation, returns: Vector, behaviors: Matrix) -> None:
         weights = elite_weights(returns, self.settings.num_elites(len(population)))
@@ -129,7 +120,7 @@ def fit(population: SampledPopulation, weights: Vector) -> tuple[Vector, Vector]
     One pass with O(P) memory and without cancellation: West, "Updating mean and variance estimates:
     an improved method", Communications of the ACM 22(9), 1979.
     """
-    mean, squares = np.zeros(population.num_params), np.zeros(population.num_params)
+    mean, squares = np.zeros(population.center.size), np.zeros(population.center.size)
     total = 0.0
     for member in np.flatnonzero(weights).tolist():
         weight = float(weights[member])

@@ -24,6 +24,7 @@ from esbench.algorithms.settings import FirstDeviationSettings, Positive
 from esbench.algorithms.shaping import ranks
 from esbench.arrays import Matrix, Shapes, Vector
 from esbench.errors import UsageError
+from esbench.search_space import Tune
 from esbench.seeding import noise_key
 
 MOST_PARAMS: Final = 1_000  # the time per generation grows as P^3
@@ -35,10 +36,12 @@ GENERATOR: Final = "_rng"  # of the library; not part of the state: every genera
 class CMAESSettings(FirstDeviationSettings):
     """Settings of CMA-ES and sep-CMA-ES; everything else has the library's default."""
 
-    population_size: Annotated[int, Field(ge=2)] | None = None
+    population_size: Annotated[
+        Annotated[int, Field(ge=2)] | None, Tune(low=8, high=128, log=True)
+    ] = None
     """Members per generation; by default 4 + floor(3 ln P) for P parameters [members]."""
 
-    sigma: Positive | None = 0.5
+    sigma: Annotated[Positive | None, Tune(low=0.05, high=2, log=True)] = 0.5
     """Standard deviation of the population at the start, for parameters of order one [parameter
     units]."""
 
@@ -57,9 +60,10 @@ class CmaesAlgorithm(Algorithm[StoredPopulation], ABC):
         self, settings: CMAESSettings, center: Vector, seed: int, shapes: Shapes | None = None
     ) -> None:
         super().__init__(settings, center, seed, shapes)
+        sigma = float(self.settings.initial_sigma(self._center.size))
         try:
             with np.errstate(divide="ignore"):  # 2 or 3 members have a rank-mu learning rate of 0
-                self._library = self._make_library(settings.initial_scale(center.size))
+                self._library = self._make_library(sigma)
         except AssertionError as error:  # a centre of 1e32 and more
             raise UsageError(f"the library cmaes refuses this start: {error}") from None
         # The library leaves this array uninitialised; a checkpoint must not store random memory.
@@ -74,17 +78,12 @@ class CmaesAlgorithm(Algorithm[StoredPopulation], ABC):
 
     @abstractmethod
     def _make_library(self, sigma: float) -> Any:
-        """The library's optimizer, at a copy of the centre.
-
-        Raises:
-            UsageError: the number of parameters or members is not supported.
-        """
+        """The library's optimizer; UsageError if it does not support the size of the problem."""
 
     def _ask(self) -> StoredPopulation:
-        size = self.population_size
         self._library.reseed_rng(noise_key(self.seed, self.generation) & 0xFFFF_FFFF)
-        members = [self._library.ask() for _ in range(size)]
-        return StoredPopulation(size=size, stored=np.array(members))
+        members = [self._library.ask() for _ in range(self.population_size)]
+        return StoredPopulation(size=len(members), stored=np.array(members))
 
     def _tell(self, population: StoredPopulation, returns: Vector, behaviors: Matrix) -> None:
         before = self._state_dict()
@@ -93,7 +92,8 @@ class CmaesAlgorithm(Algorithm[StoredPopulation], ABC):
         try:
             with np.errstate(all="ignore"):
                 self._library.tell(list(zip(population.stored, losses, strict=True)))
-            sound = _is_sound(self._library)
+            finite = all(np.isfinite(value).all() for _, value in _numbers(self._library))
+            sound = finite and self._library._sigma > 0.0
         except (AssertionError, np.linalg.LinAlgError):  # a parameter of 1e32 and more
             sound = False
         if sound:
@@ -104,18 +104,11 @@ class CmaesAlgorithm(Algorithm[StoredPopulation], ABC):
     def _state_dict(self) -> State:
         # Not the library's __getstate__: that keeps one triangle of C, which is not exactly
         # symmetric between ask and tell, so a restored search would differ in the last bits.
-        return {
-            "library": {
-                name: _plain(value)
-                for name, value in vars(self._library).items()
-                if value is not None and name != GENERATOR
-            }
-        }
+        return {"library": {name: _plain(value) for name, value in _numbers(self._library)}}
 
     def _load_state_dict(self, state: State) -> None:
         for name in vars(self._library).keys() - {GENERATOR}:
-            value = state["library"].get(name)  # B and D are None until they are needed
-            setattr(self._library, name, None if value is None else _plain(value))
+            setattr(self._library, name, _plain(state["library"].get(name)))
 
 
 @final
@@ -132,7 +125,8 @@ class CMAES(CmaesAlgorithm):
         if num_params > MOST_PARAMS:
             raise UsageError(
                 f"cma_es with {num_params:,} parameters: expected at most {MOST_PARAMS:,}, because "
-                "the time of a generation grows with their cube; use sep_cma_es"
+                "the time of a generation grows with their cube; use sep_cma_es, or a policy with "
+                "fewer parameters, such as policy.template=linear"
             )
         if size * num_params**2 > MOST_NUMBERS:
             raise UsageError(
@@ -174,14 +168,12 @@ class SepCMAES(CmaesAlgorithm):
 
 
 def _plain(value: Any) -> Any:
-    """A copy of an array, or a NumPy number as a Python number."""
     if isinstance(value, np.ndarray):
         return value.copy()
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _is_sound(library: Any) -> bool:
-    """Whether the state of the library is finite and its step size positive."""
-    numbers = (value for name, value in vars(library).items() if name != GENERATOR)
-    finite = all(np.isfinite(value).all() for value in numbers if value is not None)
-    return finite and library._sigma > 0.0
+def _numbers(library: Any) -> list[tuple[str, Any]]:
+    """The state of the library by name; B and D are None until they are needed."""
+    items = vars(library).items()
+    return [(name, value) for name, value in items if name != GENERATOR and value is not None]

@@ -12,12 +12,14 @@ returns as ``shaping = "normalized"``.
 
 from __future__ import annotations
 
-from typing import final
+from typing import Annotated, final
 
 from esbench.algorithms.base import register_algorithm
 from esbench.algorithms.noise import LowRankNoise
 from esbench.algorithms.openai_es import OpenAIESFamily, OpenAIESFamilySettings
+from esbench.algorithms.population import SampledPopulation
 from esbench.algorithms.settings import Count, Positive
+from esbench.search_space import Tune
 from esbench.seeding import noise_key
 
 
@@ -25,8 +27,11 @@ from esbench.seeding import noise_key
 class EGGROLLSettings(OpenAIESFamilySettings):
     """Settings of EGGROLL; the defaults are those of OpenAI-ES."""
 
-    rank: Count = 1
+    rank: Annotated[Count, Tune(choices=(1, 4, 16))] = 1
     """Rank of the noise in a matrix (the paper's r); vectors get full-rank noise."""
+
+    sigma_min: Positive | None = None
+    """Smallest standard deviation that the decay reaches; no limit by default [parameter units]."""
 
     sigma: Positive | None = 0.02
     """Standard deviation of the population at the start: one number, because one per parameter
@@ -42,7 +47,8 @@ class EGGROLL(OpenAIESFamily):
     paper = "Sarkar et al. 2025, arXiv:2511.16652"
     settings: EGGROLLSettings
 
-    def _noise(self) -> LowRankNoise:
+    def _ask(self) -> SampledPopulation:
         # E_i = A_i B_i^T / sqrt(r); in an antithetic pair, A has the opposite sign.
         key = noise_key(self.seed, self.generation)
-        return LowRankNoise(key, self._center.size, self.shapes, self.settings.rank)
+        noise = LowRankNoise(key, self._center.size, self.shapes, self.settings.rank)
+        return self.sampled(self._decayed_sigma, noise)

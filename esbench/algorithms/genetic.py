@@ -22,13 +22,14 @@ from typing import Annotated, Final, final
 import numpy as np
 from pydantic import Field
 
-from esbench.algorithms.base import Algorithm, State, fitting, register_algorithm, scale_of
+from esbench.algorithms.base import Algorithm, State, register_algorithm, scale_of
 from esbench.algorithms.genomes import DECODER, START, Ancestor, Genome
 from esbench.algorithms.noise import GaussianNoise
 from esbench.algorithms.population import Population
-from esbench.algorithms.settings import Count, DeviationSettings, PerParameter
+from esbench.algorithms.settings import Count, DeviationSettings, PerParameter, fitting
 from esbench.algorithms.shaping import ranks
 from esbench.arrays import Matrix, Shapes, Vector
+from esbench.search_space import Tune
 from esbench.seeding import Purpose, noise_key, stream
 
 MEMBERS: Final = 1 << 32  # a mutation's noise row is generation * MEMBERS + member
@@ -45,14 +46,14 @@ class GeneticSettings(DeviationSettings):
     population_size: Annotated[int, Field(ge=2)] | None = 64
     """Members per generation, including the elite [members]."""
 
-    sigma: PerParameter | None = 0.1
+    sigma: Annotated[PerParameter | None, Tune(low=0.002, high=0.5, log=True)] = 0.1
     """Standard deviation of a mutation: one number, or one per parameter [parameter units]."""
 
-    sigma_init: PerParameter = 0.1
+    sigma_init: Annotated[PerParameter, Tune(low=0.02, high=1.0, log=True)] = 0.1
     """Standard deviation of the first generation around the initial parameters of the policy: one
     number, or one per parameter [parameter units]."""
 
-    num_parents: Count = 10
+    num_parents: Annotated[Count, Tune(low=2, high=20, log=True)] = 10
     """Number of best members from which the parents of the next generation are drawn (the paper's
     T); at most all members [members]."""
 
@@ -70,11 +71,9 @@ class GeneticPopulation(Population):
     """The elite and the parents' children; or copies of the candidates for the elite.
 
     Attributes:
-        ancestor: the ancestor of all genomes.
         genomes: the elite's genome, then those of the other parents and candidates, best first.
         num_parents: the number of parents among them (the paper's T).
-        seed: seed of the trial; with ``generation``, it determines the draws of the parents.
-        generation: the generation; it also numbers the mutations.
+        seed, generation: they determine the draws of the parents.
         copies: whether all members are copies of the first genomes, in order.
     """
 
@@ -85,20 +84,14 @@ class GeneticPopulation(Population):
     generation: int
     copies: bool = False
 
-    @property
-    def num_params(self) -> int:
-        """The number of parameters, P."""
-        return self.ancestor.parameters.size
-
     def genome(self, index: int) -> Genome:
         """The genome of one member."""
-        return self._child(self._parent(index), index)
+        return self._descent(index)[1]
 
     def member(self, index: int) -> Vector:
         """The parameters of one member, [P]."""
-        parent = self._parent(index)
+        parent, genome = self._descent(index)
         parameters = DECODER.vector(self.ancestor, self.genomes, parent)
-        genome = self._child(parent, index)
         return self.ancestor.decode(genome, self.genomes[parent], parameters)
 
     def row(self, member: int) -> int:
@@ -108,18 +101,12 @@ class GeneticPopulation(Population):
     def low_rank(self, index: int) -> None:
         """None: mutations have full rank."""
 
-    def _is_copy(self, index: int) -> bool:
-        return self.copies or index == 0
-
-    def _parent(self, index: int) -> int:
-        if self._is_copy(index):
-            return index
+    def _descent(self, index: int) -> tuple[int, Genome]:
+        if self.copies or index == 0:
+            return index, self.genomes[index]
         choice = stream(self.seed, Purpose.CHOICE, self.generation, index)
-        return int(choice.integers(self.num_parents))  # k = uniformRandom(1, T)   (algorithm 1)
-
-    def _child(self, parent: int, index: int) -> Genome:
-        genome = self.genomes[parent]
-        return genome if self._is_copy(index) else (*genome, self.generation * MEMBERS + index)
+        parent = int(choice.integers(self.num_parents))  # k = uniformRandom(1, T)  (algorithm 1)
+        return parent, (*self.genomes[parent], self.generation * MEMBERS + index)
 
 
 @final
@@ -164,17 +151,15 @@ class Genetic(Algorithm[GeneticPopulation]):
             self._set_probe(False)
             self._crown(population.genomes[order[0]])
             return
-        settings = self.settings
-        if settings.elite_episodes > 0:
-            kept = max(settings.num_parents, settings.elite_candidates)
-            self._ranked = tuple(map(population.genome, order[:kept]))
+        settings, probe = self.settings, self.settings.elite_episodes > 0
+        kept = max(settings.num_parents, settings.elite_candidates if probe else 0)
+        self._ranked = tuple(map(population.genome, order[:kept]))
+        if probe:
             self._set_probe(True)
         else:
-            self._ranked = tuple(map(population.genome, order[: settings.num_parents]))
             self._crown(self._ranked[0])
 
     def _set_probe(self, probe: bool) -> None:
-        """Plan whether the candidates play again before the next generation."""
         episodes = self.settings.elite_episodes if probe else None
         self.plan = replace(self.plan, probe=probe, episodes=episodes)
 
@@ -191,7 +176,7 @@ class Genetic(Algorithm[GeneticPopulation]):
         return Ancestor(
             parameters,
             sigma_init=fitting("sigma_init", settings.sigma_init, num_params),
-            sigma=fitting("sigma", settings.initial_sigma(num_params), num_params),
+            sigma=settings.initial_sigma(num_params),
             noise=GaussianNoise(noise_key(self.seed), num_params),
         )
 

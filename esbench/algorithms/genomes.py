@@ -27,10 +27,9 @@ class Ancestor:
 
     Attributes:
         parameters: the initial parameters of the policy, [P].
-        sigma_init: standard deviation of the first mutation of a genome, a number or [P].
-        sigma: standard deviation of the later mutations, a number or [P].
-        noise: the noise of all mutations.
-        identity: a digest of the above.
+        sigma_init: deviation of the first mutation of a genome, a number or [P].
+        sigma: deviation of the later mutations, a number or [P].
+        identity: a digest of all attributes.
     """
 
     parameters: Vector
@@ -46,13 +45,7 @@ class Ancestor:
         object.__setattr__(self, "identity", hashlib.sha256(b"".join(content)).digest())
 
     def decode(self, genome: Genome, known: Genome, parameters: Vector) -> Vector:
-        """The parameters [P] of a genome.
-
-        Args:
-            genome: the mutations.
-            known: a genome with which ``genome`` begins.
-            parameters: the parameters of ``known``, [P].
-        """
+        """The parameters [P] of a genome, from those of a ``known`` genome it begins with."""
         vector = parameters.copy()
         for place, mutation in enumerate(genome[len(known) :], len(known)):
             sigma = self.sigma if place > 0 else self.sigma_init
@@ -66,8 +59,7 @@ class Ancestor:
 class Decoder:
     """A cache of the decoded genomes of the latest population in this process.
 
-    The genomes of the next population are one mutation longer, so each costs one noise vector.
-    During the replacement the cache holds at most two vectors more than there are genomes.
+    During a replacement it holds at most two vectors more than there are genomes.
     """
 
     def __init__(self) -> None:

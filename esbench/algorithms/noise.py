@@ -13,7 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, TypeAlias, final
 
 import numpy as np
@@ -33,16 +33,16 @@ WORTH_A_THREAD: Final = 16_384  # draws per row below which helpers save no time
 
 @dataclass(frozen=True, eq=False)
 class Noise(ABC):
-    """Independent noise vectors by row number.
-
-    Attributes:
-        key: 128 bits; different keys give independent noise.
-        num_params: the length of a row, P.
-    """
+    """Independent noise vectors [``num_params``] by row number; ``key`` has 128 bits."""
 
     key: int
     num_params: int
-    _idle: _IdleStreams = field(default_factory=lambda: _IdleStreams(), init=False, repr=False)
+    # Streams that are not in use, kept because creating one is slow.
+    _idle: list[_RowStream] = field(default_factory=list, init=False, repr=False)
+
+    def __reduce__(self) -> tuple[type[Noise], tuple[Any, ...]]:
+        given = (getattr(self, each.name) for each in fields(self) if each.init)
+        return type(self), tuple(given)
 
     @property
     @abstractmethod
@@ -69,9 +69,7 @@ class Noise(ABC):
     def in_turn(self, rows: Sequence[int], threads: int) -> Iterator[Blocks]:
         """Yield the blocks of one row after the other, drawn by this thread and by helpers.
 
-        Args:
-            rows: the row numbers.
-            threads: the maximum number of threads; fewer are used where more would not help.
+        At most ``threads`` draw; fewer are used where more would not help.
         """
         threads = min(threads, MAX_THREADS)
         if threads == 1 or self.draws < WORTH_A_THREAD:
@@ -93,7 +91,10 @@ class Noise(ABC):
     @contextlib.contextmanager
     def stream(self, row: int) -> Iterator[np.random.Generator]:
         """Lend a generator that stands at the start of a row."""
-        stream = self._idle.take() or _RowStream(self.key)
+        try:  # another thread may take the last one at any time
+            stream = self._idle.pop()
+        except IndexError:
+            stream = _RowStream(self.key)
         try:
             yield stream.at(row)
         finally:
@@ -102,32 +103,15 @@ class Noise(ABC):
 
 @final
 class _RowStream:
-    """A generator that can be moved to the start of any row."""
-
     def __init__(self, key: int) -> None:
         self._philox = np.random.Philox(key=key)
         self._generator = np.random.Generator(self._philox)
         self._start: Any = self._philox.state  # before the first draw
 
     def at(self, row: int) -> np.random.Generator:
-        """The generator, at the start of a row."""
         self._start["state"]["counter"][2] = row
         self._philox.state = self._start
         return self._generator
-
-
-@final
-class _IdleStreams(list[_RowStream]):
-    """Streams that are not in use, kept because creating one is slow."""
-
-    def __reduce__(self) -> tuple[type[_IdleStreams], tuple[()]]:
-        return _IdleStreams, ()  # a pickle is empty
-
-    def take(self) -> _RowStream | None:
-        """One stream, or None; safe to call from several threads."""
-        with contextlib.suppress(IndexError):
-            return self.pop()
-        return None
 
 
 class FullRankNoise(Noise, ABC):
@@ -143,28 +127,34 @@ class FullRankNoise(Noise, ABC):
     def factors(self, row: int) -> None:
         """None."""
 
+    @final
+    def blocks(self, row: int) -> Blocks:
+        """Yield a row block by block; the blocks may share one buffer."""
+        buffer = np.empty(min(BLOCK, self.num_params))
+        with self.stream(row) as generator:
+            for start in range(0, self.num_params, BLOCK):
+                stop = min(start + BLOCK, self.num_params)
+                yield slice(start, stop), self._draw(generator, buffer[: stop - start])
+
+    @abstractmethod
+    def _draw(self, generator: np.random.Generator, buffer: Vector) -> Vector:
+        """Numbers of the buffer's size, which it may hold."""
+
 
 @final
 class GaussianNoise(FullRankNoise):
     """Standard normal numbers."""
 
-    def blocks(self, row: int) -> Blocks:
-        """Yield a row block by block; all blocks share one buffer."""
-        buffer = np.empty(min(BLOCK, self.num_params))
-        with self.stream(row) as generator:
-            for place in _places(self.num_params):
-                yield place, generator.standard_normal(out=buffer[: place.stop - place.start])
+    def _draw(self, generator: np.random.Generator, buffer: Vector) -> Vector:
+        return generator.standard_normal(out=buffer)
 
 
 @final
 class UniformNoise(FullRankNoise):
     """Uniform numbers in [-1, 1)."""
 
-    def blocks(self, row: int) -> Blocks:
-        """Yield a row block by block."""
-        with self.stream(row) as generator:
-            for place in _places(self.num_params):
-                yield place, generator.uniform(-1.0, 1.0, place.stop - place.start)
+    def _draw(self, generator: np.random.Generator, buffer: Vector) -> Vector:
+        return generator.uniform(-1.0, 1.0, buffer.size)
 
 
 @final
@@ -188,16 +178,12 @@ class LowRankNoise(Noise):
     def __post_init__(self) -> None:
         if sum(map(math.prod, self.shapes)) != self.num_params:
             raise ValueError(f"shapes {self.shapes}: expected {self.num_params} numbers in all")
-        if self.rank < 1:
-            raise ValueError(f"rank {self.rank}: expected at least 1")
 
     @property
     def draws(self) -> int:
         """The sizes of all vectors and of both factors of every matrix."""
-        return sum(
-            math.prod(shape) if matrix is None else matrix[2] * (matrix[0] + matrix[1])
-            for shape, matrix in zip(self.shapes, map(self._matrix, self.shapes), strict=True)
-        )
+        tensors = [(math.prod(shape), self._matrix(shape)) for shape in self.shapes]
+        return sum(size if m is None else m[2] * (m[0] + m[1]) for size, m in tensors)
 
     def blocks(self, row: int) -> Blocks:
         """Yield a row, tensor after tensor, a block of whole matrix rows at a time."""
@@ -244,8 +230,3 @@ NOISES: Final[dict[Distribution, type[GaussianNoise] | type[UniformNoise]]] = {
     "gaussian": GaussianNoise,
     "uniform": UniformNoise,
 }
-
-
-def _places(size: int) -> Iterator[slice]:
-    for start in range(0, size, BLOCK):
-        yield slice(start, min(start + BLOCK, size))

@@ -14,19 +14,21 @@ of the centre whose novelty is measured.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, TypeAlias, final
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from esbench.algorithms.ascent import Ascent
-from esbench.algorithms.base import Algorithm, State, fitting, register_algorithm, scale_of
+from esbench.algorithms.base import State, register_algorithm
+from esbench.algorithms.gaussian import DecayingSearch
 from esbench.algorithms.openai_es import OpenAIESFamilySettings
+from esbench.algorithms.optimizers.select import Ascent
 from esbench.algorithms.population import SampledPopulation, StoredPopulation
 from esbench.algorithms.settings import Count, NonNegative
 from esbench.algorithms.shaping import SHAPINGS, all_equal
 from esbench.arrays import Matrix, Shapes, Vector
+from esbench.search_space import Tune
 from esbench.seeding import Purpose, stream
 
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
@@ -35,14 +37,8 @@ Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 def novelties(behaviors: Matrix, archive: Matrix, k: int) -> Vector:
     """The novelties N(b, A) = 1/|S| sum_{j in S} |b - a_j|, S the k nearest of A (section 3.1).
 
-    Args:
-        behaviors: [N, D].
-        archive: [A, D]; if A is smaller than k, S is the whole archive.
-        k: at least 1.
-
-    Returns:
-        The novelties, [N]; NaN for a behaviour that is not finite, and 0 for all others while the
-        archive is empty.
+    ``behaviors`` are [N, D], the archive is [A, D], and S is all of it if it is smaller than k. The
+    novelty is NaN for a behaviour that is not finite, and 0 for all others while A is empty.
     """
     from scipy.spatial.distance import cdist  # here, because SciPy takes long to import
 
@@ -57,41 +53,41 @@ def novelties(behaviors: Matrix, archive: Matrix, k: int) -> Vector:
 
 
 @final
+@dataclass
 class NoveltyWeight:
     """The weight of novelty, 1 - w in the paper; it is constant without a ``delta``.
 
-    Attributes:
-        value: the current weight.
-        best: the highest return of an updated centre so far.
-        stale: updated centres without a new best return since then or since the last increase.
+    It decreases by ``delta`` when an updated centre has a new ``best`` return, and increases, up to
+    ``most``, when ``stale`` (the updates without one) reaches ``patience``.
     """
 
-    def __init__(
-        self, value: float, delta: float = 0.0, patience: int = 1, most: float = 1.0
-    ) -> None:
-        self.value, self.best, self.stale = value, -np.inf, 0
-        self._delta, self._patience, self._most = delta, patience, most
+    value: float
+    delta: float = 0.0
+    patience: int = 1
+    most: float = 1.0
+    best: float = -np.inf
+    stale: int = 0
 
     def adapt(self, updated: float) -> None:
         """Adapt the weight to the return of an updated centre (section 3.2)."""
         if updated > self.best:
             self.best, self.stale = updated, 0
-            self._add(-self._delta)  # w <- min(1, w + delta_w)
+            self._add(-self.delta)  # w <- min(1, w + delta_w)
             return
         self.stale += 1
-        if self.stale >= self._patience:
+        if self.stale >= self.patience:
             self.stale = 0
-            self._add(self._delta)  # w <- max(0, w - delta_w)
+            self._add(self.delta)  # w <- max(0, w - delta_w)
 
     def _add(self, change: float) -> None:
         # Rounding lets ten steps of 0.1 reach exactly 1.
-        self.value = min(self._most, max(0.0, round(self.value + change, 12)))
+        self.value = min(self.most, max(0.0, round(self.value + change, 12)))
 
 
 class NoveltySettings(OpenAIESFamilySettings, ABC):
     """Settings of all three; the others, with their defaults, are those of OpenAI-ES."""
 
-    k: Count = 10
+    k: Annotated[Count, Tune(low=5, high=25)] = 10
     """Nearest behaviours in the archive, to which novelty is the mean distance [behaviours]."""
 
     meta_population_size: Count = 5
@@ -127,7 +123,7 @@ class NSESSettings(NoveltySettings):
 class NSRESSettings(NoveltySettings):
     """Settings of NSR-ES."""
 
-    novelty_weight: Share = 0.5
+    novelty_weight: Annotated[Share, Tune(low=0.1, high=0.9)] = 0.5
     """Weight of the shaped novelty; that of the shaped return is 1 minus this."""
 
     def weight(self) -> NoveltyWeight:
@@ -169,7 +165,7 @@ class NSRAESSettings(NoveltySettings):
         )
 
 
-class NoveltySearch(Algorithm[SampledPopulation | StoredPopulation], ABC):
+class NoveltySearch(DecayingSearch[SampledPopulation | StoredPopulation], ABC):
     """The base class of the three algorithms, which differ in the weight of novelty."""
 
     paper = "Conti et al. 2018, arXiv:1712.06560"
@@ -181,33 +177,15 @@ class NoveltySearch(Algorithm[SampledPopulation | StoredPopulation], ABC):
         self, settings: NoveltySettings, center: Vector, seed: int, shapes: Shapes | None = None
     ) -> None:
         super().__init__(settings, center, seed, shapes)
-        size = settings.meta_population_size
-        self._sigma = fitting("sigma", settings.decaying_sigma(center.size), center.size)
+        size, num_params = self.settings.meta_population_size, self._center.size
         self._centers = [self._center, *(self._spread(m) for m in range(1, size))]  # theta^m
-        self._ascents = [Ascent(settings, center.size) for _ in range(size)]
+        self._ascents = [Ascent(self.settings, num_params) for _ in range(size)]
         self._behaviors: Matrix = np.empty((size, 0))  # b(theta^m), as probed
         self._returns = np.full(size, -np.inf)
         self._archive: Matrix = np.empty((0, 0))  # A
         self._unprobed = list(range(size))
-        self._weight = settings.weight()
+        self._weight = self.settings.weight()
         self._plan_next()
-
-    @final
-    @property
-    def sigma(self) -> float:
-        """The current deviation of the noise."""
-        return scale_of(self._decayed_sigma)
-
-    @final
-    @property
-    def _decayed_sigma(self) -> float | Vector:
-        return self.settings.decayed(self._sigma, self.generation)
-
-    @final
-    @property
-    def novelty_weight(self) -> float:
-        """The current weight of novelty, 1 - w in the paper."""
-        return self._weight.value
 
     @final
     def _spread(self, index: int) -> Vector:
@@ -232,13 +210,8 @@ class NoveltySearch(Algorithm[SampledPopulation | StoredPopulation], ABC):
         if self._unprobed:
             stored = np.array([self._centers[m] for m in self._unprobed])
             return StoredPopulation(stored=stored, size=len(stored))
-        return SampledPopulation(
-            center=self._centers[self.plan.lineage],
-            sigma=self._decayed_sigma,  # theta_t^m + sigma eps_i
-            noise=self.gaussian_noise(),  # eps_i ~ N(0, I)
-            size=self.population_size,
-            antithetic=self.settings.antithetic,
-        )
+        # theta_t^m + sigma eps_i, eps_i ~ N(0, I)
+        return self.sampled(self._decayed_sigma, center=self._centers[self.plan.lineage])
 
     @final
     def _choose_parent(self) -> int:
@@ -252,15 +225,18 @@ class NoveltySearch(Algorithm[SampledPopulation | StoredPopulation], ABC):
 
     @final
     def _tell(
-        self,
-        population: SampledPopulation | StoredPopulation,
-        returns: Vector,
-        behaviors: Matrix,
+        self, population: SampledPopulation | StoredPopulation, returns: Vector, behaviors: Matrix
     ) -> None:
         failed = ~(np.isfinite(returns) & np.isfinite(behaviors).all(axis=1))
         returns = np.where(failed, -np.inf, returns)
         if isinstance(population, SampledPopulation):
             novelty = novelties(behaviors, self._archive, self.settings.k)
+            self.member_data = {
+                "behavior": behaviors,
+                "novelty": novelty,
+                "novelty_weight": self._weight.value,
+                "parent": self.plan.lineage,
+            }
             self._update(population, returns, np.where(failed, -np.inf, novelty))
             self._unprobed = [self.plan.lineage]
         else:
@@ -271,16 +247,14 @@ class NoveltySearch(Algorithm[SampledPopulation | StoredPopulation], ABC):
 
     @final
     def _update(self, population: SampledPopulation, returns: Vector, novelty: Vector) -> None:
-        """Move the parent towards higher returns, novelties or both."""
         share = self._weight.value  # 1 - w
         weighted = ((1.0 - share, returns), (share, novelty))
         told = [(weight, values) for weight, values in weighted if weight and not all_equal(values)]
         if not told:
             return
-        shaped = SHAPINGS[self.settings.shaping]
         utilities = np.zeros(len(population))
-        for weight, values in told:
-            utilities += weight * shaped(values)  # w f_i + (1 - w) N_i                (section 3.2)
+        for weight, values in told:  # w f_i + (1 - w) N_i                            (section 3.2)
+            utilities += weight * SHAPINGS[self.settings.shaping](values)
         gradient = population.weighted_noise(utilities) / len(population)
         m = self.plan.lineage
         self._centers[m] = self._ascents[m].step(self._centers[m], gradient, self.generation)
@@ -289,8 +263,7 @@ class NoveltySearch(Algorithm[SampledPopulation | StoredPopulation], ABC):
     def _keep(self, returns: Vector, behaviors: Matrix) -> None:
         """Add the behaviours b(theta_{t+1}^m) of the probed centres to A."""
         if self.generation == 0:
-            self._behaviors = np.empty((len(self._centers), behaviors.shape[1]))
-            self._archive = np.empty((0, behaviors.shape[1]))
+            self._behaviors, self._archive = np.empty_like(behaviors), behaviors[:0]
         else:
             self._weight.adapt(float(returns[0]))
         self._behaviors[self._unprobed] = behaviors
@@ -303,7 +276,7 @@ class NoveltySearch(Algorithm[SampledPopulation | StoredPopulation], ABC):
     def _state_dict(self) -> State:
         return {
             "centers": np.array(self._centers),
-            "optimizers": {str(m): ascent.state_dict() for m, ascent in enumerate(self._ascents)},
+            "optimizers": {str(m): a.optimizer.state_dict() for m, a in enumerate(self._ascents)},
             "behaviors": self._behaviors.copy(),
             "returns": self._returns.copy(),
             "archive": self._archive.copy(),
@@ -320,7 +293,7 @@ class NoveltySearch(Algorithm[SampledPopulation | StoredPopulation], ABC):
             raise ValueError(f"state of {len(centers)} centres: expected {len(self._centers)}")
         self._centers = list(centers)
         for m, ascent in enumerate(self._ascents):
-            ascent.load_state_dict(state["optimizers"][str(m)])
+            ascent.optimizer.load_state_dict(state["optimizers"][str(m)])
         self._behaviors = np.array(state["behaviors"])
         self._returns = np.array(state["returns"])
         self._archive = np.array(state["archive"])

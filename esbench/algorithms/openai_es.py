@@ -8,12 +8,13 @@ weight decay acts on it at that scale. The paper's sigma is constant; ``sigma_de
 from __future__ import annotations
 
 from abc import ABC
-from typing import final
+from typing import Annotated, Any, final
 
-from esbench.algorithms.ascent import Ascent
+from pydantic import Field
+
 from esbench.algorithms.base import State, register_algorithm
-from esbench.algorithms.decaying import DecayingSearch
-from esbench.algorithms.noise import GaussianNoise
+from esbench.algorithms.gaussian import DecayingSearch
+from esbench.algorithms.optimizers.select import Ascent
 from esbench.algorithms.population import SampledPopulation
 from esbench.algorithms.settings import (
     AscentSettings,
@@ -21,10 +22,12 @@ from esbench.algorithms.settings import (
     NonNegative,
     PairSettings,
     PerParameter,
+    Positive,
     ShapingSettings,
 )
 from esbench.algorithms.shaping import SHAPINGS
 from esbench.arrays import Matrix, Shapes, Vector
+from esbench.search_space import Tune
 
 
 class OpenAIESFamilySettings(
@@ -32,8 +35,12 @@ class OpenAIESFamilySettings(
 ):
     """Settings of OpenAI-ES and of the algorithms built on it; defaults of its MuJoCo runs."""
 
-    sigma: PerParameter | None = 0.02
-    weight_decay: NonNegative = 0.005
+    sigma: Annotated[PerParameter | None, Tune(low=0.01, high=0.5, log=True)] = 0.02
+    learning_rate: Annotated[Positive, Tune(low=0.003, high=0.3, log=True)] = 0.01
+    weight_decay: Annotated[NonNegative, Tune(choices=(0.0, 0.001, 0.005, 0.02))] = 0.005
+    optimizer_settings: Annotated[
+        dict[str, Any], Tune("momentum", low=0.0, high=0.95, when={"optimizer": "sgd"})
+    ] = Field(default_factory=dict)
 
 
 @final
@@ -41,7 +48,7 @@ class OpenAIESSettings(OpenAIESFamilySettings):
     """Settings of OpenAI-ES; the defaults are those of the paper's MuJoCo runs."""
 
 
-class OpenAIESFamily(DecayingSearch, ABC):
+class OpenAIESFamily(DecayingSearch[SampledPopulation], ABC):
     """OpenAI-ES with any noise eps_i: members are theta_t + sigma * eps_i (algorithm 1, line 4)."""
 
     settings: OpenAIESFamilySettings
@@ -54,7 +61,7 @@ class OpenAIESFamily(DecayingSearch, ABC):
         shapes: Shapes | None = None,
     ) -> None:
         super().__init__(settings, center, seed, shapes)
-        self._ascent = Ascent(settings, center.size)
+        self._ascent = Ascent(self.settings, self._center.size)
 
     @final
     def _tell(self, population: SampledPopulation, returns: Vector, behaviors: Matrix) -> None:
@@ -66,11 +73,11 @@ class OpenAIESFamily(DecayingSearch, ABC):
 
     @final
     def _state_dict(self) -> State:
-        return {"optimizer": self._ascent.state_dict()}
+        return {"optimizer": self._ascent.optimizer.state_dict()}
 
     @final
     def _load_state_dict(self, state: State) -> None:
-        self._ascent.load_state_dict(state["optimizer"])
+        self._ascent.optimizer.load_state_dict(state["optimizer"])
 
 
 @final
@@ -81,5 +88,5 @@ class OpenAIES(OpenAIESFamily):
     Settings = OpenAIESSettings
     paper = "Salimans et al. 2017, arXiv:1703.03864"
 
-    def _noise(self) -> GaussianNoise:
-        return self.gaussian_noise()  # eps_i ~ N(0, I)                      (algorithm 1, line 3)
+    def _ask(self) -> SampledPopulation:
+        return self.sampled(self._decayed_sigma)  # eps_i ~ N(0, I)          (algorithm 1, line 3)

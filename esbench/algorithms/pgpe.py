@@ -1,9 +1,19 @@
-"""PGPE: Sehnke, Osendorfer, Rückstieß, Graves, Peters & Schmidhuber, "Parameter-exploring policy
-gradients", Neural Networks 23(4), 2010 (doi:10.1016/j.neunet.2009.12.004).
+"""PGPE and PEPG: Sehnke, Osendorfer, Rückstieß, Graves, Peters & Schmidhuber, "Parameter-exploring
+policy gradients", Neural Networks 23(4), 2010 (doi:10.1016/j.neunet.2009.12.004).
 
-Ranks and ClipUp are as in Toklu, Liskowski & Srivastava, "ClipUp: A Simple and Powerful Optimizer
-for Distribution-Based Policy Evolution", PPSN 2020 (arXiv:2008.02387); the defaults are those of
-the authors' library.
+The ranks and ClipUp of PGPE are as in Toklu, Liskowski & Srivastava, "ClipUp: A Simple and Powerful
+Optimizer for Distribution-Based Policy Evolution", PPSN 2020 (arXiv:2008.02387); its defaults are
+those of the authors' library.
+
+PEPG is as in the package PEPG-ES (github.com/goktug97/PEPG-ES). It differs from PGPE in three ways.
+The centre uses Adam with weight decay; the deviations follow their gradient without a limit; the
+estimates are divided by the N members instead of the N/2 pairs, so that the gradient of the
+deviations is half of PGPE's. Two differences from the package:
+
+- Its sigma can become zero or negative. Here one update leaves at least 1 % of a deviation; a
+  smaller decrease, and every increase, equals the package's.
+- It adds Adam's eps to sqrt(v), torch to sqrt(v / (1 - beta2^t)). The relative difference of a step
+  is at most eps (1 - sqrt(1 - beta2^t)) / sqrt(v).
 
 With utilities r, their mean b, and s = sigma * z, both ways of sampling have one formula:
 
@@ -16,34 +26,57 @@ With utilities r, their mean b, and s = sigma * z, both ways of sampling have on
 from __future__ import annotations
 
 from abc import ABC
-from typing import ClassVar, final
+from typing import Annotated, ClassVar, Final, final
+
+import numpy as np
 
 from esbench.algorithms.base import register_algorithm
+from esbench.algorithms.gaussian import SeparableSearch, SeparableSettings
 from esbench.algorithms.population import SampledPopulation
-from esbench.algorithms.separable import SeparableSearch, SeparableSettings, ascended
 from esbench.algorithms.settings import NonNegative, PairSettings, PerParameter, Positive
 from esbench.algorithms.shaping import SHAPINGS, all_equal
 from esbench.arrays import Matrix, Vector
+from esbench.search_space import Tune
+
+# The part of a deviation that is left after one update. Without a limit on the change, a step could
+# overshoot zero, and a deviation of zero never recovers.
+SMALLEST_FRACTION: Final = 0.01
 
 
 @final
 class PGPESettings(PairSettings, SeparableSettings):
-    """Settings of PGPE; the defaults are those of Toklu et al.'s library pgpelib."""
+    """Settings of PGPE; the defaults are those of Toklu et al.'s library pgpelib.
 
-    sigma: PerParameter | None = 0.1
+    Except the learning rate, 0.15 there, which suits their wider populations.
+    """
 
-    learning_rate: Positive = 0.15
+    sigma: Annotated[PerParameter | None, Tune(low=0.02, high=1.0, log=True)] = 0.1
+
+    learning_rate: Annotated[Positive, Tune(low=0.01, high=0.5, log=True)] = 0.05
     """Learning rate of the optimizer: for ClipUp, the length of the step that each gradient
     adds [parameter units]."""
 
     optimizer: str = "clipup"
 
-    sigma_learning_rate: NonNegative = 0.1
+    sigma_learning_rate: Annotated[NonNegative, Tune(low=0.02, high=0.5, log=True)] = 0.1
     """Learning rate of the standard deviation; 0 keeps it constant."""
 
     sigma_max_change: Positive | None = 0.2
     """Largest relative change of a standard deviation in one update, such as 0.2; one update always
     leaves at least 1 % of a deviation."""
+
+
+@final
+class PEPGSettings(SeparableSettings):
+    """Settings of PEPG; the defaults are those of the package's examples, without weight decay."""
+
+    always_uses_pairs: ClassVar[bool] = True
+
+    sigma: Annotated[PerParameter | None, Tune(low=0.05, high=5.0, log=True)] = 2.0
+    learning_rate: Annotated[Positive, Tune(low=0.01, high=1.0, log=True)] = 0.3
+
+    sigma_learning_rate: Annotated[NonNegative, Tune(low=0.02, high=0.5, log=True)] = 0.2
+    """Learning rate of the standard deviation; 0 keeps it constant."""
 
 
 class PGPEFamily(SeparableSearch, ABC):
@@ -61,14 +94,15 @@ class PGPEFamily(SeparableSearch, ABC):
         if all_equal(utilities):
             return  # no information: neither the momentum nor the weight decay moves anything
         utilities = utilities - utilities.mean()  # r - b
-        noise, squares = population.weighted_moments(utilities, utilities)
+        noise, squares = population.weighted_moments(utilities)
         mu_gradient = self._sigma * noise / len(population)  # 1/N sum (r - b) s
         # 1/N sum (r - b) (s^2 - sigma^2)/sigma, with s = sigma z
         count = self.sigma_divisor * len(population)
         sigma_gradient = self._sigma * (squares - utilities.sum()) / count
-        step = self.settings.sigma_rate(self.generation) * sigma_gradient
+        moved = self._sigma + self.settings.sigma_rate(self.generation) * sigma_gradient
+        moved = np.maximum(moved, SMALLEST_FRACTION * self._sigma)
         self._center = self._ascent.step(self._center, mu_gradient, self.generation)
-        self._sigma = ascended(self.settings, self._sigma, step)
+        self._sigma = self.settings.controlled(self._sigma, moved)
 
 
 @final
@@ -79,3 +113,13 @@ class PGPE(PGPEFamily):
     Settings = PGPESettings
     paper = "Sehnke et al. 2010, doi:10.1016/j.neunet.2009.12.004; Toklu et al. 2020"
     sigma_divisor = 1
+
+
+@final
+@register_algorithm("pepg")
+class PEPG(PGPEFamily):
+    """PEPG: PGPE with Adam and weight decay on the centre, as in the package PEPG-ES."""
+
+    Settings = PEPGSettings
+    paper = "Sehnke et al. 2010, doi:10.1016/j.neunet.2009.12.004"
+    sigma_divisor = 2  # 1/N sum over the N/2 pairs ((r+ + r-)/2 - b) (eps^2 - sigma^2)/sigma

@@ -14,10 +14,7 @@ import numpy.typing as npt
 class Growth:
     """How far a population grows within one generation, by its initial size each time.
 
-    Attributes:
-        num_interactions: the least number of environment steps of a generation.
-        min_episodes: the least number of episodes of a generation.
-        size_max: the largest population; None for no limit.
+    Until it has these environment steps and episodes, but not beyond ``size_max`` members.
     """
 
     num_interactions: int = 0
@@ -29,11 +26,8 @@ class Growth:
     ) -> int:
         """The size to which the population grows now; ``size`` if the generation is complete.
 
-        Args:
-            size: the number of members that were evaluated.
-            step: the number of members at the start of the generation.
-            lengths: steps of all episodes, [size, episodes].
-            latest: those of the members that were added last.
+        It began with ``step`` members and has ``size`` now. ``lengths`` [size, episodes] are the
+        steps of all episodes, ``latest`` those of the members that were added last.
         """
         # Members that fail before their first step would never make an interaction.
         needs_steps = lengths.sum() < self.num_interactions and latest.any()
@@ -48,9 +42,8 @@ class Growth:
 class EvaluationPlan:
     """How the trainer evaluates the population that ``ask`` returns next, and the centre.
 
-    This is the extension point for algorithms that need more than one evaluation of one
-    population per generation: such an algorithm replaces its attribute ``plan`` whenever the plan
-    changes. The default plan suits all others.
+    This is the extension point for algorithms that need more than one evaluation per generation:
+    they replace their attribute ``plan``. The default plan suits all others.
 
     Attributes:
         probe: whether the members are only evaluated between two generations. The steps count as

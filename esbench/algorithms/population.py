@@ -9,7 +9,8 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final, Self, final
 
 import numpy as np
@@ -33,13 +34,7 @@ def drawing_threads(count: int) -> Iterator[None]:
 @final
 @dataclass(frozen=True, eq=False)
 class LowRankMember:
-    """A member as the shared centre and noise of low rank.
-
-    Attributes:
-        center: [P], the same array for all members of a population.
-        scale: the factor of the noise: sigma or -sigma.
-        factors: the factors of the noise of each tensor.
-    """
+    """A member as the shared centre [P] and the factors of its noise; the scale is +-sigma."""
 
     center: Vector
     scale: float
@@ -48,21 +43,12 @@ class LowRankMember:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Population(ABC):
-    """A recipe for N members.
-
-    Attributes:
-        size: the number of members, N.
-    """
+    """A recipe for ``size`` members, N."""
 
     size: int
 
     def __len__(self) -> int:
         return self.size
-
-    @property
-    @abstractmethod
-    def num_params(self) -> int:
-        """The number of parameters, P."""
 
     @abstractmethod
     def member(self, index: int) -> Vector:
@@ -80,8 +66,7 @@ class Population(ABC):
     def members(self, indices: Sequence[int] | None = None) -> Matrix:
         """The parameters of the members ``indices`` (all by default), [m, P]."""
         chosen = range(self.size) if indices is None else indices
-        rows = [self.member(index) for index in chosen]
-        return np.array(rows).reshape(len(rows), self.num_params)
+        return np.array([self.member(index) for index in chosen])
 
     @final
     def extended(self, size: int) -> Self:
@@ -92,20 +77,15 @@ class Population(ABC):
 @final
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SampledPopulation(Population):
-    """Members around a centre: center + sigma * noise.
+    """Members around a centre [P]: center + sigma * noise; sigma is a number, [P] or [P, P].
 
-    Attributes:
-        center: [P].
-        sigma: the deviation: a number, a vector [P] or a matrix [P, P].
-        noise: the noise of the generation.
-        antithetic: whether members 2i and 2i + 1 are center plus and minus the same noise.
+    If ``antithetic``, members 2i and 2i + 1 are center plus and minus the same noise.
     """
 
     center: Vector
     sigma: float | Vector | Matrix
     noise: Noise
     antithetic: bool = True
-    _latest: _Latest = field(default_factory=lambda: _Latest(), init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.size < 1 or (self.antithetic and self.size % 2):
@@ -113,17 +93,12 @@ class SampledPopulation(Population):
             raise ValueError(f"population size {self.size}: expected {expected}")
 
     @property
-    def num_params(self) -> int:
-        """The number of parameters, P."""
-        return self.center.size
-
-    @property
     def num_rows(self) -> int:
         """The number of distinct noise vectors: one per pair or one per member."""
         return self.size // 2 if self.antithetic else self.size
 
     def row(self, member: int) -> int:
-        """The noise row of a member, which the two members of a pair share."""
+        """The number of a member's noise, which the two members of a pair share."""
         return member // 2 if self.antithetic else member
 
     def sign(self, member: int) -> int:
@@ -132,7 +107,7 @@ class SampledPopulation(Population):
 
     def member(self, index: int) -> Vector:
         """The parameters of one member as a new array, [P]."""
-        step = self._latest.step(self, self.row(index))
+        step = _latest_step(self, self.row(index))
         return self.center + step if self.sign(index) > 0 else self.center - step
 
     def low_rank(self, index: int) -> LowRankMember | None:
@@ -158,21 +133,20 @@ class SampledPopulation(Population):
         The unit is sigma. Rows are added in member order without BLAS, a few at a time: the memory
         is O(P) and the bits do not depend on the number of threads.
         """
-        return self._sums(weights, np.zeros_like(weights))[0]
+        return self._sums(weights, squares=False)[0]
 
-    def weighted_squares(self, weights: Vector) -> Vector:
-        """The sum of weights_i * z_i**2 over the noise z_i of the members, [P]."""
-        return self._sums(np.zeros_like(weights), weights)[1]
+    def weighted_moments(self, weights: Vector) -> tuple[Vector, Vector]:
+        """``weighted_noise`` and the sum of weights_i * z_i**2, [P]; noise is drawn only once."""
+        return self._sums(weights, squares=True)
 
-    def weighted_moments(self, weights: Vector, square_weights: Vector) -> tuple[Vector, Vector]:
-        """``weighted_noise`` and ``weighted_squares``, for which the noise is drawn only once."""
-        return self._sums(weights, square_weights)
-
-    def _sums(self, weights: Vector, square_weights: Vector) -> tuple[Vector, Vector]:
-        for given in (weights, square_weights):
-            if given.shape != (self.size,):
-                raise ValueError(f"weights of shape {given.shape}: expected ({self.size},)")
-        first, second = self._by_row(weights, -1.0), self._by_row(square_weights, 1.0)
+    def _sums(self, weights: Vector, squares: bool) -> tuple[Vector, Vector]:
+        if weights.shape != (self.size,):
+            raise ValueError(f"weights of shape {weights.shape}: expected ({self.size},)")
+        first, second = weights, weights
+        if self.antithetic:
+            first, second = weights[0::2] - weights[1::2], weights[0::2] + weights[1::2]
+        if not squares:
+            second = np.zeros_like(first)
         sums = np.zeros(self.center.size), np.zeros(self.center.size)
         rows = np.flatnonzero((first != 0.0) | (second != 0.0)).tolist()
         weighed = zip(first[rows].tolist(), second[rows].tolist(), strict=True)
@@ -184,48 +158,22 @@ class SampledPopulation(Population):
                     sums[1][place] += w2 * (block * block)
         return sums
 
-    def _by_row(self, weights: Vector, sign: float) -> Vector:
-        """The weight of each noise row; ``sign`` is the sign of a pair's second member."""
-        return weights[0::2] + sign * weights[1::2] if self.antithetic else weights
 
-
-@final
-class _Latest:
-    """The last step that was drawn, because the two members of a pair usually follow each other."""
-
-    def __init__(self) -> None:
-        self._latest: tuple[int, Vector] | None = None
-
-    def __reduce__(self) -> tuple[type[_Latest], tuple[()]]:
-        return _Latest, ()  # not sent to other processes
-
-    def step(self, population: SampledPopulation, row: int) -> Vector:
-        """The step of a row, [P]; read-only."""
-        latest = self._latest
-        if latest is None or latest[0] != row:
-            latest = self._latest = row, population.step(row)
-        return latest[1]
+@lru_cache(maxsize=1)  # because the two members of a pair usually follow each other
+def _latest_step(population: SampledPopulation, row: int) -> Vector:
+    return population.step(row)
 
 
 @final
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StoredPopulation(Population):
-    """Members as a matrix, for libraries that sample themselves; it cannot be extended.
-
-    Attributes:
-        stored: the parameters of all members, [N, P].
-    """
+    """Members as a matrix [N, P], for libraries that sample themselves; it cannot be extended."""
 
     stored: Matrix
 
     def __post_init__(self) -> None:
         if self.size != len(self.stored):
             raise ValueError(f"population size {self.size}: expected {len(self.stored)}, as stored")
-
-    @property
-    def num_params(self) -> int:
-        """The number of parameters, P."""
-        return int(self.stored.shape[1])
 
     def member(self, index: int) -> Vector:
         """The parameters of one member as a new array, [P]."""

@@ -6,15 +6,17 @@ Every generation samples around the starting point; the centre is the best membe
 
 from __future__ import annotations
 
-from typing import final
+from typing import Annotated, final
 
 import numpy as np
 
-from esbench.algorithms.base import Algorithm, State, fitting, register_algorithm, scale_of
+from esbench.algorithms.base import Algorithm, State, register_algorithm, scale_of
 from esbench.algorithms.noise import NOISES, Distribution
 from esbench.algorithms.population import SampledPopulation
 from esbench.algorithms.settings import DeviationSettings, PerParameter
+from esbench.algorithms.shaping import worst_if_not_finite
 from esbench.arrays import Matrix, Shapes, Vector
+from esbench.search_space import Tune
 from esbench.seeding import noise_key
 
 
@@ -22,11 +24,11 @@ from esbench.seeding import noise_key
 class RandomSearchSettings(DeviationSettings):
     """Settings of random search."""
 
-    sigma: PerParameter | None = 1.0
+    sigma: Annotated[PerParameter | None, Tune(low=0.05, high=3.0, log=True)] = 1.0
     """Standard deviation (gaussian) or half-width (uniform) of the samples: one number, or one per
     parameter [parameter units]."""
 
-    distribution: Distribution = "gaussian"
+    distribution: Annotated[Distribution, Tune(choices=("gaussian", "uniform"))] = "gaussian"
     """Distribution of the samples."""
 
 
@@ -48,7 +50,7 @@ class RandomSearch(Algorithm[SampledPopulation]):
         shapes: Shapes | None = None,
     ) -> None:
         super().__init__(settings, center, seed, shapes)
-        self._sigma = fitting("sigma", settings.initial_sigma(center.size), center.size)
+        self._sigma = self.settings.initial_sigma(self._center.size)
         self._origin = self._center.copy()
         self._best_return = -np.inf
 
@@ -58,20 +60,15 @@ class RandomSearch(Algorithm[SampledPopulation]):
         return scale_of(self._sigma)
 
     def _ask(self) -> SampledPopulation:
-        noise = NOISES[self.settings.distribution]
-        return SampledPopulation(
-            center=self._origin,
-            sigma=self._sigma,
-            noise=noise(noise_key(self.seed, self.generation), self._origin.size),
-            size=self.population_size,
-            antithetic=False,
-        )
+        kind = NOISES[self.settings.distribution]
+        noise = kind(noise_key(self.seed, self.generation), self._origin.size)
+        return self.sampled(self._sigma, noise, self._origin)
 
     def _tell(self, population: SampledPopulation, returns: Vector, behaviors: Matrix) -> None:
-        finite = np.where(np.isfinite(returns), returns, -np.inf)
-        best = int(np.argmax(finite))
-        if finite[best] > self._best_return:
-            self._best_return = float(finite[best])
+        values = worst_if_not_finite(returns)
+        best = int(np.argmax(values))
+        if values[best] > self._best_return:
+            self._best_return = float(values[best])
             self._center = population.member(best)
 
     def _state_dict(self) -> State:

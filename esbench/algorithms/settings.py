@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Annotated, Any, ClassVar, TypeAlias, final, overload
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, TypeAlias, final
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -12,6 +13,7 @@ from esbench.algorithms.plan import Growth
 from esbench.algorithms.shaping import Shaping
 from esbench.arrays import Vector
 from esbench.errors import UsageError
+from esbench.search_space import Tune
 from esbench.settings import Settings
 
 Positive = Annotated[float, Field(gt=0)]
@@ -23,15 +25,20 @@ Numbers: TypeAlias = Annotated[tuple[float, ...], Field(strict=False)]
 PerParameter: TypeAlias = Positive | Annotated[tuple[Positive, ...], Field(strict=False)]
 
 
-class AlgorithmSettings(Settings, ABC):
-    """Settings that every algorithm has."""
+class TrainerSettings(Settings, ABC):
+    """Settings of an algorithm or an agent."""
 
     # Groups of settings that exclude each other: setting one overrides the others' defaults.
     alternatives: ClassVar[tuple[tuple[str, ...], ...]] = ()
+
+
+class AlgorithmSettings(TrainerSettings, ABC):
+    """Settings that every algorithm has."""
+
     # Whether members always come in antithetic pairs; else the setting ``antithetic`` decides.
     always_uses_pairs: ClassVar[bool] = False
 
-    population_size: Count | None = 64
+    population_size: Annotated[Count | None, Tune(choices=(16, 32, 64, 128))] = 64
     """Members per generation [members]."""
 
     center_init: float | Numbers | None = None
@@ -129,19 +136,14 @@ class FirstDeviationSettings(AlgorithmSettings, ABC):
         return self
 
     @final
-    def initial_sigma(self, num_params: int) -> float | tuple[float, ...]:
-        """The standard deviation at the start."""
+    def initial_sigma(self, num_params: int) -> float | Vector:
+        """The standard deviation at the start, a number or [P]; UsageError for another length."""
+        for name in ("sigma_min", "sigma_max"):  # of subclasses
+            fitting(name, getattr(self, name, 0.0), num_params)
         if self.radius is not None:
             return float(self.radius / np.sqrt(num_params))
         assert self.sigma is not None, "validated above"
-        return self.sigma
-
-    @final
-    def initial_scale(self, num_params: int) -> float:
-        """``initial_sigma`` of algorithms whose ``sigma`` is one number."""
-        sigma = self.initial_sigma(num_params)
-        assert isinstance(sigma, float), "validated by the field's type"
-        return sigma
+        return fitting("sigma", self.sigma, num_params)
 
 
 class DeviationSettings(FirstDeviationSettings, GrowingSettings, ABC):
@@ -154,57 +156,35 @@ class DecayingDeviationSettings(DeviationSettings, ABC):
     sigma_decay: Fraction = 1.0
     """Factor on the standard deviation after every generation."""
 
-    sigma_min: Positive | None = None
-    """Smallest standard deviation that the decay reaches; no limit by default [parameter units]."""
+    sigma_min: PerParameter | None = None
+    """Smallest standard deviation that the decay reaches, one number or one per parameter; no limit
+    by default [parameter units]."""
 
     @model_validator(mode="after")
     def _starts_above_its_minimum(self) -> DecayingDeviationSettings:
-        least, sigma = self.sigma_min, self.sigma
-        if least is not None and sigma is not None and least > np.min(sigma):
-            raise ValueError(f"sigma_min = {least}: expected at most sigma ({np.min(sigma)})")
+        if self.sigma is not None:  # a radius needs the number of parameters
+            self.check_minimum(self.sigma)
         return self
 
     @final
-    def decaying_sigma(self, num_params: int) -> float | tuple[float, ...]:
-        """The standard deviation at the start.
-
-        Raises:
-            UsageError: it is below ``sigma_min``, because ``radius`` is small.
-        """
-        sigma, least = self.initial_sigma(num_params), self.sigma_min
-        if least is not None and least > np.min(sigma):
+    def check_minimum(self, sigma: float | Sequence[float] | Vector) -> None:
+        """Raise a UsageError if the deviation at the start is below ``sigma_min``."""
+        if self.sigma_min is not None and _exceeds(self.sigma_min, sigma):
+            given = f" with radius = {self.radius}" if self.radius is not None else ""
             raise UsageError(
-                f"sigma_min = {least}: expected at most the deviation at the start "
-                f"({np.min(sigma):.3g} with radius = {self.radius} and {num_params} parameters)"
+                f"sigma_min = {self.sigma_min}: expected at most the deviation at the start "
+                f"({np.min(sigma):.3g}{given})"
             )
-        return sigma
-
-    @overload
-    def decayed(self, sigma: float, generation: int) -> float: ...
-
-    @overload
-    def decayed(self, sigma: Vector, generation: int) -> Vector: ...
-
-    @final
-    def decayed(self, sigma: float | Vector, generation: int) -> float | Vector:
-        """The standard deviation after ``generation`` decays, a number or [P].
-
-        Args:
-            sigma: the deviation at the start, a number or [P].
-            generation: the number of decays.
-        """
-        now, least = sigma * self.sigma_decay**generation, self.sigma_min or 0.0
-        return np.maximum(now, least) if isinstance(now, np.ndarray) else max(now, least)
 
 
 class AdaptiveDeviationSettings(DeviationSettings, ABC):
     """Settings of algorithms that adapt one standard deviation per parameter."""
 
-    sigma_min: Positive | None = None
-    """Smallest standard deviation [parameter units]."""
+    sigma_min: PerParameter | None = None
+    """Smallest standard deviation: one number, or one per parameter [parameter units]."""
 
-    sigma_max: Positive | None = None
-    """Largest standard deviation [parameter units]."""
+    sigma_max: PerParameter | None = None
+    """Largest standard deviation: one number, or one per parameter [parameter units]."""
 
     sigma_max_change: Positive | None = None
     """Largest relative change of a standard deviation in one update, such as 0.2."""
@@ -212,15 +192,15 @@ class AdaptiveDeviationSettings(DeviationSettings, ABC):
     @model_validator(mode="after")
     def _bounds_in_order(self) -> AdaptiveDeviationSettings:
         low, high = self.sigma_min, self.sigma_max
-        if low is not None and high is not None and low > high:
+        if low is not None and high is not None and _exceeds(low, high):
             raise ValueError(f"sigma_min = {low}: expected at most sigma_max ({high})")
         return self
 
     @final
     def controlled(self, old: Vector, new: Vector) -> Vector:
         """``new`` deviations [P], clipped to the bounds and to the largest change from ``old``."""
-        low = np.full_like(old, 0.0 if self.sigma_min is None else self.sigma_min)
-        high = np.full_like(old, np.inf if self.sigma_max is None else self.sigma_max)
+        low: float | Vector = np.asarray(self.sigma_min or 0.0)
+        high: float | Vector = np.asarray(self.sigma_max or np.inf)
         if self.sigma_max_change is not None:
             low = np.maximum(low, old - self.sigma_max_change * old)
             high = np.minimum(high, old + self.sigma_max_change * old)
@@ -253,8 +233,8 @@ class AscentSettings(Settings, ABC):
     """Factor on the learning rate (and on ClipUp's maximum speed) after every generation."""
 
     optimizer: str = "adam"
-    """Name of the optimizer: adam, sgd, clipup or another class of torch.optim; upper and lower
-    case are equivalent."""
+    """Name of the optimizer: adam, sgd, clipup or another class of torch.optim, where upper and
+    lower case are equivalent; or "package.file:Class" with the interface of torch.optim."""
 
     optimizer_settings: dict[str, Any] = Field(default_factory=dict)
     """Further arguments of the optimizer, such as momentum, max_speed or betas."""
@@ -269,3 +249,20 @@ class ShapingSettings(Settings, ABC):
     shaping: Shaping = "centered"
     """Fitness shaping, which turns returns into utilities: centered (ranks in [-0.5, 0.5]), nes
     (logarithmic utilities), linear (ranks in [0, 1]), normalized (z-scores) or raw."""
+
+
+def _exceeds(low: float | Sequence[float] | Vector, high: float | Sequence[float] | Vector) -> bool:
+    """Whether a limit exceeds another anywhere; vectors of two lengths are refused elsewhere."""
+    low, high = np.atleast_1d(low), np.atleast_1d(high)
+    return (low.size == high.size or 1 in {low.size, high.size}) and bool(np.any(low > high))
+
+
+def fitting(name: str, value: float | tuple[float, ...], num_params: int) -> float | Vector:
+    """A setting that is one number, or one per parameter as [P]; UsageError for another length."""
+    if not isinstance(value, tuple):
+        return value
+    if len(value) != num_params:
+        raise UsageError(
+            f"{name} has {len(value)} numbers: expected one, or {num_params} (one per parameter)"
+        )
+    return np.array(value)

@@ -29,9 +29,8 @@ def all_equal(returns: Vector) -> bool:
 
 def ranks(returns: Vector) -> Vector:
     """Ranks from 0 (worst) to N - 1 (best), [N]; ties get the mean of the ranks they span."""
-    _, group, counts = np.unique(
-        worst_if_not_finite(returns), return_inverse=True, return_counts=True
-    )
+    values = worst_if_not_finite(returns)
+    _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts) - 1
     return (last - (counts - 1) / 2)[group]
 
@@ -55,15 +54,22 @@ def nes(returns: Vector) -> Vector:
     members with equal returns share the mean of their utilities.
     """
     size = returns.size
+    if all_equal(returns):
+        return np.zeros(size)
     by_place = np.maximum(0.0, np.log(size / 2 + 1) - np.log(np.arange(1, size + 1)))
-    by_place = by_place / by_place.sum() - 1 / size
+    return shared_by_ties(by_place / by_place.sum() - 1 / size, returns)
+
+
+def shared_by_ties(by_place: Vector, returns: Vector) -> Vector:
+    """The weights of the members, [N], from the weights by place, the best first, [N].
+
+    Members with equal returns share the mean of their weights.
+    """
     _, group, counts = np.unique(
         -worst_if_not_finite(returns), return_inverse=True, return_counts=True
     )
-    shared = np.add.reduceat(by_place, np.cumsum(counts) - counts) / counts
-    if shared.size == 1:
-        return np.zeros(size)
-    return shared[group]
+    shared: Vector = (np.add.reduceat(by_place, np.cumsum(counts) - counts) / counts)[group]
+    return shared
 
 
 def raw(returns: Vector) -> Vector:

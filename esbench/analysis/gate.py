@@ -91,27 +91,14 @@ class GateRules:
 @final
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """The scores of one cell.
+    """The finite scores of one cell: [runs] that are frozen, and [runs] to judge.
 
-    Attributes:
-        baseline: [runs] frozen, one score per seed.
-        scores: [runs] to judge, in any number.
-        span: the range between random actions and the reference, above 0.
-
-    Raises:
-        UsageError: there is no score, one is not finite, or the range is not above 0.
+    ``span`` is the range between random actions and the reference, above 0.
     """
 
     baseline: Floats
     scores: Floats
     span: float
-
-    def __post_init__(self) -> None:
-        for name, values in (("baseline", self.baseline), ("scores", self.scores)):
-            if values.ndim != 1 or not values.size or not np.isfinite(values).all():
-                raise UsageError(f"{name} = {values}: expected finite numbers [runs]")
-        if not 0 < self.span < math.inf:
-            raise UsageError(f"span = {self.span}: expected a finite number above 0")
 
     @property
     def change(self) -> float:
@@ -147,11 +134,9 @@ def judge(
 ) -> list[Judgement | None]:
     """The judgement of every cell in one stage.
 
-    Args:
-        samples: one per cell. None, for a cell without measurements, still takes its share of the
-            level, so the choice of cells may depend on earlier results.
-        rules: of the check.
-        seed: names the stream of random permutations, used if there are too many for all.
+    A cell without measurements (None) still takes its share of the level, so the choice of cells
+    may depend on earlier results. ``seed`` names the stream of random permutations, used if there
+    are too many for all.
 
     Raises:
         UsageError: the level is too small for this number of cells.
@@ -163,33 +148,24 @@ def judge(
             f"{RESAMPLES_PER_LEVEL * len(samples) * rules.stages / MOST_RESAMPLES:.1g}, since no p "
             "is smaller than one of the permutations that are tried"
         )
-    drops, gains, margins = np.ones(len(samples)), np.ones(len(samples)), np.ones(len(samples))
+    drops, gains, margins = np.ones((3, len(samples)))
     for cell, sample in enumerate(samples):
         if sample is not None:
             moved = sample.scores + rules.margin * sample.span
             drops[cell] = p_greater(sample.baseline, sample.scores, seed, resamples)
             gains[cell] = p_greater(sample.scores, sample.baseline, seed, resamples)
             margins[cell] = p_greater(moved, sample.baseline, seed, resamples)
-    drops, gains = holm(drops), holm(gains)
-    cells = len(samples)
+    columns = zip(samples, holm(drops), holm(gains), margins, strict=True)
     return [
-        None
-        if sample is None
-        else _judgement(sample, rules, cells, float(drop), float(gain), float(margin))
-        for sample, drop, gain, margin in zip(samples, drops, gains, margins, strict=True)
+        None if sample is None else _judgement(sample, rules, len(samples), *map(float, p_values))
+        for sample, *p_values in columns
     ]
 
 
 def seeds_needed(sample: Sample, rules: GateRules, cells: int = 1) -> float:
     """The estimated number of seeds per side to call an unchanged cell no worse, at 80 % power.
 
-    Uses the normal approximation with the pooled deviation of both sides; at least
-    ``seeds_to_fail``, and infinite beyond ``MOST_SEEDS``.
-
-    Args:
-        sample: the scores so far.
-        rules: of the check.
-        cells: number of cells of the check.
+    By the normal approximation; at least ``seeds_to_fail``, and infinite beyond ``MOST_SEEDS``.
     """
     from scipy.stats import norm
 
@@ -203,12 +179,7 @@ def seeds_needed(sample: Sample, rules: GateRules, cells: int = 1) -> float:
 
 
 def seeds_to_fail(rules: GateRules, cells: int = 1) -> int:
-    """The fewest seeds per side with which a drop can fail the check, since p has a minimum.
-
-    Args:
-        rules: of the check.
-        cells: number of cells of the check.
-    """
+    """The fewest seeds per side with which a drop can fail a check, since p has a minimum."""
     return next(
         seeds
         for seeds in range(1, MOST_SEEDS)
@@ -219,17 +190,17 @@ def seeds_to_fail(rules: GateRules, cells: int = 1) -> int:
 def _judgement(
     sample: Sample, rules: GateRules, cells: int, p_drop: float, p_gain: float, p_margin: float
 ) -> Judgement:
-    change = sample.change
-    if p_drop <= rules.level and change <= -rules.margin:
+    if p_drop <= rules.level and sample.change <= -rules.margin:
         verdict = Verdict.REGRESSION
-    elif p_gain <= rules.level and change >= rules.margin:
+    elif p_gain <= rules.level and sample.change >= rules.margin:
         verdict = Verdict.IMPROVEMENT
     elif p_margin <= rules.noninferiority_level:
         verdict = Verdict.NO_WORSE
     else:
         verdict = Verdict.INCONCLUSIVE
-    unclear = verdict is Verdict.INCONCLUSIVE
-    seeds = seeds_needed(sample, rules, cells) if unclear else math.nan
+    seeds = math.nan
+    if verdict is Verdict.INCONCLUSIVE:
+        seeds = seeds_needed(sample, rules, cells)
     if seeds <= min(sample.baseline.size, sample.scores.size):
         seeds = math.nan
-    return Judgement(verdict, change, p_drop, p_gain, p_margin, seeds)
+    return Judgement(verdict, sample.change, p_drop, p_gain, p_margin, seeds)

@@ -8,8 +8,9 @@ six test functions. A run whose return climbs gets no warning unless its members
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, Literal, TypeAlias, final
 
 import numpy as np
@@ -58,10 +59,8 @@ MIN_UNIFORM: Final = 30
 class RunMeasurements:
     """The measurements of a run, [generations] each, named as in its rows.
 
-    Attributes:
-        num_params: P, or NaN if unknown.
-        seeks_returns: whether the search climbs returns; novelty search need not.
-        has_learning_rate: whether a setting controls the length of an update.
+    ``num_params`` is NaN if unknown; novelty search does not seek returns; ``has_learning_rate`` is
+    whether a setting controls the length of an update; an agent has no population.
     """
 
     population_size: Floats
@@ -83,6 +82,7 @@ class RunMeasurements:
     num_params: float = math.nan
     seeks_returns: bool = True
     has_learning_rate: bool = True
+    has_population: bool = True
 
     @property
     def generations(self) -> int:
@@ -98,14 +98,7 @@ class RunMeasurements:
 @final
 @dataclass(frozen=True)
 class HealthFinding:
-    """A finding about a run.
-
-    Attributes:
-        name: of the rule, such as "sigma_too_large".
-        level: "warning" for a problem, "note" for something to check, "ok" for information.
-        sentence: the finding, with its number.
-        advice: what to change; may be empty.
-    """
+    """A finding about a run: a "warning" is a problem, a "note" to be checked, "ok" information."""
 
     name: str
     level: Level
@@ -113,28 +106,28 @@ class HealthFinding:
     advice: str = ""
 
 
+Rule: TypeAlias = Callable[[RunMeasurements], HealthFinding | None]
+
+
 def findings(run: RunMeasurements) -> list[HealthFinding]:
     """The findings about a run, worst first."""
     if run.generations < MIN_GENERATIONS:
-        short = (
-            f"{run.generations} generations are too few to judge; expected {MIN_GENERATIONS} or "
-            "more"
-        )
-        return [HealthFinding("too_short", "ok", short)]
-    found = _first(run, SICKNESSES) if run.seeks_returns and not climbs(run) else []
-    found += [finding for rule in ALWAYS if (finding := rule(run))]
+        few = f"{run.generations} generations are too few to judge"
+        return [HealthFinding("too_short", "ok", f"{few}; expected {MIN_GENERATIONS} or more")]
+    if not run.has_population:
+        return [_progress(run)]
+    judged = run.seeks_returns and not climbs(run)
+    found = [*islice(_applying(SICKNESSES, run), 1)] if judged else []
+    found += _applying(ALWAYS, run)
     if not any(finding.level == "warning" for finding in found):
-        found += _first(run, PROGRESS)
+        found.append(_progress(run))
     if not any(finding.name == "no_information" for finding in found):  # it includes them
-        found += [finding for rule in SIGNS if (finding := rule(run))]
+        found += _applying(SIGNS, run)
     return sorted(found, key=lambda finding: LEVELS.index(finding.level))
 
 
 def climbs(run: RunMeasurements) -> bool:
-    """Whether the return of the center or of the population clearly rises.
-
-    Most of its changes are upwards, and its gain exceeds the usual change of one generation.
-    """
+    """Whether the return of the center or of the population clearly rises."""
     return any(
         gain(values) > CLEAR_GAIN * float(np.median(np.abs(np.diff(values))))
         and ascent(values) >= CLIMBING
@@ -142,117 +135,62 @@ def climbs(run: RunMeasurements) -> bool:
     )
 
 
-def spread(run: RunMeasurements) -> float:
-    """The median deviation of the returns within a generation."""
-    return float(np.median(run.population_return_std))
+def _applying(rules: Sequence[Rule], run: RunMeasurements) -> Iterator[HealthFinding]:
+    return (finding for rule in rules if (finding := rule(run)))
 
 
 def _returns(run: RunMeasurements) -> list[Floats]:
-    """The finite returns: of the population and of the center."""
     given = (run.population_return_mean, run.center_return)
     return [values for values in given if np.isfinite(values).all()]
 
 
-def _typical_step(run: RunMeasurements) -> float:
-    """The median length of the updates in radii; NaN without a learning rate or a known P.
-
-    Updates of length 0 are left out.
-    """
+def _wrong_step(run: RunMeasurements) -> HealthFinding | None:
     moved = run.update_norm > 0
     if not (run.has_learning_rate and moved.any()):
-        return math.nan
-    return float(np.median(run.update_norm[moved] / run.radius[moved]))
+        return None
+    step = float(np.median(run.update_norm[moved] / run.radius[moved]))
+    way = float(run.distance[-1] / np.median(run.radius))
+    if step >= LONG_STEP:
+        times = f"{step:.0f}" if step >= 10 else f"{step:.1f}"
+        said = f"An update moves the centre by {times} times the radius of the population"
+        rate, sigma = "large", "small"
+        factor = _factor(step / GOOD_STEP)
+        change = f"Divide learning_rate by about {factor}: an update should stay among the members."
+        other = "Raise sigma until members act differently from the centre"
+    elif step <= SHORT_STEP and way <= SHORT_WAY:
+        moves = f"In {run.generations} generations the centre moved by {way:.2g}"
+        said = f"{moves} of the radius of the population"
+        rate, sigma = "small", "large"
+        change = f"Multiply learning_rate by about {_factor(GOOD_STEP / step)}."
+        other = "Lower sigma: members so far out have nothing in common with the centre"
+    else:
+        return None
+    said += ", and the return does not rise"
+    scale = float(run.center_norm[0]) / math.sqrt(run.num_params)
+    if _sigma_is_usual(run, scale):
+        said += f": the learning rate is too {rate}."
+        return HealthFinding(f"learning_rate_too_{rate}", "warning", said, change)
+    beside = f"{float(np.median(run.sigma)):.2g} beside starting parameters of about {scale:.2g}"
+    said += f": sigma is too {sigma}, {beside}."
+    start = "a tenth of the parameters' own scale is a start."
+    return HealthFinding(f"sigma_too_{sigma}", "warning", said, f"{other}; {start}")
 
 
-def _steps_every_time(run: RunMeasurements) -> bool:
-    return bool(np.mean(run.update_norm > 0) >= 0.5)
-
-
-def _nearer_to_scale(run: RunMeasurements) -> Literal["sigma", "step"]:
-    """Which of sigma and the step is nearer to its usual ratio to the starting parameters.
+def _sigma_is_usual(run: RunMeasurements, scale: float) -> bool:
+    """Whether sigma is nearer than the step to its usual ratio to the starting parameters.
 
     Usual are a sigma of ``USUAL_SIGMA`` of their scale and steps of ``GOOD_STEP`` sigmas, all per
-    parameter. Sigma, if the scale is 0 or unknown.
+    parameter. True if the scale is 0 or unknown.
     """
-    root = math.sqrt(run.num_params)
-    moved = run.update_norm > 0
-    scale = float(run.center_norm[0]) / root
     if not scale > 0:
-        return "sigma"
+        return True
     usual = USUAL_SIGMA * scale
     sigma = abs(math.log(float(np.median(run.sigma)) / usual))
-    step = abs(math.log(float(np.median(run.update_norm[moved])) / root / (GOOD_STEP * usual)))
-    return "sigma" if sigma <= step else "step"
+    length = float(np.median(run.update_norm[run.update_norm > 0])) / math.sqrt(run.num_params)
+    return sigma <= abs(math.log(length / (GOOD_STEP * usual)))
 
 
-def long_step(run: RunMeasurements) -> HealthFinding | None:
-    """Warn of updates that leave the population."""
-    step = _typical_step(run)
-    if not step >= LONG_STEP:
-        return None
-    said = (
-        f"An update moves the centre by {_times(step)} times the radius of the population, and "
-        "the return does not rise"
-    )
-    factor = _factor(step / GOOD_STEP)
-    if _nearer_to_scale(run) == "sigma":
-        return HealthFinding(
-            "learning_rate_too_large",
-            "warning",
-            f"{said}: the learning rate is too large.",
-            f"Divide learning_rate by about {factor}: an update should stay among the members.",
-        )
-    return HealthFinding(
-        "sigma_too_small",
-        "warning",
-        f"{said}: sigma is too small, {_beside_start(run)}.",
-        "Raise sigma until members act differently from the centre; a tenth of the parameters' own "
-        "scale is a start.",
-    )
-
-
-def short_step(run: RunMeasurements) -> HealthFinding | None:
-    """Warn of updates too short to move the population."""
-    step = _typical_step(run)
-    way = float(run.distance[-1] / np.median(run.radius))
-    if not (step <= SHORT_STEP and way <= SHORT_WAY):
-        return None
-    said = (
-        f"In {run.generations} generations the centre moved by {way:.2g} of the radius of the "
-        "population, and the return does not rise"
-    )
-    if _nearer_to_scale(run) == "sigma":
-        return HealthFinding(
-            "learning_rate_too_small",
-            "warning",
-            f"{said}: the learning rate is too small.",
-            f"Multiply learning_rate by about {_factor(GOOD_STEP / step)}.",
-        )
-    return HealthFinding(
-        "sigma_too_large",
-        "warning",
-        f"{said}: sigma is too large, {_beside_start(run)}.",
-        "Lower sigma: members so far out have nothing in common with the centre; a tenth of the "
-        "parameters' own scale is a start.",
-    )
-
-
-def mostly_first(run: RunMeasurements) -> HealthFinding | None:
-    """Warn of a center that members rarely beat and that does not improve."""
-    share = float(np.mean(run.center_rank_fraction == 0))
-    if share < MOSTLY_FIRST or not _steps_every_time(run):
-        return None
-    return HealthFinding(
-        "sigma_too_large",
-        "warning",
-        f"The rank of the centre is 1 in {_percent(share)} of generations, and the return does not "
-        "rise: sigma is too large or the population too small.",
-        "Halve sigma, or double population_size.",
-    )
-
-
-def same_returns(run: RunMeasurements) -> HealthFinding | None:
-    """Warn if all members have the same return."""
+def _same_returns(run: RunMeasurements) -> HealthFinding | None:
     same = run.population_return_min == run.population_return_max
     share = float(np.mean(same))
     if share < SAME_RETURNS:
@@ -269,18 +207,30 @@ def same_returns(run: RunMeasurements) -> HealthFinding | None:
     )
 
 
-def no_information(run: RunMeasurements) -> HealthFinding | None:
-    """Warn if the center is no better than its members and the ranking is random."""
-    ranks = run.center_rank_fraction
-    mean, (low, high) = float(ranks.mean()), uniform_band(_members(run), run.generations)
-    signal = mean_interval(run.split_half_cosine)[1]
-    returns = _returns(run)
-    still = bool(returns) and all(gain(values) < spread(run) for values in returns)
-    if (
-        run.generations < MIN_UNIFORM
-        or signal > 0
-        or not (still and low <= mean <= high and _looks_uniform(ranks))
-    ):
+def _mostly_first(run: RunMeasurements) -> HealthFinding | None:
+    share = float(np.mean(run.center_rank_fraction == 0))
+    if share < MOSTLY_FIRST or np.mean(run.update_norm > 0) < 0.5:  # random search takes no steps
+        return None
+    return HealthFinding(
+        "sigma_too_large",
+        "warning",
+        f"The rank of the centre is 1 in {_percent(share)} of generations, and the return does not "
+        "rise: sigma is too large or the population too small.",
+        "Halve sigma, or double population_size.",
+    )
+
+
+def _no_information(run: RunMeasurements) -> HealthFinding | None:
+    from scipy.stats import kstest
+
+    ranks, low, high = run.center_rank_fraction, *_chance(run)
+    mean, signal = float(ranks.mean()), mean_interval(run.split_half_cosine)[1]
+    spread, returns = float(np.median(run.population_return_std)), _returns(run)
+    still = bool(returns) and all(gain(values) < spread for values in returns)
+    if run.generations < MIN_UNIFORM or signal > 0 or not (still and low <= mean <= high):
+        return None
+    # The test assumes continuous values; ranks pass it slightly more often.
+    if not kstest(ranks, "uniform").pvalue > UNIFORM:
         return None
     ratio = (
         f" and the update's signal-to-noise ratio {_ratio(run)}" if math.isfinite(signal) else ""
@@ -295,8 +245,7 @@ def no_information(run: RunMeasurements) -> HealthFinding | None:
     )
 
 
-def mostly_tied(run: RunMeasurements) -> HealthFinding | None:
-    """Warn if almost all returns are tied."""
+def _mostly_tied(run: RunMeasurements) -> HealthFinding | None:
     share = float(np.nanmean(run.tied_returns)) if np.isfinite(run.tied_returns).any() else 0.0
     if share < MOSTLY_TIED:
         return None
@@ -309,8 +258,7 @@ def mostly_tied(run: RunMeasurements) -> HealthFinding | None:
     )
 
 
-def not_finite(run: RunMeasurements) -> HealthFinding | None:
-    """Warn of members whose returns are not finite."""
+def _not_finite(run: RunMeasurements) -> HealthFinding | None:
     share = float(run.non_finite.sum() / run.population_size.sum())
     if share < NOT_FINITE:
         return None
@@ -323,8 +271,7 @@ def not_finite(run: RunMeasurements) -> HealthFinding | None:
     )
 
 
-def drifting(run: RunMeasurements) -> HealthFinding | None:
-    """Note that observation statistics still drift."""
+def _drifting(run: RunMeasurements) -> HealthFinding | None:
     late = thirds(run.observation_drift)[2]
     if not late >= DRIFTING:
         return None
@@ -338,68 +285,35 @@ def drifting(run: RunMeasurements) -> HealthFinding | None:
     )
 
 
-def novelty(run: RunMeasurements) -> HealthFinding | None:
-    """Say that a novelty search is not judged by its returns."""
-    if run.seeks_returns:
-        return None
-    said = "The search follows novelty, so that its returns need not rise: they are not judged."
-    return HealthFinding("novelty", "ok", said)
+def _progress(run: RunMeasurements) -> HealthFinding:
+    if not run.seeks_returns:
+        said = "The search follows novelty, so that its returns need not rise: they are not judged."
+        return HealthFinding("novelty", "ok", said)
+    returns, way = _returns(run), _way(run)
+    if climbs(run):
+        last = run.generations // BLOCKS
+        best = run.population_return_max
+        same = run.population_return_min[-last:] == best[-last:]
+        if same.all() and best[-1] == best.max():
+            said = f"The return has risen until all members have {_number(float(best.max()))}"
+            end = "the best of the run: solved, or as good as its episodes can tell."
+            return HealthFinding("solved", "ok", f"{said}, {end}")
+        flat = all(not trend(values[run.generations // 2 :])[1] > 0 for values in returns)
+        end = "; it has levelled off in the second half" if flat else ""
+        return HealthFinding("climbing", "ok", f"The return rises: {way}{end}.")
+    spread = float(np.median(run.population_return_std))
+    if returns and all(gain(values) < -spread for values in returns):
+        advice = "Lower learning_rate, or let it decay (learning_rate_decay)."
+        return HealthFinding("falling", "note", f"The return falls: {way}.", advice)
+    said = f"The return has not clearly risen in {run.generations} generations: {way}."
+    return HealthFinding("unclear", "ok", said, "No rule found a cause; more steps may tell.")
 
 
-def solved(run: RunMeasurements) -> HealthFinding | None:
-    """Say that all members have reached the best return."""
-    last = run.generations // BLOCKS
-    same = run.population_return_min[-last:] == run.population_return_max[-last:]
-    best = float(run.population_return_max.max())
-    if not (climbs(run) and same.all() and run.population_return_max[-1] == best):
-        return None
-    return HealthFinding(
-        "solved",
-        "ok",
-        f"The return has risen until all members have {_number(best)}, the best of the run: "
-        "solved, or as good as its episodes can tell.",
-    )
-
-
-def climbing(run: RunMeasurements) -> HealthFinding | None:
-    """Say how far the return rises and whether it still does."""
-    if not climbs(run):
-        return None
-    late = run.generations // 2
-    flat = [not trend(values[late:])[1] > 0 for values in _returns(run)]
-    end = "; it has levelled off in the second half" if all(flat) else ""
-    return HealthFinding("climbing", "ok", f"The return rises: {_way(run)}{end}.")
-
-
-def falling(run: RunMeasurements) -> HealthFinding | None:
-    """Note a fall that no other rule explains."""
-    returns = _returns(run)
-    if not (returns and all(gain(values) < -spread(run) for values in returns)):
-        return None
-    return HealthFinding(
-        "falling",
-        "note",
-        f"The return falls: {_way(run)}.",
-        "Lower learning_rate, or let it decay (learning_rate_decay).",
-    )
-
-
-def unclear(run: RunMeasurements) -> HealthFinding | None:
-    """Say that the return has not clearly risen."""
-    return HealthFinding(
-        "unclear",
-        "ok",
-        f"The return has not clearly risen in {run.generations} generations: {_way(run)}.",
-        "No rule found a cause; more steps may tell.",
-    )
-
-
-def rank(run: RunMeasurements) -> HealthFinding | None:
-    """Say how many members beat the center, beside the band of chance."""
+def _rank(run: RunMeasurements) -> HealthFinding | None:
     ranks = run.center_rank_fraction
     if not np.isfinite(ranks).all():
         return None
-    (low, high), (slope, least, most) = uniform_band(_members(run), run.generations), trend(ranks)
+    (low, high), (slope, least, most) = _chance(run), trend(ranks)
     moving = "rising" if least > 0 else "falling" if most < 0 else "without a trend"
     by = "" if moving == "without a trend" else f" by {abs(slope):.2g} a generation"
     return HealthFinding(
@@ -410,46 +324,26 @@ def rank(run: RunMeasurements) -> HealthFinding | None:
     )
 
 
-def signal(run: RunMeasurements) -> HealthFinding | None:
-    """Say the signal-to-noise ratio of the update."""
+def _signal(run: RunMeasurements) -> HealthFinding | None:
     low = mean_interval(run.split_half_cosine)[1]
     if not math.isfinite(low):
         return None
     clear = "" if low > 0 else ", which may be chance"
-    return HealthFinding(
-        "signal_to_noise",
-        "ok",
-        f"The signal-to-noise ratio of an update is {_ratio(run)}{clear}.",
-    )
+    said = f"The signal-to-noise ratio of an update is {_ratio(run)}{clear}."
+    return HealthFinding("signal_to_noise", "ok", said)
 
 
-Rule: TypeAlias = Callable[[RunMeasurements], HealthFinding | None]
-# Of ``SICKNESSES`` and ``PROGRESS`` only the first rule that applies counts: later ones may be its
-# effects. A step that is too long, for example, soon makes all returns equal.
+# Of ``SICKNESSES`` only the first rule that applies counts: later ones may be its effects. A step
+# that is too long, for example, soon makes all returns equal.
 SICKNESSES: Final[tuple[Rule, ...]] = (
-    long_step, short_step, same_returns, mostly_first, no_information, mostly_tied,
+    _wrong_step, _same_returns, _mostly_first, _no_information, _mostly_tied,
 )  # fmt: skip
-PROGRESS: Final[tuple[Rule, ...]] = (novelty, solved, climbing, falling, unclear)
-ALWAYS: Final[tuple[Rule, ...]] = (not_finite, drifting)
-SIGNS: Final[tuple[Rule, ...]] = (rank, signal)
+ALWAYS: Final[tuple[Rule, ...]] = (_not_finite, _drifting)
+SIGNS: Final[tuple[Rule, ...]] = (_rank, _signal)
 
 
-def _first(run: RunMeasurements, rules: tuple[Rule, ...]) -> list[HealthFinding]:
-    return [finding for rule in rules if (finding := rule(run))][:1]
-
-
-def _members(run: RunMeasurements) -> float:
-    return float(np.median(run.population_size))
-
-
-def _looks_uniform(fractions: Floats) -> bool:
-    """Whether a Kolmogorov-Smirnov test does not reject that rank fractions are uniform.
-
-    The test assumes continuous values; ranks pass it slightly more often.
-    """
-    from scipy.stats import kstest
-
-    return bool(kstest(fractions, "uniform").pvalue > UNIFORM)
+def _chance(run: RunMeasurements) -> tuple[float, float]:
+    return uniform_band(float(np.median(run.population_size)), run.generations)
 
 
 def _ratio(run: RunMeasurements) -> str:
@@ -457,27 +351,17 @@ def _ratio(run: RunMeasurements) -> str:
     return f"{mean:.2g} (95 % interval {low:.2g} to {high:.2g})"
 
 
-def _beside_start(run: RunMeasurements) -> str:
-    scale = float(run.center_norm[0]) / math.sqrt(run.num_params)
-    return f"{float(np.median(run.sigma)):.2g} beside starting parameters of about {scale:.2g}"
-
-
 def _way(run: RunMeasurements) -> str:
     returns = _returns(run)
     if not returns:
         return "in some of them it is not finite"
-    values = returns[-1]
+    start, _, end = thirds(returns[-1])
     who = "the centre's" if len(returns) == 2 else "the population's mean"
-    start, _, end = thirds(values)
     return f"{who} is {_number(start)} in the first third and {_number(end)} in the last"
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
-
-
-def _times(value: float) -> str:
-    return f"{value:.0f}" if value >= 10 else f"{value:.1f}"
 
 
 def _factor(value: float) -> str:

@@ -30,14 +30,8 @@ def p_greater(
 
     Exact if there are at most ``resamples`` splits of the scores into two sides. Otherwise it uses
     ``resamples`` random splits, including the observed one (Phipson and Smyth, SAGMB 9, 2010).
-    It equals ``scipy.stats.permutation_test`` and is faster: cells share the splits, and the sums
-    are one matrix product.
-
-    Args:
-        high: [runs].
-        low: [runs].
-        seed: names the stream of the random splits.
-        resamples: largest number of splits.
+    ``seed`` names their stream. It equals ``scipy.stats.permutation_test`` and is faster: cells
+    share the splits, and the sums are one matrix product.
     """
     ours, theirs = np.asarray(high, dtype=np.float64), np.asarray(low, dtype=np.float64)
     scores = np.concatenate([ours, theirs])
@@ -48,24 +42,9 @@ def p_greater(
     return float(np.mean(sums >= scores[: ours.size].sum() - equal))
 
 
-def p_different(
-    first: npt.ArrayLike, second: npt.ArrayLike, seed: int = 0, resamples: int = RESAMPLES
-) -> float:
-    """The two-sided p-value of the permutation test of ``p_greater``.
-
-    Twice the smaller of the two one-sided ones, as in SciPy.
-
-    Args:
-        first: [runs].
-        second: [runs].
-        seed: names the stream of the random splits.
-        resamples: largest number of splits.
-    """
-    sides = (
-        p_greater(first, second, seed, resamples),
-        p_greater(second, first, seed, resamples),
-    )
-    return min(1.0, 2 * min(sides))
+def p_different(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
+    """The two-sided p-value: twice the smaller of the one-sided ones, as in SciPy."""
+    return min(1.0, 2 * min(p_greater(first, second), p_greater(second, first)))
 
 
 def holm(p_values: npt.ArrayLike) -> Floats:
@@ -80,10 +59,7 @@ def holm(p_values: npt.ArrayLike) -> Floats:
 
 @lru_cache(maxsize=8)
 def _ways(ours: int, theirs: int, seed: int, resamples: int) -> Floats:
-    """The splits of scores into two sides: 1 where a score is ours, [splits, ours + theirs].
-
-    The first split is the observed one: ours first.
-    """
+    """The splits of scores, the observed one first; 1 where one is ours: [splits, scores]."""
     total = ours + theirs
     count = math.comb(total, ours)
     if count <= resamples:

@@ -6,11 +6,12 @@ second, with episodes cut after more and more steps. The length of later episode
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, NamedTuple, TypeAlias, final
+from typing import Final, TypeAlias, final
 
 import gymnasium
 import numpy as np
@@ -21,28 +22,18 @@ from esbench.grids.trial_spec import TrialSpec
 from esbench.rollouts.jobs import Task, member_tasks
 from esbench.rollouts.worker_pool import WorkerPool, usable_cores
 from esbench.store.trial_folder import Status, score_text
+from esbench.training.make import make_trainer
 from esbench.training.run_trial import check_trials
-from esbench.training.trainer import Trainer
+from esbench.training.search_trainer import SearchTrainer
 from esbench.training.trials import Trial
 
 PROBE_SECONDS: Final = 0.5
 BEGIN_SECONDS: Final = 2.0  # fewer episodes are begun where their first step takes longer
 MAX_STEPS: Final = 2**30
+AGENT_SECONDS: Final = 2.0  # its updates come in bursts
+FIRST_STEPS: Final = 256
 
 Lengths: TypeAlias = npt.NDArray[np.int64]
-
-
-@final
-class Pace(NamedTuple):
-    """The speed of a trial on this machine.
-
-    Attributes:
-        steps_per_second: Of the population, on all workers.
-        loading: Time to make the environments [s].
-    """
-
-    steps_per_second: float
-    loading: float
 
 
 @final
@@ -51,12 +42,10 @@ class Cost:
     """The remaining work of the trials on one environment.
 
     Attributes:
-        environment: The name of the environment.
-        trials: The number of trials.
-        done: The number of finished trials.
-        env_steps: The remaining training steps, without scoring.
+        env_steps: The remaining training steps in whole generations, without scoring.
         seconds: The estimated time on all workers [s].
         loading: The part of that time in which environments are made [s].
+        generations: The fewest generations that the budget of a trial buys, by algorithm.
     """
 
     environment: str
@@ -65,6 +54,7 @@ class Cost:
     env_steps: int
     seconds: float
     loading: float
+    generations: dict[str, int]
 
     @property
     def steps_per_second(self) -> float | None:
@@ -75,15 +65,9 @@ class Cost:
 @final
 @dataclass(frozen=True)
 class Standing:
-    """The status of one trial.
+    """The status of one trial, its recorded steps and those of its budget.
 
-    Attributes:
-        trial: The trial.
-        status: The status of its folder.
-        generation: The number of recorded generations.
-        env_steps: The training steps so far.
-        budget: The training steps of the budget.
-        detail: The score of a finished trial, or the last line of a failed trial's traceback.
+    ``detail`` is the score of a finished trial, or the last line of a failed trial's traceback.
     """
 
     trial: Trial
@@ -102,59 +86,73 @@ def costs(trials: Sequence[Trial], workers: int | None = None) -> list[Cost]:
     than cores count as no faster.
 
     Raises:
-        UsageError: The number of workers is below 1, or an environment, its spaces, a policy or a
-            setting is not supported.
+        UsageError: A trial or the number of workers is not supported.
         TrainingError: An environment failed.
     """
     size = min(WorkerPool(workers).size, usable_cores())
-    check_trials(trials)
     groups: dict[str, dict[str, list[Trial]]] = {}
     for trial in trials:
-        labels = trial.labels
-        groups.setdefault(labels["environment"], {}).setdefault(labels["policy"], []).append(trial)
+        labels, spec = trial.labels, trial.spec
+        key = labels["policy"] if spec.policy else f"agent {labels['algorithm']}"
+        groups.setdefault(labels["environment"], {}).setdefault(key, []).append(trial)
     with WorkerPool(size) as pool:
+        check_trials(trials, pool)
         return [_cost(name, list(group.values()), pool) for name, group in groups.items()]
 
 
 def _cost(environment: str, groups: Sequence[Sequence[Trial]], pool: WorkerPool) -> Cost:
     steps, seconds, loading = 0, 0.0, 0.0
-    for group in groups:  # one group per policy
+    generations: dict[str, int] = {}
+    for group in groups:  # one group per policy, and one per agent
         left = [(trial, count) for trial in group if (count := _steps_left(trial))]
         if left:
             try:
-                pace = probe(left[0][0].spec, pool)
+                speed, making, length = probe(left[0][0].spec, pool)
             except TrainingError as error:
                 raise TrainingError(f"{environment}: {error}") from error
-            ahead = sum(count for _, count in left)
+            specs = {trial.labels["algorithm"]: trial.spec for trial, _ in left}
+            sizes = {n: length * _episodes(s, pool) for n, s in specs.items() if s.policy}
+            ahead = 0
+            for trial, count in left:
+                if trial.spec.policy is None:
+                    ahead += count
+                    continue
+                name, budget = trial.labels["algorithm"], trial.spec.budget
+                size = max(1, round(sizes[name]))
+                most = budget.generations or MAX_STEPS
+                ahead += min(most, -(-count // size)) * size
+                bought = min(most, -(-budget.env_steps // size))
+                generations[name] = min(bought, generations.get(name, bought))
             steps += ahead
-            loading += len(left) * pace.loading
-            seconds += ahead / pace.steps_per_second + len(left) * pace.loading
+            loading += len(left) * making
+            seconds += ahead / speed + len(left) * making
     trials = [trial for group in groups for trial in group]
     done = sum(trial.is_done for trial in trials)
-    return Cost(environment, len(trials), done, steps, seconds, loading)
+    return Cost(environment, len(trials), done, steps, seconds, loading, generations)
 
 
-def standings(trials: Sequence[Trial]) -> list[Standing]:
-    """The status of every trial; a damaged one counts as failed."""
-    found = []
-    for trial in trials:
-        try:
-            found.append(_standing(trial))
-        except DamagedTrialError as error:
-            budget = trial.spec.budget.env_steps
-            found.append(Standing(trial, "failed", 0, 0, budget, str(error)))
-    return found
+def _episodes(spec: TrialSpec, pool: WorkerPool) -> int:
+    """The number of episodes of a generation that does not grow."""
+    with SearchTrainer(spec, pool) as trainer:
+        job = trainer.next_job()
+    return len(job.population or (0,)) * job.episodes
 
 
-def probe(spec: TrialSpec, pool: WorkerPool) -> Pace:
-    """Measure the pace of a trial's first generation for about half a second.
+def probe(spec: TrialSpec, pool: WorkerPool) -> tuple[float, float, float]:
+    """Measure a trial's first generation for about half a second, or an agent for longer.
+
+    Returns:
+        The population's steps per second on all workers, the time to make environments [s], and
+        the length of an episode [steps].
 
     Raises:
         UsageError: The trial is not supported.
         TrainingError: An environment failed.
     """
+    if spec.policy is None:
+        return _agent_speed(spec, pool), 0.0, math.nan
     started = time.perf_counter()
-    with Trainer(spec, pool) as trainer:  # makes one environment, as each worker does
+    with SearchTrainer(spec, pool) as trainer:  # makes one environment, as each worker does
         making = time.perf_counter() - started
         job, setup = trainer.next_job(), trainer.setup
     every = member_tasks(range(len(job.population or (0,))), job.episodes)
@@ -162,7 +160,6 @@ def probe(spec: TrialSpec, pool: WorkerPool) -> Pace:
     pool.configure(setup)
 
     def play(tasks: Sequence[Task], steps: int) -> tuple[Lengths, float]:
-        """The lengths of episodes that are cut after ``steps`` steps, and the time taken [s]."""
         started = time.perf_counter()
         played = pool.play(replace(job, max_steps=steps), tasks)
         return played.lengths, time.perf_counter() - started
@@ -172,22 +169,36 @@ def probe(spec: TrialSpec, pool: WorkerPool) -> Pace:
     tasks = every[: max(pool.size, int(pool.size * BEGIN_SECONDS / one))]
     (_, first), (_, begun) = play(tasks, 1), play(tasks, 1)
     making += max(0.0, first - begun)  # the environments of the other slots
-    most = min(job.max_steps or MAX_STEPS, _time_limit(spec) or MAX_STEPS)
-    return Pace(_speed(partial(play, tasks), begun, most), making)
-
-
-def _time_limit(spec: TrialSpec) -> int | None:
-    """The step limit of an environment in Gymnasium's registry; None if there is none."""
     registered = gymnasium.registry.get(spec.environment.id.rpartition(":")[2])
     limit = None if registered is None else registered.max_episode_steps
-    return spec.environment.kwargs.get("max_episode_steps", limit)
+    limit = spec.environment.kwargs.get("max_episode_steps", limit)
+    most = min(job.max_steps or MAX_STEPS, limit or MAX_STEPS)
+    speed, length = _speed(partial(play, tasks), begun, most)
+    return speed, making, length
 
 
-def _speed(play: Callable[[int], tuple[Lengths, float]], begun: float, most: int) -> float:
-    """The steps per second of episodes that are cut later and later, until they end.
+def _agent_speed(spec: TrialSpec, pool: WorkerPool) -> float:
+    """The steps per second of an agent, updates included, over longer and longer runs.
 
-    Episodes that do not end are assumed to last ``most`` steps: ``begun`` seconds for the first
-    steps of all of them, and the measured time per step for the rest.
+    They are those of its budget: it may take fewer.
+    """
+    steps = min(FIRST_STEPS, spec.budget.env_steps)
+    while True:
+        with make_trainer(spec, pool) as trainer:
+            started = time.perf_counter()
+            trainer.train(env_steps=steps)
+            seconds = time.perf_counter() - started
+        if seconds >= AGENT_SECONDS or 4 * steps > spec.budget.env_steps:
+            return steps / seconds
+        steps *= 4
+
+
+def _speed(
+    play: Callable[[int], tuple[Lengths, float]], begun: float, most: int
+) -> tuple[float, float]:
+    """The steps per second and the length of episodes that are cut later and later, until they end.
+
+    Those that do not end count as ``most`` steps long; all first steps take ``begun`` seconds.
     """
     cut, steps, seconds, ended = 1, 0, 0.0, False
     while not ended and seconds < max(PROBE_SECONDS, 2 * begun):
@@ -197,11 +208,12 @@ def _speed(play: Callable[[int], tuple[Lengths, float]], begun: float, most: int
         ended = cut == most or bool(lengths.max() < cut)
     if not ended:
         a_step = (seconds - begun) / max(steps - lengths.size, 1)
-        return most / (begun / lengths.size + (most - 1) * a_step)
+        length = float(lengths.mean()) if most == MAX_STEPS else most  # without a limit
+        return most / (begun / lengths.size + (most - 1) * a_step), length
     while seconds < PROBE_SECONDS:
         lengths, more = play(cut)
         steps, seconds = steps + int(lengths.sum()), seconds + more
-    return max(steps, 1) / seconds
+    return max(steps, 1) / seconds, float(lengths.mean())
 
 
 def _steps_left(trial: Trial) -> int:
@@ -211,21 +223,20 @@ def _steps_left(trial: Trial) -> int:
     return max(0, trial.spec.budget.env_steps - (rows[-1]["env_steps"] if rows else 0))
 
 
-def _standing(trial: Trial) -> Standing:
-    status = trial.status
-    trial.check()
-    rows = trial.folder.rows()
-    detail = ""
-    if status == "done":
-        detail = score_text(trial.folder.result())
-    elif status == "failed":
-        lines = trial.folder.error().strip().splitlines()
-        detail = lines[-1] if lines else ""
-    return Standing(
-        trial=trial,
-        status=status,
-        generation=rows[-1]["generation"] if rows else 0,
-        env_steps=rows[-1]["env_steps"] if rows else 0,
-        budget=trial.spec.budget.env_steps,
-        detail=detail,
-    )
+def standing(trial: Trial) -> Standing:
+    """The status of a trial; a damaged one counts as failed."""
+    generation = env_steps = 0
+    try:
+        status, detail = trial.status, ""
+        trial.check()
+        rows = trial.folder.rows()
+        if status == "done":
+            detail = score_text(trial.folder.result())
+        elif status == "failed":
+            lines = trial.folder.error().strip().splitlines()
+            detail = lines[-1] if lines else ""
+        if rows:
+            generation, env_steps = rows[-1]["generation"], rows[-1]["env_steps"]
+    except DamagedTrialError as error:
+        status, detail = "failed", str(error)
+    return Standing(trial, status, generation, env_steps, trial.spec.budget.env_steps, detail)

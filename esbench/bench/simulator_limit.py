@@ -1,34 +1,148 @@
 """The speed of a simulator without esbench, in as many processes: the limit of throughput.
 
 There are two loops. The first one is plain Gymnasium: random actions in the environment that
-``gymnasium.make`` returns. The second one is the simulator alone, for the environments listed in
-``esbench.bench.bare_simulators``.
+``gymnasium.make`` returns. The second one, for ``SIMULATORS``, is the simulator alone. It replays
+the actions of members; its episodes begin as theirs, and resets are not counted.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, TypeAlias, final
+import time
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, final
 
 import gymnasium
 
-from esbench.bench.bare_simulators import SIMULATORS, SimulatorLoop
-from esbench.environments.make import making
+from esbench.environments.make import make_environment, making, wrapped
 from esbench.environments.simulator_log import log_once, silenced
 from esbench.errors import TrainingError
 from esbench.rollouts.child_process import Child, Parent, end
-from esbench.rollouts.jobs import Job, Setup
+from esbench.rollouts.jobs import Job, Setup, Task
+from esbench.rollouts.player import Player
 from esbench.rollouts.random_policy import random_steps_per_second
 
+if TYPE_CHECKING:
+    from ale_py.env import AtariEnv
+
+    from esbench.environments.backends.atari import AtariBackend
+
 Kind: TypeAlias = Literal["gymnasium", "simulator"]
+STEPS: Final = 16_000  # recorded per process
+Episode: TypeAlias = tuple[int, list[Any]]
+
+
+class SimulatorLoop(ABC):
+    """Recorded episodes of some members; ``episodes`` are their seeds and simulator inputs."""
+
+    def __init__(self, setup: Setup, job: Job, members: range) -> None:
+        """Play one episode per member until there are enough steps."""
+        self._player = Player(setup, slots=1)
+        self.episodes: list[Episode] = []
+        self._player.begin(job)
+        self._player.backend.expose()
+        steps = 0
+        for member in members:
+            if steps >= STEPS:
+                break
+            task = Task(member, 0)
+            self._player.add([task])
+            inputs = []
+            while self._player.busy:
+                self._player.step()
+                inputs.append(self._last_input())
+            self.episodes.append((job.environment_seed(task), inputs))
+            steps += len(inputs)
+
+    @final
+    def steps_per_second(self, seconds: float) -> float:
+        """The speed over some seconds of stepping; resets are not counted."""
+        steps, elapsed = 0, 0.0
+        while True:
+            for seed, inputs in self.episodes:
+                self._reset(seed)
+                start = time.perf_counter()
+                self.replay(inputs)
+                elapsed += time.perf_counter() - start
+                steps += len(inputs)
+                if elapsed >= seconds:
+                    return steps / elapsed
+
+    @abstractmethod
+    def replay(self, inputs: list[Any]) -> None:
+        """Step the simulator through an episode after its reset."""
+
+    @abstractmethod
+    def _reset(self, seed: int) -> None:
+        """Begin an episode."""
+
+    @abstractmethod
+    def _last_input(self) -> Any:
+        """The simulator's input in the player's last step."""
+
+
+@final
+class MuJoCoLoop(SimulatorLoop):
+    """``mj_step`` and nothing else."""
+
+    def replay(self, inputs: list[Any]) -> None:
+        """Step the simulator through an episode after its reset."""
+        import mujoco
+
+        plain = self._plain()
+        model, data, skip, step = plain.model, plain.data, plain.frame_skip, mujoco.mj_step
+        control = data.ctrl
+        for action in inputs:
+            control[:] = action
+            step(model, data, skip)
+
+    def _reset(self, seed: int) -> None:
+        self._player.backend.environment(0).reset(seed=seed)
+
+    def _last_input(self) -> Any:
+        return self._plain().data.ctrl.copy()
+
+    def _plain(self) -> Any:
+        return self._player.backend.environment(0).unwrapped
+
+
+@final
+class EmulatorLoop(SimulatorLoop):
+    """The frames of the ALE without images; ``ale`` applies sticky actions itself."""
+
+    def __init__(self, setup: Setup, job: Job, members: range) -> None:
+        super().__init__(setup, job, members)
+        spec = setup.environment
+        self._env = make_environment(spec.id, spec.kwargs)
+        self._skip = self._env.get_wrapper_attr("game").frame_skip
+        self.ale = cast("AtariEnv", self._env.unwrapped).ale
+
+    def replay(self, inputs: list[Any]) -> None:
+        """Repeat each action of an episode for some frames."""
+        act, over, frames = self.ale.act, self.ale.game_over, range(self._skip)
+        for action in inputs:
+            for _ in frames:
+                act(action)
+                if over():
+                    break
+
+    def _reset(self, seed: int) -> None:
+        self._env.reset(seed=seed)
+
+    def _last_input(self) -> Any:
+        return cast("AtariBackend", self._player.backend).chosen(0)
+
+
+SIMULATORS: Final[dict[str, type[SimulatorLoop]]] = {"mujoco": MuJoCoLoop, "atari": EmulatorLoop}
 
 
 @final
 class SimulatorProcesses:
-    """Processes that each measure the speed of an environment; a context manager."""
+    """Processes that each measure the speed of an environment; they run inside the context.
+
+    ``record`` and ``measure`` raise a TrainingError if an environment failed or a process died.
+    """
 
     def __init__(self, setup: Setup, processes: int) -> None:
-        """Prepare the processes; they start when the context is entered."""
         self._setup = setup
         self._count = processes
         self._children: list[Child] = []
@@ -48,71 +162,44 @@ class SimulatorProcesses:
         return self._setup.backend_name in SIMULATORS
 
     def record(self, job: Job) -> None:
-        """Play members of a job and store their actions, for the simulator alone.
-
-        Raises:
-            TrainingError: an environment failed, or a process died.
-        """
-        self._ask(_Record(job))
+        """Play members of a job and store their actions, for the simulator alone."""
+        self._ask(job)
 
     def measure(self, kind: Kind, seconds: float) -> float:
-        """Measure the environment steps per second of all processes together.
+        """Measure the environment steps per second of all processes together."""
+        return sum(self._ask((kind, seconds)))
 
-        Raises:
-            TrainingError: an environment failed, or a process died.
-        """
-        return sum(self._ask(_Measure(kind, seconds)))
-
-    def _ask(self, request: _Record | _Measure) -> list[float]:
+    def _ask(self, request: Job | tuple[Kind, float]) -> list[float]:
         for child in self._children:
             child.send(request)
-        answers: list[float | str | None] = [child.receive() for child in self._children]
-        speeds = []
+        answers = [child.receive() for child in self._children]
         for answer in answers:
             if answer is None:
                 raise TrainingError("a process of the simulator loop died")
             if isinstance(answer, str):
                 raise TrainingError(f"the simulator loop failed: {answer}")
-            speeds.append(answer)
-        return speeds
-
-
-@final
-@dataclass(frozen=True)
-class _Record:
-    job: Job
-
-
-@final
-@dataclass(frozen=True)
-class _Measure:
-    kind: Kind
-    seconds: float
+        return answers
 
 
 def _main(parent: Parent, setup: Setup, share: slice) -> None:
-    """Answer requests until the parent ends this process or is gone."""
     log_once()
+    environment = setup.environment
+    simulator: SimulatorLoop | None = None
     try:
-        _serve(parent, setup, share)
+        with silenced(), making(environment.id, environment.kwargs):
+            env = gymnasium.make(environment.id, **environment.kwargs)  # as a plain script does
+            env = wrapped(env, environment.wrappers)
+        while True:
+            match parent.receive():
+                case Job() as job:
+                    size = 1 if job.population is None else len(job.population)
+                    with silenced():
+                        members = range(size)[share] or range(size)
+                        simulator = SIMULATORS[setup.backend_name](setup, job, members)
+                    parent.send(0.0)
+                case ("simulator", seconds) if simulator is not None:
+                    parent.send(simulator.steps_per_second(seconds))
+                case (_, seconds):
+                    parent.send(random_steps_per_second(env, seconds))
     except Exception as error:  # an environment may raise anything
         parent.send(f"{type(error).__name__}: {error}")
-
-
-def _serve(parent: Parent, setup: Setup, share: slice) -> None:
-    environment = setup.environment
-    with silenced(), making(environment.id, environment.kwargs):
-        env = gymnasium.make(environment.id, **environment.kwargs)  # as a plain script does
-    simulator: SimulatorLoop | None = None
-    while True:
-        match parent.receive():
-            case _Record(job):
-                size = 1 if job.population is None else len(job.population)
-                with silenced():
-                    members = range(size)[share] or range(size)
-                    simulator = SIMULATORS[setup.backend_name](setup, job, members)
-                parent.send(0.0)
-            case _Measure("simulator", seconds) if simulator is not None:
-                parent.send(simulator.steps_per_second(seconds))
-            case _Measure(_, seconds):
-                parent.send(random_steps_per_second(env, seconds))

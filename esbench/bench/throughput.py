@@ -19,14 +19,14 @@ from typing import Final, final
 
 from esbench.bench.simulator_limit import SimulatorProcesses
 from esbench.errors import UsageError
-from esbench.grids.grid_file import apply_override, parse_grid
+from esbench.grids.grid_file import apply_override, parse_grid, require_distinct_keys
 from esbench.rollouts.jobs import Setup
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.settings import Table
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.callbacks import Stop
 from esbench.training.run_trial import check_trials
-from esbench.training.trainer import Trainer
+from esbench.training.search_trainer import SearchTrainer
 from esbench.training.trials import Trial, grid_trials
 
 UNLIMITED: Final = 10**15
@@ -40,10 +40,8 @@ class BenchRound:
 
     Attributes:
         bare: One plain Gymnasium environment per process, random actions.
-        simulator: MuJoCo or the ALE alone, one per process, with the members' actions; None for
-            other environments.
-        training: The steps of the population, end to end: sampling, policy, normalisation,
-            rollouts, update, record and checkpoint.
+        simulator: MuJoCo or the ALE alone, one per process, with the members' actions; else None.
+        training: The steps of the population, end to end: from sampling to the checkpoint.
         simulated: ``training`` and the steps of the unperturbed policy.
     """
 
@@ -82,9 +80,7 @@ class Throughput:
 
     def ratio(self, to: str) -> float | None:
         """The median of simulated / ``to`` over the rounds; None if it was not measured."""
-        values: list[float | None] = [getattr(item, to) for item in self.rounds]
-        pairs = zip(self.rounds, values, strict=True)
-        ratios = [item.simulated / value for item, value in pairs if value is not None]
+        ratios = [r.simulated / v for r in self.rounds if (v := getattr(r, to)) is not None]
         return statistics.median(ratios) if ratios else None
 
 
@@ -100,69 +96,76 @@ def measure(
 ) -> Throughput:
     """Measure an algorithm with the environment's own policy, and bare loops.
 
-    Args:
-        environment: Any Gymnasium name.
-        workers: Processes of both; one per core by default.
-        population_size: Members per generation.
-        seconds: Duration of each measurement [s]; training finishes its generation.
-        rounds: The number of rounds.
-        after: Training steps before the measured generation.
-        algorithm: Any registered name.
-        overrides: Settings as in a grid, such as ``policy.template=nature_conv``.
+    Both use ``workers`` processes, one per core by default. Each measurement takes ``seconds``;
+    training finishes its generation. The measured generation comes ``after`` this many training
+    steps. ``overrides`` are settings as in a grid, such as ``policy.template=nature_conv``.
 
     Raises:
-        UsageError: The environment is unknown or cannot be made, or a number or setting is wrong.
+        UsageError: The environment cannot be made, or a number or setting is wrong.
         TrainingError: An environment failed.
     """
+    _require_positive(seconds, rounds, after)
+    with WorkerPool(workers) as pool, tempfile.TemporaryDirectory() as folder:
+        trial = _trial(environment, algorithm, population_size, overrides, Path(folder))
+        check_trials([trial])
+        return _measure_trial(trial, pool, population_size, seconds, rounds, after)
+
+
+def _require_positive(seconds: float, rounds: int, after: int) -> None:
     if rounds < 1:
         raise UsageError(f"rounds = {rounds}: expected at least 1")
     if after < 1:
         raise UsageError(f"after = {after}: expected at least 1 environment step")
     if not 0 < seconds < math.inf:
         raise UsageError(f"seconds = {seconds}: expected a number above 0")
-    with WorkerPool(workers) as pool, tempfile.TemporaryDirectory() as folder:
-        trial = _trial(environment, algorithm, population_size, overrides, Path(folder))
-        check_trials([trial])
-        setup = Setup(trial.spec.environment, trial.spec.policy)
-        bare = SimulatorProcesses(setup, pool.size)
-        start = time.perf_counter()
-        with trial.folder.locked(), bare, Trainer(trial.spec, pool, trial.folder) as trainer:
-            trial.folder.begin(trial.spec, {"labels": trial.labels})
-            trainer.train(env_steps=1)
-            startup = time.perf_counter() - start
-            trainer.train(env_steps=after)
-            last = trainer.history[-1]
-            if bare.has_simulator:
-                bare.record(trainer.next_job())
-            trainer.watch.take()
-            pool.watch.take()
-            results = [_round(bare, trainer, seconds) for _ in range(rounds)]
+
+
+def _measure_trial(
+    trial: Trial, pool: WorkerPool, population_size: int, seconds: float, rounds: int, after: int
+) -> Throughput:
+    if trial.spec.policy is None:
+        raise UsageError(f"algorithm = {trial.spec.algorithm.name!r}: an agent; expected a search")
+    setup = Setup(trial.spec.environment, trial.spec.policy)
+    bare = SimulatorProcesses(setup, pool.size)
+    start = time.perf_counter()
+    with trial.folder.locked(), bare, SearchTrainer(trial.spec, pool, trial.folder) as trainer:
+        trial.folder.begin(trial.spec, {"labels": trial.labels})
+        trainer.train(env_steps=1)
+        startup = time.perf_counter() - start
+        trainer.train(env_steps=after)
+        last = trainer.history[-1]
+        if bare.has_simulator:
+            bare.record(trainer.next_job())
+        trainer.watch.take()
+        pool.watch.take()
+        results = tuple(_measure_round(bare, trainer, seconds) for _ in range(rounds))
     return Throughput(
-        environment=environment,
+        environment=trial.spec.environment.id,
         backend=setup.backend_name,
         population_size=population_size,
         workers=pool.size,
         startup_s=startup,
         env_steps=last.env_steps,
         episode_length=last.episode_length_mean,
-        rounds=tuple(results),
+        rounds=results,
         profile=_shares(trainer.watch.seconds, pool.watch.seconds, pool.size),
     )
 
 
+def _measure_round(bare: SimulatorProcesses, trainer: SearchTrainer, seconds: float) -> BenchRound:
+    return BenchRound(
+        bare.measure("gymnasium", seconds),
+        bare.measure("simulator", seconds) if bare.has_simulator else None,
+        *_train(trainer, seconds),
+    )
+
+
 def _shares(trainer: dict[str, float], workers: dict[str, float], count: int) -> dict[str, float]:
-    """The shares of the time of ``count`` processes, in the order of a generation."""
     parts = {part: workers.get(part, 0.0) for part in PARTS}
     parts["idle"] = max(0.0, count * trainer["play"] - sum(workers.values()))
     parts |= {part: count * trainer[part] for part in ("update", "store")}
     whole = sum(parts.values())
     return {part: seconds / whole for part, seconds in parts.items()}
-
-
-def _round(bare: SimulatorProcesses, trainer: Trainer, seconds: float) -> BenchRound:
-    gymnasium = bare.measure("gymnasium", seconds)
-    simulator = bare.measure("simulator", seconds) if bare.has_simulator else None
-    return BenchRound(gymnasium, simulator, *_train(trainer, seconds))
 
 
 def _trial(
@@ -175,6 +178,7 @@ def _trial(
         "algorithms": {algorithm: {"population_size": population_size}},
         "budget": {"env_steps": UNLIMITED},
     }
+    require_distinct_keys(overrides)
     for assignment in overrides:
         table = apply_override(table, assignment)
     trials = grid_trials(parse_grid(table, "bench"), folder, "bench")
@@ -183,7 +187,7 @@ def _trial(
     return trials[0]
 
 
-def _train(trainer: Trainer, seconds: float) -> tuple[float, float]:
+def _train(trainer: SearchTrainer, seconds: float) -> tuple[float, float]:
     """Train the same generation repeatedly; returns the training and the simulated steps/s."""
     state, before, start = trainer.state_dict(), trainer.progress, time.perf_counter()
     trained = evaluated = 0

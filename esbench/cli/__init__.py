@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 
 # Importing a module adds its commands, in the order of the help page.
-from esbench.cli import gate_commands, report_commands, training_commands
+from esbench.cli import (
+    gate_commands,
+    leaderboard_commands,
+    merge_command,
+    report_commands,
+    training_commands,
+    tuning_commands,
+)
 from esbench.cli.app import (
     EXIT_BROKEN_PIPE,
     EXIT_FAILED,
@@ -18,21 +26,27 @@ from esbench.cli.app import (
 )
 from esbench.errors import EsbenchError, UsageError
 
-__all__ = ["gate_commands", "main", "report_commands", "training_commands"]
+__all__ = [
+    "gate_commands",
+    "leaderboard_commands",
+    "main",
+    "merge_command",
+    "report_commands",
+    "training_commands",
+    "tuning_commands",
+]
 
 
 def main() -> None:
     """Run the command line; an error becomes one message and an exit code."""
     # Plugins and environments in the current folder can be imported by name.
     sys.path.append(os.getcwd())  # noqa: PTH109
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
     try:
         app()
-    except UsageError as error:
-        complain(str(error))
-        sys.exit(EXIT_USAGE)
     except EsbenchError as error:
         complain(str(error))
-        sys.exit(EXIT_FAILED)
+        sys.exit(EXIT_USAGE if isinstance(error, UsageError) else EXIT_FAILED)
     except KeyboardInterrupt:
         complain("interrupted")
         sys.exit(EXIT_INTERRUPTED)

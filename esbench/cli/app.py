@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import sys
-from enum import StrEnum
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, final
 
 import typer
+
+if TYPE_CHECKING:
+    from esbench.grids.grid_file import Grid
+    from esbench.training.trials import Trial
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 EXIT_BROKEN_PIPE: Final = 141
+
+LEADERBOARD: Final = Path("results/leaderboard")
 
 app = typer.Typer(
     name="esbench",
@@ -24,57 +33,30 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
-
-class Kind(StrEnum):
-    """What ``esbench list`` lists."""
-
-    ALGORITHMS = "algorithms"
-    ENVIRONMENTS = "environments"
-    POLICIES = "policies"
-    BEHAVIORS = "behaviors"
-    BACKENDS = "backends"
-    GRIDS = "grids"
-
-
-class Format(StrEnum):
-    """The output formats of a table."""
-
-    TEXT = "text"
-    MARKDOWN = "markdown"
-    CSV = "csv"
-    LATEX = "latex"
-    JSON = "json"
-
-
-class CompareFormat(StrEnum):
-    """The output formats of ``esbench compare``."""
-
-    TEXT = "text"
-    MARKDOWN = "markdown"
-    JSON = "json"
-
-
-class DiagnosisFormat(StrEnum):
-    """The output formats of ``esbench diagnose``."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
-GridArgument = Annotated[
-    str | None,
-    typer.Argument(metavar="NAME-OR-FILE", help="The name of a grid, or a grid file (TOML)."),
+Generation = Annotated[
+    int | None,
+    typer.Option(help="Generation of a kept checkpoint (default: the latest)."),
 ]
-Environments = Annotated[
-    list[str] | None,
-    typer.Option("--env", help="Environment; replaces those of the grid; can be repeated."),
+Which = Annotated[
+    Literal["last", "best"],
+    typer.Option(
+        help="The last policy, or the best one: of the largest mean return over five generations."
+    ),
 ]
-Algorithms = Annotated[
-    list[str] | None,
-    typer.Option("--algorithm", help="Algorithm; replaces those of the grid; can be repeated."),
+Workers = Annotated[
+    int | None,
+    typer.Option(help="Worker processes (default: one per core); results do not depend on it."),
 ]
-Seeds = Annotated[str | None, typer.Option(help="Seeds, such as 0-9 or 0,2,5.")]
-EnvSteps = Annotated[int | None, typer.Option(help="Environment steps of training per trial.")]
+AtOnce = Annotated[
+    int | None,
+    typer.Option(
+        help="Concurrent trials (default: see 'esbench plan'); results do not depend on it."
+    ),
+]
+Trials = Annotated[
+    Path, typer.Argument(metavar="TRIAL", help="A trial's folder, or a folder of trials.")
+]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="An output folder of 'esbench run'.")]
 Overrides = Annotated[
     list[str] | None,
     typer.Option(
@@ -89,27 +71,89 @@ DeviceName = Annotated[
         help="Device of a convolutional policy; short for --set policy.device=...",
     ),
 ]
-Extend = Annotated[
-    bool,
-    typer.Option("--extend", help="Continue trials that have a smaller budget up to this one."),
-]
-Generation = Annotated[
-    int | None,
-    typer.Option(help="Generation of a kept checkpoint (default: the latest)."),
-]
-Out = Annotated[Path | None, typer.Option(help="Output folder (default: results/runs/NAME).")]
-Workers = Annotated[
-    int | None,
-    typer.Option(help="Worker processes (default: one per core); results do not depend on it."),
-]
-AtOnce = Annotated[
-    int | None,
-    typer.Option(
-        help="Concurrent trials (default: see 'esbench plan'); results do not depend on it."
-    ),
-]
-TableFormat = Annotated[Format, typer.Option("--format", help="Output format.")]
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="An output folder of 'esbench run'.")]
+
+
+@final
+@dataclass(frozen=True)
+class GridOptions:
+    """A grid and the options that change it; the order is that of the help pages."""
+
+    grid: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME-OR-FILE", help="The name of a grid, or a grid file (TOML)."),
+    ] = None
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", help="Environment; replaces those of the grid; can be repeated."),
+    ] = None
+    algorithm: Annotated[
+        list[str] | None,
+        typer.Option("--algorithm", help="Algorithm; replaces those of the grid; can be repeated."),
+    ] = None
+    seeds: Annotated[str | None, typer.Option(help="Seeds, such as 0-9 or 0,2,5.")] = None
+    env_steps: Annotated[
+        int | None, typer.Option(help="Environment steps of training per trial.")
+    ] = None
+    set_: Overrides = None
+    device: DeviceName = None
+    out: Annotated[
+        Path | None, typer.Option(help="Output folder (default: results/runs/NAME).")
+    ] = None
+    extend: Annotated[
+        bool,
+        typer.Option("--extend", help="Continue trials that have a smaller budget up to this one."),
+    ] = False
+
+    def open(self, keep: int = 1) -> tuple[Path, list[Trial]]:
+        """The output folder and its trials, checked against what the folder holds."""
+        from esbench.training.trials import open_grid
+
+        return open_grid(self.grid, **self._changes, out=self.out, extend=self.extend, keep=keep)
+
+    def compose(self) -> tuple[Grid, str]:
+        """The grid with its changes, and its source."""
+        from esbench.grids.grid_file import compose_grid
+
+        return compose_grid(self.grid, **self._changes)
+
+    @property
+    def _changes(self) -> dict[str, Any]:
+        return {
+            "environments": self.env or [],
+            "algorithms": self.algorithm or [],
+            "seeds": self.seeds,
+            "env_steps": self.env_steps,
+            "overrides": all_overrides(self.set_, self.device),
+        }
+
+
+def all_overrides(overrides: list[str] | None, device: str | None) -> list[str]:
+    """The overrides of ``--set`` and ``--device``; a UsageError if there is no such device."""
+    if device == "cuda":
+        from esbench.policies.kernels.device import require_device
+
+        require_device("cuda")  # before the policy is checked, which might not support it
+    return [*(overrides or []), *([] if device is None else [f"policy.device={device}"])]
+
+
+def takes_grid(command: Callable[..., None], without: Collection[str] = ()) -> Callable[..., None]:
+    """Give a command the options of a grid in place of its first parameter, a ``GridOptions``.
+
+    Options ``without`` keep their default, and the command may have others of these names.
+    """
+    _, *own = inspect.signature(command, eval_str=True).parameters.values()
+    options = inspect.signature(GridOptions, eval_str=True).parameters
+    shared = {name: option for name, option in options.items() if name not in without}
+
+    @functools.wraps(command)
+    def with_options(**values: Any) -> None:
+        options = GridOptions(**{name: values.pop(name) for name in shared})
+        command(options, **values)
+
+    described: Any = with_options  # for typer
+    described.__signature__ = inspect.Signature([*shared.values(), *own])
+    described.__annotations__ = {each.name: each.annotation for each in (*shared.values(), *own)}
+    return with_options
 
 
 @app.callback(invoke_without_command=True)
@@ -132,8 +176,3 @@ def write(text: str) -> None:
 def complain(text: str) -> None:
     """Print an error message to standard error."""
     sys.stderr.write(f"esbench: {text}\n")
-
-
-def interrupt(*_: object) -> None:
-    """Handle SIGTERM as Ctrl-C."""
-    raise KeyboardInterrupt

@@ -33,9 +33,12 @@ def make_console() -> Console:
     return PipeConsole(force_terminal=None if sys.stdout.isatty() else False)
 
 
-def print_plain(text: str, console: Console | None = None) -> None:
-    """Print text without markup, and without wrapping it."""
-    (console or make_console()).print(text, markup=False, highlight=False, soft_wrap=True)
+def show(*parts: str | Text | Table) -> None:
+    """Print lines, which have no markup and are not wrapped, and tables."""
+    console = make_console()
+    for part in parts:
+        line = Text(part) if isinstance(part, str) else part
+        console.print(line, soft_wrap=isinstance(line, Text))
 
 
 @contextlib.contextmanager
@@ -46,15 +49,12 @@ def working(what: str) -> Iterator[Callable[[str], None]]:
 
 
 def print_sheet(sheet: Sheet, console: Console | None = None, *, split: bool = False) -> None:
-    """Print a table and its notes.
-
-    With ``split`` a table wider than the console is printed in pieces below each other.
-    """
+    """Print a table and its notes; ``split`` puts pieces that fit the console below each other."""
     console = console or make_console()
     for columns in _pieces(sheet, console.width) if split else [range(len(sheet.header))]:
         console.print(sheet_table(sheet, columns, console.width), *([""] if split else []))
-    for note in sheet.notes:
-        print_plain(note, console)
+    for note in sheet.notes:  # words stay whole in a terminal, and a command to copy one line
+        console.print(Text(note), soft_wrap=not console.is_terminal or note.startswith("Made by"))
 
 
 def sheet_table(sheet: Sheet, columns: Sequence[int], width: int) -> Table:

@@ -13,9 +13,10 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from esbench.analysis.gate import GateRules, seeds_to_fail
+from esbench.analysis.gate import GateRules, Verdict, seeds_to_fail
 from esbench.arrays import Vector
-from esbench.cli.console import make_console, print_plain, print_sheet
+from esbench.cli.console import print_sheet, show
+from esbench.grids.sweep import value_text
 from esbench.reporting.catalogue import NOT_SET, CatalogueEntry, example, settings_of
 from esbench.units import NONE, counted, format_duration, format_number, format_steps
 
@@ -23,18 +24,28 @@ if TYPE_CHECKING:  # slow to import, and used by few commands
     from esbench.bench.plan import Cost, Standing
     from esbench.bench.throughput import Throughput
     from esbench.gate.baselines import Baseline
+    from esbench.gate.check import CheckReport
     from esbench.reporting.diagnosis import Diagnosis
     from esbench.reporting.tables.comparison import Sides
     from esbench.training.schedule import Schedule
-    from esbench.video.render_trial import Rendered
+    from esbench.tuning.summary import Summary
 
 LONGEST_DEFAULT: Final = 24
+FEW_GENERATIONS: Final = 10
 NUMERIC: Final = {
     *("trials", "done", "generation", "steps left", "steps/s", "time left"),
     *("seeds", "mean", "random", "reference"),
     *("start", "middle", "end"),
+    *("tried", "pruned", "failed", "best", "importance", "default score"),
 }
 LEVEL_STYLES: Final = {"ok": "green", "note": "yellow", "warning": "red"}
+VERDICT_STYLES: Final = {
+    Verdict.NO_WORSE: "green",
+    Verdict.IMPROVEMENT: "bold green",
+    Verdict.REGRESSION: "bold red",
+    Verdict.INCONCLUSIVE: "yellow",
+    Verdict.NOT_MEASURED: "magenta",
+}
 STATUS_STYLES: Final = {"done": "green", "running": "cyan", "failed": "red", "partial": "yellow"}
 PARTS_OF_A_GENERATION: Final = {
     "sample": "compute the members' parameters from their noise",
@@ -51,25 +62,20 @@ PARTS_OF_A_GENERATION: Final = {
 
 def print_catalogue(kinds: Mapping[str, Iterable[CatalogueEntry]]) -> None:
     """Print the entries of each kind with their papers."""
-    console = make_console()
     for number, (kind, entries) in enumerate(kinds.items()):
         table = _table("name", "", title=kind if len(kinds) > 1 else None, no_header=True)
         table.columns[0].no_wrap = True
         for entry in entries:
             paper = ("\n", (entry.paper, "dim")) if entry.paper else ()
             table.add_row(Text(entry.name), Text.assemble(entry.text, *paper))
-        console.print(*([""] if number else []), table, sep="\n")
+        show(*([""] if number else []), table)
 
 
 def print_settings(kind: str, name: str) -> None:
-    """Print the settings of an algorithm, policy or behavior, and how to set them.
-
-    Raises:
-        UsageError: this kind has no settings, or the name is unknown or not installed.
-    """
-    console, rows = make_console(), settings_of(kind, name)
+    """Print the settings of an algorithm, policy or behavior, and how to set them."""
+    rows = settings_of(kind, name)
     if not rows:
-        print_plain(f"{name} has no settings", console)
+        show(f"{name} has no settings")
         return
     table = _table("setting", "default", "type, range and unit; meaning")
     table.columns[0].no_wrap = True
@@ -78,18 +84,18 @@ def print_settings(kind: str, name: str) -> None:
     for row in rows:
         unit = f" [{row.unit}]" if row.unit else ""
         # Text, because brackets are markup in a str.
-        meaning = Text.assemble((row.type + unit, "cyan"), "\n", row.meaning)
+        search = f"\ntuned over: {row.search}" if row.search else ""
+        meaning = Text.assemble((row.type + unit, "cyan"), "\n", row.meaning, (search, "green"))
         table.add_row(Text(row.name, "bold"), Text(row.default), meaning)
-    console.print(table)
+    show(table)
     if any(row.default == NOT_SET for row in rows):
-        print_plain(f"default {NOT_SET}: not set; the meaning explains the effect\n", console)
+        show(f"default {NOT_SET}: not set; the meaning explains the effect\n")
     if text := example(kind, name, rows):
-        print_plain(f"Set it on the command line or in a grid file:\n\n{text}\n", console)
+        show(f"Set it on the command line or in a grid file:\n\n{text}\n")
 
 
 def print_costs(costs: Sequence[Cost], layout: Schedule, root: Path) -> None:
     """Print the cost of a grid, and how its trials share the workers."""
-    console = make_console()
     table = _table("environment", "trials", "done", "steps left", "steps/s", "time left")
     for cost in costs:
         table.add_row(
@@ -100,19 +106,31 @@ def print_costs(costs: Sequence[Cost], layout: Schedule, root: Path) -> None:
             format_steps(cost.steps_per_second) if cost.steps_per_second else "-",
             format_duration(cost.seconds) if cost.env_steps else "-",
         )
-    console.print(table)
     text = "Nothing is left to train."
     if total := sum(cost.seconds for cost in costs):
         text = (
             f"About {format_duration(total)} of training on {counted(layout.workers, 'worker')}: "
             f"{layout.words}. Updates and scoring take extra time."
         )
-    print_plain(f"{text}\nOutput: {root}", console)
+    show(table, f"{text}\nOutput: {root}")
+    for cost in costs:
+        for algorithm, generations in cost.generations.items():
+            if generations < FEW_GENERATIONS:
+                show(
+                    Text(few_generations(f"{cost.environment} {algorithm}", generations), "yellow")
+                )
+
+
+def few_generations(name: str, generations: int) -> str:
+    """The warning about a budget that buys few generations."""
+    return (
+        f"{name}: the budget buys about {counted(generations, 'generation')}, fewer than "
+        f"{FEW_GENERATIONS}: too few to learn. Raise budget.env_steps or shrink the population."
+    )
 
 
 def print_standings(standings: Iterable[Standing], root: Path) -> None:
     """Print the progress of each trial, and the number of trials with each status."""
-    console = make_console()
     table = _table("trial", "status", "generation", "steps", "")
     counts: Counter[str] = Counter()
     for item in standings:
@@ -121,109 +139,157 @@ def print_standings(standings: Iterable[Standing], root: Path) -> None:
         state = Text(item.status, style=STATUS_STYLES.get(item.status, ""))
         name, detail = Text(item.trial.name), Text(item.detail)  # brackets are not markup
         table.add_row(name, state, str(item.generation), steps, detail)
-    console.print(table)
-    print_plain(f"{root}: {', '.join(f'{n} {name}' for name, n in counts.items())}", console)
+    show(table, f"{root}: {', '.join(f'{n} {name}' for name, n in counts.items())}")
 
 
-def print_comparison(sides: Sides) -> None:
+def print_comparison(sides: Sides, *, tail: bool = False) -> None:
     """Print two sides next to each other, and which one is better."""
     from esbench.reporting.tables.comparison import outcome, sheet
 
-    console = make_console()
-    print_plain(f"A: {sides.first}\nB: {sides.second}\n", console)
-    print_sheet(sheet(sides), console)
-    console.print(Text(f"{outcome(sides)}.", "bold"), soft_wrap=True)
+    show(f"A: {sides.first}\nB: {sides.second}\n")
+    print_sheet(sheet(sides, tail=tail))
+    show(Text(f"{outcome(sides)}.", "bold"))
 
 
 def print_baseline(baseline: Baseline, path: Path) -> None:
     """Print the contents of a baseline."""
-    console = make_console()
     table = _table("cell", "seeds", "mean", "random", "reference")
     for cell in baseline.cells:
         finite = [trial.score for trial in cell.trials if trial.score is not None]
         numbers = (float(np.mean(finite)), cell.random_score, cell.reference_score)
         table.add_row(Text(cell.name), str(len(cell.trials)), *map(format_number, numbers))
-    console.print(table)
+    show(table)
     sources = dict.fromkeys((cell.environment, cell.reference_source) for cell in baseline.cells)
     for environment, source in sources:
-        print_plain(f"Reference of {environment}: {source}.", console)
+        show(f"Reference of {environment}: {source}.")
     least = seeds_to_fail(GateRules(), len(baseline.cells))
     if few := [cell.name for cell in baseline.cells if len(cell.trials) < least]:
-        print_plain(
+        show(
             f"With fewer than {least} seeds a check with as many seeds cannot detect a drop: "
-            f"{', '.join(few)}.",
-            console,
+            f"{', '.join(few)}."
         )
-    print_plain(f"{path}: {counted(len(baseline.cells), 'cell')} frozen", console)
+    show(f"{path}: {counted(len(baseline.cells), 'cell')} frozen")
+
+
+def print_check(report: CheckReport) -> None:
+    """Print the cells of a check, the details and the outcome."""
+    from esbench.gate.render_check import details, headline, notes
+
+    style = {0: "bold green", 1: "bold red"}.get(report.exit_code, "bold yellow")
+    show(check_table(report), *details(report), *notes(report), Text(headline(report), style))
+
+
+def check_table(report: CheckReport) -> Table:
+    """The cells of a check as a table for a terminal of at least 80 columns."""
+    from esbench.gate.match_baseline import DigestResult
+    from esbench.gate.render_check import change_text, mean_text
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    table.add_column("cell", overflow="fold")
+    for name in ("baseline", "now", "change"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("digests", no_wrap=True)
+    for cell in report.cells:
+        digests = cell.match.digests
+        table.add_row(
+            Text(cell.match.frozen.name),
+            mean_text(cell.baseline_scores),
+            mean_text(cell.scores),
+            change_text(cell),
+            Text(cell.verdict.value, VERDICT_STYLES[cell.verdict]),
+            Text(digests.value, "yellow" if digests is DigestResult.CHANGED else "dim"),
+        )
+    return table
 
 
 def print_throughput(result: Throughput, profile: bool) -> None:
     """Print the rounds of a measurement, their medians and optionally the profile."""
-    console = make_console()
     speeds = ("bare", "simulator", "simulated", "training")
     table = _table("round", "gymnasium", "simulator", *speeds[2:], "/ gymnasium", "/ simulator")
     for number, item in enumerate(result.rounds, start=1):
         alone = item.simulator and item.simulated / item.simulator
-        values = [_rate(getattr(item, name)) for name in speeds]
-        ratios = [_ratio(item.simulated / item.bare), _ratio(alone)]
+        values = [_or_none(getattr(item, name), ",.0f") for name in speeds]
+        ratios = [_or_none(value, ".2f") for value in (item.simulated / item.bare, alone)]
         table.add_row(str(number), *values, *ratios)
-    values = [_rate(result.median(name)) for name in speeds]
-    ratios = [_ratio(result.ratio(name)) for name in speeds[:2]]
+    values = [_or_none(result.median(name), ",.0f") for name in speeds]
+    ratios = [_or_none(result.ratio(name), ".2f") for name in speeds[:2]]
     table.add_row("median", *values, *ratios, style="bold")
-    print_plain(
+    show(
         f"{result.environment}, population {result.population_size}, {result.workers} processes, "
         f"backend {result.backend}; after {format_steps(result.env_steps)} steps of training, "
         f"episodes of {result.episode_length:.0f} steps; env steps/s",
-        console,
-    )
-    console.print(table)
-    print_plain(
+        table,
         "gymnasium: plain environments with random actions. simulator: mj_step or the ALE alone, "
         "with the members' actions.\nsimulated: training end to end, including the steps of the "
         "unperturbed policy. training: only the steps of the population.\n"
         f"First generation after {result.startup_s:.1f} s.",
-        console,
     )
     if profile:
         shares = _table("part of a generation", "share of the processes' time", "")
         for part, share in result.profile.items():
             shares.add_row(part, f"{100 * share:.1f} %", PARTS_OF_A_GENERATION[part])
-        console.print(shares)
+        show(shares)
 
 
 def print_diagnosis(diagnosis: Diagnosis) -> None:
     """Print the diagnostics of a trial over its run, and the findings."""
-    console = make_console()
-    print_plain(
+    show(
         f"{diagnosis.name}: {diagnosis.status}, {counted(diagnosis.generations, 'generation')}, "
-        f"{format_steps(diagnosis.env_steps)} steps\n",
-        console,
+        f"{format_steps(diagnosis.env_steps)} steps\n"
     )
     table = _table("mean over a third of the run", "start", "middle", "end")
     for name, values in diagnosis.measures.items():
-        table.add_row(name, *(_digits(value) for value in values))
-    console.print(table)
+        table.add_row(name, *map(_digits, values))
     rows = _table("level", "finding", no_header=True)
     for finding in diagnosis.findings:
         advice = ("\n", (finding.advice, "bold")) if finding.advice else ()
         level = Text(finding.level, style=LEVEL_STYLES[finding.level])
         rows.add_row(level, Text.assemble(finding.sentence, *advice))
-    console.print(rows)
+    show(table, rows)
+
+
+def print_tuning(summary: Summary) -> None:
+    """Print the settings of a study: their defaults, the best values and their importance."""
+    study, best = summary.study, summary.best
+    found = summary.values(best) if best else {}
+    table = _table("setting", "default", "best", "importance", "searched")
+    table.columns[0].no_wrap = True
+    for name in summary.searched:
+        share = summary.importances.get(name)
+        cells = (_setting_text(values.get(name)) for values in (study.defaults, found))
+        importance = "-" if share is None else f"{100 * share:.0f} %"
+        table.add_row(Text(name), *cells, importance, study.space[name].text)
+    scores = "all configurations failed"
+    if best is not None:
+        values = map(format_number, (summary.best_score, summary.default_score))
+        name = f"configuration {best.number}" if best.number else "the default settings are best"
+        scores = "{}: score {}, default {}".format(name, *values)
+    show(Text(f"{study.name}: {scores}", "bold"), table)
+
+
+def print_tuning_costs(summaries: Sequence[Summary]) -> None:
+    """Print the scores and the cost of each study."""
+    table = _table("study", "tried", "pruned", "failed", "steps", "default score", "best")
+    for summary in summaries:
+        counts = (len(summary.configurations), summary.pruned, summary.failed)
+        values = map(format_number, (summary.default_score, summary.best_score))
+        steps = format_steps(summary.env_steps)
+        table.add_row(summary.study.name, *map(str, counts), steps, *values)
+    show(table)
 
 
 def print_health(diagnoses: Sequence[Diagnosis]) -> None:
     """Print the findings of several trials; for a healthy trial, the first finding."""
-    console = make_console()
     table = _table("level", "trial and findings", no_header=True)
     for item in diagnoses:
         findings = [f for f in item.findings if f.level != "ok"] or item.findings[:1]
         lines = (f"\n{finding.sentence}" for finding in findings)
         level = Text(item.level, style=LEVEL_STYLES[item.level])
         table.add_row(level, Text.assemble((item.name, "bold"), *lines))
-    console.print(table)
     counts = Counter(item.level for item in diagnoses)
     listed = ", ".join(f"{count} {level}" for level, count in counts.items())
-    print_plain(f"{counted(len(diagnoses), 'trial')}: {listed}", console)
+    show(table, f"{counted(len(diagnoses), 'trial')}: {listed}")
 
 
 def returns_text(returns: Vector) -> str:
@@ -237,28 +303,20 @@ def returns_text(returns: Vector) -> str:
     )
 
 
-def rendered_text(rendered: Rendered) -> str:
-    """The rendered episode and its file as text."""
-    cut = "" if rendered.shown == rendered.steps else f", the first {rendered.shown} shown"
-    return (
-        f"{rendered.path}: {rendered.environment}, generation {rendered.generation}, "
-        f"episode {rendered.episode} (seed {rendered.seed}), return {rendered.total!r}, "
-        f"{counted(rendered.steps, 'step')}{cut}"
-    )
+def _setting_text(value: object) -> str:
+    if value is None:
+        return NONE
+    return f"{value:.4g}" if isinstance(value, float) else value_text(value)
 
 
-def _rate(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.0f}"
+def _or_none(value: float | None, form: str) -> str:
+    return NONE if value is None else format(value, form)
 
 
 def _digits(value: float) -> str:
     if math.isnan(value):
         return NONE
     return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
-
-
-def _ratio(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
 
 
 def _table(*columns: str, title: str | None = None, no_header: bool = False) -> Table:

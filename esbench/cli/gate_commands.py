@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import shlex
-import signal
 import sys
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from esbench.cli.app import EXIT_FAILED, Folder, Workers, app, complain, interrupt
-from esbench.cli.training_commands import make_watcher
-from esbench.errors import TrainingError
+from esbench.cli.app import EXIT_FAILED, LEADERBOARD, Folder, Workers, app, complain
+from esbench.cli.training_commands import train
+from esbench.errors import TrainingError, UsageError
 
 if TYPE_CHECKING:
-    from esbench.training.trials import Trial
-
+    from esbench.store.generation_record import GenerationRecord
 
 command = partial(app.command, rich_help_panel="Gate")
 
@@ -70,13 +67,15 @@ def check(
     Exit code 0: no regression. 1: a regression. 3: a cell was not measured. 4: too few seeds.
     """
     from esbench.analysis.gate import GateRules
-    from esbench.cli.check_view import print_check
+    from esbench.cli.console import show
+    from esbench.cli.display import print_check
     from esbench.files import write_bytes
     from esbench.gate import render_check
     from esbench.gate import second_stage as stage
     from esbench.gate.baselines import read_baseline
     from esbench.gate.check import EXIT_NOT_MEASURED
     from esbench.gate.check import check as check_folder
+    from esbench.units import counted
 
     rules = GateRules(alpha, margin, stages=1 if second_stage is None else 2)
     report = check_folder(folder, read_baseline(baseline), rules, exact, allow_inconclusive)
@@ -85,7 +84,8 @@ def check(
         if trials := stage.plan(report, second_stage):
             stage.bind(folder, second_stage)
             try:
-                _train(trials, workers)
+                show(f"second stage: {counted(len(trials), 'trial')} on new seeds")
+                train(trials, workers, quiet=True)
             except TrainingError as error:  # exit code 1 means a regression
                 complain(str(error))
                 raise typer.Exit(EXIT_NOT_MEASURED) from None
@@ -103,42 +103,46 @@ def check(
 
 @command(
     epilog="Examples: esbench verify results/runs/quick/CartPole-v1/openai_es/seed-0   |   "
-    "esbench verify results/runs/quick"
+    "esbench verify results/runs/quick   |   esbench verify --sample 3 --seed 1"
 )
 def verify(
     trial: Annotated[
-        Path, typer.Argument(metavar="TRIAL", help="A trial's folder, or a folder of trials.")
-    ],
+        Path | None,
+        typer.Argument(metavar="TRIAL", help="A trial's folder, or a folder of trials."),
+    ] = None,
     workers: Workers = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(metavar="K", help="Train K random trials of a leaderboard again instead."),
+    ] = None,
+    leaderboard: Annotated[Path, typer.Option(help="Folder of the leaderboard.")] = LEADERBOARD,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random choice.")] = 0,
 ) -> None:
     """Train trials again and report: identical, statistically equal, or different.
 
     Exit code 1: different. Writes nothing.
     """
-    from esbench.cli.console import print_plain, working
+    from esbench.cli.console import show, working
     from esbench.gate.verify import Outcome, sentences
     from esbench.gate.verify import verify as run_again
+    from esbench.leaderboard.sample import verify_sample
     from esbench.rollouts.worker_pool import WorkerPool
 
-    signal.signal(signal.SIGTERM, interrupt)
-    with working(f"running {trial} again") as show, WorkerPool(workers) as pool:
-        found = run_again(trial, pool, lambda name, record: show(f"{name}: {record.generation}"))
+    if (trial is None) == (sample is None):
+        raise UsageError(
+            f"TRIAL = {trial and str(trial)!r}, --sample = {sample}: expected one of them"
+        )
+    what = leaderboard if trial is None else trial
+    with working(f"running {what} again") as tell, WorkerPool(workers) as pool:
+
+        def watch(name: str, record: GenerationRecord) -> None:
+            tell(f"{name}: {record.generation}")
+
+        if trial is None:
+            found = verify_sample(leaderboard, sample or 0, seed, pool, watch)
+        else:
+            found = run_again(trial, pool, watch)
     for verification in found:
-        for line in sentences(verification):
-            print_plain(line)
+        show(*sentences(verification))
     if any(verification.outcome is Outcome.DIFFERENT for verification in found):
         raise typer.Exit(EXIT_FAILED)
-
-
-def _train(trials: Sequence[Trial], workers: int | None) -> None:
-    """Train the trials of the second stage; Ctrl-C keeps finished generations."""
-    from esbench.cli.console import make_console, print_plain
-    from esbench.rollouts.worker_pool import WorkerPool
-    from esbench.training.run_grid import run_grid
-    from esbench.units import counted
-
-    console = make_console()
-    print_plain(f"second stage: {counted(len(trials), 'trial')} on new seeds", console)
-    signal.signal(signal.SIGTERM, interrupt)
-    with WorkerPool(workers) as pool, make_watcher(console, len(trials), True) as watcher:
-        run_grid(trials, pool, watcher, at_once=None)

@@ -1,23 +1,23 @@
-"""Progress of a running grid: live in a terminal, plain lines elsewhere."""
+"""Progress of a running grid: a table in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import math
 import re
-import time
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, Final, Literal, Self, final
 
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID
-from rich.table import Column
+from rich.progress import BarColumn, Progress, Task, TextColumn
+from rich.table import Table
 from rich.text import Text
 
+from esbench.cli.display import FEW_GENERATIONS, few_generations
+from esbench.cli.progress_lines import progress_line, progress_rows, shown_return
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.run_trial import Outcome
 from esbench.training.trials import Trial
-from esbench.units import counted, format_duration, format_number, format_steps
+from esbench.units import counted, format_steps
 
 PLAIN_SECONDS: Final = 10.0
 MARKS: Final[dict[Outcome | Literal["died"], tuple[str, str]]] = {
@@ -30,226 +30,158 @@ MARKS: Final[dict[Outcome | Literal["died"], tuple[str, str]]] = {
 
 
 @final
-class Meter:
-    """Speed, best return and remaining time of a running trial."""
+class GridDisplay:
+    """A context manager and a ``GridWatcher`` that shows a bar and a table in a terminal.
 
-    def __init__(self, trial: Trial) -> None:
-        self.trial = trial
-        self.generation = 0
-        self.env_steps = 0
-        self.best = -math.inf
-        self.scoring = 0  # held-out episodes to play; 0 during training
-        self.began = self._start = time.monotonic()
-        self._first_steps: int | None = None
+    Elsewhere there is a line when a trial starts, when it ends and every ten seconds; ``quiet``
+    prints only the lines of ended trials. ``warns`` is whether it names budgets of few generations.
+    """
 
-    def recall(self, record: GenerationRecord) -> None:
-        """Add a generation of an earlier run."""
-        center, mean = record.center_return, record.population_return_mean
-        self.generation = record.generation
-        self.env_steps = record.env_steps
-        self.best = max(self.best, mean if math.isnan(center) else center)
-
-    def update(self, record: GenerationRecord) -> None:
-        """Add a generation. The first one is not in the speed, because it includes start-up."""
-        self.recall(record)
-        if self._first_steps is None:
-            self._first_steps, self._start = record.env_steps, time.monotonic()
-
-    @property
-    def steps_per_second(self) -> float:
-        """Training steps per second of this run; NaN before the second generation."""
-        elapsed = time.monotonic() - self._start
-        if self._first_steps is None or self.env_steps == self._first_steps or elapsed == 0:
-            return math.nan
-        return (self.env_steps - self._first_steps) / elapsed
-
-    @property
-    def seconds_left(self) -> float:
-        """Seconds until the budget is spent, at the current speed."""
-        return max(0, self.trial.spec.budget.env_steps - self.env_steps) / self.steps_per_second
-
-    def text(self) -> str:
-        """Generation, speed, best return and remaining time; during scoring, the episodes."""
-        best = "-" if math.isinf(self.best) else format_number(self.best)
-        if self.scoring:
-            episodes = counted(self.scoring, "held-out episode")
-            return f"gen {self.generation:>4}  best {best:>8}  scoring on {episodes}"
-        return (
-            f"gen {self.generation:>4}  {format_steps(self.steps_per_second):>7} steps/s  "
-            f"best {best:>8}  ETA {format_duration(self.seconds_left)}"
-        )
-
-
-class GridDisplay(ABC):
-    """Base class of the displays: a context manager and a ``GridWatcher``."""
-
-    def __init__(self, console: Console, trials: int) -> None:
+    def __init__(
+        self, console: Console, trials: int, quiet: bool = False, warns: bool = True
+    ) -> None:
         self.console = console
         self.trials = trials
         self.ended = 0
-        self.meters: dict[str, Meter] = {}  # of the running trials, by name
+        self.tasks: dict[str, Task] = {}  # of the running trials, by name
+        self._name_width = 40
+        self._quiet = quiet
+        self._warns = warns and not quiet  # of budgets of few generations
+        self._warned: set[str] = set()  # environment and algorithm
+        self._live = console.is_terminal and not quiet
+        self.table = _ProgressTable(
+            BarColumn(None),
+            TextColumn("{task.fields[info]}", "cyan", markup=False),
+            console=console,
+            transient=True,
+            speed_estimate_period=math.inf,  # generations may take longer than any period
+        )
+        self._grid = self.table.add_task("", total=trials, info="")
+        self._show_grid()
 
     def __enter__(self) -> Self:
+        if self._live:
+            self.table.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
+        if self._live:
+            self.table.stop()
 
     def trial_started(self, trial: Trial, resumed_at: int) -> None:
         """A trial starts or resumes."""
-        meter = self.meters[trial.name] = Meter(trial)
-        for record in trial.folder.records()[:resumed_at] if resumed_at else ():
-            meter.recall(record)
-        self.begin(trial, f"resumed after generation {resumed_at}" if resumed_at else "")
+        before = trial.folder.records()[:resumed_at] if resumed_at else []
+        note = f"resumed after generation {resumed_at}" if resumed_at else ""
+        steps = before[-1].env_steps if before else 0
+        self.table.add_task(
+            trial.name,
+            total=trial.spec.budget.env_steps,
+            completed=steps,
+            resumed_from=steps,
+            record=before[-1] if before else None,
+            best=max(map(shown_return, before), default=-math.inf),
+            scoring=False,
+            printed=self.table.get_time(),
+            activity=note or "starting",
+        )
+        self.tasks[trial.name] = self.table.tasks[-1]
+        if not self._live and not self._quiet:
+            number = self.ended + len(self.tasks)
+            suffix = f" ({note})" if note else ""
+            self._print(Text(f"[{number}/{self.trials}] {trial.name}{suffix}"))
 
     def generation_done(self, trial: Trial, record: GenerationRecord) -> None:
         """A generation was recorded."""
-        meter = self.meters[trial.name]
-        meter.update(record)
-        self.advance(meter)
+        bought = -(-trial.spec.budget.env_steps // max(1, record.env_steps))
+        name = f"{trial.labels['environment']} {trial.labels['algorithm']}"
+        few = bought < FEW_GENERATIONS and trial.spec.policy is not None  # an agent has rows
+        if record.generation == 1 and few and name not in self._warned:
+            self._warned.add(name)
+            if self._warns:
+                self._print(Text(few_generations(name, bought), "yellow"))
+        best = max(self.tasks[trial.name].fields["best"], shown_return(record))
+        changes: dict[str, Any] = {"record": record, "best": best, "activity": ""}
+        self._advance(trial, completed=record.env_steps, total=_total(trial, record), **changes)
+
+    def episodes_done(self, trial: Trial, done: int, total: int) -> None:
+        """Some episodes of a generation, or of the scoring, have ended; of an agent, steps."""
+        unit = "steps" if trial.spec.policy is None else "episodes"
+        what = "scoring" if self.tasks[trial.name].fields["scoring"] else unit
+        self._advance(trial, activity=f"{what} {done}/{total}")
 
     def scoring_started(self, trial: Trial, episodes: int) -> None:
-        """The held-out episodes start."""
-        meter = self.meters[trial.name]
-        meter.scoring = episodes
-        self.advance(meter)
+        """The held-out episodes start; training may have ended before its budget."""
+        steps = self.tasks[trial.name].completed
+        self._advance(trial, total=steps, scoring=True, activity=f"scoring 0/{episodes}")
 
     def trial_died(self, trial: Trial, cause: str) -> None:
         """The process of a trial died; another process continues the trial."""
-        self.meters.pop(trial.name, None)
-        self.close(trial, "died", f"its process died, {cause}; another continues")
+        self._close(trial, "died", f"its process died, {cause}; another continues")
 
     def trial_ended(self, trial: Trial, outcome: Outcome, detail: str) -> None:
         """A trial ended."""
         self.ended += 1
-        meter = self.meters.pop(trial.name, None)  # a skipped trial never started
-        if outcome == "done" and meter is not None:
-            took = time.monotonic() - meter.began
-            detail = (
-                f"{detail:<15} {format_steps(meter.env_steps):>6} steps  "
-                f"{counted(meter.generation, 'generation'):>16}  {took:6.1f} s"
-            )
-        self.close(trial, outcome, detail)
+        self._close(trial, outcome, detail)
+        self._show_grid()
 
-    @abstractmethod
-    def begin(self, trial: Trial, note: str) -> None:
-        """Show that a trial starts."""
+    def _advance(self, trial: Trial, **changes: Any) -> None:
+        task = self.tasks[trial.name]
+        self.table.update(task.id, **changes)
+        self._show_grid()
+        now = self.table.get_time()
+        if not self._live and not self._quiet and now - task.fields["printed"] >= PLAIN_SECONDS:
+            task.fields["printed"] = now
+            self._print(Text(f"run   {self._padded(trial)} {progress_line(task)}"))
 
-    @abstractmethod
-    def advance(self, meter: Meter) -> None:
-        """Show the progress of a trial."""
+    def _show_grid(self) -> None:
+        """The bar counts a running trial by the share of its budget that is used."""
+        done = self.ended + sum(task.percentage for task in self.tasks.values()) / 100
+        info = f"{self.ended} of {counted(self.trials, 'trial')}"
+        self.table.update(self._grid, completed=done, info=info)
 
-    @abstractmethod
-    def close(self, trial: Trial, outcome: Outcome | Literal["died"], detail: str) -> None:
-        """Show how a trial or its process ended."""
+    def _close(self, trial: Trial, outcome: Outcome | Literal["died"], detail: str) -> None:
+        """Replace a trial's rows by a line, or by two lines in a narrow terminal."""
+        task = self.tasks.pop(trial.name, None)  # a skipped trial never started
+        if task is not None:
+            self.table.remove_task(task.id)
+        if task is not None and outcome == "done":
+            record = task.fields["record"]
+            generations = counted(record.generation if record else 0, "generation")
+            steps, seconds = format_steps(task.completed), task.elapsed or 0.0
+            detail = f"{detail:<15} {steps:>6} steps  {generations:>16}  {seconds:6.1f} s"
+        mark = Text(f"{MARKS[outcome][0]:<5}", MARKS[outcome][1])
+        line = Text.assemble(mark, f" {self._padded(trial)} {detail}")
+        if self._live and line.cell_len > self.console.width:
+            lines = Table.grid(padding=(0, 1))
+            lines.add_row(mark, Text(f"{trial.name}\n{re.sub(' {2,}', '  ', detail)}"))
+            self._print(lines)
+        else:
+            self._print(line)
 
-    @abstractmethod
-    def stop(self) -> None:
-        """Remove the display."""
+    def _padded(self, trial: Trial) -> str:
+        """The name of a trial in the width of the longest so far, so that the lines align."""
+        self._name_width = max(self._name_width, len(trial.name))
+        return f"{trial.name:<{self._name_width}}"
+
+    def _print(self, text: RenderableType) -> None:
+        """Print above the table; only a terminal has lines that end between words."""
+        self.console.print(text, soft_wrap=not self._live)
 
 
-@final
-class PlainDisplay(GridDisplay):
-    """One line when a trial starts, ends, and every ten seconds; ``quiet``: only when it ends."""
-
-    def __init__(self, console: Console, trials: int, quiet: bool = False) -> None:
-        super().__init__(console, trials)
-        self._quiet = quiet
-        self._last: dict[str, float] = {}  # time of the last line of each trial
-
-    def begin(self, trial: Trial, note: str) -> None:
-        """Print that a trial starts."""
-        self._last[trial.name] = time.monotonic()
-        if not self._quiet:
-            number = self.ended + len(self.meters)
-            suffix = f" ({note})" if note else ""
-            self._print(f"[{number}/{self.trials}] {trial.name}{suffix}")
-
-    def advance(self, meter: Meter) -> None:
-        """Print the progress of a trial every ten seconds."""
-        name, now = meter.trial.name, time.monotonic()
-        if not self._quiet and now - self._last[name] >= PLAIN_SECONDS:
-            self._last[name] = now
-            which = f"  {name}" if len(self.meters) > 1 else ""
-            self._print(f"      {meter.text()}{which}")
-
-    def close(self, trial: Trial, outcome: Outcome | Literal["died"], detail: str) -> None:
-        """Print how a trial or its process ended."""
-        self._print(f"{MARKS[outcome][0]:<5} {trial.name:<40} {detail}")
-
-    def stop(self) -> None:
-        """There is nothing to remove."""
-
-    def _print(self, line: str) -> None:
-        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+def _total(trial: Trial, record: GenerationRecord) -> int:
+    """The steps that the budget buys, where it also limits the generations."""
+    steps, generations = trial.spec.budget.env_steps, trial.spec.budget.generations
+    if generations is None:
+        return steps
+    return min(steps, record.env_steps * generations // record.generation)
 
 
 @final
-class LiveDisplay(GridDisplay):
-    """A bar for the grid and one per running trial, below the lines of ended trials.
-
-    Names are above their bars, because both together do not fit 80 columns.
-    """
-
-    def __init__(self, console: Console, trials: int) -> None:
-        super().__init__(console, trials)
-        self._progress = _Bars(BarColumn(16), _Info(), console=console, transient=True)
-        self._progress.start()
-        self._grid = self._progress.add_task("", total=trials, info=self._count())
-        self._bars: dict[str, TaskID] = {}  # of the running trials
-
-    def begin(self, trial: Trial, note: str) -> None:
-        """Show the trial's bar."""
-        self._bars[trial.name] = self._progress.add_task(
-            trial.name, total=trial.spec.budget.env_steps, info=note or "starting"
-        )
-
-    def advance(self, meter: Meter) -> None:
-        """Move the trial's bar."""
-        budget = meter.trial.spec.budget.env_steps
-        done = budget if meter.scoring else min(meter.env_steps, budget)
-        self._progress.update(self._bars[meter.trial.name], completed=done, info=meter.text())
-
-    def close(self, trial: Trial, outcome: Outcome | Literal["died"], detail: str) -> None:
-        """Replace a trial's bar by a line above the bars, or by two lines in a narrow terminal."""
-        if trial.name in self._bars:
-            self._progress.remove_task(self._bars.pop(trial.name))
-        mark, style = MARKS[outcome]
-        line = Text.assemble((f"{mark:<5} ", style), f"{trial.name:<40} {detail}")
-        if line.cell_len > self.console.width:
-            detail = re.sub(" {2,}", "  ", detail)
-            line = Text.assemble((f"{mark:<5} ", style), f"{trial.name}\n      {detail}")
-        self._progress.print(line, soft_wrap=True)
-        self._progress.update(self._grid, completed=self.ended, info=self._count())
-
-    def stop(self) -> None:
-        """Remove the bars."""
-        self._progress.stop()
-
-    def _count(self) -> str:
-        return f"{self.ended} of {counted(self.trials, 'trial')}"
-
-
-@final
-class _Bars(Progress):
-    """Bars below their descriptions."""
+class _ProgressTable(Progress):
+    """A bar of the whole grid and the rows of the running trials."""
 
     def get_renderables(self) -> Iterator[RenderableType]:
-        """Yield the lines of each visible task."""
-        for task in self.tasks:
-            if task.visible and task.description:
-                yield Text(task.description, no_wrap=True, overflow="ellipsis")
-            yield self.make_tasks_table([task])
-
-
-@final
-class _Info(ProgressColumn):
-    """The text next to a bar."""
-
-    def __init__(self) -> None:
-        super().__init__(Column(no_wrap=True, overflow="ellipsis"))
-
-    def render(self, task: Task) -> Text:
-        """The text of the task."""
-        info: Any = task.fields["info"]
-        return Text(str(info), style="cyan")
+        """Yield the bar and the lines of the table."""
+        yield self.make_tasks_table(self.tasks[:1])
+        if trials := self.tasks[1:]:
+            yield from progress_rows(trials, self.console.width)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
 import typer
 
-from esbench.cli.app import (
-    CompareFormat,
-    DiagnosisFormat,
-    Folder,
-    Format,
-    Kind,
-    TableFormat,
-    app,
-    write,
-)
+from esbench.cli.app import Folder, Trials, app, write
+from esbench.errors import UsageError
+
+Kind = Literal["algorithms", "agents", "environments", "policies", "behaviors", "backends", "grids"]
+Format = Annotated[
+    Literal["text", "markdown", "csv", "latex", "json"],
+    typer.Option("--format", help="Output format."),
+]
 
 command = partial(app.command, rich_help_panel="Read results")
 
@@ -32,46 +30,73 @@ def list_(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="List the settings of this algorithm, policy or behavior instead "
-            "(KIND is needed only if two of them share the name).",
+            help="List the settings of this algorithm, policy or behavior instead, also of a "
+            "package.file:Class (KIND is needed only if two of them share the name).",
         ),
     ] = None,
 ) -> None:
-    """List algorithms, environments, policies, behaviors, backends and grids, or settings."""
+    """List algorithms, agents, environments, policies and other names, or settings."""
     from esbench.cli.display import print_catalogue, print_settings
     from esbench.reporting.catalogue import catalogue, kind_with_settings
 
     if settings is not None:
-        print_settings(kind.value if kind else kind_with_settings(settings), settings)
+        print_settings(kind or kind_with_settings(settings), settings)
         return
-    kinds = [kind] if kind else list(Kind)
-    print_catalogue({chosen.value: catalogue(chosen.value) for chosen in kinds})
+    kinds = [kind] if kind else get_args(Kind)
+    print_catalogue({chosen: catalogue(chosen) for chosen in kinds})
 
 
 @command(
     epilog="Examples: esbench table results/runs/quick --format markdown   |   "
-    "esbench table results/runs/quick --wide"
+    "esbench table results/runs/quick --wide   |   esbench table out --by learning_rate"
 )
 def table(
     folder: Folder,
-    format_: TableFormat = Format.TEXT,
+    format_: Format = "text",
     wide: Annotated[
         bool, typer.Option("--wide", help="One row per algorithm, one column per environment.")
+    ] = False,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SETTING", help="Sort by this setting of the algorithms and give it a column."
+        ),
+    ] = None,
+    which: Annotated[
+        Literal["last", "best"],
+        typer.Option(
+            help="With best, also the score of each run's best policy, in a column 'Selected'; "
+            "first run: esbench eval --all --which best DIR"
+        ),
+    ] = "last",
+    tail: Annotated[
+        bool,
+        typer.Option(
+            "--tail",
+            help="Also the mean of the worst 10 % of held-out episodes; with --wide instead of the "
+            "intervals. Formats other than text always have it, except with --wide.",
+        ),
     ] = False,
 ) -> None:
     """Print the scores: interquartile mean over seeds with its interval, cost and reference."""
     from esbench.cli.console import print_sheet
     from esbench.reporting.tables.render_table import export
     from esbench.reporting.tables.score_table import score_table, sheet
-    from esbench.reporting.tables.wide_table import require_wide, wide_sheet
+    from esbench.reporting.tables.wide_table import require_one_layout, wide_sheet
 
-    if wide:
-        require_wide(format_.value)
-    rows = score_table(folder)
-    if format_ is Format.TEXT:
-        print_sheet(wide_sheet(rows) if wide else sheet(rows, terminal=True), split=wide)
+    if wide and format_ in {"csv", "json"}:
+        raise UsageError(
+            f"--wide with --format {format_}: expected one of text, markdown, latex; "
+            f"{format_} has one row per environment and algorithm, without --wide"
+        )
+    require_one_layout(wide, by, which)
+    rows = score_table(folder, by, selected=which == "best")
+    if format_ == "text":
+        shown = partial(sheet, terminal=True, by=by)
+        print_sheet((wide_sheet if wide else shown)(rows, tail=tail), split=wide)
     else:
-        write(export(wide_sheet(rows) if wide else sheet(rows), rows, format_.value))
+        shown = partial(sheet, by=by)
+        write(export((wide_sheet if wide else shown)(rows, tail=tail), rows, format_))
 
 
 @command(
@@ -88,21 +113,26 @@ def compare(
         typer.Option("--in", metavar="DIR", help="A and B are algorithms in this folder."),
     ] = None,
     format_: Annotated[
-        CompareFormat, typer.Option("--format", help="Output format.")
-    ] = CompareFormat.TEXT,
+        Literal["text", "markdown", "json"], typer.Option("--format", help="Output format.")
+    ] = "text",
+    tail: Annotated[
+        bool,
+        typer.Option(
+            "--tail",
+            help="Also the mean of the worst 10 % of held-out episodes of both sides, which the "
+            "other formats always have.",
+        ),
+    ] = False,
 ) -> None:
     """Compare two sides: difference and its interval, probability of improvement, test."""
     from esbench.cli.display import print_comparison
     from esbench.reporting.tables.comparison import as_json, as_markdown, compare_sides
 
     sides = compare_sides(first, second, root)
-    match format_:
-        case CompareFormat.TEXT:
-            print_comparison(sides)
-        case CompareFormat.MARKDOWN:
-            write(as_markdown(sides))
-        case CompareFormat.JSON:
-            write(as_json(sides))
+    if format_ == "text":
+        print_comparison(sides, tail=tail)
+    else:
+        write(as_json(sides) if format_ == "json" else as_markdown(sides))
 
 
 @command(
@@ -122,7 +152,7 @@ def efficiency(
     window: Annotated[
         int, typer.Option(help="Generations in the mean return that is compared to the target.")
     ] = 5,
-    format_: TableFormat = Format.TEXT,
+    format_: Format = "text",
 ) -> None:
     """Print the cost of training until it reaches a score: steps, episodes and CPU time."""
     from esbench.cli.console import print_sheet
@@ -130,23 +160,46 @@ def efficiency(
     from esbench.reporting.tables.render_table import export
 
     rows = efficiency_table(folder, parse_targets(target or []), window)
-    if format_ is Format.TEXT:
+    if format_ == "text":
         print_sheet(sheet(rows, window, terminal=True))
     else:
-        write(export(sheet(rows, window), rows, format_.value))
+        write(export(sheet(rows, window), rows, format_))
 
 
-@command(epilog="Example: esbench plot results/runs/quick --out plots")
+@command(
+    epilog="Examples: esbench plot results/runs/quick --out plots   |   "
+    "esbench plot results/runs/classic --algorithms openai_es,cma_es --size 3.3x6 --format pdf"
+)
 def plot(
     folder: Folder,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the figures (default: DIR/figures).")
     ] = None,
+    algorithms: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="Algorithms to draw, such as openai_es,cma_es."),
+    ] = None,
+    size: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WIDTHxHEIGHT",
+            help="Size of each figure in inches; panels are below each other if it is higher than "
+            "wide.",
+        ),
+    ] = None,
+    format_: Annotated[
+        Literal["png", "svg", "pdf"] | None,
+        typer.Option("--format", help="File format (default: png and svg)."),
+    ] = None,
 ) -> None:
-    """Draw learning curves, ranks of the unperturbed policy, targets reached and score profiles."""
+    """Draw learning curves, ranks, targets reached, score profiles and the scores of sweeps."""
     from esbench.reporting.figures.learning_curves import draw
+    from esbench.reporting.figures.style import SUFFIXES, Output, parse_size
 
-    for path in draw(folder, out):
+    names = [name.strip() for name in algorithms.split(",")] if algorithms is not None else []
+    suffixes = (format_,) if format_ else SUFFIXES
+    output = Output(suffixes, None if size is None else parse_size(size))
+    for path in draw(folder, out, names, output):
         write(str(path))
 
 
@@ -155,12 +208,10 @@ def plot(
     "esbench diagnose results/runs/quick"
 )
 def diagnose(
-    path: Annotated[
-        Path, typer.Argument(metavar="TRIAL", help="A trial's folder, or a folder of trials.")
-    ],
+    path: Trials,
     format_: Annotated[
-        DiagnosisFormat, typer.Option("--format", help="Output format.")
-    ] = DiagnosisFormat.TEXT,
+        Literal["text", "json"], typer.Option("--format", help="Output format.")
+    ] = "text",
 ) -> None:
     """Check the health of training from the diagnostics of its updates, with advice."""
     from esbench.cli.display import print_diagnosis, print_health
@@ -168,7 +219,7 @@ def diagnose(
     from esbench.store.trial_folder import is_trial
 
     found = diagnosis.diagnose(path)
-    if format_ is DiagnosisFormat.JSON:
+    if format_ == "json":
         write(diagnosis.as_json(found))
     elif is_trial(path):
         print_diagnosis(found[0])

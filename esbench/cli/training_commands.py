@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
-import signal
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -16,31 +18,26 @@ from esbench.cli.app import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_USAGE,
-    Algorithms,
     AtOnce,
     DeviceName,
-    Environments,
-    EnvSteps,
-    Extend,
     Generation,
-    GridArgument,
-    Out,
+    GridOptions,
     Overrides,
-    Seeds,
+    Which,
     Workers,
+    all_overrides,
     app,
     complain,
-    interrupt,
+    takes_grid,
     write,
 )
 from esbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from esbench.cli.progress import GridDisplay
+    from esbench.integrations.trackers.base import Tracker
+    from esbench.training.callbacks import Callback
+    from esbench.training.run_trial import Outcome
     from esbench.training.trials import Trial
-
 
 command = partial(app.command, rich_help_panel="Train and play")
 
@@ -49,66 +46,67 @@ command = partial(app.command, rich_help_panel="Train and play")
     epilog="Examples: esbench run quick   |   esbench run --env CartPole-v1 "
     "--algorithm openai_es --seeds 0-2 --env-steps 100000"
 )
+@takes_grid
 def run(
-    grid: GridArgument = None,
-    env: Environments = None,
-    algorithm: Algorithms = None,
-    seeds: Seeds = None,
-    env_steps: EnvSteps = None,
-    set_: Overrides = None,
-    device: DeviceName = None,
-    out: Out = None,
-    extend: Extend = False,
+    options: GridOptions,
     workers: Workers = None,
     at_once: AtOnce = None,
     keep: Annotated[
         int,
         typer.Option(
-            min=1,
             help="Checkpoints to keep per trial, evenly spaced over its budget, for eval and "
             "render.",
         ),
     ] = 1,
+    record: Annotated[
+        Literal["members"] | None,
+        typer.Option(help="Also store what every member did, for esbench.load_members."),
+    ] = None,
+    callback: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PACKAGE.FILE:FUNCTION",
+            help="Called with the record of every generation, may return esbench.Stop; can be "
+            "repeated.",
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print one line per trial.")] = False,
+    track: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TRACKER",
+            help="tensorboard, wandb, mlflow or your own package.file:Class; can be repeated.",
+        ),
+    ] = None,
 ) -> None:
     """Train every trial of a grid; finished trials are skipped, unfinished ones resumed."""
-    from esbench.cli.console import make_console, print_plain
-    from esbench.rollouts.worker_pool import WorkerPool
-    from esbench.training.run_grid import run_grid
+    from esbench.cli.console import show
+    from esbench.integrations.trackers.base import make_tracker
+    from esbench.training.callbacks import ImportedCallback
 
-    console = make_console()
-    root, trials = _open(grid, env, algorithm, seeds, env_steps, set_, device, out, extend)
-    trials = [replace(trial, keep=keep) for trial in trials]
-    signal.signal(signal.SIGTERM, interrupt)
+    callbacks = [ImportedCallback(name) for name in callback or []]
+    root, trials = options.open(keep)
+    trackers = {name: make_tracker(name, root) for name in track or []}
+    trials = [replace(trial, record_members=record == "members") for trial in trials]
     try:
-        with WorkerPool(workers) as pool, make_watcher(console, len(trials), quiet) as watcher:
-            report = run_grid(trials, pool, watcher, at_once=at_once)
+        report = train(trials, workers, at_once, quiet, callbacks, trackers, root)
     except KeyboardInterrupt:
         command = shlex.join(["esbench", *sys.argv[1:]])
         complain(f"interrupted; progress is saved. Resume with: {command}")
         raise typer.Exit(EXIT_INTERRUPTED) from None
-    _print_results(console, root)
+    _print_results(root)
+    if not quiet and sys.stdout.isatty() and not {"done", "skipped"}.isdisjoint(report):
+        show(*_next_steps(root))
     if busy := report.count("elsewhere"):
-        print_plain(f"{busy} trials are running in another process; see: esbench status")
+        show(f"running in another process: {busy} of {len(trials)} trials; see: esbench status")
     if failed := report.count("failed"):
         complain(f"{failed} of {len(trials)} trials failed; the same command retries them")
         raise typer.Exit(EXIT_FAILED)
 
 
 @command(epilog="Example: esbench plan halfcheetah --seeds 0-9")
-def plan(
-    grid: GridArgument = None,
-    env: Environments = None,
-    algorithm: Algorithms = None,
-    seeds: Seeds = None,
-    env_steps: EnvSteps = None,
-    set_: Overrides = None,
-    device: DeviceName = None,
-    out: Out = None,
-    extend: Extend = False,
-    workers: Workers = None,
-    at_once: AtOnce = None,
-) -> None:
+@takes_grid
+def plan(options: GridOptions, workers: Workers = None, at_once: AtOnce = None) -> None:
     """Estimate the cost of a grid: trials, steps and time, from a measured speed."""
     from esbench.bench.plan import costs
     from esbench.cli.console import working
@@ -116,7 +114,7 @@ def plan(
     from esbench.rollouts.worker_pool import WorkerPool
     from esbench.training.schedule import schedule
 
-    root, trials = _open(grid, env, algorithm, seeds, env_steps, set_, device, out, extend)
+    root, trials = options.open()
     todo = [trial.spec.budget.env_steps for trial in trials if not trial.is_done]
     layout = schedule(todo, WorkerPool(workers).size, at_once)
     with working("measuring"):
@@ -125,23 +123,14 @@ def plan(
 
 
 @command(epilog="Example: esbench status quick")
-def status(
-    grid: GridArgument = None,
-    env: Environments = None,
-    algorithm: Algorithms = None,
-    seeds: Seeds = None,
-    env_steps: EnvSteps = None,
-    set_: Overrides = None,
-    device: DeviceName = None,
-    out: Out = None,
-    extend: Extend = False,
-) -> None:
+@takes_grid
+def status(options: GridOptions) -> None:
     """Show which trials of a grid are done, running, partial, failed or missing."""
-    from esbench.bench.plan import standings
+    from esbench.bench.plan import standing
     from esbench.cli.display import print_standings
 
-    root, trials = _open(grid, env, algorithm, seeds, env_steps, set_, device, out, extend)
-    print_standings(standings(trials), root)
+    root, trials = options.open()
+    print_standings(map(standing, trials), root)
 
 
 @command(
@@ -159,17 +148,24 @@ def eval_(
     ] = None,
     episodes: Annotated[int | None, typer.Option(help="Number of held-out episodes.")] = None,
     generation: Generation = None,
+    which: Which = "last",
+    all_: Annotated[
+        bool, typer.Option("--all", help="Score every trial in TRIAL, a folder of trials.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="Seed of the random actions.")] = 0,
     workers: Workers = None,
 ) -> None:
-    """Score a stored policy again on its held-out episodes, or score random actions."""
-    from esbench.cli.display import returns_text
+    """Score a stored policy again on its held-out episodes, or score random actions.
 
+    The score of a finished trial's best policy is kept for 'esbench table --which best'.
+    """
     if (trial is None) == (random_policy is None):
         raise UsageError("expected either a trial's folder or --random-policy ENV")
     if random_policy is not None:
-        if generation is not None:
-            raise UsageError(f"--generation {generation}: expected a trial, not --random-policy")
+        if generation is not None or all_:
+            option = "--all" if all_ else f"--generation {generation}"
+            raise UsageError(f"{option}: expected a trial, not --random-policy")
+        from esbench.cli.display import returns_text
         from esbench.grids.environment_files import load_environment
         from esbench.rollouts.random_policy import random_policy_returns
 
@@ -177,22 +173,47 @@ def eval_(
         returns = random_policy_returns(spec, 100 if episodes is None else episodes, seed)
         write(f"{random_policy}, random actions: {returns_text(returns)}")
         return
-    from esbench.rollouts.worker_pool import WorkerPool
-    from esbench.training.scoring import evaluate_trial
-
     assert trial is not None
+    _score_again(trial, all_, workers, episodes, generation, which)
+
+
+def _score_again(
+    path: Path,
+    all_: bool,
+    workers: int | None,
+    episodes: int | None,
+    generation: int | None,
+    which: Which,
+) -> None:
+    """Score one trial, or all in a folder; those that cannot be scored are named."""
+    from esbench.cli.display import returns_text
+    from esbench.rollouts.worker_pool import WorkerPool
+    from esbench.store.trial_folder import find_trials
+    from esbench.training.scoring import evaluate_trial, keep_best
+
+    code = 0
+    selected = ", selected as the best" if which == "best" else ""
     with WorkerPool(workers) as pool:
-        stored = evaluate_trial(trial, pool, episodes, generation)
-    write(f"generation {stored.generation}: {returns_text(stored.score.returns)}")
-    if stored.recorded is not None:
-        same = stored.recorded == stored.score.mean
-        write(
-            "identical to the recorded score"
-            if same
-            else f"DIFFERENT from the recorded score {stored.recorded!r}",
-        )
-        if not same:
-            raise typer.Exit(EXIT_FAILED)
+        for folder in [item.path for item in find_trials(path)] if all_ else [path]:
+            try:
+                stored = evaluate_trial(folder, pool, episodes, generation, which)
+            except UsageError as error:
+                if not all_:
+                    raise
+                complain(f"{folder}: {error}")
+                code = max(code, EXIT_USAGE)
+                continue
+            name = f"{folder}: " if all_ else ""
+            text = returns_text(stored.score.returns)
+            write(f"{name}generation {stored.generation}{selected}: {text}")
+            if which == "best" and generation is None:
+                keep_best(folder, stored)
+            if stored.identical:
+                write("identical to the recorded score")
+            elif stored.identical is False:
+                write(f"DIFFERENT from the recorded score {stored.recorded!r}")
+                code = EXIT_FAILED
+    raise typer.Exit(code)
 
 
 @command(
@@ -203,6 +224,7 @@ def render(
     trial: Annotated[Path, typer.Argument(metavar="TRIAL", help="A trial's folder.")],
     episode: Annotated[int, typer.Option(help="Index of the held-out episode, from 0.")] = 0,
     generation: Generation = None,
+    which: Which = "last",
     out: Annotated[
         Path | None,
         typer.Option(
@@ -226,28 +248,56 @@ def render(
 ) -> None:
     """Write a GIF or MP4 of a stored policy in one of its held-out episodes."""
     from esbench.cli.console import working
-    from esbench.cli.display import rendered_text
+    from esbench.units import counted
     from esbench.video.render_trial import outputs, render_trial
 
-    failed = differs = False
-    for wanted in outputs(trial, out, all_, generation):
+    code = 0
+    for folder, kept, file in outputs(trial, out, all_, generation):
         try:
-            with working(f"rendering {wanted.file}"):
-                rendered = render_trial(
-                    wanted.trial, wanted.file, episode, max_steps, wanted.generation
-                )
+            with working(f"rendering {file}"):
+                rendered = render_trial(folder, file, episode, max_steps, kept, which)
         except UsageError as error:
             if not all_:
                 raise
-            complain(f"{wanted.trial}: {error}")
-            failed = True
+            complain(f"{folder}: {error}")
+            code = EXIT_USAGE
             continue
-        write(rendered_text(rendered))
+        cut = "" if rendered.shown == rendered.steps else f", the first {rendered.shown} shown"
+        write(
+            f"{rendered.path}: {rendered.environment}, generation {rendered.generation}, "
+            f"episode {rendered.episode} (seed {rendered.seed}), return {rendered.total!r}, "
+            f"{counted(rendered.steps, 'step')}{cut}"
+        )
         if rendered.differs:
             complain(f"DIFFERENT from the recorded return {rendered.recorded!r}")
-            differs = True
-    if failed or differs:
-        raise typer.Exit(EXIT_USAGE if failed else EXIT_FAILED)
+            code = max(code, EXIT_FAILED)
+    raise typer.Exit(code)
+
+
+@command(epilog="Example: esbench export results/runs/quick/CartPole-v1/openai_es/seed-0")
+def export(
+    trial: Annotated[Path, typer.Argument(metavar="TRIAL", help="A trial's folder.")],
+    generation: Generation = None,
+    which: Which = "last",
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Default: policy.pt2 in the trial's folder."),
+    ] = None,
+) -> None:
+    """Write a stored policy as a file that torch.export.load reads without esbench."""
+    from esbench.api import load_policy
+    from esbench.cli.console import working
+    from esbench.training.export_policy import export_policy
+
+    file = trial / "policy.pt2" if out is None else out
+    with working(f"exporting {file}"):
+        about = export_policy(load_policy(trial, generation, which), file)
+    inputs, outputs = ("[" + ", ".join(map(str, about[key])) + "]" for key in ("inputs", "outputs"))
+    state = " and the recurrent state" if about["state"] else ""
+    write(
+        f"{file}: {about['environment']}, generation {about['generation']}, observations {inputs} "
+        f"{about['dtype']}{state} to outputs {outputs}"
+    )
 
 
 @command(epilog="Example: esbench bench --env HalfCheetah-v5 --workers 2")
@@ -272,70 +322,69 @@ def bench(
     from esbench.cli.console import working
     from esbench.cli.display import print_throughput
 
-    signal.signal(signal.SIGTERM, interrupt)
     with working(f"measuring {env}"):
         result = measure(
-            env, workers, population, seconds, rounds, after, algorithm, _with_device(set_, device)
+            env, workers, population, seconds, rounds, after, algorithm, all_overrides(set_, device)
         )
     print_throughput(result, profile)
 
 
-def _with_device(overrides: list[str] | None, device: str | None) -> list[str]:
-    """The overrides of ``--set`` and ``--device``.
+def train(
+    trials: Sequence[Trial],
+    workers: int | None,
+    at_once: int | None = None,
+    quiet: bool = False,
+    callbacks: Sequence[Callback] = (),
+    trackers: Mapping[str, Tracker] = MappingProxyType({}),
+    root: Path = Path(),
+) -> list[Outcome]:
+    """Train trials and display their progress; KeyboardInterrupt comes after they are saved.
 
-    Raises:
-        UsageError: there is no GPU; checked before the policy, which might not support one.
+    ``root`` is the output folder of the grid, which trackers need.
     """
-    if device == "cuda":
-        from esbench.policies.kernels.device import require_device
+    from esbench.cli.console import make_console, show, working
+    from esbench.cli.progress import GridDisplay
+    from esbench.rollouts.worker_pool import WorkerPool
+    from esbench.training.run_grid import run_grid
+    from esbench.training.tracking import TrackedGrid
 
-        require_device("cuda")
-    return [*(overrides or []), *([] if device is None else [f"policy.device={device}"])]
-
-
-def _open(
-    grid: str | None,
-    env: list[str] | None,
-    algorithm: list[str] | None,
-    seeds: str | None,
-    env_steps: int | None,
-    overrides: list[str] | None,
-    device: str | None,
-    out: Path | None,
-    extend: bool,
-) -> tuple[Path, list[Trial]]:
-    from esbench.training.trials import open_grid
-
-    return open_grid(
-        grid,
-        environments=env or [],
-        algorithms=algorithm or [],
-        seeds=seeds,
-        env_steps=env_steps,
-        overrides=_with_device(overrides, device),
-        out=out,
-        extend=extend,
-    )
+    display = GridDisplay(make_console(), len(trials), quiet)
+    tracked = TrackedGrid(display, trackers, root, complain, _draw_curve)
+    try:
+        with WorkerPool(workers) as pool, display:
+            outcomes = run_grid(trials, pool, tracked, callbacks, at_once)
+    finally:
+        if trackers:
+            with working("finishing the trackers"):
+                tracked.close()
+    show(*tracked.views)
+    return outcomes
 
 
-def make_watcher(console: Console, trials: int, quiet: bool) -> GridDisplay:
-    """The progress display: live on a terminal, otherwise line by line."""
-    from esbench.cli.progress import LiveDisplay, PlainDisplay
+def _draw_curve(trial: Trial, folder: Path) -> None:
+    from esbench.reporting.figures.learning_curves import draw
+    from esbench.reporting.figures.style import Output
 
-    if quiet or not console.is_terminal:
-        return PlainDisplay(console, trials, quiet)
-    return LiveDisplay(console, trials)
+    with contextlib.suppress(UsageError):  # a single generation makes no curve
+        draw(trial.folder.path, folder, output=Output(("png",)))
 
 
-def _print_results(console: Console, root: Path) -> None:
-    from esbench.cli.console import print_plain, print_sheet
+def _next_steps(root: Path) -> list[str]:
+    folder = shlex.quote(str(root))
+    return [
+        f"Next: esbench report {folder}   # everything in one HTML file",
+        f"      esbench table {folder} --wide   esbench plot {folder}",
+    ]
+
+
+def _print_results(root: Path) -> None:
+    from esbench.cli.console import print_sheet, show
     from esbench.reporting.figures.learning_curves import draw
     from esbench.reporting.tables.score_table import score_table, sheet
 
-    console.print()
+    show("")
     try:
-        print_sheet(sheet(score_table(root), terminal=True), console)
-        for path in draw(root, None):
-            print_plain(str(path), console)
+        print_sheet(sheet(score_table(root), terminal=True))
+        show(*map(str, draw(root, None)))
     except UsageError as error:  # a damaged trial, or no trial has two generations
         complain(str(error))

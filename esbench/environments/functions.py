@@ -23,26 +23,25 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from esbench.algorithms.noise import GaussianNoise
+from esbench.arrays import Vector
 from esbench.errors import UsageError, unknown
 
-Array: TypeAlias = npt.NDArray[np.float64]
-Function: TypeAlias = Callable[[npt.ArrayLike], Array]
+Function: TypeAlias = Callable[[npt.ArrayLike], Vector]
 
 CONDITION: Final = 1e6
 DIMENSION: Final = 10
-NOISE: Final = 1.0
 TARGET: Final = 1e-8  # the final target precision of BBOB
 ROTATION_KEY: Final = 20090101  # of the Philox stream for the rotations
 GOLDEN: Final = (math.sqrt(5.0) - 1.0) / 2.0
 
 
-def sphere(points: npt.ArrayLike) -> Array:
+def sphere(points: npt.ArrayLike) -> Vector:
     """Compute sum_i x_i^2 (BBOB f1) of points [..., P]; 0 at the origin."""
     x = _points(points)
     return np.asarray(np.sum(x * x, axis=-1))
 
 
-def ellipsoid(points: npt.ArrayLike) -> Array:
+def ellipsoid(points: npt.ArrayLike) -> Vector:
     """Compute sum_i 10^(6 (i-1)/(P-1)) x_i^2 (BBOB f2) of points [..., P]; 0 at the origin.
 
     It is separable, with condition number 1e6. With one coordinate it is the sphere.
@@ -52,7 +51,7 @@ def ellipsoid(points: npt.ArrayLike) -> Array:
     return np.asarray(np.sum(CONDITION**exponents * x * x, axis=-1))
 
 
-def rotated_ellipsoid(points: npt.ArrayLike) -> Array:
+def rotated_ellipsoid(points: npt.ArrayLike) -> Vector:
     """Compute the ellipsoid at R x (BBOB f10) of points [..., P], R = ``rotation(P)``; 0 at 0.
 
     It is as ill-conditioned as the ellipsoid, but not separable.
@@ -62,7 +61,7 @@ def rotated_ellipsoid(points: npt.ArrayLike) -> Array:
     return ellipsoid(np.einsum("ij,...j->...i", rotation(x.shape[-1]), x))
 
 
-def rosenbrock(points: npt.ArrayLike) -> Array:
+def rosenbrock(points: npt.ArrayLike) -> Vector:
     """Compute sum_i 100 (x_(i+1) - x_i^2)^2 + (1 - x_i)^2 of points [..., P]; 0 at (1, ..., 1).
 
     Rosenbrock 1960, "An automatic method for finding the greatest or least value of a function",
@@ -74,7 +73,7 @@ def rosenbrock(points: npt.ArrayLike) -> Array:
     return np.asarray(np.sum(100.0 * across * across + along * along, axis=-1))
 
 
-def rastrigin(points: npt.ArrayLike) -> Array:
+def rastrigin(points: npt.ArrayLike) -> Vector:
     """Compute 10 P + sum_i x_i^2 - 10 cos(2 pi x_i) (BBOB f3) of points [..., P]; 0 at the origin.
 
     Rastrigin 1974, "Systems of extremal control" (in Russian), Nauka, Moscow, in two dimensions. It
@@ -100,28 +99,28 @@ ENVIRONMENTS: Final[dict[str, dict[str, Any]]] = {
     "esbench/RotatedEllipsoid-v0": {"function": "rotated_ellipsoid"},
     "esbench/Rosenbrock-v0": {"function": "rosenbrock"},
     "esbench/Rastrigin-v0": {"function": "rastrigin"},
-    "esbench/NoisySphere-v0": {"function": "sphere", "noise": NOISE},
+    "esbench/NoisySphere-v0": {"function": "sphere", "noise": 1.0},
 }
 
 
-def optimum(name: str, dimension: int) -> Array:
+def optimum(name: str, dimension: int) -> Vector:
     """The optimum of a function of ``FUNCTIONS``, [P]."""
     return np.full(dimension, 1.0 if name == "rosenbrock" else 0.0)
 
 
-def shift(dimension: int) -> Array:
+def shift(dimension: int) -> Vector:
     """The optimum [P] of the environments: 4 frac(i g) - 2 for i = 1..P, in [-2, 2).
 
     g is the golden ratio minus 1, whose multiples spread evenly. The first coordinates are the same
     in every dimension.
     """
     multiples = np.arange(1, dimension + 1) * GOLDEN
-    places: Array = 4.0 * np.mod(multiples, 1.0) - 2.0
+    places: Vector = 4.0 * np.mod(multiples, 1.0) - 2.0
     return places
 
 
 @cache
-def rotation(dimension: int) -> Array:
+def rotation(dimension: int) -> Vector:
     """The orthogonal matrix [P, P] of the rotated ellipsoid; the same in every process.
 
     Rows of Gaussian noise with the key ``ROTATION_KEY``, made orthogonal by Gram & Schmidt (twice,
@@ -139,7 +138,7 @@ def rotation(dimension: int) -> Array:
 
 
 @final
-class FunctionEnv(gymnasium.Env[Array, Array]):
+class FunctionEnv(gymnasium.Env[Vector, Vector]):
     """A function as an environment of one step, whose action is the point.
 
     The reward of a point [P] is -f(z) + noise * e. z is the point, shifted so that the optimum is
@@ -163,7 +162,9 @@ class FunctionEnv(gymnasium.Env[Array, Array]):
         """
         if function not in FUNCTIONS:
             raise unknown("function", function, FUNCTIONS)
-        _check_dimension(dimension, 2 if function == "rosenbrock" else 1)
+        least = 2 if function == "rosenbrock" else 1
+        if type(dimension) is not int or dimension < least:  # kwargs are untyped
+            raise UsageError(f"dimension = {dimension!r}: expected an integer of at least {least}")
         if not (isinstance(noise, float | int) and 0 <= noise < np.inf):
             raise UsageError(f"noise = {noise!r}: expected a number of at least 0")
         self.observation_space = spaces.Box(-np.inf, np.inf, (dimension,), np.float64)
@@ -174,17 +175,13 @@ class FunctionEnv(gymnasium.Env[Array, Array]):
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Array, dict[str, Any]]:
+    ) -> tuple[Vector, dict[str, Any]]:
         """Begin an episode; ``seed`` determines its noise."""
         super().reset(seed=seed)
         return np.zeros(self.observation_space.shape or ()), {}
 
-    def step(self, action: Array) -> tuple[Array, float, bool, bool, dict[str, Any]]:
-        """Evaluate a point [P] and end the episode.
-
-        Raises:
-            UsageError: the point has another shape.
-        """
+    def step(self, action: Vector) -> tuple[Vector, float, bool, bool, dict[str, Any]]:
+        """Evaluate a point [P] and end the episode; UsageError for another shape."""
         if np.shape(action) != self.action_space.shape:
             raise UsageError(
                 f"a point of shape {np.shape(action)}: expected {self.action_space.shape}"
@@ -195,21 +192,12 @@ class FunctionEnv(gymnasium.Env[Array, Array]):
         return np.array(action, dtype=np.float64), reward, True, False, {}
 
 
-def _points(points: npt.ArrayLike) -> Array:
-    """Points [..., P] as float64.
-
-    Raises:
-        UsageError: a point without coordinates.
-    """
+def _points(points: npt.ArrayLike) -> Vector:
+    """Points [..., P] as float64; UsageError for a point without coordinates."""
     x = np.asarray(points, dtype=np.float64)
     if x.ndim == 0 or x.shape[-1] == 0:
         raise UsageError(f"points of shape {x.shape}: expected [..., P] with P of at least 1")
     return x
-
-
-def _check_dimension(dimension: int, least: int) -> None:
-    if type(dimension) is not int or dimension < least:  # kwargs are untyped
-        raise UsageError(f"dimension = {dimension!r}: expected a whole number of at least {least}")
 
 
 for _name, _kwargs in ENVIRONMENTS.items():

@@ -4,37 +4,81 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
+import sysconfig
+import traceback
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, TypeAlias, final
 
 import gymnasium
+from gymnasium.envs.registration import EnvSpec
+from pydantic import ConfigDict
 
 from esbench.errors import UsageError
+from esbench.registry import DISTRIBUTION, extra_command, import_object
+from esbench.settings import Settings
 
 # Gymnasium puts this and all arguments behind the message of a TypeError.
 CREATOR: Final = " was raised from the environment creator for "
+LIBRARIES: Final = [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
+PACKAGE: Final = Path(__file__).resolve().parents[1]
+INSTALLED: Final = ("<", *(f"{folder}{os.sep}" for folder in (*LIBRARIES, PACKAGE)))
 
 
-def make_environment(environment_id: str, kwargs: dict[str, Any]) -> gymnasium.Env[Any, Any]:
-    """Make an environment without Gymnasium's checks of the first step.
+@final
+class WrapperSettings(Settings):
+    """A wrapper of an environment; all other keys are its arguments.
 
-    Args:
-        environment_id: its Gymnasium name; "package:Name-v0" imports the package first.
-        kwargs: arguments of ``gymnasium.make``.
+    Attributes:
+        wrapper: a class or function of the environment, as "package.file:Class".
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    wrapper: str
+
+
+Wrappers: TypeAlias = tuple[WrapperSettings, ...]
+
+
+def make_environment(
+    environment_id: str, kwargs: dict[str, Any], wrappers: Wrappers = ()
+) -> gymnasium.Env[Any, Any]:
+    """``gymnasium.make(environment_id, **kwargs)`` without the checks of the first step.
+
+    ``wrappers`` are applied to it, the first one innermost.
 
     Raises:
-        UsageError: the environment cannot be made.
+        UsageError: the environment cannot be made or wrapped.
     """
     with making(environment_id, kwargs):
-        return gymnasium.make(environment_id, disable_env_checker=True, **kwargs)
+        env = gymnasium.make(environment_id, disable_env_checker=True, **kwargs)
+        return wrapped(env, wrappers)
+
+
+def wrapped(env: gymnasium.Env[Any, Any], wrappers: Wrappers) -> gymnasium.Env[Any, Any]:
+    """The environment in its wrappers; UsageError for an unknown one or wrong arguments."""
+    for settings in wrappers:
+        wrap = import_object("wrapper", settings.wrapper)
+        arguments = settings.model_extra or {}
+        try:
+            env = wrap(env, **arguments)
+        except Exception as error:  # a wrapper may raise anything
+            given = f" with arguments {arguments}" if arguments else ""
+            raise UsageError(f"wrapper {settings.wrapper!r}{given}: {reason(error)}") from error
+        if not isinstance(env, gymnasium.Env):
+            raise UsageError(
+                f"wrapper {settings.wrapper!r} made a {type(env).__name__}; expected an environment"
+            )
+    return env
 
 
 @contextlib.contextmanager
 def making(environment_id: str, kwargs: dict[str, Any]) -> Iterator[None]:
-    """Turn every exception of the block, which makes an environment, into one sentence.
+    """Turn every exception of the block, which makes an environment, into a ``UsageError``.
 
-    Raises:
-        UsageError: the block raised; the message has the environment, its kwargs and the reason.
+    Its message has the environment, its kwargs, the reason and the line of the user's code.
     """
     try:
         register_family(environment_id)
@@ -43,6 +87,7 @@ def making(environment_id: str, kwargs: dict[str, Any]) -> Iterator[None]:
         given = f" with kwargs {kwargs}" if kwargs else ""
         raise UsageError(
             f"environment {environment_id!r} cannot be made{given}: {reason(error)}"
+            f"{location(error)}"
         ) from error
 
 
@@ -62,18 +107,38 @@ def module_of(name: str) -> str:
     return entry.partition(":")[0] if isinstance(entry, str) else str(entry.__module__)
 
 
-def entry_point(environment_id: str, kwargs: dict[str, Any]) -> str | None:
-    """The entry point, "module:Class", of an environment that is only that class.
-
-    None if the environment is rendered, has wrappers of its own or is unknown.
-    """
+def registered(environment_id: str) -> EnvSpec | None:
+    """What Gymnasium knows about an environment; None if it cannot be found or imported."""
     module, _, name = environment_id.rpartition(":")
     try:
         if module:
             importlib.import_module(module)
         register_family(name)
-        spec = gymnasium.spec(name)
-    except Exception:  # of any kind; the Gymnasium loop reports it when it makes the environment
+        return gymnasium.spec(name)
+    except Exception:  # of any kind; reported when the environment is made
+        return None
+
+
+def has_time_limit(environment_id: str, kwargs: dict[str, Any]) -> bool:
+    """Whether the environment is registered or made with a time limit.
+
+    True for the games of the ALE, which limit the frames of an episode, for our own environments,
+    and for an unknown name, which is refused elsewhere.
+    """
+    spec = registered(environment_id)
+    if spec is None or module_of(spec.id).startswith(("ale_py.", "esbench.")):
+        return True
+    limit = kwargs.get("max_episode_steps") or spec.max_episode_steps
+    return limit is not None and limit != -1  # which removes the limit
+
+
+def entry_point(environment_id: str, kwargs: dict[str, Any]) -> str | None:
+    """The entry point, "module:Class", of an environment that is only that class.
+
+    None if the environment is rendered, has wrappers of its own or is unknown.
+    """
+    spec = registered(environment_id)
+    if spec is None:
         return None
     rendered = {**spec.kwargs, **kwargs}.get("render_mode") is not None
     if rendered or spec.additional_wrappers or not isinstance(spec.entry_point, str):
@@ -107,8 +172,22 @@ def reason(error: Exception) -> str:
     """The message of an error in one line, with the package to install if a module is missing."""
     message = " ".join(str(error).partition(CREATOR)[0].split())
     line = "".join(each if each.isprintable() else "?" for each in message)
+    if isinstance(error, gymnasium.error.DependencyNotInstalled) and "Box2D" in line:
+        return f"Box2D is not installed; install it with: {extra_command(DISTRIBUTION, 'box2d')}"
     if isinstance(error, ModuleNotFoundError) and error.name:
         return f"{line}; install the package that provides {error.name.partition('.')[0]!r}"
     if line and isinstance(error, ImportError | gymnasium.error.Error | UsageError):
         return line
     return f"{type(error).__name__}: {line}" if line else type(error).__name__
+
+
+def location(error: BaseException) -> str:
+    """Where the user's own code raised an error, as " (maze.py, line 12)"; empty if it did not."""
+    found = ""
+    cause: BaseException | None = error
+    while cause is not None:  # Gymnasium raises some errors again
+        for frame in traceback.extract_tb(cause.__traceback__):
+            if not frame.filename.startswith(INSTALLED):
+                found = f" ({frame.filename}, line {frame.lineno})"
+        cause = cause.__cause__ or cause.__context__
+    return found

@@ -10,6 +10,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
+from typing import Final
 
 from esbench.errors import UsageError
 
@@ -35,16 +36,16 @@ def _no_windows() -> Iterator[None]:
             os.environ["MUJOCO_GL"] = before
 
 
+CHOSEN: Final = os.environ.get("MUJOCO_GL")  # by the user
 with _no_windows():
     try:
         import mujoco
     except Exception as error:  # a missing library can raise an AttributeError
-        chosen = os.environ.get("MUJOCO_GL")
-        if not chosen:
-            raise
         why = f"{type(error).__name__}: {error}"
+        if not CHOSEN:
+            raise UsageError(f"mujoco cannot be imported ({why})") from error
         raise UsageError(
-            f"MUJOCO_GL = {chosen!r}: mujoco cannot be imported with it ({why}); unset it, or "
+            f"MUJOCO_GL = {CHOSEN!r}: mujoco cannot be imported with it ({why}); unset it, or "
             "install its OpenGL, on Debian and Ubuntu: apt-get install libosmesa6 for 'osmesa', "
             "libegl1 libegl-mesa0 for 'egl'"
         ) from error

@@ -1,15 +1,12 @@
-"""Baselines: the frozen scores and digests of an output folder, in one file.
+"""Baselines: the frozen scores, digests and settings of an output folder, in one file.
 
-A baseline has the score and some digests of every trial, the settings of every cell, and the range
-from random actions to the reference in which drops are measured. It has everything that a check
-needs, so a new algorithm or a corrected reference never changes an old verdict.
+A baseline has everything that a check needs, also the range from random actions to the reference in
+which drops are measured, so a corrected reference never changes an old verdict.
 """
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Final, TypeAlias, final
@@ -19,10 +16,16 @@ from pydantic import Field
 
 from esbench.errors import UsageError
 from esbench.files import Json, as_text, read_bytes, write_bytes
-from esbench.grids.environment_files import PublishedScore
 from esbench.grids.trial_spec import EnvironmentSpec, Seed, TrialSpec
+from esbench.rollouts.random_policy import random_policy_returns
 from esbench.settings import Settings, Table, parse
-from esbench.store.cells import Cell, cell_name, cells, require_distinct_seeds
+from esbench.store.cells import (
+    Cell,
+    cell_name,
+    cells,
+    require_distinct_seeds,
+    require_within_budget,
+)
 from esbench.store.provenance.changes import Origin, origin_of, was_mixed
 from esbench.store.trial_folder import TrialFolder, now
 from esbench.units import counted
@@ -36,14 +39,10 @@ OWN_MEAN: Final = "the baseline's own mean"
 
 @final
 class FrozenTrial(Settings):
-    """One seed.
+    """One training seed, with its score (null if not finite) and digests of its generations.
 
-    Attributes:
-        seed: The training seed.
-        score: Mean return of the final policy over held-out episodes; null if not finite.
-        first_digests: Of the first generations; none if the trial was resumed under other versions.
-        last_digest: Of the last generation.
-        origin: Index into the origins of the baseline.
+    A trial that was resumed under other versions has no first digests. ``origin`` is an index into
+    the origins of the baseline.
     """
 
     seed: Seed
@@ -55,15 +54,9 @@ class FrozenTrial(Settings):
 
 @final
 class FrozenCell(Settings):
-    """The trials that differ only in the seed.
+    """The trials that differ only in the seed; the two scores are the ends of the range of drops.
 
-    Attributes:
-        environment, algorithm, policy: Labels.
-        spec: The specification without its seed; null if esbench did not train the trials.
-        random_score: The score of random actions, one end of the range of drops.
-        reference_score: The other end of the range.
-        reference_source: The source of the reference score.
-        trials: One per seed.
+    ``spec`` has no seed. It is null if esbench did not train the trials.
     """
 
     environment: str
@@ -82,7 +75,7 @@ class FrozenCell(Settings):
 
     @property
     def labels(self) -> Labels:
-        """The labels of environment, algorithm and policy."""
+        """Environment, algorithm and policy."""
         return self.environment, self.algorithm, self.policy
 
     @property
@@ -91,11 +84,7 @@ class FrozenCell(Settings):
         return abs(self.reference_score - self.random_score)
 
     def trial_spec(self, seed: int) -> TrialSpec:
-        """The specification of one seed.
-
-        Raises:
-            UsageError: There is none, or this version does not understand it.
-        """
+        """The specification of one seed; a UsageError if this version does not understand it."""
         if self.spec is None:
             raise UsageError(f"{self.name} was not trained by esbench, so it has no specification")
         return parse(TrialSpec, {**self.spec, "seed": seed}, f"baseline of {self.name}", "spec")
@@ -113,98 +102,21 @@ class Baseline(Settings):
 
 
 def freeze(root: Path, command: str) -> Baseline:
-    """Make the baseline of the trials below ``root``.
+    """Make the baseline of the trials below ``root``, with the command that makes it.
 
-    The range of a cell goes from the environment's random score to its first published score.
-    Without a random score, random actions are measured now. Without a published score, the mean of
-    the cell itself is used.
-
-    Args:
-        root: An output folder with every trial done.
-        command: The command that makes the baseline.
+    The range of a cell goes from the environment's random score, or what random actions score now,
+    to its first published score, or the mean of the cell itself.
 
     Raises:
-        UsageError: There is no trial, one is not done or not readable, or a range is empty.
+        UsageError: As ``done_cells``, or a range is empty.
     """
-    found = cells(root)
-    require_distinct_seeds(found)
-    _require_done(found)
     origins: list[Origin] = []
-    frozen = tuple(_freeze_cell(cell, origins) for cell in found)
+    frozen = tuple(freeze_cell(cell, origins) for cell in done_cells(root))
     return Baseline(created=now(), command=command, origins=tuple(origins), cells=frozen)
 
 
-def read_baseline(path: Path) -> Baseline:
-    """Read a baseline file.
-
-    Raises:
-        UsageError: The file is missing, not readable, not a baseline, or of another format.
-    """
-    try:
-        content = json.loads(read_bytes(path))
-    except FileNotFoundError:
-        raise UsageError(f"no file {str(path)!r}; expected one of 'esbench baseline'") from None
-    except UsageError:
-        raise
-    except ValueError as error:
-        raise UsageError(f"{path}: not readable as JSON: {error}") from None
-    if not isinstance(content, dict) or not isinstance(content.get("format"), int):
-        raise UsageError(f"{path}: not a baseline; expected a file of 'esbench baseline'")
-    if content["format"] != FORMAT:
-        raise UsageError(
-            f"{path}: baseline of format {content['format']}; expected {FORMAT}: freeze it again "
-            "with 'esbench baseline'"
-        )
-    baseline = parse(Baseline, content, str(path))
-    for cell in baseline.cells:
-        if not cell.span > 0:
-            raise UsageError(
-                f"{path}: {cell.name}: random_score and reference_score are both "
-                f"{cell.random_score:g}; expected them to differ"
-            )
-        for trial in cell.trials:
-            if trial.origin >= len(baseline.origins):
-                raise UsageError(
-                    f"{path}: {cell.name}: seed {trial.seed} has origin {trial.origin}, of "
-                    f"{len(baseline.origins)} (counted from 0)"
-                )
-    return baseline
-
-
-def write_baseline(path: Path, baseline: Baseline, replace: bool = False) -> None:
-    """Write a baseline, complete or not at all.
-
-    Raises:
-        UsageError: The file exists and ``replace`` is false, or it cannot be written.
-    """
-    if path.exists() and not replace:
-        raise UsageError(f"{path} exists; use --replace to overwrite it")
-    write_bytes(path, as_text(baseline.model_dump(mode="json")).encode())
-
-
-def labels_of(cell: Cell) -> Labels:
-    """The labels of environment, algorithm and policy of stored trials."""
-    labels = cell.descriptions[0]["labels"]
-    return labels["environment"], labels["algorithm"], labels["policy"]
-
-
-def trial_digests(trial: TrialFolder) -> tuple[tuple[str, ...], str | None]:
-    """The digests of a trial's first generations, and of its last one."""
-    digests = [str(digest) for digest in trial.columns("generation", "digest")["digest"]]
-    return tuple(digests[:FIRST_GENERATIONS]), digests[-1] if digests else None
-
-
-def _require_done(found: Sequence[Cell]) -> None:
-    undone = [trial for cell in found for trial in cell.trials if not trial.is_done]
-    if undone:
-        raise UsageError(
-            f"{counted(len(undone), 'trial')} not done, {undone[0].path} the first "
-            f"({undone[0].status}); expected all done: finish the grid first"
-        )
-
-
-def _freeze_cell(cell: Cell, origins: list[Origin]) -> FrozenCell:
-    environment, algorithm, policy = labels_of(cell)
+def freeze_cell(cell: Cell, origins: list[Origin]) -> FrozenCell:
+    """Freeze done trials, and add what they were made with to ``origins``; errors as ``freeze``."""
     spec = {key: value for key, value in cell.descriptions[0]["spec"].items() if key != "seed"}
     trials = tuple(
         _freeze_trial(trial, description, origins)
@@ -213,10 +125,11 @@ def _freeze_cell(cell: Cell, origins: list[Origin]) -> FrozenCell:
     finite = [trial.score for trial in trials if trial.score is not None]
     if not finite:
         raise UsageError(f"{cell.name} on {cell.environment}: no seed has a finite score")
+    environment, algorithm, policy = labels_of(cell)
     random = cell.scores.random.mean if cell.scores.random else _measured_random(spec)
-    references: tuple[PublishedScore, ...] = cell.scores.references
-    reference = references[0].score if references else fmean(finite)
-    source = references[0].source if references else OWN_MEAN
+    reference, source = fmean(finite), OWN_MEAN
+    if cell.scores.references:
+        reference, source = cell.scores.references[0].score, cell.scores.references[0].source
     if reference == random:
         raise UsageError(
             f"{cell.name} on {cell.environment}: the score of random actions and the reference "
@@ -234,15 +147,87 @@ def _freeze_cell(cell: Cell, origins: list[Origin]) -> FrozenCell:
     )
 
 
+def load_cells(root: Path) -> list[Cell]:
+    """The cells of an output folder; a UsageError as ``cells`` and its two checks."""
+    found = cells(root)
+    require_distinct_seeds(found)
+    require_within_budget(found)
+    return found
+
+
+def done_cells(root: Path) -> list[Cell]:
+    """As ``load_cells``; raises UsageError also if a trial is not done."""
+    found = load_cells(root)
+    undone = [trial for cell in found for trial in cell.trials if not trial.is_done]
+    if undone:
+        raise UsageError(
+            f"{counted(len(undone), 'trial')} not done, {undone[0].path} the first "
+            f"({undone[0].status}); expected all done: finish the grid first"
+        )
+    return found
+
+
+def read_baseline(path: Path) -> Baseline:
+    """Read a baseline file.
+
+    Raises:
+        UsageError: The file is missing, not readable, not a baseline, or of another format.
+    """
+    try:
+        data = read_bytes(path)
+    except FileNotFoundError:
+        raise UsageError(f"no file {str(path)!r}; expected one of 'esbench baseline'") from None
+    try:
+        content = json.loads(data)
+    except ValueError as error:
+        raise UsageError(f"{path}: not readable as JSON: {error}") from None
+    known = content.get("format") if isinstance(content, dict) else None
+    if known != FORMAT:
+        expected = f"expected {FORMAT}, of a file by 'esbench baseline'"
+        raise UsageError(f"{path}: baseline format {known!r}; {expected}")
+    baseline = parse(Baseline, content, str(path))
+    for cell in baseline.cells:
+        if not cell.span > 0:
+            raise UsageError(
+                f"{path}: {cell.name}: random_score and reference_score are both "
+                f"{cell.random_score:g}; expected them to differ"
+            )
+        for trial in cell.trials:
+            if trial.origin >= len(baseline.origins):
+                raise UsageError(
+                    f"{path}: {cell.name}: seed {trial.seed} has origin {trial.origin}, of "
+                    f"{len(baseline.origins)} (counted from 0)"
+                )
+    return baseline
+
+
+def write_baseline(path: Path, baseline: Baseline, replace: bool = False) -> None:
+    """Write a baseline; a UsageError if this is not possible or would replace a file unasked."""
+    if path.exists() and not replace:
+        raise UsageError(f"{path} exists; use --replace to overwrite it")
+    write_bytes(path, as_text(baseline.model_dump(mode="json")).encode())
+
+
+def labels_of(cell: Cell) -> Labels:
+    """Environment, algorithm and policy of stored trials."""
+    labels = cell.descriptions[0]["labels"]
+    return labels["environment"], labels["algorithm"], labels["policy"]
+
+
+def trial_digests(trial: TrialFolder) -> tuple[tuple[str, ...], str | None]:
+    """The digests of a trial's first generations, and of its last one."""
+    digests = [str(digest) for digest in trial.columns("generation", "digest")["digest"]]
+    return tuple(digests[:FIRST_GENERATIONS]), digests[-1] if digests else None
+
+
 def _freeze_trial(trial: TrialFolder, description: Json, origins: list[Origin]) -> FrozenTrial:
     origin = origin_of(description)
     if origin not in origins:
         origins.append(origin)
-    score = trial.result()["score"]
     first, last = trial_digests(trial)
     return FrozenTrial(
         seed=description["spec"]["seed"],
-        score=score if score is not None and math.isfinite(score) else None,
+        score=trial.result()["score"],
         first_digests=() if was_mixed(description) else first,
         last_digest=last,
         origin=origins.index(origin),
@@ -250,7 +235,5 @@ def _freeze_trial(trial: TrialFolder, description: Json, origins: list[Origin]) 
 
 
 def _measured_random(spec: Json) -> float:
-    from esbench.rollouts.random_policy import random_policy_returns
-
     environment = parse(EnvironmentSpec, spec["environment"], "specification", "environment")
     return float(np.mean(random_policy_returns(environment, RANDOM_EPISODES, seed=0)))

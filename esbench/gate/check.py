@@ -1,9 +1,7 @@
-"""The gate: compare an output folder with a baseline, in four steps.
+"""The gate: compare an output folder with a baseline.
 
-Load the stored trials, match them with the cells of the baseline, judge their scores, and render
-the report (``render_check``). There are two layers. Exact: where package versions and processor are
-those of the baseline, equal seeds must give equal digests. Statistical: ``analysis.gate`` judges
-the scores, on any machine.
+There are two layers. Exact: where package versions and processor are those of the baseline, equal
+seeds must give equal digests. Statistical: ``analysis.gate`` judges the scores, on any machine.
 """
 
 from __future__ import annotations
@@ -16,14 +14,8 @@ import numpy as np
 
 from esbench.analysis.gate import GateRules, Judgement, Verdict, judge
 from esbench.analysis.statistics import Floats
-from esbench.gate.baselines import Baseline, FrozenCell, labels_of
-from esbench.gate.match_baseline import (
-    CellMatch,
-    DigestResult,
-    compare_digests,
-    match_cell,
-)
-from esbench.store.cells import Cell, cells, require_distinct_seeds
+from esbench.gate.baselines import Baseline, labels_of, load_cells
+from esbench.gate.match_baseline import CellMatch, DigestResult, match_cell
 
 EXIT_SAME: Final = 0
 EXIT_REGRESSION: Final = 1
@@ -34,24 +26,12 @@ EXIT_INCONCLUSIVE: Final = 4
 @final
 @dataclass(frozen=True)
 class CellReport:
-    """The verdict on one cell of the baseline.
-
-    Attributes:
-        match: The cell of the baseline and the stored trials.
-        verdict: On the scores, over both stages.
-        reason: Why the cell was not measured, or a caution; empty if there is none.
-        stages: The judgement of each stage.
-    """
+    """The verdict on a cell's scores over both stages, and why it was not measured or a caution."""
 
     match: CellMatch
     verdict: Verdict
     reason: str
     stages: tuple[Judgement, ...] = ()
-
-    @property
-    def frozen(self) -> FrozenCell:
-        """The cell of the baseline."""
-        return self.match.frozen
 
     @property
     def scores(self) -> Floats:
@@ -65,21 +45,16 @@ class CellReport:
         sample = self.match.sample
         if sample is not None:
             return sample.baseline
-        scores = [trial.score for trial in self.frozen.trials]
+        scores = [trial.score for trial in self.match.frozen.trials]
         return np.array([score for score in scores if score is not None])
 
 
 @final
 @dataclass(frozen=True)
 class CheckReport:
-    """The result of a check.
+    """The result of a check; ``new`` are cells of the folder that the baseline does not have.
 
-    Attributes:
-        cells: In the order of the baseline.
-        rules: The rules, decided before anything was measured.
-        exact: Whether a changed digest fails the check too.
-        allow_inconclusive: Whether the check passes with inconclusive cells.
-        new: Cells of the folder that the baseline does not have.
+    If ``exact``, a changed digest fails too; if ``allow_inconclusive``, inconclusive cells pass.
     """
 
     cells: tuple[CellReport, ...]
@@ -117,37 +92,18 @@ def check(
 ) -> CheckReport:
     """Compare the trials below ``folder`` with a baseline (the first stage).
 
-    A cell needs at least as many seeds as the baseline has.
-
-    Args:
-        folder: An output folder.
-        baseline: The baseline.
-        rules: The rules of the check, for both stages.
-        exact: Whether a changed digest fails the check too.
-        allow_inconclusive: Whether the check passes with inconclusive cells.
-
-    Raises:
-        UsageError: There is no trial, one is not readable, or a seed was run twice.
+    A cell needs at least as many seeds as the baseline has. ``CheckReport`` describes the flags.
+    Errors are those of ``load_cells``.
     """
     found = load_cells(folder)
-    matches = [match_cell(cell, found, min_seeds=len(cell.trials)) for cell in baseline.cells]
-    matches = [compare_digests(match, baseline.origins) for match in matches]
+    matches = [
+        match_cell(cell, found, len(cell.trials), baseline.origins) for cell in baseline.cells
+    ]
     judgements = judge([match.sample for match in matches], rules)
     reports = tuple(map(_report, matches, judgements))
     known = {cell.labels for cell in baseline.cells}
     new = (f"{cell.name} on {cell.environment}" for cell in found if labels_of(cell) not in known)
     return CheckReport(reports, rules, exact, allow_inconclusive, tuple(new))
-
-
-def load_cells(folder: Path) -> list[Cell]:
-    """Load the cells of an output folder, each seed once.
-
-    Raises:
-        UsageError: There is no trial, one is not readable, or a seed was run twice.
-    """
-    found = cells(folder)
-    require_distinct_seeds(found)
-    return found
 
 
 def _report(match: CellMatch, judgement: Judgement | None) -> CellReport:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import final
 
@@ -15,7 +14,7 @@ from esbench.gate.baselines import FrozenCell, FrozenTrial, labels_of, trial_dig
 from esbench.grids.trial_spec import differences
 from esbench.store.cells import Cell
 from esbench.store.provenance.changes import Origin, changes, origin_of, was_mixed
-from esbench.store.provenance.own_code import changed_since
+from esbench.store.provenance.record import changed_since
 from esbench.store.trial_folder import TrialFolder
 from esbench.units import counted
 
@@ -33,12 +32,8 @@ class DigestResult(StrEnum):
 class CellMatch:
     """A cell of the baseline with the stored trials that belong to it.
 
-    Attributes:
-        frozen: The cell of the baseline.
-        cell: The stored trials; None if they cannot be compared.
-        reason: Why they cannot be compared, or a caution; empty if there is none.
-        digests: The comparison of the digests.
-        digests_detail: Where the digests differ, or why they cannot be compared.
+    ``cell`` is None if they cannot be compared, for the ``reason``, which may also be a caution.
+    ``digests_detail`` says where the digests differ or why they cannot be compared.
     """
 
     frozen: FrozenCell
@@ -50,7 +45,8 @@ class CellMatch:
     @property
     def seeds(self) -> tuple[int, ...]:
         """The seeds of the stored trials."""
-        return () if self.cell is None else _seeds(self.cell)
+        descriptions = () if self.cell is None else self.cell.descriptions
+        return tuple(description["spec"]["seed"] for description in descriptions)
 
     @property
     def sample(self) -> Sample | None:
@@ -58,13 +54,12 @@ class CellMatch:
         return None if self.cell is None else make_sample(self.frozen, _scores(self.cell))
 
 
-def match_cell(frozen: FrozenCell, found: Sequence[Cell], min_seeds: int) -> CellMatch:
-    """Find the stored trials with the labels and settings of a baseline's cell.
+def match_cell(
+    frozen: FrozenCell, found: Sequence[Cell], min_seeds: int, origins: Sequence[Origin]
+) -> CellMatch:
+    """Find the stored trials with the labels, the settings and enough seeds of a baseline's cell.
 
-    Args:
-        frozen: The cell of the baseline.
-        found: The cells of the output folder.
-        min_seeds: The smallest number of seeds that can be compared.
+    Without the origins of the baseline, digests are not compared.
     """
     candidates = [cell for cell in found if labels_of(cell) == frozen.labels]
     if not candidates:
@@ -81,7 +76,8 @@ def match_cell(frozen: FrozenCell, found: Sequence[Cell], min_seeds: int) -> Cel
         return CellMatch(frozen, None, problem)
     diverged = sum(score is None for score in _scores(cell))
     caution = f"{counted(diverged, 'run')} diverged, counted as the worst" if diverged else ""
-    return CellMatch(frozen, cell, caution)
+    digests = _digest_result(frozen, cell, origins) if origins else ()
+    return CellMatch(frozen, cell, caution, *digests)
 
 
 def make_sample(frozen: FrozenCell, scores: Sequence[float | None]) -> Sample:
@@ -114,22 +110,10 @@ def _why_not_comparable(cell: Cell, min_seeds: int) -> str:
     return ""
 
 
-def compare_digests(match: CellMatch, origins: Sequence[Origin]) -> CellMatch:
-    """Compare the digests of the seeds that both sides have.
-
-    Args:
-        match: A matched cell.
-        origins: The origins of the baseline.
-    """
-    if match.cell is None:
-        return match
-    result, detail = _digest_result(match.frozen, match.cell, origins)
-    return replace(match, digests=result, digests_detail=detail)
-
-
 def _digest_result(
     frozen: FrozenCell, cell: Cell, origins: Sequence[Origin]
 ) -> tuple[DigestResult, str]:
+    """The comparison of the digests of the seeds that both sides have, and where they differ."""
     known = {trial.seed: trial for trial in frozen.trials if trial.first_digests}
     same, reasons = 0, []
     for trial, description in zip(cell.trials, cell.descriptions, strict=True):
@@ -173,11 +157,5 @@ def _why_missing(frozen: FrozenCell, found: Sequence[Cell]) -> str:
     return "the folder has no trial of it"
 
 
-def _seeds(cell: Cell) -> tuple[int, ...]:
-    return tuple(description["spec"]["seed"] for description in cell.descriptions)
-
-
 def _scores(cell: Cell) -> list[float | None]:
-    """The scores of a cell's trials; None where they are not finite."""
-    found = [trial.result()["score"] for trial in cell.trials]
-    return [float(s) if s is not None and math.isfinite(s) else None for s in found]
+    return [trial.result()["score"] for trial in cell.trials]

@@ -14,18 +14,33 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, final
+from typing import Any, Protocol, final
 
 import pytest
 
-if TYPE_CHECKING:
-    from esbench.gate.baselines import FrozenCell
+from esbench.analysis.gate import ALPHA, MARGIN, GateRules, Verdict, judge
+from esbench.errors import UsageError
+from esbench.gate.baselines import (
+    Baseline,
+    FrozenCell,
+    FrozenTrial,
+    read_baseline,
+    write_baseline,
+)
+from esbench.gate.match_baseline import make_sample
+from esbench.gate.render_check import judgement_text
+from esbench.grids.environment_files import Scores, environment_names, load_environment
+from esbench.grids.trial_spec import DEFAULT_LABEL
+from esbench.store.provenance.changes import origin_of
+from esbench.store.provenance.record import provenance
+from esbench.store.trial_folder import now
 
 DEFAULT_BASELINE = "esbench-baseline.json"
 
 
-class Agent(Protocol):
+class ScoredAgent(Protocol):
     """An agent whose scores can be compared with a baseline."""
 
     def train(self, seed: int) -> float:
@@ -67,25 +82,25 @@ def esbench_check(request: pytest.FixtureRequest) -> Gate:
 
 
 @final
+@dataclass(frozen=True)
 class Gate:
     """Compares agents' scores with the baseline in one file, or freezes them there."""
 
-    def __init__(self, path: Path, update: bool, allow_inconclusive: bool) -> None:
-        self.path = path
-        self._update = update
-        self._allow_inconclusive = allow_inconclusive
+    path: Path
+    update: bool
+    allow_inconclusive: bool
 
     def __call__(
         self,
-        agent: Agent,
+        agent: ScoredAgent,
         name: str,
         *,
         environment: str,
         seeds: Iterable[int] = range(8),
         random_score: float | None = None,
         reference_score: float | None = None,
-        alpha: float = 0.01,
-        margin: float = 0.05,
+        alpha: float = ALPHA,
+        margin: float = MARGIN,
     ) -> None:
         """Train an agent and fail the test if its scores dropped.
 
@@ -104,52 +119,38 @@ class Gate:
             UsageError: An argument is wrong, a score is not a number, or the file cannot be used.
         """
         __tracebackhide__ = True  # read by pytest
-        from esbench.gate.baselines import FrozenTrial
-
-        cell = _cell(name, environment, random_score, reference_score)
-        scores = {seed: _score(agent.train(seed), name, seed) for seed in _seeds(seeds)}
-        trials = tuple(FrozenTrial(seed=seed, score=score) for seed, score in scores.items())
-        measured = cell.model_copy(update={"trials": trials})
-        if self._update:
+        scale = _scale(environment, random_score, reference_score)
+        trials = tuple(
+            FrozenTrial(seed=seed, score=_score(agent.train(seed), name, seed))
+            for seed in _seeds(seeds)
+        )
+        measured = FrozenCell(
+            environment=environment, algorithm=name, policy=DEFAULT_LABEL, trials=trials, **scale
+        )
+        if self.update:
             self._freeze(measured)
-            return
-        problem = self._problem(measured, alpha, margin)
-        if problem:
+        elif problem := self._problem(measured, alpha, margin):
             pytest.fail(problem, pytrace=False)
 
     def _freeze(self, measured: FrozenCell) -> None:
-        """Write a cell to the file, in place of one with the same name."""
-        from esbench.errors import UsageError
-        from esbench.gate.baselines import Baseline, read_baseline, write_baseline
-        from esbench.store.provenance.changes import Origin
-        from esbench.store.provenance.record import provenance
-        from esbench.store.trial_folder import now
-
+        """Write a cell in place of one with the same name."""
         if all(trial.score is None for trial in measured.trials):
             raise UsageError(f"{measured.name}: no seed has a finite score")
         here = provenance()
-        origin = Origin(
-            versions=here["versions"], hardware=here["hardware"], git_commit=here["git_commit"]
-        )
+        origin = origin_of(here)
         known = read_baseline(self.path) if self.path.exists() else None
         others = [cell for cell in known.cells if cell.name != measured.name] if known else []
         origins = known.origins if known else ()
         if origin not in origins:
             origins = (*origins, origin)
-        trials = tuple(
-            trial.model_copy(update={"origin": origins.index(origin)}) for trial in measured.trials
-        )
+        made = {"origin": origins.index(origin)}
+        trials = tuple(trial.model_copy(update=made) for trial in measured.trials)
         cells = (*others, measured.model_copy(update={"trials": trials}))
         baseline = Baseline(created=now(), command=here["command"], origins=origins, cells=cells)
         write_baseline(self.path, baseline, replace=True)
 
     def _problem(self, measured: FrozenCell, alpha: float, margin: float) -> str:
-        """The reason why the test fails; empty if it passes."""
-        from esbench.analysis.gate import GateRules, Verdict, judge
-        from esbench.gate.baselines import read_baseline
-        from esbench.gate.match_baseline import make_sample
-        from esbench.gate.render_check import judgement_text
-
+        """Empty if the test passes."""
         baseline = read_baseline(self.path)
         frozen = next((cell for cell in baseline.cells if cell.name == measured.name), None)
         if frozen is None:
@@ -162,24 +163,17 @@ class Gate:
         judgement = judge([make_sample(frozen, scores), *others], GateRules(alpha, margin))[0]
         assert judgement is not None
         text = f"{measured.name}: {judgement.verdict.value}: {judgement_text(judgement)}"
-        match judgement.verdict:
-            case Verdict.REGRESSION:
-                return text
-            case Verdict.INCONCLUSIVE if not self._allow_inconclusive:
-                return f"{text} (it passes with --esbench-allow-inconclusive)"
-            case _:
-                return ""
+        if judgement.verdict is Verdict.REGRESSION:
+            return text
+        if judgement.verdict is Verdict.INCONCLUSIVE and not self.allow_inconclusive:
+            return f"{text} (it passes with --esbench-allow-inconclusive)"
+        return ""
 
 
-def _cell(
-    name: str, environment: str, random_score: float | None, reference_score: float | None
-) -> FrozenCell:
-    """The cell of an agent, without scores."""
-    from esbench.errors import UsageError
-    from esbench.gate.baselines import FrozenCell, FrozenTrial
-    from esbench.grids.environment_files import Scores, environment_names, load_environment
-    from esbench.grids.trial_spec import DEFAULT_LABEL
-
+def _scale(
+    environment: str, random_score: float | None, reference_score: float | None
+) -> dict[str, Any]:
+    """As fields of a cell."""
     known = environment in environment_names()
     scores = load_environment(environment).scores if known else Scores()
     if random_score is None and scores.random:
@@ -198,21 +192,14 @@ def _cell(
             f"random_score = {random_score}, reference_score = {reference_score}: expected finite "
             "numbers that differ"
         )
-    return FrozenCell(
-        environment=environment,
-        algorithm=name,
-        policy=DEFAULT_LABEL,
-        random_score=float(random_score),
-        reference_score=float(reference_score),
-        reference_source=source,
-        trials=(FrozenTrial(seed=0, score=None),),
-    )
+    return {
+        "random_score": float(random_score),
+        "reference_score": float(reference_score),
+        "reference_source": source,
+    }
 
 
 def _seeds(seeds: Iterable[int]) -> list[int]:
-    """Seeds as plain integers."""
-    from esbench.errors import UsageError
-
     try:
         found = [operator.index(seed) for seed in seeds]
     except TypeError:
@@ -223,9 +210,7 @@ def _seeds(seeds: Iterable[int]) -> list[int]:
 
 
 def _score(value: object, name: str, seed: int) -> float | None:
-    """A score as a baseline has it: None if not finite."""
-    from esbench.errors import UsageError
-
+    """None if not finite."""
     try:
         score = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
-from typing import Any, Final
+from typing import Final
 from xml.etree import ElementTree
 
 from esbench.analysis.gate import Judgement, Verdict
 from esbench.analysis.statistics import Floats
+from esbench.files import Json, as_text
 from esbench.gate.check import (
     EXIT_INCONCLUSIVE,
     EXIT_NOT_MEASURED,
     EXIT_REGRESSION,
+    EXIT_SAME,
     CellReport,
     CheckReport,
 )
@@ -28,23 +29,22 @@ MARKS: Final = {
     Verdict.NOT_MEASURED: "⚪",
 }
 
+OUTCOMES: Final = {
+    EXIT_SAME: "PASSED: no regression",
+    EXIT_REGRESSION: "FAILED: scores dropped",
+    EXIT_NOT_MEASURED: "NOT MEASURED: no verdict on some cells",
+    EXIT_INCONCLUSIVE: "INCONCLUSIVE: no regression found, but too few seeds to exclude one",
+}
+
 
 def headline(report: CheckReport) -> str:
     """The outcome in one sentence."""
     counts = ", ".join(
         f"{number} {verdict.value}" for verdict in Verdict if (number := report.count(verdict))
     )
-    match report.exit_code:
-        case code if code == EXIT_REGRESSION and not report.count(Verdict.REGRESSION):
-            outcome = f"FAILED: {counted(report.changed, 'cell')} changed, and --exact was given"
-        case code if code == EXIT_REGRESSION:
-            outcome = "FAILED: scores dropped"
-        case code if code == EXIT_NOT_MEASURED:
-            outcome = "NOT MEASURED: no verdict on some cells"
-        case code if code == EXIT_INCONCLUSIVE:
-            outcome = "INCONCLUSIVE: no regression found, but too few seeds to exclude one"
-        case _:
-            outcome = "PASSED: no regression"
+    outcome = OUTCOMES[report.exit_code]
+    if report.exit_code == EXIT_REGRESSION and not report.count(Verdict.REGRESSION):
+        outcome = f"FAILED: {counted(report.changed, 'cell')} changed, and --exact was given"
     return f"{outcome} ({counts})"
 
 
@@ -72,8 +72,13 @@ def judgement_text(judgement: Judgement) -> str:
             return f"{change}, p = {judgement.p_gain:.2g}"
         case Verdict.NO_WORSE:
             return f"{change}; a drop of the margin is excluded, p = {judgement.p_margin:.2g}"
-        case _:
-            return f"{change}, p = {judgement.p_drop:.2g}; {_needed(judgement)}"
+    if math.isnan(judgement.seeds_needed):
+        needed = "too near the margin to decide"
+    elif math.isinf(judgement.seeds_needed):
+        needed = "its scores vary so much that a thousand seeds would not decide"
+    else:
+        needed = f"about {judgement.seeds_needed:.0f} seeds on both sides would decide"
+    return f"{change}, p = {judgement.p_drop:.2g}; {needed}"
 
 
 def notes(report: CheckReport) -> list[str]:
@@ -100,12 +105,13 @@ def details(report: CheckReport) -> list[str]:
     """One line per cell that is not identical."""
     lines = []
     for cell in report.cells:
-        if not (cell.verdict is Verdict.NO_WORSE and cell.match.digests is DigestResult.IDENTICAL):
-            lines.append(f"{cell.frozen.name}: {cell.verdict.value}: {sentence(cell)}")
-        if cell.match.digests is DigestResult.CHANGED:
-            lines.append(f"{cell.frozen.name}: changed: {cell.match.digests_detail}")
-        elif cell.match.digests is DigestResult.NOT_COMPARABLE and cell.stages:
-            lines.append(f"{cell.frozen.name}: digests not comparable: {cell.match.digests_detail}")
+        match, name = cell.match, cell.match.frozen.name
+        if not (cell.verdict is Verdict.NO_WORSE and match.digests is DigestResult.IDENTICAL):
+            lines.append(f"{name}: {cell.verdict.value}: {sentence(cell)}")
+        if match.digests is DigestResult.CHANGED:
+            lines.append(f"{name}: changed: {match.digests_detail}")
+        elif match.digests is DigestResult.NOT_COMPARABLE and cell.stages:
+            lines.append(f"{name}: digests not comparable: {match.digests_detail}")
     return lines
 
 
@@ -118,7 +124,7 @@ def as_markdown(report: CheckReport) -> str:
         "| :-- | :-- | :-- | --: | --: | --: | :-- | :-- |",
     ]
     for cell in report.cells:
-        frozen = cell.frozen
+        frozen = cell.match.frozen
         texts = [
             MARKS[cell.verdict],
             frozen.environment,
@@ -143,10 +149,12 @@ def as_junit(report: CheckReport) -> str:
         Verdict.NOT_MEASURED: "error",
         Verdict.INCONCLUSIVE: "skipped",
     }
-    cases = []
+    root = ElementTree.Element("testsuites")
+    suite = ElementTree.SubElement(root, "testsuite", name="esbench check")
     for cell in report.cells:
-        frozen = cell.frozen
-        case = ElementTree.Element(
+        frozen = cell.match.frozen
+        case = ElementTree.SubElement(
+            suite,
             "testcase",
             classname=f"esbench.check.{frozen.environment.replace('.', '_')}",
             name=cell_name(frozen.algorithm, frozen.policy),
@@ -158,70 +166,45 @@ def as_junit(report: CheckReport) -> str:
             ElementTree.SubElement(case, kind, message=message, type=cell.verdict.value)
         lines = f"{cell.verdict.value}: {sentence(cell)}\ndigests: {cell.match.digests.value}: "
         ElementTree.SubElement(case, "system-out").text = lines + cell.match.digests_detail
-        cases.append(case)
-    counts = {kind: sum(case.find(kind) is not None for case in cases) for kind in kinds.values()}
-    suite = ElementTree.Element(
-        "testsuite",
-        name="esbench check",
-        tests=str(len(cases)),
-        failures=str(counts["failure"]),
-        errors=str(counts["error"]),
-        skipped=str(counts["skipped"]),
-    )
-    suite.extend(cases)
-    root = ElementTree.Element("testsuites")
-    root.append(suite)
+    suite.set("tests", str(len(report.cells)))
+    for key, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        suite.set(key, str(len(suite.findall(f"*/{kind}"))))
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
 def as_json(report: CheckReport) -> str:
     """The check as JSON in full precision; NaN and infinity are null."""
-    content = {
-        "exit_code": report.exit_code,
-        "headline": headline(report),
-        "alpha": report.rules.alpha,
-        "margin": report.rules.margin,
-        "stages": report.rules.stages,
-        "exact": report.exact,
-        "cells": [_json_cell(cell) for cell in report.cells],
-        "not_in_the_baseline": list(report.new),
-        "notes": notes(report),
-    }
-    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return as_text(
+        {
+            "exit_code": report.exit_code,
+            "headline": headline(report),
+            **vars(report.rules),
+            "exact": report.exact,
+            "cells": [_json_cell(cell) for cell in report.cells],
+            "not_in_the_baseline": list(report.new),
+            "notes": notes(report),
+        }
+    )
 
 
-def _json_cell(cell: CellReport) -> dict[str, Any]:
-    frozen = cell.frozen
+def _json_cell(cell: CellReport) -> Json:
+    frozen = cell.match.frozen
     return {
         "environment": frozen.environment,
         "algorithm": frozen.algorithm,
         "policy": frozen.policy,
-        "verdict": cell.verdict.value,
+        "verdict": cell.verdict,
         "sentence": sentence(cell),
-        "digests": cell.match.digests.value,
+        "digests": cell.match.digests,
         "digests_detail": cell.match.digests_detail,
         "random_score": frozen.random_score,
         "reference_score": frozen.reference_score,
         "baseline_scores": cell.baseline_scores.tolist(),
         "seeds": list(cell.match.seeds),
         "scores": cell.scores.tolist(),
-        "stages": [_json_stage(stage) for stage in cell.stages],
+        "stages": [vars(stage) for stage in cell.stages],
     }
-
-
-def _json_stage(stage: Judgement) -> dict[str, Any]:
-    values = {**vars(stage), "verdict": stage.verdict.value}
-    bad = (key for key, value in values.items() if isinstance(value, float))
-    return values | {key: None for key in bad if not math.isfinite(values[key])}
-
-
-def _needed(judgement: Judgement) -> str:
-    if math.isnan(judgement.seeds_needed):
-        return "too near the margin to decide"
-    if math.isinf(judgement.seeds_needed):
-        return "its scores vary so much that a thousand seeds would not decide"
-    return f"about {judgement.seeds_needed:.0f} seeds on both sides would decide"
 
 
 def mean_text(scores: Floats) -> str:

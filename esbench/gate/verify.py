@@ -1,7 +1,4 @@
-"""Run stored trials again from their specifications, and compare digests and scores.
-
-Nothing is written.
-"""
+"""Run stored trials again and compare digests and scores; nothing is written."""
 
 from __future__ import annotations
 
@@ -9,23 +6,30 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 from esbench.analysis.comparison import LEVEL
 from esbench.analysis.permutation import holm, p_different
-from esbench.errors import UsageError
+from esbench.gate.baselines import done_cells
+from esbench.grids.trial_spec import TrialSpec
 from esbench.rollouts.worker_pool import WorkerPool
-from esbench.store.cells import Cell, cells, require_distinct_seeds
+from esbench.store.cells import Cell
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.provenance.changes import changed_code, changes, origin_of
 from esbench.store.provenance.record import provenance
 from esbench.store.trial_folder import TrialFolder
-from esbench.training.trainer import Trainer
+from esbench.training.callbacks import Stop
+from esbench.training.evaluator import HeldOutScore
+from esbench.training.make import make_trainer
+from esbench.training.scoring import evaluate_trial
 from esbench.units import NONE, counted, format_number
 
 MIN_RUNS: Final = 4  # per side: with three, p is never below the level
+Watch: TypeAlias = Callable[[str, GenerationRecord], None]
+"""Called with the name of a trial and every generation's record."""
 
 
 class Outcome(StrEnum):
@@ -39,18 +43,12 @@ class Outcome(StrEnum):
 @final
 @dataclass(frozen=True)
 class Rerun:
-    """One trial, run again.
+    """One trial, run again, with its stored and its new score, None if not finite.
 
-    Attributes:
-        path: The trial's folder.
-        seed: The training seed.
-        parts_at: The first generation whose digest differs, one after the last if only the score
-            differs; None if nothing differs.
-        recorded: The stored score; None if not finite.
-        score: The new score; None if not finite.
+    ``parts_at`` is the first generation whose digest differs, one after the last if only held-out
+    episodes differ, of the new or of the stored policy; None if nothing does.
     """
 
-    path: Path
     seed: int
     parts_at: int | None
     recorded: float | None
@@ -60,16 +58,10 @@ class Rerun:
 @final
 @dataclass(frozen=True)
 class Verification:
-    """The trials of one cell, run again.
+    """The trials of one cell, run again; ``changed`` are packages and processor that differ.
 
-    Attributes:
-        name: Algorithm and environment.
-        outcome: The outcome over all seeds.
-        reruns: One per seed.
-        p_value: Two-sided permutation test of the mean scores, Holm-corrected over the cells; None
-            if all is identical, there are fewer than four seeds, or a score is not finite on one
-            side only.
-        changed: Packages and processor that differ.
+    ``p_value``: two-sided permutation test of the mean scores, Holm-corrected over the cells. None
+    if all is identical, there are fewer than four seeds, or a score is not finite on one side only.
     """
 
     name: str
@@ -79,28 +71,14 @@ class Verification:
     changed: tuple[str, ...]
 
 
-def verify(
-    path: Path, pool: WorkerPool, watch: Callable[[str, GenerationRecord], None]
-) -> list[Verification]:
+def verify(path: Path, pool: WorkerPool, watch: Watch) -> list[Verification]:
     """Run every trial below ``path`` again.
 
-    Args:
-        path: The folder of a trial, or a folder with several.
-        pool: Plays the episodes.
-        watch: Called with the name of the trial and every generation's record.
-
     Raises:
-        UsageError: There is no trial, one is not done or not readable, or this version does not
-            understand its specification.
+        UsageError: As ``done_cells``, or this version does not understand a specification.
         TrainingError: An environment raised an error.
     """
-    found = cells(path)
-    for cell in found:
-        for trial in cell.trials:
-            if not trial.is_done:
-                raise UsageError(f"{trial.path} is {trial.status}; expected trials that are done")
-    require_distinct_seeds(found)
-    return _judged([_verify_cell(cell, pool, watch) for cell in found])
+    return judged([_verify_cell(cell, pool, watch) for cell in done_cells(path)])
 
 
 def sentences(verification: Verification) -> list[str]:
@@ -113,7 +91,10 @@ def sentences(verification: Verification) -> list[str]:
     how = f"{len(apart)} of {trials} differ, seed {first.seed} from generation {first.parts_at}"
     if len(verification.reruns) == 1:
         how = f"seed {first.seed} differs from generation {first.parts_at}"
-    scores = f"score {_score(first.recorded)} before, {_score(first.score)} now"
+    before, now = (
+        NONE if score is None else format_number(score) for score in (first.recorded, first.score)
+    )
+    scores = f"score {before} before, {now} now"
     if verification.p_value is None:
         test = f"too few scores for a test; expected a folder with {MIN_RUNS} seeds or more"
     else:
@@ -127,20 +108,48 @@ def sentences(verification: Verification) -> list[str]:
     ]
 
 
-def _verify_cell(
-    cell: Cell, pool: WorkerPool, watch: Callable[[str, GenerationRecord], None]
-) -> Verification:
+def train_again(
+    spec: TrialSpec,
+    pool: WorkerPool,
+    watch: Callable[[GenerationRecord], None],
+    generations: int,
+    stopped: str | None,
+) -> tuple[list[str], HeldOutScore]:
+    """The digests of all generations and the score of a specification.
+
+    If a callback ``stopped`` the recorded training, it stops after as many ``generations``.
+    """
+    # A callback is not part of the specification.
+    last = generations if stopped and spec.budget.target_return is None else None
+
+    def watched(record: GenerationRecord) -> Stop | None:
+        watch(record)
+        return Stop(stopped or "") if record.generation == last else None
+
+    with make_trainer(spec, pool) as trainer:
+        trainer.train(callbacks=[watched])
+        score = trainer.evaluate()
+        return [record.digest for record in trainer.history], score
+
+
+def judged(found: Sequence[Verification]) -> list[Verification]:
+    """Correct the p-values for their number and decide between equal and different."""
+    tested = [place for place, item in enumerate(found) if item.p_value is not None]
+    decided = list(found)
+    for place, p_value in zip(tested, holm([found[p].p_value or 0.0 for p in tested]), strict=True):
+        outcome = Outcome.EQUAL if p_value > LEVEL else Outcome.DIFFERENT
+        decided[place] = replace(found[place], outcome=outcome, p_value=float(p_value))
+    return decided
+
+
+def _verify_cell(cell: Cell, pool: WorkerPool, watch: Watch) -> Verification:
     reruns = tuple(_rerun(trial, pool, watch) for trial in cell.trials)
     made = provenance(cell.trials[0].spec())  # now that its environment is registered
     here = origin_of(made)
-    changed = dict.fromkeys(
-        phrase
-        for description in cell.descriptions
-        for phrase in (
-            *changes(origin_of(description), here),
-            *changed_code(description, made["own_code"]),
-        )
-    )
+    changed: dict[str, None] = {}
+    for description in cell.descriptions:
+        changed |= dict.fromkeys(changes(origin_of(description), here))
+        changed |= dict.fromkeys(changed_code(description, made["own_code"]))
     same = all(rerun.parts_at is None for rerun in reruns)
     outcome = Outcome.IDENTICAL if same else Outcome.DIFFERENT
     p_value = None if same else _p_value(reruns)
@@ -149,7 +158,6 @@ def _verify_cell(
 
 
 def _p_value(reruns: Sequence[Rerun]) -> float | None:
-    """The p-value of a difference of the scores; None if there are too few."""
     then = [rerun.recorded for rerun in reruns if rerun.recorded is not None]
     now = [rerun.score for rerun in reruns if rerun.score is not None]
     if len(then) != len(now) or len(then) < MIN_RUNS:
@@ -157,32 +165,16 @@ def _p_value(reruns: Sequence[Rerun]) -> float | None:
     return p_different(then, now)
 
 
-def _judged(found: Sequence[Verification]) -> list[Verification]:
-    """Correct the p-values for their number and decide between equal and different."""
-    tested = [place for place, item in enumerate(found) if item.p_value is not None]
-    judged = list(found)
-    for place, p_value in zip(tested, holm([found[p].p_value or 0.0 for p in tested]), strict=True):
-        outcome = Outcome.EQUAL if p_value > LEVEL else Outcome.DIFFERENT
-        judged[place] = replace(found[place], outcome=outcome, p_value=float(p_value))
-    return judged
-
-
-def _rerun(
-    trial: TrialFolder, pool: WorkerPool, watch: Callable[[str, GenerationRecord], None]
-) -> Rerun:
+def _rerun(trial: TrialFolder, pool: WorkerPool, watch: Watch) -> Rerun:
     spec, result = trial.spec(), trial.result()
     recorded = [str(row["digest"]) for row in trial.rows()]
-    with Trainer(spec, pool) as trainer:
-        trainer.train(callbacks=[lambda record: watch(str(trial.path), record)])
-        score = trainer.evaluate().mean
-        digests = [record.digest for record in trainer.history]
+    watched = partial(watch, str(trial.path))
+    digests, score = train_again(spec, pool, watched, len(recorded), result.get("stopped"))
     pairs = enumerate(zip_longest(recorded, digests), start=1)
     parts_at = next((number for number, (then, now) in pairs if then != now), None)
-    finite = score if math.isfinite(score) else None
-    if parts_at is None and finite != result["score"]:
+    if parts_at is None and trial.load_checkpoint() is not None and score.is_identical(result):
+        score = evaluate_trial(trial.path, pool).score  # also what ``esbench eval`` plays
+    if parts_at is None and not score.is_identical(result):
         parts_at = len(digests) + 1
-    return Rerun(trial.path, spec.seed, parts_at, result["score"], finite)
-
-
-def _score(score: float | None) -> str:
-    return NONE if score is None else format_number(score)
+    finite = score.mean if math.isfinite(score.mean) else None
+    return Rerun(spec.seed, parts_at, result["score"], finite)

@@ -1,22 +1,22 @@
 """Environment names to their files: policy template, budget, tuned settings, reference scores.
 
-The files lie in ``envs/`` and hold data only: one per environment, or one per Atari game, whose
-protocols are separate environments. Every other Gymnasium environment works too, with the defaults
-below and without reference scores.
+Every Gymnasium environment without a file works too, with the defaults below and without reference
+scores. An Atari game without a file has the settings of its protocol.
 """
 
 from __future__ import annotations
 
 import importlib
-import tomllib
-from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, final
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from esbench.agents.base import AGENTS
 from esbench.algorithms.base import ALGORITHMS
-from esbench.errors import UsageError, unknown
+from esbench.environments.atari.names import atari_environments, without_alias
+from esbench.errors import UsageError, suggestion
+from esbench.grids.environment_registry import ENVIRONMENTS, environments_in, merged
 from esbench.grids.trial_spec import EnvironmentSettings, EnvironmentSpec
 from esbench.settings import Settings, Table, parse
 
@@ -24,18 +24,12 @@ Kind: TypeAlias = Literal["environment", "function"]
 
 DEFAULT_POLICY: Final[Table] = {"template": "mlp", "normalize_observations": True}
 DEFAULT_ENV_STEPS: Final = 1_000_000
+NEAR: Final = 0.75  # similarity of a suggested name: many names have the same version
 
 
 @final
 class RandomScore(Settings):
-    """The measured score of uniformly random actions (standard normal ones if unbounded).
-
-    Attributes:
-        mean: mean return.
-        std: standard deviation of the returns.
-        episodes: number of episodes.
-        command: the command that measured it.
-    """
+    """The measured return of uniformly random actions (standard normal ones if unbounded)."""
 
     mean: float
     std: float
@@ -45,23 +39,14 @@ class RandomScore(Settings):
 
 @final
 class PublishedScore(Settings):
-    """A published score.
+    """A published score, and where it is printed."""
 
-    Attributes:
-        method: the algorithm, and the implementation or paper.
-        score: mean return.
-        env_steps: training steps.
-        source: where it is printed.
-        comparable: same environment version and protocol as ours.
-        note: what differs.
-    """
-
-    method: str
+    method: str  # the algorithm, and the implementation or paper
     score: float
     env_steps: float | None = None
     source: str
-    comparable: bool
-    note: str = ""
+    comparable: bool  # same environment version and protocol as ours
+    note: str = ""  # what differs
 
 
 @final
@@ -69,7 +54,6 @@ class Scores(Settings):
     """The frozen numbers that scores are compared with.
 
     Attributes:
-        random: score of random actions.
         solved: the return at which the environment counts as solved, if it has one.
         references: published scores; tables show the first one and normalise by it. A file of
             ``envs/`` has a table per method: ``[scores.references."PPO (rl-zoo)"]``.
@@ -79,17 +63,20 @@ class Scores(Settings):
     solved: float | None = None
     references: tuple[PublishedScore, ...] = ()
 
+    @field_validator("references", mode="before")
+    @classmethod
+    def _by_method(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            value = [{"method": method, **score} for method, score in value.items()]
+        return tuple(value) if isinstance(value, list) else value  # a strict tuple is no list
+
 
 @final
 class EnvironmentFile(EnvironmentSettings):
     """A file of ``envs/``: the environment, and tables that a grid may override.
 
     Attributes:
-        policy: template and settings.
-        budget: when training ends.
-        evaluation: how the policy is scored.
         algorithms: tuned settings by algorithm name.
-        scores: reference scores.
         description: one line for ``esbench list``.
         kind: "function" is a test function of optimisation. Its returns approach 0, the best
             possible one, over many orders of magnitude; figures use a logarithmic axis.
@@ -104,122 +91,114 @@ class EnvironmentFile(EnvironmentSettings):
     scores: Scores = Scores()
 
     def spec(self) -> EnvironmentSpec:
-        """The part that results depend on."""
-        names = set(EnvironmentSpec.model_fields)
-        return EnvironmentSpec(**{name: getattr(self, name) for name in names})
+        """The part that results depend on.
 
+        A number for ``max_episode_steps`` is an argument of ``gymnasium.make``, which also holds
+        for scoring, if the environment has no time limit of its own.
+        """
+        values = {name: getattr(self, name) for name in EnvironmentSpec.model_fields}
+        if isinstance(self.max_episode_steps, int):
+            from esbench.environments.make import has_time_limit
 
-def folder() -> Path:
-    """The folder ``envs/``: inside the package when installed, beside it in a checkout."""
-    package = Path(__file__).resolve().parent.parent
-    inside = package / "envs"
-    return inside if inside.is_dir() else package.parent / "envs"
+            if not has_time_limit(self.id, self.kwargs):
+                limit = {"max_episode_steps": self.max_episode_steps}
+                values |= {"kwargs": {**self.kwargs, **limit}, "max_episode_steps": None}
+        return EnvironmentSpec(**values)
+
+    def describes(self, environment: Table) -> bool:
+        """Whether a specification, as JSON, has the arguments and wrappers of this file."""
+        own = self.spec().model_dump(mode="json", include={"id", "kwargs", "wrappers"})
+        return own.items() <= environment.items()
 
 
 def environment_names() -> list[str]:
     """The names of the benchmark environments, sorted."""
-    return sorted(_paths(folder()))
+    return ENVIRONMENTS.names()
+
+
+def frozen_scores(environment: Table) -> Scores:
+    """The scores in ``envs/`` for a specification, as JSON; none if kwargs or wrappers differ."""
+    if environment["id"] not in ENVIRONMENTS.builtin_names():
+        return Scores()
+    file = load_environment(environment["id"])
+    return file.scores if file.describes(environment) else Scores()
 
 
 def environment_kind(name: str) -> Kind:
     """The kind of an environment; "environment" if it has no file."""
-    return load_environment(name).kind if name in _paths(folder()) else "environment"
+    return load_environment(name).kind if name in environment_names() else "environment"
 
 
-def read_toml(path: Path) -> Table:
-    """The content of a TOML file.
+def register_environment(environment: Table | str | Path) -> None:
+    """Add benchmark environments, in the place of those that were registered before.
 
-    Raises:
-        UsageError: it cannot be read or parsed; the message has the line.
-    """
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
-    except ValueError as error:  # tomllib.TOMLDecodeError and UnicodeDecodeError are ValueErrors
-        raise UsageError(f"{path}: not valid TOML: {error}") from None
-
-
-def environment_table(name: str) -> Table:
-    """The content of an environment's file; a minimal table if it has none.
+    Args:
+        environment: the content of an environment's file (``id``, ``policy``, ``budget``,
+            ``algorithms``, ``scores``), the path of a TOML file, or of a folder of such files.
 
     Raises:
-        UsageError: neither ``envs/`` nor Gymnasium knows the name.
+        UsageError: a key or value is wrong, or ``envs/`` or a plugin has that name.
     """
-    path = _paths(folder()).get(name)
-    if path is not None:
-        return _tables(path)[name]
+    source = environment if isinstance(environment, dict) else Path(environment)
+    found = environments_in(source)
+    if not found:
+        raise UsageError(f"register_environment: no TOML file in {str(environment)!r}")
+    if not all(found):
+        raise UsageError("register_environment: no id; expected the Gymnasium name as 'id'")
+    for name, table in found.items():
+        _parsed(table, f"register_environment({name!r})")
+    for name, table in found.items():
+        ENVIRONMENTS.add(name, table)
+
+
+def environment_table(name: str) -> tuple[Table, str]:
+    """The table of an environment, a minimal one if it has none, and its source for messages.
+
+    UsageError if neither ``ENVIRONMENTS`` nor Gymnasium knows the name.
+    """
+    name, _ = without_alias(name, {})
+    if found := ENVIRONMENTS.get(name):
+        return found
     _require_registered(name)
-    return {"id": name}
+    if name in atari_environments():
+        _, protocol = atari_environments()[name]
+        game = {"shared": "atari", "protocols": {protocol: {"id": name}}}
+        return {**environments_in(game)[name], "scores": {}}, name
+    return {"id": name}, name
 
 
 def load_environment(
     name: str, overrides: Table | None = None, source: str = ""
 ) -> EnvironmentFile:
-    """An environment's file with ``overrides`` merged in, table by table.
-
-    Raises:
-        UsageError: an unknown environment, key or value.
-    """
-    table = environment_table(name)
-    path = str(_paths(folder()).get(name, name))
-    file = parse(EnvironmentFile, _with_reference_list(table), path)
-    for algorithm, settings in file.algorithms.items():
-        parse(ALGORITHMS.get(algorithm).Settings, settings, path, f"algorithms.{algorithm}")
+    """An environment's file with ``overrides`` merged in; UsageError for unknown keys or values."""
+    table, origin = environment_table(name)
+    file = _parsed(table, origin)
     if not overrides:
         return file
-    table = _with_reference_list(merged(table, overrides))
-    return parse(EnvironmentFile, table, source, f"environment.{name}")
+    return parse(EnvironmentFile, merged(table, overrides), source, f"environment.{name}")
 
 
-def merged(below: Table, above: Table) -> Table:
-    """``below`` with the values of ``above`` on top; tables are merged, arrays are replaced."""
-    result: dict[str, Any] = dict(below)
-    for key, value in above.items():
-        old = result.get(key)
-        both = isinstance(old, dict) and isinstance(value, dict)
-        result[key] = merged(old, value) if both else value  # type: ignore[arg-type]
-    return result
-
-
-@cache
-def _paths(envs: Path) -> dict[str, Path]:
-    """The file of each environment in a folder, by the environment's name."""
-    return {name: path for path in envs.glob("*.toml") for name in _tables(path)}
-
-
-def _tables(path: Path) -> dict[str, Table]:
-    """The environments of a file by name: one, or one per protocol.
-
-    ``shared`` names a file of ``envs/shared/`` with settings below those of this file; a table of
-    ``protocols`` goes on top of them.
-    """
-    table = read_toml(path)
-    if shared := table.pop("shared", None):
-        table = merged(read_toml(path.parent / "shared" / f"{shared}.toml"), table)
-    protocols = table.pop("protocols", {"": {}})
-    environments = [merged(table, protocol) for protocol in protocols.values()]
-    return {str(environment.get("id", path.stem)): environment for environment in environments}
-
-
-def _with_reference_list(table: Table) -> Table:
-    """An environment's table with its references, which lie by method, as a list."""
-    scores = table.get("scores")
-    references = scores.get("references") if isinstance(scores, dict) else None
-    if not isinstance(references, dict):
-        return table
-    listed = [{"method": method, **score} for method, score in references.items()]
-    return merged(table, {"scores": {"references": listed}})
+def _parsed(table: Table, source: str) -> EnvironmentFile:
+    file = parse(EnvironmentFile, table, source)
+    for algorithm, settings in file.algorithms.items():
+        if algorithm not in AGENTS.names():  # their library need not be installed
+            parse(ALGORITHMS.get(algorithm).Settings, settings, source, f"algorithms.{algorithm}")
+    return file
 
 
 def _require_registered(name: str) -> None:
     import gymnasium
 
-    from esbench.environments.make import module_of, register_family
+    from esbench.environments.make import location, module_of, reason, register_family
 
     module, _, registered = name.rpartition(":")
     if module:
-        _import(module, name)
+        try:
+            importlib.import_module(module)
+        except Exception as error:  # a user's own file may raise anything
+            raise UsageError(
+                f"environment {name!r}: cannot import {module!r} ({reason(error)}{location(error)})"
+            ) from error
     register_family(registered)
     try:
         gymnasium.spec(registered)
@@ -229,15 +208,7 @@ def _require_registered(name: str) -> None:
             package = module.partition(".")[0]
             own = [e for e in gymnasium.registry if module_of(e).partition(".")[0] == package]
             known = {f"{module}:{each}" for each in own or gymnasium.registry}
-        raise unknown("environment", name, known) from None
-
-
-def _import(module: str, name: str) -> None:
-    from esbench.environments.make import reason
-
-    try:
-        importlib.import_module(module)
-    except Exception as error:  # a user's own file may raise anything
-        raise UsageError(
-            f"environment {name!r}: cannot import {module!r} ({reason(error)})"
-        ) from error
+        near = suggestion(name, known, NEAR)
+        if not module and not near.endswith("?"):
+            near += f"; an environment of another package is named with it: 'package:{name}'"
+        raise UsageError(f"unknown environment {name!r}; {near}") from None

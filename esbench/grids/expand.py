@@ -1,21 +1,29 @@
 """Expands a grid into trial specifications: every setting is merged, then validated once.
 
 The settings of a trial come, from weak to strong, from the algorithm's and the policy's defaults,
-the environment's file, the grid, and the grid's table for the environment.
+the environment's file, the grid, and the grid's table for the environment. The table ``policy`` of
+an algorithm is the strongest for its policy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias, final
+from typing import Final, TypeAlias, final
 
-from esbench.algorithms.base import ALGORITHMS
-from esbench.algorithms.settings import AlgorithmSettings, NormalizationSettings
-from esbench.environments.backends.select import check_backend
+from esbench.agents.names import is_agent, trainer_names, trainer_settings
+from esbench.algorithms.settings import NormalizationSettings, TrainerSettings
+from esbench.environments.backends.base import check_backend
 from esbench.errors import UsageError, suggestion
-from esbench.grids.environment_files import EnvironmentFile, load_environment, merged
-from esbench.grids.grid_file import Grid
+from esbench.grids.environment_files import (
+    EnvironmentFile,
+    Scores,
+    frozen_scores,
+    load_environment,
+)
+from esbench.grids.environment_registry import merged
+from esbench.grids.grid_file import Grid, Scope
+from esbench.grids.sweep import combinations, swept_label
 from esbench.grids.trial_spec import (
     DEFAULT_LABEL,
     AlgorithmSpec,
@@ -23,6 +31,7 @@ from esbench.grids.trial_spec import (
     EnvironmentSpec,
     EvaluationSpec,
     PolicySpec,
+    StartSpec,
     TrialSpec,
 )
 from esbench.policies.base import POLICIES
@@ -30,39 +39,48 @@ from esbench.settings import Table, fields_at, parse
 
 Labels: TypeAlias = dict[str, str]
 
+SCOPE: Final = tuple(Scope.model_fields)
+# Keys of an algorithm's table that are no settings; ``policy`` may be a setting of an agent.
+RESERVED: Final = ("algorithm", "policy", *SCOPE)
+
 
 @final
 @dataclass(frozen=True)
 class LabelledSpec:
-    """One trial of a grid.
-
-    Attributes:
-        spec: what is trained.
-        labels: the grid's names of its environment, algorithm and policy.
-        inherited: algorithm settings that come from the environment's file.
-    """
+    """One trial of a grid, with the grid's names of its environment, algorithm and policy."""
 
     spec: TrialSpec
     labels: Labels
-    inherited: tuple[str, ...]
+    inherited: tuple[str, ...]  # algorithm settings from the environment's file
+    scores: Scores | None  # to record, because ``envs/`` does not have them
 
 
-def expand(grid: Grid, source: str) -> list[LabelledSpec]:
-    """The trials of a grid, ordered by environment, then algorithm, policy and seed.
+def expand(grid: Grid, source: str, start: StartSpec | None = None) -> list[LabelledSpec]:
+    """The trials by environment, algorithm, policy and seed; UsageError for wrong input.
 
-    Raises:
-        UsageError: a name, key or value is wrong.
+    ``start`` is the checkpoint that ``grid.init_from`` stands for.
     """
-    return [
+    scopes = {
+        label: _scope(settings, source, f"algorithms.{label}")
+        for label, settings in grid.algorithms.items()
+    }
+    for named in {name for scope in scopes.values() for name in scope.environments or ()}:
+        load_environment(named)  # a misspelt name is not that of an environment left out
+    found = [
         trial
         for name in grid.environments
-        for trial in _Layers(grid, load_environment(name), source).trials()
+        for trial in _Layers(grid, load_environment(name), source, start, scopes).trials()
     ]
+    if not found:
+        raise UsageError(
+            f"{source}: nothing to run: expected an algorithm with "
+            f"{' or '.join(grid.environments)} among its environments"
+        )
+    return found
 
 
-def labels_of(environment: str, algorithm: str, policy: str) -> Labels:
-    """The labels of a trial as ``trial.json`` stores them."""
-    return {"environment": environment, "algorithm": algorithm, "policy": policy}
+def _scope(table: Table, source: str, prefix: str) -> Scope:
+    return parse(Scope, {key: table[key] for key in SCOPE if key in table}, source, prefix)
 
 
 @final
@@ -73,38 +91,52 @@ class _Layers:
     grid: Grid
     file: EnvironmentFile
     source: str
+    start: StartSpec | None
+    scopes: Mapping[str, Scope]
 
     def trials(self) -> Iterator[LabelledSpec]:
-        environment = self._environment()
+        environment, scores = self._environment()
         budget = parse(BudgetSpec, self._section("budget"), self.source, "budget")
         evaluation = parse(EvaluationSpec, self._section("evaluation"), self.source, "evaluation")
-        for label, settings in self.grid.algorithms.items():
-            algorithm = self._algorithm(label, settings)
-            inherited = self._inherited(label, algorithm)
-            for policy_label, policy in self._policies():
-                labels = labels_of(self.file.id, label, policy_label)
-                for seed in self.grid.seeds:
+        own = {key: self._overrides[key] for key in ("seeds",) if key in self._overrides}
+        local = _scope(own, self.source, f"environment.{self.file.id}").seeds
+        algorithms = (
+            (key, *found)
+            for key, scope in self.scopes.items()
+            if scope.environments is None or self.file.id in scope.environments
+            for found in self._algorithms(key)
+        )
+        for key, label, algorithm in algorithms:
+            inherited = self._inherited(key, algorithm)
+            for policy_label, policy in self._policies(key, algorithm):
+                labels = {"environment": self.file.id, "algorithm": label, "policy": policy_label}
+                for seed in local or self.scopes[key].seeds or self.grid.seeds:
                     spec = TrialSpec(
                         algorithm=algorithm,
                         environment=environment,
-                        policy=_normalizing(policy, algorithm),
+                        policy=policy,
                         budget=budget,
                         evaluation=evaluation,
                         seed=seed,
+                        init_from=self.start,
                     )
-                    yield LabelledSpec(spec, labels, inherited)
+                    yield LabelledSpec(spec, labels, inherited, scores)
+
+    @property
+    def _overrides(self) -> Table:
+        return self.grid.environment.get(self.file.id, {})
 
     def _own(self, section: str) -> Table:
-        """The grid's table of a section for this environment only."""
-        own: Table = self.grid.environment.get(self.file.id, {}).get(section, {})
+        own: Table = self._overrides.get(section, {})
         return own
 
     def _section(self, name: str) -> Table:
         below: Table = getattr(self.file, name)
         return merged(merged(below, getattr(self.grid, name)), self._own(name))
 
-    def _environment(self) -> EnvironmentSpec:
-        overrides = self.grid.environment.get(self.file.id, {})
+    def _environment(self) -> tuple[EnvironmentSpec, Scores | None]:
+        """The environment, and its frozen scores if they are not those of ``envs/``."""
+        overrides = {key: value for key, value in self._overrides.items() if key != "seeds"}
         place = f"{self.source}: environment.{self.file.id}"
         if "id" in overrides:
             raise UsageError(
@@ -119,34 +151,75 @@ class _Layers:
                     f"{place}.algorithms.{label} is not an algorithm of this grid; {near}"
                 )
         check_backend(file.backend)
-        return file.spec()
+        spec = file.spec()
+        table = spec.model_dump(mode="json")
+        if self.file.describes(table):
+            scores = file.scores
+        else:  # those of the file are of another environment
+            own = overrides.get("scores", {})
+            scores = parse(Scores, own, self.source, f"environment.{self.file.id}.scores")
+        return spec, None if scores == frozen_scores(table) else scores
 
-    def _algorithm(self, label: str, settings: Table) -> AlgorithmSpec:
+    def _algorithms(self, label: str) -> Iterator[tuple[str, AlgorithmSpec]]:
+        """The algorithm of a table, or those of its sweep, with their labels."""
+        settings = self.grid.algorithms[label]
         name = settings.get("algorithm", label)
-        if not isinstance(name, str) or name not in ALGORITHMS.names():
+        if not isinstance(name, str) or (":" not in name and name not in trainer_names()):
             key = f"algorithms.{label}" + (".algorithm" if "algorithm" in settings else "")
-            near = suggestion(str(name), ALGORITHMS.names())
+            near = suggestion(str(name), trainer_names())
             raise UsageError(f"{self.source}: unknown algorithm {name!r} ({key}); {near}")
-        model = ALGORITHMS.get(name).Settings
-        own = {key: value for key, value in settings.items() if key != "algorithm"}
-        values = _displacing(model, self.file.algorithms.get(name, {}), own)
-        values = _displacing(model, values, self._own("algorithms").get(label, {}))
-        typed = parse(model, values, self.source, f"algorithms.{label}")
-        return AlgorithmSpec(name=name, settings=typed)
+        model = trainer_settings(name)
+        reserved = {*RESERVED} - ({"policy"} if is_agent(name) else set())
+        own = {key: value for key, value in settings.items() if key not in reserved}
+        own = _displacing(model, own, self._own("algorithms").get(label, {}))
+        for chosen, swept in combinations(own, f"{self.source}: algorithms.{label}"):
+            values = _displacing(model, self.file.algorithms.get(name, {}), chosen)
+            typed = parse(model, values, self.source, f"algorithms.{label}")
+            algorithm = AlgorithmSpec(name=name, settings=typed)
+            yield swept_label(label, typed.model_dump(mode="json"), swept), algorithm
 
     def _inherited(self, label: str, algorithm: AlgorithmSpec) -> tuple[str, ...]:
-        """The settings of the environment's file that the grid does not replace."""
         below = self.file.algorithms.get(algorithm.name, {})
         own = {**self.grid.algorithms[label], **self._own("algorithms").get(label, {})}
         left = _displacing(type(algorithm.settings), below, own)
         return tuple(name for name in below if name in left and name not in own)
 
-    def _policies(self) -> Iterator[tuple[str, PolicySpec]]:
-        tables = self.grid.policies or {DEFAULT_LABEL: self.grid.policy}
-        for label, table in tables.items():
-            prefix = f"policies.{label}" if self.grid.policies else "policy"
+    def _policies(
+        self, label: str, algorithm: AlgorithmSpec
+    ) -> Iterator[tuple[str, PolicySpec | None]]:
+        """The policies of an algorithm, whose own table may change them; an agent has none here.
+
+        Its own template is the label of the policy, unless the grid labels policies itself.
+        """
+        if is_agent(algorithm.name):
+            yield DEFAULT_LABEL, None
+            return
+        own = self.grid.algorithms[label].get("policy", {})
+        above = f"algorithms.{label}.policy"
+        if not isinstance(own, dict):
+            raise UsageError(
+                f"{self.source}: {above} = {own!r}: expected a table such as "
+                '{template = "linear"}'
+            )
+        tables = self.grid.policies or {str(own.get("template", DEFAULT_LABEL)): self.grid.policy}
+        for policy_label, table in tables.items():
+            prefix = f"policies.{policy_label}" if self.grid.policies else "policy"
             values = _policy_on(_policy_on(self.file.policy, table), self._own("policy"))
-            yield label, _policy(values, self.source, prefix)
+            policy = _policy(_policy_on(values, own), self.source, above if own else prefix)
+            yield policy_label, _normalizing(policy, algorithm)
+
+
+def with_settings(spec: TrialSpec, settings: Table, source: str) -> TrialSpec:
+    """A trial with other values of some settings of its algorithm, such as those of a grid.
+
+    UsageError, which ``source`` begins, if they do not fit together.
+    """
+    model = type(spec.algorithm.settings)
+    below = spec.algorithm.settings.model_dump(mode="json", exclude_unset=True)
+    typed = parse(model, _displacing(model, below, settings), source)
+    algorithm = spec.algorithm.model_copy(update={"settings": typed})
+    policy = None if spec.policy is None else _normalizing(spec.policy, algorithm)
+    return spec.model_copy(update={"algorithm": algorithm, "policy": policy})
 
 
 def _policy(table: Table, source: str, prefix: str) -> PolicySpec:
@@ -181,7 +254,7 @@ def _normalizing(policy: PolicySpec, algorithm: AlgorithmSpec) -> PolicySpec:
     return policy.model_copy(update={"settings": settings})
 
 
-def _displacing(model: type[AlgorithmSettings], below: Table, above: Table) -> Table:
+def _displacing(model: type[TrainerSettings], below: Table, above: Table) -> Table:
     """``above`` merged on ``below``, without alternatives of the settings that ``above`` has."""
     gone = {
         name

@@ -2,23 +2,46 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Sequence
-from importlib.resources import files
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, final
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from esbench.environments.atari.names import without_alias
 from esbench.errors import UsageError, suggestion
-from esbench.grids.environment_files import environment_table, read_toml
+from esbench.grids.environment_files import environment_table
+from esbench.grids.environment_registry import merged, read_toml
 from esbench.grids.trial_spec import Seed
 from esbench.settings import Settings, Table, parse
 
+NAMED: Final = Path(__file__).parent / "named"
 MOST_SEEDS: Final = 100_000
 Name = Annotated[str, Field(pattern=r"[^.]")]  # a folder: not empty, "." or ".."
+
+
+def _distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    _require_distinct(values)
+    return values
+
+
+Seeds = Annotated[tuple[Seed, ...], Field(min_length=1), AfterValidator(_distinct)]
+Environments = Annotated[tuple[Name, ...], Field(min_length=1), AfterValidator(_distinct)]
+
+
+@final
+class Scope(Settings):
+    """The keys of an algorithm's table that choose its trials; None stands for those of the grid.
+
+    The table of an environment may have ``seeds``, which are stronger.
+    """
+
+    seeds: Seeds | None = None
+    environments: Environments | None = None
 
 
 @final
@@ -31,25 +54,31 @@ class Grid(Settings):
         seeds: training seeds, one per trial.
         environments: Gymnasium names.
         algorithms: label -> settings. The label is the algorithm's name unless the table has a key
-            ``algorithm``, so that one algorithm can have several labels. A list of names stands
-            for tables without settings.
+            ``algorithm``, so that one algorithm can have several labels. A key ``policy`` is a
+            table of changes to the policy; ``seeds`` and ``environments`` replace those of the grid
+            for this algorithm. A list of names stands for tables without settings; a
+            list in a table is a sweep.
         policy: replaces the environments' policy if it names a template, else changes settings.
         policies: label -> policy, to compare several.
         budget: changes to the environments' budget.
         evaluation: changes to the environments' evaluation.
-        environment: name -> changes to that environment's file, for this grid only.
+        environment: name -> changes to that environment's file, for this grid only, and ``seeds``.
+        init_from: folder of a trial whose policy every trial starts from.
+        tune: label -> setting -> its search space for ``esbench tune``, false to leave it out.
     """
 
     name: Annotated[str, Field(pattern=r"^[\w+-][\w.+-]*$")]
     description: str = ""
-    seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] = (0, 1, 2)
-    environments: Annotated[tuple[Name, ...], Field(min_length=1)]
+    seeds: Seeds = (0, 1, 2)
+    environments: Environments
     algorithms: Annotated[dict[Name, Table], Field(min_length=1)]
     policy: Table = Field(default_factory=dict)
     policies: dict[Name, Table] = Field(default_factory=dict)
     budget: Table = Field(default_factory=dict)
     evaluation: Table = Field(default_factory=dict)
     environment: dict[Name, Table] = Field(default_factory=dict)
+    init_from: str | None = None
+    tune: dict[Name, Table] = Field(default_factory=dict)
 
     @field_validator("algorithms", mode="before")
     @classmethod
@@ -57,12 +86,6 @@ class Grid(Settings):
         if isinstance(value, list) and all(isinstance(name, str) for name in value):
             _require_distinct(value)
             return {name: {} for name in value}
-        return value
-
-    @field_validator("seeds", "environments")
-    @classmethod
-    def _distinct(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
-        _require_distinct(value)
         return value
 
     @model_validator(mode="after")
@@ -73,35 +96,28 @@ class Grid(Settings):
             if name not in self.environments:
                 near = suggestion(name, self.environments)
                 raise ValueError(f"[environment.{name!r}] is not among the environments; {near}")
+        for label in self.tune:
+            if label not in self.algorithms:
+                near = suggestion(label, self.algorithms)
+                raise ValueError(f"[tune.{label}] is not among the algorithms; {near}")
         return self
 
 
 def grid_names() -> list[str]:
     """The names of the grids that come with esbench, sorted."""
-    return sorted(
-        Path(item.name).stem
-        for item in files("esbench.grids.named").iterdir()
-        if item.name.endswith(".toml")
-    )
+    return sorted(path.stem for path in NAMED.glob("*.toml"))
 
 
 def read_grid(name_or_file: str) -> tuple[Table, str]:
-    """The raw content of a grid, and its source for messages.
-
-    Raises:
-        UsageError: there is no such grid or file, or it is not TOML.
-    """
+    """The raw content of a grid, and its source for messages; UsageError if it is unreadable."""
     path = Path(name_or_file)
-    if path.suffix == ".toml" or path.is_file():
-        if not path.is_file():
-            raise UsageError(f"no grid file {name_or_file!r}; expected a TOML file")
-    else:
+    if path.suffix != ".toml" and not path.is_file():
         if name_or_file not in grid_names():
             raise UsageError(
                 f"unknown grid {name_or_file!r}; {suggestion(name_or_file, grid_names())} "
                 "(or give the path of a .toml file)"
             )
-        path = Path(str(files("esbench.grids.named").joinpath(f"{name_or_file}.toml")))
+        path = NAMED / f"{name_or_file}.toml"
     table = {"name": path.stem, **read_toml(path)}
     _require_tables(table, str(path))
     return table, str(path)
@@ -109,9 +125,9 @@ def read_grid(name_or_file: str) -> tuple[Table, str]:
 
 def _require_tables(table: Table, source: str) -> None:
     """Refuses values in the place of tables, before overrides are merged into them."""
-    for key in ("algorithms", "policy", "policies", "budget", "evaluation", "environment"):
+    for key in ("algorithms", "policy", "policies", "budget", "evaluation", "environment", "tune"):
         value = table.get(key, {})
-        nested = value if key == "environment" and isinstance(value, dict) else {}
+        nested = value if key in {"environment", "tune"} and isinstance(value, dict) else {}
         for name, item in ((key, value), *((f"{key}.{k}", v) for k, v in nested.items())):
             if not isinstance(item, dict | (list if name == "algorithms" else dict)):
                 near = "; did you mean 'environments'?" if name == "environment" else ""
@@ -119,29 +135,23 @@ def _require_tables(table: Table, source: str) -> None:
 
 
 def compose_grid(
-    name_or_file: str | None,
+    grid: str | Table | None,
     environments: Sequence[str] = (),
     algorithms: Sequence[str] = (),
     seeds: str | None = None,
     env_steps: int | None = None,
     overrides: Sequence[str] = (),
 ) -> tuple[Grid, str]:
-    """A grid with the options of the command line applied, and its source for messages.
+    """A grid with the options of ``esbench.training.trials.open_grid``, and its source.
 
-    Args:
-        name_or_file: named grid or TOML file; None composes a grid from the other arguments.
-        environments: replace the grid's environments.
-        algorithms: replace the grid's algorithms, which keep their settings.
-        seeds: such as "0-9"; replace the grid's seeds.
-        env_steps: short for ``budget.env_steps=N``.
-        overrides: ``key.sub=value``, applied in order.
-
-    Raises:
-        UsageError: a name, key or value is wrong.
+    UsageError if a name, key or value is wrong.
     """
     table: Table
-    if name_or_file is not None:
-        table, source = read_grid(name_or_file)
+    if isinstance(grid, dict):
+        table, source = {"name": "python", **grid}, "grid"
+        _require_tables(table, source)
+    elif grid is not None:
+        table, source = read_grid(grid)
     elif environments and algorithms:
         name = re.sub(r"[^\w.+-]", "_", "+".join([*environments, *algorithms]))
         table, source = {"name": name}, "command line"
@@ -151,9 +161,11 @@ def compose_grid(
         )
     for environment in environments:
         environment_table(environment)  # an unknown name is reported before anything else
+    unused: list[str] = []
     if environments:
-        kept = {k: v for k, v in table.get("environment", {}).items() if k in environments}
-        table = {**table, "environments": list(environments), "environment": kept}
+        changed = [_split_key(assignment.partition("=")[0])[:2] for assignment in overrides]
+        unused = [n for n in table.get("environment", {}) if ["environment", n] not in changed]
+        table = {**table, "environments": list(environments)}
     if algorithms:
         try:
             _require_distinct(algorithms)
@@ -162,15 +174,18 @@ def compose_grid(
         own = table.get("algorithms")
         settings: Table = own if isinstance(own, dict) else {}
         table = {**table, "algorithms": {name: settings.get(name, {}) for name in algorithms}}
+        if "tune" in table:
+            table["tune"] = {k: v for k, v in table["tune"].items() if k in algorithms}
     if seeds is not None:
-        table = {**table, "seeds": parse_seeds(seeds)}
+        table = apply_override(table, f"seeds={parse_seeds(seeds)}")
     if env_steps is not None:
         table = apply_override(table, f"budget.env_steps={env_steps}")
-    return parse_grid(_apply_overrides(table, overrides), source), source
+    return parse_grid(_apply_overrides(table, overrides), source, unused), source
 
 
 def _apply_overrides(table: Table, assignments: Sequence[str]) -> Table:
     """Applies every ``--set`` in order; none may add an algorithm to the grid."""
+    require_distinct_keys(assignments)
     labels = table.get("algorithms")
     for assignment in assignments:
         table = apply_override(table, assignment)
@@ -186,14 +201,22 @@ def _apply_overrides(table: Table, assignments: Sequence[str]) -> Table:
     return table
 
 
+def require_distinct_keys(assignments: Sequence[str]) -> None:
+    """Raises UsageError if several ``--set`` or short options give the same key."""
+    seen: dict[tuple[str, ...], str] = {}
+    for assignment in assignments:
+        key = tuple(_split_key(assignment.partition("=")[0].strip()))
+        if key in seen:
+            raise UsageError(f"{'.'.join(key)} is set twice, by {seen[key]!r} and {assignment!r}")
+        seen[key] = assignment
+
+
 def apply_override(table: Table, assignment: str) -> Table:
     """The content of a grid with one ``--set key.sub=value`` applied.
 
     The value is read as TOML (0, false, [32, 32], "text"), or as a string if it is not TOML. It
-    also replaces the setting where the grid gives it for a single environment.
-
-    Raises:
-        UsageError: there is no "=" or no key.
+    also replaces the setting where the grid gives it for a single environment or algorithm.
+    UsageError if there is no "=" or no key.
     """
     key, equals, text = assignment.partition("=")
     path = _split_key(key.strip())
@@ -201,42 +224,75 @@ def apply_override(table: Table, assignment: str) -> Table:
         raise UsageError(
             f"--set {assignment!r}: expected key.sub=value, such as budget.env_steps=1000"
         )
-    result = _assigned(table, path, _toml_value(text.strip()))
+    *above, last = path
+    result = copy.deepcopy(table)
     if path[0] != "environment":
-        for name, settings in table.get("environment", {}).items():
-            result = _assigned(result, ["environment", name], _without(settings, path))
+        algorithms = result.get("algorithms")
+        own = algorithms.values() if isinstance(algorithms, dict) else ()
+        for changes in (*result.get("environment", {}).values(), *own):
+            for key in above:
+                changes = changes.get(key, {}) if isinstance(changes, dict) else {}
+            if isinstance(changes, dict):
+                changes.pop(last, None)
+    place = result
+    for key in above:
+        if key == "algorithms" and isinstance(place.get(key), list):
+            place[key] = {name: {} for name in place[key]}
+        place = place.setdefault(key, {})
+        if not isinstance(place, dict):
+            raise UsageError(f"--set {assignment!r}: {key} = {place!r} is a value, not a table")
+    place[last] = _toml_value(text.strip())
     return result
 
 
-def parse_grid(table: Table, source: str) -> Grid:
-    """The typed grid of a raw one.
+def parse_grid(table: Table, source: str, unused: Collection[str] = ()) -> Grid:
+    """The typed grid of a raw one, with the names of ``esbench list`` in the place of aliases.
 
-    Raises:
-        UsageError: one line per wrong key or value.
+    The tables ``environment`` of ``unused`` names are dropped if they are of no environment of the
+    grid. UsageError has one line per wrong key or value.
     """
-    return parse(Grid, table, source)
+    return parse(Grid, _without_aliases(table, unused), source)
 
 
-def parse_seeds(text: str) -> list[int]:
-    """The seeds of "0-9", "3" or "0,2,5-7".
+def _without_aliases(table: Table, unused: Collection[str]) -> Table:
+    """A raw grid with resolved names; later tables of one environment go on top of earlier ones."""
+    names, tables = table.get("environments"), table.get("environment", {})
+    if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+        return table  # refused by the types
+    if not (isinstance(tables, dict) and all(isinstance(each, dict) for each in tables.values())):
+        return table
+    resolved = [without_alias(name, _kwargs(tables.get(name, {})))[0] for name in names]
+    own: dict[str, Table] = {}
+    for alias, changes in tables.items():
+        name, kwargs = without_alias(alias, _kwargs(changes))
+        if name in resolved or alias not in unused:
+            own[name] = merged(own.get(name, {}), {**changes, "kwargs": kwargs})
+    return {**table, "environments": resolved, "environment": own}
 
-    Raises:
-        UsageError: the text is not of that form.
+
+def _kwargs(changes: Table) -> Any:
+    return changes.get("kwargs", {})
+
+
+def parse_seeds(text: str, option: str = "--seeds") -> list[int]:
+    """The seeds of "0-9", "3" or "0,2,5-7"; UsageError for text that is not of that form.
+
+    ``option`` is its name for messages.
     """
     seeds: list[int] = []
     for part in text.split(","):
         match = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+))?\s*", part)
         if not match:
-            raise UsageError(f"--seeds {text!r}: expected seeds such as 3, 0-9 or 0,2,5-7")
+            raise UsageError(f"{option} {text!r}: expected seeds such as 3, 0-9 or 0,2,5-7")
         first = int(match[1])
         last = int(match[2] or first)
         if last >= 2**32 or last - first >= MOST_SEEDS:
             raise UsageError(
-                f"--seeds {text!r}: expected at most {MOST_SEEDS} seeds, all below {2**32}"
+                f"{option} {text!r}: expected at most {MOST_SEEDS} seeds, all below {2**32}"
             )
         if last < first:
             raise UsageError(
-                f"--seeds {text!r}: {first}-{last} runs backwards; expected {last}-{first}"
+                f"{option} {text!r}: {first}-{last} runs backwards; expected {last}-{first}"
             )
         seeds += range(first, last + 1)
     return seeds
@@ -259,26 +315,3 @@ def _toml_value(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
-
-
-def _assigned(table: Table, path: list[str], value: Any) -> Table:
-    head, *rest = path
-    if not rest:
-        return {**table, head: value}
-    below = table.get(head, {})
-    if isinstance(below, list) and head == "algorithms":
-        below = {name: {} for name in below}
-    if not isinstance(below, dict):
-        raise UsageError(
-            f"--set: {head} = {below!r} is a value, not a table; it has no {rest[0]!r}"
-        )
-    return {**table, head: _assigned(below, rest, value)}
-
-
-def _without(table: Table, path: list[str]) -> Table:
-    head, *rest = path
-    if head not in table:
-        return table
-    if not rest:
-        return {key: value for key, value in table.items() if key != head}
-    return {**table, head: _without(table[head], rest)} if isinstance(table[head], dict) else table

@@ -11,13 +11,15 @@ import hashlib
 import json
 import math
 from abc import ABC
+from collections.abc import Callable
 from typing import Annotated, Any, Final, Literal, TypeAlias, final
 
-from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationInfo
 
-from esbench.algorithms.base import ALGORITHMS
-from esbench.algorithms.settings import AlgorithmSettings
+from esbench.agents.names import trainer_settings
+from esbench.algorithms.settings import TrainerSettings
 from esbench.environments.behaviors.base import BehaviorSettings, behavior_class
+from esbench.environments.make import Wrappers
 from esbench.files import Json
 from esbench.policies.base import POLICIES, PolicySettings
 from esbench.settings import Settings, Table, parse
@@ -28,17 +30,40 @@ DEFAULT_LABEL: Final = "default"
 EpisodeSeeds: TypeAlias = Literal["fresh", "pair", "shared"]
 
 
+def _settings_of(kind: str, key: str, find: Callable[[str], type[Settings]]) -> BeforeValidator:
+    """Parses a table as the settings that ``find`` gives for the name in the field ``key``."""
+
+    def parsed(value: Any, info: ValidationInfo) -> Any:
+        if not isinstance(value, dict) or key not in info.data:
+            return value
+        name = info.data[key]
+        return parse(find(name), value, f"{kind} {name}")
+
+    return BeforeValidator(parsed)
+
+
+def _behavior_settings(name: str) -> type[BehaviorSettings]:
+    return behavior_class(name).Settings
+
+
+def _policy_settings(name: str) -> type[PolicySettings]:
+    return POLICIES.get(name).Settings
+
+
 class EnvironmentSettings(Settings, ABC):
     """Settings of a Gymnasium environment and of its training episodes.
 
     Attributes:
         id: Gymnasium name; "package:Name-v0" imports the package first.
         kwargs: arguments of ``gymnasium.make``. They also apply to scoring.
+        wrappers: applied to the environment, the first one innermost; in scoring too. Only the
+            Gymnasium loop plays a wrapped environment.
         backend: vector environment; "auto" is the fastest one that supports the environment. All
             backends give the same bits. ``trial.json`` records the one that was used.
         episodes_per_member: a member's return is the mean over this many episodes.
         max_episode_steps: training episodes are cut after this many steps; "adaptive" is twice the
-            mean length of the previous generation. The default is no cut.
+            mean length of the previous generation. The default is no cut. A number becomes an
+            argument in ``kwargs`` if the environment has no time limit of its own.
         action_noise: standard deviation of Gaussian noise on continuous actions.
         reward_shift: subtracted from every reward (the alive bonus, in ARS).
         episode_seeds: "fresh" (every member has its own), "pair" (a mirrored pair shares them;
@@ -46,11 +71,12 @@ class EnvironmentSettings(Settings, ABC):
         behavior: behavior characterisation of novelty search; other algorithms ignore it.
         behavior_settings: settings of the behavior characterisation.
 
-    All but the first three apply to training only: scores come from the unmodified environment.
+    All but the first four apply to training only: scores come from the unmodified environment.
     """
 
     id: str
     kwargs: dict[str, Any] = Field(default_factory=dict)
+    wrappers: Wrappers = ()
     backend: str = "auto"
     episodes_per_member: Count = 1
     max_episode_steps: Count | Literal["adaptive"] | None = None
@@ -58,17 +84,10 @@ class EnvironmentSettings(Settings, ABC):
     reward_shift: float = 0.0
     episode_seeds: EpisodeSeeds = "fresh"
     behavior: str = "final_observation"
-    behavior_settings: SerializeAsAny[BehaviorSettings] = Field(
-        default_factory=dict, validate_default=True
-    )
-
-    @field_validator("behavior_settings", mode="before")
-    @classmethod
-    def _of_the_behavior(cls, value: Any, info: ValidationInfo) -> Any:
-        if not isinstance(value, dict) or "behavior" not in info.data:
-            return value
-        name = info.data["behavior"]
-        return parse(behavior_class(name).Settings, value, f"behavior {name}")
+    behavior_settings: Annotated[
+        SerializeAsAny[BehaviorSettings],
+        _settings_of("behavior", "behavior", _behavior_settings),
+    ] = Field(default_factory=dict, validate_default=True)
 
 
 @final
@@ -78,18 +97,12 @@ class EnvironmentSpec(EnvironmentSettings):
 
 @final
 class AlgorithmSpec(Settings):
-    """A registered algorithm and its settings."""
+    """A registered algorithm or agent, or "package.file:Class", and its settings."""
 
     name: str
-    settings: SerializeAsAny[AlgorithmSettings]
-
-    @field_validator("settings", mode="before")
-    @classmethod
-    def _of_the_algorithm(cls, value: Any, info: ValidationInfo) -> Any:
-        if not isinstance(value, dict) or "name" not in info.data:
-            return value
-        name = info.data["name"]
-        return parse(ALGORITHMS.get(name).Settings, value, f"algorithm {name}")
+    settings: Annotated[
+        SerializeAsAny[TrainerSettings], _settings_of("algorithm", "name", trainer_settings)
+    ]
 
 
 @final
@@ -97,15 +110,10 @@ class PolicySpec(Settings):
     """A registered policy template and its settings."""
 
     template: str
-    settings: SerializeAsAny[PolicySettings]
-
-    @field_validator("settings", mode="before")
-    @classmethod
-    def _of_the_policy(cls, value: Any, info: ValidationInfo) -> Any:
-        if not isinstance(value, dict) or "template" not in info.data:
-            return value
-        name = info.data["template"]
-        return parse(POLICIES.get(name).Settings, value, f"policy {name}")
+    settings: Annotated[
+        SerializeAsAny[PolicySettings],
+        _settings_of("policy", "template", _policy_settings),
+    ]
 
 
 @final
@@ -140,19 +148,38 @@ class EvaluationSpec(Settings):
 
 
 @final
+class StartSpec(Settings):
+    """The policy from which a trial starts: a checkpoint of another trial.
+
+    Attributes:
+        trial: its folder.
+        generation: of the checkpoint.
+        digest: of that generation, in the rows of the other trial.
+    """
+
+    trial: str
+    generation: Count
+    digest: str
+
+
+@final
 class TrialSpec(Settings):
-    """One trial: algorithm, environment, policy, budget, scoring and seed."""
+    """One trial: algorithm, environment, policy, budget, scoring and seed.
+
+    An agent makes its own policy, so it has none here.
+    """
 
     algorithm: AlgorithmSpec
     environment: EnvironmentSpec
-    policy: PolicySpec
+    policy: PolicySpec | None
     budget: BudgetSpec
     evaluation: EvaluationSpec = EvaluationSpec()
     seed: Seed
+    init_from: StartSpec | None = None
 
     def as_json(self) -> Json:
         """The specification as it is stored in ``trial.json``."""
-        return self.model_dump(mode="json")
+        return self.model_dump(mode="json", exclude=None if self.init_from else {"init_from"})
 
     @property
     def hash(self) -> str:

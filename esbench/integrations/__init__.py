@@ -1,4 +1,1 @@
-"""Adapters of other libraries, one file per library.
-
-They are found through entry points and imported when their names are requested.
-"""
+"""Adapters of other libraries, found through entry points and imported when requested."""

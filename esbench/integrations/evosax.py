@@ -3,12 +3,10 @@
 evosax minimises, so the adapter reverses the sign of the returns. It computes in float32, unless
 JAX is configured otherwise; members and centre are its numbers, converted to float64.
 
-A strategy consists of functions of a state. The adapter keeps that state as arrays and converts it
-to NumPy after every update, so that a running search continues from the same arrays as a restored
-one (JAX gives a value that began as a Python number a weaker type).
-
-A strategy without a centre gets its first population from the adapter; its centre is the best
-member so far.
+The adapter converts a strategy's state to NumPy after every update, so that a running search
+continues from the same arrays as a restored one (JAX gives a value that began as a Python number a
+weaker type). A strategy without a centre gets its first population from the adapter; its centre is
+the best member so far.
 """
 
 from __future__ import annotations
@@ -34,7 +32,6 @@ from esbench.integrations.library import (
     ExternalSettings,
     LazyModule,
     check_arguments,
-    check_name,
     imported,
     spread,
 )
@@ -65,9 +62,10 @@ class EvosaxSettings(ExternalSettings):
 
     @model_validator(mode="after")
     def _fits_the_strategy(self) -> EvosaxSettings:
-        name, given = self.strategy, self.arguments
-        check_name(name, "a strategy of evosax", strategies())
-        cls = strategies()[name]
+        name, given, known = self.strategy, self.arguments, strategies()
+        if name not in known:
+            raise ValueError(f"expected a strategy of evosax; {suggestion(name, known)}")
+        cls = known[name]
         allowed = {*options_of(cls), *fields_of(cls)}
         check_arguments(name, given, allowed, {"population_size": "population_size"})
         for option in options_of(cls) & given.keys():
@@ -90,9 +88,15 @@ class Evosax(ExternalAlgorithm):
         super().__init__(settings, center, seed, shapes)
         self._origin = self._center.copy()
         self._has_center = settings.strategy in distribution_based.distribution_based_algorithms
-        self._strategy = make_strategy(settings, self.population_size, center.size)
+        possible = options_of(strategies()[settings.strategy])
+        options = {key: value for key, value in settings.arguments.items() if key in possible}
+        self._strategy = make_strategy(
+            settings.strategy, self.population_size, center.size, json.dumps(options)
+        )
         self._params = make_params(settings, self._strategy)
-        self._state = _as_arrays(self._initial_state()) if self._has_center else None
+        self._state = None
+        if self._has_center:
+            self._state = jax.tree.map(np.array, self._initial_state())
         self._draw(0)
 
     @property
@@ -115,15 +119,17 @@ class Evosax(ExternalAlgorithm):
 
     def _load_state_dict(self, state: State) -> None:
         self._origin = np.array(state["origin"])
-        search = state["search"]  # empty before the first update of a strategy without a centre
-        self._state = _filled(jax.eval_shape(self._initial_state), search) if search else None
+        search = state["search"]
+        self._state = None  # before the first update of a strategy without a centre
+        if search:
+            self._state = jax.tree_util.tree_map_with_path(
+                lambda path, _: np.array(search[_name_of(path)]),
+                jax.eval_shape(self._initial_state),
+            )
         self._draw(self.generation)
 
     def _initial_state(self) -> Any:
-        """The first state of a strategy at its centre.
-
-        For a strategy without a centre, a state with the same structure.
-        """
+        """The first state; only its structure, for a strategy without a centre."""
         key, _ = keys(self.seed)
         if self._has_center:
             return self._strategy.init(key, jnp.asarray(self._origin), self._params)
@@ -148,7 +154,7 @@ class Evosax(ExternalAlgorithm):
             state = self._strategy.init(key, self._sampled, fitness, self._params)
         else:
             state, _ = self._strategy.tell(key, self._sampled, fitness, self._asked, self._params)
-        self._state = _as_arrays(state)
+        self._state = jax.tree.map(np.array, state)
         center = state.mean if self._has_center else state.best_solution
         self._center = np.array(center, dtype=np.float64)
 
@@ -175,64 +181,34 @@ def optimizers() -> dict[str, Any]:
     }
 
 
-@functools.cache
-def shapings() -> dict[str, Any]:
-    """The fitness shaping functions of evosax by name."""
-    end, module = "_fitness_shaping_fn", imported("evosax.core.fitness_shaping")
-    return {
-        name.removesuffix(end): function
-        for name, function in vars(module).items()
-        if name.endswith(end)
-    }
-
-
 def keys(seed: int, *indices: int) -> tuple[Any, Any]:
     """The JAX keys of a generation: one to ask with, and one to tell with."""
-    words = np.array(
-        [noise_key(seed, *indices) >> shift & 0xFFFF_FFFF for shift in (0, 32, 64, 96)]
-    )
-    first, second = words.astype(np.uint32).reshape(2, 2)
-    return (
-        jax.random.wrap_key_data(first, impl="threefry2x32"),
-        jax.random.wrap_key_data(second, impl="threefry2x32"),
-    )
+    words = [noise_key(seed, *indices) >> shift & 0xFFFF_FFFF for shift in (0, 32, 64, 96)]
+    pairs = np.array(words, np.uint32).reshape(2, 2)
+    ask, tell = (jax.random.wrap_key_data(pair, impl="threefry2x32") for pair in pairs)
+    return ask, tell
 
 
-def make_strategy(settings: EvosaxSettings, population_size: int, num_params: int) -> Any:
-    """The strategy; equal settings share one object, which is compiled only once.
+@functools.lru_cache(maxsize=16)
+def make_strategy(name: str, population_size: int, num_params: int, options: str) -> Any:
+    """The strategy with its options, as JSON; equal ones share one object, compiled only once.
 
     Raises:
         UsageError: the strategy does not accept its options.
     """
-    options = {
-        name: value
-        for name, value in settings.arguments.items()
-        if name in options_of(strategies()[settings.strategy])
-    }
+    cls, table = strategies()[name], json.loads(options)
     try:
-        return _cached_strategy(
-            settings.strategy, population_size, num_params, json.dumps(options, sort_keys=True)
-        )
+        given = {key: _converted(cls, key, value) for key, value in table.items()}
+        return cls(population_size=population_size, solution=jnp.zeros(num_params), **given)
     except (TypeError, ValueError, AssertionError) as error:
         raise UsageError(
-            f"evosax {settings.strategy} with population_size = {population_size}, {num_params} "
-            f"parameters and {options}: {error}"
+            f"evosax {name} with population_size = {population_size}, {num_params} parameters and "
+            f"{table}: {error}"
         ) from None
 
 
-@functools.lru_cache(maxsize=16)
-def _cached_strategy(name: str, population_size: int, num_params: int, options: str) -> Any:
-    cls = strategies()[name]
-    given = {key: _converted(cls, key, value) for key, value in json.loads(options).items()}
-    return cls(population_size=population_size, solution=jnp.zeros(num_params), **given)
-
-
 def make_params(settings: EvosaxSettings, strategy: Any) -> Any:
-    """The params of the strategy: its defaults, updated from the arguments.
-
-    Raises:
-        UsageError: the type or shape of a value differs from the default's.
-    """
+    """The strategy's default params, updated; UsageError if a value has another type or shape."""
     params = strategy.default_params
     changes = {}
     for name in fields_of(type(strategy)) & settings.arguments.keys():
@@ -260,10 +236,8 @@ def fields_of(cls: Any) -> set[str]:
 
 
 def _converted(cls: Any, option: str, value: Any) -> Any:
-    """An option in the form that evosax accepts."""
-    convert = _CONVERTERS.get(option)
-    if convert is not None:
-        return convert(value)
+    if option in _CONVERTERS:
+        return _CONVERTERS[option](value)
     default = inspect.signature(cls).parameters[option].default
     if type(value) is not type(default):
         raise ValueError(f"arguments.{option} = {value}: expected a value such as {default}")
@@ -271,15 +245,15 @@ def _converted(cls: Any, option: str, value: Any) -> Any:
 
 
 def _optimizer(table: Any) -> Any:
-    if not isinstance(table, dict) or table.get("name") not in optimizers():
-        name = table.get("name") if isinstance(table, dict) else table
+    name = table.get("name") if isinstance(table, dict) else table
+    if not isinstance(table, dict) or name not in optimizers():
         raise ValueError(
             f"arguments.optimizer = {table}: expected a table whose name is an optimizer of optax, "
             f"or clipup; {suggestion(str(name), optimizers())}"
         )
     given = {key: value for key, value in table.items() if key != "name"}
     try:
-        return optimizers()[table["name"]](**given)
+        return optimizers()[name](**given)
     except (TypeError, ValueError) as error:
         raise ValueError(f"arguments.optimizer = {table}: {error}") from None
 
@@ -291,10 +265,11 @@ def _std_schedule(value: Any) -> Any:
 
 
 def _fitness_shaping_fn(name: Any) -> Any:
-    if name not in shapings():
-        near = suggestion(str(name), shapings())
+    end, functions = "_fitness_shaping_fn", vars(imported("evosax.core.fitness_shaping"))
+    if f"{name}{end}" not in functions:
+        near = suggestion(str(name), [n.removesuffix(end) for n in functions if n.endswith(end)])
         raise ValueError(f"arguments.fitness_shaping_fn = {name}: expected a shaping; {near}")
-    return shapings()[name]
+    return functions[f"{name}{end}"]
 
 
 _CONVERTERS: Final[dict[str, Callable[[Any], Any]]] = {
@@ -304,15 +279,5 @@ _CONVERTERS: Final[dict[str, Callable[[Any], Any]]] = {
 }
 
 
-def _as_arrays(state: Any) -> Any:
-    return jax.tree.map(np.array, state)
-
-
 def _name_of(path: Any) -> str:
     return str(jax.tree_util.keystr(path, simple=True, separator="."))
-
-
-def _filled(template: Any, leaves: State) -> Any:
-    return jax.tree_util.tree_map_with_path(
-        lambda path, _: np.array(leaves[_name_of(path)]), template
-    )

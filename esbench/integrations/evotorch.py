@@ -31,7 +31,6 @@ from collections.abc import Iterator
 from typing import Any, Final, final
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from esbench.algorithms.base import State, register_algorithm, scale_of
@@ -39,13 +38,12 @@ from esbench.algorithms.population import StoredPopulation
 from esbench.algorithms.settings import Count
 from esbench.algorithms.shaping import all_equal, raw
 from esbench.arrays import Matrix, Shapes, Vector
-from esbench.errors import TrainingError, UsageError
+from esbench.errors import TrainingError, UsageError, suggestion
 from esbench.integrations.library import (
     ExternalAlgorithm,
     ExternalSettings,
     LazyModule,
     check_arguments,
-    check_name,
     imported,
     spread,
 )
@@ -87,7 +85,9 @@ class EvotorchSettings(ExternalSettings):
     @model_validator(mode="after")
     def _fits_the_constructor(self) -> EvotorchSettings:
         name = self.search_algorithm
-        check_name(name, "a search algorithm of evotorch", search_algorithms())
+        if name not in search_algorithms():
+            near = suggestion(name, search_algorithms())
+            raise ValueError(f"expected a search algorithm of evotorch; {near}")
         known = parameters_of(name)
         check_arguments(name, self.arguments, set(known) - {*_OURS, *_NOT_PASSED}, _OURS)
         needed = {n for n, p in known.items() if p.default is inspect.Parameter.empty}
@@ -131,15 +131,18 @@ class Evotorch(ExternalAlgorithm):
         self._hear(np.empty(0) if all_equal(told) else told)
 
     def _state_dict(self) -> State:
-        sizes, returns = self._sizes.values(), self._returns.values()
-        return {"origin": self._origin.copy(), "sizes": sizes, "returns": returns}
+        return {
+            "origin": self._origin.copy(),
+            "sizes": np.array([told.size for told in self._history], np.int64),
+            "returns": np.concatenate([np.empty(0), *self._history]),
+        }
 
     def _load_state_dict(self, state: State) -> None:
         reached = self._center
         self._origin = np.array(state["origin"])
         self._start()
-        for end, size in zip(np.cumsum(state["sizes"]), state["sizes"], strict=True):
-            self._hear(np.array(state["returns"][end - size : end]))
+        for told in np.split(state["returns"], np.cumsum(state["sizes"]))[:-1]:
+            self._hear(told.copy())
         if not np.array_equal(self._center, reached):
             raise TrainingError(
                 f"the replay of {len(state['sizes'])} generations did not arrive at the saved "
@@ -149,13 +152,10 @@ class Evotorch(ExternalAlgorithm):
     def _start(self) -> None:
         self._center = self._origin.copy()
         self._best_return = -np.inf
-        self._sizes = _History(np.int64)  # returns per generation; 0 if all were equal
-        self._returns = _History(np.float64)
+        self._history: list[Vector] = []  # returns of each generation; empty if all were equal
         self._build()
 
     def _build(self) -> None:
-        """Create the search that begins with this generation."""
-
         def evaluate(values: Any) -> Any:  # not a method, which a copy of the search would copy
             return self._evaluate(values)
 
@@ -166,12 +166,11 @@ class Evotorch(ExternalAlgorithm):
         self._advance()
 
     def _seed(self) -> int:
-        return noise_key(self.seed, len(self._sizes)) & 0xFFFF_FFFF_FFFF_FFFF
+        return noise_key(self.seed, len(self._history)) & 0xFFFF_FFFF_FFFF_FFFF
 
     def _hear(self, told: Vector) -> None:
         """Learn from the returns, if there are any, and advance to the next population."""
-        self._sizes.extend(np.array([told.size]))
-        self._returns.extend(told)
+        self._history.append(told)
         if told.size:
             self._learn(told)
         elif self._search.step_count or self._answers:
@@ -218,32 +217,6 @@ class Evotorch(ExternalAlgorithm):
 
 
 @final
-class _History:
-    """An array that only grows, so that a snapshot of it copies nothing."""
-
-    def __init__(self, dtype: npt.DTypeLike) -> None:
-        self._buffer = np.empty(1024, dtype)
-        self._size = 0
-
-    def __len__(self) -> int:
-        return self._size
-
-    def extend(self, values: npt.NDArray[Any]) -> None:
-        """Append values."""
-        end = self._size + len(values)
-        if end > len(self._buffer):  # at least double it, so that appending takes constant time
-            self._buffer = np.concatenate([self._buffer, np.empty(end, self._buffer.dtype)])
-        self._buffer[self._size : end] = values
-        self._size = end
-
-    def values(self) -> npt.NDArray[Any]:
-        """All values so far: a read-only view, which later calls of ``extend`` do not change."""
-        view = self._buffer[: self._size]
-        view.flags.writeable = False
-        return view
-
-
-@final
 class _Interruption(Exception):  # noqa: N818
     """Ends a step at an evaluation without an answer; ``members`` [N, P] are a copy."""
 
@@ -265,16 +238,9 @@ def parameters_of(name: str) -> dict[str, inspect.Parameter]:
 
 
 def make_search(settings: EvotorchSettings, center: Vector, seed: int, evaluate: Any) -> Any:
-    """The search algorithm on a problem to be maximised.
+    """The search algorithm, which starts at ``center`` [P]; UsageError for a wrong argument.
 
-    Args:
-        settings: name and arguments of the algorithm.
-        center: where it starts, [P].
-        seed: seed of the problem's own generator.
-        evaluate: a function from members [N, P] to returns [N] float64.
-
-    Raises:
-        UsageError: the algorithm does not accept its arguments.
+    ``seed`` is of the problem's own generator; ``evaluate`` gives members [N, P] returns [N].
     """
     name, width = settings.search_algorithm, settings.initial_width
     arguments = copy.deepcopy(settings.arguments)

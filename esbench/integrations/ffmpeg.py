@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from esbench.errors import UsageError
+from esbench.registry import DISTRIBUTION, extra_command
 
 
 def ffmpeg_program() -> str:
-    """Path of the ffmpeg program.
-
-    Raises:
-        UsageError: The package is not installed, or brings no program.
-    """
+    """Path of the program; UsageError if the package is not installed or brings no program."""
     try:
         import imageio_ffmpeg
 
-        program: str = imageio_ffmpeg.get_ffmpeg_exe()
+        return str(imageio_ffmpeg.get_ffmpeg_exe())
     except (ImportError, RuntimeError):
+        command = extra_command(DISTRIBUTION, "video")
         raise UsageError(
-            "an MP4 needs ffmpeg: install the extra 'video' (pip install 'esbench[video]') or "
-            "write a .gif"
+            f"an MP4 needs ffmpeg: install the extra 'video' ({command}) or write a .gif"
         ) from None
-    return program

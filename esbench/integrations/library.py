@@ -47,11 +47,7 @@ class LazyModule:
 
 
 def imported(name: str) -> ModuleType:
-    """A module of a library.
-
-    Raises:
-        UsageError: the import fails, because the library is broken or has another version.
-    """
+    """A module of a library; UsageError if the library is broken or has another version."""
     try:
         return import_module(name)
     except Exception as error:
@@ -86,29 +82,13 @@ def spread(members: Matrix) -> float:
     return float(np.sqrt(np.mean(np.var(members, axis=0))))
 
 
-def check_name(name: str, kind: str, known: Collection[str]) -> None:
-    """Check that the library has a name.
-
-    Raises:
-        ValueError: the name is not among the ``known`` ones.
-    """
-    if name not in known:
-        raise ValueError(f"expected {kind}; {suggestion(name, known)}")
-
-
 def check_arguments(
     owner: str, given: Collection[str], allowed: Collection[str], ours: Mapping[str, str]
 ) -> None:
-    """Check the names of an algorithm's arguments.
-
-    Args:
-        owner: the name of the algorithm.
-        given: the names of the arguments.
-        allowed: the names that may be given.
-        ours: the settings that replace an argument, by the argument's name.
+    """Check the names of the arguments ``given`` to the algorithm ``owner``.
 
     Raises:
-        ValueError: an argument is unknown, or a setting replaces it.
+        ValueError: a name is not ``allowed``, or it is in ``ours``: a setting replaces it.
     """
     for name in given:
         if name in ours:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Final, final
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,9 @@ from esbench.algorithms.population import LowRankMember
 from esbench.arrays import Matrix, Shapes, Vector
 from esbench.registry import Registry
 from esbench.settings import Settings
+
+if TYPE_CHECKING:
+    import torch
 
 Rows = npt.NDArray[np.float32]
 OUTPUT_LENGTH: Final = 0.01
@@ -51,12 +54,10 @@ class PolicyBatch(ABC):
 
     @abstractmethod
     def forward(self, observations: Rows, live: Sequence[int] | None = None) -> Rows:
-        """Compute outputs [k, outputs] of the slots 0..k-1 for observations [k, inputs].
+        """Compute outputs [k, outputs] of the slots 0..k-1 for their observations [k, inputs].
 
-        Args:
-            observations: the slots' rows.
-            live: the slots whose outputs are needed, in ascending order; all k by default. The
-                rows of other slots are undefined.
+        ``live`` are the slots whose outputs are needed, in ascending order; all k by default. The
+        rows of other slots are undefined.
         """
 
 
@@ -75,21 +76,18 @@ class SharingBatch(PolicyBatch, ABC):
     """A batch whose slots can use the same parameters."""
 
     @abstractmethod
-    def share(self, slot: int, source: int) -> bool:
-        """Let a slot use the parameters of another slot, with its own state reset.
-
-        Returns:
-            Whether this is supported; if not, the parameters must be loaded.
-        """
+    def share(self, slot: int, source: int) -> None:
+        """Let a slot use the parameters of another slot, with its own state reset."""
 
 
 class LowRankBatch(PolicyBatch, ABC):
-    """A batch that loads a member as the shared centre plus low-rank factors."""
+    """A batch that loads a member as the shared centre plus low-rank factors.
 
-    @property
-    @abstractmethod
-    def takes_low_rank(self) -> bool:
-        """Whether ``load_low_rank`` is faster than ``load``."""
+    Attributes:
+        takes_low_rank: whether ``load_low_rank`` is faster than ``load``.
+    """
+
+    takes_low_rank: bool
 
     @abstractmethod
     def load_low_rank(self, slot: int, member: LowRankMember) -> None:
@@ -117,19 +115,19 @@ class Policy(ABC):
         num_inputs: int,
         num_outputs: int,
         shape: tuple[int, ...] | None = None,
+        pixels: tuple[float, float] | None = None,
     ) -> None:
-        """Describe a policy of ``num_inputs`` observations and ``num_outputs`` outputs.
+        """Describe a policy with flat observations [num_inputs] and outputs [num_outputs].
 
-        Args:
-            settings: of type ``Settings``.
-            num_inputs: length of a flat observation.
-            num_outputs: length of an output.
-            shape: of an observation before it was flattened; [num_inputs] by default.
+        ``settings`` are of type ``Settings``; ``shape`` is that of an observation before it was
+        flattened, [num_inputs] by default; ``pixels`` are the lowest and the highest one of
+        images.
         """
         self.settings = settings
         self.num_inputs = num_inputs
         self.num_outputs = num_outputs
         self.shape = (num_inputs,) if shape is None else shape
+        self.pixels = pixels
         if isinstance(self, PreparedPolicy):
             self.prepare()
 
@@ -162,6 +160,22 @@ class PreparedPolicy(Policy, ABC):
 
         Raises:
             UsageError: the settings do not fit the observations or this machine.
+        """
+
+
+class TorchPolicy(Policy, ABC):
+    """A policy that can also be computed by torch layers, as in ``TrainedPolicy.module``."""
+
+    @abstractmethod
+    def torch_layers(self, parameters: Vector, reference: Rows | None) -> torch.nn.Module:
+        """A module with the parameters [P], from inputs [N, inputs] to outputs [N, outputs].
+
+        A recurrent one has a second argument, its state, which is None at the start of an episode,
+        and returns the outputs and the next state.
+
+        Args:
+            parameters: of the policy, [P].
+            reference: the reference batch [R, inputs]; None if ``reference_size`` is 0.
         """
 
 

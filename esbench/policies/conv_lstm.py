@@ -9,7 +9,7 @@ recurrent state of its member from step to step; ``load`` resets it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Annotated, Final, final
 
 import numpy as np
 from pydantic import Field
@@ -20,17 +20,16 @@ from esbench.policies.base import (
     PolicySettings,
     PreparedPolicy,
     Rows,
+    TorchPolicy,
     normalized_weights,
     register_policy,
 )
-from esbench.policies.conv_networks import Count, Layers, require_fitting_windows, require_images
-from esbench.policies.kernels.activations import ImageActivation
-from esbench.policies.kernels.convolution import (
-    ConvolutionStack,
-    Layer,
-    convolution_shapes,
-    split_tensors,
-)
+from esbench.policies.conv_networks import Count, Layers, image_architecture
+from esbench.policies.kernels.activations import ACTIVATIONS, Activation
+from esbench.policies.kernels.convolution import Architecture, ConvolutionStack, split_tensors
+
+if TYPE_CHECKING:
+    import torch
 
 GATES: Final = 4  # input, forget, cell and output, in the order of torch.nn.LSTMCell
 # Initial bias of the forget gates, as in the BasicLSTMCell of universe-starter.
@@ -50,49 +49,19 @@ class ConvLSTMSettings(PolicySettings):
     units: Count = 256
     """Size of the recurrent layer between convolutions and outputs [units]."""
 
-    activation: ImageActivation = "selu"
+    activation: Activation = "selu"
     """Activation of the convolutions."""
+
+    output_activation: Activation = "identity"
+    """Activation of the outputs."""
 
     pixel_max: Annotated[float, Field(gt=0)] = 255.0
     """Divisor of the pixels."""
 
 
 @final
-class RecurrentArchitecture(NamedTuple):
-    """The structure of a network.
-
-    Attributes:
-        image: channels, height and width of the input.
-        layers: convolutions, first to last.
-        units: size of the recurrent layer.
-        outputs: size of the output.
-        activation: of the convolutions.
-        pixel_max: divisor of the pixels.
-    """
-
-    image: tuple[int, int, int]
-    layers: tuple[Layer, ...]
-    units: int
-    outputs: int
-    activation: ImageActivation
-    pixel_max: float
-
-    @property
-    def shapes(self) -> Shapes:
-        """W and b of each convolution, of the gates and of the outputs.
-
-        The rows of the gates' matrix [features + units, 4 * units] belong to the features, then to
-        the previous outputs of the units; its columns are the input, forget, cell and output gates.
-        """
-        shapes, features = convolution_shapes(self.image, self.layers)
-        width = GATES * self.units
-        gates = ((features + self.units, width), (width,))
-        return (*shapes, *gates, (self.units, self.outputs), (self.outputs,))
-
-
-@final
 @register_policy("conv_lstm")
-class ConvLSTM(PreparedPolicy):
+class ConvLSTM(PreparedPolicy, TorchPolicy):
     """4 times 32 windows of 3 x 3, an LSTM of 256 (pytorch-es): for single frames of 42 x 42."""
 
     Settings = ConvLSTMSettings
@@ -101,21 +70,20 @@ class ConvLSTM(PreparedPolicy):
 
     def prepare(self) -> None:
         """Derive the architecture from the settings."""
-        settings = self.settings
-        self._architecture = RecurrentArchitecture(
-            image=require_images(self.shape),
-            layers=tuple(Layer(*layer, settings.padding) for layer in settings.layers),
-            units=settings.units,
-            outputs=self.num_outputs,
-            activation=settings.activation,
-            pixel_max=settings.pixel_max,
-        )
-        require_fitting_windows(self._architecture.image, self._architecture.layers)
+        layers, units, padding = self.settings.layers, self.settings.units, self.settings.padding
+        self._architecture = image_architecture(self, layers, (units,), padding)
 
     @property
     def shapes(self) -> Shapes:
-        """The shapes of weights and biases: one matrix per convolution, one for all gates."""
-        return self._architecture.shapes
+        """W and b of each convolution, of the gates and of the outputs.
+
+        The rows of the gates' matrix [features + units, 4 * units] belong to the features, then to
+        the previous outputs of the units; its columns are the input, forget, cell and output gates.
+        """
+        architecture, units = self._architecture, self.settings.units
+        sizes = (architecture.features + units, GATES * units), (units, self.num_outputs)
+        ends = tuple(shape for inputs, width in sizes for shape in ((inputs, width), (width,)))
+        return architecture.convolution_shapes + ends
 
     def initial_parameters(self, generator: np.random.Generator) -> Vector:
         """Normalised weights and zero biases, except for the forget gates, [P]."""
@@ -128,25 +96,28 @@ class ConvLSTM(PreparedPolicy):
 
     def batch(self, slots: int) -> PolicyBatch:
         """A batch with ``slots`` slots."""
-        return ConvLSTMBatch(slots, self._architecture)
+        return ConvLSTMBatch(slots, self._architecture, self.shapes)
+
+    def torch_layers(self, parameters: Vector, reference: Rows | None) -> torch.nn.Module:
+        """Convolutions, a ``torch.nn.LSTMCell`` with the state (h, c), and a linear layer."""
+        from esbench.policies.kernels.torch_networks import Recurrent
+
+        return Recurrent(parameters, self._architecture, self.shapes)
 
 
 @final
 class ConvLSTMBatch(PolicyBatch):
     """Computes slot by slot, each with its own weights and state."""
 
-    def __init__(self, slots: int, architecture: RecurrentArchitecture) -> None:
-        self._shapes = architecture.shapes
+    def __init__(self, slots: int, architecture: Architecture, shapes: Shapes) -> None:
+        self._shapes = shapes
         self._slots: list[list[Rows]] = [[] for _ in range(slots)]
-        self._outputs = np.zeros((slots, architecture.units), np.float32)
-        self._cells = np.zeros((slots, architecture.units), np.float32)
+        (units,) = architecture.hidden
+        self._outputs = np.zeros((slots, units), np.float32)
+        self._cells = np.zeros((slots, units), np.float32)
         self._size = architecture.outputs
-        self._convolve = ConvolutionStack(
-            architecture.image,
-            architecture.layers,
-            architecture.activation,
-            architecture.pixel_max,
-        )
+        self._convolve = ConvolutionStack(architecture)
+        self._activate_outputs = ACTIVATIONS[architecture.output_activation]
 
     def load(self, slot: int, parameters: Vector) -> None:
         """Load the parameters [P] of a member into a slot, as float32, and reset its state."""
@@ -173,25 +144,18 @@ class ConvLSTMBatch(PolicyBatch):
         sums += gate_bias
         self._cells[slot], self._outputs[slot] = lstm_step(self._cells[slot], sums)
         outputs: Rows = self._outputs[slot] @ weights + bias
+        self._activate_outputs(outputs)
         return outputs
 
 
 def lstm_step(cells: Rows, sums: Rows) -> tuple[Rows, Rows]:
-    """Compute the next cells c' [units] and outputs h' [units] of a recurrent layer.
+    """Compute the next cells c' and outputs h' of a recurrent layer from its cells c, [units] each.
 
-    The equations of ``torch.nn.LSTMCell``: c' = f * c + i * g, h' = o * tanh(c').
-
-    Args:
-        cells: c, [units].
-        sums: of the gates i, f, g and o, [4 * units].
+    Overwrites ``sums``. The equations of ``torch.nn.LSTMCell``: c' = f * c + i * g,
+    h' = o * tanh(c'). ``sums`` [4 * units] are those of the gates i, f, g and o.
     """
     entering, kept, new, shown = sums.reshape(GATES, -1)
-    following: Rows = _sigmoid(kept) * cells + _sigmoid(entering) * np.tanh(new)
-    return following, _sigmoid(shown) * np.tanh(following)
-
-
-def _sigmoid(values: Rows) -> Rows:
-    """Compute 1 / (1 + exp(-x)) without an exponential that could overflow."""
-    half = np.float32(0.5)
-    squashed: Rows = half + half * np.tanh(half * values)
-    return squashed
+    for gate in (entering, kept, shown):
+        ACTIVATIONS["sigmoid"](gate)
+    following: Rows = kept * cells + entering * np.tanh(new)
+    return following, shown * np.tanh(following)

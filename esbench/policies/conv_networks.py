@@ -7,8 +7,7 @@ have no bias but a gain, initially 1, and an offset, initially 0.
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Sequence
-from typing import Annotated, TypeAlias, final
+from typing import TYPE_CHECKING, Annotated, TypeAlias, final
 
 import numpy as np
 from pydantic import Field
@@ -16,21 +15,22 @@ from pydantic import Field
 from esbench.arrays import Shapes, Vector
 from esbench.errors import UsageError
 from esbench.policies.base import (
+    Policy,
     PolicyBatch,
     PolicySettings,
     PreparedPolicy,
+    Rows,
+    TorchPolicy,
     normalized_weights,
     register_policy,
 )
-from esbench.policies.kernels.activations import ImageActivation
-from esbench.policies.kernels.convolution import (
-    Architecture,
-    ConvBatch,
-    Layer,
-    sides,
-)
+from esbench.policies.kernels.activations import Activation
+from esbench.policies.kernels.convolution import Architecture, ConvBatch, Layer
 from esbench.policies.kernels.device import Device, DeviceBatch, require_device
 from esbench.policies.kernels.virtual_batch import NormalizedBatch, member_shapes
+
+if TYPE_CHECKING:
+    import torch
 
 Count = Annotated[int, Field(ge=1, le=4096)]
 Layers: TypeAlias = Annotated[tuple[tuple[Count, Count, Count], ...], Field(min_length=1)]
@@ -45,8 +45,11 @@ class ConvSettings(PolicySettings, ABC):
     hidden: tuple[Count, ...]
     """Size of each fully connected layer between convolutions and outputs [units]."""
 
-    activation: ImageActivation = "relu"
+    activation: Activation = "relu"
     """Activation of every unit except the outputs."""
+
+    output_activation: Activation = "identity"
+    """Activation of the outputs."""
 
     pixel_max: Annotated[float, Field(gt=0)] = 255.0
     """Divisor of the pixels."""
@@ -85,7 +88,7 @@ class NatureConvSettings(ConvSettings):
     hidden: tuple[Count, ...] = (512,)
 
 
-class ConvNetwork(PreparedPolicy, ABC):
+class ConvNetwork(PreparedPolicy, TorchPolicy, ABC):
     """Convolutions without padding, then fully connected layers."""
 
     takes_images = True
@@ -101,14 +104,7 @@ class ConvNetwork(PreparedPolicy, ABC):
                 f"device = {settings.device!r} with virtual_batch_norm = true: expected only one "
                 "of them, because virtual batch normalisation needs device = 'cpu'"
             )
-        self._architecture = Architecture(
-            image=require_images(self.shape),
-            layers=tuple(Layer(*layer) for layer in settings.layers),
-            hidden=settings.hidden,
-            outputs=self.num_outputs,
-            activation=settings.activation,
-        )
-        require_fitting_windows(self._architecture.image, self._architecture.layers)
+        self._architecture = image_architecture(self, settings.layers, settings.hidden)
         if settings.virtual_batch_norm:
             self.reference_size = settings.reference_size
 
@@ -138,42 +134,50 @@ class ConvNetwork(PreparedPolicy, ABC):
     def batch(self, slots: int) -> PolicyBatch:
         """A batch with ``slots`` slots."""
         if self.settings.device != "cpu":
-            import torch
-
-            device = torch.device(self.settings.device)
-            return DeviceBatch(slots, self._architecture, self.settings.pixel_max, device)
+            return DeviceBatch(slots, self._architecture, self.settings.device)
         kind = NormalizedBatch if self.settings.virtual_batch_norm else ConvBatch
-        return kind(slots, self._architecture, self.settings.pixel_max)
+        return kind(slots, self._architecture)
+
+    @final
+    def torch_layers(self, parameters: Vector, reference: Rows | None) -> torch.nn.Module:
+        """Convolutions and fully connected layers; virtual batch normalisation is folded in."""
+        from esbench.policies.kernels.torch_networks import convolutional
+
+        values = parameters.astype(np.float32)
+        if reference is not None:
+            batch = NormalizedBatch(1, self._architecture)
+            batch.refer(reference)
+            values = batch.folded(values)
+        return convolutional(values, self._architecture)
 
 
-def require_images(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """The shape of an observation: channels, height and width.
-
-    Raises:
-        UsageError: it is not an image.
-    """
-    if len(shape) != 3:
+def image_architecture(
+    policy: Policy, layers: Layers, hidden: tuple[int, ...], padding: int = 0
+) -> Architecture:
+    """The structure of a network; UsageError without images, or for a window that does not fit."""
+    if len(policy.shape) != 3:
         raise UsageError(
-            f"observations of shape {list(shape)}: a convolutional policy takes images "
+            f"observations of shape {list(policy.shape)}: a convolutional policy takes images "
             "[channels, height, width], such as those of esbench/Pong-v5; use mlp or linear"
         )
-    return shape
-
-
-def require_fitting_windows(image: tuple[int, int, int], layers: Sequence[Layer]) -> None:
-    """Check that the window of every convolution fits into its input.
-
-    Raises:
-        UsageError: a window is larger than its input.
-    """
-    _, height, width = image
-    for side, layer in zip(sides(image, layers), layers, strict=False):
-        if min(side) + 2 * layer.padding < layer.window:
+    settings = policy.settings
+    architecture = Architecture(
+        image=policy.shape,
+        layers=tuple(Layer(*layer, padding) for layer in layers),
+        hidden=hidden,
+        outputs=policy.num_outputs,
+        activation=settings.activation,
+        output_activation=settings.output_activation,
+        pixel_max=settings.pixel_max,
+    )
+    for (height, width), layer in zip(architecture.sides, architecture.layers, strict=False):
+        if min(height, width) + 2 * padding < layer.window:
             raise UsageError(
-                f"layers = {[list(layer[:3]) for layer in layers]}: an image of {height} x {width} "
-                f"has shrunk to {side[0]} x {side[1]} before the window of {layer.window}; "
-                "expected windows that fit"
+                f"layers = {list(map(list, layers))}: an image of {policy.shape[1]} x "
+                f"{policy.shape[2]} has shrunk to {height} x {width} before the window of "
+                f"{layer.window}; expected windows that fit"
             )
+    return architecture
 
 
 @final

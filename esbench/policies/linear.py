@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 
 from esbench.arrays import Shapes, Vector
-from esbench.policies.base import Policy, PolicyBatch, PolicySettings, register_policy
+from esbench.policies.base import PolicyBatch, PolicySettings, Rows, TorchPolicy, register_policy
+from esbench.policies.kernels.activations import Activation
 from esbench.policies.kernels.feedforward import FeedForwardBatch, layer_shapes
+
+if TYPE_CHECKING:
+    import torch
 
 
 @final
 class LinearSettings(PolicySettings):
     """Settings of the linear policy."""
+
+    output_activation: Activation = "identity"
+    """Activation of the outputs."""
 
     bias: bool = False
     """Whether to add a constant to every output."""
@@ -21,7 +28,7 @@ class LinearSettings(PolicySettings):
 
 @final
 @register_policy("linear")
-class Linear(Policy):
+class Linear(TorchPolicy):
     """One matrix from observations to outputs."""
 
     Settings = LinearSettings
@@ -42,4 +49,14 @@ class Linear(Policy):
 
     def batch(self, slots: int) -> PolicyBatch:
         """A batch with ``slots`` slots."""
-        return FeedForwardBatch(slots, self._sizes, "identity", self.settings.bias)
+        settings = self.settings
+        return FeedForwardBatch(
+            slots, self._sizes, "identity", settings.output_activation, settings.bias
+        )
+
+    def torch_layers(self, parameters: Vector, reference: Rows | None) -> torch.nn.Module:
+        """One ``torch.nn.Linear``."""
+        from esbench.policies.kernels.torch_networks import feed_forward
+
+        last = self.settings.output_activation
+        return feed_forward(parameters, self.shapes, "identity", last)

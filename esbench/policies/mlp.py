@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Annotated, final
+from typing import TYPE_CHECKING, Annotated, final
 
 import numpy as np
 from pydantic import Field
 
 from esbench.arrays import Shapes, Vector
 from esbench.policies.base import (
-    Policy,
     PolicyBatch,
     PolicySettings,
+    Rows,
+    TorchPolicy,
     normalized_weights,
     register_policy,
 )
 from esbench.policies.kernels.activations import Activation
 from esbench.policies.kernels.feedforward import FeedForwardBatch, layer_shapes
+
+if TYPE_CHECKING:
+    import torch
 
 
 @final
@@ -30,13 +34,16 @@ class MLPSettings(PolicySettings):
     activation: Activation = "tanh"
     """Activation of every hidden unit."""
 
+    output_activation: Activation = "identity"
+    """Activation of the outputs."""
+
     bias: bool = True
     """Whether to add a constant to every unit."""
 
 
 @final
 @register_policy("mlp")
-class MLP(Policy):
+class MLP(TorchPolicy):
     """Fully connected layers, 64-64 tanh by default."""
 
     Settings = MLPSettings
@@ -64,4 +71,14 @@ class MLP(Policy):
     def batch(self, slots: int) -> PolicyBatch:
         """A batch with ``slots`` slots."""
         settings = self.settings
-        return FeedForwardBatch(slots, self._sizes, settings.activation, settings.bias)
+        return FeedForwardBatch(
+            slots, self._sizes, settings.activation, settings.output_activation, settings.bias
+        )
+
+    def torch_layers(self, parameters: Vector, reference: Rows | None) -> torch.nn.Module:
+        """``torch.nn.Linear`` layers and activations."""
+        from esbench.policies.kernels.torch_networks import feed_forward
+
+        settings = self.settings
+        last = settings.output_activation
+        return feed_forward(parameters, self.shapes, settings.activation, last)

@@ -1,7 +1,8 @@
 """A user's own ``torch.nn.Module`` as the policy.
 
 ``template = "package.file:Class"`` names the class, which is built as ``Class(num_inputs,
-num_outputs, **arguments)`` and maps a float32 tensor [1, num_inputs] to [1, num_outputs]. Every
+num_outputs, **arguments)`` and maps a float32 tensor [1, num_inputs] to [1, num_outputs]. For
+images it is built as ``Class((C, H, W), num_outputs, **arguments)`` and maps [1, C, H, W]. Every
 slot has its own copy of the module and computes alone, so its bits do not depend on the other
 slots. This is much slower than a built-in template of the same size.
 """
@@ -24,12 +25,15 @@ from esbench.policies.base import (
     PreparedPolicy,
     ReferredBatch,
     Rows,
+    TorchPolicy,
     register_policy,
 )
 from esbench.registry import import_object
 
 if TYPE_CHECKING:
     import torch
+
+    from esbench.policies.kernels.torch_layers import Images
 
 
 @final
@@ -48,7 +52,7 @@ class ModuleSettings(PolicySettings):
 
 @final
 @register_policy("module")
-class ModulePolicy(PreparedPolicy):
+class ModulePolicy(PreparedPolicy, TorchPolicy):
     """A torch.nn.Module, by its import name."""
 
     Settings = ModuleSettings
@@ -73,12 +77,22 @@ class ModulePolicy(PreparedPolicy):
                     f"policy {settings.factory} takes no argument {name!r}; "
                     f"{suggestion(name, known)}"
                 )
+        from esbench.policies.kernels.torch_layers import Images, normalizing_layers
+
+        self._first: int | tuple[int, ...] = self.num_inputs
+        self._images: Images | None = None
+        if self.pixels is not None:
+            pixels = None if settings.normalize_observations else self.pixels
+            self._images = Images(self.shape, pixels)
+            self._first = self._images.size
         module = self._build(seed=0)
         self._shapes = tuple(tuple(p.shape) for p in module.parameters())
         if self.num_params == 0:
             raise UsageError(f"policy {settings.factory} has no parameters to train")
-        if _has_virtual_batch_norm(module):
+        if normalizing_layers(module):
             self.reference_size = settings.reference_size
+        else:
+            self._try(module)
 
     @property
     def shapes(self) -> Shapes:
@@ -92,7 +106,20 @@ class ModulePolicy(PreparedPolicy):
 
     def batch(self, slots: int) -> PolicyBatch:
         """A batch with ``slots`` slots."""
-        return ModuleBatch(self._build(seed=0), slots, self.settings.factory)
+        return ModuleBatch(self._build(seed=0), slots, self.settings.factory, self._images)
+
+    def torch_layers(self, parameters: Vector, reference: Rows | None) -> torch.nn.Module:
+        """The user's module, behind the layer that makes images of flat observations."""
+        import torch
+
+        batch = ModuleBatch(self._build(seed=0), 1, self.settings.factory, self._images)
+        if reference is not None:
+            batch.refer(reference)
+        module = batch.loaded(parameters)
+        for each in module.parameters():  # so far, views of one array
+            each.data = each.data.clone()
+        module.requires_grad_()
+        return module if self._images is None else torch.nn.Sequential(self._images, module)
 
     def _build(self, seed: int) -> torch.nn.Module:
         import torch
@@ -100,11 +127,12 @@ class ModulePolicy(PreparedPolicy):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             try:
-                module = self._class(self.num_inputs, self.num_outputs, **self.settings.arguments)
-            except TypeError as error:
+                module = self._class(self._first, self.num_outputs, **self.settings.arguments)
+            except Exception as error:  # a user's code may raise anything
                 raise UsageError(
                     f"policy {self.settings.factory} cannot be built as "
-                    f"Class({self.num_inputs}, {self.num_outputs}, **arguments): {error}"
+                    f"Class({self._first}, {self.num_outputs}, **arguments), for observations of "
+                    f"shape {list(self.shape)}: {type(error).__name__}: {error}"
                 ) from error
         if not isinstance(module, torch.nn.Module):
             raise UsageError(
@@ -113,46 +141,64 @@ class ModulePolicy(PreparedPolicy):
             )
         return module.eval().requires_grad_(False)
 
+    def _try(self, module: torch.nn.Module) -> None:
+        """Raises UsageError if the module does not accept an observation or has other outputs."""
+        import torch
+
+        rows = torch.zeros(1, self.num_inputs)
+        shown = rows if self._images is None else self._images(rows)
+        seen = f"policy {self.settings.factory} was given {list(shown.shape)} and"
+        with torch.random.fork_rng(devices=[]), torch.inference_mode():
+            try:
+                outputs = module(shown)
+            except Exception as error:  # a user's code may raise anything
+                raise UsageError(f"{seen} raised {type(error).__name__}: {error}") from error
+        found = list(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
+        if found != [1, self.num_outputs]:
+            raise UsageError(f"{seen} returned {found}; expected {[1, self.num_outputs]}")
+
 
 @final
 class ModuleBatch(ReferredBatch):
     """One copy of the module per slot."""
 
-    def __init__(self, module: torch.nn.Module, slots: int, name: str) -> None:
+    def __init__(
+        self, module: torch.nn.Module, slots: int, name: str, images: Images | None
+    ) -> None:
         self._initial = module
         self._modules = [module] * slots
         self._name = name
+        self._images = images
         self._reference: torch.Tensor | None = None
 
     def refer(self, observations: Rows) -> None:
         """Set the reference batch [R, inputs]."""
-        import torch
-
-        self._reference = torch.from_numpy(observations)
+        self._reference = self._shown(observations)
 
     def load(self, slot: int, parameters: Vector) -> None:
         """Load the parameters [P] of a member into a new copy of the module, without state."""
-        import torch
+        self._modules[slot] = self.loaded(parameters)
 
-        values = torch.from_numpy(parameters.astype(np.float32))
-        self._modules[slot] = copy.deepcopy(self._initial)
-        torch.nn.utils.vector_to_parameters(values, self._modules[slot].parameters())
-        if self._reference is not None:
-            self._refer(self._modules[slot], self._reference)
-
-    def _refer(self, module: torch.nn.Module, batch: torch.Tensor) -> None:
+    def loaded(self, parameters: Vector) -> torch.nn.Module:
+        """A new copy of the module with the parameters [P] of a member."""
         import torch
 
         from esbench.policies.kernels.torch_layers import refer
 
+        values = torch.from_numpy(parameters.astype(np.float32))
+        module = copy.deepcopy(self._initial)
+        torch.nn.utils.vector_to_parameters(values, module.parameters())
+        if self._reference is None:
+            return module
         try:
-            with torch.inference_mode():
-                refer(module, batch)
+            with torch.no_grad():
+                refer(module, self._reference)
         except Exception as error:  # a user's code may not accept several rows
             raise UsageError(
                 f"policy {self._name} has VirtualBatchNorm layers but rejects the reference batch "
-                f"{list(batch.shape)}: {type(error).__name__}: {error}"
+                f"{list(self._reference.shape)}: {type(error).__name__}: {error}"
             ) from error
+        return module
 
     def forward(self, observations: Rows, live: Sequence[int] | None = None) -> Rows:
         """Compute outputs [k, outputs] for observations [k, inputs], slot by slot."""
@@ -160,8 +206,8 @@ class ModuleBatch(ReferredBatch):
 
         slots = range(len(observations)) if live is None else live
         with torch.inference_mode():
-            rows = torch.from_numpy(observations)
-            outputs = [self._modules[slot](rows[slot : slot + 1]) for slot in slots]
+            rows = [self._shown(observations[slot : slot + 1]) for slot in slots]
+            outputs = [self._modules[slot](row) for slot, row in zip(slots, rows, strict=True)]
             computed: Rows = torch.cat(outputs).numpy()
         if len(slots) == len(observations):
             return computed
@@ -169,8 +215,8 @@ class ModuleBatch(ReferredBatch):
         result[slots] = computed
         return result
 
+    def _shown(self, observations: Rows) -> torch.Tensor:
+        import torch
 
-def _has_virtual_batch_norm(module: torch.nn.Module) -> bool:
-    from esbench.policies.kernels.torch_layers import normalizing_layers
-
-    return bool(normalizing_layers(module))
+        rows = torch.from_numpy(observations)
+        return rows if self._images is None else self._images(rows)

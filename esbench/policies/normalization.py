@@ -7,9 +7,10 @@ in which episodes end.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
+import numpy.typing as npt
 
 from esbench.arrays import Vector
 from esbench.policies.base import Rows
@@ -23,17 +24,11 @@ Moments: TypeAlias = tuple[int, Vector, Vector]
 @final
 @dataclass(frozen=True, eq=False)
 class Normalizer:
-    """Normalises observations to mean 0 and deviation 1; frozen for one generation.
+    """Normalises observations to mean 0 and deviation 1; frozen for one generation."""
 
-    Attributes:
-        mean: [n].
-        scale: one over the standard deviation, [n].
-        clip: largest absolute value after normalisation, in deviations.
-    """
-
-    mean: Vector
-    scale: Vector
-    clip: float
+    mean: Vector  # [n]
+    scale: Vector  # one over the standard deviation, [n]
+    clip: float  # largest absolute value after normalisation [deviations]
 
     def scale_into(self, shown: Rows, centred: Vector) -> None:
         """Write normalised observations to ``shown``; overwrites ``centred`` (less the mean)."""
@@ -41,6 +36,14 @@ class Normalizer:
         np.maximum(centred, -self.clip, out=centred)
         np.minimum(centred, self.clip, out=centred)
         shown[...] = centred
+
+
+def policy_inputs(observations: npt.NDArray[Any], normalizer: Normalizer | None) -> Rows:
+    """The inputs of a policy for observations [k, n], normalised if there is a normaliser."""
+    inputs = observations.astype(np.float32)
+    if normalizer is not None:
+        normalizer.scale_into(inputs, observations - normalizer.mean)
+    return inputs
 
 
 @final
@@ -64,10 +67,8 @@ class ObservationStatistics:
     def merge(self, moments: Moments, shift: Vector) -> None:
         """Add one episode (Chan, Golub & LeVeque 1983, eq. 2.1).
 
-        Args:
-            moments: number of observations, and the sum and sum of squares of the observations
-                less ``shift``, [n] each.
-            shift: the mean during the episode, [n]; it keeps the sums accurate.
+        ``moments`` are the number of its observations, and the sum and sum of squares of these
+        less ``shift`` [n], the mean during the episode, which keeps the sums accurate.
         """
         count, total, squares = moments
         if count == 0:
@@ -83,11 +84,7 @@ class ObservationStatistics:
 
     def state_dict(self) -> dict[str, Vector]:
         """Copies of count, mean and squares, as arrays."""
-        return {
-            "count": np.array(self.count),
-            "mean": self.mean.copy(),
-            "squares": self.squares.copy(),
-        }
+        return {name: np.array(value) for name, value in vars(self).items()}
 
     def load_state_dict(self, state: dict[str, Vector]) -> None:
         """Restore the result of ``state_dict``."""

@@ -2,68 +2,94 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, TypeAlias, final
 
-import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
 from esbench.errors import UsageError
+from esbench.flat_spaces import Space, never_flat, parts
 
 Array: TypeAlias = npt.NDArray[Any]
-Space: TypeAlias = gymnasium.Space[Any]
 
 
 @final
 class Observations:
     """Converts observations to rows: boxes are flattened, discrete ones become one-hot.
 
+    All others are flattened by Gymnasium.
+
+    Attributes:
+        size: of a row.
+        shape: of an observation before it was flattened; () if discrete.
+        pixels: the lowest and highest pixel; None if the observations are not images. Images are
+            boxes with three axes or more, or with two axes of bytes.
+
     Raises:
-        UsageError: the space is neither Box nor Discrete, or has images without finite bounds.
+        UsageError: the space has a Text, Graph or Sequence space, or images without finite bounds.
     """
 
     def __init__(self, space: Space, environment: str) -> None:
+        _require_flat(space, environment, "observation")
+        self._space = space
+        self.shape: tuple[int, ...] = space.shape or ()
+        self.pixels: tuple[float, float] | None = None
         match space:
             case spaces.Discrete():
                 self.size = int(space.n)
-                self._start: int | None = int(space.start)
             case spaces.Box():
-                if len(space.shape) >= 3 and not space.is_bounded():
-                    raise UsageError(
-                        f"{environment}: its observations are images {space.shape} with infinite "
-                        "bounds, which cannot be scaled; expected finite bounds, such as 0 to 255"
-                    )
                 self.size = int(np.prod(space.shape))
-                self._start = None
+                if len(space.shape) >= 3 or (len(space.shape) == 2 and space.dtype == np.uint8):
+                    self.pixels = _pixel_range(space, environment)
             case _:
-                raise UsageError(
-                    f"{environment}: its observation space is {_describe(space)}; expected a Box "
-                    "or Discrete one (gymnasium.wrappers.FlattenObservation makes a Box of it)"
-                )
-        self.shape: tuple[int, ...] = space.shape or ()
+                self.size = spaces.flatdim(space)
+                self.shape = (self.size,)
 
-    def encode(self, batch: Array) -> Array:
+    def encode(self, batch: Any) -> Array:
         """Convert k observations of the environment to [k, size]; boxes keep their dtype.
 
         The result can share memory with ``batch``.
         """
-        if self._start is None:
-            return batch.reshape(len(batch), self.size)
-        encoded = np.zeros((len(batch), self.size))
-        encoded[np.arange(len(batch)), batch.astype(np.int64) - self._start] = 1.0
-        return encoded
+        match self._space:
+            case spaces.Box():
+                rows: Array = batch.reshape(len(batch), self.size)
+                return rows
+            case spaces.Discrete():
+                encoded = np.zeros((len(batch), self.size))
+                numbers = batch.astype(np.int64) - int(self._space.start)
+                encoded[np.arange(len(batch)), numbers] = 1.0
+                return encoded
+        return np.array([spaces.flatten(self._space, each) for each in batch])
+
+
+def _pixel_range(space: spaces.Box, environment: str) -> tuple[float, float]:
+    if not space.is_bounded():
+        raise UsageError(
+            f"{environment}: its observations are images {space.shape} with infinite "
+            "bounds, which cannot be scaled; expected finite bounds, such as 0 to 255"
+        )
+    return float(space.low.min()), float(space.high.max())
 
 
 @final
 class Actions:
-    """Converts outputs to actions: the index of the largest one, or values clipped to a box.
+    """Converts outputs to actions, component by component.
+
+    A discrete component is the index of its largest output (two outputs if binary). Boxes are
+    clipped. The actions of a Dict or Tuple space lie in an array of objects.
 
     Raises:
-        UsageError: the space is neither Box nor Discrete.
+        UsageError: the space has a space of another kind.
     """
 
     def __init__(self, space: Space, environment: str) -> None:
+        _require_flat(space, environment, "action")
+        if isinstance(space, spaces.OneOf):
+            raise _refusal(environment, "action", "OneOf")
+        self._space = space
+        self._parts = [Actions(part, environment) for part in parts(space)]
         self.continuous = isinstance(space, spaces.Box)
         match space:
             case spaces.Discrete():
@@ -73,21 +99,59 @@ class Actions:
                 self.size = int(np.prod(space.shape))
                 self._low, self._high = space.low.reshape(-1), space.high.reshape(-1)
                 self._shape, self._dtype = space.shape, space.dtype
+            case spaces.MultiDiscrete():
+                self._cut(space.nvec)
+            case spaces.MultiBinary():
+                self._cut(np.full(space.shape, 2))
             case _:
-                raise UsageError(
-                    f"{environment}: its action space is {_describe(space)}; expected a Box or "
-                    "Discrete one"
-                )
+                self._cut(np.array([part.size for part in self._parts]))
+                self.continuous = all(part.continuous for part in self._parts)
+
+    def _cut(self, sizes: Array) -> None:
+        """Give each component as many outputs as ``sizes`` says."""
+        self._columns = [0, *np.cumsum(sizes).tolist()]
+        self.size = self._columns[-1]
 
     def decode(self, outputs: npt.NDArray[np.float32]) -> Array:
         """Convert outputs [k, size] to k actions, in a new array."""
-        if not self.continuous:
-            chosen: Array = np.argmax(outputs, axis=1) + self._start
-            return chosen
-        clipped = np.minimum(np.maximum(outputs, self._low), self._high)
-        actions: Array = clipped.astype(self._dtype, copy=False).reshape(-1, *self._shape)
-        return actions
+        match self._space:
+            case spaces.Discrete():
+                chosen: Array = np.argmax(outputs, axis=1) + self._start
+                return chosen
+            case spaces.Box():
+                clipped = np.minimum(np.maximum(outputs, self._low), self._high)
+                actions: Array = clipped.astype(self._dtype, copy=False)
+                return actions.reshape(-1, *self._shape)
+        cut = [outputs[:, first:last] for first, last in pairwise(self._columns)]
+        if self._parts:
+            columns = [part.decode(own) for part, own in zip(self._parts, cut, strict=True)]
+            rows: list[Any] = list(zip(*columns, strict=True))
+            if isinstance(self._space, spaces.Dict):
+                rows = [dict(zip(self._space.spaces, row, strict=True)) for row in rows]
+            return packed(rows, self._space)
+        space: Any = self._space
+        numbers = np.stack([np.argmax(own, axis=1) for own in cut], axis=1)
+        numbers = numbers.reshape(-1, *space.shape) + getattr(space, "start", 0)
+        return numbers.astype(space.dtype)
 
 
-def _describe(space: Space) -> str:
-    return f"a {type(space).__name__} space"
+def packed(actions: list[Any], space: Space) -> Array:
+    """Actions of a space as an array, as a backend takes them; of objects if Dict or Tuple."""
+    if not isinstance(space, spaces.Dict | spaces.Tuple):
+        return np.array(actions)
+    objects = np.empty(len(actions), object)
+    for number, action in enumerate(actions):
+        objects[number] = action
+    return objects
+
+
+def _require_flat(space: Space, environment: str, kind: str) -> None:
+    if found := never_flat(space):
+        raise _refusal(environment, kind, found)
+
+
+def _refusal(environment: str, kind: str, found: str) -> UsageError:
+    return UsageError(
+        f"{environment}: its {kind} space has a {found} space; expected Box, Discrete, MultiBinary "
+        "or MultiDiscrete ones, also inside Dict and Tuple"
+    )

@@ -9,13 +9,16 @@ reached.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, final
+from typing import TYPE_CHECKING, Annotated, final
 
 import numpy as np
 from pydantic import Field
 
 from esbench.arrays import Shapes, Vector
-from esbench.policies.base import Policy, PolicyBatch, PolicySettings, Rows, register_policy
+from esbench.policies.base import PolicyBatch, PolicySettings, Rows, TorchPolicy, register_policy
+
+if TYPE_CHECKING:
+    import torch
 
 
 @final
@@ -28,7 +31,7 @@ class VectorSettings(PolicySettings):
 
 @final
 @register_policy("vector")
-class VectorPolicy(Policy):
+class VectorPolicy(TorchPolicy):
     """The parameters themselves; observations are ignored."""
 
     Settings = VectorSettings
@@ -46,6 +49,12 @@ class VectorPolicy(Policy):
     def batch(self, slots: int) -> PolicyBatch:
         """A batch with ``slots`` slots."""
         return VectorBatch(slots, self.num_outputs)
+
+    def torch_layers(self, parameters: Vector, reference: Rows | None) -> torch.nn.Module:
+        """The parameters, repeated for every input."""
+        from esbench.policies.kernels.torch_networks import Constant
+
+        return Constant(parameters)
 
 
 @final

@@ -1,7 +1,4 @@
-"""The registered names with one line each, and the settings of each name.
-
-Settings are read from the typed models that validate them.
-"""
+"""The registered names, and their settings as read from the models that validate them."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ import json
 import re
 import shlex
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, Union, final, get_args, get_origin
@@ -22,14 +19,17 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
+from esbench.agents.base import AGENTS
+from esbench.agents.names import trainer_settings
 from esbench.algorithms.base import ALGORITHMS
 from esbench.environments.backends.base import BACKENDS
-from esbench.environments.behaviors.base import BEHAVIORS
+from esbench.environments.behaviors.base import BEHAVIORS, Behavior, behavior_class
 from esbench.errors import UsageError, unknown
 from esbench.grids.environment_files import environment_names, load_environment
 from esbench.grids.grid_file import grid_names, read_grid
 from esbench.policies.base import POLICIES
-from esbench.registry import Registry
+from esbench.registry import Registry, import_object
+from esbench.search_space import space_of_field
 from esbench.settings import model_in
 
 NOT_SET: Final = "-"
@@ -37,13 +37,21 @@ REQUIRED: Final = "required"
 
 _REGISTRIES: Final[dict[str, Registry[Any]]] = {
     "algorithms": ALGORITHMS,
+    "agents": AGENTS,
     "policies": POLICIES,
     "behaviors": BEHAVIORS,
     "backends": BACKENDS,
 }
+_SETTINGS: Final[dict[str, Callable[[str], type[BaseModel]]]] = {
+    "algorithms": trainer_settings,
+    "agents": trainer_settings,
+    "policies": lambda name: POLICIES.get(name).Settings,
+    "behaviors": lambda name: behavior_class(name).Settings,
+}
 # The table of a grid that holds the settings of a name, and the key that selects the name.
 _PLACES: Final[dict[str, tuple[str, tuple[str, str] | None]]] = {
     "algorithms": ("algorithms.{name}", None),
+    "agents": ("algorithms.{name}", None),
     "policies": ("policy", ("policy", "template")),
     "behaviors": ('environment."ENV".behavior_settings', ('environment."ENV"', "behavior")),
 }
@@ -77,12 +85,9 @@ class CatalogueEntry:
 class SettingRow:
     """One setting, in the notation of a TOML file.
 
-    Attributes:
-        name: dotted for a setting in a nested table; NAME stands for a key of the user's choice.
-        type: type and range, such as "integer >= 1", "[number, ...]" or "adam | sgd".
-        default: as TOML; "-" if it is not set, "required" if there is no default.
-        unit: such as "environment steps"; empty if it has none.
-        meaning: one or two sentences.
+    In a dotted name, NAME stands for a key of the user's choice. The default is "-" if it is not
+    set, "required" if there is none. The unit may be empty. ``search`` is where ``esbench tune``
+    searches, empty if it does not.
     """
 
     name: str
@@ -90,14 +95,15 @@ class SettingRow:
     default: str
     unit: str
     meaning: str
+    search: str = ""
 
 
 def catalogue(kind: str) -> Iterator[CatalogueEntry]:
-    """Yield every algorithm, environment, policy, behavior, backend or grid."""
+    """Yield every algorithm, agent, environment, policy, behavior, backend or grid."""
     match kind:
         case "environments":
             for name in environment_names():
-                yield CatalogueEntry(name, load_environment(name).description)
+                yield CatalogueEntry(name, _environment_text(name))
         case "grids":
             for name in grid_names():
                 yield CatalogueEntry(name, str(read_grid(name)[0].get("description", "")))
@@ -107,42 +113,43 @@ def catalogue(kind: str) -> Iterator[CatalogueEntry]:
 
 
 def kind_with_settings(name: str) -> str:
-    """The kind that ``name`` belongs to, among the kinds with settings.
+    """The kind of an algorithm, agent, policy or behavior; a UsageError for any other name.
 
-    Raises:
-        UsageError: no algorithm, policy or behavior has this name.
+    A class by its import name is a behavior if it is one, else an algorithm or an agent.
     """
-    names = {kind: _REGISTRIES[kind].names() for kind in _PLACES}
-    for kind, known in names.items():
-        if name in known:
-            return kind
-    raise unknown("algorithm, policy or behavior", name, itertools.chain(*names.values()))
+    if ":" in name:
+        found = import_object("algorithm or behavior", name)
+        return (
+            "behaviors" if inspect.isclass(found) and issubclass(found, Behavior) else "algorithms"
+        )
+    kinds = {known: kind for kind in reversed(_PLACES) for known in _REGISTRIES[kind].names()}
+    if name not in kinds:
+        raise unknown("algorithm, agent, policy or behavior", name, kinds)
+    return kinds[name]
 
 
 def settings_of(kind: str, name: str) -> list[SettingRow]:
-    """The settings of one algorithm, policy or behavior.
-
-    Raises:
-        UsageError: this kind has no settings, or the name is unknown or not installed.
-    """
-    if kind not in _PLACES:
-        raise UsageError(f"{kind} have no --settings; only {', '.join(_PLACES)} have")
-    return setting_rows(_REGISTRIES[kind].get(name).Settings)
+    """The rows of a name; a UsageError if it is unknown or its kind has no settings."""
+    if kind not in _SETTINGS:
+        raise UsageError(f"{kind} have no --settings; only {', '.join(_SETTINGS)} have")
+    return setting_rows(_SETTINGS[kind](name))
 
 
 def setting_rows(model: type[BaseModel], prefix: str = "") -> list[SettingRow]:
     """One row per setting of a model; the settings of a nested model follow their table.
 
-    Args:
-        model: its fields are documented by docstrings below them, which end with the unit in
-            square brackets. A field overridden without a docstring keeps the inherited one.
-        prefix: the dotted name of the table that holds the model, with its dot.
+    The docstring below a field ends with the unit in square brackets. A field overridden without
+    one keeps the inherited docstring. ``prefix`` is the dotted name of the model's table and a dot.
     """
     rows: list[SettingRow] = []
     for name, field in model.model_fields.items():
         meaning, unit = split_unit(_description(model, name))
         type_ = type_text(field.annotation, field.metadata)
-        rows.append(SettingRow(prefix + name, type_, _default(field), unit, meaning))
+        search = ", ".join(
+            space.text if key == name else f"{key.removeprefix(f'{name}.')} {space.text}"
+            for key, space in space_of_field(model, name).items()
+        )
+        rows.append(SettingRow(prefix + name, type_, _default(field), unit, meaning, search))
         if (nested := model_in(field.annotation)) is not None:
             key = ".NAME." if get_origin(field.annotation) is dict else "."
             rows += setting_rows(nested, prefix + name + key)
@@ -191,8 +198,7 @@ def split_unit(text: str) -> tuple[str, str]:
 def example(kind: str, name: str, rows: list[SettingRow]) -> str:
     """How to set values on the command line and in a grid; empty if no setting is suitable.
 
-    Shows every setting without a default, with its name in capitals as the value, and the first
-    setting whose default is neither a list nor a table.
+    Shows the settings without a default, and the first whose default is no list and no table.
     """
     values = {
         row.name: json.dumps(row.name.upper()) if row.type == "string" else row.name.upper()
@@ -205,7 +211,8 @@ def example(kind: str, name: str, rows: list[SettingRow]) -> str:
         return ""
     table, selector = _PLACES[kind]
     assigned = [(*selector, json.dumps(name))] if selector else []
-    assigned += [(table.format(name=name), key, value) for key, value in values.items()]
+    label = json.dumps(name) if ":" in name else name
+    assigned += [(table.format(name=label), key, value) for key, value in values.items()]
     words, lines = ["esbench run GRID"], [""]
     for table, key, value in assigned:
         words.append(f"--set {shlex.quote(f'{table}.{key}={value}')}")
@@ -214,29 +221,37 @@ def example(kind: str, name: str, rows: list[SettingRow]) -> str:
     return "\n".join([" ".join(words), *lines])
 
 
+def _environment_text(name: str) -> str:
+    """The description of an environment; for a plugin that cannot be read, the reason."""
+    try:
+        return load_environment(name).description
+    except UsageError as error:
+        return str(error).partition("\n")[0]
+
+
 def _entry(registry: Registry[Any], name: str) -> CatalogueEntry:
     """The first line of a class's docstring; for a plugin that cannot be imported, the reason."""
+    paper = ""
     try:
         cls = registry.get(name)
+        text, paper = inspect.getdoc(cls) or "", getattr(cls, "paper", "")
     except UsageError as error:
         text = str(error).removeprefix(f"{registry.kind} {name!r}: ")
-        return CatalogueEntry(name, text.partition("\n")[0])
-    text = inspect.getdoc(cls) or ""
-    return CatalogueEntry(name, text.partition("\n")[0], getattr(cls, "paper", ""))
+    return CatalogueEntry(name, text.partition("\n")[0], paper)
 
 
 def _description(model: type[BaseModel], name: str) -> str:
-    """A field's docstring: the model's own, or that of the field it overrides."""
+    """A field's description, or its docstring: the model's own, or that of the overridden field."""
+    if described := model.model_fields[name].description:
+        return described
     classes = (cls for cls in model.__mro__ if name in vars(cls).get("__annotations__", {}))
     return next(filter(None, (_docstrings(cls).get(name, "") for cls in classes)), "")
 
 
 @functools.cache
 def _docstrings(model: type) -> dict[str, str]:
-    """The docstrings below the fields that a class itself declares.
-
-    Pydantic's ``use_attribute_docstrings`` would parse the source in every worker process.
-    """
+    """The docstrings below the fields that a class itself declares."""
+    # Pydantic's ``use_attribute_docstrings`` would parse the source in every worker process.
     try:
         source = textwrap.dedent(inspect.getsource(model))
     except (OSError, TypeError):  # defined in an interactive session
@@ -244,12 +259,9 @@ def _docstrings(model: type) -> dict[str, str]:
     (definition,) = ast.parse(source).body
     assert isinstance(definition, ast.ClassDef)
     found = {}
-    for statement, below in itertools.pairwise(definition.body):
-        match statement, below:
-            case (
-                ast.AnnAssign(target=ast.Name(id=name)),
-                ast.Expr(value=ast.Constant(value=str(text))),
-            ):
+    for pair in itertools.pairwise(definition.body):
+        match pair:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(str(text))):
                 found[name] = inspect.cleandoc(text)
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import MISSING, asdict, dataclass, fields
@@ -11,30 +11,36 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from esbench.algorithms.base import ALGORITHMS
+from esbench.algorithms.base import algorithm_class
 from esbench.analysis.generations import thirds
 from esbench.analysis.health import LEVELS, HealthFinding, Level, RunMeasurements, findings
 from esbench.errors import UsageError
+from esbench.files import as_text
 from esbench.store.cells import cell_name
 from esbench.store.trial_folder import Status, TrialFolder, find_trials, is_trial
 
 _ROW_FIELDS: Final = [field.name for field in fields(RunMeasurements) if field.default is MISSING]
+_SHOWN: Final = (
+    "center_return",
+    "population_return_mean",
+    "population_return_std",
+    "center_rank_fraction",
+    "tied_returns",
+    "update_cosine",
+    "split_half_cosine",
+    "sigma",
+    "distance",
+    "observation_drift",
+)
 
 
 @final
 @dataclass(frozen=True)
 class Diagnosis:
-    """The diagnosis of one trial.
+    """The diagnosis of the trial in a folder.
 
-    Attributes:
-        trial: its folder.
-        environment, algorithm: labels; the algorithm's with the policy's, if it has one.
-        seed: of the trial.
-        status: of the trial.
-        generations, env_steps: so far.
-        measures: the mean of each measurement over the first, middle and last third of the run;
-            NaN without a measurement.
-        findings: worst first.
+    ``algorithm`` includes the policy. ``measures`` are means over the first, middle and last third
+    of the run, NaN without a measurement. The worst of the ``findings`` is first.
     """
 
     trial: str
@@ -64,24 +70,16 @@ def diagnose(path: Path) -> list[Diagnosis]:
     Raises:
         UsageError: there is no trial, or one cannot be read.
     """
-    if not path.is_dir():
-        raise UsageError(
-            f"no folder {str(path)!r}; expected a trial's folder, or a folder of trials"
-        )
-    if is_trial(path):
-        return [diagnose_trial(TrialFolder(path))]
-    found = [diagnose_trial(trial) for trial in find_trials(path)]
+    trials = [TrialFolder(path)] if is_trial(path) else find_trials(path)
+    found = [diagnose_trial(trial) for trial in trials]
     return sorted(found, key=lambda item: LEVELS.index(item.level))
 
 
 def diagnose_trial(folder: TrialFolder) -> Diagnosis:
-    """The diagnosis of one trial.
-
-    Raises:
-        UsageError: it cannot be read.
-    """
+    """The diagnosis of one trial."""
     description, run = folder.description(), run_measurements(folder)
     labels = description["labels"]
+    measures = {name: thirds(getattr(run, name)) for name in _SHOWN}
     steps = folder.columns("env_steps")["env_steps"]
     return Diagnosis(
         trial=str(folder.path),
@@ -91,50 +89,37 @@ def diagnose_trial(folder: TrialFolder) -> Diagnosis:
         status=folder.status,
         generations=run.generations,
         env_steps=int(steps[-1]) if steps.size else 0,
-        measures=_measures(run),
+        measures=measures | {"update_norm / radius": thirds(run.update_norm / run.radius)},
         findings=tuple(findings(run)),
     )
 
 
 def run_measurements(folder: TrialFolder) -> RunMeasurements:
-    """The health measurements of a trial.
-
-    Raises:
-        UsageError: it cannot be read.
-    """
+    """The health measurements of a trial."""
     columns: dict[str, Any] = folder.columns(*_ROW_FIELDS)
-    seeks_returns, has_learning_rate = _kind(folder.description()["spec"]["algorithm"]["name"])
+    spec = folder.description()["spec"]
+    is_agent = spec["policy"] is None
+    seeks_returns, has_learning_rate = True, False
+    with contextlib.suppress(UsageError):  # an agent, or a plugin that is not installed here
+        algorithm = algorithm_class(spec["algorithm"]["name"])
+        seeks_returns = not algorithm.needs_behaviors
+        has_learning_rate = "learning_rate" in algorithm.Settings.model_fields
     return RunMeasurements(
         **{name: values.astype(np.float64) for name, values in columns.items()},
-        num_params=_num_params(folder),
+        num_params=math.nan if is_agent else _num_params(folder),
         seeks_returns=seeks_returns,
         has_learning_rate=has_learning_rate,
+        has_population=not is_agent,
     )
 
 
 def as_json(diagnoses: Sequence[Diagnosis]) -> str:
     """Every field of the diagnoses as JSON, in full precision; NaN is null."""
-    content = {"trials": [asdict(item) | {"level": item.level} for item in diagnoses]}
-    for trial in content["trials"]:
-        trial["measures"] = {
-            name: [value if math.isfinite(value) else None for value in values]
-            for name, values in trial["measures"].items()
-        }
-    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _measures(run: RunMeasurements) -> dict[str, tuple[float, float, float]]:
-    names = (
-        "center_return", "population_return_mean", "population_return_std", "center_rank_fraction",
-        "tied_returns", "update_cosine", "split_half_cosine", "sigma", "distance",
-        "observation_drift",
-    )  # fmt: skip
-    values = {name: thirds(getattr(run, name)) for name in names}
-    return values | {"update_norm / radius": thirds(run.update_norm / run.radius)}
+    return as_text({"trials": [asdict(item) | {"level": item.level} for item in diagnoses]})
 
 
 def _num_params(folder: TrialFolder) -> float:
-    """The number of parameters, or NaN before the first checkpoint."""
+    """NaN before the first checkpoint."""
     state = folder.load_checkpoint()
     if state is None:
         return math.nan
@@ -145,12 +130,3 @@ def _num_params(folder: TrialFolder) -> float:
             f"{folder.path} is damaged (its checkpoint has no centre); remove the folder to start "
             "that trial over"
         ) from None
-
-
-def _kind(algorithm: str) -> tuple[bool, bool]:
-    """Whether an algorithm seeks returns, and whether it has a learning rate."""
-    try:
-        cls = ALGORITHMS.get(algorithm)
-    except UsageError:  # of a plugin that is not installed here
-        return True, False
-    return not cls.needs_behaviors, "learning_rate" in cls.Settings.model_fields

@@ -53,20 +53,12 @@ class Parent:
 
 @final
 class Child:
-    """A child process, as its parent sees it.
-
-    Attributes:
-        process: the process.
-        connection: the parent's end of the pipe, for ``multiprocessing.connection.wait``.
-    """
+    """A child process, as its parent sees it."""
 
     def __init__(self, main: Callable[..., None], *arguments: object, daemon: bool = True) -> None:
-        """Start a process that runs ``main(parent, *arguments)``.
+        """Start a process that runs ``main(parent, *arguments)``; all must be picklable.
 
-        Args:
-            main: a function at the top level of a module.
-            arguments: its other arguments, which must be picklable.
-            daemon: whether it ends with this process; such a process has no children itself.
+        A daemon ends with this process and has no children itself.
         """
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
@@ -131,7 +123,7 @@ def _run_child(
 ) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    _end_with_parent()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     with contextlib.suppress(ParentGoneError):
         main(Parent(connection), *arguments)
 
@@ -140,9 +132,5 @@ def _end_with_parent() -> None:
     """End this process at once when its parent is gone, for whatever reason."""
     parent = multiprocessing.parent_process()
     assert parent is not None, "called in a child process"
-
-    def watch() -> None:
-        wait([parent.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+    wait([parent.sentinel])
+    os._exit(1)

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple, final
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple, final
 
 import numpy as np
 
 from esbench.algorithms.population import LowRankMember, Population
 from esbench.arrays import Vector
-from esbench.environments.backends.base import BACKENDS, Backend
-from esbench.environments.backends.select import backend_name
+from esbench.environments.backends.base import AUTO, BACKENDS, GYMNASIUM, Backend, backend_name
+from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
 from esbench.environments.behaviors.base import Behavior, behavior_class
+from esbench.environments.simulator_log import silenced
 from esbench.errors import UsageError
+from esbench.flat_spaces import Space
 from esbench.grids.trial_spec import EnvironmentSpec, EpisodeSeeds, PolicySpec
-from esbench.policies.base import POLICIES, Policy
-from esbench.policies.normalization import Normalizer
-from esbench.policies.spaces import Actions, Array, Observations, Space
+from esbench.policies.base import POLICIES, Policy, Rows
+from esbench.policies.normalization import Normalizer, policy_inputs
+from esbench.policies.spaces import Actions, Array, Observations, packed
 from esbench.seeding import Purpose, episode_seed, stream
 
-CENTER = -1  # member number of the unperturbed policy
+CENTER: Final = -1  # member number of the unperturbed policy
+SPACING: Final = 8  # steps between the observations of a reference batch, which are then distinct
 
 
 @final
@@ -38,38 +41,23 @@ def member_tasks(members: range, episodes: int) -> list[Task]:
 @final
 @dataclass(frozen=True, eq=False)
 class Job:
-    """The episodes of one generation or of one evaluation; sent to workers.
+    """The episodes of one generation or of one evaluation; sent to workers."""
 
-    Attributes:
-        seed: the seed of the trial.
-        generation: selects the random streams, together with ``purpose``.
-        purpose: TRAINING_EPISODE, PROBE_EPISODE, or EVALUATION_EPISODE for held-out episodes.
-        population: the members; None if only the centre plays.
-        center: the parameters of the unperturbed policy, [P].
-        episodes: the number of episodes per member.
-        normalizer: the frozen observation normaliser, or None.
-        gather: whether to gather the moments of the members' observations.
-        characterize: whether to record the behaviours of the members.
-        max_steps: the largest length of an episode; None for the limit of the environment alone.
-        action_noise: the standard deviation of the noise on continuous actions.
-        episode_seeds: which members share environment seeds.
-    """
-
-    seed: int
-    generation: int
-    purpose: Purpose
-    population: Population | None
-    center: Vector
-    episodes: int
+    seed: int  # of the trial
+    generation: int  # selects the random streams, together with the purpose
+    purpose: Purpose  # a training, probe or evaluation episode
+    population: Population | None  # None if only the centre plays
+    center: Vector  # the parameters of the unperturbed policy, [P]
+    episodes: int  # per member
     normalizer: Normalizer | None = None
-    gather: bool = False
-    characterize: bool = False
-    max_steps: int | None = None
-    action_noise: float = 0.0
-    episode_seeds: EpisodeSeeds = "fresh"
+    gather: bool = False  # the moments of the members' observations
+    characterize: bool = False  # record the behaviours of the members
+    max_steps: int | None = None  # per episode; None for the limit of the environment alone
+    action_noise: float = 0.0  # standard deviation, on continuous actions
+    episode_seeds: EpisodeSeeds = "fresh"  # which members share environment seeds
 
     def parameters(self, member: int) -> Vector:
-        """The parameters [P] of a member or of the centre."""
+        """The parameters of a member or of the centre, [P]."""
         if member == CENTER or self.population is None:
             return self.center
         return self.population.member(member)
@@ -103,19 +91,14 @@ class Job:
 @final
 @dataclass(frozen=True, eq=False)
 class ReferenceBatch:
-    """The observations from which virtual batch normalisation computes its statistics.
+    """The observations from which virtual batch normalisation computes its statistics."""
 
-    Attributes:
-        observations: [R, inputs], not normalised.
-    """
-
-    observations: Array
+    observations: Array  # [R, inputs], not normalised
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, ReferenceBatch):
-            return NotImplemented
-        mine, others = self.observations, other.observations
-        return mine is others or (mine.dtype == others.dtype and np.array_equal(mine, others))
+        return isinstance(other, ReferenceBatch) and np.array_equal(
+            self.observations, other.observations
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -123,21 +106,53 @@ class ReferenceBatch:
 @final
 @dataclass(frozen=True)
 class Setup:
-    """The environment and policy of a trial; sent to workers once per trial.
-
-    Attributes:
-        environment, policy: the specifications.
-        reference_batch: required to play with virtual batch normalisation, otherwise None.
-    """
+    """The environment and policy of a trial; sent to workers once per trial."""
 
     environment: EnvironmentSpec
     policy: PolicySpec
-    reference_batch: ReferenceBatch | None = None
+    reference_batch: ReferenceBatch | None = None  # required by virtual batch normalisation
+
+    def with_reference_batch(self, size: int, seed: int) -> Setup:
+        """A setup with every eighth observation of episodes with uniformly random actions.
+
+        Their steps do not count as training steps. The seed of the trial selects the streams.
+        """
+        with silenced():
+            backend = self.make_backend(slots=1)
+            observations = Observations(backend.single_observation_space, self.environment.id)
+            space = backend.single_action_space
+            space.seed(episode_seed(seed, Purpose.REFERENCE_BATCH))
+            found: list[Array] = []
+            step = episode = 0
+            while len(found) < size:
+                if not backend.live[0]:
+                    backend.start(0, episode_seed(seed, Purpose.REFERENCE_BATCH, episode))
+                    episode += 1
+                if step % SPACING == 0:
+                    found.append(observations.encode(backend.observations)[0].copy())
+                backend.step(packed([space.sample()], space))
+                step += 1
+            backend.close()
+        return replace(self, reference_batch=ReferenceBatch(np.array(found)))
+
+    def reference_inputs(self, normalizer: Normalizer | None) -> Rows | None:
+        """The reference batch [R, inputs] as a policy receives it, or None if there is none."""
+        if self.reference_batch is None:
+            return None
+        return policy_inputs(self.reference_batch.observations, normalizer)
 
     def make_backend(self, slots: int) -> Backend:
         """A backend with up to ``slots`` environments."""
-        backend: type[Backend] = BACKENDS.get(self.backend_name)
-        return backend(self.environment.id, self.environment.kwargs, slots)
+        spec, name = self.environment, self.backend_name
+        if not spec.wrappers:
+            backend: type[Backend] = BACKENDS.get(name)
+            return backend(spec.id, spec.kwargs, slots)
+        if name != GYMNASIUM:
+            raise UsageError(
+                f"backend {name!r} does not play {spec.id!r} with wrappers; expected the backend "
+                f"{GYMNASIUM!r} or {AUTO!r}"
+            )
+        return GymnasiumBackend(spec.id, spec.kwargs, slots, spec.wrappers)
 
     def useful_slots(self, most: int) -> int:
         """The number of slots, at most ``most``, that the backend can use in one worker."""
@@ -148,38 +163,31 @@ class Setup:
     def backend_name(self) -> str:
         """The name of the backend that runs the environment."""
         spec = self.environment
+        if spec.wrappers and spec.backend == AUTO:
+            return GYMNASIUM
         return backend_name(spec.backend, spec.id, spec.kwargs)
 
     def make_behavior(self) -> Behavior:
-        """A behaviour recorder for one slot.
-
-        Raises:
-            UsageError: the behaviour does not support the environment.
-        """
+        """A behaviour recorder for one slot; UsageError if it does not fit the environment."""
         spec = self.environment
-        cls = behavior_class(spec.behavior)
-        return cls(spec.behavior_settings, spec.id)
+        return behavior_class(spec.behavior)(spec.behavior_settings, spec.id)
 
     def make_policy(self, observations: Space, actions: Space) -> Policy:
-        """The policy that maps observations to actions.
-
-        Raises:
-            UsageError: the policy does not support the spaces.
-        """
+        """The policy that maps observations to actions; UsageError if it does not support them."""
         name = self.environment.id
         cls: type[Policy] = POLICIES.get(self.policy.template)
-        inputs, outputs = Observations(observations, name).size, Actions(actions, name).size
-        if len(observations.shape or ()) >= 3:
-            seen = f"{name}: the observations are images of shape {observations.shape}; the policy"
+        rows, outputs = Observations(observations, name), Actions(actions, name).size
+        if len(rows.shape) >= 3:
+            seen = f"{name}: the observations are images of shape {rows.shape}; the policy"
             if not cls.takes_images:
                 raise UsageError(
                     f"{seen} {self.policy.template!r} expects vectors (use small_conv, "
                     "openai_conv, nature_conv or conv_lstm, or your own torch.nn.Module)"
                 )
-            if cls.most_pixels is not None and inputs > cls.most_pixels:
+            if cls.most_pixels is not None and rows.size > cls.most_pixels:
                 raise UsageError(
                     f"{seen} {self.policy.template!r} takes at most {cls.most_pixels} numbers "
                     "(use a preprocessed environment such as esbench/Pong-v5, or your own "
                     "torch.nn.Module)"
                 )
-        return cls(self.policy.settings, inputs, outputs, observations.shape or None)
+        return cls(self.policy.settings, rows.size, outputs, rows.shape or None, rows.pixels)

@@ -1,10 +1,9 @@
-"""Plays episodes in slots.
+"""Plays episodes in slots; when one ends, its slot takes the next queued one at once.
 
-When an episode ends, its slot takes the next queued one at once, so no step is computed for a
-finished episode. An episode depends on its own seed, parameters and observations only: the slot,
-the other episodes and their order do not change a bit. It can therefore continue in another slot
-or in another player, if the backend can move it and neither the policy nor a behaviour keeps state
-for it. Players use this to move the last episodes to the first slots, and to share episodes.
+An episode depends on its own seed, parameters and observations only: the slot, the other episodes
+and their order do not change a bit. It can therefore continue in another slot or in another player,
+if the backend can move it and neither the policy nor a behaviour keeps state for it. Players use
+this to move the last episodes to the first slots, and to share episodes.
 """
 
 from __future__ import annotations
@@ -19,6 +18,8 @@ import numpy.typing as npt
 from esbench.arrays import Vector
 from esbench.environments.backends.base import MovableBackend
 from esbench.environments.behaviors.base import Behavior, SlotView
+from esbench.environments.episode_check import no_time_limit
+from esbench.environments.make import has_time_limit
 from esbench.policies.base import LowRankBatch, ReferredBatch, SharingBatch
 from esbench.policies.normalization import Moments
 from esbench.policies.spaces import Actions, Observations
@@ -28,42 +29,34 @@ from esbench.rollouts.stopwatch import Stopwatch
 
 # The number of observation elements that are normalised at once; they fit in a core's cache.
 TOGETHER: Final = 2**15
+LONGEST: Final = 100_000  # steps of an episode in an environment without a time limit
 
 
 @final
 class Suspended(NamedTuple):
-    """A running episode that any player of the same setup and job can continue.
-
-    Attributes:
-        task: the episode.
-        simulation: the state that the backend has saved.
-        total, length: the return and the number of steps so far.
-        sums, squares: of the observations so far, [n] each.
-        noise: the stream of the action noise at its current position, or None.
-    """
+    """A running episode that any player of the same setup and job can continue."""
 
     task: Task
-    simulation: Any
-    total: float
+    simulation: Any  # the state that the backend has saved
+    total: float  # the return so far
     length: int
-    sums: Vector
+    sums: Vector  # of the observations so far, [n]
     squares: Vector
-    noise: np.random.Generator | None
+    noise: np.random.Generator | None  # the stream of the action noise
 
 
 @final
 class Player:
-    """Plays the episodes of one job after the other in S slots.
+    """Plays the episodes of one job after the other in slots.
 
     Attributes:
-        backend: the environments.
-        slots: the number of slots.
-        policy: the policy template.
+        backend, policy, slots: the environments, the template and the number of slots.
         watch: the seconds spent to sample, reset, observe, act, simulate and count.
     """
 
     def __init__(self, setup: Setup, slots: int) -> None:
         """Make up to ``slots`` slots; a backend may offer fewer."""
+        self._setup = setup
         self.backend = setup.make_backend(slots)
         slots = self.slots = self.backend.num_envs
         observations = self.backend.single_observation_space
@@ -72,7 +65,6 @@ class Player:
         self._observations = Observations(observations, setup.environment.id)
         self._actions = Actions(actions, setup.environment.id)
         self._batch = self.policy.batch(slots)
-        self._reference_batch = setup.reference_batch
         self._width = slots
         self._used = self._running = 0  # running episodes are in slots below _used
         self._tasks: list[Task | None] = [None] * slots
@@ -84,26 +76,23 @@ class Player:
         together = min(slots, max(1, TOGETHER // self._observations.size))
         self._centred, self._squared = np.zeros((2, together, self._observations.size))
         self._pending: deque[Task | Suspended] = deque()
-        self._job: Job | None = None
-        self._setup = setup
+        self._job: Job
         self.watch = Stopwatch()
         self._behaviors: list[Behavior] = []  # one per slot, made when first needed
+        environment = setup.environment
+        self._can_go_on = not has_time_limit(environment.id, environment.kwargs)
         self._views = [SlotView(self.backend, slot) for slot in range(slots)]
 
     def begin(self, job: Job, width: int | None = None) -> None:
-        """Prepare for a job; running episodes of the job before are dropped.
-
-        Args:
-            job: the job.
-            width: the number of episodes to run at once; by default the number of slots.
-        """
+        """Prepare for a job, with ``width`` episodes at once; running episodes are dropped."""
         self._job, self._used, self._running = job, 0, 0
         self._width = self.slots if width is None else min(width, self.slots)
         if job.characterize and not self._behaviors:
             self._behaviors = [self._setup.make_behavior() for _ in range(self.slots)]
         self._pending.clear()
-        if self.policy.reference_size:
-            self._refer(job)
+        reference = self._setup.reference_inputs(job.normalizer)
+        if reference is not None and isinstance(self._batch, ReferredBatch):
+            self._batch.refer(reference)
         for slot in range(self.slots):
             self._tasks[slot] = None
             self.backend.retire(slot)
@@ -133,7 +122,6 @@ class Player:
     @property
     def _mover(self) -> MovableBackend | None:
         """The backend, if running episodes can be moved."""
-        assert self._job is not None
         backend = self.backend
         if self._batch.remembers or self._job.characterize:
             return None
@@ -141,91 +129,78 @@ class Player:
 
     def start_queued(self) -> None:
         """Begin queued episodes in the idle slots without a step; ``step`` does so too."""
-        assert self._job is not None, "begin a job first"
         self.watch.start()
-        self._fill(self._job)
+        self._fill()
 
     def step(self) -> list[EpisodeResult]:
         """Fill idle slots, step every running episode once and return those that ended."""
-        assert self._job is not None, "begin a job first"
-        self.watch.start()
         with np.errstate(over="ignore", invalid="ignore"):  # non-finite values are handled below
-            self._fill(self._job)
+            self.start_queued()
             if 2 * self._running <= self._used and self._mover is not None:
-                self._close_ranks(self._job)
-            return self._step(self._job)
+                self._close_ranks()
+            return self._step()
 
     def close(self) -> None:
         """Close the environments."""
         self.backend.close()
 
-    def _refer(self, job: Job) -> None:
-        """Give the policy the reference batch, normalised as the observations of this job."""
-        assert self._reference_batch is not None, "gathered before the first job"
-        rows = self._reference_batch.observations
-        shown = rows.astype(np.float32)
-        if job.normalizer is not None:
-            job.normalizer.scale_into(shown, rows - job.normalizer.mean)
-        assert isinstance(self._batch, ReferredBatch), "the policy has a reference size"
-        self._batch.refer(shown)
-
-    def _step(self, job: Job) -> list[EpisodeResult]:
-        used = self._used
+    def _step(self) -> list[EpisodeResult]:
+        job, used, watch = self._job, self._used, self.watch
         if used == 0:
             return []
-        watch = self.watch
-        inputs = self._observe(job, used)
+        inputs = self._observe(used)
         watch.lap("observe")
         live = None if self._running == used else np.flatnonzero(self.backend.live[:used]).tolist()
         outputs = self._batch.forward(inputs, live)
         finite = np.isfinite(outputs)
         sick = [] if finite.all() else self._retire_sick(np.logical_and.reduce(finite, axis=1))
-        actions = self._act(job, outputs)
+        actions = self._act(outputs)
         watch.lap("act")
         _, rewards, terminated, truncated, _ = self.backend.step(actions)
         watch.lap("simulate")
         self._returns += rewards
         self._lengths[:used] += 1
+        if self._can_go_on and self._lengths[:used].max() > LONGEST:
+            raise no_time_limit(self._setup.environment.id, LONGEST)
         if job.characterize:
-            self._record_step(used)
+            for slot, task in enumerate(self._tasks[:used]):
+                if task is not None and task.member != CENTER:
+                    self._behaviors[slot].step(self._views[slot])
         ended = terminated[:used] | truncated[:used]
         if job.max_steps is not None:
             ended |= self._lengths[:used] >= job.max_steps
-        finished = []
-        if ended.any():
-            finished = [
-                self._finish(slot)
-                for slot in np.flatnonzero(ended).tolist()
-                if self._tasks[slot] is not None
-            ]
+        finished = [
+            self._finish(slot)
+            for slot in np.flatnonzero(ended).tolist()
+            if self._tasks[slot] is not None
+        ]
         watch.lap("count")
         return sick + finished
 
-    def _fill(self, job: Job) -> None:
+    def _fill(self) -> None:
         while self._pending and self._running < self._width:
             slot, episode = self._tasks.index(None), self._pending.popleft()
             match episode:
                 case Task():
-                    self._start(job, slot, episode)
+                    self._start(slot, episode)
                 case Suspended() if self._mover is not None:
-                    self._resume(job, slot, episode)
+                    self._resume(slot, episode)
                 case Suspended(task=task):  # cannot be moved here: from the start
-                    self._start(job, slot, task)
+                    self._start(slot, task)
 
-    def _start(self, job: Job, slot: int, task: Task) -> None:
-        self._occupy(job, slot, task)
+    def _start(self, slot: int, task: Task) -> None:
+        job = self._job
+        self._occupy(slot, task)
         self.backend.start(slot, job.environment_seed(task))
         self.watch.lap("reset")
         self._noise[slot] = job.noise_stream(task) if job.action_noise else None
-        self._returns[slot] = 0.0
-        self._lengths[slot] = 0
-        self._sums[slot] = 0.0
-        self._squares[slot] = 0.0
+        for counter in (self._returns, self._lengths, self._sums, self._squares):
+            counter[slot] = 0
         if job.characterize and task.member != CENTER:
             self._behaviors[slot].begin(self._views[slot])
 
-    def _resume(self, job: Job, slot: int, episode: Suspended) -> None:
-        self._occupy(job, slot, episode.task)
+    def _resume(self, slot: int, episode: Suspended) -> None:
+        self._occupy(slot, episode.task)
         mover = self._mover
         assert mover is not None, "suspended by a backend that moves episodes"
         mover.restore(slot, episode.simulation)
@@ -234,23 +209,24 @@ class Player:
         self._sums[slot], self._squares[slot] = episode.sums, episode.squares
         self.watch.lap("reset")
 
-    def _occupy(self, job: Job, slot: int, task: Task) -> None:
-        self._load(job, slot, task.member)
+    def _occupy(self, slot: int, task: Task) -> None:
+        self._load(slot, task.member)
         self._tasks[slot] = task
         self._used = max(self._used, slot + 1)
         self._running += 1
         self.watch.lap("sample")
 
-    def _load(self, job: Job, slot: int, member: int) -> None:
+    def _load(self, slot: int, member: int) -> None:
         batch, twin = self._batch, self._twin(member)
-        if isinstance(batch, SharingBatch) and twin is not None and batch.share(slot, twin):
+        if isinstance(batch, SharingBatch) and twin is not None:
+            batch.share(slot, twin)
             return
         if isinstance(batch, LowRankBatch) and batch.takes_low_rank:
-            low_rank = job.low_rank(member)
+            low_rank = self._job.low_rank(member)
             if low_rank is not None:
                 batch.load_low_rank(slot, low_rank)
                 return
-        batch.load(slot, job.parameters(member))
+        batch.load(slot, self._job.parameters(member))
 
     def _twin(self, member: int) -> int | None:
         """A slot in which the same member plays another episode, or None."""
@@ -283,19 +259,15 @@ class Player:
         self.backend.retire(slot)
         return task
 
-    def _close_ranks(self, job: Job) -> None:
+    def _close_ranks(self) -> None:
         """Move the last episodes to the first slots, so that no step computes empty slots."""
         for slot in range(self._running):
             if self._tasks[slot] is None:
-                self._resume(job, slot, self._suspend(self._used - 1))
+                self._resume(slot, self._suspend(self._used - 1))
 
-    def _record_step(self, used: int) -> None:
-        for slot, task in enumerate(self._tasks[:used]):
-            if task is not None and task.member != CENTER:
-                self._behaviors[slot].step(self._views[slot])
-
-    def _observe(self, job: Job, used: int) -> npt.NDArray[np.float32]:
+    def _observe(self, used: int) -> npt.NDArray[np.float32]:
         """The inputs of the policy, [used, n]; adds the observations to the moments."""
+        job = self._job
         observations = self._observations.encode(self.backend.observations[:used])
         if job.normalizer is None:
             return observations.astype(np.float32)
@@ -312,13 +284,13 @@ class Player:
             job.normalizer.scale_into(inputs[rows], centred)
         return inputs
 
-    def _act(self, job: Job, outputs: npt.NDArray[np.float32]) -> npt.NDArray[np.generic]:
-        if job.action_noise:
+    def _act(self, outputs: npt.NDArray[np.float32]) -> npt.NDArray[np.generic]:
+        if self._job.action_noise:
             outputs = outputs.copy()
             for slot, generator in enumerate(self._noise[: len(outputs)]):
                 if generator is not None and self._tasks[slot] is not None:
                     noise = generator.standard_normal(outputs[slot].shape)
-                    noise *= job.action_noise
+                    noise *= self._job.action_noise
                     outputs[slot] += noise.astype(np.float32)
         return self._actions.decode(outputs)
 
@@ -332,14 +304,14 @@ class Player:
         return results
 
     def _finish(self, slot: int) -> EpisodeResult:
-        assert self._job is not None
         task = self._vacate(slot)
         total, length = float(self._returns[slot]), int(self._lengths[slot])
         moments: Moments | None = None
-        if self._job.gather and task.member != CENTER:
-            moments = (length, self._sums[slot].copy(), self._squares[slot].copy())
         behavior: Vector | None = None
-        if self._job.characterize and task.member != CENTER:
-            behavior = self._behaviors[slot].end(self._views[slot])
+        if task.member != CENTER:
+            if self._job.gather:
+                moments = (length, self._sums[slot].copy(), self._squares[slot].copy())
+            if self._job.characterize:
+                behavior = self._behaviors[slot].end(self._views[slot])
         total = total if np.isfinite(total) else float("nan")
         return EpisodeResult(task, total, length, moments, behavior)

@@ -22,16 +22,12 @@ ACTIONS: Final = 1000  # drawn before the clock starts, then used in turn
 
 
 def random_policy_returns(environment: EnvironmentSpec, episodes: int, seed: int) -> Vector:
-    """The undiscounted returns [episodes] of uniformly random actions.
+    """The undiscounted returns of uniformly random actions, [episodes].
 
-    Args:
-        environment: only its id and kwargs are used.
-        episodes: the number of episodes.
-        seed: selects the streams; every episode has its own environment and action seeds.
+    Only the id, kwargs and wrappers of ``environment`` are used. Every episode has its own seeds.
 
     Raises:
-        UsageError: ``episodes`` is below 1, ``seed`` is negative, or the environment cannot be
-            made.
+        UsageError: a number is too small, or the environment cannot be made.
     """
     if episodes < 1:
         raise UsageError(f"episodes = {episodes}: expected at least 1")
@@ -39,7 +35,7 @@ def random_policy_returns(environment: EnvironmentSpec, episodes: int, seed: int
         raise UsageError(f"seed = {seed}: expected at least 0")
     returns = np.zeros(episodes)
     with silenced():
-        env = make_environment(environment.id, environment.kwargs)
+        env = make_environment(environment.id, environment.kwargs, environment.wrappers)
     for episode in range(episodes):
         env.reset(seed=episode_seed(seed, Purpose.RANDOM_POLICY, episode, 0))
         env.action_space.seed(episode_seed(seed, Purpose.RANDOM_POLICY, episode, 1))

@@ -1,14 +1,17 @@
-"""Results of episodes: returns, lengths, observation moments and behaviours."""
+"""Results of episodes and their summary: returns, lengths, observations and behaviours."""
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
 
+from esbench.algorithms.shaping import center_rank
 from esbench.arrays import Matrix, Vector
 from esbench.policies.normalization import Moments, ObservationStatistics
 from esbench.rollouts.jobs import CENTER, Task
@@ -16,43 +19,26 @@ from esbench.rollouts.jobs import CENTER, Task
 
 @final
 class EpisodeResult(NamedTuple):
-    """The result of one episode.
-
-    Attributes:
-        task: the episode.
-        total: the undiscounted return without shift; NaN if an action or reward was not finite.
-        length: the number of steps.
-        moments: count, sum and sum of squares of the observations about the mean of the
-            normaliser, or None if not gathered.
-        behavior: the behaviour, [D], or None if not recorded.
-    """
+    """The result of one episode, with moments and behaviour [D] if they were gathered."""
 
     task: Task
-    total: float
-    length: int
-    moments: Moments | None
+    total: float  # the undiscounted return without shift; NaN if not finite
+    length: int  # steps
+    moments: Moments | None  # of the observations less the mean of the normaliser
     behavior: Vector | None = None
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Episodes:
-    """The results of many episodes, in task order.
+    """The results of many episodes, in task order."""
 
-    Attributes:
-        returns: [members, episodes], NaN where an action or reward was not finite.
-        lengths: [members, episodes] in steps.
-        center_returns, center_lengths: [episodes]; empty if the centre did not play.
-        moments: of the observations of each member's episodes; empty if not gathered.
-        behaviors: [members, D], the mean over a member's episodes; D = 0 if not recorded.
-    """
-
-    returns: npt.NDArray[np.float64]
-    lengths: npt.NDArray[np.int64]
-    center_returns: npt.NDArray[np.float64]
+    returns: Matrix  # [members, episodes], NaN where an action or reward was not finite
+    lengths: npt.NDArray[np.int64]  # [members, episodes] in steps
+    center_returns: Vector  # [episodes]; empty if the centre did not play
     center_lengths: npt.NDArray[np.int64]
-    moments: list[Moments]
-    behaviors: Matrix
+    moments: list[Moments]  # of the observations of each member's episodes; empty if not gathered
+    behaviors: Matrix  # [members, D], the mean over a member's episodes; D = 0 if not recorded
 
     def joined(self, more: Episodes) -> Episodes:
         """These episodes followed by those of further members."""
@@ -68,8 +54,7 @@ class Episodes:
     def merge_into(self, statistics: ObservationStatistics, shift: Vector) -> None:
         """Add the observations to running statistics, in member order.
 
-        Episodes with a return or an observation that is not finite are left out. The order does
-        not depend on the order of arrival, so the bits do not either.
+        Episodes with a return or an observation that is not finite are left out.
         """
         for total, moments in zip(self.returns.ravel().tolist(), self.moments, strict=True):
             if np.isfinite(total) and np.isfinite(moments[2]).all():
@@ -100,3 +85,47 @@ def _mean_behaviors(behaviors: list[Vector | None], episodes: int) -> Matrix:
     for episode in range(episodes):
         total += rows[episode::episodes]
     return total / episodes
+
+
+def fitness_of(played: Episodes, reward_shift: float) -> Vector:
+    """The fitness of each member: its mean return after the reward shift, [members]."""
+    return _row_means(played.returns - reward_shift * played.lengths)
+
+
+def summary(played: Episodes, fitness: Vector, reward_shift: float) -> dict[str, Any]:
+    """The fields of a ``GenerationRecord`` that depend on the returns alone."""
+    returns = _row_means(played.returns)
+    center_return = rank = math.nan
+    if played.center_returns.size:
+        shifts = reward_shift * played.center_lengths
+        center_return = float(_row_means(played.center_returns[None, :])[0])
+        center_fitness = float(_row_means((played.center_returns - shifts)[None, :])[0])
+        rank = center_rank(center_fitness, fitness)
+    finite = returns[np.isfinite(returns)]
+    return {
+        "population_size": returns.size,
+        "population_return_mean": float(finite.mean()),
+        "population_return_std": float(finite.std()),
+        "population_return_min": float(finite.min()),
+        "population_return_max": float(finite.max()),
+        "center_return": center_return,
+        "center_rank": rank,
+        "center_rank_fraction": (rank - 1) / returns.size,
+        "non_finite": int(returns.size - finite.size),
+        "episode_length_mean": float(played.lengths.mean()),
+    }
+
+
+def digest(center: Vector, played: Episodes) -> str:
+    """SHA-256 of the centre and all returns in member order, as little-endian float64."""
+    parts = (center, played.returns, played.center_returns)
+    return hashlib.sha256(b"".join(p.astype("<f8").tobytes() for p in parts)).hexdigest()
+
+
+def _row_means(values: Vector) -> Vector:
+    """The mean of each row, added from left to right; NaN for a row that is not finite."""
+    total = np.zeros(len(values))
+    for column in values.T:
+        total += column
+    total /= values.shape[1]
+    return total

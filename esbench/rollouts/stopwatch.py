@@ -8,11 +8,7 @@ from typing import final
 
 @final
 class Stopwatch:
-    """Adds up the seconds of each part between laps.
-
-    Attributes:
-        seconds: the seconds of each part so far.
-    """
+    """Adds up the seconds of each part between laps, in ``seconds``."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -24,9 +20,8 @@ class Stopwatch:
 
     def lap(self, part: str) -> None:
         """Add the time since the last lap or start to a part."""
-        now = time.perf_counter()
-        self.seconds[part] = self.seconds.get(part, 0.0) + now - self._last
-        self._last = now
+        last, self._last = self._last, time.perf_counter()
+        self.add({part: self._last - last})
 
     def add(self, seconds: dict[str, float]) -> None:
         """Add the seconds of another stopwatch."""

@@ -1,7 +1,4 @@
-"""One worker process: plays the episodes that it receives and reports the results.
-
-The output of a worker, such as the warnings of MuJoCo, goes to the log of the trial.
-"""
+"""One worker process: plays episodes and reports the results; its output goes to a log."""
 
 from __future__ import annotations
 
@@ -12,9 +9,11 @@ import traceback
 from collections.abc import Sequence
 from typing import NamedTuple, final
 
+from esbench.environments.episode_check import check_episodes
 from esbench.environments.make import reason
 from esbench.environments.simulator_log import log_once
 from esbench.errors import UsageError
+from esbench.grids.trial_spec import EnvironmentSpec
 from esbench.rollouts.child_process import Parent
 from esbench.rollouts.jobs import Job, Setup, Task
 from esbench.rollouts.player import Player, Suspended
@@ -47,7 +46,19 @@ class Work(NamedTuple):
 
 @final
 class Share(NamedTuple):
-    """To a worker: give half of the running episodes back, for another worker to continue."""
+    """To a worker: give half of the running episodes back."""
+
+
+@final
+class Check(NamedTuple):
+    """To a worker: check the episodes of an environment before any training."""
+
+    environment: EnvironmentSpec
+
+
+@final
+class Checked(NamedTuple):
+    """From a worker: the check has found nothing."""
 
 
 @final
@@ -99,6 +110,10 @@ def worker_main(parent: Parent) -> None:
                     _redirect_output(message.log)
                     player = Player(message.setup, message.slots)
                     parent.send(Ready(player.slots))
+                case Check(environment):
+                    _redirect_output(os.devnull)
+                    check_episodes(environment.id, environment.kwargs, environment.wrappers)
+                    parent.send(Checked())
                 case Begin() if player is not None:
                     player.begin(message.job, message.width)
                 case Work() if player is not None:
@@ -108,6 +123,8 @@ def worker_main(parent: Parent) -> None:
         except Exception as error:  # an environment may raise anything
             usage = isinstance(error, UsageError)
             summary = str(error) if usage else reason(error)
+            # While it loads, this is no usage error: the trainer has made the environment.
+            usage &= not isinstance(message, Configure)
             parent.send(Failed(usage, summary, traceback.format_exc()))
 
 

@@ -1,12 +1,9 @@
 """A pool of local worker processes that play the episodes of a job.
 
-There is one process per core, each with its own slots. A worker with free slots reports them with
-its results and receives as many new episodes, or fewer towards the end of a generation, so that
-all workers finish at about the same time. When no episode is left to begin, an idle worker takes
-over half of the running episodes of another one, in the middle of the episode.
-
-The pool knows the episodes of each worker. When a worker dies, a new one replaces it and plays
-its episodes again, with the same seeds and therefore the same results.
+A worker with free slots receives as many new episodes, or fewer towards the end of a generation,
+so that all workers finish at about the same time. When no episode is left to begin, an idle worker
+takes over half of the running episodes of another one. When a worker dies, a new one plays its
+episodes again, with the same seeds and therefore the same results.
 """
 
 from __future__ import annotations
@@ -14,12 +11,13 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeAlias, final
+from typing import Any, Final, final
 
 from esbench.errors import EnvironmentFailedError, TrainingError, UsageError
+from esbench.grids.trial_spec import EnvironmentSpec
 from esbench.rollouts.child_process import Child, end, wait_for
 from esbench.rollouts.jobs import Job, Setup, Task
 from esbench.rollouts.player import Suspended
@@ -27,6 +25,7 @@ from esbench.rollouts.results import EpisodeResult, Episodes, collect
 from esbench.rollouts.stopwatch import Stopwatch
 from esbench.rollouts.worker import (
     Begin,
+    Check,
     Configure,
     Failed,
     Finished,
@@ -41,15 +40,13 @@ DEFAULT_SLOTS: Final = 72
 MAX_DEATHS: Final = 3
 UNGUARDED: Final = 78  # exit code of a worker whose main module starts workers
 PATIENCE: Final = 5.0  # seconds from SIGTERM to SIGKILL
-# The smallest number of episodes sent at once, if there are enough left. With a larger one, they
-# could wait in the queue of one worker while another is idle.
+# The smallest number of episodes sent at once. More could wait in a queue while a worker is idle.
 PREFETCH: Final = 4
 # Numerical libraries read these at import. Several threads per worker would compete for the cores
 # and could change the order of a sum.
 SINGLE_THREAD: Final = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
 )
-_Reply: TypeAlias = Ready | Finished | Shared | Failed | None
 
 
 def usable_cores() -> int:
@@ -71,28 +68,19 @@ class _Worker:
 
 @final
 class WorkerPool:
-    """A fixed number of worker processes that play jobs.
+    """A fixed number of worker processes that play jobs, for one trial after the other.
 
-    Use it as a context manager, or call ``close``. The processes serve one trial after the other.
+    Use it as a context manager, or call ``close``.
 
     Attributes:
-        size: the number of workers.
-        slots: the largest number of environments per worker.
-        cpu_time_s: CPU time of all workers in jobs.
-        watch: the seconds that workers spent on each part of a job.
+        size, slots: the number of workers, and the largest number of environments per worker.
+        cpu_time_s, watch: CPU time of all workers in jobs, and the seconds of each part of a job.
         moved: the number of times that an episode continued in another worker.
+        progress: called during a job with the number of its episodes that are done, and of all.
     """
 
     def __init__(self, workers: int | None = None, slots: int = DEFAULT_SLOTS) -> None:
-        """Prepare the pool; no process starts yet.
-
-        Args:
-            workers: the number of processes; by default one per core.
-            slots: the largest number of environments per worker.
-
-        Raises:
-            UsageError: a number is below 1.
-        """
+        """Prepare one worker per core by default; UsageError if a number is below 1."""
         for name, value in (("workers", workers), ("slots", slots)):
             if value is not None and value < 1:
                 raise UsageError(f"{name} = {value}: expected at least 1")
@@ -101,8 +89,10 @@ class WorkerPool:
         self.cpu_time_s = 0.0
         self.watch = Stopwatch()
         self.moved = 0
+        self.progress: Callable[[int, int], None] | None = None
         self._workers: list[_Worker] = []
         self._configuration: Configure | None = None
+        self._checked: list[tuple[str, dict[str, Any]]] = []
 
     def __enter__(self) -> WorkerPool:
         return self
@@ -116,56 +106,71 @@ class WorkerPool:
         return [worker.child.process.pid or 0 for worker in self._workers]
 
     def start(self) -> None:
-        """Start the processes if none run; they load in the background.
-
-        ``configure`` and ``play`` start them too.
-        """
+        """Start the processes if none run, as ``configure`` does; they load in the background."""
         if not self._workers:
-            self._configuration = None  # of earlier processes
-            self._start_all()
+            self._workers = [self._start() for _ in range(self.size)]
 
     def configure(self, setup: Setup, log: Path | None = None) -> None:
         """Prepare every worker for a trial and wait until all have made their environments.
 
         Returns at once if they are prepared already, so trainers may share a pool in turns. Any
-        exception, including Ctrl-C, ends all workers.
-
-        Args:
-            setup: the environment and policy of the trial.
-            log: the file to which the output of workers is appended; by default it is dropped.
+        exception, including Ctrl-C, ends all workers. Their output is appended to the file ``log``.
 
         Raises:
-            EnvironmentFailedError: a worker cannot make the environment or the policy; carries the
-                traceback.
+            EnvironmentFailedError: a worker cannot make the environment or the policy.
         """
         wanted = Configure(setup, setup.useful_slots(self.slots), str(log or os.devnull))
-        if wanted == self._configuration and self._workers:
+        if wanted == self._configuration:
             return
         self._configuration = wanted
         try:
             for worker in self._workers:
                 worker.loading, worker.slots = worker.loading + 1, None
                 worker.child.send(wanted)
-            self._start_all()
+            self.start()
             self._await_ready()
         except BaseException:
             self.close()
             raise
 
+    def check(self, environment: EnvironmentSpec) -> None:
+        """Let one worker check the episodes of an environment, once per pool.
+
+        Returns without an error if the worker dies, because training then reports it.
+
+        Raises:
+            UsageError: episodes do not end, or depend on more than their seeds.
+        """
+        key = environment.id, environment.kwargs
+        if key in self._checked:
+            return
+        self.start()
+        child = self._workers[0].child
+        try:
+            child.send(Check(environment))
+            match child.receive():
+                case Failed(_, text):
+                    raise UsageError(text)
+        except BaseException:
+            self.close()
+            raise
+        self._checked.append(key)
+        self._configuration = None  # that worker's log is another one now
+
     def play(self, job: Job, tasks: Sequence[Task]) -> Episodes:
         """Play every task once and return the results in task order.
 
-        Any exception, including Ctrl-C, ends all workers; the next call starts new ones.
+        Any exception, including Ctrl-C, ends all workers; ``configure`` starts new ones.
 
         Raises:
-            EnvironmentFailedError: an environment raised an exception; carries the traceback.
-            UsageError: the policy does not support the environment.
+            EnvironmentFailedError: an environment raised an exception.
+            UsageError: the policy or the behaviour does not support the environment.
             TrainingError: workers died ``MAX_DEATHS`` times without a result.
         """
         assert self._configuration is not None, "configure first"
-        self._start_all()
+        slots = min((w.slots for w in self._workers if w.slots), default=self._configuration.slots)
         try:
-            return self._play(job, tasks, _width(len(tasks), self.size, self._useful_slots()))
+            return self._play(job, tasks, _width(len(tasks), self.size, slots))
         except BaseException:
             self.close()
             raise
@@ -179,32 +184,24 @@ class WorkerPool:
         for worker in self._workers:
             if pending:
                 self._give(worker, pending, width)
+        if self.progress is not None:
+            self.progress(0, len(tasks))
         while len(results) < len(tasks) or any(worker.sharing for worker in self._workers):
             before = len(results)
-            for worker in _heard(self._workers):
-                message: _Reply = worker.child.receive()
-                match message:
-                    case None:
-                        _require_guard(worker)
-                        deaths += 1
-                        lost = [task for task in tasks if task in worker.held]
-                        if deaths >= MAX_DEATHS:
-                            raise TrainingError(_describe_deaths(worker, deaths, lost))
-                        pending.extendleft(reversed(lost))
-                        self._replace(worker, Begin(job, width), pending)
-                    case Finished():
-                        self._take(worker, message, results)
-                        worker.free = message.free or worker.free
-                    case Shared():
-                        self._move(worker, message.episodes, pending)
-                    case Ready():  # it replaces a dead worker
-                        worker.loading -= 1
-                        worker.slots = message.slots
-                    case Failed():
-                        if message.usage:
-                            raise UsageError(message.message)
-                        raise EnvironmentFailedError(message.message, message.traceback)
+            for worker, message in self._heard(self._workers, results):
+                if message is not None:
+                    self._move(worker, message.episodes, pending)
+                    continue
+                _require_guard(worker)
+                deaths += 1
+                lost = [task for task in tasks if task in worker.held]
+                if deaths >= MAX_DEATHS:
+                    raise TrainingError(_describe_deaths(worker, deaths, lost))
+                pending.extendleft(reversed(lost))
+                self._replace(worker, Begin(job, width), pending)
             deaths = 0 if len(results) > before else deaths
+            if self.progress is not None and len(results) > before:
+                self.progress(len(results), len(tasks))
             for worker in [w for w in self._workers if w.free and pending]:
                 chunk = _chunk(len(pending), self.size, max(worker.free, PREFETCH))
                 self._give(worker, pending, chunk)
@@ -213,38 +210,41 @@ class WorkerPool:
         return collect(tasks, results)
 
     def _await_ready(self) -> None:
-        """Wait until the workers have loaded; ``play`` replaces those that die meanwhile."""
+        # A worker that dies meanwhile is replaced by ``play``.
         while loading := [worker for worker in self._workers if worker.loading]:
-            for worker in _heard(loading):
-                message: _Reply = worker.child.receive()
-                match message:
-                    case Failed():  # not a usage error: the trainer has made the environment
-                        raise EnvironmentFailedError(message.message, message.traceback)
-                    case Finished():  # of the job before
-                        self._take(worker, message, {})
-                    case Ready():
-                        worker.loading -= 1
-                        worker.slots = message.slots
-                    case None:
-                        worker.loading = 0
+            for worker, _ in self._heard(loading, {}):
+                worker.loading = 0
+
+    def _heard(
+        self, workers: Sequence[_Worker], results: dict[Task, EpisodeResult]
+    ) -> Iterator[tuple[_Worker, Shared | None]]:
+        """Wait for messages and add the results; yields shared episodes, and None for a death."""
+        owners = {worker.child: worker for worker in workers}
+        for child in wait_for(list(owners)):
+            worker = owners[child]
+            match child.receive():
+                case Finished() as message:
+                    self.cpu_time_s += message.cpu_time_s
+                    self.watch.add(message.seconds)
+                    worker.free = message.free or worker.free
+                    for result in message.results:
+                        worker.held.discard(result.task)
+                        results[result.task] = result
+                case Ready(slots):
+                    worker.loading -= 1
+                    worker.slots = slots
+                case Failed(usage, text, traceback):
+                    raise UsageError(text) if usage else EnvironmentFailedError(text, traceback)
+                case message:
+                    yield worker, message
 
     def close(self) -> None:
         """End every worker process at once."""
-        workers, self._workers = self._workers, []
+        workers, self._workers, self._configuration = self._workers, [], None
         end([worker.child for worker in workers], PATIENCE)
 
-    def _start_all(self) -> None:
-        if not self._workers:
-            self._workers = [self._start() for _ in range(self.size)]
-
-    def _useful_slots(self) -> int:
-        """The smallest number of slots that a worker has reported, or the configured number."""
-        assert self._configuration is not None
-        reported = (worker.slots for worker in self._workers if worker.slots)
-        return min(reported, default=self._configuration.slots)
-
     def _start(self) -> _Worker:
-        with _environment_variables(SINGLE_THREAD):
+        with _single_thread():
             try:
                 child = Child(worker_main)
             except RuntimeError:  # this is a worker itself, which imports the user's script
@@ -280,8 +280,8 @@ class WorkerPool:
     def _move(self, source: _Worker, episodes: list[Suspended], pending: deque[Task]) -> None:
         """Send the running episodes that a worker gave up to an idle worker.
 
-        A busy worker may not read a large message before it sends one itself, which would block
-        both. If there is no idle worker any more, the episodes are played from the start.
+        With none left, they are played from the start: a busy worker might not read a large message
+        before it sends one itself, which would block both.
         """
         source.sharing, source.can_share = False, bool(episodes)
         tasks = [episode.task for episode in episodes]
@@ -296,25 +296,9 @@ class WorkerPool:
             self.moved += len(tasks)
             target.child.send(Work(episodes))
 
-    def _take(self, worker: _Worker, message: Finished, results: dict[Task, EpisodeResult]) -> None:
-        self.cpu_time_s += message.cpu_time_s
-        self.watch.add(message.seconds)
-        for result in message.results:
-            worker.held.discard(result.task)
-            results[result.task] = result
-
-
-def _heard(workers: Sequence[_Worker]) -> list[_Worker]:
-    """Wait until some of the workers have sent a message or died, and return these."""
-    owners = {worker.child: worker for worker in workers}
-    return [owners[child] for child in wait_for(list(owners))]
-
 
 def _width(tasks: int, workers: int, slots: int) -> int:
-    """The number of episodes that a worker runs at once, at most ``slots``.
-
-    Its share of the tasks is divided into rounds of equal size, so that no last episode runs alone.
-    """
+    """The size of the equal rounds of a worker's share; unequal, a last episode could run alone."""
     share = -(-tasks // workers)
     rounds = max(1, -(-share // slots))
     return max(1, -(-share // rounds))
@@ -326,7 +310,6 @@ def _chunk(pending: int, workers: int, most: int) -> int:
 
 
 def _require_guard(dead: _Worker) -> None:
-    """Raise if a worker ended because the user's script, which it imports, starts workers too."""
     if dead.child.exit_code() == UNGUARDED:
         raise UsageError(
             "the worker processes import this script: put the training code below "
@@ -344,15 +327,13 @@ def _describe_deaths(worker: _Worker, deaths: int, lost: list[Task]) -> str:
 
 
 @contextlib.contextmanager
-def _environment_variables(variables: dict[str, str]) -> Iterator[None]:
-    """Set environment variables for the processes started inside the block."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
+def _single_thread() -> Iterator[None]:
+    """Set ``SINGLE_THREAD`` for the processes that start in the block."""
+    before = {name: os.environ[name] for name in SINGLE_THREAD if name in os.environ}
+    os.environ.update(SINGLE_THREAD)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        for name in SINGLE_THREAD:
+            del os.environ[name]
+        os.environ.update(before)

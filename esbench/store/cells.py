@@ -1,26 +1,29 @@
-"""Cells: stored trials that differ only in the seed. A cell is one row of a table, one curve."""
+"""Cells: stored trials that differ only in the seed, and the curves of these trials."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias, final
 
+import numpy as np
+
+from esbench.analysis.efficiency import WINDOW, first_totals, judged
+from esbench.analysis.statistics import Floats
 from esbench.errors import UsageError
 from esbench.files import Json
-from esbench.grids.environment_files import (
-    EnvironmentFile,
-    Scores,
-    environment_names,
-    load_environment,
-)
+from esbench.grids.environment_files import Scores, frozen_scores
 from esbench.grids.trial_spec import DEFAULT_LABEL, flatten
+from esbench.settings import parse
 from esbench.store.trial_folder import TrialFolder, find_trials
 
 VARIANT_DIGITS: Final = 6
+TOLERATED: Final = 0.05  # of a budget; an update of an agent may need many steps
+COSTS: Final = ("env_steps", "episodes", "cpu_time_s", "wall_time_s")
 _Member: TypeAlias = tuple[TrialFolder, Json]
 
 
@@ -29,29 +32,45 @@ _Member: TypeAlias = tuple[TrialFolder, Json]
 class Cell:
     """Trials that differ only in the seed.
 
-    Attributes:
-        environment, algorithm, policy: labels. Where several cells have the same three, the label
-            of the algorithm ends with "#" and the start of the hash of the settings.
-        differs: the settings in which cells with the same labels differ, as "key=value".
-        trials: one per seed, sorted by seed.
-        descriptions: the content of their ``trial.json``.
-        scores: frozen scores of the environment; empty if ``kwargs`` change the environment.
-        twice: two folders with the same trial, the one that counts and the other, or None.
+    Where several cells have the same labels, that of the algorithm ends with "#" and the start of
+    the hash of the settings.
     """
 
     environment: str
     algorithm: str
     policy: str
-    differs: tuple[str, ...]
-    trials: tuple[TrialFolder, ...]
-    descriptions: tuple[Json, ...]
-    scores: Scores
-    twice: tuple[Path, Path] | None = None
+    differs: tuple[str, ...]  # settings in which cells with the same labels differ, as "key=value"
+    trials: tuple[TrialFolder, ...]  # one per seed, sorted by seed
+    descriptions: tuple[Json, ...]  # the content of their ``trial.json``
+    scores: Scores  # of the environment with these ``kwargs`` and wrappers; empty if none is known
+    twice: tuple[Path, Path] | None = None  # folders of one trial, first the one that counts
 
     @property
     def name(self) -> str:
         """Algorithm and policy in words, without the default policy."""
         return cell_name(self.algorithm, self.policy)
+
+    @property
+    def settings(self) -> Json:
+        """The settings of the algorithm; one inside a table has a dotted key."""
+        return flatten(self.descriptions[0]["spec"]["algorithm"]["settings"])
+
+    @property
+    def is_agent(self) -> bool:
+        """Whether an agent made the trials, not a search."""
+        return bool(self.descriptions[0]["spec"]["policy"] is None)
+
+    @property
+    def overspent(self) -> float:
+        """The share of its budget by which an agent exceeded it, the largest of the trials.
+
+        0 for a search, which may only finish its last generation.
+        """
+        if not self.is_agent:
+            return 0.0
+        budget = int(self.descriptions[0]["spec"]["budget"]["env_steps"])
+        spent: list[int] = [trial.result()["env_steps"] for trial in self.trials if trial.is_done]
+        return max(0.0, max(spent, default=0) / budget - 1)
 
     @property
     def has_scale(self) -> bool:
@@ -60,13 +79,29 @@ class Cell:
         return bool(random and references and references[0].score > random.mean)
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class RunCurve:
+    """The curve of one trial that has at least one generation."""
+
+    totals: dict[str, Floats]  # cost so far, [generations], by the names of ``COSTS``
+    returns: Floats  # ``center_return``, [generations]
+    score: float  # of the final policy over held-out episodes; NaN if there is none
+    done: bool
+
+    def first_totals(
+        self, targets: Floats, window: int = WINDOW, costs: Sequence[str] = COSTS
+    ) -> dict[str, Floats]:
+        """The cost at which each target was first reached, [targets]; infinity if it was not."""
+        values = judged(self.returns, self.score, window)
+        return {cost: first_totals(self.totals[cost], values, targets) for cost in costs}
+
+
 def cells(root: Path) -> list[Cell]:
     """The cells of the trials below ``root``, sorted by labels.
 
-    A seed that was run twice with the same settings counts once.
-
-    Raises:
-        UsageError: there is no trial, or one cannot be read.
+    A seed that was run twice with the same settings counts once. UsageError if there is no trial,
+    or one cannot be read.
     """
     alike: dict[tuple[str, str, str], list[_Member]] = {}
     for trial in find_trials(root):
@@ -74,21 +109,29 @@ def cells(root: Path) -> list[Cell]:
         labels = description["labels"]
         key = (labels["environment"], labels["algorithm"], labels["policy"])
         alike.setdefault(key, []).append((trial, description))
-    known = {environment for environment, *_ in alike}.intersection(environment_names())
-    files = {name: load_environment(name) for name in sorted(known)}
     return [
         cell
         for (environment, algorithm, policy), members in sorted(alike.items())
-        for cell in _cells_of(environment, algorithm, policy, members, files.get(environment))
+        for cell in _cells_of(environment, algorithm, policy, members)
     ]
 
 
-def require_distinct_seeds(found: Sequence[Cell]) -> None:
-    """Refuse cells in which a seed was run twice.
+def run_curves(cell: Cell) -> list[RunCurve]:
+    """The curves of a cell's trials, sorted by seed; UsageError if one cannot be read."""
+    curves = []
+    for trial in cell.trials:
+        columns = trial.columns(*COSTS, "center_return")
+        done = trial.is_done
+        score = trial.result()["score"] if done else None
+        returns = columns.pop("center_return")
+        if len(returns):
+            totals = {name: values.astype(np.float64) for name, values in columns.items()}
+            curves.append(RunCurve(totals, returns, math.nan if score is None else score, done))
+    return curves
 
-    Raises:
-        UsageError: names both folders.
-    """
+
+def require_distinct_seeds(found: Sequence[Cell]) -> None:
+    """Raises UsageError, which names both folders, for a cell in which a seed was run twice."""
     for cell in found:
         if cell.twice:
             raise UsageError(
@@ -97,8 +140,18 @@ def require_distinct_seeds(found: Sequence[Cell]) -> None:
             )
 
 
+def require_within_budget(found: Sequence[Cell]) -> None:
+    """Raises UsageError for a cell of an agent that spent more steps than its budget."""
+    for cell in found:
+        if cell.overspent > TOLERATED:
+            raise UsageError(
+                f"{cell.name} on {cell.environment} took {cell.overspent:.0%} more environment "
+                "steps than its budget; expected an agent that ends at env_steps"
+            )
+
+
 def cell_name(algorithm: str, policy: str) -> str:
-    """Algorithm and policy in words, without the default policy."""
+    """``Cell.name`` of these labels."""
     return algorithm if policy == DEFAULT_LABEL else f"{algorithm} {policy}"
 
 
@@ -107,14 +160,12 @@ def _cells_of(
     algorithm: str,
     policy: str,
     members: Sequence[_Member],
-    file: EnvironmentFile | None,
 ) -> Iterator[Cell]:
-    """The cells with these labels, sorted by the hash of their settings."""
     variants: dict[str, dict[int, _Member]] = {}
     twice: dict[str, tuple[Path, Path]] = {}
     for trial, description in members:
         spec = description["spec"]
-        variant = _variant(spec)
+        variant = variant_of(spec)
         seeds = variants.setdefault(variant, {})
         known = seeds.get(spec["seed"])
         if known is not None:
@@ -125,7 +176,6 @@ def _cells_of(
     for variant, seeds in sorted(variants.items()):
         trials, descriptions = zip(*(seeds[seed] for seed in sorted(seeds)), strict=True)
         spec = descriptions[0]["spec"]
-        unchanged = file is not None and file.kwargs == spec["environment"]["kwargs"]
         yield Cell(
             environment=environment,
             algorithm=algorithm if len(specs) == 1 else f"{algorithm} #{variant[:VARIANT_DIGITS]}",
@@ -133,12 +183,20 @@ def _cells_of(
             differs=_differing(spec, specs),
             trials=trials,
             descriptions=descriptions,
-            scores=file.scores if file is not None and unchanged else Scores(),
+            scores=_scores_of(trials[0], descriptions[0]),
             twice=twice.get(variant),
         )
 
 
-def _variant(spec: Json) -> str:
+def _scores_of(trial: TrialFolder, description: Json) -> Scores:
+    """The frozen scores of a trial: those it records, or those of ``envs/``."""
+    recorded = description.get("scores")
+    if recorded is None:
+        return frozen_scores(description["spec"]["environment"])
+    return parse(Scores, recorded, str(trial.path / "trial.json"), "scores")
+
+
+def variant_of(spec: Json) -> str:
     """The hash of a specification without its seed."""
     common = {key: value for key, value in spec.items() if key != "seed"}
     return hashlib.sha256(json.dumps(common, sort_keys=True).encode()).hexdigest()

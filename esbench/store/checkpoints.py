@@ -28,12 +28,19 @@ from esbench.grids.trial_spec import differences, extends
 from esbench.store.stored_json import FORMAT, KEPT, Keys, StoredJson
 
 LATEST: Final = "checkpoint/state.json"
-_STATE_KEYS: Final[Keys] = {"tensors": str, "state": dict, "spec": dict}
+_STATE_KEYS: Final[Keys] = {
+    "tensors": str,
+    "spec": dict,
+    "state": {"progress": {"generation": int}},
+}
 
 
 @final
 class Checkpoints:
-    """The checkpoints of one trial; ``spec`` is the trial's specification as JSON."""
+    """The checkpoints of one trial; ``spec`` is its specification as JSON.
+
+    Every method raises ``UsageError`` if the file system refuses.
+    """
 
     def __init__(self, files: StoredJson) -> None:
         self._files = files
@@ -52,14 +59,16 @@ class Checkpoints:
     def load(self, spec: Json, generation: int | None = None) -> Json | None:
         """The state of a generation (default the latest); None if there is no checkpoint.
 
-        Raises:
-            DamagedTrialError: the checkpoint cannot be read.
-            UsageError: it is of another specification or format, or there is none of that
-                generation.
+        UsageError if it is of another specification, or if there is none of that generation.
         """
         kept = self.kept
         if generation in kept:
-            return self._load_kept(generation, spec)
+            name = f"{KEPT}/{kept_name(generation)}"
+            state = self._load(name, spec)
+            found = state["progress"]["generation"]
+            if found != generation:
+                raise self._files.damaged(self._files.path / name, f"it is of generation {found}")
+            return state
         latest = self._load(LATEST, spec) if self.has_latest else None
         if generation is None or latest is None:
             return latest
@@ -71,14 +80,6 @@ class Checkpoints:
                 f"of {known} (esbench run --keep N keeps more)"
             )
         return latest
-
-    def _load_kept(self, generation: int, spec: Json) -> Json:
-        name = f"{KEPT}/{kept_name(generation)}"
-        state = self._load(name, spec)
-        found = state["progress"]["generation"]
-        if found != generation:
-            raise self._files.damaged(self._files.path / name, f"it is of generation {found}")
-        return state
 
     def _load(self, name: str, spec: Json) -> Json:
         files, path = self._files, self._files.path / name
@@ -98,16 +99,12 @@ class Checkpoints:
             state: Json = with_arrays(content["state"], safetensors.numpy.load(data))
         except (SafetensorError, KeyError, TypeError, ValueError) as error:
             raise files.damaged(tensors, f"its arrays are not readable: {error}") from None
-        files.require(path, state, {"progress": dict})
-        files.require(path, state["progress"], {"generation": int})
+        if saved != spec:
+            state["stopped"] = None  # an extended trial is trained further
         return state
 
     def save(self, state: Json, spec: Json) -> None:
-        """Write a state as the latest checkpoint and wait until it is on disk.
-
-        Raises:
-            UsageError: the file system refuses.
-        """
+        """Write a state as the latest checkpoint and wait until it is on disk."""
         path = self._files.path / LATEST
         tensors = self._write(path, state, spec)
         with disk_errors(path.parent):
@@ -116,16 +113,12 @@ class Checkpoints:
                     old.unlink()
 
     def keep(self, state: Json, spec: Json) -> None:
-        """Keep a state beside the latest checkpoint.
-
-        Raises:
-            UsageError: the file system refuses.
-        """
+        """Keep a state beside the latest checkpoint."""
         name = kept_name(state["progress"]["generation"])
         self._write(self._files.path / KEPT / name, state, spec)
 
     def _write(self, path: Path, state: Json, spec: Json) -> Path:
-        """Writes a state to ``path`` and its arrays beside it; returns the arrays' file."""
+        """Returns the file of the arrays, beside ``path``."""
         arrays: dict[str, np.ndarray[Any, Any]] = {}
         plain = without_arrays(state, arrays)
         tensors = path.with_name(f"{state['progress']['generation']:08d}.safetensors")

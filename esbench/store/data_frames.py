@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from esbench.errors import UsageError
 from esbench.files import Json
 from esbench.store.trial_folder import TrialFolder, find_trials
 
@@ -50,29 +51,90 @@ def load_scores(root: Path | str) -> pd.DataFrame:
     Raises:
         UsageError: there is no trial, or one cannot be read.
     """
+    return scores_of(find_trials(Path(root)))
+
+
+def scores_of(trials: Iterable[TrialFolder]) -> pd.DataFrame:
+    """``load_scores`` of some trials."""
     import pandas as pd
 
     keys = ("score", "env_steps", "generations", "wall_time_s", "evaluation_episodes")
     rows = []
-    for trial in find_trials(Path(root)):
+    for trial in trials:
         labels = _labels(trial)
         result = trial.result() if labels["status"] == "done" else {}
-        rows.append(labels | {key: _number(result.get(key)) for key in keys})
-    return pd.DataFrame(rows)
+        rows.append(labels | {key: result.get(key) for key in keys})
+    return pd.DataFrame(rows).astype(dict.fromkeys(keys, float))
+
+
+def load_members(trial: Path | str) -> pd.DataFrame:
+    """What every member of a trial did: one row per generation, member and episode.
+
+    Columns: generation, member and episode (from 0), return (without reward shift) and length; and
+    what the algorithm adds, which is the same in all episodes of a member: behavior_0 to
+    behavior_D, novelty, novelty_weight and parent (the chosen centre) of novelty search. NaN where
+    a number is not finite. The unperturbed policy is not among the members.
+
+    Args:
+        trial: the folder of a trial of ``esbench run --record members``.
+
+    Raises:
+        UsageError: there is no trial, it was trained without that option, or it cannot be read.
+    """
+    import pandas as pd
+
+    folder = TrialFolder(Path(trial))
+    folder.description()  # raises if it is no trial
+    tables = [_members_table(row) for row in folder.members()]
+    if not tables:
+        raise UsageError(
+            f"{folder.path} has no members' data; expected a trial of "
+            "'esbench run --record members'"
+        )
+    names = dict.fromkeys(name for table in tables for name in table)
+    missing = [np.full(len(table["generation"]), np.nan) for table in tables]
+    return pd.DataFrame(
+        {
+            name: np.concatenate(
+                [table.get(name, nan) for table, nan in zip(tables, missing, strict=True)]
+            )
+            for name in names
+        },
+        copy=False,
+    )
+
+
+def _members_table(row: Json) -> dict[str, np.ndarray[Any, Any]]:
+    """The columns of one generation, [members * episodes]."""
+    arrays = {name: _numbers(value) for name, value in row.items()}
+    members, episodes = arrays["return"].shape
+    table = {
+        "generation": np.full(members * episodes, arrays.pop("generation")),
+        "member": np.repeat(np.arange(members), episodes),
+        "episode": np.tile(np.arange(episodes), members),
+        "return": arrays.pop("return").ravel(),
+        "length": arrays.pop("length").ravel(),
+    }
+    for name, values in arrays.items():
+        if values.ndim == 2:
+            columns = {f"{name}_{d}": values[:, d] for d in range(values.shape[1])}
+        else:
+            columns = {name: np.broadcast_to(values, members)}
+        table |= {column: np.repeat(each, episodes) for column, each in columns.items()}
+    return table
+
+
+def _numbers(value: Any) -> np.ndarray[Any, Any]:
+    """Nested lists as integers, or as float64 with NaN for None."""
+    array = np.array(value)
+    return array.astype(np.float64) if array.dtype == object else array
 
 
 def _labels(trial: TrialFolder) -> Json:
     description = trial.description()
-    labels = description["labels"]
     return {
-        "environment": labels["environment"],
-        "algorithm": labels["algorithm"],
-        "policy": labels["policy"],
+        **{key: description["labels"][key] for key in ("environment", "algorithm", "policy")},
         "seed": description["spec"]["seed"],
         "trial": str(trial.path),
         "status": trial.status,
     }
-
-
-def _number(value: Any) -> float:
-    return math.nan if value is None else float(value)

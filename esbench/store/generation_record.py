@@ -11,6 +11,9 @@ from typing import final
 class GenerationRecord:
     """A row of ``metrics.jsonl``. Returns are undiscounted and without reward shift.
 
+    An agent has no population: its size is 0, the returns of the population are those of the
+    training episodes that ended since the last row, and what describes an update is NaN.
+
     Attributes:
         generation: counted from 1.
         env_steps: training steps of the population so far.
@@ -35,11 +38,10 @@ class GenerationRecord:
         update_cosine: cosine between this step of the centre and the previous one; NaN in the first
             generation and if either is zero. Momentum keeps it near 1.
         split_half_cosine: cosine between the updates that each half of the population would make;
-            with mean r, the signal-to-noise ratio of the update is 2 r / (1 - r) (see
-            ``training.diagnostics.split_half_cosine``). NaN where the members' noise is not known
-            (cma_es, sep_cma_es, evotorch, evosax), where the update is not a mean of it (genetic),
-            where it does not follow the returns alone (novelty search), below four rows of noise,
-            and if all returns are equal.
+            with mean r, the signal-to-noise ratio of the update is 2 r / (1 - r). NaN where the
+            members' noise is not known (cma_es, sep_cma_es, evotorch, evosax), where the update is
+            not a mean of it (genetic), where it does not follow the returns alone (novelty search),
+            below four rows of noise, and if all returns are equal.
         center_norm: Euclidean length of the centre before the update.
         distance: Euclidean distance of the centre from where the search started.
         observation_drift: root mean square change of a normalised input, in standard deviations,

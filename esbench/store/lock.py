@@ -1,14 +1,15 @@
 """A lock file that one process holds until it ends, by ``flock``.
 
-The ``filelock`` package only has exclusive locks: reading the status of a trial would then need
-write access, create the file, and look like an owner to other processes. A shared ``flock`` does
-none of this.
+Unlike the exclusive locks of ``filelock``, a shared ``flock`` reads the status of a trial without
+write access and does not look like an owner to other processes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
 
@@ -20,9 +21,6 @@ def take(lock: IO[bytes]) -> bool:
     """Try to lock an open file until it is closed; returns whether it succeeded.
 
     Waits for brief status checks (``is_taken``), not for an owner.
-
-    Raises:
-        OSError: the file system refuses.
     """
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not _locked(lock, fcntl.LOCK_EX):
@@ -33,13 +31,25 @@ def take(lock: IO[bytes]) -> bool:
     return True
 
 
+@contextlib.contextmanager
+def shared(path: Path) -> Iterator[bool]:
+    """Yields whether no process holds the lock file, which need not exist; none takes it meanwhile.
+
+    Does not change the file.
+    """
+    try:
+        lock = path.open("rb")
+    except FileNotFoundError:
+        yield True
+        return
+    with lock:
+        yield _locked(lock, fcntl.LOCK_SH)
+
+
 def is_taken(path: Path) -> bool:
     """Whether a process holds the lock file, which need not exist."""
-    try:
-        with path.open("rb") as lock:
-            return not _locked(lock, fcntl.LOCK_SH)
-    except FileNotFoundError:
-        return False
+    with shared(path) as free:
+        return not free
 
 
 def _locked(lock: IO[bytes], kind: int) -> bool:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from functools import lru_cache
-from typing import IO, Any, Final, final
+from typing import Any, Final, final
 
 import numpy as np
 from msgspec import MsgspecError, defstruct
@@ -16,6 +15,7 @@ from msgspec.structs import astuple
 from pydantic_core import from_json
 
 from esbench.files import Json, as_line, disk_errors, read_bytes, replace
+from esbench.store.appended_file import AppendedFile
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.stored_json import StoredJson
 
@@ -27,19 +27,15 @@ _ROW_TYPES: Final = {
 
 @final
 class MetricsFile:
-    """The rows of one trial. Reading never changes them."""
+    """The rows of one trial. Every method raises ``UsageError`` if the file system refuses."""
 
     def __init__(self, files: StoredJson) -> None:
         self.path = files.path / "metrics.jsonl"
         self._files = files
-        self._file: IO[bytes] | None = None
+        self._file = AppendedFile(self.path)
 
     def rows(self) -> list[Json]:
-        """All rows, without a torn last line.
-
-        Raises:
-            DamagedTrialError: any other line is not a row.
-        """
+        """All rows without a torn last line; DamagedTrialError if another line is not a row."""
         rows = [_as_row(line) for line in self._lines()]
         if rows and rows[-1] is None:
             del rows[-1]
@@ -50,11 +46,8 @@ class MetricsFile:
     def columns(self, *keys: str) -> dict[str, np.ndarray[Any, Any]]:
         """The rows as one array per key of ``keys`` (default all), each [generations].
 
-        Fast enough for thousands of trials, because no row becomes an object. Integers are int64;
-        other numbers are float64 with NaN for null, ``max_episode_steps`` too; texts are objects.
-
-        Raises:
-            DamagedTrialError: as ``rows``, or a value has the wrong type.
+        Fast enough for thousands of trials, because no row becomes an object. The types are those
+        of ``TrialFolder.columns``; DamagedTrialError as in ``rows``, and for a wrong type.
         """
         names = keys or tuple(_ROW_TYPES)
         try:
@@ -76,42 +69,22 @@ class MetricsFile:
         return columns
 
     def begin(self, rows: Sequence[Json]) -> None:
-        """Write these rows in place of all others, and open the file for appending.
-
-        Raises:
-            UsageError: the file system refuses.
-        """
+        """Write these rows in place of all others, and open the file for appending."""
         with disk_errors(self.path.parent):
             replace(self.path, "".join(map(as_line, rows)))
-            self._file = self.path.open("ab", buffering=0)
+        self._file.open()
 
     def append(self, record: GenerationRecord) -> None:
-        """Append one row.
-
-        Raises:
-            UsageError: the file system refuses.
-        """
-        assert self._file is not None, "begin first"
-        with disk_errors(self.path):
-            rest = memoryview(as_line(asdict(record)).encode())
-            while rest:  # a full disk may accept a part before it fails
-                rest = rest[self._file.write(rest) :]
+        """Append one row."""
+        self._file.append(as_line(asdict(record)).encode())
 
     def sync(self) -> None:
-        """Wait until the appended rows are on disk.
-
-        Raises:
-            UsageError: the file system refuses.
-        """
-        assert self._file is not None, "begin first"
-        with disk_errors(self.path.parent):
-            os.fsync(self._file.fileno())
+        """Wait until the appended rows are on disk."""
+        self._file.sync()
 
     def close(self) -> None:
         """Close the file if it is open."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._file.close()
 
     def _lines(self) -> list[bytes]:
         """The complete lines; the text after the last newline is torn."""
@@ -129,7 +102,6 @@ def _decoder(names: tuple[str, ...]) -> Decoder[Any]:
 
 
 def _as_row(line: bytes) -> Json | None:
-    """A line of ``metrics.jsonl`` as a row, or None if it is not a complete one."""
     try:
         row = from_json(line)  # faster than json.loads, with the same float64
     except ValueError:

@@ -13,7 +13,9 @@ from esbench.files import Json, read_bytes
 
 FORMAT: Final = 2
 KEPT: Final = "kept"  # folder of the earlier checkpoints
-Keys: TypeAlias = Mapping[str, type | tuple[type, ...]]
+MEMBERS: Final = "members.jsonl.gz"
+Keys: TypeAlias = "Mapping[str, type | tuple[type, ...] | Keys]"
+"""Required keys with the types of their values, or the keys of nested tables."""
 
 
 @final
@@ -43,28 +45,28 @@ class StoredJson:
             raise self.damaged(path, "expected a JSON object")
         self.require(path, content, {"format": int})
         if content["format"] != FORMAT:
-            raise UsageError(self._other_format(content))
+            versions = content.get("versions")
+            version = versions.get("esbench") if isinstance(versions, dict) else None
+            raise UsageError(
+                f"{self.path} was written in trial format {content['format']}"
+                f"{f' by esbench {version}' if version else ''}; expected format {FORMAT} (use "
+                "another output folder, or the version of esbench that wrote it)"
+            )
         self.require(path, content, keys)
         return content
 
     def require(self, path: Path, table: Json, keys: Keys) -> None:
         """Raises DamagedTrialError if a table lacks a key, or has it with another type."""
         for key, kind in keys.items():
-            if key not in table or not isinstance(table[key], kind):
+            expected = dict if isinstance(kind, Mapping) else kind
+            if key not in table or not isinstance(table[key], expected):
                 raise self.damaged(path, f"it has no valid {key!r}")
-
-    def _other_format(self, content: Json) -> str:
-        versions = content.get("versions")
-        version = versions.get("esbench") if isinstance(versions, dict) else None
-        return (
-            f"{self.path} was written in trial format {content['format']}"
-            f"{f' by esbench {version}' if version else ''}; expected format {FORMAT} (use another "
-            "output folder, or the version of esbench that wrote it)"
-        )
+            if isinstance(kind, Mapping):
+                self.require(path, table[key], kind)
 
     def damaged(self, path: Path, problem: str) -> DamagedTrialError:
         """The error that names a damaged file, its problem and the remedy."""
-        if path.parent.name == KEPT:
+        if path.parent.name == KEPT or path.name == MEMBERS:
             remedy = "remove it: training does not need it"
         elif path.name == "metrics.jsonl" and (self.path / "result.json").exists():
             remedy = f"its score is intact; remove the folder {self.path} to train it again"

@@ -2,6 +2,7 @@
 
     trial.json      what is trained: specification, hash, versions, commit, hardware, command
     metrics.jsonl   one object per generation, appended; a torn last line is dropped on resume
+    members.jsonl.gz  what every member did, if requested; one part per generation, appended
     checkpoint/     the latest checkpoint: state.json and the safetensors file that it names
     kept/           earlier checkpoints that were requested, or scored before an extension
     result.json     written last: its presence means the trial is done
@@ -9,8 +10,8 @@
     log.txt         output of environments and simulators
     lock            held (flock) by the process that runs the trial; released when it ends
 
-Rows are synced to disk before the checkpoint that follows them, so a checkpoint is never ahead of
-the rows. Every file but the rows is replaced atomically. There is no pickle.
+Rows and members' data are synced to disk before the checkpoint that follows them, so a checkpoint
+is never ahead of them. Every other file is replaced atomically. There is no pickle.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import NoneType
@@ -41,29 +42,31 @@ from esbench.settings import parse
 from esbench.store.checkpoints import LATEST, Checkpoints, kept_name
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.lock import is_taken, take
+from esbench.store.members_file import MembersFile
 from esbench.store.metrics_file import MetricsFile, as_record
 from esbench.store.stored_json import FORMAT, KEPT, Keys, StoredJson
 from esbench.units import format_number
 
 Status: TypeAlias = Literal["missing", "partial", "running", "failed", "done"]
 
+HIDDEN: Final = ".merge-"  # start of the name of a folder that holds no trials yet
 _NUMBER: Final = (int, float)
-_TRIAL_KEYS: Final[Keys] = {"spec": dict, "labels": dict}
-_SPEC_KEYS: Final[Keys] = {
-    "algorithm": dict,
-    "environment": dict,
-    "policy": dict,
-    "budget": dict,
-    "evaluation": dict,
-    "seed": int,
+_TRIAL_KEYS: Final[Keys] = {
+    "spec": {
+        **dict.fromkeys(("algorithm", "budget", "evaluation"), dict),
+        "policy": (dict, NoneType),
+        "environment": {"id": str, "kwargs": dict},
+        "seed": int,
+    },
+    "labels": dict.fromkeys(("environment", "algorithm", "policy"), str),
 }
-_LABEL_KEYS: Final[Keys] = {"environment": str, "algorithm": str, "policy": str}
 _PROVENANCE_KEYS: Final[Keys] = {
     "versions": dict,
     "hardware": dict,
     "git_commit": str,
     "command": str,
     "created": str,
+    "scores": dict,
 }
 _RESULT_KEYS: Final[Keys] = {
     "score": (*_NUMBER, NoneType),
@@ -77,7 +80,8 @@ class TrialFolder:
     """A trial on disk. Reading never changes it; writing needs the lock.
 
     Every method that reads raises ``DamagedTrialError`` for a file that cannot be understood, and
-    ``UsageError`` for one of another format or one that the file system refuses.
+    ``UsageError`` for one of another format or one that the file system refuses, as every method
+    that writes.
     """
 
     def __init__(self, path: Path) -> None:
@@ -85,16 +89,15 @@ class TrialFolder:
         self._files = StoredJson(path)
         self._checkpoints = Checkpoints(self._files)
         self._metrics = MetricsFile(self._files)
-        self._spec: Json = {}
-
-    # Reading
+        self._members = MembersFile(self._files)
+        self._spec: Json
 
     @property
     def status(self) -> Status:
-        """The status of the trial."""
+        """Where the trial stands."""
         if self.is_done:
             return "done"
-        if not (self.path / "trial.json").exists():
+        if not is_trial(self.path):
             return "missing"
         if is_taken(self.path / "lock"):
             return "running"
@@ -119,21 +122,16 @@ class TrialFolder:
         """The content of ``trial.json``. Reading it needs no plugin of the trial."""
         path = self.path / "trial.json"
         if not (self.is_done or path.exists()):
-            raise UsageError(f"no file {str(path)!r}; expected the folder of a trial")
+            below = min(self.path.rglob("trial.json"), default=None)
+            near = f", such as {str(below.parent)!r}" if below else ""
+            raise UsageError(f"no file {str(path)!r}; expected the folder of a trial{near}")
         content = self._files.read("trial.json", _TRIAL_KEYS)
-        self._files.require(path, content["spec"], _SPEC_KEYS)
-        self._files.require(path, content["spec"]["environment"], {"id": str, "kwargs": dict})
-        self._files.require(path, content["labels"], _LABEL_KEYS)
         known = {k: kind for k, kind in _PROVENANCE_KEYS.items() if content.get(k) is not None}
         self._files.require(path, content, known)
         return content
 
     def spec(self) -> TrialSpec:
-        """The typed specification.
-
-        Raises:
-            UsageError: as ``description``, or a setting or plugin is not known here.
-        """
+        """The typed specification; UsageError if a setting or plugin is not known here."""
         return parse(TrialSpec, self.description()["spec"], str(self.path / "trial.json"), "spec")
 
     def rows(self) -> list[Json]:
@@ -148,14 +146,25 @@ class TrialFolder:
         return [as_record(row) for row in self.rows()]
 
     def columns(self, *keys: str) -> dict[str, np.ndarray[Any, Any]]:
-        """The rows as one array per key of ``keys`` (default all), each [generations].
-
-        Integers are int64, other numbers float64 with NaN for null, texts objects.
-        """
+        """The rows as arrays [generations] by key, as ``MetricsFile.columns``."""
         scored = self._generations_scored()
         columns = self._metrics.columns(*keys)
         self._require_rows(len(next(iter(columns.values()))), scored)
         return columns
+
+    @property
+    def records_members(self) -> bool:
+        """Whether the members' data are stored."""
+        return self._members.path.exists()
+
+    def members(self) -> list[Json]:
+        """The members' data, one table per generation since they are stored; NaN is None."""
+        scored = self._generations_scored()
+        rows = self._members.rows()
+        if rows and (latest := rows[-1]["generation"]) < scored:
+            problem = f"the result is of generation {scored}, but it ends at generation {latest}"
+            raise self._files.damaged(self._members.path, problem)
+        return rows
 
     def result(self) -> Json:
         """The content of ``result.json``; the score is None if it was not finite."""
@@ -166,9 +175,8 @@ class TrialFolder:
         if self.is_done and (result := self.result()).get("generations") == generation:
             return result
         kept = self._kept_result(generation)
-        if not kept.exists():
-            return None
-        return self._files.read(str(kept.relative_to(self.path)), _RESULT_KEYS)
+        known = (self.path / kept).exists()
+        return self._files.read(kept, _RESULT_KEYS) if known else None
 
     def error(self) -> str:
         """The traceback of a failed trial."""
@@ -179,16 +187,11 @@ class TrialFolder:
             raise self._files.damaged(path, f"not readable: {error}") from None
 
     def check(self, wanted: TrialSpec, extend: bool = False) -> None:
-        """Refuse a folder that holds another specification.
+        """Raises UsageError, which names every setting that differs from ``wanted``.
 
-        Args:
-            wanted: what the folder should hold.
-            extend: accept the same specification with a smaller budget.
-
-        Raises:
-            UsageError: names every setting that differs.
+        With ``extend``, the folder may hold the same specification with a smaller budget.
         """
-        if not (self.is_done or (self.path / "trial.json").exists()):
+        if not (self.is_done or is_trial(self.path)):
             return
         stored, content = self.description()["spec"], wanted.as_json()
         if stored == content:
@@ -204,21 +207,14 @@ class TrialFolder:
 
     def is_smaller(self, wanted: TrialSpec) -> bool:
         """Whether the folder holds the wanted trial with a smaller budget."""
-        return (self.path / "trial.json").exists() and extends(
-            wanted.as_json(), self.description()["spec"]
-        )
+        return is_trial(self.path) and extends(wanted.as_json(), self.description()["spec"])
 
     def load_checkpoint(self, generation: int | None = None) -> Json | None:
         """The trainer's state after a generation (default the latest), or None if none was saved.
 
-        Raises:
-            UsageError: there is no checkpoint of that generation, or it cannot be used.
+        UsageError if there is no checkpoint of that generation.
         """
-        if generation is None and not self.has_checkpoint:
-            return None
         return self._checkpoints.load(self.description()["spec"], generation)
-
-    # Writing. Every method raises UsageError if the file system refuses.
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[bool]:
@@ -237,24 +233,31 @@ class TrialFolder:
                     self.close()
 
     def begin(
-        self, spec: TrialSpec, description: Json, extend: bool = False
+        self,
+        spec: TrialSpec,
+        description: Json,
+        extend: bool = False,
+        record_members: bool = False,
     ) -> list[GenerationRecord]:
         """Prepare the folder for appending rows, and return the rows up to the checkpoint.
 
-        Writes ``trial.json`` if it is new. Drops the rows after the checkpoint, which are computed
-        again, and the temporary files of killed processes. If the versions, the user's own code or
-        the number of workers have changed, ``resumed_with`` records it.
+        Later rows, which are computed again, and the temporary files of killed processes are
+        dropped. If versions, the user's own code or the number of workers have changed,
+        ``resumed_with`` records it.
+
+        With ``record_members``, the members' data of the next generations are stored too. Once that
+        has begun, it goes on without it.
 
         With ``extend``, a trial with a smaller budget gets the budget of ``spec`` and is no longer
         done. Its checkpoint and result are kept, and ``extended`` records them.
 
         Raises:
-            UsageError: the folder holds another specification.
-            DamagedTrialError: the trial cannot be resumed.
+            UsageError: the folder holds another specification, or cannot be resumed.
         """
         self.close()
         self.check(spec, extend)
         rows = self._rows_of_checkpoint(spec)  # damage is found before anything is written
+        size = self._members.size_at(len(rows))
         if self.is_smaller(spec):
             self._extend(spec, description, len(rows))
         self._spec = spec.as_json()
@@ -263,62 +266,69 @@ class TrialFolder:
             for folder in (self.path, self.path / "checkpoint", self.path / KEPT):
                 remove_temporaries(folder)
             self._metrics.begin(rows)
+            if record_members or self.records_members:
+                self._members.begin(size)
             (self.path / "error.txt").unlink(missing_ok=True)
         return [as_record(row) for row in rows]
 
-    def append(self, record: GenerationRecord) -> None:
-        """Append one row."""
+    def record_scores(self, scores: Json | None) -> None:
+        """Record the frozen scores that the environment has outside ``envs/``, if any."""
+        content = self.description()
+        if content.get("scores") != scores:
+            content["scores"] = scores
+            self._write("trial.json", as_text(content))
+
+    def append(self, record: GenerationRecord, members: Mapping[str, Any] | None = None) -> None:
+        """Append one row, and the members' data if they are stored."""
         self._metrics.append(record)
+        self._members.append(record.generation, members or {})
 
     def checkpoint(self, state: Json) -> None:
         """Save the state after the rows so far, and wait until it is on disk."""
-        assert self._spec, "begin first"
         self._metrics.sync()
+        self._members.sync()
         self._checkpoints.save(state, self._spec)
 
     def keep(self, state: Json) -> None:
         """Keep the state in addition to the latest checkpoint."""
-        assert self._spec, "begin first"
         self._checkpoints.keep(state, self._spec)
 
     def finish(self, result: Json) -> None:
         """Write the result; the trial is done."""
-        content = {"format": FORMAT, "hash": self.description().get("hash"), **result}
-        with disk_errors(self.path):
-            replace(self.path / "result.json", as_text(content))
+        known = self.description().get("hash")
+        self._write("result.json", as_text({"format": FORMAT, "hash": known, **result}))
 
     def fail(self, traceback: str) -> None:
         """Write the traceback of a failed trial."""
-        with disk_errors(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
-            replace(self.path / "error.txt", traceback)
+        self._write("error.txt", traceback)
 
     def close(self) -> None:
-        """Close the file of the rows."""
+        """Close the files that are appended to."""
         self._metrics.close()
+        self._members.close()
+
+    def _write(self, name: str, text: str) -> None:
+        with disk_errors(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            replace(self.path / name, text)
 
     def _describe(self, spec: TrialSpec, description: Json) -> None:
-        path = self.path / "trial.json"
-        if path.exists():
+        if is_trial(self.path):
             content = self.description()
             resumed: list[Json] = content.get("resumed_with", [])
-            latest = resumed[-1] if resumed else content
-            if all(
-                latest.get(key) == description.get(key)
-                for key in ("versions", "own_code", "workers")
-            ):
+            latest = [content, *resumed][-1]
+            compared = ("versions", "own_code", "workers")
+            if all(latest.get(key) == description.get(key) for key in compared):
                 return
-            recorded = ("created", "versions", "own_code", "workers", "command")
-            again = {key: description.get(key) for key in recorded}
+            again = {key: description.get(key) for key in ("created", *compared, "command")}
             content["resumed_with"] = [*resumed, again]
         else:
             content = {"format": FORMAT, "hash": spec.hash, "spec": self._spec, **description}
-        with disk_errors(path):
-            replace(path, as_text(content))
+        self._write("trial.json", as_text(content))
 
     def _extend(self, spec: TrialSpec, description: Json, generation: int) -> None:
-        """Gives the trial a larger budget; keeps the checkpoint and result that it has."""
-        path, content = self.path / "trial.json", self.description()
+        """Give the trial a larger budget; keeps the checkpoint and result that it has."""
+        content = self.description()
         if self.is_done:
             state = self.load_checkpoint()
             if state is None:
@@ -327,7 +337,7 @@ class TrialFolder:
             self._checkpoints.keep(state, content["spec"])
             with disk_errors(self.path):
                 # This comes first, so that a killed trial is never done under its new budget.
-                (self.path / "result.json").replace(self._kept_result(generation))
+                (self.path / "result.json").replace(self.path / self._kept_result(generation))
         before = {
             "budget": content["spec"]["budget"],
             "generation": generation,
@@ -338,8 +348,7 @@ class TrialFolder:
         content["extended"] = [*content.get("extended", []), before]
         content |= {"hash": spec.hash, "spec": spec.as_json()}
         content["command"] = description.get("command")  # it reproduces the whole trial
-        with disk_errors(path):
-            replace(path, as_text(content))
+        self._write("trial.json", as_text(content))
 
     def _generations_scored(self) -> int:
         """The least number of rows; read it before the rows, since the trial may end meanwhile."""
@@ -351,8 +360,8 @@ class TrialFolder:
             problem = f"the result is of generation {scored}, but only {readable} rows are readable"
             raise self._files.damaged(self._metrics.path, problem)
 
-    def _kept_result(self, generation: int) -> Path:
-        return self.path / KEPT / kept_name(generation, "result.json")
+    def _kept_result(self, generation: int) -> str:
+        return f"{KEPT}/{kept_name(generation, 'result.json')}"
 
     def _rows_of_checkpoint(self, spec: TrialSpec) -> list[Json]:
         path = self.path / "trial.json"
@@ -368,16 +377,11 @@ class TrialFolder:
 
 
 def find_trials(root: Path) -> list[TrialFolder]:
-    """The trials anywhere below ``root``, sorted by path.
-
-    Raises:
-        UsageError: there is no such folder, or no trial in it.
-    """
-    if not root.is_dir():
-        raise UsageError(f"no folder {str(root)!r}; expected an output folder of 'esbench run'")
-    found = sorted(path.parent for path in root.rglob("trial.json"))
+    """The trials anywhere below ``root``, sorted by path; UsageError if there is none."""
+    found = sorted(path.parent for path in _files_below(root, "trial.json"))
     if not found:
-        raise UsageError(f"no trial in {str(root)!r}; expected an output folder of 'esbench run'")
+        what = "no trial in" if root.is_dir() else "no folder"
+        raise UsageError(f"{what} {str(root)!r}; expected an output folder of 'esbench run'")
     return [TrialFolder(path) for path in found]
 
 
@@ -388,38 +392,40 @@ def is_trial(path: Path) -> bool:
 
 def has_trials(root: Path) -> bool:
     """Whether there is a trial anywhere below ``root``."""
-    return root.is_dir() and any(root.rglob("trial.json"))
+    return any(_files_below(root, "trial.json"))
 
 
 def results_digest(root: Path) -> str:
     """The SHA-256 of all results below ``root``."""
-    results = sorted(path.relative_to(root) for path in root.rglob("result.json"))
+    results = sorted(path.relative_to(root) for path in _files_below(root, "result.json"))
     content = b"".join(str(path).encode() + read_bytes(root / path) for path in results)
     return hashlib.sha256(content).hexdigest()
 
 
 def check_format(root: Path) -> None:
-    """Refuse an output folder of another trial format, by the first trial that is found in it.
-
-    Raises:
-        UsageError: names the folder, the format found and the expected one.
-    """
-    for path in root.rglob("trial.json"):
+    """Raises UsageError if the first trial that is found below ``root`` has another format."""
+    for path in _files_below(root, "trial.json"):
         with contextlib.suppress(DamagedTrialError):
             TrialFolder(path.parent).description()
             return
 
 
-def score_text(result: Json) -> str:
-    """The score of a result in words: "score 12.3", or the number of episodes that were not finite.
+def _files_below(root: Path, name: str) -> Iterator[Path]:
+    """The files of a name below ``root``, except those that a killed merge has left."""
+    for path in root.rglob(name):
+        if not any(part.startswith(HIDDEN) for part in path.relative_to(root).parts):
+            yield path
 
-    Args:
-        result: as it is written (NaN) or as it is read (None for NaN).
-    """
-    if _is_finite(result["score"]):
-        return f"score {format_number(result['score'])}"
-    returns = result.get("returns", [])
-    bad = sum(not _is_finite(value) for value in returns)
+
+def score_text(result: Json) -> str:
+    """The score of a result, with NaN or None, or the number of episodes that were not finite."""
+    score, *returns = [
+        math.nan if value is None else value
+        for value in (result["score"], *result.get("returns", []))
+    ]
+    if math.isfinite(score):
+        return f"score {format_number(score)}"
+    bad = sum(not math.isfinite(value) for value in returns)
     why = f" ({bad} of {len(returns)} held-out episodes not finite)" if bad else ""
     return f"score -{why}"
 
@@ -427,7 +433,3 @@ def score_text(result: Json) -> str:
 def now() -> str:
     """The time in UTC, ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _is_finite(value: float | None) -> bool:
-    return value is not None and math.isfinite(value)

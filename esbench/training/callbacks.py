@@ -1,4 +1,4 @@
-"""Callbacks of a trainer: each receives every generation record and may stop training."""
+"""Callbacks of a trainer: called with every generation record, in order; may stop training."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias, final
 
+from esbench.errors import UsageError
+from esbench.registry import import_object
 from esbench.store.generation_record import GenerationRecord
 
 
@@ -18,19 +20,47 @@ class Stop:
 
 
 Callback: TypeAlias = Callable[[GenerationRecord], Stop | None]
-"""Called with every generation record, in order; returns ``Stop("reason")`` to end training."""
+
+
+def answer(callback: Callback, record: GenerationRecord) -> Stop | None:
+    """What a callback returns for a record; UsageError if it is neither ``Stop`` nor None."""
+    found = callback(record)
+    if found is not None and not isinstance(found, Stop):
+        raise UsageError(
+            f"the callback {getattr(callback, '__qualname__', callback)} returned {found!r}; "
+            "expected None or esbench.Stop(reason)"
+        )
+    return found
+
+
+@final
+@dataclass(frozen=True)
+class ImportedCallback:
+    """The function "package.file:function", which every process imports for itself.
+
+    UsageError if there is none.
+    """
+
+    name: str
+
+    def __post_init__(self) -> None:
+        if ":" not in self.name or not callable(import_object("callback", self.name)):
+            raise UsageError(f"callback {self.name!r}: expected package.file:function")
+
+    def __call__(self, record: GenerationRecord) -> Stop | None:
+        """Call the function."""
+        return answer(import_object("callback", self.name), record)
 
 
 @final
 class TargetReturn:
-    """A callback that stops when the mean return of the centre reaches a target.
+    """Stops when the mean return of the centre over ``window`` generations reaches a target.
 
     Use a new one for each training run. A resumed run must first call it with the earlier records,
     as ``Trainer`` does.
     """
 
     def __init__(self, target: float, window: int = 5) -> None:
-        """Stop when the mean over the last ``window`` generations reaches ``target``."""
         self.target = target
         self.window = window
         self._recent: list[float] = []

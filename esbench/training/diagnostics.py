@@ -7,8 +7,7 @@ without BLAS, and noise is drawn again from its keys.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Final, final
+from typing import Any, Final, final
 
 import numpy as np
 
@@ -24,28 +23,10 @@ LEAST_ROWS: Final = 4  # two per half, so that ranks within a half can differ
 
 
 @final
-@dataclass(frozen=True)
-class Measures:
-    """The measures of one update; see ``GenerationRecord`` for the fields."""
-
-    update_norm: float
-    tied_returns: float
-    update_cosine: float
-    split_half_cosine: float
-    center_norm: float
-    distance: float
-    observation_drift: float
-
-
-@final
 class Gauge:
-    """Measures the updates of one trial, generation after generation.
-
-    Its state is the last update; the start of the search is an argument.
-    """
+    """Measures the updates of one trial that begins at ``start`` [P]; keeps the last update."""
 
     def __init__(self, start: Vector) -> None:
-        """Begin with the initial centre of the search, [P]."""
         self._start = start.copy()
         self._last: Vector | None = None
 
@@ -56,29 +37,25 @@ class Gauge:
         centers: tuple[Vector, Vector],
         normalizers: tuple[Normalizer | None, Normalizer | None],
         ranked: bool,
-    ) -> Measures:
-        """Measure an update and store it for the next call.
+    ) -> dict[str, Any]:
+        """The fields of a ``GenerationRecord`` that describe an update.
 
-        Args:
-            population: the evaluated members.
-            fitness: the fitness of each member, [N].
-            centers: before and after the update, [P] each.
-            normalizers: the observation normalisers before and after the update, or None.
-            ranked: whether the update depends on ``fitness`` alone, so that the cosine of its
-                halves is defined.
+        ``fitness`` is [N]; ``centers`` [P] and ``normalizers`` are those before and after the
+        update. If it is not ``ranked``, it does not depend on ``fitness`` alone, and the cosine of
+        its halves is not defined.
         """
         before, after = centers
         update = after - before
         last, self._last = self._last, update
-        return Measures(
-            update_norm=norm(update),
-            tied_returns=tied_share(fitness),
-            update_cosine=math.nan if last is None else cosine(update, last),
-            split_half_cosine=split_half_cosine(population, fitness) if ranked else math.nan,
-            center_norm=norm(before),
-            distance=norm(after - self._start),
-            observation_drift=drift(*normalizers),
-        )
+        return {
+            "update_norm": norm(update),
+            "tied_returns": tied_share(fitness),
+            "update_cosine": math.nan if last is None else cosine(update, last),
+            "split_half_cosine": split_half_cosine(population, fitness) if ranked else math.nan,
+            "center_norm": norm(before),
+            "distance": norm(after - self._start),
+            "observation_drift": drift(*normalizers),
+        }
 
     def state_dict(self) -> State:
         """The last update, not copied; empty before the first."""
@@ -90,10 +67,9 @@ class Gauge:
 
 
 def tied_share(returns: Vector) -> float:
-    """The share of members, in [0, 1], with the same return as another member.
+    """The share of members, in [0, 1], whose return [N] equals another one.
 
-    Args:
-        returns: [N]; non-finite values count as equal, as in the algorithms.
+    Non-finite returns count as equal, as in the algorithms.
     """
     _, counts = np.unique(worst_if_not_finite(returns), return_counts=True)
     return float(counts[counts > 1].sum() / returns.size)
@@ -125,15 +101,9 @@ def split_half_cosine(population: Population, returns: Vector) -> float:
     1 / sqrt(P) if the returns do not depend on the noise.
 
     At most ``MOST_DRAWS`` numbers are drawn: of large networks, only the first rows are used, and
-    the result describes an update from these rows.
-
-    Args:
-        population: the members.
-        returns: [N].
-
-    Returns:
-        NaN if the population is not a ``SampledPopulation``, whose noise is known; if it has fewer
-        than ``LEAST_ROWS`` rows; or if all returns are equal.
+    the result describes an update from these rows. It is NaN if the population is not a
+    ``SampledPopulation``, whose noise is known; if it has fewer than ``LEAST_ROWS`` rows; or if all
+    returns [N] are equal.
     """
     if not isinstance(population, SampledPopulation):
         return math.nan

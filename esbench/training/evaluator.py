@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Final, final
 
 import numpy as np
 
@@ -15,14 +15,16 @@ from esbench.algorithms.population import Population
 from esbench.arrays import Vector
 from esbench.environments.simulator_log import silenced
 from esbench.errors import UsageError
+from esbench.files import Json, finite
 from esbench.grids.trial_spec import TrialSpec
 from esbench.policies.normalization import Normalizer, ObservationStatistics
 from esbench.policies.spaces import Actions
 from esbench.rollouts.jobs import CENTER, Job, ReferenceBatch, Setup, Task, member_tasks
-from esbench.rollouts.reference_batch import gather
 from esbench.rollouts.results import Episodes
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.seeding import Purpose
+
+INITIAL: Final = "-1"  # the statistics that every lineage begins with, by the number of a lineage
 
 
 @final
@@ -31,8 +33,7 @@ class HeldOutScore:
     """The final policy on held-out episodes of the unmodified environment.
 
     Attributes:
-        returns: [episodes].
-        lengths: [episodes] in steps.
+        returns, lengths: [episodes]; the lengths are in steps.
     """
 
     returns: Vector
@@ -40,27 +41,37 @@ class HeldOutScore:
 
     @property
     def mean(self) -> float:
-        """The score, which is the mean return."""
+        """The mean return, which is the score."""
         return float(np.mean(self.returns))
+
+    @property
+    def as_json(self) -> Json:
+        """The part of ``result.json`` that is played."""
+        return {
+            "score": self.mean,
+            "evaluation_episodes": self.returns.size,
+            "returns": self.returns.tolist(),
+            "lengths": self.lengths.tolist(),
+        }
+
+    def is_identical(self, result: Json) -> bool:
+        """Whether these are the recorded episodes of ``result.json``, bit for bit."""
+        return all(result.get(key, value) == value for key, value in finite(self.as_json).items())
 
 
 @final
 class Evaluator:
-    """Evaluates the populations and the centre of one trial.
+    """Evaluates the populations and the centre of one trial, with the policy ``policy``.
 
-    Attributes:
-        policy: the policy template.
+    Raises:
+        UsageError: the environment or the policy cannot be made.
     """
 
     def __init__(self, spec: TrialSpec, pool: WorkerPool, log: Path | None) -> None:
-        """Make the policy; no process starts yet.
-
-        Raises:
-            UsageError: the environment or the policy cannot be made.
-        """
         self._spec = spec
         self._pool = pool
         self._log = log
+        assert spec.policy is not None, "a search has a policy template"
         self._setup = Setup(spec.environment, spec.policy)
         with silenced():
             backend = self._setup.make_backend(slots=1)
@@ -79,14 +90,20 @@ class Evaluator:
 
     @property
     def setup(self) -> Setup:
-        """What workers need to know, with the reference batch if the policy needs one.
-
-        The reference batch is gathered at the first access, unless a checkpoint contained it.
-        """
+        """What workers need to know; gathers the reference batch if the policy needs one."""
         if self.policy.reference_size and self._setup.reference_batch is None:
-            batch = gather(self._setup, self.policy.reference_size, self._spec.seed)
-            self._setup = replace(self._setup, reference_batch=batch)
+            size, seed = self.policy.reference_size, self._spec.seed
+            self._setup = self._setup.with_reference_batch(size, seed)
         return self._setup
+
+    @property
+    def backend_name(self) -> str:
+        """The name of the backend that plays the environment."""
+        return self._setup.backend_name
+
+    def check_behavior(self) -> None:
+        """Raises UsageError if the behavior does not fit the environment."""
+        self._setup.make_behavior()
 
     @property
     def episode_cap(self) -> int | None:
@@ -96,20 +113,12 @@ class Evaluator:
             return None if self._mean_length is None else max(1, math.ceil(2 * self._mean_length))
         return cap
 
-    def check_behavior(self) -> None:
-        """Check that the environment supports the configured behaviour.
-
-        Raises:
-            UsageError: an unknown behaviour or setting, or one that does not fit the environment.
-        """
-        self._setup.make_behavior()
-
     def prepare(self) -> None:
         """Wait until the workers are ready for this trial."""
         self._pool.configure(self.setup, self._log)
 
     def population_job(self, algorithm: Algorithm[Any], population: Population) -> Job:
-        """The episodes of a population, as the plan of the algorithm describes them."""
+        """The episodes of a population, by the plan of the algorithm."""
         environment, plan = self._spec.environment, algorithm.plan
         normalizer = self.normalizer(plan.lineage)
         return Job(
@@ -127,8 +136,8 @@ class Evaluator:
             episode_seeds=environment.episode_seeds,
         )
 
-    def held_out_job(self, algorithm: Algorithm[Any], episodes: int | None) -> Job:
-        """The held-out episodes of the centre; by default as many as the specification says."""
+    def held_out_job(self, algorithm: Algorithm[Any], episodes: int | None = None) -> Job:
+        """The held-out episodes of the centre; by default as many as specified."""
         return Job(
             seed=self._spec.seed,
             generation=0,
@@ -139,17 +148,15 @@ class Evaluator:
             normalizer=self.normalizer(algorithm.plan.center_lineage),
         )
 
-    def score(self, algorithm: Algorithm[Any], episodes: int | None) -> HeldOutScore:
-        """Play the held-out episodes of the centre."""
-        job = self.held_out_job(algorithm, episodes)
+    def score(self, job: Job) -> HeldOutScore:
+        """Play held-out episodes."""
         played = self._play(job, [Task(CENTER, episode) for episode in range(job.episodes)])
         return HeldOutScore(played.center_returns, played.center_lengths.astype(np.float64))
 
     def play(self, algorithm: Algorithm[Any]) -> tuple[Population, Episodes]:
         """Play the population that the algorithm asks for, and the centre unless it is a probe.
 
-        Returns:
-            The population, with all members that it has grown by, and its episodes.
+        Returns the population, with all members that it has grown by, and its episodes.
         """
         population, plan = algorithm.ask(), algorithm.plan
         with_center = self._spec.evaluation.center and not plan.probe
@@ -189,11 +196,7 @@ class Evaluator:
         }
 
     def load_state_dict(self, state: State, generation: int) -> None:
-        """Restore what ``state_dict`` returned after some generations.
-
-        Raises:
-            UsageError: the state lacks the reference batch that the policy needs.
-        """
+        """Restore what ``state_dict`` returned; UsageError if it lacks a needed reference batch."""
         batch = self._reference_batch_in(state, generation)
         self._setup = replace(self._setup, reference_batch=batch)
         self._statistics = {}
@@ -202,7 +205,7 @@ class Evaluator:
         self._mean_length = state["mean_length"]
 
     def _reference_batch_in(self, state: State, generation: int) -> ReferenceBatch | None:
-        """The reference batch of a state, which it may lack before the first generation."""
+        # A state may lack it before the first generation.
         size, found = self.policy.reference_size, state.get("reference_batch")
         if not size or (found is None and not generation):
             return None
@@ -217,7 +220,9 @@ class Evaluator:
 
     def _statistics_of(self, lineage: int) -> ObservationStatistics:
         if lineage not in self._statistics:
-            self._statistics[lineage] = ObservationStatistics(self.policy.num_inputs)
+            made = self._statistics[lineage] = ObservationStatistics(self.policy.num_inputs)
+            if (initial := self._statistics.get(int(INITIAL))) is not None:
+                made.load_state_dict(initial.state_dict())
         return self._statistics[lineage]
 
     def _play_members(

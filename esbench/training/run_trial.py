@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 import traceback
-from collections.abc import Sequence
-from typing import Literal, Protocol, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final, Literal, Protocol, TypeAlias
 
 from esbench.errors import DamagedTrialError, EnvironmentFailedError, UsageError
-from esbench.rollouts.jobs import Setup
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.provenance.own_code import changed_since
-from esbench.store.provenance.record import provenance
+from esbench.store.provenance.record import changed_since, provenance
 from esbench.store.trial_folder import now, score_text
-from esbench.training.callbacks import Callback, Stop
+from esbench.training.callbacks import Callback
+from esbench.training.make import backend_of, make_trainer
 from esbench.training.scoring import restore
 from esbench.training.trainer import Trainer
 from esbench.training.trials import Trial
 
+PROGRESS_SECONDS: Final = 0.5
 Outcome: TypeAlias = Literal["done", "skipped", "failed", "elsewhere"]
 
 
@@ -29,6 +32,9 @@ class Watcher(Protocol):
 
     def generation_done(self, trial: Trial, record: GenerationRecord) -> None:
         """A generation was recorded."""
+
+    def episodes_done(self, trial: Trial, done: int, total: int) -> None:
+        """Some episodes of a generation, or of the scoring, have ended; a few times per second."""
 
     def scoring_started(self, trial: Trial, episodes: int) -> None:
         """Training has ended; the held-out episodes begin."""
@@ -44,16 +50,17 @@ class GridWatcher(Watcher, Protocol):
         """The process of a trial died; another process resumes the trial."""
 
 
-def check_trials(trials: Sequence[Trial]) -> None:
-    """Build everything that the trials need once, to report unsupported ones before training.
+def check_trials(trials: Sequence[Trial], pool: WorkerPool | None = None) -> None:
+    """Build everything that the trials need once; UsageError if something is not supported.
 
-    Raises:
-        UsageError: an environment, its spaces, a policy or a setting is not supported.
+    With a pool, a worker also plays some episodes of every trial that has not begun.
     """
     distinct = {trial.spec.model_copy(update={"seed": 0}).hash: trial for trial in trials}
     for trial in distinct.values():
         if not trial.is_done:
-            Trainer(trial.spec).close()
+            with make_trainer(trial.spec, pool) as trainer:
+                if pool is not None and trial.status == "missing":
+                    trainer.check_episodes()
 
 
 def run_trial(
@@ -70,8 +77,12 @@ def run_trial(
         with trial.folder.locked() as mine:
             if trial.is_done:
                 trial.check()
-                other = _other_code(trial)
-                hint = f"; trained with {other}, use another --out to retrain" if other else ""
+                if mine:
+                    trial.record_scores()
+                hints = [f"trained with {other}"] if (other := _other_code(trial)) else []
+                if trial.record_members and not trial.folder.records_members:
+                    hints.append("trained without --record members")
+                hint = f"; {' and '.join(hints)}, use another --out to retrain" if hints else ""
                 return "skipped", score_text(trial.folder.result()) + hint
             if not mine:
                 return "elsewhere", "another process runs it"
@@ -87,75 +98,115 @@ def _attempt(
         return "done", _train(trial, pool, watcher, callbacks)
     except (UsageError, BrokenPipeError):  # the input, or a closed output, not the trial
         raise
+    except EnvironmentFailedError as error:
+        summary, details = str(error), error.traceback
     except Exception as error:  # stored with the trial; the grid continues
-        if isinstance(error, EnvironmentFailedError):
-            summary, details = str(error), error.traceback
-        else:
-            summary, details = f"{type(error).__name__}: {error}", traceback.format_exc()
-        trial.folder.fail(details)
-        return "failed", f"{summary} (traceback in {trial.folder.path / 'error.txt'})"
+        summary, details = f"{type(error).__name__}: {error}", traceback.format_exc()
+    finally:
+        pool.progress = None
+    trial.folder.fail(details)
+    return "failed", f"{summary} (traceback in {trial.folder.path / 'error.txt'})"
 
 
 def _other_code(trial: Trial) -> str:
-    """The user's modules that have changed since the trial was started, as text; may be empty."""
-    changed = changed_since(trial.folder.description())
-    return f"a different version of {' and '.join(changed)}" if changed else ""
+    changed = " and ".join(changed_since(trial.folder.description()))
+    return changed and f"a different version of {changed}"
 
 
 def _train(trial: Trial, pool: WorkerPool, watcher: Watcher, callbacks: Sequence[Callback]) -> str:
     """Train, score and store the result; returns the score as text."""
     folder = trial.folder
-    backend = Setup(trial.spec.environment, trial.spec.policy).backend_name
-    about = {
-        "labels": trial.labels,
-        "inherited": list(trial.inherited),
-        "created": now(),
-        "backend": backend,
-        "workers": pool.size,  # for the wall-clock times; results do not depend on it
-        **provenance(trial.spec),
-    }
-    history = folder.begin(trial.spec, about, trial.extend)
-    with Trainer(trial.spec, pool, folder, folder.path / "log.txt") as trainer:
-        state = folder.load_checkpoint()
-        if state is not None:
-            restore(trainer, folder, state, history)
-        other = _other_code(trial)
+
+    def ended(trainer: Trainer) -> None:
+        watcher.scoring_started(trial, trial.spec.evaluation.episodes)
+        finish(trial, trainer)
+
+    late = trial.record_members and not folder.records_members
+    with resumed(trial, pool, ended) as trainer:
+        notes = [f"started with {other}"] if (other := _other_code(trial)) else []
+        if late and trainer.history:
+            notes.append(f"members recorded from generation {len(trainer.history) + 1}")
         watcher.trial_started(trial, trainer.progress.generation)
 
-        def keep() -> None:
+        def keep(_: GenerationRecord | None = None) -> None:
             if is_kept(trial, trainer.history):
-                folder.keep(trainer.state_dict())
+                state = trainer.state_dict()
+                if state is not None:
+                    folder.keep(state)
 
         def watch(record: GenerationRecord) -> None:
-            keep()
             watcher.generation_done(trial, record)
 
-        try:
-            keep()  # an interrupt may have prevented it
-            # A trial that a callback stopped and that died during scoring is not trained further.
-            stop = trainer.stopped or trainer.train(callbacks=[watch, *callbacks])
-        except KeyboardInterrupt:
-            trainer.save()
-            raise
-        watcher.scoring_started(trial, trial.spec.evaluation.episodes)
-        result = score_trial(trainer, stop)
-        text = score_text(result)
-        folder.finish(result)  # last, so that a finished trial cannot fail
-        return f"{text}; started with {other}" if other else text
+        told = 0.0
+
+        def progress(done: int, total: int) -> None:
+            nonlocal told
+            if time.monotonic() - told >= PROGRESS_SECONDS:
+                told = time.monotonic()
+                watcher.episodes_done(trial, done, total)
+
+        pool.progress = progress
+        keep()  # an interrupt may have prevented it
+        trainer.train(callbacks=[keep, watch, *callbacks])
+        return "; ".join([score_text(folder.result()), *notes])
+
+
+@contextlib.contextmanager
+def open_trial(trial: Trial, pool: WorkerPool) -> Iterator[Trainer]:
+    """A trainer that records into the folder of a trial, which is locked meanwhile, and scores it.
+
+    Raises:
+        UsageError: as ``run_trial``, or the trial is being trained.
+    """
+    with trial.folder.locked() as mine:
+        if not mine and not trial.is_done:
+            raise UsageError(
+                f"{trial.folder.path} is being trained by another process, or by a trainer here "
+                "that was not closed; expected one at a time"
+            )
+        yield resumed(trial, pool, partial(finish, trial))
+
+
+def resumed(trial: Trial, pool: WorkerPool, ended: Callable[[Trainer], None]) -> Trainer:
+    """A trainer that continues a trial and records into its folder, which is locked.
+
+    That of a done trial changes nothing.
+    """
+    folder, done = trial.folder, trial.is_done
+    if done:
+        trial.check()
+        history = folder.records()
+    else:
+        about = {
+            "labels": trial.labels,
+            "inherited": list(trial.inherited),
+            "created": now(),
+            "backend": backend_of(trial.spec),
+            "workers": pool.size,  # for the wall-clock times; results do not depend on it
+            **provenance(trial.spec),
+        }
+        history = folder.begin(trial.spec, about, trial.extend, trial.record_members)
+        trial.record_scores()
+    state, recorder = folder.load_checkpoint(), None if done else folder
+    if done and state is None:
+        raise UsageError(f"{folder.path} has a score, but no checkpoint; remove it to train again")
+    trainer = make_trainer(trial.spec, pool, recorder, folder.path, state is None, ended)
+    if state is not None:
+        restore(trainer, folder, state, history)
+    trainer.done = done
+    return trainer
 
 
 def is_kept(trial: Trial, history: Sequence[GenerationRecord]) -> bool:
-    """Whether to keep the checkpoint after the generations of ``history``.
+    """Whether the last generation is the first one to reach one of the equal parts of the budget.
 
-    It is kept if the last generation is the first one to reach one of the equal parts of the
-    budget, except for the end of the budget, whose checkpoint is always stored.
+    The end of the budget does not count, because its checkpoint is always stored.
     """
     before, after = [0, 0, *(_parts(trial, record) for record in history[-2:])][-2:]
     return before < after < trial.keep
 
 
 def _parts(trial: Trial, record: GenerationRecord) -> int:
-    """The number of the ``trial.keep`` equal parts of the budget that are complete."""
     budget, parts = trial.spec.budget, trial.keep
     done = record.env_steps * parts // budget.env_steps
     if budget.generations:
@@ -163,15 +214,12 @@ def _parts(trial: Trial, record: GenerationRecord) -> int:
     return done
 
 
-def score_trial(trainer: Trainer, stop: Stop | None = None) -> dict[str, object]:
-    """Score a trained policy; returns the content of ``result.json``."""
+def finish(trial: Trial, trainer: Trainer) -> None:
+    """Score the policy of a trained trial and store the result."""
     score = trainer.evaluate()
-    progress = trainer.progress
-    return {
-        "score": score.mean,
-        "evaluation_episodes": score.returns.size,
-        "returns": score.returns.tolist(),
-        "lengths": score.lengths.tolist(),
+    progress, stop = trainer.progress, trainer.stopped
+    result = {
+        **score.as_json,
         "env_steps": progress.env_steps,
         "eval_env_steps": progress.eval_env_steps,
         "generations": progress.generation,
@@ -181,3 +229,4 @@ def score_trial(trainer: Trainer, stop: Stop | None = None) -> dict[str, object]
         "digest": trainer.history[-1].digest if trainer.history else None,
         "finished": now(),
     }
+    trial.folder.finish(result)

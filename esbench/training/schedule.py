@@ -1,9 +1,8 @@
 """Decides which trials run side by side, and with how many workers each.
 
-A trial on all workers leaves them idle during its updates and at the end of each generation. Trials
-side by side use this time. Therefore as many trials as divide the workers run at once; the
-remaining ones, which would leave workers idle, run one after the other on all workers. The results
-do not depend on the schedule.
+A trial on all workers leaves them idle during its updates and at the end of each generation.
+Therefore as many trials as divide the workers run at once; the remaining ones run one after the
+other on all workers. The results do not depend on the schedule.
 """
 
 from __future__ import annotations
@@ -20,21 +19,13 @@ FEW_STEPS: Final = 200_000  # of all trials: too few to start more processes for
 @final
 @dataclass(frozen=True)
 class Schedule:
-    """How trials share the workers.
-
-    Attributes:
-        trials, workers: their numbers.
-        at_once: the number of trials that run at the same time.
-        side_by_side: the number of trials, the first ones, that run side by side; the others
-            follow one after the other on all workers.
-        reason: why trials run one after the other if they do.
-    """
+    """How trials share the workers."""
 
     trials: int
     workers: int
     at_once: int
-    side_by_side: int
-    reason: str
+    side_by_side: int  # the first ones; the others follow one after the other on all workers
+    reason: str  # why trials run one after the other, if they do
 
     @property
     def workers_each(self) -> int:
@@ -55,12 +46,9 @@ class Schedule:
 
 
 def schedule(steps: Sequence[int], workers: int, at_once: int | None = None) -> Schedule:
-    """The schedule of trials that are not done.
+    """The schedule of trials that are not done, whose budgets are ``steps``.
 
-    Args:
-        steps: the budget of each trial in environment steps.
-        workers: the number of worker processes.
-        at_once: the number of trials at a time; by default as many as divide the workers.
+    By default, as many trials run ``at_once`` as divide the workers.
 
     Raises:
         UsageError: ``at_once`` is below 1 or above the number of workers.

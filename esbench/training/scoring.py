@@ -12,51 +12,64 @@ from esbench.algorithms.base import State
 from esbench.errors import DamagedTrialError, UsageError
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.generation_record import GenerationRecord
+from esbench.store.selected_score import keep_selected_score, recorded_score
 from esbench.store.trial_folder import TrialFolder
+from esbench.training.best_center import Which
 from esbench.training.evaluator import HeldOutScore
+from esbench.training.make import make_trainer
 from esbench.training.trainer import Trainer
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class StoredScore:
-    """The new score of a stored policy.
-
-    Attributes:
-        score: the new score.
-        generation: the number of generations of training.
-        recorded: the score stored at the end of training; None if there is none of this generation
-            and number of episodes, or if it was not finite.
-    """
+    """The new score of a policy that was stored after a generation, and the recorded one."""
 
     score: HeldOutScore
     generation: int
-    recorded: float | None
+    recorded: float | None  # None: of another generation or number of episodes, or not finite
+    identical: bool | None  # whether all episodes are the recorded ones, bit for bit
 
 
 def evaluate_trial(
-    path: Path, pool: WorkerPool, episodes: int | None = None, generation: int | None = None
+    path: Path,
+    pool: WorkerPool,
+    episodes: int | None = None,
+    generation: int | None = None,
+    which: Which = "last",
 ) -> StoredScore:
-    """Score a checkpoint of a trial on its held-out episodes.
+    """Score a checkpoint of the trial in a folder on its held-out episodes.
 
-    Args:
-        path: the folder of the trial.
-        pool: the workers.
-        episodes: the number of episodes; by default that of the trial.
-        generation: the generation of a stored checkpoint; by default the latest.
+    By default, that is the latest checkpoint, and as many episodes as the specification says. The
+    best centre is the best one up to that checkpoint.
 
     Raises:
-        UsageError: the folder holds no trial, a damaged one, or one without that checkpoint.
+        UsageError: the folder holds no trial, a damaged one, or one without that checkpoint or
+            without a best centre.
     """
     if episodes is not None and episodes < 1:
         raise UsageError(f"episodes = {episodes}: expected at least 1")
     folder = TrialFolder(path)
     with stored_trainer(folder, pool, generation) as trainer:
-        score = trainer.evaluate(episodes)
-        reached = trainer.progress.generation
-    result = folder.result_of(reached) or {}
+        score = trainer.evaluate(episodes, which)
+        reached = trainer.generation_of(which)
+    result = recorded_score(folder, reached)
     comparable = result.get("evaluation_episodes") == score.returns.size
-    return StoredScore(score, reached, result["score"] if comparable else None)
+    if not comparable:
+        return StoredScore(score, reached, recorded=None, identical=None)
+    return StoredScore(score, reached, result["score"], score.is_identical(result))
+
+
+def keep_best(path: Path, stored: StoredScore) -> None:
+    """Keep the score of a finished trial's best policy for tables, unless one is recorded.
+
+    Raises:
+        UsageError: the file cannot be written, or another process runs the trial.
+    """
+    folder = TrialFolder(path)
+    full = stored.score.returns.size == folder.spec().evaluation.episodes
+    if folder.is_done and full and stored.recorded is None:
+        keep_selected_score(folder, stored.generation, stored.score.as_json)
 
 
 @contextlib.contextmanager
@@ -66,13 +79,18 @@ def stored_trainer(
     """The trainer of a trial in the state of a checkpoint, by default the latest.
 
     Raises:
-        UsageError: the folder holds no trial, a damaged one, or one without that checkpoint.
+        UsageError: as ``evaluate_trial``.
     """
     spec = folder.spec()
     state = folder.load_checkpoint(generation)
+    if state is None and spec.policy is None and folder.is_done:
+        raise UsageError(
+            f"{folder.path} has no stored policy: {spec.algorithm.name} is an agent without "
+            "state_dict; its score is in result.json"
+        )
     if state is None:
         raise UsageError(f"{folder.path} has no checkpoint yet; expected a trained trial")
-    with Trainer(spec, pool) as trainer:
+    with make_trainer(spec, pool, start=False) as trainer:
         restore(trainer, folder, state, folder.records()[: state["progress"]["generation"]])
         yield trainer
 
@@ -80,11 +98,7 @@ def stored_trainer(
 def restore(
     trainer: Trainer, folder: TrialFolder, state: State, history: Sequence[GenerationRecord]
 ) -> None:
-    """Load a checkpoint of a trial into its trainer.
-
-    Raises:
-        DamagedTrialError: the checkpoint lacks the reference batch of the policy.
-    """
+    """Load a checkpoint; DamagedTrialError if it lacks the reference batch of the policy."""
     try:
         trainer.load_state_dict(state, history)
     except UsageError as error:

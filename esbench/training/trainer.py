@@ -1,81 +1,50 @@
-"""The training loop: ask, evaluate, tell, record."""
+"""What every trainer is from outside: train, record rows, stop, resume and score."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol, final
+from typing import Any, Final, Protocol, Self, TypeAlias, final
 
-from esbench.algorithms.base import ALGORITHMS, Algorithm, State
-from esbench.algorithms.population import Population, drawing_threads
-from esbench.arrays import Shapes, Vector
-from esbench.errors import TrainingError
+from esbench.algorithms.base import State
+from esbench.errors import UsageError
 from esbench.grids.trial_spec import TrialSpec
-from esbench.policies.base import Policy
-from esbench.rollouts.interrupts import interrupts_delayed
-from esbench.rollouts.jobs import Job, Setup
-from esbench.rollouts.results import Episodes
 from esbench.rollouts.stopwatch import Stopwatch
-from esbench.rollouts.worker_pool import WorkerPool, usable_cores
-from esbench.seeding import Purpose, stream
+from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.generation_record import GenerationRecord
-from esbench.training.callbacks import Callback, Stop, TargetReturn
-from esbench.training.diagnostics import Gauge
-from esbench.training.evaluator import Evaluator, HeldOutScore
-from esbench.training.returns import digest, fitness_of, summary
+from esbench.training.best_center import Which
+from esbench.training.callbacks import Callback, Stop, TargetReturn, answer
+from esbench.training.evaluator import HeldOutScore
+from esbench.training.progress import Progress
+from esbench.training.trained_agent import TrainedAgent
+from esbench.training.trained_policy import TrainedPolicy
 
 CHECKPOINT_SECONDS: Final = 10.0
+CHECKPOINT_SHARE: Final = 20  # a checkpoint of s seconds is written every 20 s seconds at most
 
 
 class Recorder(Protocol):
     """Stores the records and states of a trainer, as the store's trial folder does."""
 
-    def append(self, record: GenerationRecord) -> None:
-        """Store the record of one generation."""
+    def append(self, record: GenerationRecord, members: Mapping[str, Any]) -> None:
+        """Store the record of one generation, and the members' data if they are wanted."""
 
     def checkpoint(self, state: State) -> None:
         """Store the state after the records so far."""
 
 
-@final
-@dataclass(frozen=True)
-class Progress:
-    """Counters of a run so far.
-
-    The times exclude pauses and loading: the start of worker processes, their first environment
-    and the reference batch of a policy.
-    """
-
-    generation: int = 0
-    env_steps: int = 0
-    eval_env_steps: int = 0
-    episodes: int = 0
-    wall_time_s: float = 0.0
-    cpu_time_s: float = 0.0
-
-    def with_episodes(self, played: Episodes) -> Progress:
-        """The progress after these episodes."""
-        return replace(
-            self,
-            env_steps=self.env_steps + int(played.lengths.sum()),
-            eval_env_steps=self.eval_env_steps + int(played.center_lengths.sum()),
-            episodes=self.episodes + played.lengths.size,
-        )
-
-
-@final
-class Trainer:
-    """One trial: an algorithm, an environment, a policy and a seed.
+class Trainer(ABC):
+    """One trial: an algorithm or an agent, an environment and a seed.
 
     Use it as a context manager, or call ``close``, if it owns its workers.
 
     Attributes:
-        spec: the specification of the trial.
-        algorithm: the search.
+        spec, progress: the specification and the counters so far.
+        folder, done: where the trial is stored, if anywhere, and whether it has its score there.
         history: the records of the generations so far.
         stopped: the ``Stop`` that ended training early, also if that was before a resume.
         watch: the seconds spent on playing, updating and storing.
@@ -84,233 +53,186 @@ class Trainer:
     def __init__(
         self,
         spec: TrialSpec,
-        pool: WorkerPool | None = None,
-        recorder: Recorder | None = None,
-        log: Path | None = None,
-        owns_pool: bool = False,
+        pool: WorkerPool | None,
+        recorder: Recorder | None,
+        folder: Path | None,
+        ended: Ended | None,
     ) -> None:
-        """Prepare a trial; worker processes start when they are needed.
-
-        Args:
-            spec: the specification of the trial.
-            pool: the worker processes; by default the trainer owns one per core.
-            recorder: stores records and checkpoints; by default they stay in memory.
-            log: the file for the output of environments.
-            owns_pool: whether ``close`` also closes the given pool.
-
-        Raises:
-            UsageError: the environment, the policy or a setting is not supported.
-        """
         self.spec = spec
+        self.progress = Progress()
         self.history: list[GenerationRecord] = []
         self.stopped: Stop | None = None
         self.watch = Stopwatch()
-        self._owns_pool = owns_pool or pool is None
+        self.folder = folder
+        self.done = False
+        self._owned: contextlib.ExitStack | None = None
         self._pool = WorkerPool() if pool is None else pool
+        if pool is None:
+            self.own(contextlib.ExitStack()).push(self._pool)
         self._recorder = recorder
-        self._evaluator = Evaluator(spec, self._pool, log)
-        generator = stream(spec.seed, Purpose.INITIALIZATION)
-        self.algorithm = make_algorithm_from(
-            spec, self.policy.initial_parameters(generator), self.policy.shapes
-        )
-        if self.algorithm.needs_behaviors:
-            self._evaluator.check_behavior()
-        self._reward_shift = spec.environment.reward_shift + self.algorithm.settings.reward_shift
-        self._gauge = Gauge(self.algorithm.center)
-        self._progress = Progress()
-        self._consistent = True
+        self._ended = ended
+        self._callbacks: list[Callback] = []
+        self._saved = -math.inf  # when the last checkpoint was written [s]
+        self._pause = 0.0  # at least until the next one [s]
 
-    def __enter__(self) -> Trainer:
+    @final
+    def __enter__(self) -> Self:
         return self
 
+    @final
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def policy(self) -> Policy:
-        """The policy template, whose parameters are ``center``."""
-        return self._evaluator.policy
-
-    @property
-    def center(self) -> Vector:
-        """The parameters of the unperturbed policy, [P]."""
-        return self.algorithm.center
-
-    @property
-    def setup(self) -> Setup:
-        """What workers need to know, with the reference batch if the policy needs one."""
-        return self._evaluator.setup
-
-    @property
-    def progress(self) -> Progress:
-        """The counters of the run so far."""
-        return self._progress
-
+    @final
     def train(
         self, env_steps: int | None = None, callbacks: Sequence[Callback] = ()
     ) -> Stop | None:
-        """Train until the budget is spent or a callback stops training.
+        """Train until the budget is spent or a callback stops training; returns ``stopped``.
+
+        A trial that is stored in a folder is then scored, and done: another call returns at once.
 
         Args:
             env_steps: the total number of training steps to reach, in place of the budget of the
                 specification. Call again with a larger number to continue.
             callbacks: called with the record of every new generation; may return ``Stop``.
 
-        Returns:
-            The ``Stop`` that ended training early, or None.
-
         Raises:
             TrainingError: all returns of a generation are not finite, or an earlier update failed.
+            UsageError: see ``check_episodes``, which is called if the trainer owns its workers; a
+                callback returns something else, or ``env_steps`` are beyond a stored budget.
         """
         budget = self.spec.budget
-        every = list(callbacks)
+        limit = budget.env_steps if env_steps is None else env_steps
+        if self._ended is None:
+            self._train_with(limit, callbacks)
+            return self.stopped
+        if limit > budget.env_steps:
+            raise UsageError(
+                f"env_steps = {limit}: expected at most {budget.env_steps}, the budget of the "
+                f"trial in {self.folder}"
+            )
+        if not self.done:
+            if self.stopped is None:  # else it was interrupted while it was scored
+                self._train_with(limit, callbacks)
+            if self.stopped or self._is_spent(budget.env_steps):
+                self._ended(self)
+                self.done = True
+        return self.stopped
+
+    @final
+    def _train_with(self, limit: int, callbacks: Sequence[Callback]) -> None:
+        budget = self.spec.budget
+        self._callbacks = list(callbacks)
         if budget.target_return is not None:
             target = TargetReturn(budget.target_return, budget.target_window)
             for record in self.history:
                 if stop := target(record):
                     self.stopped = stop
-                    return stop
-            every.insert(0, target)
+                    return
+            self._callbacks.insert(0, target)
         self.stopped = None
-        saved = time.monotonic()
-        for record in self._generations(budget.env_steps if env_steps is None else env_steps):
-            stops = [stop for stop in [callback(record) for callback in every] if stop]
-            if stops:
-                self.stopped = stops[0]
-                break
-            if time.monotonic() - saved >= CHECKPOINT_SECONDS:
-                self.save()
-                saved = time.monotonic()
+        if self._owned is not None and not self.progress.generation:
+            self.check_episodes()
+        self._saved = time.monotonic()
+        try:
+            self._train(limit)
+        except KeyboardInterrupt:
+            self.save()
+            raise
         self.save()
-        return self.stopped
 
-    def evaluate(self, episodes: int | None = None) -> HeldOutScore:
-        """Score the centre on held-out episodes of the unmodified environment.
+    @final
+    def _ends_with(self, record: GenerationRecord) -> bool:
+        """Call the callbacks with a new record; whether one stops training.
 
-        Args:
-            episodes: the number of episodes; by default that of the specification.
+        Also writes a checkpoint if it is time.
         """
-        return self._evaluator.score(self.algorithm, episodes)
+        stops = [stop for each in self._callbacks if (stop := answer(each, record))]
+        if stops:
+            self.stopped = stops[0]
+            return True
+        now = time.monotonic()
+        if now - self._saved >= max(CHECKPOINT_SECONDS, self._pause):
+            self.save()
+            self._saved = time.monotonic()
+            self._pause = CHECKPOINT_SHARE * (self._saved - now)
+        return False
 
-    def held_out_job(self, episodes: int | None = None) -> Job:
-        """The episodes that ``evaluate`` plays."""
-        return self._evaluator.held_out_job(self.algorithm, episodes)
-
-    def next_job(self) -> Job:
-        """The episodes of the population that is evaluated next."""
-        return self._evaluator.population_job(self.algorithm, self.algorithm.ask())
-
+    @final
     def save(self) -> None:
         """Write a checkpoint if there is a recorder and no update is incomplete."""
-        if self._recorder is not None and self._consistent:
+        if self._recorder is not None and self._is_consistent:
             self.watch.start()
-            self._recorder.checkpoint(self.state_dict())
+            if (state := self.state_dict()) is not None:
+                self._recorder.checkpoint(state)
             self.watch.lap("store")
 
-    def state_dict(self) -> State:
-        """A copy of everything that is needed to continue with the same bits."""
-        return {
-            "algorithm": self.algorithm.state_dict(),
-            "progress": vars(self._progress).copy(),
-            "gauge": self._gauge.state_dict(),
-            "stopped": None if self.stopped is None else self.stopped.reason,
-            **self._evaluator.state_dict(),
-        }
+    @final
+    def own(self, resources: contextlib.ExitStack) -> contextlib.ExitStack:
+        """Let ``close`` close what ``resources`` hold, the worker processes included."""
+        self._owned = resources.pop_all()
+        return self._owned
 
-    def load_state_dict(self, state: State, history: Sequence[GenerationRecord] = ()) -> None:
-        """Restore what ``state_dict`` returned.
+    @final
+    def close(self) -> None:
+        """Close environments, end the worker processes and release the folder, if it owns them."""
+        self._close()
+        if self._owned is not None:
+            self._owned.close()
 
-        Args:
-            state: the state.
-            history: the records of the generations before it.
+    @abstractmethod
+    def check_episodes(self) -> None:
+        """Let a worker play the environment, unless that is known to be unnecessary.
+
+        UsageError if episodes do not end, or depend on more than their seeds.
+        """
+
+    @abstractmethod
+    def evaluate(self, episodes: int | None = None, which: Which = "last") -> HeldOutScore:
+        """Score the last or the best policy on held-out episodes.
+
+        By default, these are as many as the specification says.
 
         Raises:
-            UsageError: the state lacks the reference batch that the policy needs.
+            UsageError: there is no best policy.
         """
-        self._evaluator.load_state_dict(state, state["progress"]["generation"])
-        self.algorithm.load_state_dict(state["algorithm"])
-        self._progress = Progress(**state["progress"])
-        self._gauge.load_state_dict(state["gauge"])
-        self.stopped = None if state["stopped"] is None else Stop(state["stopped"])
-        self.history = list(history)
-        self._consistent = True
 
-    def close(self) -> None:
-        """End the worker processes if the trainer owns them."""
-        if self._owns_pool:
-            self._pool.close()
+    @abstractmethod
+    def generation_of(self, which: Which) -> int:
+        """The generation after which training had the last or the best policy."""
 
-    def _generations(self, limit: int) -> Iterator[GenerationRecord]:
-        if not self._consistent:
-            raise TrainingError("an update has failed; load a state or start the trial again")
-        most = self.spec.budget.generations or math.inf
-        while self._progress.env_steps < limit and self._progress.generation < most:
-            self._evaluator.prepare()  # loading is not part of the time of training
-            before = self._progress
-            wall, cpu = time.perf_counter(), time.process_time() + self._pool.cpu_time_s
-            self.watch.start()
-            population, played = self._play()
-            self.watch.lap("play")
-            with self._update():
-                record = self._learn(population, played)
-                self.watch.lap("update")
-                wall = before.wall_time_s + time.perf_counter() - wall
-                cpu = before.cpu_time_s + (time.process_time() + self._pool.cpu_time_s - cpu)
-                self._progress = replace(self._progress, wall_time_s=wall, cpu_time_s=cpu)
-                record = replace(record, wall_time_s=wall, cpu_time_s=cpu)
-                self.history.append(record)
-                if self._recorder is not None:
-                    self._recorder.append(record)
-            self.watch.lap("store")
-            yield record
+    @abstractmethod
+    def policy(self, which: Which = "last") -> TrainedPolicy | TrainedAgent:
+        """The last or the best policy so far, for use in any Gymnasium loop.
 
-    @contextlib.contextmanager
-    def _update(self) -> Iterator[None]:
-        """Complete the block before an interrupt; an error in it leaves no state to save."""
-        with interrupts_delayed():
-            self._consistent = False
-            yield
-            self._consistent = True
+        Raises:
+            UsageError: there is no such policy.
+        """
 
-    def _play(self) -> tuple[Population, Episodes]:
-        """Evaluate the population of a generation, and the probes before it."""
-        while self.algorithm.plan.probe:
-            probe, played = self._evaluator.play(self.algorithm)
-            with self._update():
-                fitness = fitness_of(played, self._reward_shift)
-                self.algorithm.tell(probe, fitness, played.behaviors)
-                self._progress = self._progress.with_episodes(played)
-        return self._evaluator.play(self.algorithm)
+    @abstractmethod
+    def state_dict(self) -> State | None:
+        """A copy of everything that is needed to continue; None if that is not possible."""
 
-    def _learn(self, population: Population, played: Episodes) -> GenerationRecord:
-        """Tell the algorithm, update the statistics and return the record, without its times."""
-        algorithm, evaluator = self.algorithm, self._evaluator
-        fitness = fitness_of(played, self._reward_shift)
-        lineage, cap = algorithm.plan.lineage, evaluator.episode_cap
-        center, normalizer = algorithm.center, evaluator.normalizer(lineage)
-        with drawing_threads(min(self._pool.size, usable_cores())):  # the workers are idle
-            algorithm.tell(population, fitness, played.behaviors)
-            evaluator.learn(played, lineage)
-            measures = self._gauge.measure(
-                population,
-                fitness,
-                centers=(center, algorithm.center),
-                normalizers=(normalizer, evaluator.normalizer(lineage)),
-                ranked=not algorithm.needs_behaviors,
-            )
-        progress = self._progress.with_episodes(played)
-        self._progress = replace(progress, generation=progress.generation + 1)
-        return GenerationRecord(
-            **vars(self._progress),
-            **summary(played, fitness, self._reward_shift),
-            max_episode_steps=cap,
-            sigma=algorithm.sigma,
-            digest=digest(algorithm.center, played),
-            **vars(measures),
-        )
+    @abstractmethod
+    def load_state_dict(self, state: State, history: Sequence[GenerationRecord] = ()) -> None:
+        """Restore what ``state_dict`` returned after the generations of ``history``."""
+
+    @property
+    @abstractmethod
+    def _is_consistent(self) -> bool:
+        """Whether the state is that after the records so far."""
+
+    @abstractmethod
+    def _is_spent(self, env_steps: int) -> bool:
+        """Whether nothing is left to train up to this total number of steps."""
+
+    @abstractmethod
+    def _train(self, env_steps: int) -> None:
+        """Train up to this total number of steps; call ``_ends_with`` with every record."""
+
+    @abstractmethod
+    def _close(self) -> None: ...
 
 
-def make_algorithm_from(spec: TrialSpec, center: Vector, shapes: Shapes) -> Algorithm[Any]:
-    """The algorithm of a specification, with the initial centre [P]."""
-    cls: type[Algorithm[Any]] = ALGORITHMS.get(spec.algorithm.name)
-    return cls(spec.algorithm.settings, center, spec.seed, shapes)
+Ended: TypeAlias = Callable[[Trainer], None]
+"""Scores and stores a trial when it ends; it is not trained further then."""

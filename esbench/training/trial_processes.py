@@ -12,51 +12,24 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn, TypeAlias, final
+from typing import Any, NamedTuple, NoReturn, final
 
 from esbench.errors import EsbenchError, TrainingError, UsageError
 from esbench.rollouts.child_process import Child, Parent, end, wait_for
 from esbench.rollouts.interrupts import interrupts_blocked
 from esbench.rollouts.worker_pool import MAX_DEATHS, WorkerPool
 from esbench.store.generation_record import GenerationRecord
+from esbench.training.callbacks import ImportedCallback
 from esbench.training.run_trial import GridWatcher, Outcome, check_trials, run_trial
 from esbench.training.trials import Trial
 
 
 @final
 class _Event(NamedTuple):
-    """From a trial process: an event for the watcher."""
+    """From a trial process, which otherwise sends the error that ends the grid."""
 
     name: str
-    arguments: tuple[Any, ...]
-
-
-@final
-class _Ended(NamedTuple):
-    """From a trial process: its trial has ended."""
-
-    outcome: Outcome
-    detail: str
-
-
-@final
-class _Checked(NamedTuple):
-    """From a trial process: all trials are supported."""
-
-
-@final
-class _Broke(NamedTuple):
-    """From a trial process: an error that ends the grid."""
-
-    usage: bool
-    message: str
-
-    @property
-    def error(self) -> EsbenchError:
-        return (UsageError if self.usage else TrainingError)(self.message)
-
-
-_Reply: TypeAlias = _Event | _Ended | _Checked | _Broke | None
+    arguments: tuple[Any, ...] = ()
 
 
 @final
@@ -72,9 +45,11 @@ class _TrialProcess:
 class TrialProcesses:
     """Processes that run one trial at a time each; a context manager."""
 
-    def __init__(self, count: int, workers: int, slots: int) -> None:
+    def __init__(
+        self, count: int, workers: int, slots: int, callbacks: Sequence[ImportedCallback] = ()
+    ) -> None:
         """Start ``count`` processes with ``workers`` workers of ``slots`` slots each."""
-        self._arguments = workers, slots
+        self._arguments = workers, slots, callbacks
         self._processes: list[_TrialProcess] = []
         try:
             for _ in range(count):
@@ -94,19 +69,16 @@ class TrialProcesses:
     def check(self, trials: Sequence[Trial]) -> None:
         """Call ``check_trials`` in a process, so that the main process loads no simulator.
 
-        Raises:
-            UsageError: an environment, its spaces, a policy or a setting is not supported.
-            TrainingError: the process died, or failed; the message is its traceback.
+        TrainingError if the process died, or failed; the message is its traceback.
         """
         child = self._processes[0].child
         child.send(list(trials))
-        reply: _Reply = child.receive()
-        match reply:
+        match child.receive():
             case None:
                 cause = child.cause_of_death()
                 raise TrainingError(f"the process that checked the trials died ({cause})")
-            case _Broke():
-                raise reply.error
+            case EsbenchError() as error:
+                raise error
 
     def run(
         self,
@@ -117,16 +89,10 @@ class TrialProcesses:
         """Run every trial once, in their order, as processes become idle.
 
         If the process of a trial dies, the trial is resumed in a new one. It fails after
-        ``MAX_DEATHS`` deaths without a new generation.
+        ``MAX_DEATHS`` deaths without a new generation. ``ended`` is called with every trial that
+        has ended, and the watcher with the other events.
 
-        Args:
-            trials: the trials.
-            watcher: receives the events.
-            ended: called with every trial that has ended.
-
-        Raises:
-            UsageError: a trial is not supported; see ``run_trial``.
-            TrainingError: a process failed; the message is its traceback.
+        UsageError as in ``run_trial``; TrainingError, with its traceback, if a process failed.
         """
         pending = deque(trials)
         for process in self._processes:
@@ -138,7 +104,7 @@ class TrialProcesses:
     def _handle(
         self,
         process: _TrialProcess,
-        reply: _Reply,
+        reply: _Event | EsbenchError | None,
         pending: deque[Trial],
         watcher: GridWatcher,
         ended: Callable[[Trial, Outcome, str], None],
@@ -146,13 +112,13 @@ class TrialProcesses:
         trial = process.trial
         assert trial is not None, "only processes with a trial send messages"
         match reply:
+            case _Event("trial_ended", arguments):
+                ended(trial, *arguments)
+                _give(process, pending)
             case _Event(name, arguments):
                 if name == "generation_done":
                     _advance(process, *arguments)
                 getattr(watcher, name)(trial, *arguments)
-            case _Ended(outcome, detail):
-                ended(trial, outcome, detail)
-                _give(process, pending)
             case None:
                 cause = process.child.cause_of_death()
                 process.deaths += 1
@@ -165,15 +131,14 @@ class TrialProcesses:
                 else:
                     ended(trial, "failed", _store_cause(trial, process.deaths, cause))
                     _give(process, pending)
-            case _Broke():
-                raise reply.error
+            case EsbenchError():
+                raise reply
 
     def _start(self) -> Child:
         return Child(_main, *self._arguments, daemon=False)  # it has workers
 
 
 def _give(process: _TrialProcess, pending: deque[Trial]) -> None:
-    """Send the next trial, if any, to an idle process."""
     process.trial = pending.popleft() if pending else None
     process.generation = process.deaths = 0
     if process.trial is not None:
@@ -187,7 +152,6 @@ def _advance(process: _TrialProcess, record: GenerationRecord) -> None:
 
 
 def _store_cause(trial: Trial, deaths: int, cause: str) -> str:
-    """Store why the processes of a trial died, and return it."""
     text = f"its process died {deaths} times without a new generation, last by {cause}"
     trial.folder.fail(f"{text}\n")
     return text
@@ -201,19 +165,19 @@ class _Relay:
         self._parent = parent
 
     def trial_started(self, trial: Trial, resumed_at: int) -> None:
-        """Send the event."""
         self._parent.send(_Event("trial_started", (resumed_at,)))
 
     def generation_done(self, trial: Trial, record: GenerationRecord) -> None:
-        """Send the event."""
         self._parent.send(_Event("generation_done", (record,)))
 
+    def episodes_done(self, trial: Trial, done: int, total: int) -> None:
+        self._parent.send(_Event("episodes_done", (done, total)))
+
     def scoring_started(self, trial: Trial, episodes: int) -> None:
-        """Send the event."""
         self._parent.send(_Event("scoring_started", (episodes,)))
 
 
-def _main(parent: Parent, workers: int, slots: int) -> None:
+def _main(parent: Parent, workers: int, slots: int, callbacks: Sequence[ImportedCallback]) -> None:
     """Run or check the received trials until the parent ends this process."""
     signal.signal(signal.SIGTERM, _interrupt)
     relay = _Relay(parent)
@@ -223,14 +187,16 @@ def _main(parent: Parent, workers: int, slots: int) -> None:
             try:
                 match parent.receive():
                     case Trial() as trial:
-                        parent.send(_Ended(*run_trial(trial, pool, relay, ())))
+                        parent.send(_Event("trial_ended", run_trial(trial, pool, relay, callbacks)))
                     case trials:
-                        check_trials(trials)
-                        parent.send(_Checked())
-            except EsbenchError as error:
-                parent.send(_Broke(isinstance(error, UsageError), str(error)))
+                        check_trials(trials, pool)
+                        parent.send(_Event("checked"))
+            except UsageError as error:
+                parent.send(UsageError(str(error)))
+            except TrainingError as error:
+                parent.send(TrainingError(str(error)))
             except Exception:
-                parent.send(_Broke(False, traceback.format_exc()))
+                parent.send(TrainingError(traceback.format_exc()))
 
 
 def _interrupt(*_: object) -> NoReturn:

@@ -10,55 +10,50 @@ from pathlib import Path
 from typing import final
 
 from esbench.errors import DamagedTrialError, UsageError
-from esbench.grids.expand import Labels, expand, labels_of
+from esbench.grids.environment_files import Scores
+from esbench.grids.expand import Labels, expand
 from esbench.grids.grid_file import Grid, compose_grid
 from esbench.grids.trial_spec import DEFAULT_LABEL, TrialSpec
+from esbench.settings import Table
 from esbench.store.trial_folder import Status, TrialFolder, check_format
+from esbench.training.warm_start import latest_start
 
 
 @final
 @dataclass(frozen=True)
 class Trial:
-    """One trial of a grid and its folder.
-
-    Attributes:
-        spec: what is trained.
-        labels: the grid's names of its environment, algorithm and policy.
-        folder: where it is stored.
-        extend: whether to continue a stored trial that has a smaller budget.
-        keep: number of checkpoints to keep, evenly spread over the budget, the last included.
-        inherited: algorithm settings that come from the environment's file.
-    """
+    """One trial of a grid and its folder."""
 
     spec: TrialSpec
     labels: Labels
     folder: TrialFolder
-    extend: bool = False
-    keep: int = 1
-    inherited: tuple[str, ...] = ()
+    extend: bool = False  # continue a stored trial that has a smaller budget
+    keep: int = 1  # checkpoints to keep, evenly spread over the budget, the last included
+    record_members: bool = False  # store what every member did
+    inherited: tuple[str, ...] = ()  # algorithm settings from the environment's file
+    scores: Scores | None = None  # frozen scores to record, because ``envs/`` does not have them
 
     @property
     def status(self) -> Status:
         """The status of the folder; "partial" if a finished trial is to be extended."""
         status = self.folder.status
-        return "partial" if status == "done" and self._needs_extending else status
+        return "partial" if status == "done" and not self.is_done else status
 
     @property
     def is_done(self) -> bool:
         """Whether nothing is left to do."""
-        return self.folder.is_done and not self._needs_extending
-
-    @property
-    def _needs_extending(self) -> bool:
-        if not self.extend:
-            return False
+        done = self.folder.is_done
         with contextlib.suppress(DamagedTrialError):  # reported when the trial is run
-            return self.folder.is_smaller(self.spec)
-        return False
+            return done and not (self.extend and self.folder.is_smaller(self.spec))
+        return done
 
     def check(self) -> None:
         """Raises UsageError if the folder holds another specification."""
         self.folder.check(self.spec, self.extend)
+
+    def record_scores(self) -> None:
+        """Record the frozen scores of the environment, which tables and figures read."""
+        self.folder.record_scores(self.scores and self.scores.model_dump(mode="json"))
 
     @property
     def name(self) -> str:
@@ -69,7 +64,7 @@ class Trial:
 
 
 def open_grid(
-    name_or_file: str | None,
+    grid: str | Table | None,
     *,
     environments: Sequence[str] = (),
     algorithms: Sequence[str] = (),
@@ -78,11 +73,12 @@ def open_grid(
     overrides: Sequence[str] = (),
     out: Path | None = None,
     extend: bool = False,
+    keep: int = 1,
 ) -> tuple[Path, list[Trial]]:
     """The output folder of a grid and its trials, checked against what the folder holds.
 
     Args:
-        name_or_file: named grid or TOML file; None composes a grid from the other arguments.
+        grid: named grid, TOML file or table; None composes a grid from the other arguments.
         environments: replace the grid's environments.
         algorithms: replace the grid's algorithms, which keep their settings.
         seeds: such as "0-9"; replace the grid's seeds.
@@ -90,50 +86,56 @@ def open_grid(
         overrides: ``key.sub=value``, applied in order.
         out: output folder; default ``results/runs/NAME``.
         extend: continue stored trials that have a smaller budget.
+        keep: checkpoints to keep per trial.
 
     Raises:
         UsageError: the input is wrong, or the folder holds other trials. Nothing is written.
     """
-    grid, source = compose_grid(name_or_file, environments, algorithms, seeds, env_steps, overrides)
-    root = Path("results/runs") / grid.name if out is None else out
-    _require_folder(root)
+    if keep < 1:
+        raise UsageError(f"--keep {keep}: expected at least 1 checkpoint per trial")
+    typed, source = compose_grid(grid, environments, algorithms, seeds, env_steps, overrides)
+    root = Path("results/runs") / typed.name if out is None else out
+    trials = checked_trials(typed, root, source, extend)
+    return root, [replace(trial, keep=keep) for trial in trials]
+
+
+def checked_trials(grid: Grid, root: Path, source: str, extend: bool = False) -> list[Trial]:
+    """``grid_trials``, checked against what their output folder holds; UsageError as above."""
+    require_folder(root)
     trials = [replace(trial, extend=extend) for trial in grid_trials(grid, root, source)]
     check_format(root)
     for trial in trials:
         if trial.folder.status != "missing":
             with contextlib.suppress(DamagedTrialError):  # reported when the trial is run
                 trial.check()
-    return root, trials
+    return trials
 
 
 def grid_trials(grid: Grid, out: Path, source: str) -> list[Trial]:
-    """The trials of a grid, with folders below ``out``.
-
-    Raises:
-        UsageError: a name, key or value is wrong, or two trials have the same folder.
-    """
-    trials = []
+    """The trials of a grid, with folders below ``out``; UsageError if two have the same folder."""
     owners: dict[Path, Trial] = {}
-    for one in expand(grid, source):
-        trial = replace(trial_at(one.spec, **one.labels, out=out), inherited=one.inherited)
+    for one in expand(grid, source, latest_start(grid.init_from)):
+        trial = trial_at(one.spec, **one.labels, out=out)
+        trial = replace(trial, inherited=one.inherited, scores=one.scores)
         other = owners.setdefault(trial.folder.path, trial)
         if other is not trial:
             raise UsageError(
                 f"{source}: {other.labels} and {trial.labels} would share the folder "
                 f"{trial.folder.path}; expected labels that differ in letters, digits or . + -"
             )
-        trials.append(trial)
-    return trials
+    return list(owners.values())
 
 
 def trial_at(spec: TrialSpec, environment: str, algorithm: str, policy: str, out: Path) -> Trial:
     """A trial with these labels; labels and seed name its folder below ``out``."""
     parts = [environment, algorithm, *([] if policy == DEFAULT_LABEL else [policy])]
     path = out.joinpath(*(re.sub(r"[^\w.+-]", "_", part) for part in parts), f"seed-{spec.seed}")
-    return Trial(spec, labels_of(environment, algorithm, policy), TrialFolder(path))
+    labels = {"environment": environment, "algorithm": algorithm, "policy": policy}
+    return Trial(spec, labels, TrialFolder(path))
 
 
-def _require_folder(root: Path) -> None:
+def require_folder(root: Path) -> None:
+    """Raises UsageError if an output folder is a file."""
     try:
         is_file = root.exists() and not root.is_dir()
     except OSError as error:  # for example, a name that is too long

@@ -50,10 +50,8 @@ def without_screen(env: gymnasium.Env[Any, Any]) -> Iterator[None]:
 
 
 def offscreen_opengl() -> str | None:
-    """The first OpenGL library that works without a screen, or None.
-
-    Each is tried in its own process, because a failure leaves PyOpenGL unusable.
-    """
+    """The first OpenGL library that works without a screen, or None."""
+    # Each is tried in its own process, because a failure leaves PyOpenGL unusable.
     for name in OFFSCREEN:
         script = f"from mujoco.{name} import GLContext; GLContext(8, 8).make_current()"
         environment = {**os.environ, "MUJOCO_GL": name, "PYOPENGL_PLATFORM": name}
@@ -66,18 +64,15 @@ def offscreen_opengl() -> str | None:
 
 
 def is_mujoco(env: gymnasium.Env[Any, Any]) -> bool:
-    """Whether an environment derives from Gymnasium's ``MujocoEnv``."""
-    if "gymnasium.envs.mujoco" not in sys.modules:
-        return False
-    from gymnasium.envs.mujoco import MujocoEnv
-
-    return isinstance(env.unwrapped, MujocoEnv)
+    """Whether an environment derives from Gymnasium's ``MujocoEnv``, without importing MuJoCo."""
+    module = sys.modules.get("gymnasium.envs.mujoco.mujoco_env")
+    return module is not None and isinstance(env.unwrapped, module.MujocoEnv)
 
 
 def draw_lightly(env: gymnasium.Env[Any, Any], kwargs: dict[str, Any]) -> None:
     """Make a MuJoCo environment render small images without shadows, which is faster.
 
-    Call it before the first image. No step depends on it. A size in ``kwargs`` is kept.
+    Call it before the first image. A size in ``kwargs`` is kept.
     """
     if not is_mujoco(env):
         return

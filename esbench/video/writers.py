@@ -22,27 +22,18 @@ from esbench.integrations.ffmpeg import ffmpeg_program
 Frame: TypeAlias = npt.NDArray[np.uint8]
 
 X264_CRF: Final = "20"  # 18 is visually lossless, 28 is coarse
-MAX_GIF_FPS: Final = 30.0  # a GIF stores complete frames, so its size grows with their number
 
 
 class Video(ABC):
     """A video that is written frame by frame and plays at the speed of the environment's clock.
 
-    Attributes:
-        max_fps: The largest frame rate [1/s]; None keeps every frame.
-        stride: Add one of this many frames of the environment.
-        fps: The frame rate of the video [1/s].
+    Of ``stride`` frames of the environment, one is added. Frame rates are in 1/s.
     """
 
-    max_fps: ClassVar[float | None] = None
+    max_fps: ClassVar[float] = math.inf
 
     def __init__(self, fps: float) -> None:
-        """Begin a video.
-
-        Args:
-            fps: The frame rate of the environment [1/s].
-        """
-        self.stride = 1 if self.max_fps is None else max(1, math.ceil(fps / self.max_fps))
+        self.stride = max(1, math.ceil(fps / self.max_fps))
         self.fps = fps / self.stride
 
     @abstractmethod
@@ -55,14 +46,14 @@ class Video(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Free all resources; must be called."""
+        """Free all resources."""
 
 
 @final
 class Gif(Video):
     """A looping GIF with at most 256 colours per frame."""
 
-    max_fps = MAX_GIF_FPS
+    max_fps = 30.0  # a GIF stores complete frames, so its size grows with their number
 
     def __init__(self, fps: float) -> None:
         super().__init__(fps)
@@ -80,9 +71,7 @@ class Gif(Video):
         file = io.BytesIO()
         first, *others = self._images
         durations = gif_durations(len(self._images), self.fps)
-        first.save(
-            file, "gif", save_all=True, append_images=others, duration=durations, loop=0
-        )  # fmt: skip
+        first.save(file, "gif", save_all=True, append_images=others, duration=durations, loop=0)
         return file.getvalue()
 
     def close(self) -> None:
@@ -95,11 +84,7 @@ class Mp4(Video):
     """An H.264 video in a format that browsers play, written by ffmpeg."""
 
     def __init__(self, fps: float) -> None:
-        """Begin a video.
-
-        Raises:
-            UsageError: ffmpeg is not installed.
-        """
+        """Raises UsageError if ffmpeg is not installed."""
         super().__init__(fps)
         self._program = ffmpeg_program()
         self._process: subprocess.Popen[bytes] | None = None
@@ -118,11 +103,7 @@ class Mp4(Video):
             self._process.stdin.write(frame.data)
 
     def content(self) -> bytes:
-        """The bytes of the file.
-
-        Raises:
-            UsageError: ffmpeg failed.
-        """
+        """The bytes of the file; a UsageError if ffmpeg failed."""
         assert self._process is not None, "add a frame first"
         _, errors = self._process.communicate()
         if self._process.returncode:
@@ -153,15 +134,10 @@ FORMATS: Final[dict[str, type[Video]]] = {".gif": Gif, ".mp4": Mp4}
 
 
 def video_class(path: Path) -> type[Video]:
-    """The class that writes a file with this suffix.
-
-    Raises:
-        UsageError: The suffix is not .gif or .mp4.
-    """
-    try:
-        return FORMATS[path.suffix.lower()]
-    except KeyError:
-        raise UsageError(f"--out {path}: expected a file ending in .gif or .mp4") from None
+    """The class that writes a file with this suffix; a UsageError for another suffix."""
+    if (kind := FORMATS.get(path.suffix.lower())) is None:
+        raise UsageError(f"--out {path}: expected a file ending in .gif or .mp4")
+    return kind
 
 
 def gif_durations(frames: int, fps: float) -> list[int]:

@@ -1,4 +1,3 @@
-import json
 import math
 import subprocess
 import sys
@@ -6,7 +5,7 @@ import sys
 import cmaes
 import numpy as np
 import pytest
-from searches import assert_same, climb
+from searches import assert_same, climb, written
 
 import esbench
 from esbench.algorithms.cma_es import CMAESSettings
@@ -49,25 +48,6 @@ def test_it_is_the_library(name, function, size):
     assert function(algorithm.center) < function(np.ones(P)) / 5
 
 
-def test_the_covariance_beats_its_diagonal_where_the_axes_are_rotated():
-    for seed in range(5):
-        full, diagonal = (make(name, seed=seed) for name in ("cma_es", "sep_cma_es"))
-        assert full.population_size == diagonal.population_size == 10
-        run(full, 400, rotated_ellipsoid)
-        run(diagonal, 400, rotated_ellipsoid)
-        # Measured: at most 5e-6, and at least 95.
-        assert rotated_ellipsoid(full.center) < 1e-4
-        assert rotated_ellipsoid(diagonal.center) > 1.0
-
-
-def test_the_diagonal_is_enough_where_they_are_not():
-    full, diagonal = (make(name) for name in ("cma_es", "sep_cma_es"))
-    run(full, 400, ellipsoid)
-    run(diagonal, 400, ellipsoid)
-    assert ellipsoid(diagonal.center) < 1e-12
-    assert ellipsoid(full.center) > 1e3 * ellipsoid(diagonal.center)
-
-
 @both
 @pytest.mark.parametrize("sampled", [False, True], ids=["after-tell", "after-ask"])
 def test_a_state_that_went_through_files_continues_bit_for_bit(name, sampled):
@@ -75,17 +55,11 @@ def test_a_state_that_went_through_files_continues_bit_for_bit(name, sampled):
     run(algorithm, 7, rotated_ellipsoid)
     if sampled:
         algorithm.ask()  # decomposes C, and replaces it by what the factors multiply to
-    arrays, numbers = {}, {}
-    for key, value in algorithm.state_dict()["library"].items():
-        (arrays if isinstance(value, np.ndarray) else numbers)[key] = value
-    assert ("_D" in arrays) == sampled  # None before it is needed
-    numbers = json.loads(json.dumps(numbers))
-    arrays = {k: np.frombuffer(v.tobytes(), v.dtype).reshape(v.shape) for k, v in arrays.items()}
-
+    assert ("_D" in algorithm.state_dict()["library"]) == sampled  # None before it is needed
     restored = make(name, center_init=-3.0, sigma=9.0)
     run(restored, 2)
     restored.ask()  # so that what the state has as None is an array
-    restored.load_state_dict(algorithm.state_dict() | {"library": arrays | numbers})
+    restored.load_state_dict(written(algorithm.state_dict()))
     assert_same(restored.state_dict()["library"], algorithm.state_dict()["library"])
     expected = run(algorithm, 60, rotated_ellipsoid)
     np.testing.assert_array_equal(run(restored, 60, rotated_ellipsoid), expected)
@@ -115,28 +89,6 @@ def test_an_earlier_center_stays_what_it_was(name):
     np.testing.assert_array_equal(centers, copies)
     np.testing.assert_array_equal(centers[0], 1.0)
     assert len(np.unique(centers, axis=0)) == 4
-
-
-@both
-def test_the_start_is_not_written_to(name):
-    start = np.ones(P)
-    run(make(name, center_init=start), 3)
-    np.testing.assert_array_equal(start, 1.0)
-
-
-@both
-@pytest.mark.parametrize("size", [2, 3])
-def test_the_smallest_populations_work(name, size):
-    algorithm = make(name, num_params=3, population_size=size)
-    run(algorithm, 300)
-    assert sphere(algorithm.center) < 1.0
-
-
-def test_one_parameter():
-    algorithm = make("cma_es", num_params=1)
-    assert algorithm.population_size == 4
-    run(algorithm, 60)
-    assert sphere(algorithm.center) < 1e-12
 
 
 @both
@@ -196,15 +148,6 @@ def test_an_update_that_is_not_finite_is_not_made(name, attribute, value, monkey
     assert sphere(algorithm.center) < sphere(before["center"])
 
 
-@both
-def test_the_defaults_are_the_tutorials(name):
-    assert [make(name, num_params=n).population_size for n in (2, 10, 100)] == [6, 10, 17]
-    assert make(name, sigma=0.25).sigma == pytest.approx(0.25)
-    algorithm = make(name, radius=1.0)
-    assert algorithm.sigma == pytest.approx(1 / np.sqrt(P))
-    assert algorithm.settings.sigma is None
-
-
 def test_settings_can_be_read_back_and_start_anywhere():
     table = {"radius": 1.0, "center_init": [1.0, 2.0]}
     parsed = parse(CMAESSettings, table, "test")
@@ -223,16 +166,10 @@ def test_sigma_is_of_the_parameters_and_not_of_the_step_size_alone():
     assert algorithm.sigma == pytest.approx(np.sqrt(np.mean(np.square(drawn))), rel=0.1)
 
 
-def test_more_members_than_the_diagonal_can_learn_from_would_diverge():
-    """The reason for the refusal: the library itself, with learning rates that exceed 1."""
-    library = cmaes.SepCMA(mean=np.ones(10), sigma=0.5, population_size=200, seed=1)
-    for _ in range(100):
-        points = [library.ask() for _ in range(200)]
-        library.tell([(point, sphere(point)) for point in points])
-    refused = sphere(library.mean)
+def test_as_many_members_as_the_diagonal_can_learn_from_converge():
     algorithm = make("sep_cma_es", population_size=79)
     run(algorithm, 100)
-    assert sphere(algorithm.center) < 1e-15 < 1e-6 < refused
+    assert sphere(algorithm.center) < 1e-15
 
 
 def test_the_library_is_imported_when_it_is_used():

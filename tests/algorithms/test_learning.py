@@ -23,6 +23,7 @@ WORST = {
     "ars": 340,
     "cem": 1_300,
     "cma_es": 1e-11,
+    "csa_es": 2_600,
     "eggroll": 1_600,
     "genetic": 1_400,
     "nsr_es": 460_000,
@@ -68,6 +69,21 @@ def test_the_worst_seed_gets_down_the_valley(name: str) -> None:
 @pytest.mark.parametrize("separable", ["snes", "sep_cma_es", "cem", "pgpe", "pepg"])
 def test_a_full_covariance_beats_a_separable_one(full: str, separable: str) -> None:
     assert max(reached(full)) < 1e-3 * min(reached(separable))
+
+
+@pytest.mark.parametrize("name", WORST)
+def test_default_settings_come_ten_times_nearer_in_40_000_evaluations(name: str) -> None:
+    """On a shifted sphere in ten dimensions, the last centre of three seeds."""
+    goal = np.random.default_rng(0).standard_normal(10)
+    for seed in range(3):
+        algorithm = esbench.make_algorithm(name, num_params=10, seed=seed)
+        evaluations = 0
+        while evaluations < 40_000:
+            population = algorithm.ask()
+            members = population.members()
+            algorithm.tell(population, -np.sum((members - goal) ** 2, axis=1), members)
+            evaluations += len(population)
+        assert np.linalg.norm(algorithm.center - goal) < np.linalg.norm(goal) / 10
 
 
 def test_novelty_alone_does_not_look_at_the_function() -> None:

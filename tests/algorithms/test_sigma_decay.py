@@ -5,16 +5,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from watchers import Silent
+from searches import P, maker, quadratic, tell
+from watchers import run
 
 import esbench
 from esbench.algorithms.base import ALGORITHMS
 from esbench.algorithms.settings import DecayingDeviationSettings
 from esbench.rollouts.worker_pool import WorkerPool
-from esbench.training.run_grid import run_grid
 from esbench.training.trials import Trial
 
-P = 6
 DECAYING = [
     name for name in esbench.list_algorithms()
     if issubclass(ALGORITHMS.get(name).Settings, DecayingDeviationSettings)
@@ -22,13 +21,12 @@ DECAYING = [
 
 
 def make(name: str, **settings: Any) -> Any:
-    return esbench.make_algorithm(name, num_params=P, seed=3, population_size=8, **settings)
+    return maker(name, population_size=8)(**settings)
 
 
-def tell(algorithm: Any, population: Any) -> None:
-    members = population.members(range(len(population)))
-    behaviors = members[:, :2] if algorithm.needs_behaviors else None
-    algorithm.tell(population, -np.square(members - 1.0).sum(axis=1), behaviors)
+def step(algorithm: Any) -> None:
+    population = algorithm.ask()
+    tell(algorithm, population, quadratic(population.members()))
 
 
 def test_those_that_do_not_learn_the_deviation_have_it() -> None:
@@ -47,8 +45,8 @@ def test_a_generation_is_that_of_a_search_with_this_sigma(name: str) -> None:
         ours, theirs = decaying.ask(), constant.ask()
         every = range(len(ours))
         np.testing.assert_array_equal(ours.members(every), theirs.members(every))
-        tell(decaying, ours)
-        tell(constant, theirs)
+        step(decaying)
+        step(constant)
         np.testing.assert_array_equal(decaying.center, constant.center)
         seen.append(now)
     assert sorted(set(seen)) == [0.1, 0.125, 0.25, 0.5]
@@ -60,7 +58,7 @@ def test_each_parameter_has_its_own(name: str) -> None:
     algorithm = make(name, sigma=sigma.tolist(), sigma_decay=0.5, sigma_min=0.06)
     noise = make(name, sigma=1.0)
     while algorithm.generation < 3 or algorithm.plan.probe:
-        tell(algorithm, algorithm.ask())
+        step(algorithm)
     noise.load_state_dict(algorithm.state_dict())
     members = algorithm.ask().members(range(8)) - algorithm.ask().center
     expected = np.maximum(0.5**3 * sigma, 0.06)
@@ -69,14 +67,8 @@ def test_each_parameter_has_its_own(name: str) -> None:
     assert algorithm.sigma == pytest.approx(np.sqrt(np.mean(expected**2)))
 
 
-def test_a_radius_decays_too() -> None:
-    algorithm = make("openai_es", radius=2.0, sigma_decay=0.5)
-    tell(algorithm, algorithm.ask())
-    assert algorithm.sigma == pytest.approx(1.0 / np.sqrt(P))
-
-
 def test_the_rows_of_a_trial_say_it(make_trial: Callable[..., Trial], pool: WorkerPool) -> None:
     trial = make_trial(settings={"sigma": 0.2, "sigma_decay": 0.5, "sigma_min": 0.08})
-    run_grid([trial], pool, Silent())
+    run(pool, trial)
     sigmas = [row["sigma"] for row in trial.folder.rows()]
     assert sigmas[:3] == pytest.approx([0.1, 0.08, 0.08])  # after the update

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -12,7 +10,7 @@ import pytest
 from fake_trials import make_records, make_trials, write_trial
 
 from esbench.bench import plan
-from esbench.bench.plan import Lengths, Pace, _speed, costs, probe, standings
+from esbench.bench.plan import Lengths, _speed, costs, probe, standing
 from esbench.errors import TrainingError, UsageError
 from esbench.grids.trial_spec import TrialSpec
 from esbench.rollouts.jobs import Job, Task
@@ -20,14 +18,9 @@ from esbench.rollouts.worker_pool import WorkerPool
 from esbench.training.trials import Trial
 
 
-@pytest.fixture
-def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "probe", lambda spec, pool: Pace(100.0 * pool.size, 3.0))
+def test_the_cost_is_of_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "probe", lambda spec, pool: (100.0 * pool.size, 3.0, 0.0))
     monkeypatch.setattr(plan, "usable_cores", lambda: 4)
-
-
-@pytest.mark.usefixtures("_fast")
-def test_the_cost_is_of_what_is_left(tmp_path: Path) -> None:
     done, partial, _ = make_trials(tmp_path, seeds=[0, 1, 2], budget={"env_steps": 1000})
     write_trial(done, make_records([1.0, 2.0]), 5.0)
     write_trial(partial, make_records([1.0, 2.0]))  # 200 steps
@@ -41,32 +34,39 @@ def test_the_cost_is_of_what_is_left(tmp_path: Path) -> None:
     assert cost.steps_per_second == pytest.approx(400.0)
 
 
-@pytest.mark.usefixtures("_fast")
-def test_environments_have_a_cost_each(tmp_path: Path) -> None:
-    trials = make_trials(tmp_path, environments=["CartPole-v1", "Acrobot-v1"])
-    assert [(cost.environment, cost.trials) for cost in costs(trials, 1)] == [
-        ("CartPole-v1", 3),
-        ("Acrobot-v1", 3),
-    ]
+@pytest.mark.parametrize(
+    ("budget", "steps", "generations"),
+    [({"env_steps": 200}, 640, 1), ({"env_steps": 641}, 1280, 2),
+     ({"env_steps": 10_000, "generations": 3}, 1920, 3)],
+)  # fmt: skip
+def test_generations_are_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: dict[str, int], steps: int,
+    generations: int,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(plan, "probe", lambda spec, pool: (100.0, 0.0, 10.0))
+    algorithms = {"openai_es": {"population_size": 64}}
+    (cost,) = costs(make_trials(tmp_path, seeds=[0], budget=budget, algorithms=algorithms), 1)
+    assert (cost.env_steps, cost.generations) == (steps, {"openai_es": generations})
+    assert cost.seconds == pytest.approx(steps / 100)
 
 
-def test_the_policies_of_an_environment_are_measured_one_by_one(
+def test_the_policies_of_each_environment_are_measured_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def pace(spec: TrialSpec, pool: WorkerPool) -> Pace:
-        return Pace({"linear": 1000.0, "mlp": 10.0}[spec.policy.template], 0.0)
+    def pace(spec: TrialSpec, pool: WorkerPool) -> tuple[float, float, float]:
+        assert spec.policy is not None
+        return {"linear": 1000.0, "mlp": 10.0}[spec.policy.template], 0.0, 0.0
 
     monkeypatch.setattr(plan, "probe", pace)
     policies = {name: {"template": name} for name in ("linear", "mlp")}
-    trials = make_trials(tmp_path, seeds=[0], policies=policies, budget={"env_steps": 1000})
-    (cost,) = costs(trials, 1)
-    assert cost.seconds == pytest.approx(1000 / 1000 + 1000 / 10)
-
-
-def test_what_is_done_is_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(plan, "probe")
+    names = ["CartPole-v1", "Acrobot-v1"]
+    grid = {"environments": names, "policies": policies, "budget": {"env_steps": 1000}}
+    found = costs(make_trials(tmp_path, seeds=[0], **grid), 1)
+    assert [(cost.environment, cost.trials) for cost in found] == [(name, 2) for name in names]
+    assert found[0].seconds == pytest.approx(1000 / 1000 + 1000 / 10)
     (trial,) = make_trials(tmp_path, seeds=[0], budget={"env_steps": 150})
     write_trial(trial, make_records([1.0, 2.0]))  # it made more steps than planned
+    monkeypatch.delattr(plan, "probe")  # nothing is measured
     (cost,) = costs([trial], 1)
     assert (cost.env_steps, cost.seconds, cost.steps_per_second) == (0, 0.0, None)
 
@@ -80,6 +80,8 @@ def test_what_cannot_be_run_cannot_be_planned(make_trial: Callable[..., Trial]) 
         costs([trial], 1)
     with pytest.raises(UsageError, match="workers = 0: expected at least 1"):
         costs([trial], 0)
+    with pytest.raises(TrainingError, match="^doubles:Raises-v0: RuntimeError: the simulator fell"):
+        costs([make_trial("doubles:Raises-v0")], 1)
 
 
 def machine(length: int, reset: float, step: float) -> Callable[[int], tuple[Lengths, float]]:
@@ -92,28 +94,35 @@ def machine(length: int, reset: float, step: float) -> Callable[[int], tuple[Len
     return play
 
 
-@pytest.mark.parametrize("reset", [0.0, 0.1])
-def test_episodes_that_are_cut_are_measured_without_their_beginning(reset: float) -> None:
-    play = machine(10**6, reset, 0.001)
-    assert _speed(play, play(1)[1], 10**9) == pytest.approx(1000)
-
-
-@pytest.mark.parametrize(("length", "most"), [(30, 10**9), (10**6, 30), (1, 10**9), (10**6, 1)])
-def test_whole_episodes_are_measured_with_their_resets(length: int, most: int) -> None:
-    play = machine(length, 0.002, 0.001)
-    whole = min(length, most)
-    assert _speed(play, play(1)[1], most) == pytest.approx(whole / (0.002 + whole * 0.001))
+@pytest.mark.parametrize(
+    ("length", "most", "reset", "speed"),
+    [
+        # Episodes that are cut are measured without their beginning.
+        (10**6, 10**9, 0.0, 1000),
+        (10**6, 10**9, 0.1, 1000),
+        # Whole episodes are measured with their resets.
+        (30, 10**9, 0.002, 30 / 0.032),
+        (10**6, 30, 0.002, 30 / 0.032),
+        (1, 10**9, 0.002, 1 / 0.003),
+        (10**6, 1, 0.002, 1 / 0.003),
+    ],
+)
+def test_the_speed_of_a_machine(length: int, most: int, reset: float, speed: float) -> None:
+    play = machine(length, reset, 0.001)
+    # An episode that was not played to its end counts as long as the limit.
+    episode = min(length, most) if length < 10**6 or most < 10**6 else most
+    assert _speed(play, play(1)[1], most) == pytest.approx((speed, episode))
 
 
 def test_a_trial_is_measured_by_playing_it(make_trial: Callable[..., Trial]) -> None:
     with WorkerPool(1, slots=4) as pool:
-        assert probe(make_trial("CartPole-v1", "eggroll").spec, pool).steps_per_second > 0
-        pace = probe(make_trial("doubles:Heavy-v0").spec, pool)
-    assert pace.loading > 3 * 0.6  # each of its four environments takes 0.6 to make
+        assert probe(make_trial("CartPole-v1", "eggroll").spec, pool)[0] > 0
+        _, making, _ = probe(make_trial("doubles:Heavy-v0").spec, pool)
+    assert making > 3 * 0.6  # each of its four environments takes 0.6 to make
 
 
 class CountingPool:
-    """Plays as long as it is told that a beginning takes, and remembers what it was asked for."""
+    """Plays as long as a beginning is set to take, and remembers what it was asked for."""
 
     size, slots = 2, 16
 
@@ -150,15 +159,10 @@ def test_slow_environments_are_measured_on_few_episodes(
     pool: Any = CountingPool(beginning)
     monkeypatch.setattr(plan.time, "perf_counter", lambda: pool.now)
     trial = make_trial("CartPole-v1", settings={"population_size": 16})
-    pace = probe(trial.spec, pool)
+    speed, *_ = probe(trial.spec, pool)
     assert pool.asked == [(2, 1), (2, 1), *((count, cut) for cut in (1, 1, *cuts))]
     # CartPole's episodes end after 500 steps, so a beginning is a small part of them.
-    assert pace.steps_per_second == pytest.approx(1 / (0.001 + beginning / 500))
-
-
-def test_who_fails_is_named(make_trial: Callable[..., Trial]) -> None:
-    with pytest.raises(TrainingError, match="^doubles:Raises-v0: RuntimeError: the simulator fell"):
-        costs([make_trial("doubles:Raises-v0")], 1)
+    assert speed == pytest.approx(1 / (0.001 + beginning / 500))
 
 
 def test_standings_say_how_far_and_why(tmp_path: Path) -> None:
@@ -168,9 +172,26 @@ def test_standings_say_how_far_and_why(tmp_path: Path) -> None:
     write_trial(failed, make_records([1.0]), error="Traceback\nValueError: oh\n")
     write_trial(silent, error="\n")
     write_trial(diverged, make_records([1.0]), math.nan)
-    found = standings(trials)
-    assert [item.status for item in found] == ["done", "failed", "failed", "done", "missing"]
-    assert [item.generation for item in found] == [2, 1, 0, 1, 0]
-    assert [item.env_steps for item in found] == [200, 100, 0, 100, 0]
-    assert [item.detail for item in found] == ["score 12.3", "ValueError: oh", "", "score -", ""]
+    found = [standing(trial) for trial in trials]
+    assert [(item.status, item.generation, item.env_steps, item.detail) for item in found] == [
+        ("done", 2, 200, "score 12.3"),
+        ("failed", 1, 100, "ValueError: oh"),
+        ("failed", 0, 0, ""),
+        ("done", 1, 100, "score -"),
+        ("missing", 0, 0, ""),
+    ]
     assert json.loads((diverged.folder.path / "result.json").read_text())["score"] is None
+
+
+@pytest.mark.parametrize("env_steps", [50, 400])
+def test_agents_are_measured_however_few_steps_they_take(tmp_path: Path, env_steps: int) -> None:
+    algorithms: dict[str, Any] = {
+        "brief": {"algorithm": "own_agents:Predictor"},
+        "climber": {"algorithm": "own_agents:Climber"},
+    }
+    trials = make_trials(
+        tmp_path, seeds=[0], budget={"env_steps": env_steps}, algorithms=algorithms
+    )
+    (cost,) = costs(trials, 1)
+    assert (cost.trials, cost.env_steps, cost.generations) == (2, 2 * env_steps, {})
+    assert 0 < cost.seconds < 60

@@ -2,23 +2,8 @@
 
     pytest tests/benchmarks/test_analysis_speed.py -o addopts= --benchmark-only
 
-Each command runs in a process of its own, once; ``extra_info`` has its processor seconds and its
-peak memory. 10,000 trials of 300 generations (four environments, 250 algorithms, ten seeds) are
-1.9 GB on disk. Rows are read by msgspec, only the keys that are asked for: 0.9 us a row, where
-pydantic's parser takes 2.9, orjson 2.1, json 10.8 and pyarrow 3.0.
-
-On two shared cores (load 3 to 4), seconds, those of the processor, and peak memory; the 10,000
-twice:
-
-                    200 trials              10,000 trials
-    table           1.2   1.3   110 MiB      6.7   6.2      6.4   6.1     202 MiB
-    efficiency      2.8   3.0   126 MiB     17.7  20.1     17.6  19.9     238 MiB
-    load_results    1.6   1.7   117 MiB     19.3  20.1     19.3  20.0    1866 MiB
-
-Nine runs of ``esbench table`` on 200 trials, in turn with as many of one that imports SciPy's
-statistics: medians of 1.17 and 2.22 s (load 1.3), and of 1.36 and 2.84 s (load 3.3). A process that
-this one starts is never measured below this one's own memory; started by a shell, it peaks at 70
-and 135 MiB.
+Each command runs once, in a process of its own; ``extra_info`` has its processor seconds and its
+peak memory. docs/experiments/speed.md has results.
 """
 
 from __future__ import annotations
@@ -56,20 +41,17 @@ def rows(low: float, high: float, seed: int) -> str:
     stream = np.random.default_rng(seed)
     returns = low + np.array(learning(GENERATIONS, 1.0, seed)) * (high - low)
     records = make_records(list(returns), list(stream.uniform(size=GENERATIONS)), seconds=0.1234567)
-    return "".join(
-        as_line(
-            asdict(
-                replace(
-                    record,
-                    population_return_std=stream.uniform(),
-                    sigma=stream.uniform(),
-                    update_norm=stream.uniform(),
-                    digest=stream.bytes(32).hex(),
-                )
-            )
+    changed = (
+        replace(
+            record,
+            population_return_std=stream.uniform(),
+            sigma=stream.uniform(),
+            update_norm=stream.uniform(),
+            digest=stream.bytes(32).hex(),
         )
         for record in records
     )
+    return "".join(as_line(asdict(record)) for record in changed)
 
 
 def result(spec: TrialSpec) -> str:

@@ -13,8 +13,8 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 import esbench
 from esbench.bench.simulator_limit import SimulatorProcesses
-from esbench.rollouts.jobs import Setup
 from esbench.rollouts.worker_pool import usable_cores
+from esbench.training.search_trainer import SearchTrainer
 
 ENVIRONMENTS = ["HalfCheetah-v5", "Hopper-v5", "Walker2d-v5", "Humanoid-v5", "CartPole-v1"]
 NETWORK = "Linear(obs_length, 64) >> Tanh() >> Linear(64, 64) >> Tanh() >> Linear(64, act_length)"
@@ -53,7 +53,8 @@ def test_simulator_alone(benchmark: BenchmarkFixture, environment: str) -> None:
     with esbench.make_trainer(
         "openai_es", env=environment, policy=POLICY, population_size=64
     ) as trainer:
-        setup = Setup(trainer.spec.environment, trainer.spec.policy)
+        assert isinstance(trainer, SearchTrainer)
+        setup = trainer.setup
         with SimulatorProcesses(setup, usable_cores()) as loops:
             loops.record(trainer.next_job())
             rates: list[float] = []

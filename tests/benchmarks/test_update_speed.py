@@ -48,21 +48,8 @@ def bench_update(benchmark: BenchmarkFixture, name: str, size: tuple[int, int]) 
 @pytest.mark.benchmark(group="update of 5,000 parameters, 256 members")
 @pytest.mark.parametrize("name", NAMES)
 def test_update(benchmark: BenchmarkFixture, name: str) -> None:
-    """``ask`` and ``tell``; the next benchmark has the episodes between them."""
+    """``ask`` and ``tell``; ``test_esbench`` of test_rollout_speed.py has the episodes as well."""
     bench_update(benchmark, name, NETWORK)
-
-
-@pytest.mark.benchmark(group="update of 5,000 parameters, 256 members")
-def test_episodes(benchmark: BenchmarkFixture) -> None:
-    """A generation of 256 members on HalfCheetah-v5, on all cores, update included."""
-    settings = {"population_size": NETWORK[1]}
-    with esbench.make_trainer("openai_es", env="HalfCheetah-v5", **settings) as trainer:
-        trainer.train(env_steps=1)
-
-        def generation() -> None:
-            trainer.train(env_steps=trainer.progress.env_steps + 1)
-
-        benchmark.pedantic(generation, rounds=3)
 
 
 @pytest.mark.benchmark(group="update of 1,700,000 parameters, 200 members")

@@ -1,241 +1,272 @@
-from __future__ import annotations
-
 import dataclasses
 import io
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_trials import make_records, make_trials, write_trial
 from rich.console import Console
 
-from esbench.cli import progress
-from esbench.cli.progress import GridDisplay, LiveDisplay, Meter, PlainDisplay
+from esbench.cli.display import few_generations
+from esbench.cli.progress import GridDisplay
+from esbench.cli.progress_lines import progress_cells
+from esbench.store.generation_record import GenerationRecord
 from esbench.training.trials import Trial
 
-LONG = {"environments": ["InvertedDoublePendulum-v5"], "algorithms": {"random_search": {}}}
+LONG = {"environments": ["esbench/SpaceInvaders-ram-v5"], "algorithms": {"random_search": {}}}
+COLUMNS = ["budget", "gen", "return", "best", "rank", "sigma", "steps/s", "ETA"]
+NO_CENTER = {"center_return": math.nan, "center_rank": math.nan, "sigma": math.nan}
+
+
+class Screen:
+    """A display of three trials on a terminal or in a pipe, with a clock of its own."""
+
+    def __init__(
+        self, width: int = 80, terminal: bool = True, quiet: bool = False, warns: bool = True
+    ) -> None:
+        self.now = 0.0
+        self.console = Console(
+            file=io.StringIO(),
+            width=width,
+            force_terminal=terminal,
+            color_system=None,
+            get_time=lambda: self.now,
+        )
+        self.display = GridDisplay(self.console, 3, quiet, warns)
+
+    def play(self, trial: Trial, returns: list[float], steps: int = 100) -> Callable[[], None]:
+        """Show a trial up to its scoring; returns what ends it."""
+        self.display.trial_started(trial, 0)
+        for record in make_records(returns, steps=steps):
+            self.display.generation_done(trial, record)
+        self.display.scoring_started(trial, 100)
+        return lambda: self.display.trial_ended(trial, "done", "score -1234.5")
+
+    def lines(self) -> list[str]:
+        """What was printed."""
+        assert isinstance(self.console.file, io.StringIO)
+        return self.console.file.getvalue().splitlines()
+
+    def table(self) -> list[str]:
+        """The lines that the display redraws."""
+        console = Console(width=self.console.width, color_system=None)
+        with console.capture() as capture:
+            console.print(self.display.table.get_renderable())
+        return [line.rstrip() for line in capture.get().splitlines()]
+
+    def cells(self, trial: Trial) -> list[str]:
+        """The values of a running trial."""
+        cells = progress_cells(self.display.tasks[trial.name])
+        assert list(cells) == COLUMNS
+        return list(cells.values())
+
+    def activity(self, trial: Trial) -> str:
+        """What a running trial does now."""
+        return str(self.display.tasks[trial.name].fields["activity"])
+
+
+def one_record(**changes: Any) -> GenerationRecord:
+    """A first generation."""
+    (record,) = make_records([5.0])
+    return dataclasses.replace(record, **changes)
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
-    """Return the time that the displays see, as a list of one."""
-    now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    yield now
-    monkeypatch.undo()
+def trial(tmp_path: Path) -> Trial:
+    return make_trials(tmp_path, seeds=[0])[0]
 
 
-def play(
-    display: GridDisplay, trial: Trial, returns: list[float], before: int = 0
-) -> Callable[[], None]:
-    """Show a trial up to its scoring; returns what ends it."""
-    display.trial_started(trial, before)
-    for record in make_records(returns)[before:]:
-        display.generation_done(trial, record)
-    display.scoring_started(trial, 100)
-    return lambda: display.trial_ended(trial, "done", "score -1234.5")
+def test_the_values_of_a_running_trial(trial: Trial) -> None:
+    screen = Screen()
+    screen.display.trial_started(trial, 0)
+    assert screen.cells(trial) == ["0 %", "0", *"------"]
+    first, *others = make_records([1.0, 5.0, 3.0], ranks=[0.0, 0.0, 0.25])
+    screen.now = 50.0
+    screen.display.generation_done(trial, first)
+    assert screen.cells(trial)[-2:] == ["2", "7 min 30 s"]
+    for record in others:
+        screen.now += 40.0
+        screen.display.generation_done(trial, record)
+    # The speed is that of the last two generations: the first one has the start-up in it.
+    expected = ["30 %", "3", "3.0", "5.0", "3.5/10", "0.10", "2", "4 min 40 s"]
+    assert screen.cells(trial) == expected
 
 
-def plain(trial: Trial, returns: list[float], quiet: bool = False) -> list[str]:
-    console = Console(file=io.StringIO(), width=80)
-    with PlainDisplay(console, 1, quiet) as display:
-        play(display, trial, returns)()
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue().splitlines()
+def test_a_search_whose_centre_does_not_play_shows_the_population(trial: Trial) -> None:
+    screen = Screen()
+    screen.display.trial_started(trial, 0)
+    record = one_record(population_return_mean=7.0, **NO_CENTER)
+    screen.display.generation_done(trial, record)
+    assert screen.cells(trial)[1:6] == ["1", "7.0", "7.0", "-", "-"]
 
 
-def live(width: int, seen: Callable[[LiveDisplay], None]) -> list[str]:
-    """Return the lines that are left on a terminal."""
-    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
-    with LiveDisplay(console, 3) as display:
-        seen(display)
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue().splitlines()
+def test_the_time_left_counts_a_budget_of_generations(tmp_path: Path) -> None:
+    budget = {"env_steps": 10**9, "generations": 4}
+    (trial,) = make_trials(tmp_path, seeds=[0], budget=budget)
+    screen = Screen()
+    screen.display.trial_started(trial, 0)
+    screen.now = 40.0
+    screen.display.generation_done(trial, one_record())
+    assert screen.cells(trial)[0] == "25 %"
+    assert screen.cells(trial)[-1] == "2 min 0 s"
 
 
-def bars(display: LiveDisplay) -> list[str]:
-    """Return the lines that the display keeps redrawing."""
-    console = Console(width=display.console.width, color_system=None)
-    with console.capture() as capture:
-        console.print(display._progress.get_renderable())
-    return [line.rstrip() for line in capture.get().splitlines() if line.strip()]
-
-
-def test_the_meter_knows_speed_time_left_and_the_best(tmp_path: Path, clock: list[float]) -> None:
-    (trial,) = make_trials(tmp_path, seeds=[0], budget={"env_steps": 1000})
-    meter = Meter(trial)
-    assert meter.text() == "gen    0        - steps/s  best        -  ETA -"
-    for record in make_records([1.0, 5.0, 3.0]):
-        clock[0] += 2.0
-        meter.update(record)
-    assert meter.steps_per_second == 50.0  # the first generation has the start-up in it
-    assert meter.text() == "gen    3       50 steps/s  best      5.0  ETA 14.0 s"
-
-
-def test_the_population_stands_in_for_a_centre_that_does_not_play(tmp_path: Path) -> None:
-    (trial,) = make_trials(tmp_path, seeds=[0])
-    meter = Meter(trial)
-    (record,) = make_records([1.0])
-    nan = dataclasses.replace(record, center_return=math.nan, population_return_mean=7.0)
-    meter.update(nan)
-    assert "best      7.0" in meter.text()
-
-
-def test_plain_lines(tmp_path: Path, clock: list[float]) -> None:
-    (trial,) = make_trials(tmp_path, seeds=[0])
-    name = "CartPole-v1 openai_es seed 0"
-    end = f"done  {name:<40} score -1234.5      200 steps     2 generations     0.0 s"
-    assert plain(trial, [1.0, 2.0]) == [f"[1/1] {name}", end]
-    assert plain(trial, [1.0, 2.0], quiet=True) == [end]
-    assert plain(trial, [1.0])[-1].split("  ")[-3:] == ["1 generation", "", " 0.0 s"]
-
-
-def test_plain_lines_every_ten_seconds(tmp_path: Path, clock: list[float]) -> None:
-    (trial,) = make_trials(tmp_path, seeds=[0])
-    console = Console(file=io.StringIO(), width=80)
-    display = PlainDisplay(console, 1)
-    display.trial_started(trial, 0)
-    for record in make_records([1.0] * 9):
-        clock[0] += 3.0
-        display.generation_done(trial, record)
-    assert isinstance(console.file, io.StringIO)
-    assert [line.split()[:2] for line in console.file.getvalue().splitlines()[1:]] == [
-        ["gen", "4"],
-        ["gen", "8"],
+@pytest.mark.parametrize("quiet", [False, True])
+def test_plain_lines(trial: Trial, quiet: bool) -> None:
+    screen = Screen(terminal=False, quiet=quiet)
+    with screen.display:
+        screen.play(trial, [1.0, 2.0])()
+        screen.display.trial_ended(trial, "skipped", "score 1.0")
+    start, name = [f"[1/3] {trial.name}"], f"{trial.name:<40}"
+    assert screen.lines() == [
+        *([] if quiet else start),
+        f"done  {name} score -1234.5      200 steps     2 generations     0.0 s",
+        f"skip  {name} score 1.0",
     ]
 
 
-@pytest.mark.parametrize("width", [80, 110])
-def test_the_live_display_fits_the_terminal(tmp_path: Path, width: int) -> None:
+def test_plain_lines_every_ten_seconds_have_all_values_in_columns(tmp_path: Path) -> None:
+    short, long = make_trials(tmp_path, seeds=[0]) + make_trials(tmp_path, seeds=[10], **LONG)
+    screen = Screen(terminal=False)
+    for trial in (long, short):
+        screen.display.trial_started(trial, 0)
+    for generation, record in enumerate(make_records([1.0] * 9), start=1):
+        screen.now += 3.0
+        for trial in (long, short):
+            screen.display.generation_done(trial, record)
+        screen.display.episodes_done(short, generation, 64)
+    started, lines = screen.lines()[:2], screen.lines()[2:]
+    assert started == [f"[1/3] {long.name}", f"[2/3] {short.name}"]
+    assert [line.split(" budget ")[0].rstrip() for line in lines] == [
+        f"run   {long.name}",
+        f"run   {short.name}",
+    ] * 2
+    assert [line.split("gen")[1].split()[0] for line in lines] == [*"4488"]
+    for column in COLUMNS:
+        assert len({line.index(f" {column} ") for line in lines}) == 1
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 110, 140])
+def test_the_table_fits_the_terminal(tmp_path: Path, width: int) -> None:
     (trial,) = make_trials(tmp_path, seeds=[10], **LONG)
-    name = "InvertedDoublePendulum-v5 random_search seed 10"
-
-    def see(display: LiveDisplay) -> None:
-        assert len(bars(display)) == 1
-        display.trial_started(trial, 0)
-        for record in make_records([-12345.6] * 3, steps=123_456):
-            display.generation_done(trial, record)
-            grid, title, bar = bars(display)
-            assert grid.endswith("0 of 3 trials")
-            assert title == name
-            assert "best -12345.6  ETA" in bar
-            assert len(bar) < 80
-        display.scoring_started(trial, 100)
-        display.trial_ended(trial, "done", "score -12345.6")
-        assert bars(display)[0].endswith("1 of 3 trials")
-
-    lines = live(width, see)
+    screen = Screen(width)
+    assert [line.split()[-4:] for line in screen.table()] == [["0", "of", "3", "trials"]]
+    with screen.display:
+        end = screen.play(trial, [-12345.6] * 3, steps=123_456)
+        screen.now = 10_000.0
+        _, heading, *rows = screen.table()
+        assert all(len(line) <= width for line in [heading, *rows])
+        shown = [column for column in COLUMNS if column in heading.split()]
+        left_out = {40: {"best", "sigma", "rank"}, 60: {"best"}}.get(width, set())
+        assert set(COLUMNS) - set(shown) == left_out
+        words = " ".join(rows).split()
+        if width < 140:  # the name and the activity come first
+            assert " ".join(words).startswith(f"{trial.name} scoring 0/100 100 %")
+            assert len(rows) == (3 if width < 80 else 2)
+        else:
+            assert rows[0].startswith(f"{trial.name}  ")
+            assert rows[0].endswith("scoring 0/100")
+        (values,) = (row for row in rows if "-12345.6" in row)
+        for column in shown:  # values end where their heading ends
+            last = heading.index(column) + len(column)
+            assert values[last - 1] != " "
+            assert values[last : last + 1] in {"", " "}
+        end()
+        assert " ".join(screen.table()).endswith("1 of 3 trials")
+    lines = screen.lines()
     (number,) = (n for n, line in enumerate(lines) if "done " in line)
-    ended = lines[number].split("done  ")[1]
-    if width == 80:
-        assert ended == name
-        assert lines[number + 1].startswith("      score -12345.6  370 k steps  3 generations  0.")
-    else:
-        assert ended.startswith(f"{name} score -12345.6")
+    ended = lines[number].split("done  ")[1].rstrip()
+    if width == 140:
+        assert ended.startswith(f"{trial.name} score -1234.5")
+    elif width > 40:
+        assert ended == trial.name
+        start = "      score -1234.5  370 k steps  3 generations"
+        assert lines[number + 1].startswith(start)
 
 
-def test_a_terminal_too_narrow_for_a_line_cuts_it(tmp_path: Path) -> None:
-    (trial,) = make_trials(tmp_path, seeds=[10], **LONG)
-
-    def see(display: LiveDisplay) -> None:
-        play(display, trial, [1.0])
-        assert len(bars(display)) == 3
-        assert max(map(len, bars(display))) <= 40
-
-    live(40, see)
-
-
-def test_scoring_is_shown_however_early_training_ends(tmp_path: Path) -> None:
-    (trial,) = make_trials(tmp_path, seeds=[0], budget={"env_steps": 10**9})
-
-    def see(display: LiveDisplay) -> None:
-        end = play(display, trial, [1.0, 2.0])
-        assert bars(display)[-1].endswith(
-            "gen    2  best      2.0  scoring on 100 held-out episodes"
-        )
-        assert display._progress.tasks[-1].percentage == 100
-        end()
-        display.trial_started(trial, 0)
-        assert bars(display)[-1].endswith("starting")
-        assert display._progress.tasks[-1].percentage == 0
-
-    live(80, see)
+def test_trials_side_by_side_have_rows_below_one_heading(tmp_path: Path) -> None:
+    first, second = make_trials(tmp_path, seeds=[0, 1], budget={"env_steps": 10**9})
+    screen = Screen(120)
+    end = screen.play(first, [1.0])  # training may end before its budget
+    assert screen.cells(first)[0] == "100 %"
+    screen.display.trial_started(second, 0)
+    _, heading, *rows = screen.table()
+    assert heading.split() == ["trial", *COLUMNS]
+    assert [row[: len(first.name)] for row in rows] == [first.name, second.name]
+    assert [row.split("  ")[-1] for row in rows] == ["scoring 0/100", "starting"]
+    end()
+    assert [line[: len(first.name)] for line in screen.table()[2:]] == [second.name]
 
 
-def test_trials_side_by_side_have_a_bar_each(tmp_path: Path, clock: list[float]) -> None:
+def test_the_bar_counts_the_running_trials(tmp_path: Path) -> None:
     first, second = make_trials(tmp_path, seeds=[0, 1])
-
-    def see(display: LiveDisplay) -> None:
-        end = play(display, first, [1.0])
-        display.trial_started(second, 0)
-        _, *lines = bars(display)
-        assert lines[::2] == [first.name, second.name]
-        assert lines[1].endswith("scoring on 100 held-out episodes")
-        assert lines[3].endswith("starting")
-        end()
-        assert bars(display)[1] == second.name
-
-    live(100, see)
+    screen = Screen()
+    screen.play(first, [1.0])()
+    screen.display.trial_started(second, 0)
+    for record in make_records([1.0] * 4):
+        screen.display.generation_done(second, record)
+    assert screen.display.table.tasks[0].completed == pytest.approx(1.4)
 
 
-def test_plain_lines_say_which_of_several_trials_they_are_about(
-    tmp_path: Path, clock: list[float]
-) -> None:
-    first, second = make_trials(tmp_path, seeds=[0, 1])
-    console = Console(file=io.StringIO(), width=80)
-    display = PlainDisplay(console, 2)
-    for trial in (first, second):
-        display.trial_started(trial, 0)
-    clock[0] += 11.0
-    for trial in (second, first, second):
-        display.generation_done(trial, make_records([1.0])[0])
-    assert isinstance(console.file, io.StringIO)
-    begun, also, *lines = console.file.getvalue().splitlines()
-    assert (begun, also) == (f"[1/2] {first.name}", f"[2/2] {second.name}")
-    assert [
-        line.endswith(name) for line, name in zip(lines, (second.name, first.name), strict=True)
-    ] == [
-        True,
-        True,
-    ]
-    assert len(lines) == 2
-
-
-def test_a_resumed_trial_keeps_its_best(tmp_path: Path, clock: list[float]) -> None:
-    (trial,) = make_trials(tmp_path, seeds=[0])
+def test_a_resumed_trial_keeps_its_best(trial: Trial) -> None:
     write_trial(trial, make_records([1.0, 9.0, 100.0]))  # the last is after the checkpoint
-    console = Console(file=io.StringIO(), width=80)
-    display = PlainDisplay(console, 1)
-    display.trial_started(trial, 2)
-    display.generation_done(trial, make_records([1.0, 9.0, 5.0])[2])
-    (meter,) = display.meters.values()
-    assert "best      9.0" in meter.text()
-    assert math.isnan(meter.steps_per_second)
-    assert isinstance(console.file, io.StringIO)
-    assert "(resumed after generation 2)" in console.file.getvalue()
+    screen = Screen(terminal=False)
+    screen.display.trial_started(trial, 2)
+    screen.now += 1.0
+    screen.display.generation_done(trial, make_records([1.0, 9.0, 5.0])[2])
+    assert screen.cells(trial)[1:4] == ["3", "5.0", "9.0"]
+    assert screen.cells(trial)[-2:] == ["100", "7.0 s"]  # of the third generation alone
+    assert "(resumed after generation 2)" in screen.lines()[0]
 
 
-def test_a_trial_whose_process_died_says_so_and_has_one_bar(tmp_path: Path) -> None:
-    (trial,) = make_trials(tmp_path, seeds=[0])
-    said = "its process died, signal SIGKILL; another"
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_trial_whose_process_died_says_so_and_starts_again(trial: Trial, terminal: bool) -> None:
+    screen = Screen(120, terminal)
+    with screen.display:
+        screen.display.trial_started(trial, 0)
+        screen.display.trial_died(trial, "signal SIGKILL")
+        screen.display.trial_started(trial, 0)
+        assert sum(trial.name in line for line in screen.table()) == 1
+    (died,) = (line for line in screen.lines() if "died " in line)
+    assert "signal SIGKILL; another" in died
+    if not terminal:
+        assert screen.lines() == [f"[1/3] {trial.name}", died, f"[1/3] {trial.name}"]
 
-    def again(display: GridDisplay) -> None:
-        display.trial_started(trial, 0)
-        display.trial_died(trial, "signal SIGKILL")
-        display.trial_started(trial, 0)
 
-    console = Console(file=io.StringIO(), width=80)
-    with PlainDisplay(console, 1) as display:
-        again(display)
-    assert isinstance(console.file, io.StringIO)
-    first, died, second = console.file.getvalue().splitlines()
-    assert died.split("  ")[0] == "died"
-    assert said in died
-    assert first == second == f"[1/1] {trial.name}"
+@pytest.mark.parametrize(("steps", "warned"), [(100, False), (101, False), (112, True)])
+def test_a_budget_of_few_generations_is_named_once(
+    tmp_path: Path, steps: int, warned: bool
+) -> None:
+    screen, quiet = Screen(120, terminal=False), Screen(120, terminal=False, quiet=True)
+    silent = Screen(120, terminal=False, warns=False)
+    for trial in make_trials(tmp_path, seeds=[0, 1]):
+        screen.play(trial, [1.0, 2.0], steps)()
+        silent.play(trial, [1.0, 2.0], steps)()
+        quiet.play(trial, [1.0, 2.0], steps)()
+    lines = [line for line in screen.lines() if "CartPole-v1 openai_es: the budget buys" in line]
+    assert len(lines) == warned
+    assert all("9 generations" in line for line in lines)
+    assert len(quiet.lines()) == 2
+    assert not [line for line in silent.lines() if "buys" in line]
 
-    def seen(display: LiveDisplay) -> None:
-        again(display)
-        assert sum(trial.name in line for line in bars(display)) == 1
 
-    assert said in " ".join(" ".join(live(120, seen)).split())
+def test_the_episodes_of_a_generation_are_counted(trial: Trial) -> None:
+    screen = Screen()
+    screen.display.trial_started(trial, 0)
+    screen.display.episodes_done(trial, 17, 64)
+    assert screen.activity(trial) == "episodes 17/64"
+    screen.display.generation_done(trial, one_record())
+    assert not screen.activity(trial)
+    screen.display.scoring_started(trial, 100)
+    screen.display.episodes_done(trial, 18, 100)
+    assert screen.activity(trial) == "scoring 18/100"
+
+
+def test_a_warning_breaks_between_words_in_a_terminal(trial: Trial) -> None:
+    screen = Screen(40)
+    with screen.display:
+        screen.play(trial, [1.0], steps=500)
+    lines = " ".join(line.strip() for line in screen.lines())
+    assert few_generations("CartPole-v1 openai_es", 2) in lines

@@ -1,4 +1,4 @@
-"""Atari games are the ALE's own under both protocols, and the fast path has all their bits."""
+"""Atari games are the ALE's own under all protocols, and the fast path has all their bits."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ import ale_py
 import gymnasium
 import numpy as np
 import pytest
-from beside_gymnasium import DiffersError, compare_infos, play, require_equal
+from beside_gymnasium import DiffersError, play, require_equal
 
 from esbench.algorithms.noise import GaussianNoise, LowRankNoise, Noise
 from esbench.algorithms.population import LowRankMember, SampledPopulation
 from esbench.arrays import Vector
-from esbench.environments.atari.games import roms
+from esbench.environments.atari import screens
+from esbench.environments.atari.games import OF_FRAMES, Game
+from esbench.environments.atari.names import SUFFIXES, roms, without_alias
+from esbench.environments.atari.screens import camera
 from esbench.environments.backends import atari
 from esbench.environments.backends.atari import AtariBackend, mersenne_twister
-from esbench.environments.backends.base import MovableBackend
-from esbench.environments.backends.select import backend_name
+from esbench.environments.backends.base import MovableBackend, backend_name
+from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
 from esbench.environments.make import make_environment, register_family
 from esbench.errors import UsageError
 from esbench.grids.trial_spec import EnvironmentSpec, PolicySpec
@@ -58,77 +61,57 @@ def test_v5_is_what_the_ales_own_vector_environment_shows(game: str) -> None:
     ours.start(0, SEED)
     for frame in ours.observations[0]:  # theirs has zeros before the first
         require_equal(frame, frames[0, -1], "first frame")
-    for step, action in enumerate(draw_actions(ours.single_action_space, 80)):
+    for step, action in enumerate(draw_actions(ours.single_action_space, 250)):
         observations, rewards, *ends, _ = ours.step(np.array([action]))
         frames, reward, terminated, truncated, _ = theirs.step(np.array([action]))
         newest = slice(None) if step >= 3 else slice(-1, None)
         require_equal(observations[0, newest], frames[0, newest], f"frames after step {step}")
         require_equal(rewards, reward, f"reward of step {step}")
         require_equal(ends, [terminated, truncated], f"end at step {step}")
+        if terminated:
+            break
     theirs.close()
 
 
-@pytest.mark.parametrize("game", ["Breakout", "Qbert"])
-def test_v5_gives_the_rewards_of_the_game_that_everybody_knows(game: str) -> None:
-    """Gymnasium's own, which shows the whole screen."""
-    register_family("ALE/")
-    ours, theirs = AtariBackend(f"esbench/{game}-v5", {}, 1), gymnasium.make(f"ALE/{game}-v5")
-    theirs.reset(seed=SEED)
-    ours.start(0, SEED)
-    for action in draw_actions(ours.single_action_space, 250):
-        _, rewards, terminations, truncations, _ = ours.step(np.array([action]))
-        _, reward, terminated, truncated, info = theirs.step(action)
-        require_equal(rewards[0], reward, f"reward in {info}")
-        require_equal([terminations[0], truncations[0]], [terminated, truncated], f"end in {info}")
-        if terminated:
-            break
-
-
-def play_one(name: str, kwargs: dict[str, Any], steps: int) -> int:
-    """Play beside Gymnasium in an emulator that another episode has left; return the episodes."""
-    ours, plain = AtariBackend(name, kwargs, 1), make_environment(name, kwargs)
-    assert ours.single_observation_space == plain.observation_space
-    ours.start(0, SEED + 1)
-    for action in draw_actions(ours.single_action_space, 70):
-        if ours.live[0]:
-            ours.step(np.array([action]))
-    episodes = 0
-    ours.retire(0)
-    for step, action in enumerate(draw_actions(ours.single_action_space, steps)):
-        if not ours.live[0]:
-            first, info = plain.reset(seed=SEED + episodes)
-            ours.start(0, SEED + episodes)
-            require_equal(ours.observations[0], first, "first frames")
-            compare_infos(ours.info(0), info, "first info")
-            rams = [env.unwrapped.ale.getRAM() for env in (ours.environment(0), plain)]
-            require_equal(*rams, "memory of the first frame")
-            episodes += 1
-        observation, reward, *ends, info = plain.step(action)
-        observations, rewards, terminations, truncations, _ = ours.step(np.array([action]))
-        require_equal(observations[0], observation, f"frames after step {step}")
-        require_equal(rewards[0], reward, f"reward of step {step}")
-        require_equal([terminations[0], truncations[0]], ends, f"end at step {step}")
-        compare_infos(ours.info(0), info, f"info of step {step}")
-    return episodes
+def play_one(name: str, steps: int, **kwargs: Any) -> int:
+    """Play beside Gymnasium in one slot; return the episodes."""
+    return play(AtariBackend, name, kwargs, steps, slots=1, exposed=False)
 
 
 @pytest.mark.parametrize("game", GAMES)
 def test_the_deterministic_protocol_is_gymnasiums_to_the_bit(game: str) -> None:
     name = f"esbench/{game}Deterministic-v5"
     assert backend_name("auto", name, {}) == "atari"
-    play_one(name, {}, 40)
+    # The second episode begins in an emulator that another has left.
+    assert play_one(name, 100, max_episode_steps=70) == 1
 
 
 @pytest.mark.parametrize(
     ("name", "kwargs"),
     [
-        ("esbench/QbertDeterministic-v5", {"max_num_frames_per_episode": 120, **SMALL}),
-        ("esbench/Pong-v5", {"max_episode_steps": 25, "full_action_space": True, "frame_skip": 1}),
-        ("esbench/PongDeterministic-v5", {"max_episode_steps": 25, "actions": ["RIGHT", "LEFT"]}),
+        ("QbertDeterministic", {"max_num_frames_per_episode": 120, **SMALL}),
+        ("Pong", {"max_episode_steps": 25, "full_action_space": True, "frame_skip": 1}),
+        ("PongDeterministic", {"max_episode_steps": 25, "actions": ["RIGHT", "LEFT"]}),
+        # Episodes that end in the first, the last or another frame of a step.
+        ("Pong", {"screen_size": 21, "max_num_frames_per_episode": 84}),
+        ("Qbert", {"max_num_frames_per_episode": 83}),
+        ("SolarisDeterministic", {"max_num_frames_per_episode": 89}),
+        ("BeamRider", {"frame_skip": 1, "max_num_frames_per_episode": 25}),
+        ("Enduro", {"frame_skip": 2, "max_num_frames_per_episode": 62}),
+        ("LaserGates", {"frame_skip": 2, "max_num_frames_per_episode": 61}),
     ],
 )
 def test_every_bit_is_gymnasiums(name: str, kwargs: dict[str, Any]) -> None:
-    assert play_one(name, kwargs, 60) >= 2
+    assert play_one(f"esbench/{name}-v5", 63, **kwargs) >= 1
+
+
+def test_an_ale_of_other_greys_is_taken_in_grey(monkeypatch: pytest.MonkeyPatch) -> None:
+    greys = list(range(256))
+    game = Game(rom="pong", protocol="v5")
+    assert camera(game.emulator(0.0))[1].tolist() != greys
+    monkeypatch.setattr(screens, "NTSC", bytes(level ^ 1 for level in screens.NTSC))
+    assert camera(game.emulator(0.0))[1].tolist() == greys
+    play_one("esbench/Pong-v5", 30, max_num_frames_per_episode=84, screen_size=21)
 
 
 def test_a_policy_can_choose_from_fewer_actions() -> None:
@@ -139,7 +122,7 @@ def test_a_policy_can_choose_from_fewer_actions() -> None:
     assert few.single_action_space == gymnasium.spaces.Discrete(3)
     every.start(0, SEED)
     few.start(0, SEED)
-    assert every.environment(0).unwrapped.get_action_meanings()[:4] == [
+    assert every.environment(0).get_wrapper_attr("get_action_meanings")()[:4] == [
         "NOOP", "FIRE", "RIGHT", "LEFT",
     ]  # fmt: skip
     for action in draw_actions(few.single_action_space, 60):
@@ -149,7 +132,39 @@ def test_a_policy_can_choose_from_fewer_actions() -> None:
 
 
 def test_slots_begin_and_end_beside_each_other() -> None:
-    assert play(AtariBackend, "esbench/Breakout-v5", {"terminal_on_life_loss": True, **SMALL}, 60)
+    kwargs = {"terminal_on_life_loss": True, **SMALL}
+    assert play(AtariBackend, "esbench/Breakout-v5", kwargs, 60, exposed=False)
+
+
+@pytest.mark.parametrize(
+    ("game", "kwargs"),
+    [
+        ("Pong", {"max_episode_steps": 30}),
+        ("Qbert", {"max_num_frames_per_episode": 83}),  # ends within a step
+        ("MsPacman", {"max_num_frames_per_episode": 90, "frameskip": 3}),
+        ("Breakout", {"full_action_space": True, "frameskip": 1, "max_episode_steps": 30}),
+    ],
+)
+def test_the_memory_is_that_of_the_ales_own_environment(game: str, kwargs: dict[str, Any]) -> None:
+    theirs = f"ALE/{game}-v5", {"obs_type": "ram", **kwargs}
+    name, own = without_alias(*theirs)
+    assert name == f"esbench/{game}-ram-v5"
+    assert backend_name("auto", name, own) == "atari"
+    assert play(AtariBackend, name, own, 35, slots=2, exposed=False, theirs=theirs) >= 2
+    assert play(GymnasiumBackend, name, own, 32, slots=1, exposed=False, theirs=theirs) >= 1
+
+
+def test_no_screen_is_looked_at_when_the_memory_is_observed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    backend = AtariBackend("esbench/Pong-ram-v5", {}, 1)
+    backend.start(0, SEED)  # loads the game
+    monkeypatch.setattr(atari, "camera", None)
+    monkeypatch.setattr(screens.Screens, "refresh", None)
+    backend.start(0, SEED)
+    for action in draw_actions(backend.single_action_space, 20):
+        backend.step(np.array([action]))
+    assert backend.observations.shape == (1, 128)
 
 
 def test_repeated_actions_and_untouched_emulators_are_noticed(
@@ -162,6 +177,8 @@ def test_repeated_actions_and_untouched_emulators_are_noticed(
         patch.setattr(atari, "mersenne_twister", wrong)
         with pytest.raises(DiffersError):
             test_v5_is_what_the_ales_own_vector_environment_shows("Breakout")
+        with pytest.raises(DiffersError):
+            test_the_memory_is_that_of_the_ales_own_environment("Pong", {})
     with monkeypatch.context() as patch:
         patch.setattr(atari._AtariSlot, "_reset_hidden_state", lambda self: None)
         with pytest.raises(DiffersError):
@@ -173,18 +190,6 @@ def test_the_stream_is_that_of_the_standard() -> None:
     stream = np.random.MT19937()
     stream.state = mersenne_twister(5489)
     assert stream.random_raw(10_000)[-1] == 4_123_659_995
-
-
-def test_neither_slots_nor_neighbours_leave_a_trace() -> None:
-    name = "esbench/Pong-v5"
-    alone, among = AtariBackend(name, SMALL, 1), AtariBackend(name, SMALL, 3)
-    alone.start(0, SEED)
-    for slot, seed in ((0, 50), (1, SEED)):
-        among.start(slot, seed)
-    for action in draw_actions(alone.single_action_space, 60):
-        alone.step(np.array([action]))
-        among.step(np.array([0, action]))
-        assert alone.observations[0].tobytes() == among.observations[1].tobytes()
 
 
 MLP = PolicySpec(template="mlp", settings={"hidden": [4]})
@@ -261,35 +266,38 @@ def test_all_games_for_one_player_are_known() -> None:
         spec.kwargs["game"] for spec in gymnasium.registry.values() if spec.namespace == "ALE"
     }
     assert set(roms()) == theirs
-    for name in ("esbench/MsPacman-v5", "esbench/MsPacmanDeterministic-v5"):
-        assert gymnasium.spec(name).kwargs == {"game": "ms_pacman"}
+    for suffix in SUFFIXES.values():
+        assert gymnasium.spec(f"esbench/MsPacman{suffix}-v5").kwargs == {"game": "ms_pacman"}
 
 
 @pytest.mark.parametrize(
     ("kwargs", "words"),
     [
-        (
-            {"repeat_action_probability": 0.0},
-            "repeat_action_probability.*0.25.*Deterministic",
-        ),
-        ({"noop_max": 5}, "noop_max .*here to 0.*esbench/PongDeterministic-v5"),
-        ({"rom": "breakout"}, "no argument 'rom'; known: actions, frame_skip, "),
-        ({"screen_sise": 42}, "did you mean 'screen_size'"),
-        ({"screen_size": 200}, "screen_size = 200: expected a whole number from 20 to 160"),
-        ({"stack_size": 0}, "stack_size = 0: expected a whole number of at least 1"),
-        ({"frame_skip": True}, "frame_skip = True: expected a whole number"),
-        ({"full_action_space": 1}, "full_action_space = 1: expected true or false"),
-        ({"actions": ["NOOP", "RIHGT"]}, "no 'RIHGT' in pong; did you mean 'RIGHT'"),
-        ({"actions": ["NOOP", "UP"]}, "no 'UP' in pong; known: FIRE, LEFT, "),
-        ({"actions": ["NOOP", "NOOP"]}, "two or more different names, such as"),
-        ({"actions": ["NOOP"]}, "two or more different names, such as"),
-        ({"actions": 3}, "actions = 3: expected a list"),
-        ({"actions": "NOOP"}, "actions = 'NOOP': expected a list"),
+        ({"repeat_action_probability": 0.0}, "repeat_action_probability .*Deterministic"),
+        ({"obs_type": "ram"}, "obs_type .*esbench/Pong-ram-v5"),
+        ({"noop_max": 5}, "noop_max .*esbench/PongDeterministic-v5"),
+        ({"rom": "breakout"}, "rom .*esbench/Pong-v5"),
+        ({"screen_sise": 42}, "screen_sise .*'screen_size'"),
+        ({"screen_size": 200}, "screen_size = 200: .*160"),
+        ({"stack_size": 0}, "stack_size = 0: .*1"),
+        ({"frame_skip": True}, "frame_skip = true"),
+        ({"full_action_space": 1}, "full_action_space = 1"),
+        ({"actions": ["NOOP", "RIHGT"]}, "'RIHGT' in pong; .*'RIGHT'"),
+        ({"actions": ["NOOP", "UP"]}, "'UP' in pong; .*FIRE, LEFT, "),
+        ({"actions": ["NOOP", "NOOP"]}, r"actions = \('NOOP', 'NOOP'\)"),
+        ({"actions": ["NOOP"]}, "actions = .*NOOP.* 2"),
+        ({"actions": "NOOP"}, "actions = .*NOOP"),
     ],
 )
 def test_what_no_protocol_has_is_refused(kwargs: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         AtariBackend("esbench/Pong-v5", kwargs, 1)
+
+
+@pytest.mark.parametrize("name", sorted(OF_FRAMES))
+def test_the_memory_has_no_frames_to_set(name: str) -> None:
+    with pytest.raises(UsageError, match=f"{name} .*frame_skip"):
+        AtariBackend("esbench/Pong-ram-v5", {name: 1}, 1)
 
 
 def test_other_environments_and_actions_are_refused() -> None:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from esbench.environments.atari import resizing
-from esbench.environments.atari.games import SCREEN_SIZES
 from esbench.environments.atari.resizing import AreaResize, Frames, taps
 
 
@@ -17,13 +16,13 @@ def plainly(frame: Frames, size: int) -> Frames:
 
     Compared with opencv-python-headless 5.0.0: the same bits for the sizes and frames below.
     """
-    (columns, across), (rows, down) = taps(frame.shape[1], size), taps(frame.shape[0], size)
-    short = np.zeros((frame.shape[0], size), np.float32)
-    for tap in range(columns.shape[1]):
-        short = short + frame[:, columns[:, tap]].astype(np.float32) * across[:, tap]
+    height, width = frame.shape
+    short = np.zeros((height, size), np.float32)
+    for columns, weights in zip(*taps(width, size, size), strict=True):
+        short = short + frame[:, columns].astype(np.float32) * weights
     small = np.zeros((size, size), np.float32)
-    for tap in range(rows.shape[1]):
-        small = small + down[:, tap, None] * short[rows[:, tap]]
+    for rows, weights in zip(*taps(height, size, size), strict=True):
+        small = small + weights[:, None] * short[rows]
     return np.rint(small).astype(np.uint8)
 
 
@@ -41,11 +40,7 @@ def test_the_fast_way_has_the_bits_of_the_plain_one(height: int, size: int) -> N
     large = frames(height, 6)
     expected = np.stack([plainly(frame, size) for frame in large])
     resize = AreaResize((height, 160), size)
-    for count in (
-        12,
-        1,
-        9,
-    ):  # whole and broken chunks, and what is left of others in the work space
+    for count in (12, 1, 9):  # whole and broken chunks, with leftovers in the work space
         np.testing.assert_array_equal(resize(large[:count]), expected[:count])
 
 
@@ -69,9 +64,11 @@ def test_a_small_pixel_is_the_mean_of_what_it_covers() -> None:
 @pytest.mark.parametrize("pixels", [160, 210, 214, 220, 230, 250])
 def test_every_block_is_made_as_the_first(pixels: int) -> None:
     """Of every size that is served, and every height that a game has."""
-    for size in SCREEN_SIZES:
+    for size in range(20, 161):
         blocks = math.gcd(pixels, size)
-        indices, weights = (part.reshape(blocks, size // blocks, -1) for part in taps(pixels, size))
+        indices, weights = (
+            part.T.reshape(blocks, size // blocks, -1) for part in taps(pixels, size, size)
+        )
         assert (weights == weights[0]).all()
         begins = np.arange(blocks)[:, np.newaxis, np.newaxis] * (pixels // blocks)
         assert ((indices - begins == indices[0]) | (weights == 0)).all()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -11,7 +12,7 @@ from gymnasium import spaces
 from esbench.algorithms.noise import GaussianNoise
 from esbench.algorithms.population import SampledPopulation
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
-from esbench.environments.behaviors.base import BEHAVIORS, Behavior, SlotView, behavior_class
+from esbench.environments.behaviors.base import Behavior, SlotView
 from esbench.environments.behaviors.final_observation import FinalObservation
 from esbench.environments.behaviors.final_position import FinalPosition
 from esbench.environments.behaviors.ram_trajectory import RamTrajectory, RamTrajectorySettings
@@ -23,7 +24,7 @@ from esbench.rollouts.player import Player
 from esbench.rollouts.results import Episodes, collect
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.seeding import Purpose, noise_key
-from esbench.training.trainer import Trainer
+from esbench.training.search_trainer import SearchTrainer
 
 Spec = Callable[..., TrialSpec]
 LAST = FinalObservation.Settings()
@@ -92,8 +93,8 @@ def replay(spec: TrialSpec, job: Job, member: int, episode: int = 0) -> list[tup
     while not ended and (job.max_steps is None or len(seen) <= job.max_steps):
         observation = np.asarray(seen[-1][0], np.float32).reshape(1, -1)
         action = (observation @ weights.reshape(observation.size, -1))[0]
-        low, high = env.action_space.low, env.action_space.high
-        action = np.clip(action, low, high).astype(env.action_space.dtype)
+        space: Any = env.action_space
+        action = np.clip(action, space.low, space.high).astype(space.dtype)
         observation, _, terminated, truncated, info = env.step(action)
         seen.append((observation, info))
         ended = terminated or truncated
@@ -101,22 +102,18 @@ def replay(spec: TrialSpec, job: Job, member: int, episode: int = 0) -> list[tup
     return seen
 
 
-@pytest.mark.parametrize("slots", [1, 3, 8])
-def test_the_last_observation_of_every_member(make_spec: Spec, slots: int) -> None:
+@pytest.mark.parametrize(("slots", "count"), [(1, 1), (3, 1), (8, 1), (3, 3)])
+def test_the_last_observation_of_every_member_is_the_mean_over_its_episodes(
+    make_spec: Spec, slots: int, count: int
+) -> None:
     spec = make(make_spec, "Pendulum-v1", "final_observation")
-    job, episodes = play(spec, slots=slots, max_steps=7)
-    expected = [replay(spec, job, member)[-1][0] for member in range(4)]
-    np.testing.assert_array_equal(episodes.behaviors, np.array(expected, np.float64))
-
-
-def test_a_members_behavior_is_the_mean_over_its_episodes(make_spec: Spec) -> None:
-    spec = make(make_spec, "Pendulum-v1", "final_observation")
-    job, episodes = play(spec, episodes=3, max_steps=4)
-    for member in range(4):
-        last = [replay(spec, job, member, episode)[-1][0] for episode in range(3)]
-        np.testing.assert_allclose(
-            episodes.behaviors[member], np.mean(last, axis=0, dtype=np.float64), rtol=1e-12
-        )
+    job, episodes = play(spec, slots=slots, episodes=count, max_steps=7)
+    last = [
+        [replay(spec, job, member, episode)[-1][0] for episode in range(count)]
+        for member in range(4)
+    ]
+    expected = np.mean(last, axis=1, dtype=np.float64)
+    np.testing.assert_allclose(episodes.behaviors, expected, rtol=1e-15)
 
 
 @pytest.mark.parametrize(
@@ -161,33 +158,26 @@ def test_without_a_position_in_the_info_it_is_the_simulators(name: str) -> None:
     backend.start(0, seed=5)
     behavior, view = FinalPosition(LAST, name), SlotView(backend, 0)
     behavior.begin(view)
-    coordinates = backend.environment(0).unwrapped.data.qpos
+    simulator: Any = backend.environment(0).unwrapped
+    coordinates = simulator.data.qpos
+    action = np.full((1, *(backend.single_action_space.shape or ())), 0.1, np.float32)
     np.testing.assert_array_equal(behavior.end(view), coordinates[:2])
-    backend.step(np.full((1, *backend.single_action_space.shape), 0.1, np.float32))
+    backend.step(action)
     behavior.step(view)
     end = behavior.end(view)
     np.testing.assert_array_equal(end, coordinates[:2])
-    backend.step(np.full((1, *backend.single_action_space.shape), 0.1, np.float32))
+    backend.step(action)
     assert (end != coordinates[:2]).all()  # it was a copy
     backend.close()
 
 
-class OneCoordinate:
-    """A view of a simulator with a single coordinate."""
-
-    info: dict[str, Any] = {}  # noqa: RUF012
-
-    @property
-    def environment(self) -> Any:
-        environment: Any = OddPositions()
-        environment.data = type("Data", (), {"qpos": np.array([3.0])})
-        return environment
-
-
 def test_a_single_coordinate_is_x() -> None:
-    behavior, view = FinalPosition(LAST, "test"), OneCoordinate()
-    behavior.begin(view)  # type: ignore[arg-type]
-    np.testing.assert_array_equal(behavior.end(view), [3.0, 0.0])  # type: ignore[arg-type]
+    backend = GymnasiumBackend("OddPositions-v0", {}, 1)
+    backend.start(0, seed=0)
+    simulator: Any = backend.environment(0).unwrapped
+    simulator.data = SimpleNamespace(qpos=np.array([3.0]))
+    behavior = FinalPosition(LAST, "test")
+    np.testing.assert_array_equal(behavior.end(SlotView(backend, 0)), [3.0, 0.0])
 
 
 def test_a_position_in_the_info_of_steps_only(make_spec: Spec) -> None:
@@ -243,7 +233,7 @@ def test_an_environment_that_does_not_fit_is_one_sentence(
     table = {"CartPole-v1": {"behavior": behavior}}
     spec = make_spec("CartPole-v1", "ns_es", environment=table)
     words = f"{behavior}: CartPole-v1 .*behavior final_observation"
-    with Trainer(spec, pool) as trainer, pytest.raises(UsageError, match=words):
+    with SearchTrainer(spec, pool) as trainer, pytest.raises(UsageError, match=words):
         trainer.train()
 
 
@@ -292,8 +282,3 @@ def test_a_behavior_needs_no_settings_of_its_own() -> None:
             return np.zeros(1)
 
     assert Own.Settings() == LAST
-
-
-def test_registered_names_are_found() -> None:
-    assert behavior_class("final_observation") is FinalObservation
-    assert {"final_observation", "final_position", "ram_trajectory"} <= set(BEHAVIORS.names())

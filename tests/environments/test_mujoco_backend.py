@@ -7,18 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
-import mujoco
 import numpy as np
 import pytest
-from beside_gymnasium import SLOTS, DiffersError, play, require_equal
+from beside_gymnasium import SLOTS, DiffersError, play
 
-from esbench.environments.backends.base import MovableBackend
+from esbench.environments.backends.base import MovableBackend, backend_name
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
 from esbench.environments.backends.mujoco import MujocoBackend, physics
 from esbench.environments.backends.mujoco import backend as module
+from esbench.environments.backends.mujoco.moving import HalfCheetah, Hopper
 from esbench.environments.backends.mujoco.rules import Rules
-from esbench.environments.backends.mujoco.runners import HalfCheetah, Hopper
-from esbench.environments.backends.select import backend_name
 from esbench.environments.simulator_log import silenced
 from esbench.errors import UsageError
 
@@ -80,11 +78,10 @@ def _quiet() -> Iterator[None]:
 @pytest.mark.parametrize(("environment_id", "kwargs"), CASES)
 def test_every_bit_is_gymnasiums(environment_id: str, kwargs: dict[str, Any]) -> None:
     assert MujocoBackend.serves(environment_id, kwargs)
-    if kwargs:
-        episodes = play(MujocoBackend, environment_id, {"max_episode_steps": 90, **kwargs}, 300)
-    else:
-        long = environment_id in {"Ant-v5", "HalfCheetah-v5", "HumanoidStandup-v5", "Swimmer-v5"}
-        episodes = play(MujocoBackend, environment_id, kwargs, 1010 if long else 400)
+    steps, limit = 300, {"max_episode_steps": 90}
+    if environment_id == "HalfCheetah-v5" and not kwargs:
+        steps, limit = 1010, {}  # its own
+    episodes = play(MujocoBackend, environment_id, {**limit, **kwargs}, steps)
     assert episodes >= SLOTS
 
 
@@ -119,11 +116,11 @@ def test_all_rules_are_compared() -> None:
 
 def test_one_ulp_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken(HalfCheetah):  # type: ignore[misc]
-        def evaluate(self, actions: Any, live: Any) -> Any:
+        def evaluate(self, actions: Any, live: Any) -> Any:  # type: ignore[misc]
             rewards, ended = super().evaluate(actions, live)
             return np.nextafter(rewards, np.inf), ended
 
-    entry = gymnasium.spec("HalfCheetah-v5").entry_point
+    entry: Any = gymnasium.spec("HalfCheetah-v5").entry_point
     monkeypatch.setitem(module.RULES, entry, Broken)
     with pytest.raises(DiffersError, match=r"step 0, slot 0: reward"):
         play(MujocoBackend, "HalfCheetah-v5", {}, 3)
@@ -144,55 +141,36 @@ def test_an_incomplete_move_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         play(MujocoBackend, "HalfCheetah-v5", {}, 30)
 
 
-def test_an_own_xml_is_played(tmp_path: Path) -> None:
-    text = (ASSETS / "half_cheetah.xml").read_text()
-    heavy = tmp_path / "heavy.xml"
-    heavy.write_text(text.replace('gravity="0 0 -9.81"', 'gravity="0 0 -20"'))
-    assert heavy.read_text() != text
-    kwargs = {"xml_file": str(heavy), "max_episode_steps": 60}
-    assert MujocoBackend.serves("HalfCheetah-v5", kwargs)
-    assert play(MujocoBackend, "HalfCheetah-v5", kwargs, 200) >= SLOTS
+SLEEPY = (
+    '<option sleep_tolerance="0.05"><flag sleep="enable"/></option><worldbody>'
+    '<body name="bob" pos="1 1 0"><joint type="hinge" axis="0 1 0" range="-3 3"/>'
+    '<geom type="sphere" size="0.05" pos="0.2 0 0" contype="0" conaffinity="0"/></body>'
+)
 
 
-FILTERS = ("<motor ", '<general dyntype="filter" dynprm="0.05" ')
-DELAYS = ("<motor ", '<motor delay="0.02" nsample="6" ')
-
-
-@pytest.mark.parametrize(("before", "after"), [FILTERS, DELAYS], ids=["filters", "delays"])
-def test_actuators_that_remember_are_played(before: str, after: str, tmp_path: Path) -> None:
-    xml = tmp_path / "slow.xml"
-    xml.write_text((ASSETS / "hopper.xml").read_text().replace(before, after))
-    model = mujoco.MjModel.from_xml_path(str(xml))
-    assert model.na + model.nhistory > 0
-    kwargs = {"xml_file": str(xml), "max_episode_steps": 40}
-    assert MujocoBackend("Hopper-v5", kwargs, 1).movable == (model.nhistory == 0)
-    assert play(MujocoBackend, "Hopper-v5", kwargs, 150) >= SLOTS
-
-
-def test_bodies_that_fall_asleep_do_so_for_one_slot(tmp_path: Path) -> None:
-    text = (ASSETS / "pusher.xml").read_text()
-    pendulum = (
-        '<body name="bob" pos="1 1 0"><joint type="hinge" axis="0 1 0" range="-3 3"/>'
-        '<geom type="sphere" size="0.05" pos="0.2 0 0" contype="0" conaffinity="0"/></body>'
-    )
-    start = text.index("<worldbody>") + len("<worldbody>")
-    text = text[:start] + pendulum + text[start:]
-    flag = '<option sleep_tolerance="0.05"><flag sleep="enable"/></option>'
-    text = text.replace("<worldbody>", f"{flag}<worldbody>", 1)
-    xml = tmp_path / "sleepy.xml"
-    xml.write_text(text)
-    played = []
-    for slots in (1, 6):
-        backend = MujocoBackend("Pusher-v5", {"xml_file": str(xml)}, slots)
-        for slot in range(slots):
-            backend.start(slot, seed=slot)
-        seen = []
-        for step in range(60):
-            actions = np.full((slots, 7), 0.3 if step < 20 else 0.0, np.float32)
-            actions[1:] *= -1
-            seen.append(backend.step(actions)[0][0].copy())
-        played.append(np.array(seen))
-    np.testing.assert_array_equal(*played)
+@pytest.mark.parametrize(
+    ("environment_id", "before", "after", "movable"),
+    [
+        ("HalfCheetah-v5", "0 0 -9.81", "0 0 -20", True),
+        ("Hopper-v5", "<motor ", '<general dyntype="filter" dynprm="0.05" ', True),
+        ("Hopper-v5", "<motor ", '<motor delay="0.02" nsample="6" ', False),
+        ("Pusher-v5", "<worldbody>", SLEEPY, False),  # bodies that fall asleep
+    ],
+)
+def test_an_own_xml_is_played(
+    environment_id: str, before: str, after: str, movable: bool, tmp_path: Path
+) -> None:
+    plain: Any = gymnasium.make(environment_id).unwrapped
+    text, xml = Path(plain.fullpath).read_text(), tmp_path / "own.xml"
+    assert before in text
+    xml.write_text(text.replace(before, after))
+    kwargs = {"xml_file": str(xml), "max_episode_steps": 60}
+    assert MujocoBackend(environment_id, kwargs, 1).movable == movable
+    actions = None
+    if environment_id == "Pusher-v5":
+        sizes = [0.3 if step % 60 < 20 else 0.0 for step in range(150)]
+        actions = [np.full((SLOTS, 7), size, np.float32) for size in sizes]
+    assert play(MujocoBackend, environment_id, kwargs, 150, actions=actions) >= SLOTS
 
 
 def test_episodes_with_data_of_their_own_stay() -> None:
@@ -200,9 +178,9 @@ def test_episodes_with_data_of_their_own_stay() -> None:
     exposed.expose()
     exposed.start(0, seed=0)
     assert not exposed.movable
-    with pytest.raises(RuntimeError, match="MjData"):
+    with pytest.raises(AssertionError):
         exposed.save(0)
-    with pytest.raises(RuntimeError, match="MjData"):
+    with pytest.raises(AssertionError):
         exposed.restore(1, None)
     assert not isinstance(GymnasiumBackend("Hopper-v5", {}, 1), MovableBackend)
 
@@ -245,7 +223,7 @@ def test_it_is_chosen_where_it_serves(
 
 
 def test_the_name_without_a_limit_has_none() -> None:
-    assert play(MujocoBackend, "MyHopper-v0", {"terminate_when_unhealthy": False}, 1200) == 0
+    assert play(MujocoBackend, "MyHopper-v0", {"terminate_when_unhealthy": False}, 1010, 1) == 0
 
 
 def test_other_environments_and_actions_are_refused() -> None:
@@ -255,27 +233,6 @@ def test_other_environments_and_actions_are_refused() -> None:
     backend.start(0, seed=0)
     with pytest.raises(ValueError, match=r"actions of shape \(1, 2\): expected \(k, 3\)"):
         backend.step(np.zeros((1, 2), np.float32))
-
-
-def test_the_environment_of_a_slot_stays_in_its_state() -> None:
-    backend = MujocoBackend("Hopper-v5", {}, 2)
-    backend.expose()
-    plain: list[Any] = [gymnasium.make("Hopper-v5").unwrapped for _ in range(2)]
-    for slot in range(2):
-        backend.start(slot, seed=slot)
-        plain[slot].reset(seed=slot)
-    lent: list[Any] = [backend.environment(slot).unwrapped for slot in range(2)]
-    for _ in range(12):  # until it touches the ground
-        backend.step(np.ones((2, 3), np.float32))
-        for env in plain:
-            env.step(np.ones(3, np.float32))
-    for slot in range(2):
-        require_equal(lent[slot]._get_obs(), backend.observations[slot], "its observation")
-        for field in ("qpos", "qvel", "cfrc_ext", "cfrc_int", "cacc", "ctrl"):
-            theirs = getattr(plain[slot].data, field)
-            require_equal(getattr(lent[slot].data, field), theirs, field)
-    assert np.abs(plain[0].data.cfrc_ext).sum() > 0
-    assert lent[0].data.qpos[0] != lent[1].data.qpos[0]
 
 
 def test_only_what_is_exposed_can_be_looked_at() -> None:
@@ -306,18 +263,8 @@ def test_a_module_that_cannot_be_imported_is_left_to_the_gymnasium_loop(
     assert backend_name("auto", "broken_at_import:Env-v0", {}) == "gymnasium"
 
 
-def test_what_is_not_finite_ends_as_it_does_in_gymnasium() -> None:
-    for name in PLAIN:
-        backend = MujocoBackend(name, {}, 1)
-        plain = gymnasium.make(name)
-        backend.start(0, seed=0)
-        plain.reset(seed=0)
-        for size in (1.0, np.nan, 1.0):
-            action = np.full((1, *backend.single_action_space.shape), size, np.float32)
-            observations, rewards, terminations, _, _ = backend.step(action)
-            observation, reward, terminated, _, _ = plain.step(action[0])
-            require_equal(observations[0], observation, name)
-            require_equal(rewards[0], reward, name)
-            require_equal(terminations[0], terminated, name)
-            if terminated:
-                break
+@pytest.mark.parametrize("name", PLAIN)
+def test_what_is_not_finite_ends_as_it_does_in_gymnasium(name: str) -> None:
+    shape = gymnasium.make(name).action_space.shape or ()
+    actions = [np.full((1, *shape), size, np.float32) for size in (1.0, np.nan, 1.0)]
+    play(MujocoBackend, name, {}, 3, slots=1, actions=actions)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,26 @@ import os, sys
 import esbench.environments.simulator_log
 print("glfw" in sys.modules, os.environ.get("MUJOCO_GL"))
 """
+
+
+@pytest.mark.parametrize(("variables", "blamed"), [({}, False), ({"MUJOCO_GL": "egl"}, True)])
+def test_a_variable_that_was_not_set_is_not_blamed(
+    variables: dict[str, str], blamed: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "mujoco.py").write_text("raise AttributeError('no library')")
+    environment = {key: value for key, value in os.environ.items() if key != "MUJOCO_GL"}
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-m", "esbench", "run", "--env", "Ant-v5", "--algorithm", "snes"],
+        env={**environment, "PYTHONPATH": path, **variables},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "AttributeError: no library" in done.stderr
+    assert ("MUJOCO_GL" in done.stderr) == blamed
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a window can always be opened")

@@ -1,13 +1,9 @@
-from __future__ import annotations
-
 import json
 import re
-import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
-import pytest
-from command_line import Run, execute, working_in
+from command_line import Run, files
 from fake_trials import write_scores
 
 from esbench.store.trial_folder import TrialFolder
@@ -20,40 +16,41 @@ TRAIN = [
 GOOD = [480.0, 485.0, 490.0, 491.0, 492.0, 495.0, 498.0, 500.0]
 
 
-@pytest.fixture(scope="module")
-def base_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder that ``esbench run`` has filled."""
-    folder = tmp_path_factory.mktemp("trained")
-    with working_in(folder):
-        assert execute(*TRAIN, "--out", "base") == 0
-    return folder / "base"
-
-
-@pytest.fixture
-def base(base_once: Path, tmp_path: Path) -> str:
-    """Return the name of that folder's copy in ``tmp_path``."""
-    shutil.copytree(base_once, tmp_path / "base")
-    return "base"
-
-
-def test_a_trial_records_what_it_has_from_the_environments_file(base_once: Path) -> None:
-    for path in base_once.rglob("trial.json"):
+def test_the_same_run_passes_and_fresh_seeds_decide_on_another(
+    esbench: Run, tmp_path: Path
+) -> None:
+    assert esbench(*TRAIN, "--out", "base")[0] == 0
+    for path in Path("base").rglob("trial.json"):
         inherited = json.loads(path.read_text())["inherited"]
         assert inherited == ["sigma", "learning_rate", "weight_decay"]
-
-
-def test_a_run_is_frozen_and_the_same_run_passes(esbench: Run, base: str) -> None:
-    code, out, _ = esbench("baseline", base, "--out", "baselines/b.json")
+    code, out, _ = esbench("baseline", "base", "--out", "new/b.json")
     assert code == 0
-    assert "openai_es on CartPole-v1" in out
-    assert "baselines/b.json: 1 cell frozen" in out
-    # With 3 seeds p is at least 1/20.
-    assert re.search("fewer than 5 seeds .* cannot detect a drop: openai_es on", out)
-    assert esbench(*TRAIN, "--out", "again")[0] == 0
-    code, out, err = esbench("check", "again", "--baseline", "baselines/b.json", "--exact")
+    assert "new/b.json" in out
+    assert re.search("5 seeds .*: openai_es on CartPole-v1", out)  # with 3, p is at least 1/20
+    assert esbench(*TRAIN, "--out", "same")[0] == 0
+    code, out, err = esbench("check", "same", "--baseline", "new/b.json", "--exact")
     assert (code, err) == (0, "")
     assert out.splitlines()[-1] == "PASSED: no regression (1 no worse)"
     assert "identical" in out
+    # Other seeds than the baseline's, so that nothing is identical and three seeds cannot tell.
+    other = [word if word != "0-2" else "5-7" for word in TRAIN]
+    assert esbench(*other, "--out", "first")[0] == 0
+    assert esbench("check", "first", "--baseline", "new/b.json")[0] == 4
+    again = ["check", "first", "--baseline", "new/b.json", "--second-stage", "second"]
+    code, out, _ = esbench(*again, "--workers", "1")
+    assert code in (0, 1, 4)
+    assert "second stage: 6 trials" in out
+    for seed in range(8, 14):
+        folder = TrialFolder(tmp_path / f"second/CartPole-v1/openai_es/seed-{seed}")
+        assert folder.is_done
+        assert folder.spec().budget.env_steps == 500
+    code_again, out_again, _ = esbench(*again, "--workers", "1")  # done already: skipped
+    assert (code_again, out_again.splitlines()[-1]) == (code, out.splitlines()[-1])
+    # Another first stage, for example of changed code, is not judged by the old second stage.
+    write_scores(tmp_path / "first", [1.0], environments=["Acrobot-v1"])
+    code, _, err = esbench(*again, "--workers", "1")
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "another first stage than" in err
 
 
 def test_a_drop_fails_and_is_written_in_every_format(esbench: Run, tmp_path: Path) -> None:
@@ -75,62 +72,26 @@ def test_a_drop_fails_and_is_written_in_every_format(esbench: Run, tmp_path: Pat
     assert esbench("check", "bad", "--baseline", "b.json", *lenient)[0] == 0
 
 
-def test_the_second_stage_trains_fresh_seeds_and_decides(
-    esbench: Run, base: str, tmp_path: Path
-) -> None:
-    assert esbench("baseline", base, "--out", "b.json")[0] == 0
-    # Other seeds than the baseline's, so that nothing is identical and three seeds cannot tell.
-    other = [word if word != "0-2" else "5-7" for word in TRAIN]
-    assert esbench(*other, "--out", "first")[0] == 0
-    assert esbench("check", "first", "--baseline", "b.json")[0] == 4
-    again = ["check", "first", "--baseline", "b.json", "--second-stage", "second"]
-    code, out, _ = esbench(*again, "--workers", "1")
-    assert code in (0, 1, 4)
-    assert "second stage: 6 trials" in out
-    seeds = range(8, 14)
-    for seed in seeds:
-        folder = TrialFolder(tmp_path / f"second/CartPole-v1/openai_es/seed-{seed}")
-        assert folder.is_done
-        assert folder.spec().budget.env_steps == 500
-    code_again, out_again, _ = esbench(*again, "--workers", "1")
-    assert code_again == code
-    assert "second stage: 6 trials" in out_again  # done already: skipped
-    assert out_again.splitlines()[-1] == out.splitlines()[-1]
-    # Another first stage, for example of changed code, is not judged by the old second stage.
-    other = [word if word != "first" else "other" for word in again]
-    three = [word if word != "0-2" else "6-8" for word in TRAIN]
-    assert esbench(*three, "--out", "other")[0] == 0
-    code, _, err = esbench(*other, "--workers", "1")
-    assert (code, len(err.splitlines())) == (2, 1)
-    assert "another first stage than" in err
+BAD = {
+    "check out --baseline none.json": "no file 'none.json'; expected one of",
+    "check none --baseline b.json": "no folder 'none'",
+    "check out --baseline b.json --alpha 2": "alpha = 2.0",
+    "check out --baseline b.json --margin -1": "margin = -1.0",
+    "check out --baseline b.json --second-stage out/x": "--second-stage out/x",
+    "check out --baseline b.json --junit out": "cannot write out",
+    "check out --baseline out": "cannot read out: Is a directory",
+    "check out --baseline b.json --alpha 1e-7": "alpha = 1e-07 for 1 cells",
+    "baseline none --out x.json": "no folder 'none'",
+    "baseline out --out b.json": "--replace",
+}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["check", "out", "--baseline", "none.json"], "no file 'none.json'; expected one of"),
-        (["check", "none", "--baseline", "b.json"], "no folder 'none'"),
-        (["check", "out", "--baseline", "b.json", "--alpha", "2"], "alpha = 2.0"),
-        (["check", "out", "--baseline", "b.json", "--margin", "-1"], "margin = -1.0"),
-        (
-            ["check", "out", "--baseline", "b.json", "--second-stage", "out/x"],
-            "--second-stage out/x",
-        ),
-        (["check", "out", "--baseline", "b.json", "--junit", "out"], "cannot write out"),
-        (["check", "out", "--baseline", "out"], "cannot read out: Is a directory"),
-        (["check", "out", "--baseline", "b.json", "--alpha", "1e-7"], "alpha = 1e-07 for 1 cells"),
-        (["baseline", "none", "--out", "x.json"], "no folder 'none'"),
-        (["baseline", "out", "--out", "b.json"], "--replace"),
-    ],
-)
-def test_bad_input_is_one_sentence_and_changes_nothing(
-    esbench: Run, tmp_path: Path, arguments: list[str], words: str
-) -> None:
+def test_bad_input_is_one_sentence_and_changes_nothing(esbench: Run, tmp_path: Path) -> None:
     write_scores(tmp_path / "out", GOOD[:3])
     assert esbench("baseline", "out", "--out", "b.json")[0] == 0
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    code, _, err = esbench(*arguments)
-    assert code == 2
-    assert words in err
-    assert len(err.splitlines()) == 1
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    before = files(tmp_path)
+    for command, words in BAD.items():
+        code, _, err = esbench(*command.split())
+        assert (code, len(err.splitlines())) == (2, 1), command
+        assert words in err
+    assert files(tmp_path) == before

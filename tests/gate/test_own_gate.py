@@ -5,12 +5,10 @@ results/baselines/ci.json`` are all of it. On the baseline's versions and proces
 must be the same; elsewhere no score may have dropped.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
-from watchers import Silent
+from watchers import Watcher
 
 from esbench.analysis.gate import GateRules, Verdict
 from esbench.gate import render_check as verdicts
@@ -28,7 +26,7 @@ BASELINE = Path(__file__).parents[2] / "results" / "baselines" / "ci.json"
 def test_openai_es_has_not_got_worse(tmp_path: Path, environment: str, seeds: str) -> None:
     _, trials = open_grid("ci", environments=[environment], seeds=seeds, out=tmp_path)
     with WorkerPool(2) as pool:
-        assert run_grid(trials, pool, Silent(), at_once=None).count("done") == len(trials)
+        assert run_grid(trials, pool, Watcher(), at_once=None).count("done") == len(trials)
     whole = read_baseline(BASELINE)
     (frozen,) = (cell for cell in whole.cells if cell.environment == environment)
     part = frozen.model_copy(update={"trials": frozen.trials[: len(trials)]})

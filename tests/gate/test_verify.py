@@ -1,20 +1,20 @@
-from __future__ import annotations
-
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from command_line import Run, execute, working_in
-from fake_trials import make_trials, write_scores, write_trial
+from command_line import Run, execute, files, working_in
+from fake_trials import edit, make_trials, set_digest, write_trial
+from safetensors.numpy import load_file, save_file
 
 from esbench.algorithms.openai_es import OpenAIES
 from esbench.errors import UsageError
 from esbench.gate.verify import Outcome, Verification, sentences, verify
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.generation_record import GenerationRecord
+from esbench.training.scoring import evaluate_trial
 
 TRAIN = [
     "run", "--env", "doubles:Walk-v0", "--algorithm", "openai_es", "--env-steps", "200",
@@ -25,7 +25,6 @@ TRAIN = [
 
 @pytest.fixture(scope="module")
 def trained_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder in which four seeds were trained."""
     folder = tmp_path_factory.mktemp("trained")
     with working_in(folder):
         assert execute(*TRAIN, "--seeds", "0-3") == 0
@@ -34,15 +33,8 @@ def trained_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def trained(trained_once: Path, tmp_path: Path) -> Path:
-    """Return the folder of four trained seeds, as ``tmp_path`` holds it."""
     shutil.copytree(trained_once, tmp_path, dirs_exist_ok=True)
     return next(tmp_path.rglob("trial.json")).parent.parent
-
-
-def edit(path: Path, change: Callable[[Any], Any]) -> None:
-    content = json.loads(path.read_text())
-    change(content)
-    path.write_text(json.dumps(content))
 
 
 def again(path: Path, pool: WorkerPool) -> Verification:
@@ -53,21 +45,18 @@ def again(path: Path, pool: WorkerPool) -> Verification:
 def test_what_has_not_changed_is_identical_and_nothing_is_written(
     trained: Path, pool: WorkerPool
 ) -> None:
-    before = {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()}
+    before = files(trained)
     seen: list[GenerationRecord] = []
     (found,) = verify(trained, pool, lambda name, record: seen.append(record))
     assert (found.outcome, found.p_value, found.changed) == (Outcome.IDENTICAL, None, ())
     assert len(found.reruns) == 4
     assert len(seen) >= 4
     assert sentences(found)[0].endswith("identical: 4 trials, every digest and score")
-    assert {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()} == before
+    assert files(trained) == before
 
 
 def test_a_changed_digest_is_found_where_it_is(trained: Path, pool: WorkerPool) -> None:
-    path = trained / "seed-2" / "metrics.jsonl"
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    rows[1]["digest"] = "f" * 64
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    set_digest(trained / "seed-2", 2)
     found = again(trained, pool)
     assert [rerun.parts_at for rerun in found.reruns] == [None, None, 2, None]
     assert found.outcome is Outcome.EQUAL  # the scores are the same
@@ -79,22 +68,11 @@ def test_a_changed_digest_is_found_where_it_is(trained: Path, pool: WorkerPool) 
     assert "4 seeds" in sentences(alone)[0]
 
 
-def test_a_changed_score_of_the_same_training_is_found(trained: Path, pool: WorkerPool) -> None:
-    edit(trained / "seed-0" / "result.json", lambda content: content.update(score=0.25))
-    found = again(trained / "seed-0", pool)
-    rows = (trained / "seed-0" / "metrics.jsonl").read_text().splitlines()
-    assert found.reruns[0].parts_at == len(rows) + 1
-    assert "score 0.25 " in sentences(found)[0]
-
-
 def test_another_algorithm_of_the_same_name_is_different(
     trained: Path, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for number in range(4):
-        edit(
-            trained / f"seed-{number}" / "result.json",
-            lambda content, number=number: content.update(score=1000.0 + number),
-        )
+    for number, path in enumerate(trained.glob("*/result.json")):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"score": 1000.0 + number}))
     tell = OpenAIES._tell
     monkeypatch.setattr(OpenAIES, "_tell", lambda self, p, returns, b: tell(self, p, -returns, b))
     found = again(trained, pool)
@@ -102,12 +80,17 @@ def test_another_algorithm_of_the_same_name_is_different(
     assert found.p_value == pytest.approx(2 / 70)
 
 
-def test_changed_packages_and_processors_are_named(trained: Path, pool: WorkerPool) -> None:
-    path = trained / "seed-1" / "trial.json"
-    edit(path, lambda content: content["versions"].update(numpy="1.0", esbench="0.0"))
-    edit(path, lambda content: content["hardware"].update(cpu="Abacus"))
-    edit(trained / "seed-1" / "result.json", lambda content: content.update(score=0.25))
-    found = again(trained / "seed-1", pool)
+def test_a_changed_score_is_found_and_packages_and_processors_are_named(
+    trained: Path, pool: WorkerPool
+) -> None:
+    path = trained / "seed-1"
+    edit(path, "trial.json", lambda c: c["versions"].update(numpy="1.0", esbench="0.0"))
+    edit(path, "trial.json", lambda c: c["hardware"].update(cpu="Abacus"))
+    edit(path, "result.json", lambda c: c.update(score=0.25))
+    found = again(path, pool)
+    rows = (path / "metrics.jsonl").read_text().splitlines()
+    assert found.reruns[0].parts_at == len(rows) + 1
+    assert "score 0.25 " in sentences(found)[0]
     numpy, processor = found.changed
     assert numpy.startswith("numpy 1.0 then, ")
     assert processor.startswith("processor Abacus then, ")
@@ -118,17 +101,46 @@ def test_the_command_says_so_and_exits_with_it(esbench: Run, trained: Path) -> N
     code, out, err = esbench("verify", str(trained / "seed-0"), "--workers", "1")
     assert (code, err) == (0, "")
     assert "identical: 1 trial, every digest and score" in out
-    edit(trained / "seed-0" / "result.json", lambda content: content.update(score=0.25))
+    edit(trained / "seed-0", "result.json", lambda c: c.update(score=0.25))
     code, out, _ = esbench("verify", str(trained / "seed-0"), "--workers", "1")
     assert code == 1
     assert "different: seed 0 differs from generation" in out
 
 
+@pytest.mark.parametrize("key", ["returns", "lengths", "score"])
+def test_verify_and_eval_agree_on_what_is_identical(
+    trained: Path, pool: WorkerPool, key: str
+) -> None:
+    """Two changed episodes whose mean is the recorded one differ too."""
+    trial = trained / "seed-0"
+    assert evaluate_trial(trial, pool).identical
+
+    def change(content: Any) -> None:
+        value = content[key]
+        content[key] = value + 1 if key == "score" else [value[0] + 1, value[1] - 1, *value[2:]]
+
+    edit(trial, "result.json", change)
+    assert evaluate_trial(trial, pool).identical is False
+    assert again(trial, pool).outcome is Outcome.DIFFERENT
+
+
+def test_a_stored_policy_that_scores_otherwise_is_different(
+    trained: Path, pool: WorkerPool
+) -> None:
+    (stored,) = (trained / "seed-0" / "checkpoint").glob("*.safetensors")
+    tensors = load_file(stored)
+    save_file({name: np.asarray(1.0 - values) for name, values in tensors.items()}, stored)
+    assert evaluate_trial(trained / "seed-0", pool).identical is False
+    found = again(trained / "seed-0", pool)
+    assert found.outcome is Outcome.DIFFERENT
+    rows = (trained / "seed-0" / "metrics.jsonl").read_text().splitlines()
+    assert found.reruns[0].parts_at == len(rows) + 1
+
+
 def test_what_is_not_done_is_refused(tmp_path: Path, pool: WorkerPool) -> None:
-    write_scores(tmp_path, [1.0])
     (trial,) = make_trials(tmp_path, seeds=[5])
     write_trial(trial, error="Traceback")
-    with pytest.raises(UsageError, match=r"seed-5 is failed; expected trials that are done"):
+    with pytest.raises(UsageError, match=r"seed-5 the first \(failed\)"):
         again(tmp_path, pool)
     with pytest.raises(UsageError, match="no folder"):
         again(tmp_path / "none", pool)

@@ -1,26 +1,25 @@
-from __future__ import annotations
-
-from dataclasses import fields
 from pathlib import Path
 
 import gymnasium
 import pytest
 
-from esbench.environments.atari.games import DETERMINISTIC, V5, Game
+from esbench.environments.atari.games import OF_FRAMES, Game
+from esbench.environments.atari.names import SUFFIXES, atari_environments
 from esbench.environments.make import reason, register_family
 from esbench.errors import UsageError
-from esbench.grids import environment_files
+from esbench.grids import environment_registry
 from esbench.grids.environment_files import (
     environment_kind,
     environment_names,
-    folder,
     load_environment,
-    merged,
-    read_toml,
 )
-from esbench.grids.grid_file import parse_grid
+from esbench.grids.environment_registry import folder, merged, read_toml
+from esbench.grids.expand import expand
+from esbench.grids.grid_file import compose_grid, parse_grid
+from esbench.grids.trial_spec import TrialSpec
 from esbench.rollouts.random_policy import random_policy_returns
-from esbench.training.trainer import Trainer
+from esbench.settings import Table
+from esbench.training.search_trainer import SearchTrainer
 from esbench.training.trials import grid_trials
 
 NAMES = environment_names()
@@ -31,7 +30,7 @@ GAMES = [
         "Pong", "Breakout", "Freeway", "Frostbite", "Seaquest", "SpaceInvaders", "BeamRider",
         "Qbert", "Enduro",
     )
-    for suffix in ("", "Deterministic")
+    for suffix in SUFFIXES.values()
 ]  # fmt: skip
 
 
@@ -44,7 +43,9 @@ def test_the_benchmark_has_its_environments() -> None:
     assert set(NAMES) >= {
         "CartPole-v1", "Acrobot-v1", "MountainCarContinuous-v0", "Pendulum-v1",
         "InvertedPendulum-v5", "InvertedDoublePendulum-v5", "Swimmer-v5", "Hopper-v5",
-        "HalfCheetah-v5", "Walker2d-v5", "Ant-v5", "Humanoid-v5",
+        "HalfCheetah-v5", "Walker2d-v5", "Ant-v5", "Humanoid-v5", "HumanoidStandup-v5",
+        "Reacher-v5", "Pusher-v5", "MountainCar-v0", "FrozenLake-v1", "LunarLander-v3",
+        "BipedalWalker-v3",
         "esbench/Sphere-v0", "esbench/Ellipsoid-v0", "esbench/RotatedEllipsoid-v0",
         "esbench/Rosenbrock-v0", "esbench/Rastrigin-v0", "esbench/NoisySphere-v0",
         *GAMES,
@@ -64,28 +65,19 @@ def test_a_file_is_complete_and_can_be_trained(name: str, tmp_path: object) -> N
     assert random.command == (
         f"esbench eval --random-policy {name} --episodes {random.episodes} --seed 0"
     )
-    algorithms = ["openai_es"] if name in GAMES else ["openai_es", "random_search"]  # 0.3 s each
-    table = {"name": "t", "environments": [name], "algorithms": algorithms, "seeds": [0]}
-    for trial in grid_trials(parse_grid(table, "t"), folder(), "t"):
-        Trainer(trial.spec).close()
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_solved_is_gymnasiums_own_threshold(name: str) -> None:
     register_family(name)
-    assert load_environment(name).scores.solved in {None, gymnasium.spec(name).reward_threshold}
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in FUNCTIONS])
-def test_references_have_sources(name: str) -> None:
-    references = load_environment(name).scores.references
-    assert references
-    for reference in references:
+    assert file.scores.solved in {None, gymnasium.spec(name).reward_threshold}
+    for reference in file.scores.references:
         assert reference.source
         assert reference.comparable or reference.note
+    table = {"name": "t", "environments": [name], "algorithms": ["openai_es"], "seeds": [0]}
+    (trial,) = grid_trials(parse_grid(table, "t"), folder(), "t")
+    SearchTrainer(trial.spec).close()
 
 
-@pytest.mark.parametrize("name", ["CartPole-v1", "InvertedPendulum-v5", "Walker2d-v5", *FUNCTIONS])
+@pytest.mark.parametrize(
+    "name", ["CartPole-v1", "FrozenLake-v1", "InvertedPendulum-v5", "Walker2d-v5", *FUNCTIONS]
+)
 def test_the_random_score_is_what_its_command_measures(name: str) -> None:
     file = load_environment(name)
     random = file.scores.random
@@ -109,13 +101,13 @@ def test_functions_are_points_that_are_evaluated_as_often_as_their_noise_asks(na
 def test_every_argument_of_a_game_is_pinned(name: str) -> None:
     """A later default of ours, or of the ALE, changes no score."""
     file = load_environment(name)
-    pinned = {field.name for field in fields(Game)} - {"rom", "protocol"}
-    assert set(file.kwargs) == pinned - {"actions"}  # all those of full_action_space
     register_family(name)
-    spec = gymnasium.spec(name)
-    rom = spec.kwargs["game"]
-    assert Game(rom, V5, **file.kwargs) == Game(rom, V5)
-    assert spec.entry_point == (DETERMINISTIC if "Deterministic" in name else V5).entry_point
+    rom, protocol = atari_environments()[name]
+    pinned = set(Game.model_fields) - {"rom", "protocol", "actions"}  # all of full_action_space
+    assert set(file.kwargs) == (pinned - OF_FRAMES if protocol == "ram" else pinned)
+    game = {"rom": rom, "protocol": protocol}
+    assert Game(**game, **file.kwargs) == Game(**game)
+    assert gymnasium.spec(name).entry_point == f"esbench.environments.atari.games:{protocol}"
     human, es, *_ = file.scores.references
     assert file.scores.random is not None
     assert human.score > file.scores.random.mean  # OpenAI-ES is below it in Q*bert
@@ -133,7 +125,7 @@ def test_a_kind_is_an_environment_unless_its_file_says_otherwise() -> None:
 
 
 def test_any_gymnasium_environment_has_defaults() -> None:
-    file = load_environment("MountainCar-v0")
+    file = load_environment("Blackjack-v1")
     assert file.policy == {"template": "mlp", "normalize_observations": True}
     assert file.scores.random is None
 
@@ -170,7 +162,7 @@ def test_a_file_has_an_environment_for_each_protocol(
         protocols = { a = { id = "Game-a" }, b = { id = "Game-b", description = "own" } }
         """
     )
-    monkeypatch.setattr(environment_files, "folder", lambda: tmp_path)
+    monkeypatch.setattr(environment_registry, "folder", lambda: tmp_path)
     assert environment_names() == ["Game-a", "Game-b"]
     a, b = load_environment("Game-a"), load_environment("Game-b")
     assert (a.id, a.description, b.id, b.description) == ("Game-a", "common", "Game-b", "own")
@@ -196,8 +188,118 @@ def test_unknown_names_suggest_the_nearest(name: str, suggested: str) -> None:
         load_environment(name)
 
 
-def test_atari_games_of_the_ale_are_known() -> None:
-    assert load_environment("ALE/Pong-v5").id == "ALE/Pong-v5"
+GAME_SPECS = [
+    ("ALE/Pong-v5", {}, "esbench/Pong-v5", {}),
+    ("ALE/Pong-v5", {"obs_type": "rgb", "frameskip": 2}, "esbench/Pong-v5", {"frame_skip": 2}),
+    ("ALE/Pong-v5", {"obs_type": "ram"}, "esbench/Pong-ram-v5", {}),
+    ("ALE/MsPacman-v5", {"repeat_action_probability": 0.25}, "esbench/MsPacman-v5", {}),
+    ("ALE/MsPacman-v5", {"obs_type": "ram"}, "esbench/MsPacman-ram-v5", {}),
+]
+
+
+def game_trial(name: str, kwargs: object, **grid: object) -> TrialSpec:
+    table = {
+        "name": "t", "environments": [name], "algorithms": ["openai_es"], "seeds": [0],
+        "environment": {name: {"kwargs": kwargs}}, **grid,
+    }  # fmt: skip
+    (trial,) = grid_trials(parse_grid(table, "t"), folder(), "t")
+    assert trial.labels["environment"] == trial.spec.environment.id
+    return trial.spec
+
+
+@pytest.mark.parametrize(
+    ("env", "tables", "overrides", "name", "episodes", "kwargs"),
+    [
+        ("ALE/Pong-v5", {"esbench/Pong-v5": {}}, [], "esbench/Pong-v5", 7, {}),
+        ("esbench/Pong-v5", {"ALE/Pong-v5": {}}, [], "esbench/Pong-v5", 7, {}),
+        ("esbench/Pong-v5", {"ALE/Pong-v5": {"obs_type": "ram"}}, [], "esbench/Pong-v5", 1, {}),
+        ("ALE/Pong-v5", {"ALE/Pong-v5": {"obs_type": "ram"}}, [], "esbench/Pong-ram-v5", 7, {}),
+        ("ALE/Pong-v5", {"esbench/Pong-v5": {}}, ["obs_type=ram"], "esbench/Pong-ram-v5", 1, {}),
+        (
+            "ALE/Pong-v5",
+            {"esbench/Pong-v5": {"frame_skip": 3, "screen_size": 42}},
+            ["frameskip=2"],
+            "esbench/Pong-v5",
+            7,
+            {"frame_skip": 2, "screen_size": 42},
+        ),
+    ],
+)
+def test_a_grid_s_own_table_holds_for_an_alias(
+    tmp_path: Path,
+    env: str,
+    tables: dict[str, Table],
+    overrides: list[str],
+    name: str,
+    episodes: int,
+    kwargs: Table,
+) -> None:
+    lines = ["environments = ['Ant-v5', 'esbench/Pong-v5']", "algorithms = ['openai_es']"]
+    for table, given in ({"Ant-v5": {}} | tables).items():
+        arguments = ", ".join(f"{key} = {value!r}" for key, value in given.items())
+        lines += [
+            f"[environment.'{table}']",
+            "episodes_per_member = 7",
+            f"kwargs = {{{arguments}}}",
+        ]
+    (tmp_path / "grid.toml").write_text("\n".join(lines))
+    assignments = [f'environment."ALE/Pong-v5".kwargs.{each}' for each in overrides]
+    grid, source = compose_grid(f"{tmp_path}/grid.toml", [env], overrides=assignments)
+    (spec, *_) = [one.spec.environment for one in expand(grid, source)]
+    plain = load_environment(name).spec().kwargs
+    assert (spec.id, spec.episodes_per_member) == (name, episodes)
+    assert spec.kwargs == {**plain, **kwargs}
+
+
+def test_a_table_of_another_environment_is_refused_if_it_was_asked_for(tmp_path: Path) -> None:
+    table = "environments = ['Ant-v5']\nalgorithms = ['openai_es']\n[environment.Ant-v5]"
+    (tmp_path / "grid.toml").write_text(table)
+    override = 'environment."Ant-v5".episodes_per_member=2'
+    with pytest.raises(UsageError, match="'Ant-v5'.* is not among"):
+        compose_grid(f"{tmp_path}/grid.toml", ["Hopper-v5"], overrides=[override])
+    grid, _ = compose_grid(f"{tmp_path}/grid.toml", ["Hopper-v5"])
+    assert grid.environment == {}
+
+
+@pytest.mark.parametrize(("alias", "kwargs", "name", "own"), GAME_SPECS)
+def test_a_name_of_the_ale_is_an_alias_of_one_protocol(
+    alias: str, kwargs: Table, name: str, own: Table
+) -> None:
+    spec = game_trial(alias, kwargs)
+    assert spec == game_trial(name, own)
+    assert spec.environment.id == name
+    assert spec.policy is not None
+    assert spec.policy.template == ("mlp" if "-ram-" in name else "small_conv")
+    assert load_environment(alias).id == f"esbench/{alias.removeprefix('ALE/')}"
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs", "policy", "words"),
+    [
+        ("ALE/Pong-v5", {"obs_type": "rma"}, {}, "obs_type = 'rma': expected 'ram'"),
+        ("ALE/Pong-v5", 3, {}, "kwargs = 3"),
+        ("ALE/Pong-v5", {"repeat_action_probability": 0.0}, {}, "repeat_action_probability"),
+        ("ALE/Pong-v5", {"obs_type": "ram", "screen_size": 42}, {}, "screen_size"),
+        ("ALE/Pong-v5", {"obs_type": "ram"}, {"template": "nature_conv"}, "128.*mlp or linear"),
+    ],
+)
+def test_a_game_that_cannot_be_played_is_refused(
+    name: str, kwargs: object, policy: Table, words: str
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        SearchTrainer(game_trial(name, kwargs, policy=policy))
+
+
+def test_a_grid_has_one_name_of_a_protocol() -> None:
+    names = ["ALE/Pong-v5", "esbench/Pong-v5"]
+    with pytest.raises(UsageError, match="'esbench/Pong-v5' is given 2 times"):
+        parse_grid({"name": "t", "environments": names, "algorithms": ["openai_es"]}, "t")
+
+
+def test_an_unknown_name_says_how_to_name_that_of_a_package() -> None:
+    with pytest.raises(UsageError, match="'AntBulletEnv-v0'.*'package:AntBulletEnv-v0'") as caught:
+        load_environment("AntBulletEnv-v0")
+    assert "did you mean" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,17 @@
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from esbench.errors import UsageError
-from esbench.grids.grid_file import apply_override, grid_names, parse_grid, parse_seeds
+from esbench.grids.grid_file import (
+    apply_override,
+    grid_names,
+    parse_grid,
+    parse_seeds,
+    require_distinct_keys,
+)
+from esbench.training.search_trainer import SearchTrainer
 from esbench.training.trials import Trial, grid_trials, open_grid
 
 FULL = """
@@ -24,6 +29,11 @@ hidden = [64, 64]
 [environment."Hopper-v5"]
 episodes_per_member = 2
 """
+
+
+def template(trial: Trial) -> str:
+    assert trial.spec.policy is not None
+    return trial.spec.policy.template
 
 
 def opened(path: Path, text: str, **options: Any) -> list[Trial]:
@@ -126,6 +136,14 @@ def test_an_override_without_key_or_value_is_an_error(assignment: str) -> None:
         apply_override({}, assignment)
 
 
+def test_a_key_is_set_once() -> None:
+    require_distinct_keys(
+        ["budget.env_steps=1", "budget.generations=1", 'environment."a.b".kind=1']
+    )
+    with pytest.raises(UsageError, match="budget.env_steps is set twice.*=1'.*=2'"):
+        require_distinct_keys(["budget.env_steps=1", ' budget."env_steps" =2'])
+
+
 def test_one_algorithm_with_two_settings_and_two_policies() -> None:
     trials = trials_of(
         {
@@ -145,7 +163,7 @@ def test_one_algorithm_with_two_settings_and_two_policies() -> None:
     ]
     assert trials[2].spec.algorithm.name == "openai_es"
     assert settings(trials[2], "algorithm")["sigma"] == 0.5
-    assert trials[0].spec.policy.template == "linear"
+    assert template(trials[0]) == "linear"
     assert settings(trials[1], "policy")["hidden"] == [8, 8, 8]
     assert settings(trials[1], "policy")["normalize_observations"] is True  # of the environment
 
@@ -174,6 +192,9 @@ def test_seeds_as_text() -> None:
             parse_seeds(text)
     with pytest.raises(UsageError, match="backwards; expected 2-5"):
         parse_seeds("5-2")
+    for text in ("0-9999999999999999999", "0-4000000000"):  # before they are listed
+        with pytest.raises(UsageError, match="4294967296"):
+            parse_seeds(text)
 
 
 BAD = [
@@ -193,7 +214,6 @@ BAD = [
     ({"seeds": []}, ["seeds = []", "at least 1"]),
     ({"seeds": [1, 2, 1]}, ["seeds", "1 is given 2 times; expected once"]),
     ({"seeds": [-1]}, ["seeds.0 = -1"]),
-    ({"seeds": [1.5]}, ["seeds.0 = 1.5", "integer"]),
     ({"environments": ["CartPole-v1"] * 2}, ["'CartPole-v1' is given 2 times"]),
     ({"budget": {"env_stps": 3}}, ["unknown key budget.env_stps", "'env_steps'"]),
     ({"budget": {"env_steps": 1.5}}, ["budget.env_steps = 1.5", "integer"]),
@@ -262,7 +282,7 @@ def test_every_section_has_the_same_layers(tmp_path: Path, section: str) -> None
 
 def test_a_policy_with_a_template_replaces_and_one_without_changes() -> None:
     one = {"environment": {"CartPole-v1": {"policy": {"template": "linear"}}}}
-    assert trials_of({"policy": {"hidden": [3]}, **one})[0].spec.policy.template == "linear"
+    assert template(trials_of({"policy": {"hidden": [3]}, **one})[0]) == "linear"
     (trial, *_) = trials_of({"policy": {"template": "mlp", "activation": "relu"}})
     assert settings(trial, "policy")["activation"] == "relu"
     assert settings(trial, "policy")["normalize_observations"] is False  # nothing is inherited
@@ -278,15 +298,29 @@ def test_values_where_tables_belong(tmp_path: Path) -> None:
             opened(tmp_path, text, overrides=["budget.env_steps=3"], environments=["CartPole-v1"])
 
 
+def test_settings_of_an_algorithm_that_is_not_in_the_grid_are_refused(tmp_path: Path) -> None:
+    setting = "algorithms.sness.sigma=1"
+    with pytest.raises(UsageError, match=r"^algorithms\.sness .* did you mean 'snes'"):
+        open_grid(None, environments=["CartPole-v1"], algorithms=["snes"], overrides=[setting])
+    listed = 'environments = ["CartPole-v1"]\nalgorithms = ["openai_es", "random_search"]'
+    with pytest.raises(UsageError, match=r"^algorithms\.snes .* known: openai_es, random_search$"):
+        opened(tmp_path, listed, overrides=["algorithms.snes.sigma=1"])
+    replaced = ['algorithms=["snes"]', "algorithms.snes.population_size=10"]
+    for trial in opened(tmp_path, listed, overrides=replaced):
+        assert settings(trial, "algorithm")["population_size"] == 10
+    with pytest.raises(UsageError, match="openai_es .* is not in this grid"):
+        opened(tmp_path, listed, overrides=[*replaced, "algorithms.openai_es.sigma=1"])
+
+
+def test_a_grid_without_algorithms_gets_those_that_are_set(tmp_path: Path) -> None:
+    overrides = ["algorithms.snes.sigma=0.1", "algorithms.openai_es.sigma=0.1"]
+    trials = opened(tmp_path, 'environments = ["CartPole-v1"]', overrides=overrides)
+    assert {trial.labels["algorithm"] for trial in trials} == {"snes", "openai_es"}
+
+
 def test_pairs_without_pairs_are_fresh() -> None:
     table = {"CartPole-v1": {"episode_seeds": "pair"}}
     assert trials_of({"algorithms": ["random_search", "openai_es"], "environment": table})
-
-
-def test_seeds_are_bounded_before_they_are_listed() -> None:
-    for text in ("0-9999999999999999999", "0-4000000000"):
-        with pytest.raises(UsageError, match="4294967296"):
-            parse_seeds(text)
 
 
 def test_the_file_is_named(tmp_path: Path) -> None:
@@ -294,7 +328,7 @@ def test_the_file_is_named(tmp_path: Path) -> None:
         opened(tmp_path, FULL + "[environment.'HalfCheetah-v5'.budget]\nx = 3")
     with pytest.raises(UsageError, match=r"grid\.toml: not valid TOML: .*line 2"):
         opened(tmp_path, "\nname = = 3")
-    with pytest.raises(UsageError, match="no grid file"):
+    with pytest.raises(UsageError, match=r"none\.toml: cannot be read"):
         open_grid(str(tmp_path / "none.toml"))
     with pytest.raises(UsageError, match="unknown grid 'quik'; did you mean 'quick'"):
         open_grid("quik")
@@ -307,6 +341,41 @@ def test_an_edited_grid_is_refused_before_anything_runs(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"sigma was 0\.02, is now 0\.03"):
         opened(tmp_path, FULL.replace("sigma = 0.02", "sigma = 0.03"))
     assert opened(tmp_path, FULL, seeds="0-5")  # more seeds are no edit
+
+
+def test_an_algorithm_may_have_a_policy_of_its_own(tmp_path: Path) -> None:
+    text = (
+        'environments = ["HalfCheetah-v5"]\nseeds = [0]\npolicy = {hidden = [8]}\n[algorithms]\n'
+        'snes = {}\ncma_es = {policy = {template = "linear"}}\n'
+        'wide = {algorithm = "snes", policy = {hidden = [99]}}\n'
+    )
+    trials = opened(tmp_path, text)
+    assert [trial.labels["policy"] for trial in trials] == ["default", "linear", "default"]
+    policies = [trial.spec.as_json()["policy"] for trial in trials]
+    assert [policy["template"] for policy in policies] == ["mlp", "linear", "mlp"]
+    assert [policy["settings"].get("hidden") for policy in policies] == [[8], None, [99]]
+    with SearchTrainer(trials[1].spec) as trainer:
+        assert trainer.center.size == 17 * 6  # a matrix of HalfCheetah's observations to actions
+    # Alone, the same specification needs no table of its own.
+    (alone,) = opened(tmp_path, text, algorithms=["cma_es"])
+    assert alone.spec == trials[1].spec
+    (same,) = opened(tmp_path, "", environments=["HalfCheetah-v5"], algorithms=["cma_es"],
+                     overrides=["policy.template=linear", "seeds=[0]"])  # fmt: skip
+    assert same.spec.hash == alone.spec.hash
+    set_ = opened(tmp_path, text, overrides=['policy={template = "linear"}'])
+    assert {template(trial) for trial in set_} == {"linear"}
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [('"linear"', "algorithms.cma_es.policy = 'linear'"),
+     ('{template = "linea"}', "'linea' .algorithms.cma_es.policy.template.*'linear'"),
+     ("{hidden = [0]}", "algorithms.cma_es.policy.hidden.0 = 0")],
+)  # fmt: skip
+def test_a_wrong_policy_of_an_algorithm_is_named(value: str, words: str, tmp_path: Path) -> None:
+    text = f'environments = ["CartPole-v1"]\nalgorithms.cma_es.policy = {value}\n'
+    with pytest.raises(UsageError, match=words):
+        opened(tmp_path, text)
 
 
 def test_what_comes_from_the_environments_file_is_known() -> None:

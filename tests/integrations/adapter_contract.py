@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+import copy
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 from algorithm_contract import SIZE, START, AlgorithmContract, Make, P, run, sphere
 from searches import assert_same
 
-__all__ = ["SIZE", "START", "AdapterContract", "Make", "P", "run", "sphere"]
+from esbench.grids.trial_spec import TrialSpec
+from esbench.rollouts.worker_pool import WorkerPool
+from esbench.store.generation_record import GenerationRecord
+from esbench.training.search_trainer import SearchTrainer
+
+__all__ = ["SIZE", "START", "AdapterContract", "Make", "P", "resumed", "run", "sphere"]
+
+
+def resumed(spec: TrialSpec, pool: WorkerPool) -> Sequence[GenerationRecord]:
+    """Check that a resumed trial has the digests of an uninterrupted one; returns its history."""
+    whole, half, rest = (SearchTrainer(spec, pool) for _ in range(3))
+    whole.train(env_steps=900)
+    half.train(env_steps=400)
+    rest.load_state_dict(copy.deepcopy(half.state_dict()), half.history)
+    rest.train(env_steps=900)
+    assert len(half.history) < len(whole.history)
+    assert [r.digest for r in rest.history] == [r.digest for r in whole.history]
+    assert all(np.isfinite(record.sigma) for record in whole.history)
+    return whole.history
 
 
 class AdapterContract(AlgorithmContract):

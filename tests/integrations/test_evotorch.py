@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import copy
-import tracemalloc
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from adapter_contract import SIZE, START, AdapterContract, Make, P, run, sphere
+from adapter_contract import SIZE, START, AdapterContract, Make, P, resumed, run, sphere
 from searches import arrays_in
 
 import esbench
-from esbench.algorithms.base import ALGORITHMS
 from esbench.arrays import Matrix
 from esbench.errors import TrainingError, UsageError
-from esbench.grids.grid_file import parse_grid
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.seeding import noise_key
-from esbench.training.trainer import Trainer
-from esbench.training.trials import grid_trials
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # deprecations in what it imports
@@ -128,10 +122,6 @@ class TestContract(AdapterContract):
         return made
 
 
-def test_it_is_registered_by_its_module() -> None:
-    assert ALGORITHMS.get("evotorch") is plugin.Evotorch
-
-
 def test_what_is_served_is_named() -> None:
     assert list(plugin.search_algorithms()) == sorted(CASES)
 
@@ -198,17 +188,6 @@ def test_a_redraw_within_a_step_leaves_what_was_answered(monkeypatch: pytest.Mon
     assert len(np.unique(np.array(seen))) == 8 * SIZE * P  # no seed is taken up twice
 
 
-def test_without_a_centre_the_best_member_so_far_is_returned() -> None:
-    algorithm = make_evotorch("Cosyne")
-    population = algorithm.ask()
-    best = population.member(int(np.argmax(sphere(population.members()))))
-    algorithm.tell(population, sphere(population.members()))
-    for generation in range(3):
-        np.testing.assert_array_equal(algorithm.center, best)
-        population = algorithm.ask()
-        algorithm.tell(population, sphere(population.members()) - 100.0 * (generation + 1))
-
-
 @pytest.mark.parametrize("name", ["PGPE", "SNES", "CMAES"])
 def test_the_smallest_searches(name: str) -> None:
     size = 4 if name == "CMAES" else 2
@@ -261,20 +240,14 @@ def test_the_state_is_the_history_of_returns() -> None:
     assert len(list(arrays_in(state))) == 4  # and the two centres
 
 
-def test_a_state_copies_no_history() -> None:
-    algorithm = make_evotorch("SNES", population_size=2000)
-    run(algorithm, 6)
+def test_a_state_does_not_change_later() -> None:
+    algorithm = make_evotorch("SNES")
+    run(algorithm, 2)
     early = algorithm.state_dict()
     kept = early["returns"].copy()
-    run(algorithm, 6)
-    tracemalloc.start()
-    state = algorithm.state_dict()
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert state["returns"].nbytes == 12 * 2000 * 8
-    assert peak < 2000 * 8  # less than one generation
+    run(algorithm, 2)
     np.testing.assert_array_equal(early["returns"], kept)
-    np.testing.assert_array_equal(state["returns"][: kept.size], kept)
+    np.testing.assert_array_equal(algorithm.state_dict()["returns"][: kept.size], kept)
 
 
 @pytest.mark.parametrize(
@@ -304,40 +277,13 @@ def test_bad_settings_are_named(name: str, settings: dict[str, Any], message: st
         make_evotorch(name, **settings)
 
 
-def test_what_an_algorithm_needs_is_said_in_its_own_words() -> None:
-    with pytest.raises(UsageError, match="evotorch SNES with {}: .*stdev_init"):
-        esbench.make_algorithm("evotorch", num_params=P)
-
-
-@pytest.fixture
-def make_trainer(tmp_path: Any, pool: WorkerPool) -> Callable[[], Trainer]:
-    def make() -> Trainer:
-        table = {
-            "name": "test",
-            "seeds": [0],
-            "environments": ["doubles:Walk-v0"],
-            "algorithms": {
-                "theirs": {
-                    "algorithm": "evotorch", "search_algorithm": "Cosyne", "population_size": 8,
-                    "arguments": CASES["Cosyne"], "initial_width": 0.5,
-                },
-            },
-            "policy": {"template": "linear"},
-            "evaluation": {"episodes": 2},
-        }  # fmt: skip
-        (trial,) = grid_trials(parse_grid(table, "test"), tmp_path, "test")
-        return Trainer(trial.spec, pool)
-
-    return make
-
-
-def test_a_trial_goes_on_where_it_was_stopped(make_trainer: Callable[[], Trainer]) -> None:
-    whole, half, rest = make_trainer(), make_trainer(), make_trainer()
-    whole.train(env_steps=1500)
-    half.train(env_steps=700)
-    rest.load_state_dict(copy.deepcopy(half.state_dict()), half.history)
-    rest.train(env_steps=1500)
-    assert len(half.history) < len(whole.history)
-    assert [r.digest for r in rest.history] == [r.digest for r in whole.history]
-    assert {record.population_size for record in whole.history} == {8, 14}
-    assert all(np.isfinite(record.sigma) for record in whole.history)
+def test_a_trial_goes_on_where_it_was_stopped(make_spec: Any, pool: WorkerPool) -> None:
+    settings = {
+        "algorithm": "evotorch",
+        "search_algorithm": "Cosyne",
+        "population_size": 8,
+        "arguments": CASES["Cosyne"],
+        "initial_width": 0.5,
+    }
+    history = resumed(make_spec(algorithms={"theirs": settings}), pool)
+    assert {record.population_size for record in history} == {8, 14}

@@ -1,4 +1,4 @@
-"""A policy's flat parameters, taken apart for PyTorch."""
+"""The flat parameters of policies: those of members, and taken apart for PyTorch."""
 
 from __future__ import annotations
 
@@ -6,6 +6,23 @@ from typing import final
 
 import numpy as np
 import torch
+
+from esbench.policies.base import Policy, PolicyBatch
+
+
+def members(policy: Policy, count: int, spread: float = 0.05) -> np.ndarray:
+    """Return parameters [count, P] in the range of trained networks."""
+    generator = np.random.default_rng(1)
+    start = policy.initial_parameters(generator)
+    return start + spread * generator.standard_normal((count, policy.num_params))
+
+
+def loaded(policy: Policy, parameters: np.ndarray) -> PolicyBatch:
+    """Return a batch with a slot for each row of parameters [count, P]."""
+    batch = policy.batch(len(parameters))
+    for slot, member in enumerate(parameters):
+        batch.load(slot, member)
+    return batch
 
 
 @final

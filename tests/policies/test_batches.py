@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import numpy.testing as npt
 import pytest
+from test_conv_networks import NORMALIZED
 
 from esbench.policies.base import POLICIES, Policy, PolicyBatch, SharingBatch
+from esbench.policies.kernels.activations import Activation
 from esbench.settings import parse
 
 LAYERS = [(17, 64, 64, 6), (3, 5, 2), (348, 64, 64, 17), (1, 1), (11, 3), (7, 13, 1)]
 WIDTHS = [1, 2, 3, 5, 7, 16, 33, 64]
-NORMALIZED = {
-    "layers": [(3, 5, 2), (4, 3, 1)], "hidden": (7, 5),
-    "virtual_batch_norm": True, "reference_size": 9,
-}  # fmt: skip
 
 
 class Case(NamedTuple):
@@ -59,7 +57,8 @@ def feedforward() -> dict[str, Case]:
     cases = {}
     for inputs, *hidden, outputs in LAYERS:
         for bias in (True, False):
-            for activation in ("tanh", "relu") if hidden else ("",):
+            some = ("tanh", "relu") if len(hidden) < 2 else get_args(Activation)
+            for activation in some if hidden else ("",):
                 settings = {"hidden": hidden, "activation": activation} if hidden else {}
                 template = "mlp" if hidden else "linear"
                 name = f"{template}-{inputs}-{hidden}-{outputs}-{activation}-{bias}"
@@ -86,7 +85,7 @@ every_case = pytest.mark.parametrize("name", CASES)
 
 
 def make_batch(policy: Policy, slots: int, case: Case) -> PolicyBatch:
-    batch = policy.batch(slots)
+    batch: Any = policy.batch(slots)
     if policy.reference_size:
         pixels = np.random.default_rng(8).integers(0, 256, (9, policy.num_inputs))
         batch.refer(pixels.astype(np.float32))
@@ -176,16 +175,16 @@ def test_loading_a_slot_touches_no_other_and_copies(name: str) -> None:
     npt.assert_array_equal(seen, rows)
 
 
-@every_case
+@pytest.mark.parametrize("name", ["small_conv", "openai_conv", "nature_conv", "normalized"])
 def test_slots_that_share_a_member_compute_the_bits_of_their_own(name: str) -> None:
     policy, parameters, rows, _ = alone(name)
     own, shared = (make_batch(policy, 3, CASES[name]) for _ in range(2))
     first, second = parameters[[0, 0, 0]], parameters[[1, 0, 0]]
     expected = run(own, first, rows[:, :3])
     shared.load(0, parameters[0])
-    if not isinstance(shared, SharingBatch) or not shared.share(1, 0):
-        return
-    assert shared.share(2, 1)
+    assert isinstance(shared, SharingBatch)
+    shared.share(1, 0)
+    shared.share(2, 1)
     require_bits(run(shared, [], rows[:, :3]), expected)
     shared.load(0, parameters[1])  # the others keep the member that they share
     require_bits(run(shared, [], rows[:, :3]), run(own, second, rows[:, :3]))
@@ -204,14 +203,6 @@ def test_only_batches_that_remember_have_a_state(name: str) -> None:
         assert not batch.remembers
 
 
-def test_convolutional_networks_share_members() -> None:
-    for name in ("small_conv", "openai_conv", "nature_conv", "normalized"):
-        policy, parameters, _, _ = alone(name)
-        batch = make_batch(policy, 2, CASES[name])
-        batch.load(0, parameters[0])
-        assert batch.share(1, 0)
-
-
 @every_case
 def test_initial_parameters_are_drawn_from_the_given_generator_only(name: str) -> None:
     policy = CASES[name].policy()
@@ -221,3 +212,21 @@ def test_initial_parameters_are_drawn_from_the_given_generator_only(name: str) -
     assert (one.shape, one.dtype) == ((policy.num_params,), np.float64)
     npt.assert_array_equal(one, again)
     assert np.array_equal(one, other) == (CASES[name].template == "linear")  # which starts at 0
+
+
+@every_case
+def test_initial_columns_have_length_1_and_the_last_ones_a_hundredth(name: str) -> None:
+    policy, template = CASES[name].policy(), CASES[name].template
+    if template in ("vector", "module"):
+        return
+    parameters, start = policy.initial_parameters(np.random.default_rng(0)), 0
+    for number, shape in enumerate(policy.shapes):
+        part = parameters[start : start + np.prod(shape)].reshape(shape)
+        start += part.size
+        last = sum(len(shape) == 2 for shape in policy.shapes[number:]) == 1
+        if len(shape) == 2:
+            length = 0.0 if template == "linear" else 0.01 if last else 1.0
+            npt.assert_allclose(np.linalg.norm(part, axis=0), length)
+        elif template != "conv_lstm" and name != "normalized":  # whose tests are their own
+            npt.assert_array_equal(part, 0.0)
+    assert start == policy.num_params

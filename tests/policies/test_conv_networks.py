@@ -9,7 +9,7 @@ import numpy as np
 import numpy.testing as npt
 import pytest
 import torch
-from flat_parameters import FlatParameters
+from flat_parameters import FlatParameters, members
 
 from esbench.algorithms.noise import GaussianNoise, LowRankNoise
 from esbench.algorithms.population import SampledPopulation
@@ -19,6 +19,13 @@ from esbench.settings import parse
 
 IMAGE = (4, 84, 84)
 NAMES = ["small_conv", "openai_conv", "nature_conv"]
+SMALL, EPSILON = (2, 20, 21), 1e-3
+NORMALIZED = {
+    "layers": [(3, 5, 2), (4, 3, 1)], "hidden": (7, 5),
+    "virtual_batch_norm": True, "reference_size": 9,
+}  # fmt: skip
+GELU = {"activation": "gelu", "output_activation": "sigmoid"}
+MORE: list[dict[str, Any]] = [{}, {"hidden": ()}, GELU]
 # Hand-counted: windows x channels x units + biases, and so on.
 PARAMETERS = {
     "small_conv": (8 * 8 * 4 * 8 + 8) + (4 * 4 * 8 * 16 + 16) + (81 * 16 * 32 + 32) + 33 * 6,
@@ -37,37 +44,54 @@ def make(name: str, image: tuple[int, ...] = IMAGE, outputs: int = 6, **settings
     return cls(typed, int(np.prod(image)), outputs, image)
 
 
-def frames(count: int, image: tuple[int, ...] = IMAGE) -> np.ndarray:
-    pixels = np.random.default_rng(5).integers(0, 256, (count, int(np.prod(image))), np.uint8)
+def frames(count: int, image: tuple[int, ...] = IMAGE, seed: int = 5) -> np.ndarray:
+    pixels = np.random.default_rng(seed).integers(0, 256, (count, int(np.prod(image))), np.uint8)
     return pixels.astype(np.float32)
 
 
-def members(policy: Policy, count: int) -> np.ndarray:
-    generator = np.random.default_rng(1)
-    start = policy.initial_parameters(generator)
-    return start + 0.05 * generator.standard_normal((count, policy.num_params))
+def torch_outputs(
+    policy: Policy, parameters: np.ndarray, rows: np.ndarray, reference: np.ndarray | None
+) -> np.ndarray:
+    """Compute the outputs with PyTorch in float64, from parameters rounded to float32.
 
-
-def torch_outputs(policy: Policy, parameters: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Compute the outputs with PyTorch in float64, from parameters rounded to float32."""
+    With a reference batch, its batch normalisation is in training mode on that batch, whose
+    statistics it keeps, and in evaluation mode on the rows.
+    """
     settings: Any = policy.settings
-    activate = {"relu": torch.relu, "selu": torch.selu, "tanh": torch.tanh}[settings.activation]
-    values = torch.from_numpy(rows.astype(np.float64)).reshape(-1, *policy.shape)
-    values = values / settings.pixel_max
+    activate = getattr(torch.nn.functional, settings.activation)
     take = FlatParameters(parameters)
+
+    def units(sums: list[torch.Tensor], count: int) -> list[torch.Tensor]:
+        if reference is None:
+            return [activate((sums[0].movedim(1, -1) + take(count)).movedim(-1, 1))]
+        gamma, beta = take(count), take(count)
+        mean, variance = torch.zeros(count).double(), torch.ones(count).double()
+        first = torch.nn.functional.batch_norm(
+            sums[0], mean, variance, gamma, beta, training=True, momentum=1.0, eps=EPSILON
+        )
+        number = sums[0].numel() // count
+        biased = variance * (number - 1) / number  # it keeps the unbiased one, and uses the other
+        second = torch.nn.functional.batch_norm(sums[1], mean, biased, gamma, beta, eps=EPSILON)
+        return [activate(first), activate(second)]
+
+    values = [
+        torch.from_numpy(given.astype(np.float64)).reshape(-1, *policy.shape) / settings.pixel_max
+        for given in ([rows] if reference is None else [reference, rows])
+    ]
     before = policy.shape[0]
     for channels, window, stride in settings.layers:
         kernel = take(window, window, before, channels).permute(3, 2, 0, 1)
-        values = activate(torch.conv2d(values, kernel, take(channels), stride=stride))
+        values = units([torch.conv2d(x, kernel, stride=stride) for x in values], channels)
         before = channels
-    values = values.permute(0, 2, 3, 1).flatten(1)
-    sizes = [values.shape[1], *settings.hidden, policy.num_outputs]
-    for number, (inputs, units) in enumerate(pairwise(sizes)):
-        values = values @ take(inputs, units) + take(units)
-        if number < len(settings.hidden):
-            values = activate(values)
+    values = [x.permute(0, 2, 3, 1).flatten(1) for x in values]
+    for inputs, count in pairwise([values[0].shape[1], *settings.hidden]):
+        weights = take(inputs, count)
+        values = units([x @ weights for x in values], count)
+    outputs = values[-1] @ take(values[-1].shape[1], policy.num_outputs) + take(policy.num_outputs)
     assert take.left == 0
-    return values.numpy()
+    if settings.output_activation != "identity":
+        outputs = getattr(torch.nn.functional, settings.output_activation)(outputs)
+    return outputs.numpy()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -80,9 +104,11 @@ def test_it_has_as_many_parameters_as_its_paper(name: str) -> None:
     [
         *((name, IMAGE, {}) for name in NAMES),
         ("small_conv", (1, 42, 42), {"activation": "selu"}),
+        ("small_conv", (1, 42, 42), GELU),
         ("small_conv", (3, 30, 47), {"activation": "tanh", "layers": [(5, 3, 2)], "hidden": ()}),
         ("small_conv", (2, 20, 21), {"layers": [(3, 5, 1), (4, 2, 3)], "hidden": (7, 9)}),
         ("small_conv", (1, 9, 9), {"layers": [(2, 9, 1)], "pixel_max": 1.0}),
+        *(("small_conv", SMALL, {**NORMALIZED, **more}) for more in MORE),
     ],
 )
 def test_forward_is_the_torch_network_of_the_same_parameters(
@@ -90,13 +116,17 @@ def test_forward_is_the_torch_network_of_the_same_parameters(
 ) -> None:
     policy = make(name, image, **settings)
     parameters, rows = members(policy, 3), frames(3, image)
-    batch = policy.batch(3)
+    batch: Any = policy.batch(3)
+    reference = None
+    if policy.reference_size:
+        reference = frames(9, image, seed=8)
+        batch.refer(reference)
     for slot, member in enumerate(parameters):
         batch.load(slot, member)
     outputs = batch.forward(rows)
     assert outputs.dtype == np.float32
     for slot, member in enumerate(parameters):
-        expected = torch_outputs(policy, member, rows[slot : slot + 1])[0]
+        expected = torch_outputs(policy, member, rows[slot : slot + 1], reference)[0]
         scale = np.abs(expected).max()
         npt.assert_allclose(outputs[slot], expected, atol=2e-5 * scale)
 
@@ -159,34 +189,21 @@ def test_narrow_layers_and_noise_of_full_rank_are_loaded_as_they_are() -> None:
     assert full.low_rank(0) is None
 
 
-def test_it_starts_with_columns_of_length_1_and_small_outputs() -> None:
-    policy = make("openai_conv")
-    parameters, start = policy.initial_parameters(np.random.default_rng(0)), 0
-    for number, shape in enumerate(policy.shapes):
-        part = parameters[start : start + np.prod(shape)].reshape(shape)
-        start += part.size
-        if len(shape) == 1:
-            npt.assert_array_equal(part, 0.0)
-        else:
-            length = 0.01 if number == len(policy.shapes) - 2 else 1.0
-            npt.assert_allclose(np.linalg.norm(part, axis=0), length)
-    assert start == policy.num_params
-
-
 @pytest.mark.parametrize(
-    ("image", "settings", "complaint"),
+    ("name", "image", "settings", "complaint"),
     [
-        ((17,), {}, r"observations of shape \[17\].*takes images"),
-        ((4, 7, 84), {}, "window of 8"),
-        ((1, 20, 20), {}, "20 x 20 has shrunk to 4 x 4 before the window of 4|window"),
-        ((4, 84, 84), {"layers": []}, "layers"),
-        ((4, 84, 84), {"layers": [(8, 8, 0)]}, "layers"),
+        ("small_conv", (17,), {}, r"shape \[17\].*images"),
+        ("small_conv", (4, 7, 84), {}, "window of 8"),
+        ("small_conv", (1, 20, 20), {"layers": [(8, 8, 4), (16, 4, 2), (16, 3, 1)]}, "window of 3"),
+        ("small_conv", (4, 84, 84), {"layers": []}, "layers"),
+        ("small_conv", (4, 84, 84), {"layers": [(8, 8, 0)]}, "layers"),
+        ("conv_lstm", (17,), {}, r"shape \[17\].*images"),
+        ("conv_lstm", (1, 4, 4), {"layers": [(2, 7, 1)]}, "window of 7"),
+        ("conv_lstm", (1, 42, 42), {"padding": -1}, "padding = -1"),
     ],
 )
 def test_what_does_not_fit_is_refused(
-    image: tuple[int, ...], settings: dict[str, Any], complaint: str
+    name: str, image: tuple[int, ...], settings: dict[str, Any], complaint: str
 ) -> None:
-    if image == (1, 20, 20):  # 20 -> 4 -> 1 fits; a third convolution does not
-        settings = {"layers": [(8, 8, 4), (16, 4, 2), (16, 3, 1)]}
     with pytest.raises(UsageError, match=complaint):
-        make("small_conv", image, **settings)
+        make(name, image, **settings)

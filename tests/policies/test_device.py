@@ -9,40 +9,38 @@ import numpy.testing as npt
 import pytest
 import torch
 from command_line import execute
-from test_conv_networks import IMAGE, frames, make, members
+from flat_parameters import loaded, members
+from test_conv_networks import IMAGE, frames, make
 
 from esbench.errors import UsageError
-from esbench.policies.kernels.convolution import Architecture
 from esbench.policies.kernels.device import TOLERANCE, DeviceBatch
 
 
 def device_batch(policy: Any, slots: int) -> DeviceBatch:
-    architecture: Architecture = policy._architecture
-    return DeviceBatch(slots, architecture, policy.settings.pixel_max, torch.device("cpu"))
+    return DeviceBatch(slots, policy._architecture, "cpu")
 
 
 @pytest.mark.parametrize(
     ("name", "image", "settings"),
     [
         ("small_conv", IMAGE, {}),
-        ("openai_conv", IMAGE, {}),
         ("nature_conv", IMAGE, {}),
         ("small_conv", (3, 30, 47), {"activation": "tanh", "layers": [(5, 3, 2)], "hidden": ()}),
         ("small_conv", (2, 20, 21), {"activation": "selu", "layers": [(3, 5, 1), (4, 2, 3)]}),
         ("small_conv", (1, 42, 42), {"activation": "elu", "pixel_max": 1.0}),
+        ("small_conv", (1, 42, 42), {"activation": "gelu", "output_activation": "sigmoid"}),
+        ("small_conv", (1, 42, 42), {"activation": "identity", "output_activation": "tanh"}),
     ],
 )
 def test_outputs_are_numpys_within_the_tolerance(
     name: str, image: tuple[int, ...], settings: dict[str, Any]
 ) -> None:
     policy = make(name, image, **settings)
-    ours, numpys, rows = device_batch(policy, 4), policy.batch(4), frames(4, image)
-    for slot, member in enumerate(members(policy, 4)):
-        ours.load(3 - slot, member)  # again below: loading replaces all of a member
-    for slot, member in enumerate(members(policy, 4)):
-        ours.load(slot, member)
-        numpys.load(slot, member)
-    expected = numpys.forward(rows)
+    ours, parameters, rows = device_batch(policy, 4), members(policy, 4), frames(4, image)
+    for order in (parameters[::-1], parameters):  # loading replaces all of a member
+        for slot, member in enumerate(order):
+            ours.load(slot, member)
+    expected = loaded(policy, parameters).forward(rows)
     outputs = ours.forward(rows)
     assert (outputs.dtype, outputs.shape) == (np.float32, expected.shape)
     largest = np.abs(expected).max()

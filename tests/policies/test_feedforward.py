@@ -1,56 +1,45 @@
-from itertools import pairwise
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 import torch
+from flat_parameters import FlatParameters, loaded, members
 
 import esbench
 from esbench.errors import UsageError
 from esbench.policies.base import POLICIES
+from esbench.policies.kernels.activations import ACTIVATIONS, Activation
 from esbench.settings import parse
 
 LAYERS = [(17, 64, 64, 6), (3, 5, 2), (348, 64, 64, 17), (1, 1), (11, 3), (7, 13, 1)]
 
 
-def make(sizes, activation="tanh", bias=True):
+def make(sizes, activation="tanh", bias=True, output_activation="identity"):
     """Return the policy of these layers: linear if there is no hidden one."""
     inputs, *hidden, outputs = sizes
-    settings = {"bias": bias}
+    settings = {"bias": bias, "output_activation": output_activation}
     if hidden:
         settings |= {"hidden": hidden, "activation": activation}
     cls = POLICIES.get("mlp" if hidden else "linear")
     return cls(parse(cls.Settings, settings, "test"), inputs, outputs)
 
 
-def unpack(sizes, bias, parameters):
-    """Return [(W [in, out], b [out]), ...] from the flat parameters."""
-    layers, rest = [], parameters
-    for inputs, outputs in pairwise(sizes):
-        weights, rest = rest[: inputs * outputs].reshape(inputs, outputs), rest[inputs * outputs :]
-        biases, rest = np.split(rest, [outputs if bias else 0])
-        layers.append((weights, biases))
-    assert rest.size == 0
-    return layers
+def activate(name, values):
+    """Apply an activation of PyTorch."""
+    return values if name == "identity" else getattr(torch.nn.functional, name)(values)
 
 
-def torch_network(sizes, activation, bias, parameters):
-    """Return the network with the parameters rounded to float32, computing in float64."""
-    between = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU, "identity": torch.nn.Identity}
-    modules = []
-    for weights, biases in unpack(sizes, bias, parameters):
-        linear = torch.nn.Linear(*weights.shape, bias=bias)
-        linear.weight.data = torch.from_numpy(weights.T.astype(np.float32)).double()
-        if bias:
-            linear.bias.data = torch.from_numpy(biases.astype(np.float32)).double()
-        modules += [linear, between[activation]()]
-    return torch.nn.Sequential(*modules[:-1])
-
-
-def members(policy, count, seed=0):
-    """Return parameters [count, P] in the range of trained networks."""
-    generator = np.random.default_rng(seed)
-    start = policy.initial_parameters(generator)
-    return start + 0.1 * generator.standard_normal((count, policy.num_params))
+def torch_outputs(policy, activation, bias, parameters, row, output_activation="identity"):
+    """Compute the outputs with PyTorch in float64, from parameters rounded to float32."""
+    take, values = FlatParameters(parameters), torch.from_numpy(row).double()
+    matrices = [shape for shape in policy.shapes if len(shape) == 2]
+    for number, (inputs, units) in enumerate(matrices):
+        values = values @ take(inputs, units)
+        values = values + take(units) if bias else values
+        last = number == len(matrices) - 1
+        values = activate(output_activation if last else activation, values)
+    assert take.left == 0
+    return values.numpy()
 
 
 def observations(policy, count, seed=1):
@@ -63,79 +52,60 @@ def observations(policy, count, seed=1):
 @pytest.mark.parametrize("sizes", LAYERS)
 def test_forward_is_the_torch_network_of_the_same_parameters(sizes, activation, bias):
     policy = make(sizes, activation, bias)
-    parameters, rows = members(policy, 5), observations(policy, 5)
-    batch = policy.batch(5)
-    for slot, member in enumerate(parameters):
-        batch.load(slot, member)
-    outputs = batch.forward(rows)
+    parameters, rows = members(policy, 5, 0.1), observations(policy, 5)
+    outputs = loaded(policy, parameters).forward(rows)
     assert outputs.dtype == np.float32
     assert outputs.shape == (5, sizes[-1])
     for slot, member in enumerate(parameters):
-        network = torch_network(sizes, activation, bias, member)
-        with torch.inference_mode():
-            expected = network(torch.from_numpy(rows[slot : slot + 1]).double()).numpy()[0]
+        expected = torch_outputs(policy, activation, bias, member, rows[slot])
         scale = max(1.0, float(np.abs(expected).max()))
         np.testing.assert_allclose(outputs[slot], expected, rtol=0, atol=1e-6 * scale)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "bias", "expected"),
-    [
-        ((17, 64, 64, 6), True, 17 * 64 + 64 + 64 * 64 + 64 + 64 * 6 + 6),
-        ((17, 64, 64, 6), False, 17 * 64 + 64 * 64 + 64 * 6),
-        ((3, 5, 2), True, 32),
-        ((4, 2), False, 8),
-        ((4, 2), True, 10),
-    ],
-)
-def test_number_of_parameters(sizes, bias, expected):
-    policy = make(sizes, bias=bias)
-    assert policy.num_params == expected
-    assert policy.initial_parameters(np.random.default_rng(0)).shape == (expected,)
+@pytest.mark.parametrize("name", get_args(Activation))
+def test_every_activation_is_pytorchs(name):
+    values = np.concatenate([np.linspace(-12, 12, 4001), [-1e4, -88.8, 1e4, 0.0]])
+    values = values.astype(np.float32)
+    expected = activate(name, torch.from_numpy(values).double()).numpy()
+    assert ACTIVATIONS[name](values) is None  # in place
+    np.testing.assert_allclose(values, expected, rtol=5e-7, atol=2e-7)
 
 
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("sizes", [(17, 64, 64, 6), (3, 5, 2), (7, 13, 1)])
-def test_initial_columns_have_length_1_and_the_last_ones_a_hundredth(sizes, bias):
-    policy = make(sizes, bias=bias)
-    parameters = policy.initial_parameters(np.random.default_rng(0))
-    *hidden, last = unpack(sizes, bias, parameters)
-    for weights, biases in hidden:
-        np.testing.assert_allclose(np.linalg.norm(weights, axis=0), 1.0, rtol=1e-12)
-        assert not biases.any()
-    np.testing.assert_allclose(np.linalg.norm(last[0], axis=0), 0.01, rtol=1e-12)
-    assert not last[1].any()
-    directions = np.concatenate([np.sign(weights).ravel() for weights, _ in [*hidden, last]])
-    assert abs(directions.mean()) < 0.5
-
-
-@pytest.mark.parametrize("bias", [True, False])
-def test_a_linear_policy_starts_at_zero(bias):
-    policy = make((5, 3), bias=bias)
-    np.testing.assert_array_equal(
-        policy.initial_parameters(np.random.default_rng(0)), np.zeros(18 if bias else 15)
-    )
+@pytest.mark.parametrize("name", get_args(Activation))
+@pytest.mark.parametrize("sizes", [(11, 3), (7, 13, 1)])
+def test_the_outputs_have_an_activation_of_their_own(name, sizes):
+    policy = make(sizes, name, output_activation=name)
+    (member,), rows = members(policy, 1, 0.5), observations(policy, 1)
+    batch = policy.batch(1)
+    batch.load(0, member)
+    expected = torch_outputs(policy, name, True, member, rows[0], name)
+    np.testing.assert_allclose(batch.forward(rows)[0], expected, rtol=0, atol=2e-6)
 
 
 def test_the_defaults_are_the_papers():
     assert {"linear", "mlp", "module"} <= set(esbench.list_policies())
-    mlp, linear = (POLICIES.get(name).Settings() for name in ("mlp", "linear"))
+    mlp: Any = POLICIES.get("mlp").Settings()
+    linear: Any = POLICIES.get("linear").Settings()
     assert (mlp.hidden, mlp.activation, mlp.bias) == ((64, 64), "tanh", True)
     assert linear.bias is False
-    for settings in (mlp, linear):
+    assert mlp.output_activation == linear.output_activation == "identity"
+    vector = POLICIES.get("vector").Settings()
+    for settings in (mlp, linear, vector):
         assert (settings.normalize_observations, settings.observation_clip) == (False, 5.0)
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("template", "settings", "message"),
     [
-        ({"hidden": [64, 0]}, "hidden.1 = 0"),
-        ({"hidden": 64}, "hidden = 64"),
-        ({"activation": "tahn"}, "did you mean 'tanh'"),
-        ({"hiden": [64]}, "did you mean 'hidden'"),
-        ({"observation_clip": 0.0}, "observation_clip = 0"),
+        ("vector", {"init_scale": -1.0}, "init_scale = -1"),
+        ("mlp", {"hidden": [64, 0]}, "hidden.1 = 0"),
+        ("mlp", {"hidden": 64}, "hidden = 64"),
+        ("mlp", {"activation": "tahn"}, "did you mean 'tanh'"),
+        ("linear", {"output_activation": "sigmod"}, "did you mean 'sigmoid'"),
+        ("mlp", {"hiden": [64]}, "did you mean 'hidden'"),
+        ("mlp", {"observation_clip": 0.0}, "observation_clip = 0"),
     ],
 )
-def test_bad_settings_are_named(settings, message):
+def test_bad_settings_are_named(template, settings, message):
     with pytest.raises(UsageError, match=message):
-        parse(POLICIES.get("mlp").Settings, settings, "test")
+        parse(POLICIES.get(template).Settings, settings, "test")

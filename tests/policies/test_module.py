@@ -3,6 +3,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from flat_parameters import loaded
 from torch import nn
 
 from esbench.errors import UsageError
@@ -57,6 +58,11 @@ class Outer:
         pass
 
 
+class NoBatch(TwoLayers):
+    def forward(self, observations):
+        return self.hidden(observations)[0, :4]
+
+
 class NoParameters(nn.Module):
     def __init__(self, num_inputs, num_outputs):
         super().__init__()
@@ -71,10 +77,37 @@ class NoModule:
         pass
 
 
-def make(factory="TwoLayers", inputs=4, outputs=3, **arguments):
+class Sees(nn.Module):
+    """Gives what it was shown, flat, and its only parameter is a factor."""
+
+    def __init__(self, shape, num_outputs):
+        super().__init__()
+        self.shape = shape
+        self.factor = nn.Parameter(torch.ones(1))
+
+    def forward(self, images):
+        assert images.shape[1:] == self.shape
+        return self.factor * images.flatten(1)
+
+
+class Pixels(nn.Module):
+    """A convolutional network of any image."""
+
+    def __init__(self, shape, num_outputs):
+        super().__init__()
+        channels, height, width = shape
+        self.convolution = nn.Conv2d(channels, 5, 3, padding=1)
+        self.out = nn.Linear(5 * height * width, num_outputs)
+
+    def forward(self, images):
+        return self.out(torch.relu(self.convolution(images)).flatten(1))
+
+
+def make(factory="TwoLayers", inputs=4, outputs=3, shape=None, pixels=None, **arguments):
     name = factory if ":" in factory else f"{__name__}:{factory}"
     table = {"factory": name, "arguments": arguments}
-    return ModulePolicy(parse(ModulePolicy.Settings, table, "test"), inputs, outputs)
+    settings = parse(ModulePolicy.Settings, table, "test")
+    return ModulePolicy(settings, inputs, outputs, shape, pixels)
 
 
 def members(policy, count):
@@ -97,46 +130,85 @@ def own_outputs(module, parameters, row):
         return module(torch.from_numpy(row[None])).numpy()[0]
 
 
-@pytest.mark.parametrize("width", [1, 2, 7])
-def test_outputs_are_the_modules_own(width):
-    policy = make(hidden=5, gain=2.0)
-    parameters, rows = members(policy, width), observations(width)
-    batch = policy.batch(width)
+@pytest.mark.parametrize(
+    ("shape", "expected", "layout"),
+    [
+        ((7, 9, 3), (3, 7, 9), "NHWC->NCHW"),
+        ((3, 7, 9), (3, 7, 9), "NCHW->NCHW"),
+        ((7, 9), (1, 7, 9), "NHW->NHW"),
+        ((4, 7, 9, 3), (12, 7, 9), "NFHWC->NFCHW"),
+        ((4, 2, 7, 9), (8, 7, 9), "NFCHW->NFCHW"),
+    ],
+)
+@pytest.mark.parametrize("pixels", [(0.0, 255.0), (-1.0, 1.0)])
+def test_a_module_sees_images_of_any_shape(shape, expected, layout, pixels):
+    size = int(np.prod(shape))
+    policy = make("Sees", size, size, shape, pixels)
+    images = np.random.default_rng(0).uniform(*pixels, (3, *shape)).astype(np.float32)
+    batch = policy.batch(3)
+    for slot in range(3):
+        batch.load(slot, np.ones(1))
+    before, after = layout.split("->")
+    axes = [before.index(axis) for axis in after]
+    low, high = map(np.float32, pixels)
+    wanted = (images.transpose(axes).reshape(3, *expected) - low) / (high - low)
+    assert wanted.min() >= 0.0
+    assert wanted.max() <= 1.0
+    np.testing.assert_array_equal(batch.forward(images.reshape(3, -1)), wanted.reshape(3, -1))
+
+
+def test_images_that_are_normalised_are_not_scaled_again():
+    table = {"factory": f"{__name__}:Sees", "normalize_observations": True}
+    settings = parse(ModulePolicy.Settings, table, "test")
+    batch = ModulePolicy(settings, 24, 24, (2, 3, 4), (0.0, 255.0)).batch(1)
+    batch.load(0, np.ones(1))
+    rows = observations(1, 24)
+    np.testing.assert_array_equal(batch.forward(rows), rows)
+
+
+def test_the_bits_of_an_image_do_not_depend_on_the_other_slots():
+    policy = make("Pixels", 8 * 9 * 3, 5, (8, 9, 3), (0.0, 255.0))
+    parameters, rows = members(policy, 7), 255 * np.abs(observations(7, 8 * 9 * 3))
+    batch, alone = policy.batch(7), policy.batch(1)
     for slot, member in enumerate(parameters):
         batch.load(slot, member)
     outputs = batch.forward(rows)
-    assert outputs.dtype == np.float32
-    assert outputs.shape == (width, 3)
+    for slot, member in enumerate(parameters):
+        alone.load(0, member)
+        assert alone.forward(rows[slot : slot + 1]).tobytes() == outputs[slot].tobytes()
+
+
+@pytest.mark.parametrize(
+    ("factory", "shape", "pixels", "words"),
+    [
+        ("Pixels", (4,), None, r"Class\(4, 3, .*shape \[4\]: TypeError"),
+        ("TwoLayers", (2, 3, 4), (0.0, 1.0), r"Class\(\(2, 3, 4\), 3, "),
+        ("NoBatch", (4,), None, r"given \[1, 4\] and returned \[4\]; expected \[1, 3\]"),
+        ("Sees", (4,), None, r"given \[1, 4\] and raised "),
+    ],
+)
+def test_a_module_of_other_observations_is_refused(factory, shape, pixels, words):
+    with pytest.raises(UsageError, match=words):
+        make(factory, int(np.prod(shape)), 3, shape, pixels)
+
+
+def test_outputs_are_the_modules_own():
+    policy = make(hidden=5, gain=2.0)
+    parameters, rows = members(policy, 3), observations(3)
+    outputs = loaded(policy, parameters).forward(rows)
+    assert outputs.shape == (3, 3)
     own = TwoLayers(4, 3, hidden=5, gain=2.0)
     for slot, member in enumerate(parameters):
         assert outputs[slot].tobytes() == own_outputs(own, member, rows[slot]).tobytes()
-    for k in range(1, width + 1):
-        assert batch.forward(rows[:k]).tobytes() == outputs[:k].tobytes()
 
 
-def test_parameters_lie_in_the_order_of_the_module():
-    policy = make(hidden=5)
-    assert policy.num_params == 5 * 3 + 3 + 4 * 5 + 5
-    parameters = np.zeros(policy.num_params)
-    parameters[15:18] = [7.0, 8.0, 9.0]  # after out.weight comes out.bias
-    batch = policy.batch(1)
-    batch.load(0, parameters)
-    np.testing.assert_array_equal(batch.forward(observations(1)), [[7.0, 8.0, 9.0]])
-
-
-def test_initial_parameters_are_the_modules_own_and_reproducible():
-    policy = make()
-    one, again, other = (
-        policy.initial_parameters(np.random.default_rng(seed)) for seed in (0, 0, 1)
-    )
-    np.testing.assert_array_equal(one, again)
-    assert not np.array_equal(one, other)
-    assert one.dtype == np.float64
+def test_initial_parameters_are_the_modules_own():
+    start = make().initial_parameters(np.random.default_rng(0))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(np.random.default_rng(0).integers(2**63)))
         own = TwoLayers(4, 3)
     expected = [p.detach().numpy().astype(np.float64).ravel() for p in own.parameters()]
-    np.testing.assert_array_equal(one, np.concatenate(expected))
+    np.testing.assert_array_equal(start, np.concatenate(expected))
 
 
 def test_the_global_torch_generator_is_left_alone():
@@ -149,9 +221,7 @@ def test_the_global_torch_generator_is_left_alone():
 
 def test_a_module_is_in_evaluation_mode():
     policy = make("WithDropout")
-    batch = policy.batch(1)
-    batch.load(0, members(policy, 1)[0])
-    rows = observations(1)
+    batch, rows = loaded(policy, members(policy, 1)), observations(1)
     assert batch.forward(rows).tobytes() == batch.forward(rows).tobytes()
     assert batch.forward(rows).all()
 

@@ -27,21 +27,6 @@ def make_episodes(offset=0.0, scale=1.0, lengths=(5, 1, 40, 17, 200)):
     return [offset + spread * generator.standard_normal((n, SIZE)) for n in lengths]
 
 
-@pytest.mark.parametrize("offset", [0.0, -3.0, 1e6])
-def test_merged_statistics_are_those_of_all_observations(offset):
-    episodes, statistics = make_episodes(offset), without_prior()
-    shift = episodes[0][0] + 0.5  # any point among the observations
-    for episode in episodes:
-        statistics.merge(moments(episode, shift), shift)
-    everything = np.concatenate(episodes)
-    assert statistics.count == len(everything)
-    np.testing.assert_allclose(statistics.mean, everything.mean(axis=0), rtol=1e-10, atol=1e-10)
-    variance = statistics.squares / statistics.count
-    centered = everything - everything.mean(axis=0)
-    np.testing.assert_allclose(variance, (centered**2).mean(axis=0), rtol=1e-10)
-    np.testing.assert_allclose(variance, everything.var(axis=0), rtol=1e-8)
-
-
 def test_the_shift_may_move_from_generation_to_generation():
     statistics, seen = without_prior(), []
     for generation in range(5):
@@ -56,7 +41,7 @@ def test_the_shift_may_move_from_generation_to_generation():
     )
 
 
-@pytest.mark.parametrize("offset", [0.0, 2.0, 1e6])
+@pytest.mark.parametrize("offset", [0.0, -3.0, 2.0, 1e6])
 def test_the_start_weighs_a_hundredth_observation_of_mean_0_and_deviation_1(offset):
     assert INITIAL_COUNT == 0.01
     episodes, statistics = make_episodes(offset), ObservationStatistics(SIZE)
@@ -72,18 +57,6 @@ def test_the_start_weighs_a_hundredth_observation_of_mean_0_and_deviation_1(offs
         assert statistics.count == pytest.approx(float(count), rel=1e-15)
         assert statistics.mean[i] == pytest.approx(float(mean), rel=1e-10)
         assert statistics.squares[i] == pytest.approx(float(squares), rel=1e-10)
-
-
-def test_by_hand():
-    statistics = without_prior(1)
-    shift = np.array([1.0])
-    statistics.merge(moments(np.array([[1.0], [2.0], [6.0]]), shift), shift)
-    statistics.merge(moments(np.array([[3.0]]), shift), shift)
-    assert (statistics.count, statistics.mean, statistics.squares) == (4.0, 3.0, 14.0)
-    normalizer = statistics.normalizer(5.0)
-    np.testing.assert_allclose(normalizer.mean, [3.0])
-    np.testing.assert_allclose(normalizer.scale, [1 / np.sqrt(14 / 4)], rtol=1e-15)
-    assert normalizer.clip == 5.0
 
 
 def test_an_episode_without_observations_changes_nothing():
@@ -120,7 +93,10 @@ def test_a_small_deviation_above_the_floor_is_kept():
         statistics.merge(moments(episode, np.zeros(SIZE)), np.zeros(SIZE))
     deviation = np.concatenate(episodes).std(axis=0)
     assert 0.01 < deviation[1] < 0.03
-    np.testing.assert_allclose(statistics.normalizer(5.0).scale, 1 / deviation, rtol=1e-10)
+    normalizer = statistics.normalizer(5.0)
+    np.testing.assert_allclose(normalizer.scale, 1 / deviation, rtol=1e-10)
+    np.testing.assert_allclose(normalizer.mean, np.concatenate(episodes).mean(axis=0), rtol=1e-10)
+    assert normalizer.clip == 5.0
 
 
 def test_rounding_cannot_make_a_sum_of_squares_negative():
@@ -150,23 +126,12 @@ def test_the_state_makes_the_round_trip_bit_for_bit():
     state = statistics.state_dict()
     restored = ObservationStatistics(SIZE)
     restored.load_state_dict(state)
+    for array in state.values():  # neither holds on to it
+        assert array.dtype == np.float64
+        array.fill(-1.0)
     for episode in episodes[3:]:
         for each in (statistics, restored):
             each.merge(moments(episode, shift), shift)
     expected = statistics.state_dict()
     for key, value in restored.state_dict().items():
-        assert value.dtype == np.float64
         np.testing.assert_array_equal(value, expected[key])
-
-
-def test_the_state_holds_on_to_no_statistics():
-    statistics, restored = ObservationStatistics(SIZE), ObservationStatistics(SIZE)
-    shift = np.zeros(SIZE)
-    statistics.merge(moments(make_episodes()[0], shift), shift)
-    expected, state = statistics.state_dict(), statistics.state_dict()
-    restored.load_state_dict(state)
-    for array in state.values():
-        array.fill(-1.0)
-    for each in (statistics, restored):
-        for key, value in each.state_dict().items():
-            np.testing.assert_array_equal(value, expected[key])

@@ -1,14 +1,14 @@
-from __future__ import annotations
-
 import json
+import math
 from pathlib import Path
 
 import pytest
 from command_line import Run
-from fake_trials import make_trials, write_scores, write_trial
+from fake_trials import edit, make_trials, write_scores, write_trial
 
 from esbench.errors import UsageError
-from esbench.reporting.tables.comparison import compare_sides, outcome, sheet
+from esbench.reporting.tables.comparison import as_markdown, compare_sides, outcome, sheet
+from esbench.reporting.tables.frames import comparison_frame
 
 GOOD = [480.0, 485.0, 490.0, 491.0, 492.0, 495.0, 498.0, 500.0, 499.0, 497.0]
 BAD = [score - 100 for score in GOOD]
@@ -32,11 +32,29 @@ def test_two_folders() -> None:
     assert cartpole.comparison.difference.value == pytest.approx(100)
     assert cartpole.p_value < 0.001 < acrobot.p_value
     assert cartpole.p_value == pytest.approx(2 * cartpole.comparison.p_value)  # Holm
+    table = sheet(sides)
+    cells = dict(zip(table.header, table.body[1], strict=True))
+    assert cells["A - B"].startswith("100.0\n[")
+    assert cells["P(A > B)"] == "1.00\n[1.00, 1.00]"
+    assert cells["p"] == f"{cartpole.p_value:.2g}"
     assert sides.across is not None
     assert sides.across[1].value == pytest.approx(0.75)
     assert outcome(sides).startswith("a against b: better on 1, worse on 0, not ")
     assert outcome(sides).endswith(" on 1 of 2")
     assert outcome(compare_sides("b", "a")).startswith("b against a: better on 0, worse on 1")
+
+
+@pytest.mark.usefixtures("two")
+def test_the_tails_of_both_sides() -> None:
+    edit(Path("a"), "result.json", lambda content: content.update(returns=[7.0, *range(8, 17)]))
+    sides = compare_sides("a", "b")
+    assert [pair.tails for pair in sides.pairs] == [(7.0, pytest.approx(math.nan, nan_ok=True))] * 2
+    frame = comparison_frame(sides)
+    assert frame["a_tail"].tolist() == [7.0, 7.0]
+    assert frame["b_tail"].isna().all()
+    assert sheet(sides, tail=True).body[0][-1] == "7.0,\n-"
+    assert "Tails" in as_markdown(sides)
+    assert "Tails" not in as_markdown(compare_sides("b", "b"))
 
 
 @pytest.mark.usefixtures("two")
@@ -49,11 +67,13 @@ def test_sides_without_spread_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_better_is_what_the_test_says_and_not_what_most_runs_do(tmp_path: Path) -> None:
-    # Six of eleven runs are a little better and five far worse: the means differ, downwards.
-    write_scores(tmp_path / "a", [401.0] * 6 + [5.0] * 5)
-    write_scores(tmp_path / "b", [400.0 + seed / 100 for seed in range(11)])
+    # Three quarters of the runs are a little better and the others far worse: the interquartile
+    # means differ upwards and the means, which are tested, downwards.
+    write_scores(tmp_path / "a", [401.0] * 18 + [5.0] * 6)
+    write_scores(tmp_path / "b", [400.0 + seed / 100 for seed in range(24)])
     sides = compare_sides(str(tmp_path / "a"), str(tmp_path / "b"))
     assert sides.pairs[0].comparison.improvement.value > 0.5
+    assert sides.pairs[0].comparison.difference.value > 0
     assert " is worse than " in outcome(sides)
 
 
@@ -69,10 +89,8 @@ def test_two_algorithms_of_one_folder(tmp_path: Path) -> None:
 
 
 def test_several_algorithms_on_both_sides_are_paired_by_name(tmp_path: Path) -> None:
-    for name in ("ars", "snes"):
-        write_scores(tmp_path / "a", GOOD, algorithms={name: {}})
-    for name in ("snes", "openai_es"):
-        write_scores(tmp_path / "b", BAD, algorithms={name: {}})
+    for side, name in (("a", "ars"), ("a", "snes"), ("b", "snes"), ("b", "openai_es")):
+        write_scores(tmp_path / side, GOOD, algorithms={name: {}})
     sides = compare_sides(str(tmp_path / "a"), str(tmp_path / "b"))
     assert [(pair.first_name, pair.second_name) for pair in sides.pairs] == [("snes", "snes")]
     (note,) = [note for note in sides.notes if note.startswith("On one side only")]
@@ -132,9 +150,13 @@ def test_settings_that_differ_are_named_unless_the_labels_stand_for_them(tmp_pat
 
 
 @pytest.mark.usefixtures("two")
-def test_every_format(esbench: Run) -> None:
+def test_every_format(esbench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     code, out, _ = esbench("compare", "a", "b")
     assert code == 0
+    table, _, _ = out.partition("Scores:")
+    assert max(map(len, table.splitlines())) <= 80
+    assert "…" not in table
     assert out.splitlines()[-1].startswith("a against b: better on 1")
     assert "100.0" in out
     content = json.loads(esbench("compare", "a", "b", "--format", "json")[1])
@@ -145,14 +167,6 @@ def test_every_format(esbench: Run) -> None:
     assert len(rows) == 5
     assert len({row.count("|") for row in rows}) == 1
     assert "p: two-sided permutation test" in text.partition("better on 1")[2]
-
-
-@pytest.mark.usefixtures("two")
-def test_one_screen_of_80_columns(esbench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    table, _, _ = esbench("compare", "a", "b")[1].partition("Scores:")
-    assert max(map(len, table.splitlines())) <= 80
-    assert "…" not in table
 
 
 @pytest.mark.parametrize(

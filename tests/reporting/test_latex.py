@@ -1,9 +1,7 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
-from tex import compiled
+from programs import compiled
 
 from esbench.reporting.tables.render_table import Sheet, as_latex
 
@@ -30,7 +28,8 @@ def test_a_real_tex_sets_every_text_and_nothing_is_cut(tmp_path: Path) -> None:
     [
         ("a_b: -0.5 [-2, 3] --out", r"a\_b: \ensuremath{-}0.5 {[}\ensuremath{-}2, 3] -{}-out"),
         ("σ ü", r"\ensuremath{\sigma} \"u"),
-        ("x|y#", r"x\textbar{}y\#"),
+        (r"'50%' {x} $y & #1|\z", r"'50\%' \{x\} \$y \& \#1\textbar{}{\textbackslash}z"),
+        ("~^", r"{\textasciitilde}{\textasciicircum}"),
     ],
 )
 def test_texts_by_hand(text: str, source: str) -> None:
@@ -47,6 +46,7 @@ def test_rules_bold_scores_and_intervals() -> None:
         r"% \usepackage[T1]{fontenc}",
         r"% \usepackage{booktabs, longtable}",
     ]
+    assert r"\begin{longtable}{lr}" in lines
     at = lines.index(rf"a & {cell} \\")
     assert lines[at + 1 : at + 6] == [
         r"a & 0.5 \\",

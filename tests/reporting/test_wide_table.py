@@ -1,43 +1,27 @@
-from __future__ import annotations
-
 import dataclasses
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import Run
 from fake_trials import COMMAND, write_scores
+from programs import compiled
 from rich.console import Console
 from test_score_table import make_row
-from tex import compiled
 
 from esbench.cli.console import print_sheet
-from esbench.grids import environment_files as environments
 from esbench.reporting.tables.render_table import Sheet, as_latex, as_markdown
 from esbench.reporting.tables.score_table import ScoreRow, score_table
 from esbench.reporting.tables.wide_table import ACROSS, wide_sheet
 
-SCORES = """
-[scores]
-random = { mean = 0.0, std = 5.0, episodes = 100, command = "esbench eval --random-policy" }
-[[scores.references]]
-method = "A"
-score = 100.0
-source = "a paper"
-"""
-
 
 @pytest.fixture
-def _frozen_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "envs"
-    folder.mkdir()
-    for name, comparable in (("CartPole-v1", "true"), ("Acrobot-v1", "false")):
-        text = f'id = "{name}"\n{SCORES}comparable = {comparable}\n'
-        (folder / f"{name}.toml").write_text(text)
-    (folder / "Pendulum-v1.toml").write_text('id = "Pendulum-v1"\n')
-    monkeypatch.setattr(environments, "folder", lambda: folder)
+def _frozen_scores(freeze: Callable[..., None]) -> None:
+    freeze("CartPole-v1", comparable="true")
+    freeze("Acrobot-v1")
 
 
 def write(root: Path, environment: str, algorithm: str, scores: list[float]) -> None:
@@ -98,16 +82,12 @@ def test_a_row_an_algorithm_a_column_an_environment_and_the_best_over_all_first(
 
 
 @pytest.mark.usefixtures("_frozen_scores")
-def test_environments_without_frozen_scores_are_not_in_the_sum(tmp_path: Path) -> None:
+def test_frozen_scores_stand_below_only_where_they_hold_for_all_rows(tmp_path: Path) -> None:
     for environment in ("CartPole-v1", "Acrobot-v1", "Pendulum-v1"):
-        write(tmp_path / "runs", environment, "snes", [50.0] * 3)
-    table = wide_sheet(score_table(tmp_path / "runs"))
+        write(tmp_path / "all", environment, "snes", [50.0] * 3)
+    table = wide_sheet(score_table(tmp_path / "all"))
     assert entries(table)["reference"] == ["100.0† [1]", "100.0 [2]", "-", "1.00"]
     assert any("of 2 environments, without Pendulum-v1," in note for note in table.notes)
-
-
-@pytest.mark.usefixtures("_frozen_scores")
-def test_frozen_scores_stand_below_only_where_they_hold_for_all_rows(tmp_path: Path) -> None:
     changed = {"CartPole-v1": {"kwargs": {"sutton_barto_reward": True}}}
     write(tmp_path / "runs", "CartPole-v1", "ars", [50.0] * 3)
     algorithms = {"snes": {}}
@@ -178,13 +158,6 @@ def test_a_real_tex_sets_a_wide_table(tmp_path: Path) -> None:
     assert "Output written" in log, log[-2000:]
     for trouble in ("Overfull", "Float too large", "Missing character"):
         assert trouble not in log
-
-
-@pytest.mark.parametrize("form", ["csv", "json"])
-def test_formats_for_programs_are_not_wide(esbench: Run, form: str) -> None:
-    code, out, err = esbench("table", "out", "--wide", "--format", form)
-    assert (code, out) == (2, "")
-    assert f"--wide with --format {form}: expected one of text, markdown, latex" in err
 
 
 def test_the_command_prints_it(esbench: Run, tmp_path: Path) -> None:

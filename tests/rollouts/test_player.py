@@ -1,8 +1,7 @@
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -42,29 +41,42 @@ def play(player: Player, job: Job, tasks: list[Task]) -> dict[Task, EpisodeResul
     return {result.task: result for result in results}
 
 
-def plain_gymnasium(spec: TrialSpec, job: Job, task: Task) -> tuple[float, int, np.ndarray]:
+def plain_gymnasium(
+    setup: Setup, job: Job, task: Task, env: Any = None
+) -> tuple[float, int, np.ndarray]:
     """Play one episode with Gymnasium and a policy batch of width one."""
-    env = gymnasium.make(spec.environment.id, **spec.environment.kwargs)
-    setup = Setup(spec.environment, spec.policy)
+    env = env or gymnasium.make(setup.environment.id, **setup.environment.kwargs)
     policy = setup.make_policy(env.observation_space, env.action_space)
+    simple = isinstance(env.observation_space, gymnasium.spaces.Box | gymnasium.spaces.Discrete)
     encode = Observations(env.observation_space, "test").encode
     decode = Actions(env.action_space, "test").decode
-    batch = policy.batch(1)
+
+    def inputs(rows: np.ndarray) -> np.ndarray:
+        if job.normalizer is not None:
+            rows = (rows - job.normalizer.mean) * job.normalizer.scale
+            rows = np.clip(rows, -job.normalizer.clip, job.normalizer.clip)
+        return rows.astype(np.float32)
+
+    batch: Any = policy.batch(1)
+    if setup.reference_batch is not None:
+        batch.refer(inputs(setup.reference_batch.observations))
     batch.load(0, job.parameters(task.member))
     observation, _ = env.reset(seed=job.environment_seed(task))
     total, seen, ended = 0.0, [], False
     while not ended and (job.max_steps is None or len(seen) < job.max_steps):
-        row = encode(np.asarray(observation)[None])
+        row = encode(np.asarray(observation)[None] if simple else [observation])
         seen.append(row[0])
-        if job.normalizer is not None:
-            row = (row - job.normalizer.mean) * job.normalizer.scale
-            row = np.clip(row, -job.normalizer.clip, job.normalizer.clip)
-        action = decode(batch.forward(row.astype(np.float32)))[0]
+        action = decode(batch.forward(inputs(row)))[0]
         observation, reward, terminated, truncated, _ = env.step(action)
         total += float(reward)
         ended = terminated or truncated
     env.close()
     return total, len(seen), np.array(seen)
+
+
+def scaled(player: Player, clip: float = 5.0) -> Normalizer:
+    size = player.policy.num_inputs
+    return Normalizer(np.full(size, 0.1), np.full(size, 1.7), clip)
 
 
 @pytest.mark.parametrize("environment", ["CartPole-v1", "Pendulum-v1", "Hopper-v5", "Acrobot-v1"])
@@ -73,16 +85,74 @@ def test_episodes_equal_plain_gymnasium_bit_for_bit(
     make_spec: Spec, environment: str, slots: int
 ) -> None:
     spec = make_spec(environment, settings={"num_interactions": 0})
-    player = Player(Setup(spec.environment, spec.policy), slots)
-    size = player.policy.num_inputs
-    normalizer = Normalizer(np.full(size, 0.1), np.full(size, 1.7), 5.0)
-    job = make_job(player, normalizer=normalizer, max_steps=90, gather=True)
+    setup = Setup(spec.environment, spec.policy)
+    player = Player(setup, slots)
+    job = make_job(player, normalizer=scaled(player), max_steps=90, gather=True)
     tasks = [Task(CENTER, 0), *member_tasks(range(6), 2)]
     results = play(player, job, tasks)
     for task in tasks:
-        total, length, _ = plain_gymnasium(spec, job, task)
+        total, length, _ = plain_gymnasium(setup, job, task)
         assert (results[task].total, results[task].length) == (total, length)
     player.close()
+
+
+@pytest.mark.parametrize(
+    ("observation", "action"),
+    [
+        ("dict", "multi"),
+        ("tuple", "binary"),
+        ("multi", "dict"),
+        ("oneof", "tuple"),
+        ("images", "discrete"),
+    ],
+)
+def test_any_spaces_are_played_as_in_plain_gymnasium(
+    make_spec: Spec, observation: str, action: str
+) -> None:
+    kwargs = {"observation": observation, "action": action}
+    name = "doubles:Spaces-v0"
+    spec = make_spec(name, environment={name: {"kwargs": kwargs}})
+    player = Player(Setup(spec.environment, spec.policy), 4)
+    job = make_job(player)
+    tasks = member_tasks(range(6), 2)
+    results = play(player, job, tasks)
+    for task in tasks:
+        total, length, _ = plain_gymnasium(Setup(spec.environment, spec.policy), job, task)
+        assert (results[task].total, results[task].length) == (total, length)
+    assert len({result.total for result in results.values()}) > 6
+    player.close()
+
+
+def test_wrappers_are_those_of_gymnasium(make_spec: Spec) -> None:
+    wrappers = [
+        {"wrapper": "gymnasium.wrappers:TimeAwareObservation", "normalize_time": False},
+        {"wrapper": "gymnasium.wrappers:FrameStackObservation", "stack_size": 2},
+        {"wrapper": "gymnasium.wrappers:TimeLimit", "max_episode_steps": 9},
+    ]
+    name = "CartPole-v1"
+    spec = make_spec(name, environment={name: {"wrappers": wrappers}})
+    assert spec.as_json()["environment"]["wrappers"] == wrappers
+    setup = Setup(spec.environment, spec.policy)
+    assert setup.backend_name == "gymnasium"
+    player = Player(setup, 4)
+    job, tasks = make_job(player), member_tasks(range(6), 2)
+    results = play(player, job, tasks)
+    env = gymnasium.wrappers.TimeAwareObservation(gymnasium.make(name), normalize_time=False)
+    env = gymnasium.wrappers.FrameStackObservation(env, 2)
+    env = gymnasium.wrappers.TimeLimit(env, 9)
+    for task in tasks:
+        total, length, _ = plain_gymnasium(setup, job, task, env)
+        assert (results[task].total, results[task].length) == (total, length)
+    assert player.policy.num_inputs == 10
+    assert {result.length for result in results.values()} >= {9}
+    player.close()
+
+
+def test_a_fast_backend_does_not_play_wrappers(make_spec: Spec) -> None:
+    table = {"wrappers": [{"wrapper": "gymnasium.wrappers:TimeAwareObservation"}]}
+    spec = make_spec("CartPole-v1", environment={"CartPole-v1": {**table, "backend": "cartpole"}})
+    with pytest.raises(UsageError, match="'cartpole' .* wrappers; expected .*'gymnasium'"):
+        Player(Setup(spec.environment, spec.policy), 1)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3])
@@ -91,12 +161,10 @@ def test_rows_that_are_normalised_apart_are_the_same(
 ) -> None:
     spec = make_spec("Acrobot-v1", settings={"num_interactions": 0})
     player = Player(Setup(spec.environment, spec.policy), 7)
-    size = player.policy.num_inputs
-    normalizer = Normalizer(np.full(size, 0.1), np.full(size, 1.7), 1.5)
-    job = make_job(player, normalizer=normalizer, max_steps=60, gather=True)
+    job = make_job(player, normalizer=scaled(player, clip=1.5), max_steps=60, gather=True)
     tasks = [Task(CENTER, 0), *member_tasks(range(6), 2)]
     expected = play(player, job, tasks)
-    monkeypatch.setattr(evaluation, "TOGETHER", rows * size)
+    monkeypatch.setattr(evaluation, "TOGETHER", rows * player.policy.num_inputs)
     results = play(Player(Setup(spec.environment, spec.policy), 7), job, tasks)
     for task in tasks:
         one, other = expected[task], results[task]
@@ -110,12 +178,9 @@ def test_rows_that_are_normalised_apart_are_the_same(
 def test_episodes_that_move_are_the_same(make_spec: Spec, environment: str) -> None:
     spec = make_spec(environment, settings={"num_interactions": 0})
     alone, first, second = (Player(Setup(spec.environment, spec.policy), n) for n in (1, 5, 9))
-    size = alone.policy.num_inputs
-    normalizer = Normalizer(np.full(size, 0.1), np.full(size, 1.7), 5.0)
     noise = 0.0 if environment == "CartPole-v1" else 0.1
-    job = make_job(
-        alone, normalizer=normalizer, max_steps=60, gather=True, action_noise=noise, size=12
-    )
+    limits = {"max_steps": 60, "size": 12}
+    job = make_job(alone, normalizer=scaled(alone), gather=True, action_noise=noise, **limits)
     tasks = [Task(CENTER, 0), *member_tasks(range(12), 2)]
     expected = play(alone, job, tasks)
     for player in (first, second):
@@ -175,24 +240,16 @@ def test_episodes_stay_where_something_remembers(make_spec: Spec) -> None:
 
 def test_moments_are_those_of_the_observations_acted_upon(make_spec: Spec) -> None:
     spec = make_spec("Pendulum-v1")
-    player = Player(Setup(spec.environment, spec.policy), 4)
+    setup = Setup(spec.environment, spec.policy)
+    player = Player(setup, 4)
     job = make_job(player, normalizer=ObservationStatistics(3).normalizer(5.0), gather=True)
     tasks = member_tasks(range(6), 2)
     episodes = collect(tasks, play(player, job, tasks))
     statistics = ObservationStatistics(3)
     episodes.merge_into(statistics, np.zeros(3))
-    seen = np.concatenate([plain_gymnasium(spec, job, task)[2] for task in tasks])
+    seen = np.concatenate([plain_gymnasium(setup, job, task)[2] for task in tasks])
     np.testing.assert_allclose(statistics.mean, seen.mean(axis=0), rtol=1e-4)
     np.testing.assert_allclose(statistics.squares / statistics.count, seen.var(axis=0), rtol=1e-4)
-
-
-def test_the_centre_is_not_counted_into_the_statistics(make_spec: Spec) -> None:
-    spec = make_spec()
-    player = Player(Setup(spec.environment, spec.policy), 4)
-    job = make_job(player, normalizer=ObservationStatistics(3).normalizer(5.0), gather=True)
-    results = play(player, job, [Task(CENTER, 0), Task(0, 0)])
-    assert results[Task(CENTER, 0)].moments is None
-    assert results[Task(0, 0)].moments is not None
 
 
 @pytest.mark.parametrize(
@@ -212,7 +269,8 @@ def test_who_shares_episode_seeds(make_spec: Spec, mode: str, groups: list[list[
     assert len(set.union(*seeds)) == len(groups)
     assert job.environment_seed(Task(0, 0)) != job.environment_seed(Task(0, 1))
     later = replace(job, generation=4)
-    assert job.environment_seed(Task(0, 0)) != later.environment_seed(Task(0, 0))
+    for task in (Task(0, 0), Task(CENTER, 0)):
+        assert job.environment_seed(task) != later.environment_seed(task)
 
 
 def test_held_out_seeds_are_disjoint_from_training(make_spec: Spec) -> None:
@@ -222,6 +280,20 @@ def test_held_out_seeds_are_disjoint_from_training(make_spec: Spec) -> None:
     held_out = replace(training, purpose=Purpose.EVALUATION_EPISODE, population=None, generation=0)
     seen = {training.environment_seed(task) for task in member_tasks(range(64), 4)}
     assert not seen & {held_out.environment_seed(Task(CENTER, e)) for e in range(256)}
+
+
+def test_every_episode_has_action_noise_of_its_own_stream(make_spec: Spec) -> None:
+    """The action is the point where a function is evaluated, and the last observation."""
+    spec = make_spec("esbench/Sphere-v0", policy={"template": "vector"})
+    player = Player(Setup(spec.environment, spec.policy), 3)
+    tasks = member_tasks(range(6), 2)
+    jobs = [make_job(player, action_noise=noise, characterize=True) for noise in (0.0, 0.5)]
+    plain, noisy = (play(player, job, tasks) for job in jobs)
+    for task in tasks:
+        address = (jobs[0].generation, task.member + 1, task.episode)
+        draws = stream(jobs[0].seed, Purpose.ACTION_NOISE, *address).standard_normal(10)
+        moved = np.subtract(noisy[task].behavior, plain[task].behavior)
+        np.testing.assert_allclose(moved, 0.5 * draws, atol=1e-6)
 
 
 def test_action_noise_changes_episodes_and_not_their_neighbours(make_spec: Spec) -> None:
@@ -245,7 +317,8 @@ def test_an_action_that_is_not_finite_never_reaches_the_simulator(make_spec: Spe
         center = healthy.center.copy()
         center[-1] = poison  # the bias of an output: what is infinite in a tanh stays finite
         assert healthy.population is not None
-        sick = replace(healthy.population, center=center, sigma=0.0)
+        population: Any = healthy.population
+        sick = replace(population, center=center, sigma=0.0)
         results = play(player, replace(healthy, population=sick), tasks)
         assert all(np.isnan(results[task].total) for task in tasks)
     results = play(player, healthy, tasks)  # the same slots recover
@@ -270,14 +343,27 @@ def test_sick_episodes_leave_their_neighbours_and_the_statistics_alone(make_spec
         np.testing.assert_array_equal(one, other)
 
 
+def test_an_episode_without_a_finite_return_is_not_counted_into_the_statistics() -> None:
+    tasks = member_tasks(range(2), 1)
+    moments = [(2, np.array([total]), np.array([50.0])) for total in (1.0, 9.0)]
+    results = {
+        task: EpisodeResult(task, total, 2, each)
+        for task, total, each in zip(tasks, (1.0, np.nan), moments, strict=True)
+    }
+    counted, expected = ObservationStatistics(1), ObservationStatistics(1)
+    collect(tasks, results).merge_into(counted, np.zeros(1))
+    expected.merge(moments[0], np.zeros(1))
+    assert counted.state_dict() == expected.state_dict()
+
+
 @pytest.mark.parametrize(
     ("kwargs", "words"),
     [
-        ({"observation": "dict"}, "Dict space"),
-        ({"observation": "tuple"}, "Tuple space"),
+        ({"observation": "text"}, "observation space has a Text space"),
+        ({"observation": "graph"}, "Graph space"),
+        ({"observation": "sequence"}, "Sequence space"),
         ({"observation": "infinite_images"}, "infinite bounds"),
-        ({"action": "multi"}, "MultiDiscrete space"),
-        ({"action": "text"}, "Text space"),
+        ({"action": "text"}, "action space has a Text space"),
     ],
 )
 def test_spaces_that_cannot_be_served(make_spec: Spec, kwargs: dict[str, str], words: str) -> None:

@@ -1,14 +1,16 @@
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 import pytest
 
+from esbench.environments.make import WrapperSettings
 from esbench.errors import UsageError
 from esbench.grids.trial_spec import EnvironmentSpec
 from esbench.rollouts.random_policy import random_policy_returns, random_steps_per_second
 
 CARTPOLE = EnvironmentSpec(id="CartPole-v1")
+LIMIT = WrapperSettings.model_validate(
+    {"wrapper": "gymnasium.wrappers:TimeLimit", "max_episode_steps": 3}
+)
 
 
 def test_an_episode_does_not_depend_on_how_many_are_asked_for() -> None:
@@ -24,17 +26,14 @@ def test_returns_are_not_discounted() -> None:
     assert (random_policy_returns(spec, 4, seed=0) < 0).all()
 
 
-@pytest.mark.parametrize(
-    ("environment", "episodes", "seed", "words"),
-    [
-        (CARTPOLE, 0, 0, "episodes = 0: expected at least 1"),
-        (CARTPOLE, 1, -1, "seed = -1: expected at least 0"),
-        (EnvironmentSpec(id="CartPole-v1", kwargs={"foo": 1}), 1, 0, "cannot be made with kwargs"),
-    ],
-)
-def test_bad_input(environment: EnvironmentSpec, episodes: int, seed: int, words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        random_policy_returns(environment, episodes, seed)
+def test_wrappers_are_applied() -> None:
+    spec = EnvironmentSpec(id="CartPole-v1", wrappers=(LIMIT,))
+    assert random_policy_returns(spec, 4, seed=0).tolist() == [3.0] * 4
+
+
+def test_an_environment_that_cannot_be_made_is_refused() -> None:
+    with pytest.raises(UsageError, match="cannot be made with kwargs"):
+        random_policy_returns(EnvironmentSpec(id="CartPole-v1", kwargs={"foo": 1}), 1, 0)
 
 
 @pytest.mark.parametrize("seconds", [1e-9, 0.05])

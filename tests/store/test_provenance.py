@@ -1,13 +1,291 @@
-from __future__ import annotations
+"""What a trial records of its origin: the user's own code has a version."""
 
+import importlib
+import json
 import os
-import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
+import gymnasium
 import pytest
+from command_line import Run, finished
 
-from esbench.store.provenance.record import PACKAGES, provenance
+from esbench.grids.trial_spec import TrialSpec
+from esbench.store.provenance import record as module
+from esbench.store.provenance.changes import mixture, was_mixed
+from esbench.store.provenance.record import PACKAGES, own_code, provenance
+from esbench.training.trials import Trial
+
+MakeSpec = Callable[..., TrialSpec]
+RUN = [
+    "run", "--algorithm", "snes", "--env-steps", "300", "--workers", "1", "--out", "out",
+    "--quiet", "--set", "policy.hidden=[4]", "--set", "evaluation.episodes=2",
+]  # fmt: skip
+ENVIRONMENT = """
+import gymnasium
+import numpy as np
+
+class Hold(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-10, 10, (1,), np.float64)
+    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.x = self.np_random.uniform(-1, 1, 1)
+        return self.x.copy(), {}
+
+    def step(self, action):
+        self.x = np.clip(self.x + 0.1 * action, -10, 10)
+        return self.x.copy(), -float(self.x[0] ** 2), False, False, {}
+
+if "Hold-v0" not in gymnasium.registry:
+    gymnasium.register("Hold-v0", Hold, max_episode_steps=20)
+"""
+
+
+def new_process() -> None:
+    """Forget what own code was looked at, as another process would not know it."""
+    module._versions.cache_clear()
+    module._digest.cache_clear()
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return a file with an environment, which can be imported as ``holding``."""
+    path = tmp_path / "holding.py"
+    path.write_text(ENVIRONMENT)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    sys.modules.pop("holding", None)  # of a test that put another one there
+    importlib.import_module("holding")
+    new_process()
+    yield path
+    new_process()
+    sys.modules.pop("holding", None)
+    del gymnasium.registry["Hold-v0"]
+
+
+def test_a_file_has_its_digest(own: Path, make_spec: MakeSpec) -> None:
+    spec = make_spec("holding:Hold-v0")
+    before = own_code(spec)
+    assert list(before) == ["holding"]
+    assert before["holding"].startswith("sha256:")
+    assert provenance(spec)["own_code"] == before
+    own.write_text(f"{ENVIRONMENT}\n# another\n")
+    assert own_code(spec) == before  # this process has imported the other one
+    new_process()
+    assert own_code(spec) != before
+    own.write_text(ENVIRONMENT)
+    new_process()
+    assert own_code(spec) == before
+
+
+def test_it_is_known_by_its_class_where_the_name_has_no_package(
+    own: Path, make_spec: MakeSpec
+) -> None:
+    assert list(own_code(make_spec("Hold-v0"))) == [own.stem]
+
+
+def test_a_package_is_all_its_files(tmp_path: Path, own: Path, make_spec: MakeSpec) -> None:
+    package = tmp_path / "nets"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "wide.py").write_text("class Wide: ...")
+    policy = {"template": "nets.wide:Wide"}
+    spec = make_spec("holding:Hold-v0", policy=policy)
+    before = own_code(spec)
+    assert sorted(before) == ["holding", "nets"]
+    seen = {before["nets"]}
+    (package / "layers.py").write_text("")
+    for _ in range(2):
+        new_process()
+        after = own_code(spec)
+        assert after["holding"] == before["holding"]
+        seen.add(after["nets"])
+        (package / "more").mkdir(exist_ok=True)
+        (package / "layers.py").replace(package / "more" / "layers.py") if len(seen) == 2 else None
+    assert len(seen) == 3
+    (package / ".#lock.py").symlink_to("nowhere")  # what an editor leaves
+    (package / "folder.py").mkdir()
+    new_process()
+    assert own_code(spec) == after
+
+
+def test_the_files_of_wrappers_count(tmp_path: Path, own: Path, make_spec: MakeSpec) -> None:
+    (tmp_path / "wrapping.py").write_text("class Mine: ...")
+    table = {"wrappers": [{"wrapper": "wrapping:Mine"}]}
+    spec = make_spec("holding:Hold-v0", environment={"holding:Hold-v0": table})
+    assert sorted(own_code(spec)) == ["holding", "wrapping"]
+
+
+def test_a_folder_of_packages_is_not_one(tmp_path: Path, own: Path, make_spec: MakeSpec) -> None:
+    folder = tmp_path / "experiments"
+    folder.mkdir()
+    (folder / "behaving.py").write_text("class Path: ...")
+    (folder / "drawing.py").write_text("")
+    spec = make_spec("holding:Hold-v0")
+    environment = spec.environment.model_copy(update={"behavior": "experiments.behaving:Path"})
+    spec = spec.model_copy(update={"environment": environment})
+    before = own_code(spec)
+    assert sorted(before) == ["experiments.behaving", "holding"]
+    (folder / "drawing.py").write_text("# changed")
+    new_process()
+    assert own_code(spec) == before
+
+
+@pytest.mark.parametrize("registry", ["ALGORITHMS", "POLICIES", "BEHAVIORS", "BACKENDS"])
+def test_plugins_of_every_kind_count(
+    own: Path, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch, registry: str
+) -> None:
+    plugin = sys.modules["holding"].Hold
+    spec = make_spec("CartPole-v1")
+    assert own_code(spec) == {}
+    monkeypatch.setattr(getattr(module, registry), "get", lambda _: plugin)
+    assert list(own_code(spec)) == [own.stem]
+
+
+@pytest.mark.parametrize("broken", ["no spec", "deleted", "unreadable", "main"])
+def test_a_record_stops_no_trial(
+    own: Path, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    spec = make_spec("holding:Hold-v0")
+    match broken:
+        case "no spec":
+            monkeypatch.setitem(sys.modules, "holding", ModuleType("holding"))
+            sys.modules["holding"].__file__ = None
+            assert own_code(spec) == {}
+        case "deleted":
+            own.unlink()
+            assert own_code(spec) == {}
+            own.write_text("")
+        case "unreadable":
+
+            def refuse(_: Path) -> bytes:
+                raise PermissionError(13, "Permission denied")
+
+            own_code(spec)  # loads the registries, whose files are read too
+            new_process()
+            monkeypatch.setattr(Path, "read_bytes", refuse)
+            assert own_code(spec) == {"holding": "not readable (Permission denied)"}
+        case "main":
+            monkeypatch.setattr(gymnasium.registry["Hold-v0"].entry_point, "__module__", "__main__")
+            monkeypatch.setattr(sys.modules["__main__"], "__file__", str(own), raising=False)
+            assert sorted(own_code(spec)) == ["__main__", "holding"]
+
+
+def test_packages_of_several_versions_are_named_unless_nothing_depends_on_them() -> None:
+    made = [{"versions": {"numpy": numpy, "scipy": scipy, "jax": None}, "own_code": {}}
+            for numpy, scipy in [("2.3", "1.1"), ("2.4", "1.2"), ("2.3", "1.1")]]  # fmt: skip
+    assert mixture(made) == ["numpy 2.3 and 2.4"]
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "Hopper-v5", "esbench/Sphere-v0", "Nowhere-v0"])
+def test_what_is_esbenchs_or_gymnasiums_is_known_already(name: str, make_spec: MakeSpec) -> None:
+    spec = make_spec("CartPole-v1")
+    environment = spec.environment.model_copy(update={"id": name})
+    assert own_code(spec.model_copy(update={"environment": environment})) == {}
+
+
+def test_what_is_installed_has_its_version(make_spec: MakeSpec) -> None:
+    from importlib.metadata import version
+
+    spec = make_spec("CartPole-v1")
+    environment = spec.environment.model_copy(update={"behavior": "rich.text:Text"})
+    found = own_code(spec.model_copy(update={"environment": environment}))
+    assert found == {"rich": version("rich")}
+    of_python = spec.environment.model_copy(update={"behavior": "json.decoder:JSONDecoder"})
+    assert own_code(spec.model_copy(update={"environment": of_python})) == {}
+
+
+def test_a_table_says_that_seeds_are_of_different_code(esbench: Run, own: Path) -> None:
+    run = [*RUN, "--env", "holding:Hold-v0"]
+    assert esbench(*run, "--seeds", "0")[0] == 0
+    # Another length: Python compiles a file again when its length or its second of change differs.
+    own.write_text(ENVIRONMENT.replace("0.1 * action", "0.25 * action"))
+    new_process()
+    code, printed, _ = esbench(*run, "--seeds", "0-1")
+    said = " ".join(printed.split())
+    assert code == 0
+    versions = [
+        json.loads(path.read_text())["own_code"]["holding"]
+        for path in sorted(own.parent.rglob("trial.json"))
+    ]
+    assert len(set(versions)) == 2
+    assert f"holding {' and '.join(versions)}." in said
+    assert said.count("version of holding") == 1
+    code, printed, _ = esbench("verify", "out", "--workers", "1")
+    said = " ".join(printed.split())
+    assert code == 1
+    assert f"changed: holding {' then, '.join(versions)} now" in said
+    longer = [{"300": "600"}.get(word, word) for word in run]
+    code, printed, _ = esbench(*longer, "--seeds", "0-1", "--extend")
+    said = " ".join(printed.split())
+    assert code == 0
+    assert said.count("version of holding") == 1
+
+
+def test_a_check_does_not_pass_on_what_other_code_has_left(esbench: Run, own: Path) -> None:
+    """Its environment lies in a file that the one it is named by imports, and only when played."""
+    (own.parent / "naming.py").write_text(
+        'import gymnasium\ngymnasium.register("Named-v0", "holding:Hold", max_episode_steps=20)\n'
+    )
+    run = [*RUN, "--env", "naming:Named-v0"]
+
+    def edit(text: str) -> None:
+        own.write_text(text)
+        new_process()
+        gymnasium.registry.pop("Named-v0", None)
+        sys.modules.pop("naming", None)
+
+    def check() -> tuple[int, bool]:
+        edit(own.read_text())  # it runs in a process of its own
+        code, printed, _ = esbench("check", "out", "--baseline", "b.json", "--allow-inconclusive")
+        return code, "different version of holding" in " ".join(printed.split())
+
+    other = ENVIRONMENT.replace("0.1 * action", "0.25 * action")
+    assert esbench(*run, "--seeds", "0-1")[0] == 0
+    assert esbench("baseline", "out", "--out", "b.json")[0] == 0
+    assert check() == (0, False)
+    edit(other)
+    assert check() == (3, True)
+    own.rename(own.with_suffix(".away"))  # without the code, results can still be checked
+    held = sys.modules.pop("holding")
+    new_process()
+    assert esbench("check", "out", "--baseline", "b.json")[0] == 0
+    own.with_suffix(".away").rename(own)
+    sys.modules["holding"] = held
+    edit(other)
+    longer = [{"300": "600"}.get(word, word) for word in run]
+    assert esbench(*longer, "--seeds", "1", "--extend")[0] == 0
+    edit(ENVIRONMENT)
+    assert esbench(*longer, "--seeds", "0", "--extend")[0] == 0
+    assert esbench("baseline", "out", "--out", "b.json", "--replace")[0] == 0
+    assert check() == (3, True)  # the second half of seed 1 is of other code
+
+
+def test_a_trial_that_is_resumed_under_other_code_says_so(
+    own: Path, make_trial: Callable[..., Trial]
+) -> None:
+    trial = make_trial("holding:Hold-v0")
+    trial.folder.path.mkdir(parents=True)
+    about = {"labels": trial.labels, "versions": {"numpy": "2"}, "workers": 1}
+    ours, theirs = {"own_code": own_code(trial.spec)}, {"own_code": {own.stem: "sha256:0"}}
+    trial.folder.begin(trial.spec, about | ours)
+    trial.folder.begin(trial.spec, about | ours)
+    description = trial.folder.description()
+    assert "resumed_with" not in description
+    assert not was_mixed(description)
+    assert mixture([description]) == []
+    trial.folder.begin(trial.spec, about | theirs)
+    trial.folder.close()
+    description = trial.folder.description()
+    assert len(description["resumed_with"]) == 1
+    assert was_mixed(description)
+    assert mixture([description]) == [f"holding {ours['own_code']['holding']} and sha256:0"]
+    older = {key: value for key, value in description.items() if key != "own_code"}
+    assert not was_mixed(older)  # unknown
+
 
 PROGRAM = 'from esbench.store.provenance.record import provenance; print(provenance()["command"])\n'
 
@@ -28,20 +306,13 @@ def test_the_command_says_how_it_was_started(
     path = tmp_path / file
     path.parent.mkdir(exist_ok=True)
     path.write_text(PROGRAM)
-    done = subprocess.run(
-        [sys.executable, *start, "run", "--set", "a=[1, 2]"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == f"{command} run --set 'a=[1, 2]'\n"
+    run = ["run", "--set", "a=[1, 2]"]
+    assert finished(*start, *run, cwd=tmp_path) == (0, f"{command} run --set 'a=[1, 2]'\n", "")
 
 
 def test_every_package_has_a_version() -> None:
     content = provenance()
-    assert set(content["versions"]) == {"python", *PACKAGES}
+    assert set(content["versions"]) == {"python", "esbench", *PACKAGES}
     assert all(content["versions"].values())
     assert content["hardware"]["cores"] == os.cpu_count()
     info = Path("/proc/cpuinfo")

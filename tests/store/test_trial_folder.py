@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json
@@ -7,7 +5,6 @@ import math
 import os
 import resource
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from watchers import Silent
+from command_line import files, python
+from fake_trials import make_records
+from watchers import run
 
 import esbench.store.trial_folder as store
 from esbench.errors import DamagedTrialError, UsageError
@@ -27,7 +26,6 @@ from esbench.store.data_frames import load_results, load_scores
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.stored_json import FORMAT
 from esbench.store.trial_folder import TrialFolder, find_trials, score_text
-from esbench.training.run_grid import run_grid
 from esbench.training.trials import Trial
 
 Make = Callable[..., Trial]
@@ -35,11 +33,8 @@ Begin = Callable[[Trial], TrialFolder]
 
 
 def record(generation: int) -> GenerationRecord:
-    return GenerationRecord(
-        generation, generation * 10, generation, generation, 0.5, 0.5, 4, 1.0, 0.1, 0.9, 1.1,
-        math.nan, math.nan, math.nan, 0, 10.0, None, 0.1, 1 / 3, "ab",
-        0.0, math.nan, math.nan, 1.0, 0.5, math.nan,
-    )  # fmt: skip
+    made = make_records([math.nan] * generation, steps=10)[-1]
+    return dataclasses.replace(made, update_norm=1 / 3)
 
 
 def state(generation: int) -> dict[str, object]:
@@ -61,6 +56,21 @@ def begin() -> Iterator[Begin]:
         yield start
 
 
+@pytest.fixture
+def saved(begin: Begin, make_trial: Make) -> TrialFolder:
+    """Return a folder with one row and its checkpoint."""
+    folder = begin(make_trial())
+    folder.append(record(1))
+    folder.checkpoint(state(1))
+    return folder
+
+
+def checkpointed(folder: TrialFolder) -> dict[str, Any]:
+    loaded = folder.load_checkpoint()
+    assert loaded is not None
+    return loaded
+
+
 def test_rows_come_back_exactly_and_nan_is_null(begin: Begin, make_trial: Make) -> None:
     folder = begin(make_trial())
     for generation in (1, 2):
@@ -74,8 +84,10 @@ def test_rows_come_back_exactly_and_nan_is_null(begin: Begin, make_trial: Make) 
     assert folder.records()[0].max_episode_steps is None
 
 
-@pytest.mark.parametrize("cut", [1, 5, 40])
-def test_a_torn_last_line_is_dropped_on_resume(begin: Begin, make_trial: Make, cut: int) -> None:
+@pytest.mark.parametrize("cut", [0, 1, 5, 40])
+def test_rows_after_the_checkpoint_and_a_torn_line_are_dropped_on_resume(
+    begin: Begin, make_trial: Make, cut: int
+) -> None:
     trial = make_trial()
     folder = begin(trial)
     for generation in (1, 2, 3):
@@ -83,21 +95,22 @@ def test_a_torn_last_line_is_dropped_on_resume(begin: Begin, make_trial: Make, c
     folder.checkpoint(state(2))
     folder.close()
     path = folder.path / "metrics.jsonl"
-    path.write_bytes(path.read_bytes()[:-cut])
-    assert [row["generation"] for row in folder.rows()] == [1, 2]
+    path.write_bytes(path.read_bytes()[: -cut or None])
+    assert [row["generation"] for row in folder.rows()] == ([1, 2] if cut else [1, 2, 3])
     history = folder.begin(trial.spec, {"labels": trial.labels})
     assert [row.generation for row in history] == [1, 2]
     folder.append(record(3))
     assert [row["generation"] for row in folder.rows()] == [1, 2, 3]
 
 
-def test_garbage_in_the_middle_is_an_error_with_the_line(begin: Begin, make_trial: Make) -> None:
+@pytest.mark.parametrize("damage", [b"", b"[]", b"1", b'{"generation": 1}', b'{"genera'])
+def test_a_line_that_is_no_row_is_an_error(begin: Begin, make_trial: Make, damage: bytes) -> None:
     folder = begin(make_trial())
     for generation in (1, 2, 3):
         folder.append(record(generation))
     path = folder.path / "metrics.jsonl"
-    lines = path.read_text().splitlines()
-    path.write_text("\n".join([lines[0], lines[1][:10], lines[2], ""]))
+    first, _, last = path.read_bytes().splitlines()
+    path.write_bytes(b"\n".join([first, damage, last, b""]))
     with pytest.raises(DamagedTrialError, match="metrics.jsonl is damaged .line 2 is not readable"):
         folder.rows()
 
@@ -148,44 +161,19 @@ def test_columns_drop_a_torn_line_and_refuse_damage(begin: Begin, make_trial: Ma
             folder.columns()
 
 
-def test_rows_after_the_checkpoint_are_dropped(begin: Begin, make_trial: Make) -> None:
-    trial = make_trial()
-    folder = begin(trial)
-    folder.append(record(1))
-    folder.checkpoint(state(1))
-    folder.append(record(2))
-    folder.close()
-    assert [row.generation for row in folder.begin(trial.spec, {})] == [1]
-    assert [row["generation"] for row in folder.rows()] == [1]
-
-
-def test_rows_that_are_missing_below_the_checkpoint_are_an_error(
-    begin: Begin, make_trial: Make
-) -> None:
-    trial = make_trial()
-    folder = begin(trial)
-    folder.append(record(1))
-    folder.checkpoint(state(1))
-    folder.close()
-    (folder.path / "metrics.jsonl").write_text("")
-    with pytest.raises(DamagedTrialError, match="generation 1, but only 0 rows"):
-        folder.begin(trial.spec, {})
-
-
-@pytest.mark.parametrize("lost", ["metrics.jsonl", "trial.json"])
+@pytest.mark.parametrize(
+    ("lost", "words"),
+    [("metrics.jsonl", "generation 1, but only 0 rows"), ("trial.json", "it is missing")],
+)
 def test_where_there_is_no_going_on_nothing_is_written(
-    begin: Begin, make_trial: Make, lost: str
+    saved: TrialFolder, make_trial: Make, lost: str, words: str
 ) -> None:
-    trial = make_trial()
-    folder = begin(trial)
-    folder.append(record(1))
-    folder.checkpoint(state(1))
-    folder.close()
-    (folder.path / lost).unlink()
-    before = {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()}
-    with pytest.raises(DamagedTrialError, match=f"{lost} is damaged"):
-        folder.begin(trial.spec, {"labels": trial.labels, "versions": {"numpy": "1"}, "workers": 3})
-    assert before == {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()}
+    (saved.path / lost).unlink()
+    before = files(saved.path)
+    about = {"labels": make_trial().labels, "versions": {"numpy": "1"}, "workers": 3}
+    with pytest.raises(DamagedTrialError, match=rf"{lost} is damaged \(.*{words}"):
+        saved.begin(make_trial().spec, about)
+    assert files(saved.path) == before
 
 
 @pytest.mark.parametrize("kept", [0, 1, 30, -1])
@@ -193,7 +181,7 @@ def test_a_result_of_more_generations_than_there_are_rows_is_damage(
     make_trial: Make, pool: WorkerPool, kept: int
 ) -> None:
     trial = make_trial()
-    run_grid([trial], pool, Silent())
+    run(pool, trial)
     path = trial.folder.path / "metrics.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:-1]) if kept < 0 else path.read_bytes()[:kept])
@@ -207,7 +195,7 @@ def test_a_trial_that_ends_while_it_is_read_is_not_damaged(
     make_trial: Make, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trial = make_trial()
-    run_grid([trial], pool, Silent())
+    run(pool, trial)
     result, path = trial.folder.path / "result.json", trial.folder.path / "metrics.jsonl"
     whole, scored = path.read_bytes(), result.read_bytes()
     for name in ("rows", "columns"):
@@ -233,7 +221,7 @@ def test_rows_are_safe_on_disk_before_the_checkpoint_that_counts_them(
     folder.append(record(1))
     events: list[str] = []
     sync, write = os.fsync, checkpoints.replace
-    monkeypatch.setattr(metrics.os, "fsync", lambda file: events.append("sync") or sync(file))
+    monkeypatch.setattr(os, "fsync", lambda file: events.append("sync") or sync(file))
     monkeypatch.setattr(
         checkpoints, "replace", lambda path, data: events.append(path.suffix) or write(path, data)
     )
@@ -245,11 +233,11 @@ def test_rows_are_safe_on_disk_before_the_checkpoint_that_counts_them(
 
 def test_a_checkpoint_comes_back_exactly_and_alone(begin: Begin, make_trial: Make) -> None:
     folder = begin(make_trial())
+    assert folder.load_checkpoint() is None
     for generation in (1, 2):
         folder.append(record(generation))
         folder.checkpoint(state(generation))
-    loaded = folder.load_checkpoint()
-    assert loaded is not None
+    loaded = checkpointed(folder)
     assert loaded["progress"] == {"generation": 2}
     assert loaded["algorithm"]["n"] == 2**53 + 1
     assert loaded["algorithm"]["none"] is None
@@ -258,57 +246,44 @@ def test_a_checkpoint_comes_back_exactly_and_alone(begin: Begin, make_trial: Mak
     assert len(list((folder.path / "checkpoint").iterdir())) == 2
 
 
-def test_no_checkpoint_is_none(begin: Begin, make_trial: Make) -> None:
-    assert begin(make_trial()).load_checkpoint() is None
-
-
-def test_a_checkpoint_of_another_specification_is_refused_by_name(
-    begin: Begin, make_trial: Make
-) -> None:
-    folder = begin(make_trial())
-    folder.append(record(1))
-    folder.checkpoint(state(1))
-    path = folder.path / "trial.json"
+def test_a_checkpoint_of_another_specification_is_refused_by_name(saved: TrialFolder) -> None:
+    path = saved.path / "trial.json"
     path.write_text(path.read_text().replace('"sigma": 0.1', '"sigma": 0.2'))
     with pytest.raises(UsageError, match=r"algorithm\.settings\.sigma was 0\.1, is now 0\.2"):
-        folder.load_checkpoint()
+        saved.load_checkpoint()
 
 
-@pytest.mark.parametrize("moment", ["tensors", "state.json"])
+@pytest.mark.parametrize("moment", [".safetensors", ".json"])
 def test_a_crash_while_a_checkpoint_is_written_leaves_the_one_before(
-    begin: Begin, make_trial: Make, monkeypatch: pytest.MonkeyPatch, moment: str
+    saved: TrialFolder, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    folder = begin(make_trial())
-    folder.append(record(1))
-    folder.checkpoint(state(1))
-    folder.append(record(2))
-    replace, crash = Path.replace, RuntimeError("power cut")
+    replace = Path.replace
 
     def fail(self: Path, target: Path) -> Path:
-        if target.suffix == (".json" if moment == "state.json" else ".safetensors"):
-            raise crash
+        if target.suffix == moment:
+            raise RuntimeError("power cut")
         return replace(self, target)
 
-    monkeypatch.setattr(Path, "replace", fail)
-    with pytest.raises(RuntimeError, match="power cut"):
-        folder.checkpoint(state(2))
-    monkeypatch.undo()
-    loaded = folder.load_checkpoint()
-    assert loaded is not None
-    assert loaded["progress"]["generation"] == 1
-    np.testing.assert_array_equal(loaded["algorithm"]["x"], np.arange(3.0))
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", fail)
+        with pytest.raises(RuntimeError, match="power cut"):
+            saved.checkpoint(state(2))
+    assert checkpointed(saved)["progress"]["generation"] == 1
+    np.testing.assert_array_equal(checkpointed(saved)["algorithm"]["x"], np.arange(3.0))
 
 
-def test_there_is_no_pickle(make_trial: Make, pool: WorkerPool) -> None:
+def test_there_is_no_pickle_and_running_again_changes_nothing(
+    make_trial: Make, pool: WorkerPool
+) -> None:
     trial = make_trial()
-    run_grid([trial], pool, Silent())
-    names = {path.name for path in trial.folder.path.rglob("*") if path.is_file()}
-    kinds = {name.partition(".")[2] for name in names}
+    run(pool, trial)
+    before = files(trial.folder.path)
+    assert run(pool, trial)[0][0] == "skipped"
+    assert files(trial.folder.path) == before
+    kinds = {path.name.partition(".")[2] for path in before}
     assert kinds == {"json", "jsonl", "safetensors", "txt", ""}
     source = "".join(path.read_text() for path in Path(store.__file__).parent.rglob("*.py"))
-    assert "import pickle" not in source
-    assert "torch.load" not in source
-    assert "torch.save" not in source
+    assert not [word for word in ("import pickle", "torch.load", "torch.save") if word in source]
 
 
 READERS: dict[str, Callable[[TrialFolder], object]] = {
@@ -319,13 +294,9 @@ READERS: dict[str, Callable[[TrialFolder], object]] = {
 
 
 @pytest.fixture
-def whole(begin: Begin, make_trial: Make) -> TrialFolder:
-    """Return a folder that has every file."""
-    folder = begin(make_trial())
-    folder.append(record(1))
-    folder.checkpoint(state(1))
-    folder.finish({"score": 1.0, "env_steps": 10, "wall_time_s": 1.0})
-    return folder
+def whole(saved: TrialFolder) -> TrialFolder:
+    saved.finish({"score": 1.0, "env_steps": 10, "wall_time_s": 1.0})
+    return saved
 
 
 @pytest.mark.parametrize("written", [1, 99])
@@ -388,31 +359,17 @@ def test_damaged_or_missing_tensors_are_one_sentence(whole: TrialFolder, left: i
 
 
 def test_a_checkpoint_that_is_replaced_while_it_is_read_is_not_damaged(
-    begin: Begin, make_trial: Make, monkeypatch: pytest.MonkeyPatch
+    saved: TrialFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = begin(make_trial())
-    folder.checkpoint(state(1))
     read = checkpoints.read_bytes
 
     def late(path: Path) -> bytes:
         if path.name == "00000001.safetensors":
-            folder.checkpoint(state(2))
+            saved.checkpoint(state(2))
         return read(path)
 
     monkeypatch.setattr(checkpoints, "read_bytes", late)
-    loaded = TrialFolder(folder.path).load_checkpoint()
-    assert loaded is not None
-    assert loaded["progress"]["generation"] == 2
-
-
-def test_rows_that_are_no_rows_are_damage(begin: Begin, make_trial: Make) -> None:
-    folder = begin(make_trial())
-    folder.append(record(1))
-    path = folder.path / "metrics.jsonl"
-    for other in (b"[]", b"1", b'{"generation": 1}'):
-        path.write_bytes(other + b"\n" + path.read_bytes().splitlines()[-1] + b"\n")
-        with pytest.raises(DamagedTrialError, match="line 1 is not readable"):
-            folder.rows()
+    assert checkpointed(TrialFolder(saved.path))["progress"]["generation"] == 2
 
 
 def test_what_cannot_be_read_is_not_called_unwritable(begin: Begin, make_trial: Make) -> None:
@@ -425,15 +382,11 @@ def test_what_cannot_be_read_is_not_called_unwritable(begin: Begin, make_trial: 
         folder.begin(trial.spec, {})
 
 
-def test_what_a_killed_writer_left_is_removed(begin: Begin, make_trial: Make) -> None:
-    trial = make_trial()
-    folder = begin(trial)
-    folder.append(record(1))
-    folder.checkpoint(state(1))
+def test_what_a_killed_writer_left_is_removed(saved: TrialFolder, make_trial: Make) -> None:
     for name in (".trial.json.99.tmp", "checkpoint/.state.json.99.tmp"):
-        (folder.path / name).write_text("half")
-    folder.begin(trial.spec, {})
-    assert not list(folder.path.rglob("*.tmp"))
+        (saved.path / name).write_text("half")
+    saved.begin(make_trial().spec, {})
+    assert not list(saved.path.rglob("*.tmp"))
 
 
 @pytest.mark.parametrize(
@@ -450,35 +403,35 @@ def test_a_score_in_words(result: dict[str, object], text: str) -> None:
     assert score_text(result) == text + ("episodes not finite)" if "(" in text else "")
 
 
-def test_another_specification_in_the_folder_is_refused(begin: Begin, make_trial: Make) -> None:
-    begin(make_trial())
-    edited = make_trial(settings={"sigma": 0.3})
-    before = {p: p.read_bytes() for p in edited.folder.path.rglob("*") if p.is_file()}
+def test_another_specification_in_the_folder_is_refused(
+    saved: TrialFolder, make_trial: Make
+) -> None:
+    edited, before = make_trial(settings={"sigma": 0.3}), files(saved.path)
     with pytest.raises(UsageError, match=r"sigma was 0\.1, is now 0\.3.*Nothing was changed"):
         edited.folder.check(edited.spec)
-    assert before == {p: p.read_bytes() for p in edited.folder.path.rglob("*") if p.is_file()}
+    assert files(saved.path) == before
 
 
-def test_going_on_with_other_versions_is_recorded(begin: Begin, make_trial: Make) -> None:
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        ("versions", [({"numpy": "1"}, 1), ({"numpy": "1"}, 1), ({"numpy": "2"}, 2)]),
+        ("own_code", [({"mine": "sha256:0"}, 1), ({"mine": "sha256:0"}, 1), ({}, 2)]),
+        ("workers", [(1, 1), (1, 1), (2, 2), (None, 3)]),
+    ],
+)
+def test_going_on_with_something_else_is_recorded(
+    begin: Begin, make_trial: Make, key: str, values: list[tuple[Any, int]]
+) -> None:
     trial = make_trial()
     folder = begin(trial)
-    path = folder.path / "trial.json"
-    before = json.loads(path.read_text())
-    for version, expected in (("1", 1), ("1", 1), ("2", 2)):
-        folder.begin(trial.spec, {"versions": {"numpy": version}, "command": "again"})
-        content = json.loads(path.read_text())
+    before = folder.description()
+    for value, expected in values:
+        folder.begin(trial.spec, {key: value, "command": "again"})
+        content = folder.description()
         assert len(content["resumed_with"]) == expected
-        assert content["resumed_with"][-1]["versions"] == {"numpy": version}
+        assert content["resumed_with"][-1][key] == value
     assert {key: value for key, value in content.items() if key != "resumed_with"} == before
-
-
-def test_going_on_with_other_workers_is_recorded(begin: Begin, make_trial: Make) -> None:
-    trial = make_trial()
-    folder = begin(trial)
-    for workers, expected in ((1, 1), (1, 1), (2, 2), (None, 3)):
-        folder.begin(trial.spec, {"versions": {"numpy": "1"}, "workers": workers})
-        assert len(folder.description()["resumed_with"]) == expected
-        assert folder.description()["resumed_with"][-1]["workers"] == workers
 
 
 def test_status_follows_the_life_of_a_trial(make_trial: Make) -> None:
@@ -507,10 +460,7 @@ def test_a_lock_is_for_one_process_and_is_freed_by_its_death(make_trial: Make) -
         "with TrialFolder(pathlib.Path(sys.argv[1])).locked() as mine:\n"
         "    print(mine, flush=True); sys.stdin.read()"
     )
-    command = [sys.executable, "-c", script, str(folder.path)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as other:
+    with python("-c", script, str(folder.path), stdin=subprocess.PIPE) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "True\n"
         with folder.locked() as mine:
@@ -529,62 +479,48 @@ def test_who_only_looks_is_never_in_the_way(begin: Begin, make_trial: Make) -> N
         "trial = TrialFolder(pathlib.Path(sys.argv[1])); print(trial.status, flush=True)\n"
         "while True: trial.status"
     )
-    command = [sys.executable, "-c", script, str(folder)]
     with contextlib.ExitStack() as stack:
         for _ in range(2):
-            looker = stack.enter_context(
-                subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-            )
+            looker = stack.enter_context(python("-c", script, str(folder)))
             stack.callback(looker.kill)
             assert looker.stdout is not None
             assert looker.stdout.readline() == "partial\n"
-        for _ in range(50):
+        for _ in range(30):
             with TrialFolder(folder).locked() as mine:
                 assert mine
             time.sleep(0.001)
 
 
-def test_a_full_disk_is_one_sentence_and_loses_nothing(begin: Begin, make_trial: Make) -> None:
-    trial = make_trial()
-    folder = begin(trial)
-    folder.append(record(1))
-    folder.checkpoint(state(1))
-    size = (folder.path / "metrics.jsonl").stat().st_size
+def test_a_full_disk_is_one_sentence_and_loses_nothing(
+    saved: TrialFolder, make_trial: Make
+) -> None:
+    size = (saved.path / "metrics.jsonl").stat().st_size
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, before[1]))  # a row is longer
     try:
         with pytest.raises(UsageError, match="cannot write .*metrics.jsonl.*resumes from it"):
-            folder.append(record(2))
+            saved.append(record(2))
         with pytest.raises(UsageError, match="cannot write .*checkpoint"):
-            folder.checkpoint({**state(2), "more": np.zeros(10_000)})
+            saved.checkpoint({**state(2), "more": np.zeros(10_000)})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    folder.close()
-    assert [row.generation for row in folder.begin(trial.spec, {})] == [1]
-    loaded = folder.load_checkpoint()
-    assert loaded is not None
-    assert loaded["progress"]["generation"] == 1
-    assert not list(folder.path.rglob("*.tmp"))
+    saved.close()
+    assert [row.generation for row in saved.begin(make_trial().spec, {})] == [1]
+    assert checkpointed(saved)["progress"]["generation"] == 1
+    assert not list(saved.path.rglob("*.tmp"))
 
 
 def test_who_cannot_write_is_told_whether_something_was_saved(
-    make_trial: Callable[..., Trial],
+    make_trial: Make, tmp_path: Path
 ) -> None:
-    folder = make_trial().folder
+    (tmp_path / "file").write_text("")
+    unmade, folder = TrialFolder(tmp_path / "file" / "trial"), make_trial().folder
     (folder.path / "lock").mkdir(parents=True)
-    with pytest.raises(UsageError, match="nothing was saved"), folder.locked():
-        pass
+    for one in (unmade, folder):
+        with pytest.raises(UsageError, match="cannot write .*; nothing was saved"), one.locked():
+            pass
     (folder.path / "trial.json").write_text("{}")
     with pytest.raises(UsageError, match="the same command resumes from it"), folder.locked():
-        pass
-
-
-def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with (
-        pytest.raises(UsageError, match="cannot write .*Not a directory; nothing was saved"),
-        TrialFolder(tmp_path / "file" / "trial").locked(),
-    ):
         pass
     with pytest.raises(UsageError, match="cannot write"):
         write_bytes(tmp_path / "file" / "figure.png", b"")
@@ -592,7 +528,7 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
 
 def test_results_and_scores_as_frames(begin: Begin, make_trial: Make, pool: WorkerPool) -> None:
     trials = [make_trial(seed=0), make_trial(seed=1), make_trial("CartPole-v1", "random_search")]
-    run_grid(trials, pool, Silent())
+    run(pool, *trials)
     partial = make_trial(seed=2)
     begin(partial).append(record(1))
     root = partial.folder.path.parents[2]
@@ -619,14 +555,3 @@ def test_results_and_scores_as_frames(begin: Begin, make_trial: Make, pool: Work
         load_results(empty)
     with pytest.raises(UsageError, match="no folder"):
         load_results(root / "nowhere")
-
-
-def test_running_again_skips_and_changes_nothing(make_trial: Make, pool: WorkerPool) -> None:
-    trial = make_trial()
-    run_grid([trial], pool, Silent())
-    before = {p: (p.stat().st_mtime_ns, p.read_bytes()) for p in trial.folder.path.rglob("*.json*")}
-    report = run_grid([trial], pool, Silent())
-    assert report.count("skipped") == 1
-    assert before == {
-        p: (p.stat().st_mtime_ns, p.read_bytes()) for p in trial.folder.path.rglob("*.json*")
-    }

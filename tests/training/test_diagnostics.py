@@ -1,32 +1,23 @@
-from __future__ import annotations
-
 import itertools
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from trainers import results, train
 
 from esbench.algorithms.noise import GaussianNoise
 from esbench.algorithms.population import Population, SampledPopulation, StoredPopulation
 from esbench.grids.trial_spec import TrialSpec
 from esbench.policies.normalization import Normalizer
 from esbench.rollouts.worker_pool import WorkerPool
-from esbench.store.generation_record import GenerationRecord
 from esbench.training import diagnostics as measures
-from esbench.training.callbacks import Stop
 from esbench.training.diagnostics import Gauge, cosine, drift, split_half_cosine, tied_share
-from esbench.training.trainer import Trainer
 
 Spec = Callable[..., TrialSpec]
 WALK = "doubles:Walk-v0"
 FIVE = {"generations": 5, "env_steps": 10**6}
-KEYS = (
-    "tied_returns", "update_cosine", "split_half_cosine", "center_norm", "distance",
-    "observation_drift",
-)  # fmt: skip
 
 
 def population(
@@ -139,65 +130,35 @@ def test_the_gauge_knows_the_start_and_the_last_update() -> None:
         gauge.measure(drawn, returns, centers, (None, None), True)
         for centers in itertools.pairwise(points)
     ]
-    assert [item.update_norm for item in found] == [3.0, 4.0, 0.0]
-    assert [item.distance for item in found] == [3.0, 5.0, 5.0]
-    assert [item.center_norm for item in found] == pytest.approx(
-        [1.0, math.sqrt(10), math.sqrt(34)]
-    )
-    np.testing.assert_equal([item.update_cosine for item in found], [math.nan, 0.0, math.nan])
-    assert all(math.isnan(item.observation_drift) for item in found)
+    columns = {key: [item[key] for item in found] for key in found[0]}
+    assert columns["update_norm"] == [3.0, 4.0, 0.0]
+    assert columns["distance"] == [3.0, 5.0, 5.0]
+    assert columns["center_norm"] == pytest.approx([1.0, math.sqrt(10), math.sqrt(34)])
+    np.testing.assert_equal(columns["update_cosine"], [math.nan, 0.0, math.nan])
+    assert all(map(math.isnan, columns["observation_drift"]))
     other = gauge.measure(drawn, returns, (points[0], points[1]), (None, None), ranked=False)
-    assert math.isnan(other.split_half_cosine)
-
-
-@pytest.fixture(scope="module")
-def alone() -> Iterator[WorkerPool]:
-    """One worker."""
-    with WorkerPool(1, slots=3) as one:
-        yield one
-
-
-def rows(trainer: Trainer) -> list[dict[str, float | str]]:
-    return [{key: asdict(record)[key] for key in (*KEYS, "digest")} for record in trainer.history]
-
-
-def interrupted(spec: TrialSpec, pool: WorkerPool, generation: int) -> Trainer:
-    def stop(record: GenerationRecord) -> Stop | None:
-        return Stop("half") if record.generation == generation else None
-
-    with Trainer(spec, pool) as trainer:
-        trainer.train(callbacks=[stop])
-    return trainer
+    assert math.isnan(other["split_half_cosine"])
 
 
 @pytest.mark.parametrize("algorithm", ["ars", "pgpe", "genetic", "nsr_es"])
 def test_what_is_measured_is_the_same_with_any_workers_and_after_a_resume(
-    make_spec: Spec, pool: WorkerPool, alone: WorkerPool, algorithm: str
+    make_spec: Spec, pool: WorkerPool, single: WorkerPool, algorithm: str
 ) -> None:
     spec = make_spec(WALK, algorithm, budget=FIVE)
-    with Trainer(spec, alone) as trainer:
-        trainer.train()
-    expected = rows(trainer)
-    first = interrupted(spec, pool, generation=3)
-    with Trainer(spec, pool) as second:
-        second.load_state_dict(first.state_dict(), first.history)
-        second.train()
-    np.testing.assert_equal(rows(second), expected)
-    assert len(expected) == 5
-    assert all(math.isfinite(row["observation_drift"]) for row in expected)
-    halves = [math.isfinite(row["split_half_cosine"]) for row in expected]
-    assert halves == [algorithm in {"ars", "pgpe"}] * 5
-    if algorithm == "pgpe":
-        assert [math.isnan(row["update_cosine"]) for row in expected] == [True, *[False] * 4]
+    expected = results(train(spec, single))
+    assert results(train(spec, pool, 3)) == expected
+    columns = {key: [row[key] is not None for row in expected] for key in expected[0]}
+    assert columns["observation_drift"] == [True] * 5
+    assert columns["split_half_cosine"] == [algorithm in {"ars", "pgpe"}] * 5
+    assert algorithm != "pgpe" or columns["update_cosine"] == [False, *[True] * 4]
 
 
 def test_measuring_changes_no_bit_of_what_is_learnt(
     make_spec: Spec, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def digests() -> list[str]:
-        with Trainer(make_spec(WALK, "pgpe", budget=FIVE), pool) as trainer:
-            trainer.train()
-        return [record.digest for record in trainer.history]
+        spec = make_spec(WALK, "pgpe", budget=FIVE)
+        return [record.digest for record in train(spec, pool).history]
 
     measured = digests()
     monkeypatch.setattr(measures, "split_half_cosine", lambda *_: math.nan)

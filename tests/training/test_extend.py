@@ -1,7 +1,5 @@
 """An extended trial equals a trial that had the larger budget from the start."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -9,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Run
-from watchers import Silent
+from command_line import Run, files
+from watchers import run
 
 from esbench.errors import UsageError
 from esbench.grids.trial_spec import BudgetSpec, extends
@@ -18,7 +16,6 @@ from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store import metrics_file as metrics
 from esbench.store import trial_folder as store
 from esbench.store.trial_folder import TrialFolder
-from esbench.training.run_grid import run_grid
 from esbench.training.scoring import evaluate_trial
 from esbench.training.trials import Trial
 
@@ -53,11 +50,10 @@ def test_it_ends_with_the_bits_of_a_whole_run(
 ) -> None:
     settings = {"population_size": 6, "sigma": 0.1}
     short = make_trial(algorithms={algorithm: settings}, budget={"env_steps": 200})
-    run_grid([short], pool, Silent())
+    run(pool, short)
     generations = len(short.folder.rows())
-    extended, whole = larger(short, 600), larger(short, 600, tmp_path / "whole")
-    run_grid([extended], pool, Silent())
-    run_grid([whole], pool, Silent())
+    extended, whole = larger(short, 400), larger(short, 400, tmp_path / "whole")
+    run(pool, extended, whole)
     assert content(extended) == content(whole)
     assert len(extended.folder.rows()) > generations > 0
     assert extended.folder.description()["hash"] == whole.folder.description()["hash"]
@@ -65,18 +61,17 @@ def test_it_ends_with_the_bits_of_a_whole_run(
 
 @pytest.fixture
 def done(make_trial: Make, pool: WorkerPool) -> Trial:
-    """A finished trial of 500 steps."""
     trial = make_trial(settings={"optimizer": "clipup", "learning_rate": 0.1})
-    run_grid([trial], pool, Silent())
+    run(pool, trial)
     return trial
 
 
 def test_it_is_refused_unless_it_is_asked_for(done: Trial, pool: WorkerPool) -> None:
-    before = files(done)
+    before = files(done.folder.path)
     unasked = replace(larger(done, 900), extend=False)
     with pytest.raises(UsageError, match=r"was 500, is now 900.*continue it with --extend"):
-        run_grid([unasked], pool, Silent())
-    assert files(done) == before
+        run(pool, unasked)
+    assert files(done.folder.path) == before
 
 
 @pytest.mark.parametrize(
@@ -92,25 +87,25 @@ def test_it_is_refused_unless_it_is_asked_for(done: Trial, pool: WorkerPool) -> 
 def test_only_a_larger_budget_can_be_extended_to(
     done: Trial, pool: WorkerPool, budget: dict[str, Any], change: dict[str, Any]
 ) -> None:
-    before = files(done)
+    before = files(done.folder.path)
     new = done.spec.budget.model_copy(update=budget)
     wanted = replace(done, spec=done.spec.model_copy(update={"budget": new, **change}), extend=True)
     with pytest.raises(UsageError, match="holds another trial") as raised:
-        run_grid([wanted], pool, Silent())
+        run(pool, wanted)
     assert "--extend" not in str(raised.value)
-    assert files(done) == before
+    assert files(done.folder.path) == before
 
 
 def test_generations_are_a_budget_too(make_trial: Make, pool: WorkerPool) -> None:
     trial = make_trial(budget={"env_steps": 10_000, "generations": 2})
-    run_grid([trial], pool, Silent())
+    run(pool, trial)
     for generations in (4, None):
         budget = BudgetSpec(env_steps=10_000, generations=generations)
         wanted = trial.spec.model_copy(update={"budget": budget})
         assert extends(wanted.as_json(), trial.spec.as_json())
     budget = BudgetSpec(env_steps=10_000, generations=4)
     spec = trial.spec.model_copy(update={"budget": budget})
-    run_grid([replace(trial, spec=spec, extend=True)], pool, Silent())
+    run(pool, replace(trial, spec=spec, extend=True))
     assert len(trial.folder.rows()) == 4
 
 
@@ -120,7 +115,7 @@ def test_the_trial_keeps_what_was_scored_and_which_command_made_it(
     scores, command = [done.folder.result()["score"]], done.folder.description()["command"]
     generations = [done.folder.result()["generations"]]
     for env_steps in (900, 1300):
-        run_grid([larger(done, env_steps)], pool, Silent())
+        run(pool, larger(done, env_steps))
         scores.append(done.folder.result()["score"])
         generations.append(done.folder.result()["generations"])
     description = done.folder.description()
@@ -159,37 +154,29 @@ def test_killed_while_it_is_extended_it_is_whole(
             done.folder.begin(larger(done, 900).spec, {"labels": done.labels}, extend=True)
     assert done.folder.status == "partial"
     if again:  # as it was, and only then with the larger budget
-        run_grid([done], pool, Silent())
+        run(pool, done)
         assert content(done) == expected
-    run_grid([larger(done, 900)], pool, Silent())
+    run(pool, larger(done, 900))
     assert done.folder.result()["env_steps"] >= 900
     (before,) = done.folder.description()["extended"]
     assert before["score"] == expected[1]["score"]
 
 
-def test_a_damaged_trial_fails_alone(done: Trial, pool: WorkerPool, make_trial: Make) -> None:
-    (done.folder.path / "trial.json").write_text("{")
-    other = make_trial(seed=1)
-    report = run_grid([larger(done, 900), replace(other, extend=True)], pool, Silent())
-    assert (report.count("failed"), report.count("done")) == (1, 1)
-    assert done.folder.is_done
-
-
-@pytest.mark.parametrize("name", ["metrics.jsonl", "checkpoint/state.json", "result.json"])
-def test_what_cannot_go_on_is_left_as_it_is(done: Trial, pool: WorkerPool, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["trial.json", "metrics.jsonl", "checkpoint/state.json", "result.json"]
+)
+def test_what_cannot_go_on_fails_alone_and_is_left_as_it_is(
+    done: Trial, pool: WorkerPool, make_trial: Make, name: str
+) -> None:
     path = done.folder.path / name
     if name == "checkpoint/state.json":
         path.unlink()
     else:
         path.write_bytes(path.read_bytes()[:-700])
-    before = files(done)
-    report = run_grid([larger(done, 900)], pool, Silent())
-    assert report.count("failed") == 1
-    assert files(done) == before
-
-
-def files(trial: Trial) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in trial.folder.path.rglob("*") if path.is_file()}
+    before = files(done.folder.path)
+    ends = run(pool, larger(done, 900), replace(make_trial(seed=1), extend=True))
+    assert [outcome for outcome, _ in ends] == ["failed", "done"]
+    assert files(done.folder.path) == before
 
 
 def test_the_command(esbench: Run) -> None:

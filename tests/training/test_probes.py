@@ -1,13 +1,12 @@
 """Probes between generations, and meta-populations with a lineage each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, final
 
 import numpy as np
 import pytest
+from trainers import results, train
 
 from esbench.algorithms.base import ALGORITHMS, Algorithm, State
 from esbench.algorithms.population import Population, SampledPopulation, StoredPopulation
@@ -17,7 +16,7 @@ from esbench.errors import UsageError
 from esbench.grids.trial_spec import TrialSpec
 from esbench.rollouts.jobs import CENTER, Job, Task
 from esbench.rollouts.worker_pool import WorkerPool
-from esbench.training.trainer import Trainer
+from esbench.training.search_trainer import SearchTrainer
 
 Spec = Callable[..., TrialSpec]
 WALK = "doubles:Walk-v0"
@@ -35,16 +34,12 @@ class Curious(Algorithm[Population]):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.told: list[tuple[bool, Vector, Matrix]] = []
-        self._plan(probe=True)
+        self._plan(True, 0)
 
-    def _plan(self, probe: bool) -> None:
+    def _plan(self, probe: bool, generation: int, **changes: int) -> None:
         """Plan a probe before each generation, and a lineage for each generation in turn."""
-        self.plan = replace(
-            self.plan,
-            probe=probe,
-            episodes=3 if probe else None,
-            lineage=self.generation % LINEAGES,
-        )
+        episodes, lineage = 3 if probe else None, generation % LINEAGES
+        self.plan = replace(self.plan, probe=probe, episodes=episodes, lineage=lineage, **changes)
 
     def _ask(self) -> Population:
         if self.plan.probe:
@@ -60,17 +55,10 @@ class Curious(Algorithm[Population]):
         probe = self.plan.probe
         self.told.append((probe, returns, behaviors))
         if probe:
-            self._plan(probe=False)
+            self._plan(False, self.generation)
             return
         self._center = population.member(int(np.argmax(returns)))
-        lineage = self.generation % LINEAGES
-        self.plan = replace(
-            self.plan,
-            probe=True,
-            episodes=3,
-            lineage=(self.generation + 1) % LINEAGES,
-            center_lineage=lineage,
-        )
+        self._plan(True, self.generation + 1, center_lineage=self.generation % LINEAGES)
 
     def _state_dict(self) -> State:
         names = ("probe", "episodes", "lineage", "center_lineage")
@@ -85,7 +73,6 @@ class Curious(Algorithm[Population]):
 
 @pytest.fixture
 def curious(make_spec: Spec, monkeypatch: pytest.MonkeyPatch) -> Callable[..., TrialSpec]:
-    """Makes specifications of trials of ``Curious``."""
     ALGORITHMS.names()
     monkeypatch.setitem(ALGORITHMS._classes, "curious", Curious)
 
@@ -98,24 +85,14 @@ def curious(make_spec: Spec, monkeypatch: pytest.MonkeyPatch) -> Callable[..., T
     return make
 
 
-def trained(spec: TrialSpec, pool: WorkerPool, generations: int = 5) -> Trainer:
-    with Trainer(spec, pool) as trainer:
+def trained(spec: TrialSpec, pool: WorkerPool, generations: int = 5) -> SearchTrainer:
+    with SearchTrainer(spec, pool) as trainer:
         for _ in range(generations):
             trainer.train(env_steps=trainer.progress.env_steps + 1)
     return trainer
 
 
-def assert_resumed(stopped: Trainer, whole: Trainer, pool: WorkerPool) -> None:
-    """A new trainer continues from ``stopped`` to the end of ``whole`` with the same bits."""
-    with Trainer(whole.spec, pool) as again:
-        again.load_state_dict(stopped.state_dict(), stopped.history)
-        while again.progress.generation < whole.progress.generation:
-            again.train(env_steps=again.progress.env_steps + 1)
-    assert [r.digest for r in again.history] == [r.digest for r in whole.history]
-    assert again.progress.env_steps == whole.progress.env_steps
-
-
-def told(trainer: Trainer) -> list[tuple[bool, Vector, Matrix]]:
+def told(trainer: SearchTrainer) -> list[tuple[bool, Vector, Matrix]]:
     assert isinstance(trainer.algorithm, Curious)
     return trainer.algorithm.told
 
@@ -123,13 +100,13 @@ def told(trainer: Trainer) -> list[tuple[bool, Vector, Matrix]]:
 def test_probes_come_before_each_generation_with_episodes_of_their_own(
     curious: Spec, pool: WorkerPool
 ) -> None:
-    trainer = trained(curious(), pool)
+    trainer = trained(curious(environment={WALK: {"action_noise": 0.5}}), pool)
     assert [len(returns) for _, returns, _ in told(trainer)] == [2, 6] * 5
     assert [record.generation for record in trainer.history] == [1, 2, 3, 4, 5]
     assert trainer.algorithm.generation == 5
     probes = set()
     for probe, returns, behaviors in told(trainer):
-        if probe:  # both members are the centre and play the same episodes
+        if probe:  # both members are the centre and play the same episodes, without noise
             probes.add(float(returns[0]))
             assert returns[0] == returns[1]
             np.testing.assert_array_equal(behaviors[0], behaviors[1])
@@ -148,13 +125,14 @@ def test_the_episodes_of_a_probe_are_training_episodes(curious: Spec, pool: Work
 
 
 def test_behaviors_are_the_mean_over_a_members_episodes(curious: Spec, pool: WorkerPool) -> None:
-    spec = curious(environment={WALK: {"max_episode_steps": 1, "episodes_per_member": 1}})
-    one = told(trained(spec, pool, 1))[1][2]
-    assert one.shape == (6, 3)  # the last observation of the walk
-    several = curious(environment={WALK: {"max_episode_steps": 1, "episodes_per_member": 20}})
-    mean = told(trained(several, pool, 1))[1][2]
-    assert mean.shape == (6, 3)
-    assert np.abs(mean).mean() < np.abs(one).mean()
+    behaviors = []
+    for episodes in (1, 20):
+        spec = curious(
+            environment={WALK: {"max_episode_steps": 1, "episodes_per_member": episodes}}
+        )
+        behaviors.append(told(trained(spec, pool, 1))[1][2])
+        assert behaviors[-1].shape == (6, 3)  # the last observation of the walk
+    assert np.abs(behaviors[1]).mean() < np.abs(behaviors[0]).mean()
 
 
 def test_every_lineage_has_its_own_observation_statistics(curious: Spec, pool: WorkerPool) -> None:
@@ -199,25 +177,25 @@ def test_the_centre_plays_under_the_statistics_of_its_own_lineage(
     # In generation 3 the centre is of lineage 1, which has learnt from generation 2 alone; the
     # members are of lineage 0.
     after_one = trained(curious(), pool, 2)._evaluator.normalizer(lineage=1)
+    assert after_one is not None
     np.testing.assert_array_equal(centers[2][0].mean, after_one.mean)
     assert centers[2][1].returns.size == 0
 
 
-@pytest.mark.parametrize("generations", [1, 2, 3])
-def test_a_resumed_trial_is_an_uninterrupted_one(
-    curious: Spec, pool: WorkerPool, generations: int
+def test_workers_and_interruptions_change_no_bit(
+    curious: Spec, pool: WorkerPool, single: WorkerPool
 ) -> None:
-    spec = curious()
-    whole = trained(spec, pool, 5)
-    first = trained(spec, pool, generations)
-    assert_resumed(first, whole, pool)
+    spec = curious(budget={"generations": 5, "env_steps": 10**6})
+    whole = train(spec, single)
+    assert results(train(spec, pool, 1, 2, 3)) == results(whole)
+    for (_, one, _), (_, two, _) in zip(told(whole), told(trained(spec, pool)), strict=True):
+        np.testing.assert_array_equal(one, two)
 
 
 def test_an_interrupt_after_a_probe_leaves_a_state_that_goes_on(
     curious: Spec, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec = curious()
-    whole = trained(spec, pool, 3)
+    spec = curious(budget={"generations": 3, "env_steps": 10**6})
     play, calls = WorkerPool.play, 0
 
     def interrupted(*arguments: Any) -> Any:
@@ -227,23 +205,16 @@ def test_an_interrupt_after_a_probe_leaves_a_state_that_goes_on(
             raise KeyboardInterrupt
         return play(*arguments)
 
-    with Trainer(spec, pool) as trainer:
+    with SearchTrainer(spec, pool) as trainer:
         with monkeypatch.context() as patch:
             patch.setattr(WorkerPool, "play", interrupted)
             with pytest.raises(KeyboardInterrupt):
-                trainer.train(env_steps=10**6)
+                trainer.train()
         assert trainer.algorithm.state_dict()["probe"] == 0
-    assert_resumed(trainer, whole, pool)
-
-
-def test_one_worker_is_as_good_as_two(curious: Spec, pool: WorkerPool) -> None:
-    spec = curious()
-    with WorkerPool(1, slots=2) as single:
-        one = trained(spec, single)
-    two = trained(spec, pool)
-    assert [r.digest for r in one.history] == [r.digest for r in two.history]
-    for (_, _, first), (_, _, second) in zip(told(one), told(two), strict=True):
-        np.testing.assert_array_equal(first, second)
+    again = SearchTrainer(spec, pool)
+    again.load_state_dict(trainer.state_dict(), trainer.history)
+    again.train()
+    assert results(again) == results(train(spec, pool))
 
 
 def test_an_unknown_behavior_is_refused_before_training(curious: Spec) -> None:
@@ -252,6 +223,6 @@ def test_an_unknown_behavior_is_refused_before_training(curious: Spec) -> None:
 
 
 def test_a_behavior_that_nobody_looks_at_is_not_gathered(make_spec: Spec, pool: WorkerPool) -> None:
-    with Trainer(make_spec(), pool) as trainer:
+    with SearchTrainer(make_spec(), pool) as trainer:
         _, played = trainer._evaluator.play(trainer.algorithm)
     assert played.behaviors.shape == (8, 0)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 
@@ -11,6 +9,7 @@ from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.callbacks import Stop
 from esbench.training.run_grid import run_grid
+from esbench.training.scoring import evaluate_trial
 from esbench.training.trials import Trial
 
 Make = Callable[..., Trial]
@@ -25,6 +24,7 @@ def test_a_score_that_is_not_finite_is_done_and_says_so(make_trial: Make, pool: 
     assert trial.folder.result()["score"] is None
     assert not (trial.folder.path / "error.txt").exists()
     assert run(pool, trial) == [("skipped", detail)]
+    assert evaluate_trial(trial.folder.path, pool).recorded is None  # nothing to compare with
 
 
 def test_a_done_trial_of_another_specification_is_refused(
@@ -47,16 +47,9 @@ def test_an_environment_that_workers_cannot_make_fails_its_trial_alone(
     bad, good = make_trial("doubles:FailsInWorkers-v0"), make_trial(seed=1)
     (failed, detail), (done, _) = run(pool, bad, good)
     assert (failed, done) == ("failed", "done")
-    assert "OSError: no licence (traceback in " in detail
+    assert "OSError: no licence (" in detail
+    assert "doubles.py, line" in detail
     assert "no licence" in (bad.folder.path / "error.txt").read_text()
-
-
-def test_a_trial_that_another_process_runs_is_left_to_it(
-    make_trial: Make, pool: WorkerPool
-) -> None:
-    trial = make_trial()
-    with trial.folder.locked():
-        assert run(pool, trial) == [("elsewhere", "another process runs it")]
 
 
 @pytest.mark.parametrize(

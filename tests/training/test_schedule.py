@@ -1,7 +1,3 @@
-"""How trials share workers."""
-
-from __future__ import annotations
-
 import pytest
 
 from esbench.errors import UsageError
@@ -14,7 +10,6 @@ MANY = 10**6
     ("trials", "workers", "at_once", "each", "beside"),
     [
         (0, 2, 1, 2, 0),
-        (1, 2, 1, 2, 0),
         (2, 2, 2, 1, 2),
         (5, 2, 2, 1, 4),
         (6, 1, 1, 1, 0),
@@ -43,11 +38,8 @@ def test_all_trials_run_as_asked_for(trials: int, at_once: int, each: int, besid
 @pytest.mark.parametrize(
     ("trials", "workers", "at_once", "facts"),
     [
-        (1, 2, None, ["one trial after the other", "all workers"]),
         (4, 1, None, ["one trial after the other", "one worker"]),
         (4, 2, 1, ["one trial after the other", "all workers", "as requested"]),
-        (2, 3, None, ["one trial after the other", "all workers", "2 trials", "3 workers"]),
-        (4, 2, None, ["2 trials side by side", "one worker each"]),
         (9, 4, None, ["4 trials side by side", "one worker each", "the last one on all workers"]),
         (9, 4, 2, ["2 trials side by side", "2 workers each"]),
     ],
@@ -65,9 +57,8 @@ def test_more_than_the_workers_is_refused(at_once: int) -> None:
         schedule([MANY] * 4, 2, at_once)
 
 
-def test_few_steps_are_not_worth_more_processes() -> None:
-    few = schedule([49_999] * 4, 2)
-    assert few.at_once == 1
-    assert "small" in few.words
-    assert schedule([50_000] * 4, 2).at_once == 2
-    assert schedule([1] * 4, 2, 2).at_once == 2
+@pytest.mark.parametrize(("steps", "at_once"), [(49_999, 1), (50_000, 2)])
+def test_few_steps_are_not_worth_more_processes(steps: int, at_once: int) -> None:
+    found = schedule([steps] * 4, 2)
+    assert found.at_once == at_once
+    assert ("small" in found.words) == (at_once == 1)

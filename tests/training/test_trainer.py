@@ -1,13 +1,11 @@
-from __future__ import annotations
-
 import math
 import signal
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import pytest
+from trainers import results, train
 
 from esbench.algorithms.openai_es import OpenAIES
 from esbench.algorithms.population import _THREADS as THREADS
@@ -18,7 +16,7 @@ from esbench.rollouts.worker_pool import WorkerPool
 from esbench.seeding import Purpose
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.callbacks import Stop, TargetReturn
-from esbench.training.trainer import Trainer
+from esbench.training.search_trainer import SearchTrainer
 
 Spec = Callable[..., TrialSpec]
 WALK = "doubles:Walk-v0"
@@ -31,23 +29,11 @@ class Memory:
         self.rows: list[GenerationRecord] = []
         self.states: list[dict[str, Any]] = []
 
-    def append(self, record: GenerationRecord) -> None:
+    def append(self, record: GenerationRecord, members: Mapping[str, Any]) -> None:
         self.rows.append(record)
 
     def checkpoint(self, state: dict[str, Any]) -> None:
         self.states.append(state)
-
-
-def train(spec: TrialSpec, pool: WorkerPool) -> Trainer:
-    with Trainer(spec, pool) as trainer:
-        trainer.train()
-    return trainer
-
-
-def results(trainer: Trainer) -> list[dict[str, Any]]:
-    """The rows without times."""
-    rows = [asdict(record) for record in trainer.history]
-    return [{k: v for k, v in row.items() if not k.endswith("time_s")} for row in rows]
 
 
 def test_training_ends_at_the_first_generation_past_the_budget(
@@ -72,15 +58,15 @@ def test_the_update_may_draw_with_the_workers_cores(
         tell(self, population, *args)
 
     monkeypatch.setattr(OpenAIES, "tell", listen)
-    monkeypatch.setattr("esbench.training.trainer.usable_cores", lambda: 2)
-    with WorkerPool(workers, slots=1) as pool, Trainer(make_spec(), pool) as trainer:
+    monkeypatch.setattr("esbench.training.search_trainer.usable_cores", lambda: 2)
+    with WorkerPool(workers, slots=1) as pool, SearchTrainer(make_spec(), pool) as trainer:
         trainer.train(env_steps=1)
     assert told == [min(workers, 2)]
 
 
 def test_training_goes_on_with_a_larger_number(make_spec: Spec, pool: WorkerPool) -> None:
     whole = train(make_spec(budget={"env_steps": 900}), pool)
-    with Trainer(make_spec(), pool) as trainer:
+    with SearchTrainer(make_spec(), pool) as trainer:
         for steps in (1, 300, 900):
             trainer.train(env_steps=steps)
     assert results(trainer) == results(whole)
@@ -127,7 +113,7 @@ def test_the_centre_that_plays_is_the_one_the_search_would_return(
 ) -> None:
     """Random search draws around the start; its centre is its best member."""
     spec = make_spec("CartPole-v1", "random_search", budget={"env_steps": 1})
-    with Trainer(spec, pool) as trainer:
+    with SearchTrainer(spec, pool) as trainer:
         trainer.train()
         job = Job(
             seed=spec.seed,
@@ -153,6 +139,7 @@ def test_the_rank_diagnostic_changes_nothing_else(make_spec: Spec, pool: WorkerP
         assert math.isnan(other.center_return)
         assert math.isnan(other.center_rank)
         assert other.eval_env_steps == 0
+        assert one.digest != other.digest  # of the centre's returns too
 
 
 def test_a_generation_grows_until_it_has_made_its_interactions(
@@ -178,6 +165,8 @@ def test_reward_shift_changes_what_is_learnt_and_not_what_is_reported(
 ) -> None:
     plain = train(make_spec(), pool)
     shifted = train(make_spec(environment={WALK: {"reward_shift": -10.0}}), pool)
+    half = {"environment": {WALK: {"reward_shift": -4.0}}, "settings": {"reward_shift": -6.0}}
+    assert results(train(make_spec(**half), pool)) == results(shifted)  # both are subtracted
     first, second = plain.history[0], shifted.history[0]
     assert first.population_return_mean == second.population_return_mean
     assert first.center_return == second.center_return
@@ -195,21 +184,39 @@ def test_the_adaptive_cap_is_twice_the_mean_length(make_spec: Spec, pool: Worker
 
 def test_the_score_is_of_the_unmodified_environment(make_spec: Spec, pool: WorkerPool) -> None:
     table = {"max_episode_steps": 2, "action_noise": 0.5, "reward_shift": 3.0}
-    with Trainer(make_spec(environment={WALK: table}), pool) as trained:
+    with SearchTrainer(make_spec(environment={WALK: table}), pool) as trained:
         trained.train()
         state = trained.state_dict()
         score = trained.evaluate(20)
-    with Trainer(make_spec(), pool) as plain:
+    with SearchTrainer(make_spec(), pool) as plain:
         plain.load_state_dict(state)
         expected = plain.evaluate(20)
     np.testing.assert_array_equal(score.returns, expected.returns)
     assert score.lengths.max() > 2
 
 
+def test_held_out_episodes_do_not_depend_on_training(make_spec: Spec, pool: WorkerPool) -> None:
+    with SearchTrainer(make_spec(), pool) as trainer:
+        jobs = [trainer.held_out_job()]
+        trainer.train(env_steps=1)
+        jobs.append(trainer.held_out_job())
+    tasks = [Task(CENTER, episode) for episode in range(4)]
+    before, after = ([job.environment_seed(task) for task in tasks] for job in jobs)
+    assert before == after
+    assert len(set(before)) == len(tasks)
+
+
+def test_observations_are_clipped_as_set(make_spec: Spec) -> None:
+    spec = make_spec(policy={"normalize_observations": True, "observation_clip": 0.5})
+    normalizer = SearchTrainer(spec).next_job().normalizer
+    assert normalizer is not None
+    assert normalizer.clip == 0.5
+
+
 def test_action_noise_needs_continuous_actions(make_spec: Spec) -> None:
     spec = make_spec("CartPole-v1", environment={"CartPole-v1": {"action_noise": 0.1}})
     with pytest.raises(UsageError, match=r"action_noise = 0\.1: CartPole-v1 has discrete actions"):
-        Trainer(spec)
+        SearchTrainer(spec)
 
 
 def test_returns_that_are_not_finite_are_counted_and_the_trial_goes_on(
@@ -264,12 +271,12 @@ def test_callbacks_receive_every_record_and_the_reason_to_stop_survives_a_resume
         return Stop("three") if record.generation == 3 else None
 
     memory, spec = Memory(), make_spec()
-    with Trainer(spec, pool, memory) as trainer:
+    with SearchTrainer(spec, pool, memory) as trainer:
         assert trainer.train(callbacks=[stop_at_three]) == Stop("three")
     assert seen == [1, 2, 3]
     assert memory.rows == trainer.history
     assert memory.states[-1]["progress"]["generation"] == 3
-    with Trainer(spec, pool) as resumed:
+    with SearchTrainer(spec, pool) as resumed:
         resumed.load_state_dict(memory.states[-1], memory.rows)
         assert resumed.stopped == Stop("three")
         resumed.train()  # an explicit call continues
@@ -281,7 +288,7 @@ def test_early_stopping_on_a_target(make_spec: Spec, pool: WorkerPool) -> None:
     budget = {"env_steps": 100_000, "target_return": 150.0, "target_window": 3}
     settings = {"population_size": 32, "sigma": 0.2, "learning_rate": 0.1}
     spec = make_spec("CartPole-v1", budget=budget, settings=settings)
-    with Trainer(spec, pool) as trainer:
+    with SearchTrainer(spec, pool) as trainer:
         stop = trainer.train()
         assert stop is not None
         assert "reached 150" in stop.reason
@@ -304,17 +311,10 @@ def test_a_state_goes_on_bit_for_bit(make_spec: Spec, pool: WorkerPool, environm
     table = {"max_episode_steps": "adaptive"}
     spec = make_spec(environment, environment={environment: table})
     whole = train(spec, pool)
-    half = whole.history[len(whole.history) // 2].env_steps
-    with Trainer(spec, pool) as first:
-        first.train(env_steps=half)
-        state = first.state_dict()
-        first.train()  # the state is a copy: training on does not change it
-    with Trainer(spec, pool) as second:
-        second.load_state_dict(state, whole.history[: state["progress"]["generation"]])
-        second.train()
-    assert results(second) == results(whole)
-    np.testing.assert_array_equal(second.center, whole.center)
-    assert second.evaluate(3).returns.tolist() == whole.evaluate(3).returns.tolist()
+    resumed = train(spec, pool, (len(whole.history) + 1) // 2)
+    assert results(resumed) == results(whole)
+    np.testing.assert_array_equal(resumed.center, whole.center)
+    assert resumed.evaluate(3).returns.tolist() == whole.evaluate(3).returns.tolist()
 
 
 def test_an_update_is_completed_before_an_interrupt(
@@ -327,7 +327,7 @@ def test_an_update_is_completed_before_an_interrupt(
         tell(*arguments)
 
     memory = Memory()
-    with Trainer(make_spec(), pool, memory) as trainer:
+    with SearchTrainer(make_spec(), pool, memory) as trainer:
         trainer.train(env_steps=1)
         with monkeypatch.context() as patch:
             patch.setattr(OpenAIES, "_tell", interrupted)
@@ -347,7 +347,7 @@ def test_a_failed_update_is_not_saved(
 
     memory = Memory()
     monkeypatch.setattr(OpenAIES, "_tell", failing)
-    with Trainer(make_spec(), pool, memory) as trainer:
+    with SearchTrainer(make_spec(), pool, memory) as trainer:
         with pytest.raises(RuntimeError, match="no step"):
             trainer.train()
         trainer.save()

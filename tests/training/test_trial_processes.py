@@ -1,7 +1,3 @@
-"""Trials side by side: the same results, and nothing is lost when they end early."""
-
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal
@@ -12,10 +8,11 @@ from typing import Any, cast
 
 import pytest
 from fake_trials import make_records
+from watchers import Watcher
 
 from esbench.errors import UsageError
 from esbench.rollouts.worker_pool import WorkerPool
-from esbench.training.run_grid import Report, run_grid
+from esbench.training.run_grid import run_grid
 from esbench.training.run_trial import Outcome
 from esbench.training.trial_processes import _advance, _give, _store_cause, _TrialProcess
 from esbench.training.trials import Trial
@@ -24,32 +21,7 @@ Make = Callable[..., Trial]
 ENDLESS: dict[str, Any] = {"budget": {"env_steps": 10**9}}
 
 
-class Watcher:
-    """Stores all events, and calls a function after every generation."""
-
-    def __init__(self, then: Callable[[], None] = lambda: None) -> None:
-        self.events: dict[str, list[str]] = {}
-        self.deaths: list[str] = []
-        self._then = then
-
-    def trial_started(self, trial: Trial, resumed_at: int) -> None:
-        self.events[trial.name] = [f"from {resumed_at}"]
-
-    def generation_done(self, trial: Trial, record: Any) -> None:
-        self.events[trial.name].append(f"{record.generation}")
-        self._then()
-
-    def scoring_started(self, trial: Trial, episodes: int) -> None:
-        self.events[trial.name].append(f"scored on {episodes}")
-
-    def trial_died(self, trial: Trial, cause: str) -> None:
-        self.deaths.append(cause)
-
-    def trial_ended(self, trial: Trial, outcome: Outcome, detail: str) -> None:
-        self.events.setdefault(trial.name, []).append(outcome)
-
-
-def run(watcher: Watcher, *trials: Trial) -> Report:
+def run(watcher: Watcher, *trials: Trial) -> list[Outcome]:
     with WorkerPool(2, slots=4) as pool:
         return run_grid(trials, pool, watcher, at_once=2)
 
@@ -66,45 +38,6 @@ def processes() -> list[Any]:
 
 def interrupt() -> None:
     raise KeyboardInterrupt
-
-
-def test_the_results_are_those_of_one_after_the_other(
-    make_trial: Make, pool: WorkerPool, tmp_path: Path
-) -> None:
-    trials = [make_trial(seed=seed) for seed in range(3)]
-    alone = Watcher()
-    run_grid(trials, pool, alone)
-    expected = [(t.folder.records(), t.folder.result()) for t in trials]
-    for trial in trials:
-        (tmp_path / "before").mkdir(exist_ok=True)
-        trial.folder.path.rename(tmp_path / "before" / trial.folder.path.name)
-    watcher = Watcher()
-    report = run(watcher, *(make_trial(seed=seed) for seed in range(3)))
-    assert report.count("done") == 3
-    assert watcher.events == alone.events
-    for trial, (records, result) in zip(trials, expected, strict=True):
-        assert [r.digest for r in trial.folder.records()] == [r.digest for r in records]
-        assert trial.folder.result()["returns"] == result["returns"]
-
-
-def test_a_trial_that_fails_or_is_run_elsewhere_stops_no_other(make_trial: Make) -> None:
-    bad, held = make_trial("doubles:Raises-v0"), make_trial(seed=1)
-    good, done = make_trial(seed=2), make_trial(seed=3)
-    with WorkerPool(1, slots=4) as single:
-        run_grid([done], single, Watcher())
-    watcher = Watcher()
-    with held.folder.locked():
-        report = run(watcher, bad, held, good, done)
-    assert report.outcomes == {
-        "failed": [bad],
-        "elsewhere": [held],
-        "done": [good],
-        "skipped": [done],
-    }
-    assert watcher.events[bad.name][-1] == "failed"
-    assert "Traceback" in bad.folder.error()
-    workers = [trial.folder.description()["workers"] for trial in (good, done)]
-    assert workers == [1, 1]
 
 
 def test_what_cannot_be_served_ends_the_grid_in_one_sentence(make_trial: Make) -> None:
@@ -130,20 +63,25 @@ def test_an_interrupt_saves_every_trial(make_trial: Make) -> None:
         assert trial.folder.status == "partial"
 
 
-def test_a_trial_whose_process_is_killed_goes_on_in_another(
+def test_the_results_are_those_of_one_after_the_other_also_if_a_process_is_killed(
     make_trial: Make, pool: WorkerPool, tmp_path: Path
 ) -> None:
-    trials = [make_trial(seed=seed) for seed in range(2)]
-    run_grid(trials, pool, Watcher())
-    expected = [[record.digest for record in trial.folder.records()] for trial in trials]
+    trials, alone = [make_trial(seed=seed) for seed in range(3)], Watcher()
+    run_grid(trials, pool, alone)
+    expected = [(trial.folder.records(), trial.folder.result()) for trial in trials]
     for trial in trials:
         trial.folder.path.rename(tmp_path / trial.folder.path.name)
     deadly = iter([kill_a_process])
     watcher = Watcher(lambda: next(deadly, lambda: None)())
     report = run(watcher, *trials)
     assert watcher.deaths == ["signal SIGKILL (out of memory?)"]
-    assert report.outcomes["done"] in (trials, trials[::-1])
-    assert [[record.digest for record in t.folder.records()] for t in trials] == expected
+    assert report.count("done") == 3
+    whole = {name: seen for name, seen in watcher.events.items() if seen[0] == "from 0"}
+    assert len(whole) >= 2
+    assert whole.items() <= alone.events.items()
+    for trial, (records, result) in zip(trials, expected, strict=True):
+        assert [r.digest for r in trial.folder.records()] == [r.digest for r in records]
+        assert trial.folder.result()["returns"] == result["returns"]
     assert not processes()
 
 
@@ -165,12 +103,28 @@ def test_a_death_before_anything_was_written_is_kept_too(make_trial: Make) -> No
     assert trial.folder.error() == f"{words}\n"
 
 
-def test_a_trial_whose_processes_are_killed_again_and_again_fails_alone(make_trial: Make) -> None:
-    doomed, other = make_trial("doubles:KillsTheTrainer-v0", **ENDLESS), make_trial(seed=1)
+def test_a_trial_that_fails_or_is_run_elsewhere_stops_no_other(make_trial: Make) -> None:
+    doomed, bad = (
+        make_trial("doubles:KillsTheTrainer-v0", **ENDLESS),
+        make_trial("doubles:Raises-v0"),
+    )
+    held, good, done = (make_trial(seed=seed) for seed in (1, 2, 3))
+    with WorkerPool(1, slots=4) as single:
+        run_grid([done], single, Watcher())
     watcher = Watcher()
-    report = run(watcher, doomed, other)
-    assert report.outcomes == {"failed": [doomed], "done": [other], "skipped": [], "elsewhere": []}
-    assert len(watcher.deaths) == 2  # the third is its end
+    with held.folder.locked():
+        run(watcher, doomed, bad, held, good, done)
+    assert {name: events[-1] for name, events in watcher.events.items()} == {
+        doomed.name: "failed",
+        bad.name: "failed",
+        held.name: "elsewhere",
+        good.name: "done",
+        done.name: "skipped",
+    }
+    assert len(watcher.deaths) == 2  # the third is the end of the doomed
     assert "died 3 times" in doomed.folder.error()
     assert "SIGKILL" in doomed.folder.error()
+    assert "Traceback" in bad.folder.error()
+    workers = [trial.folder.description()["workers"] for trial in (good, done)]
+    assert workers == [1, 1]
     assert not processes()

@@ -1,11 +1,8 @@
 """What is shown is the episode that was scored."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +11,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from command_line import Run
+from command_line import Run, finished
 from doubles import Walk
 from PIL import Image
 from programs import require
@@ -23,6 +20,7 @@ from watchers import run
 from esbench.errors import UsageError
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.seeding import Purpose, episode_seed
+from esbench.training.scoring import evaluate_trial, keep_best
 from esbench.training.trials import Trial
 from esbench.video import offscreen
 from esbench.video.render_trial import Rendered, outputs, render_trial
@@ -71,15 +69,10 @@ def rendered(trial: Trial, pool: WorkerPool, **options: Any) -> Rendered:
     return render_trial(trial.folder.path, trial.folder.path / "render.gif", **options)
 
 
-def require_opengl() -> None:
-    found = offscreen.offscreen_opengl() is not None
-    require(found, "an OpenGL without a screen (EGL or OSMesa)")
-
-
 def pictures(path: Path) -> list[np.ndarray]:
     with Image.open(path) as image:
         found = []
-        for number in range(image.n_frames):
+        for number in range(image.n_frames):  # type: ignore[attr-defined]
             image.seek(number)
             found.append(np.asarray(image.convert("RGB")))
         return found
@@ -87,7 +80,6 @@ def pictures(path: Path) -> list[np.ndarray]:
 
 PLAYED: dict[str, dict[str, Any]] = {
     "CartPole-v1": {},
-    "Acrobot-v1": {"kwargs": {"max_episode_steps": 30}},
     "Hopper-v5": {},
     "esbench/Pong-v5": {"kwargs": {"max_num_frames_per_episode": 160}},
 }
@@ -98,21 +90,17 @@ def test_the_return_is_the_recorded_one_of_the_episode(
     make_trial: Make, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     if name == "Hopper-v5":
-        require_opengl()
+        found = offscreen.offscreen_opengl() is not None
+        require(found, "an OpenGL without a screen (EGL or OSMesa)")
         monkeypatch.setenv("DISPLAY", ":77")  # a screen that is gone
     policy = {"template": "mlp", "hidden": [4], "normalize_observations": True}
     if name.startswith("esbench/"):
         policy = {"template": "small_conv", "hidden": [4], "normalize_observations": False}
         policy |= {"virtual_batch_norm": True, "reference_size": 4}
-    settings = {"population_size": 2}
     trial = make_trial(
-        name,
-        environment={name: PLAYED[name]},
-        policy=policy,
-        settings=settings,
-        budget={"env_steps": 40},
-        evaluation={"episodes": 3},
-    )
+        name, environment={name: PLAYED[name]}, policy=policy, settings={"population_size": 2},
+        budget={"env_steps": 40}, evaluation={"episodes": 3},
+    )  # fmt: skip
     before = dict(os.environ)
     film = rendered(trial, pool, episode=2)
     returns = trial.folder.result()["returns"]
@@ -128,35 +116,20 @@ def test_the_return_is_the_recorded_one_of_the_episode(
     assert any((picture != shown[0]).any() for picture in shown)
 
 
-def test_frames_are_of_the_steps_in_between(make_trial: Make, pool: WorkerPool) -> None:
+def test_the_film_has_every_other_frame_and_may_be_cut(make_trial: Make, pool: WorkerPool) -> None:
     trial = make_trial(COUNTS)
-    film = rendered(trial, pool)  # 60 frames a second: a GIF shows every other one, and the end
-    assert (film.steps, film.shown) == (11, 11)
-    steps = [round(picture.mean() / 20) for picture in pictures(film.path)]
-    assert steps == [0, 2, 4, 6, 8, 10, 11]
-
-
-def test_a_long_episode_is_cut_and_its_return_is_not(make_trial: Make, pool: WorkerPool) -> None:
-    trial = make_trial(COUNTS)
-    film = rendered(trial, pool, max_steps=4)
-    assert (film.steps, film.shown) == (11, 4)
-    assert film.total == trial.folder.result()["returns"][0]
-    assert [round(picture.mean() / 20) for picture in pictures(film.path)] == [0, 2, 4]
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"episode": 4}, "episode = 4: .* 0 to 3"),
-        ({"episode": -1}, "episode = -1: expected"),
-        ({"max_steps": 0}, "max-steps = 0: expected at least 1"),
-    ],
-)
-def test_bad_numbers(
-    make_trial: Make, pool: WorkerPool, options: dict[str, int], words: str
-) -> None:
-    with pytest.raises(UsageError, match=words):
-        rendered(make_trial(COUNTS), pool, **options)
+    run(pool, trial)
+    folder = trial.folder.path
+    # 60 frames a second: a GIF shows every other one, and the end.
+    for max_steps, shown in ((1000, [0, 2, 4, 6, 8, 10, 11]), (4, [0, 2, 4])):
+        film = render_trial(folder, folder / "render.gif", max_steps=max_steps)
+        assert (film.steps, film.shown) == (11, shown[-1])
+        assert film.total == trial.folder.result()["returns"][0]
+        assert [round(picture.mean() / 20) for picture in pictures(film.path)] == shown
+    for options in ({"episode": 4}, {"episode": -1}, {"max_steps": 0}):
+        ((name, value),) = options.items()
+        with pytest.raises(UsageError, match=f"{name.replace('_', '-')} = {value}"):
+            render_trial(folder, folder / "render.gif", **options)
 
 
 @pytest.mark.parametrize(
@@ -165,41 +138,31 @@ def test_bad_numbers(
         ("doubles:Walk-v0", {}, "'doubles:Walk-v0' cannot be rendered: it has no render mode"),
         (COUNTS, {"broken": "raises"}, "cannot be rendered: OSError: no paint left"),
         (COUNTS, {"broken": "shape"}, r"uint8 \[8, 8\]"),
+        ("CartPole-v1", {}, "CartPole-v1.*pygame is not installed.*pip install"),
+        ("Hopper-v5", {}, "EGL.*OSMesa.*apt-get install"),
     ],
 )
 def test_what_has_no_picture(
-    make_trial: Make, pool: WorkerPool, name: str, kwargs: dict[str, str], words: str
+    make_trial: Make,
+    pool: WorkerPool,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    kwargs: dict[str, str],
+    words: str,
 ) -> None:
-    trial = make_trial(name, environment={name: {"kwargs": kwargs}})
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    monkeypatch.setattr(offscreen, "OFFSCREEN", ("nothing",))
+    trial = make_trial(name, environment={name: {"kwargs": kwargs}}, budget={"env_steps": 40})
     with pytest.raises(UsageError, match=words):
         rendered(trial, pool)
     assert not list(trial.folder.path.glob("*render*"))
 
 
-def test_a_missing_pygame_is_one_sentence(
-    make_trial: Make, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "pygame", None)
-    with pytest.raises(UsageError, match="CartPole-v1.*pygame is not installed.*pip install"):
-        rendered(make_trial("CartPole-v1"), pool)
-
-
-def test_a_missing_opengl_is_one_sentence(
-    make_trial: Make, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(offscreen, "OFFSCREEN", ("nothing",))
-    with pytest.raises(UsageError, match="EGL.*OSMesa.*apt-get install"):
-        rendered(make_trial("Hopper-v5", budget={"env_steps": 40}), pool)
-
-
 def test_an_opengl_that_a_person_asks_for_and_lacks_is_one_sentence() -> None:
-    environment = {**os.environ, "MUJOCO_GL": "osmeza", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-m", "esbench", "render", "nowhere"],
-        env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (2, "")
-    assert re.fullmatch(r"esbench: MUJOCO_GL = 'osmeza': .*; unset it, or .*\n", done.stderr)
+    wrong = {"MUJOCO_GL": "osmeza"}
+    code, out, err = finished("-m", "esbench", "render", "nowhere", env=wrong)
+    assert (code, out) == (2, "")
+    assert re.fullmatch(r"esbench: MUJOCO_GL = 'osmeza': .*; unset it, or .*\n", err)
 
 
 def test_the_command_prints_a_line_and_notices_another_return(
@@ -225,16 +188,34 @@ def test_the_command_prints_a_line_and_notices_another_return(
     assert (code, err.count("\n")) == (2, 1)
 
 
+def test_the_best_policy_plays_its_own_episode(
+    make_trial: Make, pool: WorkerPool, esbench: Run
+) -> None:
+    trial = make_trial(COUNTS)
+    run(pool, trial)
+    folder = trial.folder.path
+    best = evaluate_trial(folder, pool, which="best")
+    total = best.score.returns[2].item()
+    assert total != trial.folder.result()["returns"][2]
+    code, out, _ = esbench("render", str(folder), "--which", "best", "--episode", "2")
+    assert code == 0
+    assert f"generation {best.generation}, episode 2 " in out
+    assert f", return {total!r}, 11 steps" in out
+    keep_best(folder, best)
+    film = render_trial(folder, folder / "best.gif", episode=2, which="best")
+    assert film.recorded == film.total == total
+
+
 def test_all_is_every_trial_with_a_checkpoint(
     make_trial: Make, pool: WorkerPool, esbench: Run
 ) -> None:
-    trials = [make_trial(COUNTS, seed=seed) for seed in range(3)]
+    first, lost, last = trials = [make_trial(COUNTS, seed=seed) for seed in range(3)]
     bad = make_trial("doubles:Walk-v0")
     for trial in (*trials, bad):
         run(pool, trial)
-    (trials[1].folder.path / "checkpoint" / "state.json").unlink()
+    (lost.folder.path / "checkpoint" / "state.json").unlink()
     root = Path("out")
-    found = [trials[0].folder.path, trials[2].folder.path]
+    found = [first.folder.path, last.folder.path]
     code, out, err = esbench("render", str(root), "--all", "--out", "film.gif")
     assert code == 2
     assert "doubles_Walk-v0" in err
@@ -243,7 +224,7 @@ def test_all_is_every_trial_with_a_checkpoint(
     assert sorted(path.parent.resolve() for path in root.rglob("film.gif")) == sorted(found)
     with pytest.raises(UsageError, match="expected a name without a folder, such as film.gif"):
         outputs(root, Path("a/film.gif"), all_=True)
-    for trial in (trials[0], trials[2], bad):
+    for trial in (first, last, bad):
         (trial.folder.path / "checkpoint" / "state.json").unlink()
     with pytest.raises(UsageError, match="no trial in 'out' has a checkpoint yet"):
         outputs(root, None, all_=True)

@@ -1,7 +1,3 @@
-"""Videos hold the frames they were given, at the environment's speed."""
-
-from __future__ import annotations
-
 import contextlib
 import io
 import re
@@ -31,7 +27,7 @@ def test_a_gif_has_every_pixel_of_few_colours() -> None:
     for frame in frames:
         video.add(frame)
     with Image.open(io.BytesIO(video.content())) as image:
-        assert image.n_frames == 4
+        assert image.n_frames == 4  # type: ignore[attr-defined]
         for number, frame in enumerate(frames):
             image.seek(number)
             assert image.info["duration"] == 50
@@ -77,7 +73,7 @@ def test_what_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(UsageError, match=rf"--out {name}: expected .* \.gif or \.mp4"):
             video_class(Path(name))
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
-    with pytest.raises(UsageError, match=r"pip install 'esbench\[video\]'"):
+    with pytest.raises(UsageError, match=r"pip install '\.\[video\]'"):
         Mp4(30.0)
 
 

@@ -7,3 +7,31 @@ Adam and SGD are implemented here, not taken from torch, for two reasons:
   on the processor. The operations here round one by one and give the same bits everywhere, except
   for the powers of Adam's betas.
 """
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from esbench.arrays import Vector
+
+State = dict[str, Any]
+
+
+class Optimizer(ABC):
+    """Turns gradient estimates into steps uphill."""
+
+    @abstractmethod
+    def step(self, center: Vector, gradient: Vector, scale: float = 1.0) -> Vector:
+        """The new centre, [P], from a gradient [P] that points to higher returns.
+
+        ``scale`` is a factor on the learning rate and on every setting in its units.
+        """
+
+    @abstractmethod
+    def state_dict(self) -> State:
+        """The state: a table of arrays, numbers and tables."""
+
+    @abstractmethod
+    def load_state_dict(self, state: State) -> None:
+        """Restore what ``state_dict`` returned, exactly."""

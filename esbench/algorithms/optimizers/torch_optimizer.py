@@ -1,32 +1,37 @@
-"""Any class of ``torch.optim``; torch is imported on first use."""
+"""Any class of ``torch.optim``, or with its interface; torch is imported on first use."""
 
 from __future__ import annotations
 
 import contextlib
 import inspect
+import json
+from abc import ABC
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
-from esbench.algorithms.optimizers.base import Optimizer, State
+from esbench.algorithms.optimizers import Optimizer, State
 from esbench.arrays import Vector
 
 if TYPE_CHECKING:
     import torch
 
+INTERFACE: Final = ("step", "param_groups", "state_dict", "load_state_dict")
+_SEQUENCE: Final = "[]"  # no key of a table: a list is not hashable
 
-@final
-class TorchOptimizer(Optimizer):
-    """A ``torch.optim`` class on one float64 parameter vector."""
 
-    def __init__(self, cls: type[torch.optim.Optimizer], size: int, settings: State) -> None:
+class TorchInterface(Optimizer, ABC):
+    """A class with torch's interface on one float64 parameter vector."""
+
+    def __init__(self, cls: Any, size: int, settings: State) -> None:
         import torch
 
         self._parameter = torch.nn.Parameter(torch.zeros(size, dtype=torch.float64))
-        self._optimizer = _without_compiler(cls)([self._parameter], **settings)
+        self._optimizer = cls([self._parameter], **settings)
         self._learning_rate = settings["lr"]
 
+    @final
     def step(self, center: Vector, gradient: Vector, scale: float = 1.0) -> Vector:
         """The new centre, [P]; torch minimises, hence the sign.
 
@@ -42,6 +47,14 @@ class TorchOptimizer(Optimizer):
             self._optimizer.step()
         updated: Vector = self._parameter.detach().numpy().copy()
         return updated
+
+
+@final
+class TorchOptimizer(TorchInterface):
+    """A ``torch.optim`` class."""
+
+    def __init__(self, cls: type[torch.optim.Optimizer], size: int, settings: State) -> None:
+        super().__init__(_without_compiler(cls), size, settings)
 
     def state_dict(self) -> State:
         """The buffers of the optimizer (moments, step counts) as arrays."""
@@ -63,6 +76,62 @@ class TorchOptimizer(Optimizer):
         }
 
 
+@final
+class OwnOptimizer(TorchInterface):
+    """A user's own class, whose state is what its ``state_dict`` says."""
+
+    def __init__(self, cls: Any, size: int, settings: State) -> None:
+        super().__init__(cls, size, settings)
+        if missing := [name for name in INTERFACE if not hasattr(self._optimizer, name)]:
+            raise ValueError(f"it has no {missing[0]!r}; expected the interface of torch.optim")
+
+    def state_dict(self) -> State:
+        """The state of the class as arrays, numbers and tables."""
+        state: State = _storable(self._optimizer.state_dict())
+        return state
+
+    def load_state_dict(self, state: State) -> None:
+        """Restore the state."""
+        import torch
+
+        restored, optimizer = _restored(state), self._optimizer
+        if type(optimizer).load_state_dict is not torch.optim.Optimizer.load_state_dict:
+            optimizer.load_state_dict(restored)
+            return
+        # Torch's own method would cast every tensor to the type of the parameter.
+        optimizer.state[self._parameter] = restored["state"].get(0, {})
+        optimizer.param_groups[0].update(restored["param_groups"][0], params=[self._parameter])
+
+
+def _storable(value: Any) -> Any:
+    """Tensors as arrays, keys as JSON text and sequences as tables, so that all can be stored."""
+    import torch
+
+    match value:
+        case torch.Tensor():
+            return value.numpy(force=True).copy()
+        case dict():
+            return {json.dumps(key): _storable(item) for key, item in value.items()}
+        case list() | tuple():
+            return {_SEQUENCE: {str(place): _storable(item) for place, item in enumerate(value)}}
+        case bool() | int() | float() | str() | None:
+            return value
+    raise TypeError(f"its state_dict has a {type(value).__name__}; expected tensors and numbers")
+
+
+def _restored(value: Any) -> Any:
+    """The inverse of ``_storable``; tuples are lists."""
+    import torch
+
+    if isinstance(value, np.ndarray):
+        return torch.tensor(value)
+    if not isinstance(value, dict):
+        return value
+    if set(value) == {_SEQUENCE}:
+        return [_restored(item) for item in value[_SEQUENCE].values()]
+    return {json.loads(key): _restored(item) for key, item in value.items()}
+
+
 def torch_optimizers() -> dict[str, type[torch.optim.Optimizer]]:
     """The usable classes of ``torch.optim`` by lower-case name.
 
@@ -75,8 +144,7 @@ def torch_optimizers() -> dict[str, type[torch.optim.Optimizer]]:
         for name, cls in vars(torch.optim).items()
         if inspect.isclass(cls)
         and issubclass(cls, torch.optim.Optimizer)
-        and cls is not torch.optim.Optimizer
-        and name not in {"LBFGS", "Muon", "SparseAdam"}
+        and name not in {"Optimizer", "LBFGS", "Muon", "SparseAdam"}
     }
 
 

@@ -8,6 +8,7 @@ rectangle it covers. Pixels at the edge count by the part of them that lies insi
 from __future__ import annotations
 
 import math
+from itertools import zip_longest
 from typing import Final, final
 
 import numpy as np
@@ -25,7 +26,7 @@ WORD: Final = 8  # bytes; a block's rows consist of whole words
 
 @final
 class AreaResize:
-    """Resizes frames [k, H, W] to [k, size, size], with ``size`` smaller than H and W.
+    """Resizes frames [k, H, W] of ``shape`` (H, W) to [k, size, size], which is smaller.
 
     A frame consists of blocks that are resized independently: from 210 x 160 to 84 x 84, a block of
     5 rows of 40 pixels becomes 2 rows of 21.
@@ -42,7 +43,6 @@ class AreaResize:
     """
 
     def __init__(self, shape: tuple[int, ...], size: int) -> None:
-        """Prepare for frames of ``shape``, (H, W)."""
         height, width = shape
         down, across = math.gcd(height, size), math.gcd(width, size, width // WORD)
         self.grid = down, across
@@ -52,8 +52,8 @@ class AreaResize:
         self._rows = _shares(self.block[0], self.small_block[0])
         self._columns = _shares(self.block[1], self.small_block[1]).T.copy()
         # Those of the first block; all other blocks have the same, bit for bit.
-        self._row_taps = _first(taps(height, size), self.small_block[0])
-        self._column_taps = _first(taps(width, size), self.small_block[1])
+        self._row_taps = taps(height, size, self.small_block[0])
+        self._column_taps = taps(width, size, self.small_block[1])
         self._scale = np.float32(1.0 / math.prod(self.block))
         self._most = most = CHUNK * down * across
         # Work space; allocating it in every call would take longer than the computation.
@@ -113,14 +113,14 @@ class AreaResize:
         return means
 
 
-def taps(pixels: int, size: int) -> tuple[Indices, Floats]:
-    """The source pixels of each of ``size`` pixels and their weights, each [size, T].
+def taps(pixels: int, size: int, count: int) -> tuple[Indices, Floats]:
+    """The source pixels of the first ``count`` of ``size`` pixels and their weights, [T, count].
 
     In the order in which OpenCV adds them (``computeResizeAreaTab``), padded with weights of 0.
     """
     scale = pixels / size
     parts: list[list[tuple[int, float]]] = []
-    for place in range(size):
+    for place in range(count):
         low, high = place * scale, (place + 1) * scale
         cell = min(scale, pixels - low)
         last = min(math.floor(high), pixels - 1)
@@ -130,16 +130,9 @@ def taps(pixels: int, size: int) -> tuple[Indices, Floats]:
         if high - last > 1e-3:
             part.append((last, min(high - last, 1.0, cell) / cell))
         parts.append(part)
-    most = max(map(len, parts))
-    padded = [[*part, *[(0, 0.0)] * (most - len(part))] for part in parts]
-    indices = np.array([[index for index, _ in part] for part in padded], np.intp)
-    return indices, np.array([[weight for _, weight in part] for part in padded], np.float32)
-
-
-def _first(taps: tuple[Indices, Floats], size: int) -> tuple[Indices, Floats]:
-    """The taps of the first ``size`` small pixels, each [T, size]."""
-    indices, weights = taps
-    return np.ascontiguousarray(indices[:size].T), np.ascontiguousarray(weights[:size].T)
+    rows = list(zip_longest(*parts, fillvalue=(0, 0.0)))
+    indices = np.array([[index for index, _ in row] for row in rows], np.intp)
+    return indices, np.array([[weight for _, weight in row] for row in rows], np.float32)
 
 
 def _shares(pixels: int, size: int) -> Floats:

@@ -47,18 +47,13 @@ def camera(emulator: AtariEnv) -> tuple[Callable[[Frames], None], Frames]:
 class Screens:
     """The small frame of each slot: the pixelwise maximum of its last two pictures.
 
-    Attributes:
-        pictures: [2, S, H, W], the last two of each slot, in the colours of ``grey``; the slots
-            write them between two calls of ``refresh``.
+    The slots write these to ``pictures`` [2, S, H, W], in the colours of ``grey``.
     """
 
     def __init__(self, shape: tuple[int, ...], grey: Frames, small: Frames) -> None:
-        """Begin with black pictures, colour 0.
+        """Begin with black pictures of ``shape`` (H, W); ``grey`` [256] is that of each colour.
 
-        Args:
-            shape: (H, W) of a picture.
-            grey: grey value of each colour, [256].
-            small: [S, size, size] of zeros, where ``refresh`` writes the small frames.
+        ``refresh`` writes the small frames to ``small``, [S, size, size] of zeros.
         """
         slots, size = small.shape[:2]
         self.pictures = np.zeros((2, slots, *shape), np.uint8)
@@ -85,7 +80,6 @@ class Screens:
         self._where = np.unravel_index(blocks, (slots, down, across))
         rows, columns = resize.small_block
         self._small = small.reshape(slots, down, rows, across, columns)
-        assert np.shares_memory(self._small, small)
 
     def keep_lighter(self, slot: int) -> None:
         """Set the last picture of a slot to the maximum of the two of the last ``refresh``."""

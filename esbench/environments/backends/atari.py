@@ -1,90 +1,78 @@
 """Atari games without Gymnasium's Python code around every frame, bit-identical to Gymnasium's.
 
-Each slot has an emulator. The emulators are stepped one after the other; then the changed parts of
-their screens are made grey and small together (``atari.screens``). A slot differs from ``AtariEnv``
-in three ways:
+The emulators of the slots are stepped one after the other; then the changed parts of their screens
+are made grey and small together. No screen is looked at if the memory is observed. A slot differs
+from ``AtariEnv`` in three ways:
 
 - Gymnasium reloads the ROM in every seeded reset, which takes longer than hundreds of steps. Here
-  an emulator is loaded once. All episodes of a game begin in the same state, which is restored.
+  all episodes of a game begin by restoring the same state.
 - The emulator seeds its stream of sticky actions only when it loads a ROM. That stream is unused
   here; the same numbers (``std::mt19937``, two per frame) are drawn in Python.
-- A saved state of the ALE lacks a part of the emulator: whether the last frame was completed, and
-  which sprites are being drawn. At the beginning of an episode, a reset before ``restoreState``
-  clears that part. Inside an episode nothing does, so episodes are not ``movable``.
-
-The ALE's own vector environment is no backend: a slot whose episode has ended restarts without a
-seed, seeds and no-ops differ from Gymnasium's, and the first stack is filled with zeros.
+- A saved state lacks whether the last frame was completed and which sprites are being drawn. A
+  reset before ``restoreState`` clears that, but only at the beginning of an episode. So running
+  episodes are not ``movable``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, cast, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from esbench.environments.atari.games import DETERMINISTIC, NOOP, V5, Game, Preprocessing
+from esbench.environments.atari.games import NOOP, Game
+from esbench.environments.atari.names import SUFFIXES
+from esbench.environments.atari.resizing import Frames
 from esbench.environments.atari.screens import Screens, camera
-from esbench.environments.backends.base import Array, Backend, not_served, register_backend
-from esbench.environments.backends.episode_ends import EpisodeEnds
-from esbench.environments.make import entry_point, make_environment
+from esbench.environments.backends.base import Array, FastBackend, StepResult, register_backend
 
 if TYPE_CHECKING:
     from ale_py.env import AtariEnv
 
-ENTRY_POINTS: Final = frozenset({V5.entry_point, DETERMINISTIC.entry_point})
 WORDS: Final = 624  # size of the state of MT19937
 AHEAD: Final = 400  # frames per draw of sticky actions
 
 
 @final
 @register_backend("atari")
-class AtariBackend(Backend):
-    """The games of ``esbench.environments.atari``, near the speed of the emulator.
+class AtariBackend(FastBackend):
+    """The games of ``esbench.environments.atari``, near the speed of the emulator."""
 
-    Raises:
-        UsageError: the environment cannot be made or is not one of them.
-    """
-
+    name = "atari"
+    entry_points = tuple(f"esbench.environments.atari.games:{protocol}" for protocol in SUFFIXES)
+    plays = "a game such as 'esbench/Pong-v5'"
     most_slots = 8  # each takes long to load, and more are no faster
 
     def __init__(self, environment_id: str, kwargs: dict[str, Any], slots: int) -> None:
-        self._env = make_environment(environment_id, kwargs)
-        if not self.serves(environment_id, kwargs):
-            raise not_served("atari", environment_id, "a game such as 'esbench/Pong-v5'")
-        self._game = game_of(self._env)
-        self._describe(self._env, slots)
-        self._ends = EpisodeEnds(self._env, slots)
-        self.live = self._ends.live
-        emulator = cast("AtariEnv", self._env.unwrapped)
-        _, grey = camera(emulator)
-        self._stacks = self.observations.reshape(slots, -1)  # flat, for the shift by one frame
-        self._frame = self._game.screen_size**2
-        self._screens = Screens(emulator.ale.getScreenDims(), grey, self.observations[:, -1])
-        self._start: _GameStart | None = None
+        super().__init__(environment_id, kwargs, slots)
+        self._game: Game = self._env.get_wrapper_attr("game")
+        emulator: AtariEnv = self._plain
+        self._screens: Screens | None = None
+        if self._game.protocol != "ram":
+            _, grey = camera(emulator)
+            self._stacks = self.observations.reshape(slots, -1)  # flat, for the shift by one frame
+            self._frame = self._game.screen_size**2
+            self._screens = Screens(emulator.ale.getScreenDims(), grey, self.observations[:, -1])
         self._slots: list[_AtariSlot] = []  # made on first use
-        self._rewards = np.zeros(slots)
-        self._terminated = np.zeros(slots, np.bool_)
-        self._truncated = np.zeros(slots, np.bool_)
-
-    @classmethod
-    def serves(cls, environment_id: str, kwargs: dict[str, Any]) -> bool:
-        """Whether the environment is such a game and is not rendered."""
-        return entry_point(environment_id, kwargs) in ENTRY_POINTS
+        self._earned = np.zeros(slots)
+        self._ended = np.zeros((2, slots), np.bool_)
 
     def expose(self) -> None:
         """Do nothing: everything is kept anyway."""
 
     def start(self, slot: int, seed: int) -> None:
         """Begin an episode in one slot."""
-        while len(self._slots) <= slot:
-            self._add_slot()
+        for number in range(len(self._slots), slot + 1):
+            self._slots.append(self._make_slot(number))
         self._slots[slot].begin(seed)
-        self._screens.refresh()
-        self.observations[slot, :-1] = self.observations[slot, -1]
-        self._ends.begin(slot)
+        if self._screens is None:
+            self._slots[slot].emulator.ale.getRAM(self.observations[slot])
+        else:
+            self._screens.refresh()
+            self.observations[slot, :-1] = self.observations[slot, -1]
+        self._begin(slot)
 
     def info(self, slot: int) -> dict[str, Any]:
         """The last info of a slot."""
@@ -98,82 +86,67 @@ class AtariBackend(Backend):
         """The emulator's action that the policy of a slot chose last."""
         return self._slots[slot].chosen
 
-    def step(self, actions: Array) -> tuple[Array, Array, Array, Array, dict[str, Any]]:
+    def step(self, actions: Array) -> StepResult:
         """Step the live slots, one after the other; actions [k] are action numbers."""
         most = int(self.single_action_space.n) - 1  # type: ignore[attr-defined]
         if actions.min() < 0 or actions.max() > most:
             raise ValueError(
                 f"actions from {actions.min()} to {actions.max()}: expected 0 to {most}"
             )
-        count, ends = len(actions), self._ends
-        rewards, terminated = self._rewards[:count], self._terminated[:count]
-        truncated = self._truncated[:count]
-        live = np.flatnonzero(self.live[:count]).tolist()
-        for slot in live:
+        count = len(actions)
+        rewards, (terminated, truncated) = self._earned[:count], self._ended[:, :count]
+        for slot in np.flatnonzero(self.live[:count]).tolist():
             rewards[slot], terminated[slot], truncated[slot] = self._slots[slot].step(
                 int(actions[slot])
             )
-            frames = self._stacks[slot]
-            frames[: -self._frame] = frames[self._frame :]
-        self._screens.refresh()
-        ends.settle(rewards, terminated, truncated)
-        return self.observations, ends.rewards, ends.terminations, ends.truncations, {}
+            if self._screens is None:
+                self._slots[slot].emulator.ale.getRAM(self.observations[slot])
+            else:
+                frames = self._stacks[slot]
+                frames[: -self._frame] = frames[self._frame :]
+        if self._screens is not None:
+            self._screens.refresh()
+        return self._settle(rewards, terminated, truncated)
 
-    def _add_slot(self) -> None:
+    def _make_slot(self, number: int) -> _AtariSlot:
+        emulator: AtariEnv = self._plain
         # Without sticky actions, because the emulator reseeds their stream only with its ROM.
-        if self._slots or self._game.protocol.repeat_action_probability:
+        if number or self._game.repeat_action_probability:
             emulator = self._game.emulator(repeat_action_probability=0.0)
-        else:
-            emulator = cast("AtariEnv", self._env.unwrapped)
-        if self._start is None:
-            self._start = _GameStart(emulator)
-        self._slots.append(
-            _AtariSlot(self._game, emulator, self._start, self._screens, len(self._slots))
-        )
-
-    def close_extras(self, **kwargs: Any) -> None:
-        """Close the environment."""
-        self._env.close()
+        start = self._slots[0].start if self._slots else _game_start(emulator)
+        return _AtariSlot(self._game, emulator, start, self._screens, number)
 
 
-@final
-class _GameStart:
-    """The beginning of every episode of a game, the same for all seeds.
-
-    Attributes:
-        state: of the emulator.
-        picture: the screen, [H, W], in the emulator's colours.
-    """
-
-    def __init__(self, emulator: AtariEnv) -> None:
-        """Read it from an emulator that has just been loaded."""
-        emulator.ale.reset_game()
-        self.state = emulator.ale.cloneState()
-        self.picture = np.zeros(emulator.ale.getScreenDims(), np.uint8)
-        camera(emulator)[0](self.picture)
+def _game_start(emulator: AtariEnv) -> tuple[Any, Frames]:
+    """The state and the screen [H, W] at the start of every episode, the same for all seeds."""
+    emulator.ale.reset_game()
+    state, picture = emulator.ale.cloneState(), np.zeros(emulator.ale.getScreenDims(), np.uint8)
+    camera(emulator)[0](picture)
+    return state, picture
 
 
 @final
 class _AtariSlot:
-    """An emulator and its running episode.
-
-    Attributes:
-        emulator: the ALE environment, whose ``step`` is not used.
-        chosen: the emulator's action of the last step, before sticky actions.
-    """
+    """An emulator, whose own ``step`` is not used, and its running episode."""
 
     def __init__(
-        self, game: Game, emulator: AtariEnv, start: _GameStart, screens: Screens, number: int
+        self,
+        game: Game,
+        emulator: AtariEnv,
+        start: tuple[Any, Frames],
+        screens: Screens | None,
+        number: int,
     ) -> None:
-        self.emulator = emulator
-        self._game, self._ale, self._start = game, emulator.ale, start
+        self.emulator, self.start = emulator, start
+        self._game, self._ale = game, emulator.ale
         self._screens, self._number = screens, number
-        self._look, _ = camera(emulator)
-        self._before, self._last = screens.pictures[:, number]
+        if screens is not None:
+            self._look, _ = camera(emulator)
+            self._before, self._last = screens.pictures[:, number]
         every = emulator._action_set
-        self._noop = self._held = self.chosen = every[NOOP]
+        self._noop = self._held = self.chosen = every[NOOP]  # chosen: before sticky actions
         self._actions = [every[number] for number in game.action_numbers(emulator)]
-        self._sticky = int(game.protocol.repeat_action_probability * 2**32)
+        self._sticky = int(game.repeat_action_probability * 2**32)
         self._stream = np.random.MT19937()
         self._repeats = self._draw_repeats()
         self._seeds: dict[str, Any] = {}
@@ -182,22 +155,24 @@ class _AtariSlot:
     def begin(self, seed: int) -> None:
         """Begin an episode as ``Preprocessing.reset`` does."""
         self._rewind(seed)
-        most = self._game.protocol.noop_max
+        most = self._game.noop_max
         for _ in range(self.emulator.np_random.integers(1, most + 1) if most else 0):
             next(self._repeats)
             self._ale.act(self._noop)
             if self._ale.game_over():
                 self._rewind(seed)
-        if self._ale.getEpisodeFrameNumber():
-            self._look(self._last)
-        else:  # a restored state is not drawn
-            self._last[:] = self._start.picture
-        self._before[:] = self._last
+        if self._screens is not None:
+            if self._ale.getEpisodeFrameNumber():
+                self._look(self._last)
+            else:  # a restored state is not drawn
+                self._last[:] = self.start[1]
+            self._before[:] = self._last
         self._lives = self._ale.lives()
 
     def step(self, action: int) -> tuple[float, bool, bool]:
         """Hold an action as ``Preprocessing.step`` does: reward, terminated, truncated."""
-        ale, repeats, last = self._ale, self._repeats, self._game.frame_skip - 1
+        ale, repeats, screens = self._ale, self._repeats, self._screens
+        last = self._game.frame_skip - 1
         chosen = self.chosen = self._actions[action]
         total, terminated, truncated = 0.0, False, False
         for frame in range(last + 1):
@@ -211,9 +186,11 @@ class _AtariSlot:
                 lives = ale.lives()
                 terminated, self._lives = terminated or lives < self._lives, lives
             if terminated or truncated:
-                if frame == last > 0:
-                    self._screens.keep_lighter(self._number)
+                if screens is not None and frame == last > 0:
+                    screens.keep_lighter(self._number)
                 break
+            if screens is None:
+                continue
             if frame == last - 1 or not last:
                 self._look(self._before)
             if frame == last:
@@ -233,7 +210,7 @@ class _AtariSlot:
         self._repeats = self._draw_repeats()
         self._held = self._noop
         self._reset_hidden_state()
-        self._ale.restoreState(self._start.state)
+        self._ale.restoreState(self.start[0])
 
     def _reset_hidden_state(self) -> None:
         """Reset what a saved state lacks, such as the half-drawn frame at the end of Q*bert."""
@@ -260,12 +237,3 @@ def mersenne_twister(seed: int) -> dict[str, Any]:
         words.append((1812433253 * word + index) % 2**32)
     key = np.array(words, np.uint32)
     return {"bit_generator": "MT19937", "state": {"key": key, "pos": WORDS}}
-
-
-def game_of(env: gymnasium.Env[Any, Any]) -> Game:
-    """The game of an environment of ``esbench.environments.atari``."""
-    while isinstance(env, gymnasium.Wrapper):
-        if isinstance(env, Preprocessing):
-            return env.game
-        env = env.env
-    raise AssertionError("an environment of ours is wrapped in its preprocessing")

@@ -7,66 +7,39 @@ environment. The tests compare NumPy's sine and cosine of arrays with those of n
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple, cast, final
+from typing import Any, final
 
 import gymnasium
 import numpy as np
 
-from esbench.environments.backends.base import Array, MovableBackend, not_served, register_backend
-from esbench.environments.backends.episode_ends import EpisodeEnds, Flags, Vector
-from esbench.environments.make import entry_point, make_environment
-
-ENTRY_POINT: Final = "gymnasium.envs.classic_control.cartpole:CartPoleEnv"
-
-
-@final
-class _CartPoleEpisode(NamedTuple):
-    """A running episode."""
-
-    state: Vector
-    observation: Array
-    elapsed: int
+from esbench.arrays import Vector
+from esbench.environments.backends.base import Array, MovableBackend, StepResult, register_backend
 
 
 @final
 @register_backend("cartpole")
 class CartPoleBackend(MovableBackend):
-    """Gymnasium's CartPole, one vectorised step for all slots.
+    """Gymnasium's CartPole, one vectorised step for all slots."""
 
-    Raises:
-        UsageError: the environment cannot be made or is not CartPole.
-    """
+    name = "cartpole"
+    entry_points = ("gymnasium.envs.classic_control.cartpole:CartPoleEnv",)
+    plays = "Gymnasium's CartPole"
 
     def __init__(self, environment_id: str, kwargs: dict[str, Any], slots: int) -> None:
-        self._env = make_environment(environment_id, kwargs)
-        if not self.serves(environment_id, kwargs):
-            raise not_served("cartpole", environment_id, "Gymnasium's CartPole")
-        self._plain = cast(Any, self._env.unwrapped)
-        self._describe(self._env, slots)
+        super().__init__(environment_id, kwargs, slots)
         self._state = np.zeros((4, slots))
-        self._ends = EpisodeEnds(self._env, slots)
-        self.live = self._ends.live
-
-    @classmethod
-    def serves(cls, environment_id: str, kwargs: dict[str, Any]) -> bool:
-        """Whether the environment is CartPole, under any name, and is not rendered."""
-        return entry_point(environment_id, kwargs) == ENTRY_POINT
 
     def start(self, slot: int, seed: int) -> None:
         """Begin an episode in one slot."""
         self.observations[slot], _ = self._env.reset(seed=seed)
         self._state[:, slot] = self._plain.state
-        self._ends.begin(slot)
+        self._begin(slot)
 
-    def save(self, slot: int) -> _CartPoleEpisode:
-        """A copy of the running episode of a slot."""
-        place, seen = self._state[:, slot].copy(), self.observations[slot].copy()
-        return _CartPoleEpisode(place, seen, int(self._ends.elapsed[slot]))
+    def _save(self, slot: int) -> Vector:
+        return self._state[:, slot].copy()
 
-    def restore(self, slot: int, saved: _CartPoleEpisode) -> None:
-        """Continue a saved episode."""
-        self._state[:, slot], self.observations[slot] = saved.state, saved.observation
-        self._ends.begin(slot, saved.elapsed)
+    def _restore(self, slot: int, state: Vector) -> None:
+        self._state[:, slot] = state
 
     def expose(self) -> None:
         """Do nothing: everything is kept anyway."""
@@ -77,22 +50,22 @@ class CartPoleBackend(MovableBackend):
 
     def environment(self, slot: int) -> gymnasium.Env[Any, Any]:
         """An environment whose ``state`` is that of the slot, also after later steps."""
-        lent: gymnasium.Env[Any, Any] = object.__new__(type(self._plain))
-        vars(lent).update(vars(self._plain), state=self._state[:, slot])
-        return lent
+        return self._lend(state=self._state[:, slot])
 
-    def step(self, actions: Array) -> tuple[Array, Array, Array, Array, dict[str, Any]]:
+    def step(self, actions: Array) -> StepResult:
         """Step the live slots; actions [k] are 0 or 1."""
         if actions.max() > 1 or actions.min() < 0:
             raise ValueError(f"actions from {actions.min()} to {actions.max()}: expected 0 and 1")
-        count, ends = len(actions), self._ends
+        env, count = self._plain, len(actions)
         live = self.live[:count]
         moved = self._moved(self._state[:, :count], actions)
         np.copyto(self._state[:, :count], moved, where=live)
         np.copyto(self.observations[:count], moved.T, where=live[:, None], casting="same_kind")
-        fallen = self._fallen(moved)
-        ends.settle(self._rewards(fallen), fallen)
-        return self.observations, ends.rewards, ends.terminations, ends.truncations, {}
+        far = np.abs(moved[0]) > env.x_threshold
+        fallen = far | (np.abs(moved[2]) > env.theta_threshold_radians)
+        if env._sutton_barto_reward:
+            return self._settle(np.where(fallen, -1.0, 0.0), fallen)
+        return self._settle(np.ones(count), fallen)
 
     def _moved(self, state: Vector, actions: Array) -> Vector:
         """The states [4, k] one step later.
@@ -117,18 +90,3 @@ class CartPoleBackend(MovableBackend):
             ]
         )
         return moved
-
-    def _fallen(self, state: Vector) -> Flags:
-        far, wide = self._plain.x_threshold, self._plain.theta_threshold_radians
-        x, theta = state[0], state[2]
-        fallen: Flags = (x < -far) | (x > far) | (theta < -wide) | (theta > wide)
-        return fallen
-
-    def _rewards(self, fallen: Flags) -> Vector:
-        if self._plain._sutton_barto_reward:
-            return np.where(fallen, -1.0, 0.0)
-        return np.ones(len(fallen))
-
-    def close_extras(self, **kwargs: Any) -> None:
-        """Close the environment."""
-        self._env.close()

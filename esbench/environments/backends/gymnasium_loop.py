@@ -12,9 +12,12 @@ from typing import Any, Final, final
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
+from gymnasium.wrappers import FlattenObservation
 
-from esbench.environments.backends.base import Array, Backend, register_backend
-from esbench.environments.make import make_environment
+from esbench.environments.backends.base import Array, Backend, StepResult, register_backend
+from esbench.environments.make import Wrappers, make_environment, wrapped
+from esbench.flat_spaces import never_flat
 
 LONG: Final = 4.0  # seconds to make the environments of a worker
 FEW: Final = 8  # environments, however long they take
@@ -25,7 +28,7 @@ FEW: Final = 8  # environments, however long they take
 class GymnasiumBackend(Backend):
     """Any Gymnasium environment, exactly as ``gymnasium.make`` makes it.
 
-    It has fewer slots than requested if an environment takes long to make.
+    Observations that are neither boxes nor discrete are flattened by Gymnasium's wrapper.
 
     Raises:
         UsageError: the environment cannot be made. If only a later slot's environment fails, its
@@ -37,21 +40,19 @@ class GymnasiumBackend(Backend):
         """True."""
         return True
 
-    def __init__(self, environment_id: str, kwargs: dict[str, Any], slots: int) -> None:
-        self._id, self._kwargs = environment_id, kwargs
+    def __init__(
+        self, environment_id: str, kwargs: dict[str, Any], slots: int, wrappers: Wrappers = ()
+    ) -> None:
+        self._id, self._kwargs, self._wrappers = environment_id, kwargs, wrappers
         started = time.perf_counter()
-        self._envs = [make_environment(environment_id, kwargs)]
+        self._envs = [flattened(make_environment(environment_id, kwargs, wrappers))]
         if slots > FEW and (time.perf_counter() - started) * slots > LONG:
             started = time.perf_counter()  # a second time: the first one includes imports
             self._envs.append(self._make())
             affordable = LONG / max(time.perf_counter() - started, LONG / slots)
             slots = max(FEW, int(affordable))
         self._describe(self._envs[0], slots)
-        self.live = np.zeros(slots, dtype=np.bool_)
-        self._rewards = np.zeros(slots)
         self._infos: list[dict[str, Any]] = [{}] * slots
-        self._terminations = np.zeros(slots, dtype=np.bool_)
-        self._truncations = np.zeros(slots, dtype=np.bool_)
 
     def start(self, slot: int, seed: int) -> None:
         """Begin an episode in one slot, whose environment is made on first use."""
@@ -62,7 +63,8 @@ class GymnasiumBackend(Backend):
         self.live[slot] = True
 
     def _make(self) -> gymnasium.Env[Any, Any]:
-        return gymnasium.make(self._id, disable_env_checker=True, **self._kwargs)
+        env = gymnasium.make(self._id, disable_env_checker=True, **self._kwargs)
+        return flattened(wrapped(env, self._wrappers))
 
     def expose(self) -> None:
         """Do nothing: everything is kept anyway."""
@@ -75,7 +77,7 @@ class GymnasiumBackend(Backend):
         """The environment of a slot."""
         return self._envs[slot]
 
-    def step(self, actions: Array) -> tuple[Array, Array, Array, Array, dict[str, Any]]:
+    def step(self, actions: Array) -> StepResult:
         """Step the live slots, one after the other."""
         envs, observations, rewards = self._envs, self.observations, self._rewards
         infos = self._infos
@@ -90,7 +92,16 @@ class GymnasiumBackend(Backend):
                 self.live[slot] = False
         return observations, rewards, self._terminations, self._truncations, {}
 
-    def close_extras(self, **kwargs: Any) -> None:
+    def close(self) -> None:
         """Close every environment."""
-        for env in self._envs:
-            env.close()
+        while self._envs:
+            self._envs.pop().close()
+
+
+def flattened(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+    """The environment, with vectors for composite observations if they can be flattened."""
+    space = env.observation_space
+    if isinstance(space, spaces.Box | spaces.Discrete) or never_flat(space):
+        return env
+    flat: gymnasium.Env[Any, Any] = FlattenObservation(env)
+    return flat

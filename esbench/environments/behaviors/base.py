@@ -60,11 +60,7 @@ class Behavior(ABC):
     Settings: ClassVar[type[BehaviorSettings]] = BehaviorSettings
 
     def __init__(self, settings: Any, environment: str) -> None:
-        """Record episodes of ``environment``, a name for messages.
-
-        Raises:
-            UsageError: the environment does not fit.
-        """
+        """Record episodes of ``environment``; UsageError if it does not fit."""
         self.settings = settings
         self.environment = environment
 
@@ -82,11 +78,7 @@ class Behavior(ABC):
 
 
 def behavior_class(name: str) -> type[Behavior]:
-    """The class registered as ``name``, or a user's own: "package.file:Class".
-
-    Raises:
-        UsageError: it does not exist or is not a behaviour.
-    """
+    """The class registered as ``name``, or a user's "package.file:Class"; UsageError if none."""
     if ":" not in name:
         return BEHAVIORS.get(name)
     found: Any = import_object("behavior", name)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
 from esbench.arrays import Vector
-from esbench.environments.behaviors.base import (
-    Behavior,
-    SlotView,
-    register_behavior,
-)
+from esbench.environments.behaviors.base import Behavior, SlotView, register_behavior
 from esbench.errors import UsageError
 
 
@@ -41,20 +37,14 @@ class FinalPosition(Behavior):
         info = view.info
         if "x_position" in info:
             return np.array([info["x_position"], info.get("y_position", 0.0)], dtype=np.float64)
-        coordinates = _coordinates(view.environment.unwrapped)
+        data = getattr(view.environment.unwrapped, "data", None)
+        coordinates = getattr(data, "qpos", None)
         if coordinates is not None:
-            position = np.zeros(2)
-            position[: coordinates.size] = coordinates[:2]
-            return position
+            first = np.ravel(coordinates)[:2]
+            return np.pad(first, (0, 2 - first.size))
         if not self._stepped:
             return np.full(2, np.nan)
         raise UsageError(
             f"behavior final_position: {self.environment} has neither x_position in its info nor "
             "MuJoCo data (data.qpos); expected one of them, or use behavior final_observation"
         )
-
-
-def _coordinates(environment: Any) -> Vector | None:
-    data = getattr(environment, "data", None)
-    coordinates = getattr(data, "qpos", None)
-    return None if coordinates is None else np.asarray(coordinates).reshape(-1)

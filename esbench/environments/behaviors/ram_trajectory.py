@@ -44,11 +44,7 @@ class RamTrajectory(Behavior):
     settings: RamTrajectorySettings
 
     def begin(self, view: SlotView) -> None:
-        """Take the first sample.
-
-        Raises:
-            UsageError: the environment is not an Atari game.
-        """
+        """Take the first sample; UsageError if the environment is not an Atari game."""
         self._frames = [self._ram(view)]
         self._steps = 0
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from esbench.policies.base import Rows
 
-Activation: TypeAlias = Literal["tanh", "relu", "identity"]
-ImageActivation: TypeAlias = Literal["relu", "elu", "selu", "tanh"]
+Activation: TypeAlias = Literal["tanh", "relu", "elu", "selu", "gelu", "sigmoid", "identity"]
+HALF: Final = np.float32(0.5)
+SQRT_HALF: Final = np.float32(0.5**0.5)
 SELU_SCALE: Final = np.float32(1.0507009873554805)
 SELU_ALPHA: Final = np.float32(1.6732632423543772)
 
@@ -42,10 +43,30 @@ def _selu(values: Rows) -> None:
     values *= SELU_SCALE
 
 
-ACTIVATIONS: Final[dict[Activation | ImageActivation, Callable[[Rows], None]]] = {
+def _gelu(values: Rows) -> None:
+    """Hendrycks & Gimpel 2016, "Gaussian error linear units": x Phi(x), not its approximation."""
+    from scipy.special import erf  # on first use, because importing SciPy takes time
+
+    chances = erf(values * SQRT_HALF)
+    chances += np.float32(1.0)
+    chances *= HALF
+    values *= chances
+
+
+def _sigmoid(values: Rows) -> None:
+    """Compute 1 / (1 + exp(-x)) without an exponential that could overflow."""
+    values *= HALF
+    np.tanh(values, out=values)
+    values *= HALF
+    values += HALF
+
+
+ACTIVATIONS: Final[dict[Activation, Callable[[Rows], None]]] = {
     "identity": _identity,
     "tanh": _tanh,
     "relu": _relu,
     "elu": _elu,
     "selu": _selu,
+    "gelu": _gelu,
+    "sigmoid": _sigmoid,
 }

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any, NamedTuple, TypeVar, final
 
 import numpy as np
@@ -21,7 +20,8 @@ from esbench.algorithms.population import LowRankMember
 from esbench.arrays import Shapes, Vector
 from esbench.policies.base import LowRankBatch, Rows, SharingBatch
 from esbench.policies.kernels import full_layers
-from esbench.policies.kernels.activations import ACTIVATIONS, ImageActivation
+from esbench.policies.kernels.activations import ACTIVATIONS, Activation
+from esbench.policies.kernels.feedforward import layer_shapes
 from esbench.policies.kernels.full_layers import FullLayer, Tensor, is_wide, wide_weights
 
 F = TypeVar("F", bound=np.floating[Any])
@@ -29,14 +29,7 @@ F = TypeVar("F", bound=np.floating[Any])
 
 @final
 class Layer(NamedTuple):
-    """A convolution.
-
-    Attributes:
-        channels: number of output channels.
-        window: side of the square window.
-        stride: distance between two windows.
-        padding: zeros beyond each edge.
-    """
+    """A convolution with square windows, and ``padding`` zeros beyond each edge."""
 
     channels: int
     window: int
@@ -50,75 +43,67 @@ class Layer(NamedTuple):
 
 @final
 class Architecture(NamedTuple):
-    """The structure of a network.
+    """The structure of a network."""
 
-    Attributes:
-        image: channels, height and width of the input.
-        layers: convolutions, first to last.
-        hidden: units of the fully connected layers.
-        outputs: size of the output.
-        activation: of all units except the outputs.
-    """
-
-    image: tuple[int, int, int]
+    image: tuple[int, int, int]  # channels, height and width
     layers: tuple[Layer, ...]
-    hidden: tuple[int, ...]
+    hidden: tuple[int, ...]  # units of the fully connected layers
     outputs: int
-    activation: ImageActivation
+    activation: Activation  # of all units except the outputs
+    output_activation: Activation
+    pixel_max: float  # divisor of the pixels
 
     @property
     def sides(self) -> list[tuple[int, int]]:
         """Height and width of the image and of the output of each convolution."""
-        return sides(self.image, self.layers)
+        found = [self.image[1:]]
+        for layer in self.layers:
+            height, width = found[-1]
+            found.append((layer.side(height), layer.side(width)))
+        return found
+
+    @property
+    def channels(self) -> list[int]:
+        """The channels of the image and of the output of each convolution."""
+        return [self.image[0], *(layer.channels for layer in self.layers)]
+
+    @property
+    def features(self) -> int:
+        """The size of the output of the last convolution."""
+        return math.prod(self.sides[-1]) * self.channels[-1]
+
+    @property
+    def convolution_shapes(self) -> Shapes:
+        """W1 [window * window * channels before, channels], b1, W2, ... of the convolutions.
+
+        The rows of a matrix are ordered by window row, window column and channel.
+        """
+        layers = zip(self.layers, self.channels, strict=False)
+        pairs = [((layer.window**2 * before, layer.channels), layer) for layer, before in layers]
+        return tuple(shape for matrix, layer in pairs for shape in (matrix, (layer.channels,)))
 
     @property
     def shapes(self) -> Shapes:
-        """W1 [window * window * channels before, channels], b1, ..., and W, b of full layers.
+        """Those of the convolutions, and W, b of the fully connected layers.
 
-        The rows of a convolution's matrix are ordered by window row, window column and channel,
-        those of the first full layer by image row, image column and channel.
+        The rows of the first full layer are ordered by image row, image column and channel.
         """
-        shapes, features = convolution_shapes(self.image, self.layers)
-        for inputs, units in pairwise((features, *self.hidden, self.outputs)):
-            shapes += ((inputs, units), (units,))
-        return shapes
-
-
-def sides(image: tuple[int, int, int], layers: Sequence[Layer]) -> list[tuple[int, int]]:
-    """Height and width of an image [channels, height, width], and of each layer's output."""
-    found = [image[1:]]
-    for layer in layers:
-        height, width = found[-1]
-        found.append((layer.side(height), layer.side(width)))
-    return found
-
-
-def convolution_shapes(
-    image: tuple[int, int, int], layers: Sequence[Layer]
-) -> tuple[tuple[tuple[int, ...], ...], int]:
-    """W1 [window * window * channels before, channels], b1, ..., and the number of features."""
-    before, shapes = image[0], []
-    for layer in layers:
-        shapes += [(layer.window * layer.window * before, layer.channels), (layer.channels,)]
-        before = layer.channels
-    height, width = sides(image, layers)[-1]
-    return tuple(shapes), height * width * before
+        sizes = (self.features, *self.hidden, self.outputs)
+        return self.convolution_shapes + layer_shapes(sizes, bias=True)
 
 
 @final
 class Convolution:
     """A convolution over a fixed block of memory, which all slots use in turn.
 
-    Attributes:
-        output: of the last call, [height, width, channels].
+    ``image`` is its input and ``output`` the result of the last call, [height, width, channels].
     """
 
     def __init__(self, image: Rows, layer: Layer, activate: Callable[[Rows], None]) -> None:
-        """Use the memory of ``image`` [height, width, channels] as input of every call."""
         height, width, before = image.shape
         channels, window, stride, edge = layer
         rows, columns = layer.side(height), layer.side(width)
-        self._image = self._inside = image
+        self.image = self._inside = image
         if edge:
             image = np.zeros((height + 2 * edge, width + 2 * edge, before), np.float32)
             self._inside = image[edge:-edge, edge:-edge]
@@ -139,43 +124,35 @@ class Convolution:
 
     def sum(self, weights: Rows) -> None:
         """Write the sums of the windows to ``output``, without bias and activation."""
-        if self._inside is not self._image:
-            self._inside[...] = self._image
+        if self._inside is not self.image:
+            self._inside[...] = self.image
         self._copies[...] = self._windows
         np.matmul(self._matrix, weights, out=self._rows)
 
 
 @final
 class ConvolutionStack:
-    """All convolutions of a network, from pixels to features."""
+    """All convolutions of a network, from pixels to features; each writes the next one's input."""
 
-    def __init__(
-        self,
-        image: tuple[int, int, int],
-        layers: Sequence[Layer],
-        activation: ImageActivation,
-        pixel_max: float,
-    ) -> None:
-        channels, height, width = self._image = image
-        self._scale = np.float32(1.0 / pixel_max)
-        self._input = np.zeros((height, width, channels), np.float32)
-        self._convolutions: list[Convolution] = []
-        output = self._input
-        for layer in layers:
-            self._convolutions.append(Convolution(output, layer, ACTIVATIONS[activation]))
-            output = self._convolutions[-1].output
+    def __init__(self, architecture: Architecture) -> None:
+        channels, height, width = self._image = architecture.image
+        self._scale = np.float32(1.0 / architecture.pixel_max)
+        self._input = output = np.zeros((height, width, channels), np.float32)
+        self.convolutions: list[Convolution] = []
+        for layer in architecture.layers:
+            convolution = Convolution(output, layer, ACTIVATIONS[architecture.activation])
+            self.convolutions.append(convolution)
+            output = convolution.output
         self._features = output.reshape(-1)
 
     def __call__(self, row: Rows, parameters: Iterable[tuple[Rows, Rows]]) -> Rows:
-        """Compute features of one observation; the next call overwrites them.
+        """Compute features of an observation [inputs]; the next call overwrites them.
 
-        Args:
-            row: the observation, [inputs].
-            parameters: weights and bias of each convolution.
+        ``parameters`` are the weights and the bias of each convolution.
         """
         image = row.reshape(self._image).transpose(1, 2, 0)
         np.multiply(image, self._scale, out=self._input)
-        for convolution, (weights, bias) in zip(self._convolutions, parameters, strict=True):
+        for convolution, (weights, bias) in zip(self.convolutions, parameters, strict=True):
             convolution(weights, bias)
         return self._features
 
@@ -188,31 +165,9 @@ def split_tensors(parameters: npt.NDArray[F], shapes: Shapes) -> list[npt.NDArra
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class _MemberLayers:
-    """The parameters of one member, shared by its slots.
-
-    Attributes:
-        convolutions: weights and bias of each.
-        full: the fully connected layers.
-    """
-
-    convolutions: list[tuple[Rows, Rows]]
+class _MemberLayers(NamedTuple):
+    convolutions: list[tuple[Rows, Rows]]  # W and b of each
     full: list[FullLayer]
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class _Center:
-    """The weights that all members around a centre share.
-
-    Attributes:
-        parameters: of the centre, [P].
-        wide: weights of its wide layers by layer number, stored as in ``FullLayer``.
-    """
-
-    parameters: Vector
-    wide: dict[int, Rows]
 
 
 @final
@@ -221,36 +176,33 @@ class ConvBatch(SharingBatch, LowRankBatch):
 
     remembers = False
 
-    def __init__(self, slots: int, architecture: Architecture, pixel_max: float) -> None:
+    def __init__(self, slots: int, architecture: Architecture) -> None:
         self._shapes = architecture.shapes
         self._slots: list[_MemberLayers | None] = [None] * slots
-        self._center: _Center | None = None
         self._activate = ACTIVATIONS[architecture.activation]
-        self._convolve = ConvolutionStack(
-            architecture.image, architecture.layers, architecture.activation, pixel_max
-        )
+        self._activate_outputs = ACTIVATIONS[architecture.output_activation]
+        self._convolve = ConvolutionStack(architecture)
         self._depth = depth = len(architecture.layers)
-        self._features, self._outputs = self._shapes[2 * depth][0], architecture.outputs
+        self._features, self._outputs = architecture.features, architecture.outputs
         layers = list(enumerate(self._shapes[::2]))
         self._wide = [number for number, shape in layers[depth:] if is_wide(*shape)]
+        self.takes_low_rank = bool(self._wide)  # sharing the weights of a wide layer is faster
+        # Members around one centre share the weights of its wide layers, stored by layer number.
+        self._center: Vector | None = None
+        self._shared: dict[int, Rows] = {}
 
     def load(self, slot: int, parameters: Tensor) -> None:
         """Load the parameters [P] of a member into a slot, rounded to float32."""
         self._slots[slot] = None  # free its memory first
         self._slots[slot] = self._network(split_tensors(parameters, self._shapes), {})
 
-    @property
-    def takes_low_rank(self) -> bool:
-        """Whether there is a wide layer, for which sharing weights is faster."""
-        return bool(self._wide)
-
     def load_low_rank(self, slot: int, member: LowRankMember) -> None:
         """Load a member into a slot; its wide layers are those of the centre plus factors."""
         self._slots[slot] = None
         parts = split_tensors(member.center, self._shapes)
-        if self._center is None or self._center.parameters is not member.center:
-            weights = {number: wide_weights(parts[2 * number]) for number in self._wide}
-            self._center = _Center(member.center, weights)
+        if self._center is not member.center:
+            self._center = member.center
+            self._shared = {number: wide_weights(parts[2 * number]) for number in self._wide}
         wide: dict[int, tuple[Rows, tuple[Rows, Rows]]] = {}
         for index, factors in enumerate(member.factors):
             if isinstance(factors, np.ndarray):
@@ -258,7 +210,7 @@ class ConvBatch(SharingBatch, LowRankBatch):
             elif index // 2 in self._wide:
                 a, b = factors
                 added = (member.scale * a).astype(np.float32), b.astype(np.float32)
-                wide[index // 2] = self._center.wide[index // 2], added
+                wide[index // 2] = self._shared[index // 2], added
             else:
                 product = np.einsum("ir,rj->ij", *factors)  # not BLAS: as in a full row of noise
                 parts[index] = parts[index] + member.scale * product.reshape(parts[index].shape)
@@ -279,10 +231,9 @@ class ConvBatch(SharingBatch, LowRankBatch):
                 full.append(FullLayer.of(weights, bias))
         return _MemberLayers(convolutions, full)
 
-    def share(self, slot: int, source: int) -> bool:
+    def share(self, slot: int, source: int) -> None:
         """Let a slot use the parameters of another slot."""
         self._slots[slot] = self._slots[source]
-        return True
 
     def forward(self, observations: Rows, live: Sequence[int] | None = None) -> Rows:
         """Compute outputs [k, outputs] for observations [k, inputs]; zeros for slots not live."""
@@ -294,6 +245,7 @@ class ConvBatch(SharingBatch, LowRankBatch):
         values = full_layers.forward(
             features, [network.full for network in networks], self._activate
         )
+        self._activate_outputs(values)
         if live is None:
             return values
         outputs = np.zeros((len(observations), self._outputs), np.float32)

@@ -10,7 +10,7 @@ So results with ``device = "cuda"`` differ from those on the CPU, and can differ
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, final
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from esbench.arrays import Vector
 from esbench.errors import UsageError
 from esbench.policies.base import PolicyBatch, Rows
+from esbench.policies.kernels.activations import Activation
 from esbench.policies.kernels.convolution import Architecture
 
 if TYPE_CHECKING:
@@ -28,11 +29,7 @@ TOLERANCE: Final = 2e-5
 
 
 def require_device(device: Device) -> None:
-    """Check that a device is available.
-
-    Raises:
-        UsageError: PyTorch sees no GPU.
-    """
+    """Raises UsageError for "cuda" if PyTorch sees no GPU."""
     if device == "cpu":
         return
     import torch
@@ -46,35 +43,40 @@ def require_device(device: Device) -> None:
         )
 
 
+def torch_activation(name: Activation) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The function of PyTorch with the name of an activation."""
+    import torch
+
+    if name == "identity":
+        return lambda values: values
+    found: Callable[[torch.Tensor], torch.Tensor] = getattr(torch.nn.functional, name)
+    return found
+
+
 @final
 class DeviceBatch(PolicyBatch):
     """Convolutions, then fully connected layers, with the parameters of ``Architecture``."""
 
     remembers = False
 
-    def __init__(
-        self, slots: int, architecture: Architecture, pixel_max: float, device: torch.device
-    ) -> None:
+    def __init__(self, slots: int, architecture: Architecture, device: Device) -> None:
         import torch
 
-        self._architecture, self._device = architecture, device
-        self._scale = 1.0 / pixel_max
-        self._slots = slots
+        self._architecture, self._device = architecture, torch.device(device)
+        self._scale = 1.0 / architecture.pixel_max
         depth = len(architecture.layers)
         self._weights: list[torch.Tensor] = []
         self._biases: list[torch.Tensor] = []
-        for number, (weights, bias) in enumerate(
-            zip(architecture.shapes[::2], architecture.shapes[1::2], strict=True)
-        ):
-            shape = self._kernel(number) if number < depth else weights
+        pairs = zip(architecture.shapes[::2], architecture.shapes[1::2], strict=True)
+        for number, ((inputs, units), bias) in enumerate(pairs):
+            shape: tuple[int, ...] = inputs, units
+            if number < depth:
+                window = architecture.layers[number].window
+                shape = units, inputs // window**2, window, window
             self._weights.append(torch.zeros((slots, *shape), device=device))
             self._biases.append(torch.zeros((slots, *bias), device=device))
-        self._activate = {
-            "relu": torch.nn.functional.relu,
-            "elu": torch.nn.functional.elu,
-            "selu": torch.nn.functional.selu,
-            "tanh": torch.tanh,
-        }[architecture.activation]
+        self._activate = torch_activation(architecture.activation)
+        self._activate_outputs = torch_activation(architecture.output_activation)
 
     def load(self, slot: int, parameters: Vector) -> None:
         """Load the parameters [P] of a member into a slot, rounded to float32."""
@@ -118,11 +120,5 @@ class DeviceBatch(PolicyBatch):
                 values = torch.baddbmm(bias, values, self._weights[number][:count])
                 if number < last:
                     values = self._activate(values)
-            outputs: Rows = values[:, 0].cpu().numpy()
+            outputs: Rows = self._activate_outputs(values[:, 0]).cpu().numpy()
         return outputs
-
-    def _kernel(self, number: int) -> tuple[int, int, int, int]:
-        layers = self._architecture.layers
-        before = self._architecture.image[0] if number == 0 else layers[number - 1].channels
-        layer = layers[number]
-        return layer.channels, before, layer.window, layer.window

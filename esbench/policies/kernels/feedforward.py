@@ -29,11 +29,19 @@ class FeedForwardBatch(PolicyBatch):
 
     remembers = False
 
-    def __init__(self, slots: int, sizes: Sequence[int], activation: Activation, bias: bool):
+    def __init__(
+        self,
+        slots: int,
+        sizes: Sequence[int],
+        activation: Activation,
+        output_activation: Activation,
+        bias: bool,
+    ) -> None:
         pairs = list(pairwise(sizes))
         self._weights = [np.zeros((slots, i, o), np.float32) for i, o in pairs]
         self._biases = [np.zeros((slots, 1, o), np.float32) for _, o in pairs] if bias else []
         self._activate = ACTIVATIONS[activation]
+        self._activate_outputs = ACTIVATIONS[output_activation]
 
     def load(self, slot: int, parameters: Vector) -> None:
         """Load the parameters [P] of a member into a slot, rounded to float32."""
@@ -63,4 +71,5 @@ class FeedForwardBatch(PolicyBatch):
                 values += self._biases[layer][slots]
             if layer < last:
                 self._activate(values)
+        self._activate_outputs(values)
         return values[:, 0, :]

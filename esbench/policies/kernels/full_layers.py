@@ -28,17 +28,11 @@ PIECE: Final = 128  # units per piece
 @final
 @dataclass(frozen=True, eq=False)
 class FullLayer:
-    """One layer of one slot: y = x W + (x A) B + b.
+    """One layer of one slot: y = x W + (x A) B + b."""
 
-    Attributes:
-        weights: W [inputs, units]; transposed in a wide layer, where slots can share it.
-        bias: b [units].
-        factors: A [inputs, r] and B [r, units], or None.
-    """
-
-    weights: Rows
-    bias: Rows
-    factors: tuple[Rows, Rows] | None = None
+    weights: Rows  # W [inputs, units]; transposed in a wide layer, where slots can share it
+    bias: Rows  # b [units]
+    factors: tuple[Rows, Rows] | None = None  # A [inputs, r] and B [r, units]
 
     @classmethod
     def of(cls, weights: Tensor, bias: Tensor) -> FullLayer:
@@ -61,12 +55,9 @@ def wide_weights(weights: Tensor) -> Rows:
 def forward(
     values: Rows, slots: Sequence[Sequence[FullLayer]], activate: Callable[[Rows], None]
 ) -> Rows:
-    """Compute the outputs [k, outputs] of k slots.
+    """Compute the outputs [k, outputs] of the layers of k slots for ``values`` [k, inputs].
 
-    Args:
-        values: inputs [k, inputs].
-        slots: the layers of each slot, first to last.
-        activate: applied in place to the sums of every layer except the last.
+    ``activate`` is applied in place to the sums of every layer except the last.
     """
     depth = len(slots[0])
     for index in range(depth):

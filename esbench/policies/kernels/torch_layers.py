@@ -6,6 +6,8 @@ The registry does not import this folder, so listing the policies needs no torch
 from __future__ import annotations
 
 import copy
+import math
+from collections.abc import Sequence
 from typing import final
 
 import torch
@@ -23,22 +25,21 @@ class VirtualBatchNorm(torch.nn.Module):  # type: ignore[misc]
     [R, num_inputs] instead of the [1, num_inputs] of a step.
 
     Attributes:
-        weight: gamma, [num_features], initially 1; trained.
-        bias: beta, [num_features], initially 0; trained.
-        mean: [num_features]; None before the reference batch.
-        variance: [num_features]; None before the reference batch.
+        weight, bias: gamma and beta, [num_features], initially 1 and 0; trained.
+        mean, variance: [num_features]; None before the reference batch.
         measuring: whether the next input is the reference batch.
     """
 
     def __init__(self, num_features: int, eps: float = EPSILON) -> None:
-        """Normalise ``num_features`` channels."""
         super().__init__()
         self.num_features = num_features
         self.eps = eps
         self.weight = torch.nn.Parameter(torch.ones(num_features))
         self.bias = torch.nn.Parameter(torch.zeros(num_features))
-        self.mean: torch.Tensor | None = None
-        self.variance: torch.Tensor | None = None
+        self.mean: torch.Tensor | None
+        self.variance: torch.Tensor | None
+        self.register_buffer("mean", None)
+        self.register_buffer("variance", None)
         self.measuring = False
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -67,6 +68,39 @@ class VirtualBatchNorm(torch.nn.Module):  # type: ignore[misc]
         )
 
 
+@final
+class Images(torch.nn.Module):  # type: ignore[misc]
+    """Turns flat observations [N, inputs] into images [N, C, H, W].
+
+    ``shape`` is that of an observation: [H, W], [..., H, W, C] or [..., C, H, W]. The channels are
+    the smaller of these two axes. Axes before, such as stacked frames, become channels too.
+
+    Attributes:
+        size: (C, H, W).
+    """
+
+    def __init__(self, shape: Sequence[int], pixels: tuple[float, float] | None) -> None:
+        """Scale from the lowest and highest pixel to [0, 1]; None for no scaling."""
+        super().__init__()
+        *_, first, middle, last = self._shape = tuple(shape) if len(shape) > 2 else (1, *shape)
+        self._last = last < first  # the channels
+        height, width = (first, middle) if self._last else (middle, last)
+        self.size = math.prod(shape) // (height * width), height, width
+        self._pixels = pixels
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """Compute the images."""
+        images = rows.reshape(len(rows), -1, *self._shape[-3:])
+        if self._last:
+            images = images.permute(0, 1, 4, 2, 3)
+        # A layout of their own, because a convolution's bits depend on it.
+        images = images.reshape(len(rows), *self.size).contiguous()
+        if self._pixels is None:
+            return images
+        low, high = self._pixels
+        return (images - low) / (high - low)
+
+
 def normalizing_layers(module: torch.nn.Module) -> list[VirtualBatchNorm]:
     """The layers of a module that use a reference batch."""
     return [layer for layer in module.modules() if isinstance(layer, VirtualBatchNorm)]
@@ -75,8 +109,7 @@ def normalizing_layers(module: torch.nn.Module) -> list[VirtualBatchNorm]:
 def refer(module: torch.nn.Module, batch: torch.Tensor) -> None:
     """Pass the reference batch [R, inputs] to a module; only the layers' statistics change.
 
-    Raises:
-        Exception: any error of a module that does not accept R rows at a time.
+    A module that does not accept R rows at a time may raise anything.
     """
     shown = copy.deepcopy(module)  # a copy, because a module may have a state
     for layer in normalizing_layers(shown):

@@ -12,7 +12,7 @@ does this: so the statistics are constants of a member, and the linear layer abs
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple, final
+from typing import Final, final
 
 import numpy as np
 
@@ -23,27 +23,23 @@ from esbench.policies.kernels.convolution import (
     Architecture,
     ConvBatch,
     Convolution,
+    ConvolutionStack,
     split_tensors,
 )
 
 EPSILON: Final = 1e-3
 
 
-@final
-class ScaleAndShift(NamedTuple):
-    """The normalisation of a layer: ``x * scale + shift``, [units] each."""
+def scale_and_shift(sums: Rows, gamma: Rows, beta: Rows) -> tuple[Rows, Rows]:
+    """The normalisation ``x * scale + shift``, [units] each, of a layer's ``sums`` [R, ..., units].
 
-    scale: Rows
-    shift: Rows
-
-
-def scale_and_shift(sums: Rows, gamma: Rows, beta: Rows) -> ScaleAndShift:
-    """The normalisation of a layer with ``sums`` [R, ..., units] for R observations."""
+    R is the size of the reference batch.
+    """
     mean = _means(sums)
     squares = sums - mean.astype(np.float32)
     variance = _means(np.square(squares, out=squares))
     scale = gamma / np.sqrt(variance + EPSILON)
-    return ScaleAndShift(scale.astype(np.float32), (beta - mean * scale).astype(np.float32))
+    return scale.astype(np.float32), (beta - mean * scale).astype(np.float32)
 
 
 def _means(values: Rows) -> Vector:
@@ -72,20 +68,13 @@ class NormalizedBatch(ReferredBatch, SharingBatch):
 
     remembers = False
 
-    def __init__(self, slots: int, architecture: Architecture, pixel_max: float) -> None:
-        self._batch = ConvBatch(slots, architecture, pixel_max)
+    def __init__(self, slots: int, architecture: Architecture) -> None:
+        self._batch = ConvBatch(slots, architecture)
         self._shapes = member_shapes(architecture)
-        self._scale = np.float32(1.0 / pixel_max)
+        self._scale = np.float32(1.0 / architecture.pixel_max)
         self._activate = ACTIVATIONS[architecture.activation]
         self._image = architecture.image
-        self._inputs: list[Rows] = []  # of the convolutions, for one image
-        self._convolutions: list[Convolution] = []
-        channels = [architecture.image[0], *(layer.channels for layer in architecture.layers)]
-        for layer, side, depth in zip(
-            architecture.layers, architecture.sides, channels, strict=False
-        ):
-            self._inputs.append(np.zeros((*side, depth), np.float32))
-            self._convolutions.append(Convolution(self._inputs[-1], layer, self._activate))
+        self._convolutions = ConvolutionStack(architecture).convolutions
         self._reference: Rows | None = None
         self._latest: tuple[Rows, Rows] | None = None  # a member, and its folded parameters
 
@@ -99,49 +88,42 @@ class NormalizedBatch(ReferredBatch, SharingBatch):
         """Load the parameters [P] of a member, with shapes ``member_shapes``, into a slot."""
         member = parameters.astype(np.float32)  # often the same as in the previous call
         if self._latest is None or not np.array_equal(self._latest[0], member):
-            self._latest = member, self._folded(member)
+            self._latest = member, self.folded(member)
         self._batch.load(slot, self._latest[1])
 
-    def share(self, slot: int, source: int) -> bool:
+    def share(self, slot: int, source: int) -> None:
         """Let a slot use the parameters of another slot."""
-        return self._batch.share(slot, source)
+        self._batch.share(slot, source)
 
     def forward(self, observations: Rows, live: Sequence[int] | None = None) -> Rows:
         """Compute outputs [k, outputs] for observations [k, inputs], slot by slot."""
         return self._batch.forward(observations, live)
 
-    def _folded(self, member: Rows) -> Rows:
-        """W and b of every layer of the equivalent network, one after the other."""
-        tensors = split_tensors(member, self._shapes)
-        parts: list[Rows] = []
-        layers = zip(tensors[:-2:3], self._normalization(tensors), strict=True)
-        for weights, (scale, shift) in layers:
-            parts += [(weights * scale).reshape(-1), shift]
-        return np.concatenate([*parts, tensors[-2].reshape(-1), tensors[-1]])
-
-    def _normalization(self, tensors: Sequence[Rows]) -> list[ScaleAndShift]:
-        """The normalisation of each layer except the last."""
-        found: list[ScaleAndShift] = []
+    def folded(self, member: Rows) -> Rows:
+        """W and b of each layer of the equivalent network, from parameters of ``member_shapes``."""
         assert self._reference is not None, "call refer first"
+        *tensors, last_weights, last_bias = split_tensors(member, self._shapes)
         values = self._reference
+        parts: list[Rows] = []
         for number in range(len(tensors) // 3):
             weights, gamma, beta = tensors[3 * number : 3 * number + 3]
             if number < len(self._convolutions):
-                values = self._sums(number, values, weights)
+                values = _sums(self._convolutions[number], values, weights)
             else:
                 values = values.reshape(len(values), -1) @ weights
-            found.append(scale_and_shift(values, gamma, beta))
-            values *= found[-1].scale
-            values += found[-1].shift
+            scale, shift = scale_and_shift(values, gamma, beta)
+            parts += [(weights * scale).reshape(-1), shift]
+            values *= scale
+            values += shift
             self._activate(values)
-        return found
+        return np.concatenate([*parts, last_weights.reshape(-1), last_bias])
 
-    def _sums(self, number: int, images: Rows, weights: Rows) -> Rows:
-        """The sums of a convolution for images [R, height, width, channels]."""
-        convolution = self._convolutions[number]
-        sums = np.zeros((len(images), *convolution.output.shape), np.float32)
-        for image, target in zip(images, sums, strict=True):
-            self._inputs[number][...] = image
-            convolution.sum(weights)
-            target[...] = convolution.output
-        return sums
+
+def _sums(convolution: Convolution, images: Rows, weights: Rows) -> Rows:
+    """The sums of a convolution for images [R, height, width, channels]."""
+    sums = np.zeros((len(images), *convolution.output.shape), np.float32)
+    for image, target in zip(images, sums, strict=True):
+        convolution.image[...] = image
+        convolution.sum(weights)
+        target[...] = convolution.output
+    return sums

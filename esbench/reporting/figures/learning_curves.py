@@ -1,7 +1,4 @@
-"""Figures of one environment: learning curves and the rank of the unperturbed policy.
-
-The curves are computed by ``analysis.curves``. Equal trials give equal bytes.
-"""
+"""Figures of one environment: learning curves and the rank of the unperturbed policy."""
 
 from __future__ import annotations
 
@@ -9,47 +6,55 @@ import itertools
 import math
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, final
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
+import numpy.typing as npt
 
 from esbench.analysis.curves import Band, generation_curve, learning_curve
-from esbench.analysis.statistics import Floats
-from esbench.errors import UsageError
+from esbench.errors import UsageError, unknown
 from esbench.files import write_bytes
-from esbench.grids.environment_files import Kind, Scores, environment_kind
-from esbench.reporting.figures import performance_profile, target_ecdf
+from esbench.grids.environment_files import Scores, environment_kind
+from esbench.reporting.figures import across
 from esbench.reporting.figures.style import (
-    MARK_COLOR,
-    TEXT_COLOR,
+    DEFAULT_OUTPUT,
+    MARK,
+    NOTE,
+    Curve,
+    Drawing,
+    Output,
+    Size,
     Style,
     add_legend,
-    as_files,
     assign_styles,
-    draw_curve,
-    new_figure,
+    band_curve,
+    draw_curves,
+    fitting,
 )
+from esbench.reporting.figures.sweeps import sweep_drawing, sweep_figures
 from esbench.store.cells import Cell, cells
+from esbench.store.trial_folder import TrialFolder
+from esbench.units import counted, format_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import FigureBase
 
 OPACITY: Final = 0.18
 HEIGHT: Final = 2.95  # inches, without the legend
+LABEL_WIDTH: Final = 3  # characters of a vertical label per inch of a figure of three panels
 DECADES: Final = 6  # most ticks of a logarithmic axis
-TIME_UNITS: Final = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
+TIME_UNITS: Final = (("h", 3600.0), ("min", 60.0), ("s", 1.0))  # as in tables
 OF_POPULATION: Final = "\N{DAGGER}"
 NOT_EVALUATED: Final = "unperturbed policy not evaluated"
 SHARES: Final = ((0, 0.25, 0.5, 0.75, 1), ("none", "1/4", "half", "3/4", "all"))
-MIN_GENERATIONS: Final = 2
-ACROSS: Final = {"ecdf": target_ecdf.render, "profile": performance_profile.render}
-STEPS: Final = "env_steps"
 _DRAWN: Final = (
-    STEPS,
+    "env_steps",
     "wall_time_s",
     "center_return",
     "population_return_mean",
@@ -58,150 +63,197 @@ _DRAWN: Final = (
 
 
 @final
-@dataclass(frozen=True)
-class LearningCurve:
-    """The curves of one cell.
+@dataclass(frozen=True, eq=False)
+class LearningCurves:
+    """The curves of one environment, one per cell, and the trials drawn by name of the curve.
 
-    Attributes:
-        name: name of the cell.
-        label: text in the legend.
-        style: look of the lines.
-        over_steps, over_time: return against environment steps and seconds of training.
-        rank: rank fraction over generations; None if the unperturbed policy was not evaluated.
-            The returns are then the population's means.
+    A cell whose unperturbed policy was not evaluated has no curve in ``rank`` (rank fraction over
+    generations), and its returns are the population's means. The unit of time is h, min or s.
+    ``ends`` are the steps and the time of the longest cell's training, mean over seeds as in
+    tables. A curve ends before them: at the last policy that was evaluated in every seed.
     """
 
-    name: str
-    label: str
-    style: Style
-    over_steps: Band
-    over_time: Band
-    rank: Band | None
+    over_steps: list[Curve]
+    over_time: list[Curve]
+    rank: list[Curve]
+    time_unit: str
+    ends: tuple[float, float]
+    trials: dict[str, list[TrialFolder]]
+    evaluated: int  # the number of curves that show the unperturbed policy
+
+    @property
+    def return_label(self) -> str:
+        """The label of an axis of returns, which says whose they are."""
+        if not self.evaluated:
+            return f"mean return of the population\n({NOT_EVALUATED})"
+        policy = "return of the unperturbed policy"
+        mixed = self.evaluated < len(self.over_steps)
+        return f"{policy}\n({OF_POPULATION}: mean of training episodes)" if mixed else policy
 
 
-def draw(root: Path, out: Path | None = None) -> list[Path]:
-    """Write a figure for each environment below ``root`` and two across them, as PNG and SVG.
+def draw(
+    root: Path,
+    out: Path | None = None,
+    algorithms: Sequence[str] = (),
+    output: Output = DEFAULT_OUTPUT,
+) -> list[Path]:
+    """Write the figures of ``root``, by default to its folder "figures".
 
-    Args:
-        root: folder with trials; a cell without any done seed is drawn from its unfinished seeds.
-        out: folder for the figures; by default ``root / "figures"``.
-
-    Returns:
-        The files: two for each environment, two named "ecdf" if an environment has frozen random
-        and reference scores, and two named "profile" if two environments have.
+    There is one for each environment and for each setting swept in it, "ecdf" if an environment
+    has frozen random and reference scores, and "profile" if two environments have. ``algorithms``
+    are names as in tables, or labels of algorithms with any policy; by default all.
 
     Raises:
-        UsageError: no trial has two generations yet, or a file cannot be written.
+        UsageError: no trial has two generations yet, an algorithm has no trial, or a file cannot be
+            written.
     """
     folder = root / "figures" if out is None else out
-    found, written = cells(root), []
+    return [
+        path
+        for name, drawing in drawings(root, algorithms).items()
+        for path in _write(folder / name, drawing.files(output))
+    ]
+
+
+def drawings(root: Path, algorithms: Sequence[str] = ()) -> dict[str, Drawing]:
+    """The figures of ``draw`` by name; UsageError as there."""
+    found = cells(root)
+    for name in algorithms:
+        if not any(name in (cell.name, cell.algorithm) for cell in found):
+            raise unknown(f"algorithm in {root}", name, {cell.name for cell in found})
+    if algorithms:
+        found = [cell for cell in found if {cell.name, cell.algorithm} & set(algorithms)]
+    drawn = {}
     for environment, members in itertools.groupby(found, lambda cell: cell.environment):
-        group = list(members)
-        if not (lines := curves(group)):
-            continue
-        stem = re.sub(r"[^\w.+-]", "_", environment)
-        scores, kind = shared_scores(group), environment_kind(environment)
-        written += _write(folder / stem, render(environment, lines, scores, kind))
-    if not written:
-        raise UsageError(
-            f"nothing to draw in {str(root)!r}: no trial has {MIN_GENERATIONS} generations yet"
-        )
-    for name, render_across in ACROSS.items():
-        written += _write(folder / name, render_across(found))
-    return written
+        group, stem = list(members), re.sub(r"[^\w.+-]", "_", environment)
+        if shown := learning_curves(group):
+            drawn[stem] = curves_drawing(environment, shown, shared_scores(group))
+        for sweep in sweep_figures(group):
+            drawn[f"{stem}-{sweep.setting}"] = sweep_drawing(sweep)
+    if not drawn:
+        raise UsageError(f"nothing to draw in {str(root)!r}: no trial has 2 generations yet")
+    for name, make in (("ecdf", across.target_ecdf), ("profile", across.performance_profile)):
+        if overall := make(found):
+            drawn[name] = across.across_drawing(overall)
+    return drawn
 
 
 def _write(stem: Path, contents: dict[str, bytes]) -> list[Path]:
-    """Write the files of a figure and return their paths."""
     paths = [stem.with_name(f"{stem.name}.{suffix}") for suffix in contents]
     for path, content in zip(paths, contents.values(), strict=True):
         write_bytes(path, content)
     return paths
 
 
-def render(
-    environment: str, lines: Sequence[LearningCurve], scores: Scores, kind: Kind = "environment"
-) -> dict[str, bytes]:
-    """The figure as bytes by file suffix, "png" and "svg"; equal input gives equal bytes."""
-    return as_files(lambda: make_figure(environment, lines, scores, kind))
+def curves_drawing(environment: str, shown: LearningCurves, scores: Scores) -> Drawing:
+    """Return against steps and against time, with marked scores, and rank over generations.
 
-
-def make_figure(
-    environment: str, lines: Sequence[LearningCurve], scores: Scores, kind: Kind = "environment"
-) -> Figure:
-    """Make the figure: return against steps, return against time, and rank over generations.
-
-    Args:
-        environment: the title.
-        lines: of ``curves``.
-        scores: frozen scores to mark: random, and solved or the first reference.
-        kind: the returns of a "function" have a logarithmic axis, since the best possible is 0.
+    The returns of a function have a logarithmic axis, since the best possible is 0. The panels are
+    below each other if the figure is higher than wide.
     """
-    figure = new_figure(HEIGHT, [line.label for line in lines])
-    steps, seconds, rank = figure.subplots(1, 3)
+    labels = [curve.label for curve in shown.over_steps]
+    return Drawing(HEIGHT, labels, partial(_draw, environment, shown, scores))
+
+
+def _draw(
+    environment: str, shown: LearningCurves, scores: Scores, figure: FigureBase, size: Size
+) -> None:
+    width, height = size
+    stacked = height > width
+    steps, seconds, rank = figure.subplots(*((3, 1) if stacked else (1, 3)))
     seconds.sharey(steps)
-    _draw_over_steps(steps, lines)
-    _draw_over_time(seconds, lines)
-    _draw_rank(rank, lines)
-    if kind == "function":
-        _scale_returns(steps, lines, scores)
-    _mark_scores(steps, seconds, scores)
+    _draw_returns(steps, seconds, shown)
+    _draw_rank(rank, shown.rank)
+    if environment_kind(environment) == "function":
+        _scale_returns(steps, smallest_decade(shown, scores))
+    _mark_scores(steps, seconds, marks(scores))
     for axes in (steps, seconds, rank):
         axes.grid(visible=True)
         axes.margins(x=0.02)
+    for axes, end in zip((steps, seconds), shown.ends, strict=True):
+        axes.set_xlim(-0.02 * end, 1.02 * end)
+    if stacked:
+        seconds.tick_params(labelleft=True)
+        seconds.set_ylabel(steps.get_ylabel())
+        for axes in (steps, seconds, rank):  # a panel is lower than its label is long
+            lines = textwrap.wrap(axes.get_ylabel(), int(LABEL_WIDTH * height))
+            axes.set_ylabel("\n".join(lines))
     figure.suptitle(environment, fontsize=10)
-    add_legend(figure, steps, _legend_title(lines))
-    return figure
+    banded = any(not np.isnan(curve.low).all() for curve in shown.over_steps)
+    interval = ", shaded: 95 % bootstrap interval" if banded else ""
+    add_legend(figure, size, steps, f"IQM over seeds{interval}")
 
 
-def curves(group: Sequence[Cell], styles: Sequence[Style] | None = None) -> list[LearningCurve]:
-    """The curves of one environment's cells; cells without two generations are left out.
+def learning_curves(
+    group: Sequence[Cell], styles: Mapping[str, Style] | None = None
+) -> LearningCurves | None:
+    """The curves of one environment's cells; None if no trial has two generations.
 
     A curve is made of the done seeds, since the shortest run cuts the others, or of all seeds if
-    none is done. The label gives their number.
-
-    Args:
-        group: the cells.
-        styles: one for each cell; by default chosen by ``assign_styles``.
+    none is done. The label gives their number. Cells without two generations are left out.
+    ``styles`` are by the names of the cells, by default those of ``assign_styles``.
     """
-    if styles is None:
-        styles = assign_styles([(cell.algorithm, cell.name) for cell in group])
-    mixed = len({_evaluates_center(cell) for cell in group}) > 1
-    lines = []
-    for cell, style in zip(group, styles, strict=True):
-        runs = {trial: trial.columns(*_DRAWN) for trial in cell.trials}
-        runs = {trial: run for trial, run in runs.items() if len(run[STEPS]) >= MIN_GENERATIONS}
-        done = {trial: run for trial, run in runs.items() if trial.is_done}
-        if not runs:
+    styles = styles or assign_styles({cell.name: cell.algorithm for cell in group})
+    centers = [_evaluates_policy(cell) for cell in group]
+    over_steps: list[Curve] = []
+    rank: list[Curve] = []
+    times: list[Band] = []
+    ends: list[list[float]] = []
+    trials: dict[str, list[TrialFolder]] = {}
+    for cell, center in zip(group, centers, strict=True):
+        columns = {trial: _drawn_rows(trial, cell.is_agent and not center) for trial in cell.trials}
+        found = [trial for trial in cell.trials if len(columns[trial]["env_steps"]) > 1]
+        done = [trial for trial in found if trial.is_done]
+        if not found:
             continue
-        center = _evaluates_center(cell)
-        mark = OF_POPULATION if mixed and not center else ""
-        label = f"{cell.name}{mark} ({_seeds(len(done or runs), len(cell.trials), bool(done))})"
-        lines.append(_line(cell.name, label, style, list((done or runs).values()), center))
-    return lines
+        trials[cell.name] = done or found
+        runs = [columns[trial] for trial in trials[cell.name]]
+        style = styles[cell.name]
+        mark = "" if center or not any(centers) else OF_POPULATION
+        label = f"{cell.name}{mark} ({_seeds(len(runs), len(cell.trials), bool(done))})"
+        returns = [run["center_return" if center else "population_return_mean"] for run in runs]
+        curve = partial(learning_curve, returns=returns, after=cell.is_agent)
+        by_steps = curve([run["env_steps"] for run in runs])
+        over_steps.append(band_curve(cell.name, label, style, by_steps))
+        times.append(curve([run["wall_time_s"] for run in runs]))
+        spent = ([float(run[key][-1]) for run in runs] for key in ("env_steps", "wall_time_s"))
+        ends.append([*map(fmean, spent)])
+        if center and not cell.is_agent:
+            ranks = generation_curve([run["center_rank_fraction"] for run in runs])
+            rank.append(band_curve(cell.name, label, style, ranks))
+    if not times:
+        return None
+    steps, longest = map(max, zip(*ends, strict=True))
+    unit, seconds = next((u for u in TIME_UNITS if longest >= u[1]), TIME_UNITS[-1])
+    over_time = [
+        band_curve(curve.name, curve.label, curve.style, band, seconds)
+        for curve, band in zip(over_steps, times, strict=True)
+    ]
+    totals = steps, longest / seconds
+    evaluated = sum(
+        center for cell, center in zip(group, centers, strict=True) if cell.name in trials
+    )
+    return LearningCurves(over_steps, over_time, rank, unit, totals, trials, evaluated)
 
 
-def _evaluates_center(cell: Cell) -> bool:
+def _drawn_rows(trial: TrialFolder, in_training: bool) -> dict[str, npt.NDArray[Any]]:
+    """The rows of a trial; for returns ``in_training`` those in which an episode ended."""
+    columns = trial.columns(*_DRAWN)
+    if not in_training:
+        return columns
+    known = np.isfinite(columns["population_return_mean"])
+    return {name: values[known] for name, values in columns.items()}
+
+
+def _evaluates_policy(cell: Cell) -> bool:
+    """Whether the rows have returns of the unperturbed policy; an agent may show none."""
+    if cell.is_agent:
+        return bool(np.isfinite(cell.trials[0].columns("center_return")["center_return"]).any())
     return bool(cell.descriptions[0]["spec"]["evaluation"]["center"])
 
 
-def _line(
-    name: str, label: str, style: Style, runs: Sequence[dict[str, Floats]], center: bool
-) -> LearningCurve:
-    returns = [run["center_return" if center else "population_return_mean"] for run in runs]
-    return LearningCurve(
-        name=name,
-        label=label,
-        style=style,
-        over_steps=learning_curve([run[STEPS] for run in runs], returns),
-        over_time=learning_curve([run["wall_time_s"] for run in runs], returns),
-        rank=generation_curve([run["center_rank_fraction"] for run in runs]) if center else None,
-    )
-
-
 def _seeds(drawn: int, total: int, done: bool) -> str:
-    noun = "seed" if total == 1 else "seeds"
-    count = f"{drawn} {noun}" if drawn == total else f"{drawn} of {total} {noun}"
+    count = f"{drawn} of " * (drawn < total) + counted(total, "seed")
     return count if done else f"{count}, unfinished"
 
 
@@ -211,69 +263,45 @@ def shared_scores(group: Sequence[Cell]) -> Scores:
     return first if all(other == first for other in others) else Scores()
 
 
-def time_unit(lines: Sequence[LearningCurve]) -> tuple[str, float]:
-    """The unit for an axis of time, and its length in seconds."""
-    longest = max(line.over_time.x[-1] for line in lines)
-    return next((pair for pair in TIME_UNITS if longest >= 3 * pair[1]), TIME_UNITS[-1])
-
-
-def _draw_bands(
-    axes: Axes, lines: Sequence[LearningCurve], bands: Sequence[Band | None], unit: float = 1.0
-) -> None:
-    """Draw one curve with its band for each line that has one; x is divided by ``unit``."""
-    for index, (line, band) in enumerate(zip(lines, bands, strict=True)):
-        if band is not None:
-            curve = (band.x / unit, band.iqm, band.low, band.high)
-            draw_curve(axes, *curve, line.style, line.label, index, len(lines), OPACITY)
-
-
-def _draw_over_steps(axes: Axes, lines: Sequence[LearningCurve]) -> None:
+def _draw_returns(steps: Axes, seconds: Axes, shown: LearningCurves) -> None:
     from matplotlib.ticker import EngFormatter, MaxNLocator
 
-    _draw_bands(axes, lines, [line.over_steps for line in lines])
-    axes.set_xlabel("environment steps")
-    axes.set_ylabel(return_label(lines))
-    axes.xaxis.set_major_locator(MaxNLocator(4))
-    axes.xaxis.set_major_formatter(EngFormatter())
+    draw_curves(steps, shown.over_steps, OPACITY)
+    draw_curves(seconds, shown.over_time, OPACITY)
+    steps.set_xlabel("environment steps")
+    steps.set_ylabel(shown.return_label)
+    seconds.set_xlabel(f"wall-clock time ({shown.time_unit})")
+    seconds.tick_params(labelleft=False)
+    for axes in (steps, seconds):
+        axes.xaxis.set_major_locator(MaxNLocator(4))
+    steps.xaxis.set_major_formatter(EngFormatter())
 
 
-def _draw_over_time(axes: Axes, lines: Sequence[LearningCurve]) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    unit, seconds = time_unit(lines)
-    _draw_bands(axes, lines, [line.over_time for line in lines], seconds)
-    axes.set_xlabel(f"wall-clock time ({unit})")
-    axes.tick_params(labelleft=False)
-    axes.xaxis.set_major_locator(MaxNLocator(4))
-
-
-def _scale_returns(axes: Axes, lines: Sequence[LearningCurve], scores: Scores) -> None:
-    """Make the axis of returns logarithmic, and linear around 0."""
+def _scale_returns(axes: Axes, exponent: int) -> None:
+    """Make the axis of returns logarithmic, and linear between 0 and minus 10 ** exponent."""
     from matplotlib.ticker import SymmetricalLogLocator
 
-    exponent = smallest_decade(lines, scores)
     axes.set_yscale("symlog", linthresh=10.0**exponent)
     locator = SymmetricalLogLocator(axes.yaxis.get_transform())
     locator.set_params(numticks=DECADES)
     axes.yaxis.set_major_locator(locator)
     linear = f"log scale, linear above $-10^{{{exponent}}}$"
-    axes.set_ylabel(f"{return_label(lines)}\n({linear})")
+    axes.set_ylabel(f"{axes.get_ylabel()}\n({linear})")
 
 
-def smallest_decade(lines: Sequence[LearningCurve], scores: Scores) -> int:
+def smallest_decade(shown: LearningCurves, scores: Scores) -> int:
     """The exponent of the power of ten below which returns are not distinguished.
 
-    It belongs to the largest return that is not 0: the one nearest to the best possible, 0, or the
-    largest one above 0, which is noise.
+    It is that of the largest return that is not 0: nearest to the best possible, or noise above it.
     """
-    bands = [band for line in lines for band in (line.over_steps, line.over_time)]
-    drawn = [values for band in bands for values in (band.iqm, band.low, band.high)]
+    curves = [*shown.over_steps, *shown.over_time]
+    drawn = [values for curve in curves for values in (curve.y, curve.low, curve.high)]
     values = np.concatenate([*drawn, [value for value, _ in marks(scores)]])
     values = values[np.isfinite(values) & (values != 0)]
     return math.floor(math.log10(abs(values.max()))) if values.size else 0
 
 
-def _draw_rank(axes: Axes, lines: Sequence[LearningCurve]) -> None:
+def _draw_rank(axes: Axes, curves: Sequence[Curve]) -> None:
     """Draw rank fractions; at one half, perturbations make no difference."""
     from matplotlib.ticker import MaxNLocator
 
@@ -281,42 +309,47 @@ def _draw_rank(axes: Axes, lines: Sequence[LearningCurve]) -> None:
     axes.set_ylabel("rank of the unperturbed policy\n(share of members beating it)")
     axes.set_ylim(-0.03, 1.03)
     axes.set_yticks(*SHARES)
-    axes.axhline(0.5, color=MARK_COLOR, linestyle=":", linewidth=1.2, zorder=2)
-    bands = [line.rank for line in lines]
-    if not any(bands):
+    axes.axhline(0.5, **MARK)
+    if not curves:
         axes.set_xticks([])
         text = "\n".join(textwrap.wrap(NOT_EVALUATED, 20))
         axes.annotate(text, (0.5, 0.75), xycoords="axes fraction", ha="center", va="center")
         return
-    _draw_bands(axes, lines, bands)
-    if any(band.x[0] > 1 for band in bands if band):  # the mean of a first block of several
+    draw_curves(axes, curves, OPACITY)
+    if any(curve.x[0] > 1 for curve in curves):  # the mean of a first block of several
         axes.set_xlabel("generation\n(averaged in blocks)")
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
 
 
-def _mark_scores(steps: Axes, seconds: Axes, scores: Scores) -> None:
-    """Mark the random policy and the goal by dotted lines, with their names beside the axes."""
-    found = marks(scores)
-    for value, _ in found:
-        for axes in (steps, seconds):
-            axes.axhline(value, color=MARK_COLOR, linestyle=":", linewidth=1.2, zorder=2)
-    values = [value for value, _ in found]
+def _mark_scores(steps: Axes, seconds: Axes, found: Sequence[tuple[float, str]]) -> None:
+    """Mark the random policy and the goal by dotted lines, with their names beside the axes.
+
+    One that would squeeze the curves has no line; its name stands at the end of the axis.
+    """
     scale = seconds.yaxis.get_transform()
-    low, high, *heights = scale.transform([*seconds.get_ylim(), *values])
+    values = [value for value, _ in found]
+    levels = scale.transform(values).tolist()
+    shown = fitting(levels, scale.transform(steps.dataLim.intervaly))
+    for value, level in zip(values, levels, strict=True):
+        if level in shown:
+            steps.axhline(value, **MARK)
+            seconds.axhline(value, **MARK)
+    ends = seconds.get_ylim()
+    places = np.clip(values, *ends).tolist()
+    low, high, *heights = scale.transform([*ends, *places])
     close = len(found) > 1 and max(heights) - min(heights) < 0.3 * (high - low)
-    for value, text in found:
+    for (value, text), level, place in zip(found, levels, places, strict=True):
         apart = "bottom" if value == max(values) else "top"
+        arrow = "\N{UPWARDS ARROW}" if value > place else "\N{DOWNWARDS ARROW}"
         seconds.annotate(
-            text,
-            (1, value),
+            text if level in shown else f"{text}\n{format_number(value)} {arrow}",
+            (1, place),
             xycoords=seconds.get_yaxis_transform(),
             xytext=(3, 0),
-            textcoords="offset points",
             verticalalignment=apart if close else "center",
             annotation_clip=False,
-            fontsize=8,
-            color=TEXT_COLOR,
             linespacing=1.0,
+            **NOTE,
         )
 
 
@@ -332,17 +365,3 @@ def marks(scores: Scores) -> list[tuple[float, str]]:
         name = "\n".join(textwrap.wrap(first.method, 14))
         found.append((first.score, name if first.comparable else f"{name}\n(not\ncomparable)"))
     return found
-
-
-def return_label(lines: Sequence[LearningCurve]) -> str:
-    """The label of an axis of returns, which says whose they are."""
-    without = sum(line.rank is None for line in lines)
-    if without == len(lines):
-        return f"mean return of the population\n({NOT_EVALUATED})"
-    policy = "return of the unperturbed policy"
-    return f"{policy}\n({OF_POPULATION}: mean of the population)" if without else policy
-
-
-def _legend_title(lines: Sequence[LearningCurve]) -> str:
-    banded = any(not np.isnan(line.over_steps.low).all() for line in lines)
-    return "IQM over seeds" + (", shaded: 95 % bootstrap interval" if banded else "")

@@ -1,31 +1,47 @@
-"""The look of all figures: line styles, legend and output files."""
+"""The look of all figures: curves, line styles, legend and output files."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import itertools
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, final
 
 import numpy as np
+import numpy.typing as npt
 
+from esbench.analysis.curves import Band
 from esbench.analysis.statistics import Floats
+from esbench.errors import UsageError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure, FigureBase
 
 T = TypeVar("T")
+Suffix: TypeAlias = Literal["png", "svg", "pdf"]
+Size: TypeAlias = tuple[float, float]  # width and height [inches]
 
 DPI: Final = 150
 WIDTH: Final = 6.6  # inches
+SMALLEST: Final = 2.0
+LARGEST: Final = 40.0
+SUFFIXES: Final[tuple[Suffix, ...]] = ("png", "svg")
+METADATA: Final[dict[Suffix, Any]] = {
+    "png": {"Software": None},
+    "svg": {"Date": None},
+    "pdf": {"CreationDate": None},
+}
+FILLED: Final = 0.5  # least share of an axis that the data take
 LEGEND_ROW: Final = 0.19
-LEGEND_WIDTH: Final = 95  # characters
+LEGEND_WIDTH: Final = 95 / WIDTH  # characters per inch
 MARKERS: Final = 5  # on a line
-MARK_COLOR: Final = "#888888"
-TEXT_COLOR: Final = "#444444"
+MARK: Final[Any] = {"color": "#888888", "linestyle": ":", "linewidth": 1.2, "zorder": 2}
+NOTE: Final[Any] = {"textcoords": "offset points", "fontsize": 8, "color": "#444444"}
 
 
 @final
@@ -36,6 +52,29 @@ class Style:
     color: str
     line: str
     marker: str
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """The curve of one algorithm, whose ``label`` is its text in the legend.
+
+    Arrays are [points]. ``y`` is NaN in a gap. ``low`` and ``high`` bound the pointwise 95 %
+    interval, NaN without one.
+    """
+
+    name: str
+    label: str
+    style: Style
+    x: Floats
+    y: Floats
+    low: Floats
+    high: Floats
+
+
+def band_curve(name: str, label: str, style: Style, band: Band, unit: float = 1.0) -> Curve:
+    """The curve of a band; x is divided by ``unit``."""
+    return Curve(name, label, style, band.x / unit, band.iqm, band.low, band.high)
 
 
 # Okabe & Ito, "Color universal design", 2008, without yellow, which is too light on white.
@@ -64,6 +103,7 @@ STYLES: Final = {
     "genetic": Style(ORANGE, "-.", "p"),
     "cma_es": Style(BLACK, "-", "*"),
     "sep_cma_es": Style(BLACK, "--", "h"),
+    "csa_es": Style(BLACK, "-.", "*"),
     "eggroll": Style(VERMILLION, "--", "H"),
 }
 _LOOKS: Final = tuple(itertools.product("oXs^vDdP<>8p*hH", ("-", "--", "-.")))
@@ -86,110 +126,165 @@ _RC: Final[Any] = {
 }
 
 
-def as_files(make: Callable[[], Figure]) -> dict[str, bytes]:
-    """Render a figure to bytes by file suffix, "png" and "svg".
+@final
+@dataclass(frozen=True)
+class Output:
+    """The formats of a figure's files, and its size; by default that of its content."""
 
-    Equal figures give equal bytes, whatever the user's matplotlibrc says.
+    suffixes: Sequence[Suffix] = SUFFIXES
+    size: Size | None = None
+
+
+DEFAULT_OUTPUT: Final = Output()
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Drawing:
+    """A figure that is not drawn yet.
+
+    Attributes:
+        height: in inches, without the legend.
+        labels: of the legend.
+        draw: fills an empty figure of a size.
     """
+
+    height: float
+    labels: Sequence[str]
+    draw: Callable[[FigureBase, Size], None]
+
+    def size(self, wanted: Size | None = None) -> Size:
+        """The size of the whole figure: the wanted one, or that of its content."""
+        rows = -(-len(self.labels) // _columns(self.labels, WIDTH))
+        return wanted or (WIDTH, self.height + LEGEND_ROW * rows)
+
+    def make(self, wanted: Size | None = None) -> Figure:
+        """The figure, in the current style of matplotlib."""
+        size = self.size(wanted)
+        figure = empty_figure(size)
+        self.draw(figure, size)
+        return figure
+
+    def files(self, output: Output = DEFAULT_OUTPUT) -> dict[str, bytes]:
+        """The bytes of its files by suffix; equal content gives equal bytes."""
+        contents: dict[str, bytes] = {}
+        with style():
+            figure = self.make(output.size)
+            for suffix in output.suffixes:
+                buffer = io.BytesIO()
+                figure.savefig(buffer, format=suffix, dpi=DPI, metadata=METADATA[suffix])
+                contents[suffix] = buffer.getvalue()
+        return contents
+
+
+def parse_size(text: str) -> Size:
+    """The size of "6.6x3.2"; UsageError for other text."""
+    width, _, height = text.partition("x")
+    try:
+        size = float(width), float(height)
+    except ValueError:
+        size = math.nan, math.nan
+    if not all(SMALLEST <= side <= LARGEST for side in size):
+        raise UsageError(
+            f"--size {text}: expected width and height such as 6.6x3.2, each from {SMALLEST:g} to "
+            f"{LARGEST:g} inches"
+        )
+    return size
+
+
+def fitting(values: Iterable[float], data: npt.ArrayLike) -> list[float]:
+    """The values that an axis can show while the data, of any shape, take at least half of it.
+
+    All of them if the data are constant.
+    """
+    finite = np.asarray(data, dtype=np.float64)
+    finite = finite[np.isfinite(finite)]
+    ends = [finite.min(), finite.max()] if finite.size else [0.0, 0.0]
+    extent, kept = ends[1] - ends[0], []
+    for value in sorted(values, key=lambda value: max(ends[0] - value, value - ends[1])):
+        if extent >= FILLED * (max(*ends, value) - min(*ends, value)) or not extent:
+            ends.append(value)
+            kept.append(value)
+    return kept
+
+
+@contextlib.contextmanager
+def style() -> Iterator[None]:
+    """Set the style of all figures, whatever the user's matplotlibrc says."""
     import matplotlib
 
-    contents = {}
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(_RC)
-        figure = make()
-        for suffix, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
-            buffer = io.BytesIO()
-            figure.savefig(buffer, format=suffix, dpi=DPI, metadata=metadata)
-            contents[suffix] = buffer.getvalue()
-    return contents
+        yield
 
 
-def new_figure(height: float, labels: Sequence[str]) -> Figure:
-    """Make an empty figure with room for a legend below.
-
-    Args:
-        height: inches, without the legend.
-        labels: texts of the legend.
-    """
+def empty_figure(size: Size) -> Figure:
+    """A figure that pyplot does not know."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    rows = -(-len(labels) // _columns(labels))
-    figure = Figure(figsize=(WIDTH, height + LEGEND_ROW * rows), layout="constrained")
+    figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
-def add_legend(figure: Figure, axes: Axes, title: str) -> None:
+def add_legend(figure: FigureBase, size: Size, axes: Axes, title: str) -> None:
     """Add the legend of the lines of ``axes`` below the figure."""
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(
         handles,
         labels,
         loc="outside lower center",
-        ncols=_columns(labels),
+        ncols=_columns(labels, size[0]),
         frameon=False,
         title=title,
         title_fontsize=8,
     )
 
 
-def draw_curve(
-    axes: Axes,
-    x: Floats,
-    y: Floats,
-    low: Floats,
-    high: Floats,
-    style: Style,
-    label: str,
-    index: int,
-    count: int,
-    opacity: float,
-) -> None:
-    """Draw curve ``index`` of ``count`` and its band, if it has one; [points] each.
+def draw_curves(axes: Axes, curves: Sequence[Curve], opacity: float) -> None:
+    """Draw curves and bands; each line has a few markers, shifted so that none coincide."""
+    for index, curve in enumerate(curves):
+        every = max(1, len(curve.x) // MARKERS)
+        axes.plot(
+            curve.x,
+            curve.y,
+            color=curve.style.color,
+            linestyle=curve.style.line,
+            marker=curve.style.marker,
+            markevery=(index * every // len(curves), every),
+            markerfacecolor="white",
+            markeredgewidth=1.2,
+            label=curve.label,
+            zorder=3,
+        )
+        if not np.isnan(curve.low).all():
+            band = (curve.x, curve.low, curve.high)
+            axes.fill_between(*band, color=curve.style.color, alpha=opacity, linewidth=0)
 
-    Each line has a few markers, shifted so that those of different lines do not coincide.
+
+def assign_styles(algorithms: Mapping[str, str]) -> dict[str, Style]:
+    """Choose a style for each line, from the label of its algorithm by the name of the line.
+
+    Known algorithms have fixed styles. Other lines take the style selected by the hash of their
+    name or, if its marker is in use, the next free one.
     """
-    every = max(1, len(x) // MARKERS)
-    axes.plot(
-        x,
-        y,
-        color=style.color,
-        linestyle=style.line,
-        marker=style.marker,
-        markevery=(index * every // count, every),
-        markerfacecolor="white",
-        markeredgewidth=1.2,
-        label=label,
-        zorder=3,
-    )
-    if not np.isnan(low).all():
-        axes.fill_between(x, low, high, color=style.color, alpha=opacity, linewidth=0)
-
-
-def assign_styles(names: Sequence[tuple[str, str]]) -> list[Style]:
-    """Choose a style for each line, given as (label of the algorithm, name of the line).
-
-    Known algorithms have fixed styles. Other labels, and further lines of the same algorithm, take
-    the style selected by the hash of their name or, if its marker is in use, the next free one.
-    """
-    chosen: dict[int, Style] = {}
-    for index, (algorithm, _) in enumerate(names):
+    chosen: dict[str, Style] = {}
+    for name, algorithm in algorithms.items():
         style = STYLES.get(algorithm)
         if style is not None and style not in chosen.values():
-            chosen[index] = style
-    for index, (_, name) in enumerate(names):
-        if index not in chosen:
-            chosen[index] = _free_style(name, list(chosen.values()))
-    return [chosen[index] for index in range(len(names))]
+            chosen[name] = style
+    for name in algorithms:
+        if name not in chosen:
+            chosen[name] = _free_style(name, list(chosen.values()))
+    return {name: chosen[name] for name in algorithms}
 
 
 def _free_style(name: str, used: Sequence[Style]) -> Style:
-    """The style selected by the hash of a name, or the next one whose marker is free."""
     number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
     looks = [(style.marker, style.line) for style in used]
-    markers, lines = [look[0] for look in looks], [look[1] for look in looks]
+    markers, lines = [style.marker for style in used], [style.line for style in used]
     colors = [style.color for style in used]
     marker, line = min(
         _rotated(_LOOKS, number),
@@ -204,6 +299,6 @@ def _rotated(items: Sequence[T], start: int) -> list[T]:
     return [*items[first:], *items[:first]]
 
 
-def _columns(labels: Sequence[str]) -> int:
-    """The number of legend columns that fit the width of the figure."""
-    return max(1, min(len(labels), LEGEND_WIDTH // (max(map(len, labels)) + 8)))
+def _columns(labels: Sequence[str], width: float) -> int:
+    """The number of legend columns that fit the width of the figure [inches]."""
+    return max(1, min(len(labels), round(LEGEND_WIDTH * width) // (max(map(len, labels)) + 8)))

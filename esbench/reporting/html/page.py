@@ -1,28 +1,59 @@
-"""The one file of the report: template, style, script and Plotly's JavaScript."""
+"""The HTML report of an output folder: one file with every chart, table and setting."""
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from esbench.files import write_bytes
-from esbench.reporting.html.contents import ReportContents, report_contents
+from esbench.files import Json, write_bytes
+from esbench.grids.trial_spec import flatten
+from esbench.registry import DISTRIBUTION
+from esbench.reporting.diagnosis import Diagnosis, diagnose_trial
+from esbench.reporting.figures.style import assign_styles
+from esbench.reporting.html.charts import charts_across, environment_charts
+from esbench.reporting.html.plotly_chart import swatch
+from esbench.reporting.tables.render_table import TEXTS
+from esbench.reporting.tables.score_table import (
+    Overall,
+    ScoreRow,
+    interval,
+    normalized_scores,
+    overall,
+    score_table,
+    sentences,
+    sheet,
+)
+from esbench.store.cells import Cell, cells
+from esbench.store.provenance.changes import own_code_of
+from esbench.store.trial_folder import Status, TrialFolder
+from esbench.units import (
+    NONE,
+    counted,
+    format_duration,
+    format_number,
+    format_share,
+    format_steps,
+)
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 NAME: Final = "report.html"
+STATUSES: Final[tuple[Status, ...]] = ("done", "running", "partial", "failed")
+DIGEST: Final = 12  # characters of a digest that are shown
+OVERALL: Final = ("Algorithm", "IQM", "95 % interval", "Mean", "Median", "Optimality gap")
 
 
 def write_report(root: Path, out: Path | None = None, title: str | None = None) -> Path:
-    """Write the report of an output folder; equal trials give equal bytes.
+    """Write the report of an output folder and return its path; equal trials give equal bytes.
 
-    Args:
-        root: folder with trials; unfinished ones are included.
-        out: the file; by default ``root / "report.html"``.
-        title: the heading; by default the folder's name.
-
-    Returns:
-        The path of the file.
+    The file is by default ``root / "report.html"``, the title the folder's name.
 
     Raises:
         UsageError: there is no trial, one is not readable, or the file cannot be written.
@@ -33,11 +64,19 @@ def write_report(root: Path, out: Path | None = None, title: str | None = None) 
     return path
 
 
-def render(report: ReportContents) -> str:
-    """Render the page; labels and messages are escaped."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+def render(report: Json) -> str:
+    """Render the page from ``report_contents``; labels and messages are escaped."""
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
+
+    return template("page.html").render(
+        report=report, texts=TEXTS, version=version(DISTRIBUTION), plotly=Markup(get_plotlyjs())
+    )
+
+
+def template(name: str) -> Template:
+    """A template of this folder, which escapes what it shows."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
         loader=PackageLoader("esbench.reporting.html", "."),
@@ -48,6 +87,177 @@ def render(report: ReportContents) -> str:
     )
     environment.policies["json.dumps_function"] = json.dumps
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    return environment.get_template("page.html").render(
-        report=report, version=version("esbench"), plotly=Markup(get_plotlyjs())
-    )
+    return environment.get_template(name)
+
+
+def report_contents(root: Path, title: str | None = None) -> Json:
+    """What ``page.html`` shows, by the names used there; errors are those of ``write_report``."""
+    found, rows = cells(root), score_table(root)
+    styles = assign_styles(dict(sorted((cell.name, cell.algorithm) for cell in found)))
+    diagnoses = [(cell, diagnose_trial(trial)) for cell in found for trial in cell.trials]
+    environments = itertools.groupby(found, lambda cell: cell.environment)
+    table, scores = sheet(rows), normalized_scores(rows)
+    totals = overall(scores)
+    shown = set(sentences(totals))  # as a table
+    made = [_origin(description) for cell in found for description in cell.descriptions]
+    origins = list({str(origin): origin for origin in made}.values())
+    return {
+        "title": root.resolve().name if title is None else title,
+        "facts": _facts(found),
+        "sentences": [
+            *_best(rows),
+            *_left_out(scores, totals),
+            *_duplicates(found),
+            _health(diagnoses),
+        ],
+        "algorithms": {name: swatch(style) for name, style in styles.items()},
+        "overall": {
+            "header": OVERALL,
+            "rows": [(item.name, _overall_cells(item)) for item in totals],
+            "best": (),
+        },
+        "charts": charts_across(found, styles),
+        "scores": {
+            "header": table.header,
+            "rows": [(row.name, cells) for row, cells in zip(rows, table.body, strict=True)],
+            "best": {row for row, _ in table.best},
+        },
+        "notes": [note for note in table.notes if note not in shown],
+        "environments": [environment_charts(list(group), styles) for _, group in environments],
+        "findings": _findings(diagnoses, root),
+        "cells": [_cell(cell, origins, root) for cell in found],
+        "origins": origins,
+    }
+
+
+def _overall_cells(item: Overall) -> list[str]:
+    rest = map(format_share, (item.mean, item.median, item.optimality_gap))
+    return [item.name, format_share(item.iqm), interval(item).strip() or NONE, *rest]
+
+
+def _facts(found: Sequence[Cell]) -> dict[str, str]:
+    trials = [trial for cell in found for trial in cell.trials]
+    statuses = Counter(trial.status for trial in trials)
+    spent = [trial.columns("env_steps", "cpu_time_s") for trial in trials]
+    days = sorted(str(item["created"])[:10] for cell in found for item in cell.descriptions)
+    return {
+        "Environments": str(len({cell.environment for cell in found})),
+        "Algorithms": str(len({cell.name for cell in found})),
+        "Trials": ", ".join(f"{statuses[name]} {name}" for name in STATUSES if statuses[name]),
+        "Steps trained": format_steps(sum(float(run["env_steps"][-1:].sum()) for run in spent)),
+        "CPU time": format_duration(sum(float(run["cpu_time_s"][-1:].sum()) for run in spent)),
+        "Started": days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}",
+    }
+
+
+def _best(rows: Sequence[ScoreRow]) -> list[str]:
+    """The best algorithm of each environment, and those tied with it."""
+    found = []
+    for environment, members in itertools.groupby(rows, lambda row: row.environment):
+        group = [row for row in members if row.standing]
+        if not group:
+            continue
+        first = group[0]
+        equal = [row for row in group if row.score == first.score]
+        tied = [row.name for row in group if row.standing == "tied" and row not in equal]
+        names = " and ".join(f"{row.name} ({_seeds(row)})" for row in equal)
+        verb = "is best" if len(equal) == 1 else "are equally good"
+        beside = f"; not significantly different: {', '.join(tied)}" if tied else ""
+        score = format_number(first.score)
+        found.append(f"{environment}: {names} {verb} with {score}{beside}.")
+    return found
+
+
+def _seeds(row: ScoreRow) -> str:
+    total = row.seeds + row.unfinished
+    return f"{row.seeds} of {total} seeds" if row.unfinished else counted(row.seeds, "seed")
+
+
+def _left_out(names: Iterable[str], totals: Sequence[Overall]) -> list[str]:
+    missing = [name for name in names if name not in {item.name for item in totals}]
+    if not (totals and missing):
+        return []
+    return [f"Not in the overall table, since some environment is missing: {', '.join(missing)}."]
+
+
+def _duplicates(found: Sequence[Cell]) -> list[str]:
+    return [
+        f"{cell.name} on {cell.environment}: {cell.twice[0].name} is stored twice and counts once."
+        for cell in found
+        if cell.twice
+    ]
+
+
+def _health(diagnoses: Sequence[tuple[Cell, Diagnosis]]) -> str:
+    total = len(diagnoses)
+    short = sum(any(f.name == "too_short" for f in item.findings) for _, item in diagnoses)
+    sick = sum(item.level == "warning" for _, item in diagnoses)
+    if short == total:
+        return f"Health: {counted(total, 'trial')} too short to judge."
+    judged = counted(total - short, "trial")
+    text = f"{sick} of {judged} with a warning" if sick else f"no warning in {judged}"
+    return f"Health: {text}{f'; {short} too short to judge' if short else ''}."
+
+
+def _findings(diagnoses: Sequence[tuple[Cell, Diagnosis]], root: Path) -> list[Json]:
+    findings = [
+        {
+            "algorithm": cell.name,
+            "trial": Path(item.trial).relative_to(root).as_posix(),
+            **asdict(finding),
+        }
+        for cell, item in diagnoses
+        for finding in item.findings
+        if finding.level != "ok"
+    ]
+    return sorted(findings, key=lambda finding: finding["level"] != "warning")
+
+
+def _cell(cell: Cell, origins: Sequence[Json], root: Path) -> Json:
+    spec = {key: value for key, value in cell.descriptions[0]["spec"].items() if key != "seed"}
+    return {
+        "algorithm": cell.name,
+        "name": f"{cell.name} on {cell.environment}",
+        "settings": {key: json.dumps(value) for key, value in flatten(spec).items()},
+        "trials": [
+            {
+                "Seed": str(description["spec"]["seed"]),
+                **_trial(trial),
+                "Made with": str(origins.index(_origin(description)) + 1),
+                "Folder": trial.path.relative_to(root).as_posix(),
+            }
+            for trial, description in zip(cell.trials, cell.descriptions, strict=True)
+        ],
+    }
+
+
+def _trial(trial: TrialFolder) -> dict[str, str]:
+    spent, status = trial.columns("env_steps", "wall_time_s", "digest"), trial.status
+    score = trial.result()["score"] if status == "done" else None
+    generations = len(spent["digest"])
+    if status == "failed":
+        text = f"failed: {trial.error().strip().rpartition(chr(10))[2]}"
+    else:
+        text = "done, diverged" if status == "done" and score is None else status
+    return {
+        "Status": text,
+        "Score": NONE if score is None else format_number(score),
+        "Steps": format_steps(spent["env_steps"][-1]) if generations else NONE,
+        "Generations": str(generations),
+        "Time": format_duration(spent["wall_time_s"][-1]) if generations else NONE,
+        "Last digest": spent["digest"][-1][:DIGEST] if generations else NONE,
+    }
+
+
+def _origin(description: Json) -> dict[str, str]:
+    """Versions, hardware, commit and command of a trial as text; unknown ones are left out."""
+    hardware, versions = description.get("hardware") or {}, description.get("versions") or {}
+    origin = {
+        "Command": description.get("command"),
+        "Commit": description.get("git_commit"),
+        "Processor": hardware.get("cpu") and f"{hardware['cpu']}, {hardware.get('cores')} cores",
+        "Platform": hardware.get("platform"),
+        "Own code": ", ".join(f"{name} {of}" for name, of in own_code_of(description).items()),
+        "Versions": ", ".join(f"{name} {of}" for name, of in versions.items() if of),
+    }
+    return {key: str(value) for key, value in origin.items() if value}

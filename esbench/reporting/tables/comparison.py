@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,11 +22,10 @@ from esbench.errors import UsageError, unknown
 from esbench.files import as_text
 from esbench.grids.trial_spec import flatten
 from esbench.reporting.tables import render_table
-from esbench.reporting.tables.footnotes import FEW_SEEDS
-from esbench.reporting.tables.render_table import Sheet
-from esbench.reporting.tables.score_table import normalized_score, scored_results
+from esbench.reporting.tables.render_table import FEW_SEEDS, Sheet
+from esbench.reporting.tables.score_table import TAIL, normalized_score, scored_results, tail_score
 from esbench.settings import Table
-from esbench.store.cells import Cell, cells
+from esbench.store.cells import Cell, cells, require_within_budget
 from esbench.units import NONE, counted, format_number
 
 NARROW_BELOW: Final = 6
@@ -36,13 +36,9 @@ LONGEST_VALUE: Final = 40  # characters of one setting: there may be a sigma per
 @final
 @dataclass(frozen=True)
 class Pair:
-    """One environment on both sides.
+    """Two algorithms in one environment; ``p_value`` has Holm's correction over all pairs.
 
-    Attributes:
-        environment: the environment's label.
-        first_name, second_name: the algorithms.
-        comparison: the comparison of their scores.
-        p_value: with Holm's correction over all pairs.
+    ``tails`` are IQMs over seeds of the mean of the worst 10 % of held-out episodes, or NaN.
     """
 
     environment: str
@@ -50,19 +46,16 @@ class Pair:
     second_name: str
     comparison: Comparison
     p_value: float
+    tails: tuple[float, float]
 
 
 @final
 @dataclass(frozen=True)
 class Sides:
-    """The comparison of two sides.
+    """The comparison of two sides, by environment or by environment and algorithm.
 
-    Attributes:
-        first, second: the names of the sides.
-        pairs: one per environment, or per environment and algorithm.
-        across: difference of normalized scores and probability of improvement over environments;
-            None for one environment, or if an environment lacks the scores to normalize by.
-        notes: cautions.
+    ``across``: difference of normalized scores and probability of improvement over environments;
+    None for one environment, or if one lacks the scores to normalize by.
     """
 
     first: str
@@ -76,29 +69,24 @@ def compare_sides(first: str, second: str, root: Path | None = None) -> Sides:
     """Compare two output folders, or two algorithms of one folder.
 
     Compares the environments that both sides have. If a side has several algorithms in an
-    environment, algorithms with equal names are compared.
-
-    Args:
-        first: a folder, or with ``root`` the label of an algorithm.
-        second: the other folder or algorithm.
-        root: an output folder that holds both algorithms.
+    environment, algorithms with equal names are compared. With ``root``, an output folder, the
+    sides are the labels of two of its algorithms.
 
     Raises:
         UsageError: a folder or an algorithm does not exist, a trial is not readable, or the sides
             have nothing in common.
     """
     ours, theirs = (_side(name, root) for name in (first, second))
+    require_within_budget([*ours, *theirs])
     matched = _matched(ours, theirs)
     if not matched:
         raise UsageError(
             f"nothing to compare: {first} has {_contents(ours)}, {second} has {_contents(theirs)}"
         )
     scores = [(_finite(a), _finite(b)) for a, b in matched]
-    if empty := [cell for pair in matched for cell in pair if not _finite(cell)]:
-        raise UsageError(f"{_contents(empty[:1])} has no finished trial")
     comparisons = [compare(mine, other) for mine, other in scores]
     pairs = tuple(
-        Pair(a.environment, a.name, b.name, comparison, float(p))
+        Pair(a.environment, a.name, b.name, comparison, float(p), (tail_score(a), tail_score(b)))
         for (a, b), comparison, p in zip(matched, comparisons, adjusted(comparisons), strict=True)
     )
     return Sides(
@@ -121,8 +109,8 @@ def outcome(sides: Sides) -> str:
     return f"{sides.first} is {'better' if better else 'worse'} than {sides.second}"
 
 
-def sheet(sides: Sides) -> Sheet:
-    """The comparison as a table with its footnotes."""
+def sheet(sides: Sides, *, tail: bool = False) -> Sheet:
+    """The comparison as a table with its footnotes; ``tail`` adds the tails of both sides."""
     names = [pair.environment for pair in sides.pairs]
     body = []
     for pair in sides.pairs:
@@ -137,19 +125,29 @@ def sheet(sides: Sides) -> Sheet:
                 _interval(item.improvement, "{:.2f}".format),
                 f"{pair.p_value:.2g}",
                 NONE if math.isnan(item.effect_size) else f"{item.effect_size:+.2f}",
+                *([",\n".join(map(format_number, pair.tails))] if tail else ()),
             ]
         )
     if sides.across is not None:
         difference = _interval(sides.across[0], "{:+.2f}".format)
         improvement = _interval(sides.across[1], "{:.2f}".format)
-        body.append(["all, normalized", "", "", difference, improvement, "", ""])
+        body.append(["all, normalized", "", "", difference, improvement, "", "", *[""] * tail])
     header = ["Environment", "A (seeds)", "B (seeds)", "A - B", "P(A > B)", "p", "g"]
-    return Sheet(header, body, _footnotes(sides))
+    header += ["Tails"] * tail
+    several = ", Holm-corrected" if len(sides.pairs) > 1 else ""
+    columns = (
+        "Scores: interquartile means over seeds. Intervals: 95 % percentile bootstrap over seeds. "
+        "P(A > B): the probability that a run of A beats a run of B; a tie counts half. "
+        f"p: two-sided permutation test of the means{several}. g: Hedges' effect size."
+    )
+    notes = [columns, *[f"Tails: of A and B. {TAIL}"] * tail, *sides.notes]
+    return Sheet(header, body, notes)
 
 
 def as_markdown(sides: Sides) -> str:
     """The comparison as Markdown."""
-    table, _, notes = render_table.as_markdown(sheet(sides)).partition("\n\n")
+    known = any(not math.isnan(tail) for pair in sides.pairs for tail in pair.tails)
+    table, _, notes = render_table.as_markdown(sheet(sides, tail=known)).partition("\n\n")
     head = f"A: {sides.first}; B: {sides.second}"
     return "\n\n".join([head, table, f"{outcome(sides)}.", notes])
 
@@ -175,16 +173,15 @@ def _side(name: str, root: Path | None) -> list[Cell]:
 
 
 def _matched(ours: Sequence[Cell], theirs: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
-    pairs = []
-    for environment in dict.fromkeys(cell.environment for cell in ours):
-        mine = [cell for cell in ours if cell.environment == environment]
-        other = [cell for cell in theirs if cell.environment == environment]
-        if len(mine) == len(other) == 1:
-            pairs.append((mine[0], other[0]))
-        else:
-            names = {cell.name: cell for cell in other}
-            pairs += [(cell, names[cell.name]) for cell in mine if cell.name in names]
-    return pairs
+    """The cells of equal environments and names; names may differ where both have one cell."""
+    counts = Counter(cell.environment for cell in ours), Counter(c.environment for c in theirs)
+    return [
+        (mine, other)
+        for mine in ours
+        for other in theirs
+        if mine.environment == other.environment
+        and (mine.name == other.name or all(count[mine.environment] == 1 for count in counts))
+    ]
 
 
 def _contents(side: Sequence[Cell]) -> str:
@@ -192,7 +189,9 @@ def _contents(side: Sequence[Cell]) -> str:
 
 
 def _finite(cell: Cell) -> list[float]:
-    return [float(result["score"]) for result in scored_results(cell)]
+    if not (results := scored_results(cell)):
+        raise UsageError(f"{_contents([cell])} has no finished trial")
+    return [float(result["score"]) for result in results]
 
 
 def _across(
@@ -232,8 +231,8 @@ def _notes(
             "scores, so they differ if scores are skewed. The test and g use plain means."
         )
     paired = [cell for pair in matched for cell in pair]
-    unfinished = sum(len(cell.trials) - len(_finite(cell)) for cell in paired)
-    if unfinished:
+    runs = sum(sum(pair.comparison.runs) for pair in pairs)
+    if unfinished := sum(len(cell.trials) for cell in paired) - runs:
         notes.append(f"{counted(unfinished, 'trial')} without a score left out.")
     if alone := [cell for cell in (*ours, *theirs) if cell not in paired]:
         notes.append(f"On one side only, not compared: {_contents(alone)}.")
@@ -247,22 +246,13 @@ def _notes(
     return tuple(notes)
 
 
-def _footnotes(sides: Sides) -> list[str]:
-    several = ", Holm-corrected" if len(sides.pairs) > 1 else ""
-    columns = (
-        "Scores: interquartile means over seeds. Intervals: 95 % percentile bootstrap over seeds. "
-        "P(A > B): the probability that a run of A beats a run of B; a tie counts half. "
-        f"p: two-sided permutation test of the means{several}. g: Hedges' effect size."
-    )
-    return [columns, *sides.notes]
-
-
 def _differences(first: Cell, second: Cell) -> list[str]:
     """The settings that differ, without those of an algorithm or policy with different labels."""
     labels = [cell.descriptions[0]["labels"] for cell in (first, second)]
     ours, theirs = (flatten(cell.descriptions[0]["spec"]) for cell in (first, second))
     named = [part for part in ("algorithm", "policy") if labels[0][part] != labels[1][part]]
-    ignored = (*(f"{part}." for part in named), "seed", "environment.id")
+    agents = ["policy"] if first.is_agent or second.is_agent else []  # of the agent's own
+    ignored = (*(f"{part}." for part in named), *agents, "seed", "environment.id")
     return [
         f"{key} ({_value(ours, key)}, {_value(theirs, key)})"
         for key in dict.fromkeys([*ours, *theirs])
@@ -276,7 +266,6 @@ def _value(settings: Table, key: str) -> str:
 
 
 def _interval(estimate: Estimate, words: Callable[[float], str]) -> str:
-    """A number with its interval, if it has one, on a second line."""
     if math.isnan(estimate.low):
         return words(estimate.value)
     return f"{words(estimate.value)}\n[{words(estimate.low)}, {words(estimate.high)}]"

@@ -21,46 +21,40 @@ from esbench.analysis.efficiency import (
 from esbench.analysis.statistics import bootstrap_interval, iqm
 from esbench.errors import UsageError, suggestion
 from esbench.grids.trial_spec import DEFAULT_LABEL
-from esbench.reporting.tables.footnotes import command_notes, seeds_notes, settings_notes
-from esbench.reporting.tables.render_table import INTERVAL, Sheet
+from esbench.reporting.tables.render_table import (
+    INTERVAL,
+    Sheet,
+    TableRow,
+    command_notes,
+    nan_last,
+    seeds_notes,
+    settings_notes,
+)
 from esbench.reporting.tables.score_table import commands_of, normalized_score
-from esbench.store.cells import Cell, cell_name, cells
-from esbench.store.run_curves import COSTS, RunCurve, run_curves
+from esbench.store.cells import COSTS, Cell, RunCurve, cells, run_curves
 from esbench.units import NONE, counted, format_duration, format_number, format_steps
-
-EVERY: Final = ""
-"""The key of the target for environments without a target of their own."""
 
 
 @final
 @dataclass(frozen=True)
-class EfficiencyRow:
+class EfficiencyRow(TableRow):
     """The cost of one algorithm in one environment. NaN: missing; infinite: not reached.
 
     Attributes:
-        environment, algorithm, policy: labels, as in ``Cell``.
         target: the score to reach; NaN if there is none, as are the numbers that depend on it.
-        reached: the number of runs that reached it, of ``runs``.
-        runs: the number of trials with at least one generation.
-        share, low, high: the share of runs that reached it, and Wilson's 95 % interval; NaN with
-            fewer than three runs.
+        reached, runs: the number of runs that reached it, and of trials with a generation.
+        share, low, high: their quotient, and Wilson's interval, NaN with fewer than three runs.
         env_steps, episodes, cpu_time_s, wall_time_s: the cost by then, median over all runs.
         expected_env_steps: COCO's expected running time.
-        area, area_low, area_high: the mean return up to ``area_env_steps``, on a scale where random
-            actions are 0 and the reference is 1: IQM over the runs that spent this budget, and its
-            95 % bootstrap interval; NaN without these scores.
+        area, area_low, area_high: the mean return up to ``area_env_steps``, which an environment's
+            rows share, where random actions are 0 and the reference is 1: IQM over the runs that
+            spent this budget, and its 95 % bootstrap interval.
         mean_return: the same IQM in the unit of the environment.
-        area_env_steps: the same for all rows of an environment.
         unfinished: the number of runs without a result, which count with what they have spent.
-        empty: the number of trials without a generation, which are left out.
+        empty: the number of trials without a training step, which are left out.
         center: whether the unperturbed policy was evaluated in every generation.
-        commands: the distinct commands that made the trials.
-        differs: settings that differ between rows with the same labels, as "key=value".
     """
 
-    environment: str
-    algorithm: str
-    policy: str
     target: float
     reached: int
     runs: int
@@ -83,19 +77,9 @@ class EfficiencyRow:
     commands: tuple[str, ...]
     differs: tuple[str, ...]
 
-    @property
-    def name(self) -> str:
-        """Algorithm and policy; the default policy is not named."""
-        return cell_name(self.algorithm, self.policy)
-
-    @property
-    def title(self) -> str:
-        """Algorithm, policy and environment."""
-        return f"{self.name} on {self.environment}"
-
 
 def parse_targets(texts: Sequence[str]) -> dict[str, float]:
-    """Targets by environment, from "ENVIRONMENT=SCORE", or "SCORE" for all other environments.
+    """Targets by environment, from "ENVIRONMENT=SCORE", or "SCORE" for the others (key "").
 
     Raises:
         UsageError: a score is not a finite number, or an environment has two targets.
@@ -124,11 +108,8 @@ def efficiency_table(
 ) -> list[EfficiencyRow]:
     """One row per environment and algorithm, sorted by environment, the lowest cost first.
 
-    Args:
-        root: a folder with trials.
-        targets: scores to reach by environment, from ``parse_targets``. The default is the
-            reference score of the environment.
-        window: the number of generations over which the unperturbed policy's return is averaged.
+    Without a target, the reference score of the environment is used. ``window`` is the number of
+    generations over which the unperturbed policy's return is averaged.
 
     Raises:
         UsageError: there is no trial, a trial is not readable, an environment of ``targets`` has
@@ -139,23 +120,21 @@ def efficiency_table(
     found = cells(root)
     present = {cell.environment for cell in found}
     for name in targets:
-        if name != EVERY and name not in present:
+        if name and name not in present:
             raise UsageError(
                 f"--target {name}=...: no trial of it in {str(root)!r}; {suggestion(name, present)}"
             )
-    rows = [
-        row
-        for _, members in itertools.groupby(found, lambda cell: cell.environment)
-        for row in _rows(list(members), targets, window)
-    ]
-    return sorted(rows, key=_cheapest_first)
+    rows: list[EfficiencyRow] = []
+    for _, members in itertools.groupby(found, lambda cell: cell.environment):
+        rows += _rows(list(members), targets, window)
+    return sorted(
+        rows,
+        key=lambda r: (r.environment, nan_last(r.expected_env_steps), nan_last(-r.area), r.name),
+    )
 
 
 def sheet(rows: Sequence[EfficiencyRow], window: int = WINDOW, *, terminal: bool = False) -> Sheet:
-    """The table and its footnotes.
-
-    With ``terminal`` it has no intervals, and the policy is part of the algorithm's name.
-    """
+    """The table; with ``terminal``, it has no intervals, and the policy is part of the name."""
     texts = [_texts(row, terminal) for row in rows]
     hidden = {INTERVAL, "Policy"} if terminal else set()
     if all(row.policy == DEFAULT_LABEL for row in rows):
@@ -184,21 +163,17 @@ _EXPECTED: Final = (
 
 
 def _rows(group: Sequence[Cell], targets: Mapping[str, float], window: int) -> list[EfficiencyRow]:
-    """The rows of one environment."""
-    runs = [run_curves(cell) for cell in group]
+    runs = [[run for run in run_curves(cell) if run.totals["env_steps"][-1]] for cell in group]
     ends = [run.totals["env_steps"][-1] for members in runs for run in members if run.done]
     budgets = [cell.descriptions[0]["spec"]["budget"]["env_steps"] for cell in group]
     budget = float(min([*ends, *budgets])) if ends else math.nan
-    return [
-        _row(cell, members, _target(cell, targets), budget, window)
-        for cell, members in zip(group, runs, strict=True)
-    ]
-
-
-def _target(cell: Cell, targets: Mapping[str, float]) -> float:
-    references = cell.scores.references
-    frozen = references[0].score if references else math.nan
-    return targets.get(cell.environment, targets.get(EVERY, frozen))
+    rows = []
+    for cell, members in zip(group, runs, strict=True):
+        references = cell.scores.references
+        frozen = references[0].score if references else math.nan
+        target = targets.get(cell.environment, targets.get("", frozen))
+        rows.append(_row(cell, members, target, budget, window))
+    return rows
 
 
 def _row(
@@ -208,12 +183,12 @@ def _row(
     totals = {cost: [run[cost][0] for run in found] for cost in COSTS}
     ends = {cost: [run.totals[cost][-1] for run in runs] for cost in COSTS}
     known = bool(runs) and not math.isnan(target)
-    medians = {
-        cost: median_total(totals[cost], ends[cost]) if known else math.nan for cost in COSTS
-    }
+    medians = dict.fromkeys(COSTS, math.nan)
+    if known:
+        medians = {cost: median_total(totals[cost], ends[cost]) for cost in COSTS}
     reached = int(np.isfinite(totals["env_steps"]).sum()) if known else 0
     low, high = share_interval(reached, len(runs)) if known else (math.nan, math.nan)
-    steps = totals["env_steps"], ends["env_steps"]
+    expected = expected_running_time(totals["env_steps"], ends["env_steps"]) if known else math.nan
     mean, low_mean, high_mean = _mean_return(runs, budget)
     return EfficiencyRow(
         environment=cell.environment,
@@ -226,7 +201,7 @@ def _row(
         low=low,
         high=high,
         **medians,
-        expected_env_steps=expected_running_time(*steps) if known else math.nan,
+        expected_env_steps=expected,
         area=normalized_score(mean, cell.scores),
         area_low=normalized_score(low_mean, cell.scores),
         area_high=normalized_score(high_mean, cell.scores),
@@ -253,13 +228,7 @@ def _mean_return(runs: Sequence[RunCurve], budget: float) -> tuple[float, float,
     return float(iqm(returns)), float(low), float(high)
 
 
-def _cheapest_first(row: EfficiencyRow) -> tuple[str, float, float, str]:
-    expected = math.inf if math.isnan(row.expected_env_steps) else row.expected_env_steps
-    return row.environment, expected, math.inf if math.isnan(row.area) else -row.area, row.name
-
-
 def _footnotes(rows: Sequence[EfficiencyRow], window: int) -> list[str]:
-    """The sentences below a table: how to read it, cautions and commands."""
     lines = [_REACHED.format(window=window), _COST, _EXPECTED]
     if any(not math.isnan(row.area) for row in rows):
         budgets = {row.environment: row.area_env_steps for row in rows if not math.isnan(row.area)}
@@ -269,11 +238,7 @@ def _footnotes(rows: Sequence[EfficiencyRow], window: int) -> list[str]:
             f"the first steps ({listed}), where 0 is the random policy and 1 the reference; IQM "
             "over seeds, with its 95 % percentile bootstrap interval."
         )
-    return lines + _warnings(rows) + command_notes(rows)
-
-
-def _warnings(rows: Sequence[EfficiencyRow]) -> list[str]:
-    lines = [
+    lines += [
         f"{name}: no target, because it has no reference score; set one with --target {name}=SCORE."
         for name in dict.fromkeys(row.environment for row in rows if math.isnan(row.target))
     ]
@@ -284,18 +249,18 @@ def _warnings(rows: Sequence[EfficiencyRow]) -> list[str]:
             "with what it spent so far: see 'esbench status'."
         )
     if empty := sum(row.empty for row in rows):
-        lines.append(f"{counted(empty, 'trial')} without a generation left out.")
+        lines.append(f"{counted(empty, 'trial')} without a training step left out.")
     lines += [
         f"{row.title}: the unperturbed policy was not evaluated during "
         "training, so only the final score can reach the target."
         for row in rows
         if not row.center
     ]
-    return lines + settings_notes(rows)
+    lines += settings_notes({row.title: row.differs for row in rows})
+    return lines + command_notes({row.title: row.commands for row in rows})
 
 
 def _texts(row: EfficiencyRow, terminal: bool) -> dict[str, str]:
-    """The text of each cell of a row, by column."""
     known = not math.isnan(row.target)
     area = NONE if math.isnan(row.area) else f"{row.area:.2f}"
     if not terminal and not math.isnan(row.area_low):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from abc import ABC
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
-from esbench.errors import unknown
+from esbench.analysis.statistics import MIN_RUNS
 from esbench.files import as_text
+from esbench.store.cells import cell_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 TEXTS: Final = ("Environment", "Algorithm", "Policy")
 """The columns of text, aligned to the left; the other columns hold numbers."""
 INTERVAL: Final = "95 % interval"
+FEW_SEEDS: Final = 10
 
 _LATEX_HEAD: Final = r"""% \usepackage[T1]{fontenc}
 % \usepackage{booktabs, longtable}
@@ -23,17 +27,32 @@ _LATEX_HEAD: Final = r"""% \usepackage[T1]{fontenc}
 \setlength{\LTleft}{0pt plus 1fill minus 1fill}\setlength{\LTright}{\LTleft}"""
 
 
+@dataclass(frozen=True)
+class TableRow(ABC):
+    """One algorithm in one environment; labels as in ``Cell``."""
+
+    environment: str
+    algorithm: str
+    policy: str
+
+    @property
+    def name(self) -> str:
+        """Algorithm and policy; the default policy is not named."""
+        return cell_name(self.algorithm, self.policy)
+
+    @property
+    def title(self) -> str:
+        """Algorithm, policy and environment."""
+        return f"{self.name} on {self.environment}"
+
+
 @final
 @dataclass(frozen=True)
 class Sheet:
-    """A table of text.
+    """A table of text with notes below it.
 
-    Attributes:
-        header: the names of the columns.
-        body: the cells of each row; a cell may have a second line, for the interval of its score.
-        notes: the sentences below the table.
-        best: (row, column) of the cells in bold.
-        separated: the number of rows at the end that a rule separates from the others.
+    A cell of ``body`` may have a second line, for the interval of its score. ``best`` holds the
+    (row, column) of the cells in bold; a rule separates the last ``separated`` rows.
     """
 
     header: Sequence[str]
@@ -43,17 +62,43 @@ class Sheet:
     separated: int = 0
 
 
+def nan_last(value: float) -> float:
+    """The key that sorts missing numbers to the end."""
+    return math.inf if math.isnan(value) else value
+
+
+def seeds_notes(seeds: Sequence[int]) -> list[str]:
+    """Cautions about rows with few seeds, from the number of seeds of each row."""
+    notes = []
+    if any(count < FEW_SEEDS for count in seeds):
+        notes.append(
+            f"Some rows have fewer than {FEW_SEEDS} seeds: the order of close scores may be chance."
+        )
+    if any(count < MIN_RUNS for count in seeds):
+        notes.append(
+            f"Rows with fewer than {MIN_RUNS} seeds have no interval, and no row of their "
+            "environment is marked as the best."
+        )
+    return notes
+
+
+def settings_notes(differs: Mapping[str, Sequence[str]]) -> list[str]:
+    """The settings that distinguish rows with the same labels, by the rows' titles."""
+    return [f"{title}: {', '.join(settings)}" for title, settings in differs.items() if settings]
+
+
+def command_notes(commands: Mapping[str, Sequence[str]]) -> list[str]:
+    """One note per command, with the titles of the rows it made unless it made all of them."""
+    notes = []
+    for command in dict.fromkeys(command for own in commands.values() for command in own):
+        made = [title for title, own in commands.items() if command in own]
+        which = "" if len(made) == len(commands) else f" ({', '.join(made)})"
+        notes.append(f"Made by{which}: {command}")
+    return notes
+
+
 def export(sheet: Sheet, rows: Sequence[Any], format_: str) -> str:
-    """A table in one of the export formats.
-
-    Args:
-        sheet: the table for Markdown and LaTeX.
-        rows: the dataclasses it was made of, for CSV and JSON: every field, in full precision.
-        format_: markdown, latex, csv or json.
-
-    Raises:
-        UsageError: the format is unknown.
-    """
+    """A table as markdown, latex, csv or json; the last two have every field of its ``rows``."""
     match format_:
         case "markdown":
             return as_markdown(sheet)
@@ -61,10 +106,8 @@ def export(sheet: Sheet, rows: Sequence[Any], format_: str) -> str:
             return as_latex(sheet)
         case "csv":
             return as_csv(rows)
-        case "json":
-            return as_json(rows, sheet.notes)
         case _:
-            raise unknown("format", format_, ("markdown", "latex", "csv", "json"))
+            return as_json(rows, sheet.notes)
 
 
 def as_markdown(sheet: Sheet) -> str:
@@ -76,10 +119,7 @@ def as_markdown(sheet: Sheet) -> str:
 
 
 def as_latex(sheet: Sheet) -> str:
-    """A LaTeX table that breaks across pages, followed by its notes; the best scores are bold.
-
-    Needs the packages booktabs and longtable.
-    """
+    """A table and its notes for LaTeX with the packages booktabs and longtable."""
     body = [
         [_latex_cell(text, (row, column) in sheet.best) for column, text in enumerate(cells)]
         for row, cells in enumerate(sheet.body)
@@ -130,7 +170,6 @@ def _latex_cell(text: str, bold: bool) -> str:
 
 
 def _latex(text: str) -> str:
-    """LaTeX source for a text."""
     from pylatexenc.latexencode import unicode_to_latex
 
     minus = re.sub(r"(?<![^\s\[])-(?=\d)", "\N{MINUS SIGN}", text)

@@ -1,57 +1,72 @@
-"""Score tables: one row per environment and algorithm."""
+"""Scores: one row per environment and algorithm, and statistics over all environments."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean
-from typing import Final, final
+from typing import Any, Final, final
 
+from esbench.analysis import aggregates
+from esbench.analysis.aggregates import stratified_interval
 from esbench.analysis.comparison import LEVEL, Standing, standings
-from esbench.analysis.statistics import bootstrap_interval, iqm, normalized
+from esbench.analysis.statistics import bootstrap_interval, iqm, normalized, tail_mean
+from esbench.errors import UsageError, suggestion
 from esbench.files import Json
 from esbench.grids.environment_files import Scores
+from esbench.grids.sweep import value_text, without_setting
 from esbench.grids.trial_spec import DEFAULT_LABEL
-from esbench.reporting.tables.footnotes import command_notes, seeds_notes, settings_notes
-from esbench.reporting.tables.render_table import INTERVAL, Sheet
-from esbench.reporting.tables.summary import overall, sentences
-from esbench.store.cells import Cell, cell_name, cells
+from esbench.reporting.tables.render_table import (
+    INTERVAL,
+    Sheet,
+    TableRow,
+    command_notes,
+    nan_last,
+    seeds_notes,
+    settings_notes,
+)
+from esbench.store.cells import TOLERATED, Cell, cells
 from esbench.store.provenance.changes import mixture
+from esbench.store.selected_score import selected_score
 from esbench.units import NONE, counted, format_duration, format_number, format_share, format_steps
+
+RESAMPLES: Final = 1999
+STATISTICS: Final = (
+    aggregates.iqm,
+    aggregates.mean,
+    aggregates.median,
+    aggregates.optimality_gap,
+)
 
 
 @final
 @dataclass(frozen=True)
-class ScoreRow:
+class ScoreRow(TableRow):
     """The score of one algorithm in one environment. A missing number is NaN, a missing text empty.
 
     Attributes:
-        environment, algorithm, policy: labels, as in ``Cell``.
         score: IQM over seeds of the final policy's mean return over held-out episodes.
         low, high: its 95 % bootstrap interval; NaN with fewer than three seeds.
-        seeds: the number of trials with a score. Only these enter the numbers.
-        unfinished: the number of other trials: partial, running, failed, or without a finite score.
+        seeds, unfinished: the numbers of trials with a finite score, which enter, and without.
         env_steps, wall_time_s: of training, mean over seeds.
-        random_score: the score of random actions.
-        reference_score, reference_method, reference_source, reference_comparable,
-            reference_note: the first published score in the environment's file.
-        normalized: the score on a scale where random actions are 0 and the reference is 1.
-        commands: the distinct commands that made the trials.
-        hardware: the distinct machines they ran on.
-        differs: settings that differ between rows with the same labels, as "key=value".
+        normalized: the score on a scale where random actions are 0 and the reference, the first
+            published score in the environment's file, is 1.
         inherited: settings of the algorithm that come from the environment's file.
         mixture: packages with several versions among the trials, as "numpy 2.3 and 2.4".
-        trials: the folders of the trials, in the order of the seeds.
-        scores: the score of each seed, in the order of the seeds.
+        trials, scores: the folder and the score of each seed.
         standing: "best" in its environment, "tied" if not significantly different from it, or "".
+        setting: the value of the setting that ``score_table`` sorts by, if any.
+        tail: IQM over seeds of the mean of the worst 10 % of the held-out episodes; NaN if a seed
+            that enters has no record of its episodes.
+        selected: IQM over seeds of the held-out score of the best policy in place of the final
+            one; NaN unless it was asked for and every seed that enters has one.
+        is_agent: whether an agent made the trials.
+        overspent: the share of its budget by which an agent exceeded it.
     """
 
-    environment: str
-    algorithm: str
-    policy: str
     score: float
     low: float
     high: float
@@ -74,54 +89,128 @@ class ScoreRow:
     trials: tuple[str, ...] = ()
     scores: tuple[float, ...] = ()
     standing: Standing = ""
+    setting: Any = None
+    tail: float = math.nan
+    selected: float = math.nan
+    is_agent: bool = False
+    overspent: float = 0.0
 
     @property
-    def name(self) -> str:
-        """Algorithm and policy; the default policy is not named."""
-        return cell_name(self.algorithm, self.policy)
-
-    @property
-    def title(self) -> str:
-        """Algorithm, policy and environment."""
-        return f"{self.name} on {self.environment}"
+    def reference_text(self) -> str:
+        """Method, source and comparability of the published score."""
+        comparable = "comparable" if self.reference_comparable else "NOT comparable"
+        note = f" ({self.reference_note})" if self.reference_note else ""
+        source = f"{self.reference_method}, {self.reference_source}"
+        return f"{self.environment}: {source}; {comparable}{note}"
 
 
-def score_table(root: Path) -> list[ScoreRow]:
+@final
+@dataclass(frozen=True)
+class Overall:
+    """Statistics of one algorithm's normalized scores over all runs of all environments.
+
+    See ``analysis.aggregates``. The IQM has a 95 % stratified percentile bootstrap interval, NaN
+    with fewer than three seeds in an environment.
+    """
+
+    name: str
+    iqm: float
+    low: float
+    high: float
+    mean: float
+    median: float
+    optimality_gap: float
+
+
+def score_table(root: Path, by: str | None = None, selected: bool = False) -> list[ScoreRow]:
     """One row per environment and algorithm, sorted by environment, the best score first.
 
-    Args:
-        root: a folder with trials.
+    With ``by``, a setting of the algorithms, rows are sorted by its value instead. With
+    ``selected``, they also have the scores of the best policies that ``esbench eval`` has kept.
 
     Raises:
-        UsageError: there is no trial, or a trial is not readable.
+        UsageError: there is no trial, a trial is not readable, ``by`` has no two values, or no row
+            has a score of its best policies.
     """
+    rows: list[ScoreRow] = []
     found = cells(root)
-    results = [scored_results(cell) for cell in found]
-    rows = [_row(cell, mine) for cell, mine in zip(found, results, strict=True)]
-    scores = [[float(result["score"]) for result in mine] for mine in results]
-    for environment in dict.fromkeys(row.environment for row in rows):
-        places = [place for place, row in enumerate(rows) if row.environment == environment]
-        marks = standings([scores[place] for place in places])
-        for place, mark in zip(places, marks, strict=True):
-            rows[place] = replace(rows[place], standing=mark)
-    return sorted(rows, key=lambda row: (row.environment, _worst_last(row.score), row.name))
+    if by is not None:
+        _require_several(by, found, root)
+    for _, members in groupby(found, lambda cell: cell.environment):
+        group = [replace(_row(cell), setting=cell.settings.get(by or "")) for cell in members]
+        marks = standings([row.scores for row in group])
+        rows += [replace(row, standing=mark) for row, mark in zip(group, marks, strict=True)]
+    if selected:
+        scores = {(cell.environment, cell.name): _selected(cell) for cell in found}
+        rows = [replace(row, selected=scores[row.environment, row.name]) for row in rows]
+        if all(math.isnan(row.selected) for row in rows):
+            raise UsageError(
+                f"{root} has no row whose trials all have the score of their best policy; compute "
+                f"them with: esbench eval --all --which best {root}"
+            )
+    rows.sort(key=lambda row: (row.environment, nan_last(-row.score), row.name))
+    if by is not None:
+        rows.sort(key=lambda row: (row.environment, shared_name(row, by), value_order(row.setting)))
+    return rows
 
 
-def sheet(rows: Sequence[ScoreRow], *, terminal: bool = False) -> Sheet:
-    """The table without columns that are empty, and its footnotes.
+def _selected(cell: Cell) -> float:
+    best = [selected_score(trial) for trial in cell.trials if trial.is_done]
+    scores = [float(item["score"]) for item in best if item and item["score"] is not None]
+    return float(iqm(scores)) if scores and len(scores) == len(scored_results(cell)) else math.nan
 
-    With ``terminal`` it has fewer columns, and the policy is part of the algorithm's name.
+
+def _require_several(by: str, found: Sequence[Cell], root: Path) -> None:
+    keys = dict.fromkeys(key for cell in found for key in cell.settings)
+    several = [
+        key
+        for key in keys
+        if len({value_text(cell.settings[key]) for cell in found if key in cell.settings}) > 1
+    ]
+    if by not in several:
+        near = suggestion(by, several) if several else "no setting has"
+        raise UsageError(f"--by {by}: expected a setting with several values in {root}; {near}")
+
+
+def shared_name(row: ScoreRow, by: str) -> str:
+    """The name of a row without the setting ``by``."""
+    return without_setting(row.name, by, row.setting)
+
+
+def value_order(value: Any) -> tuple[bool, float, str]:
+    """The key that sorts values of a setting: numbers, then others by their text."""
+    number = isinstance(value, int | float)
+    return not number, float(value) if number else 0.0, value_text(value)
+
+
+def sheet(
+    rows: Sequence[ScoreRow], *, terminal: bool = False, by: str | None = None, tail: bool = False
+) -> Sheet:
+    """The table without empty columns.
+
+    With ``terminal`` it has fewer columns, and the policy is part of the algorithm's name; ``tail``
+    shows the tail there too. The setting ``by`` has a column instead of a part of that name.
     """
     references, notes = references_of(rows), footnotes(rows)
     texts = [_texts(row, references) for row in rows]
-    optional = ("Random", "Reference", "Normalized")
+    optional = ("Tail", "Selected", "Random", "Reference", "Normalized")
     hidden = {name for name in optional if all(text[name] == NONE for text in texts)}
     if terminal or all(row.policy == DEFAULT_LABEL for row in rows):
         hidden.add("Policy")
     if terminal:
         hidden |= {"Random", "Normalized"}
+        hidden |= set() if tail else {"Tail"}
+        crowded = by is not None or not {"Tail", "Selected"} <= hidden
+        hidden |= {"Steps", "Time"} if crowded else set()
         texts = [text | {"Algorithm": row.name} for text, row in zip(texts, rows, strict=True)]
-        notes = [note for note in notes if note != NORMALIZED]
+        notes = [note for note in notes if note != NORMALIZED and (tail or note != TAIL)]
+    if by is not None:
+        values = [NONE if row.setting is None else value_text(row.setting) for row in rows]
+        texts = [
+            {"Environment": row.environment, "Algorithm": shared_name(row, by), by: value}
+            | {name: text[name] for name in list(text)[2:]}
+            for row, text, value in zip(rows, texts, values, strict=True)
+        ]
     header = [name for name in texts[0] if name not in hidden]
     body = [[text[name] for name in header] for text in texts]
     score = header.index("Score")
@@ -130,10 +219,14 @@ def sheet(rows: Sequence[ScoreRow], *, terminal: bool = False) -> Sheet:
 
 
 def footnotes(rows: Sequence[ScoreRow]) -> list[str]:
-    """The sentences below a table: how to read it, cautions, references and commands."""
+    """How to read the table, cautions, references and commands."""
     notes = [f"{PROTOCOL} Steps and time: of training, mean over seeds."]
     if any(not math.isnan(row.normalized) for row in rows):
         notes.append(NORMALIZED)
+    if any(not math.isnan(row.tail) for row in rows):
+        notes.append(TAIL)
+    if any(not math.isnan(row.selected) for row in rows):
+        notes.append(SELECTED)
     if any(row.standing for row in rows):
         notes.append(STANDINGS)
     notes += sentences(overall(normalized_scores(rows)))
@@ -141,13 +234,22 @@ def footnotes(rows: Sequence[ScoreRow]) -> list[str]:
     notes += [f"[{number}] {text}" for text, number in references_of(rows).items()]
     if hardware := dict.fromkeys(item for row in rows for item in row.hardware):
         notes.append(f"Time measured on: {'; '.join(hardware)}.")
-    notes += command_notes(rows)
+    notes += command_notes({row.title: row.commands for row in rows})
     return [" ".join(note.split()) for note in notes]
 
 
 PROTOCOL: Final = (
     "Score: interquartile mean (IQM) over training seeds of the final policy's mean return over "
     "held-out episodes. Interval: 95 % percentile bootstrap over seeds."
+)
+TAIL: Final = (
+    "Tail: IQM over training seeds of the mean of the worst 10 % of a final policy's held-out "
+    "episodes (at least one)."
+)
+SELECTED: Final = (
+    "Selected: the score of each run's best policy by its returns in training, instead of the "
+    "final one. It is one of many, chosen after the fact: do not compare it with scores of final "
+    "policies. -: not every seed has it (esbench eval --all --which best)."
 )
 NORMALIZED: Final = "Normalized: 0 is the random policy, 1 the reference."
 STANDINGS: Final = (
@@ -164,12 +266,27 @@ def scored_results(cell: Cell) -> list[Json]:
     return [result for result in results if result["score"] is not None]
 
 
-def _row(cell: Cell, scored: Sequence[Json]) -> ScoreRow:
+def tail_score(cell: Cell) -> float:
+    """The IQM over seeds of the mean of the worst 10 % of held-out episodes; NaN if unknown."""
+    tails = [tail_mean(result.get("returns", ())) for result in scored_results(cell)]
+    known = tails and not any(map(math.isnan, tails))
+    return float(iqm(tails)) if known else math.nan
+
+
+def _row(cell: Cell) -> ScoreRow:
+    scored = scored_results(cell)
     scores = [float(result["score"]) for result in scored]
     score = float(iqm(scores)) if scores else math.nan
     low, high = map(float, bootstrap_interval(scores)) if scores else (math.nan, math.nan)
-    random = cell.scores.random.mean if cell.scores.random else math.nan
+    steps, seconds = (
+        fmean(result[key] for result in scored) if scored else math.nan
+        for key in ("env_steps", "wall_time_s")
+    )
     reference = cell.scores.references[0] if cell.scores.references else None
+    descriptions = cell.descriptions
+    hardware = [item["hardware"] for item in descriptions if item.get("hardware")]
+    machines = [f"{item.get('cpu')}, {item.get('cores')} cores" for item in hardware]
+    inherited = [name for item in descriptions for name in item["inherited"]]
     return ScoreRow(
         environment=cell.environment,
         algorithm=cell.algorithm,
@@ -179,9 +296,9 @@ def _row(cell: Cell, scored: Sequence[Json]) -> ScoreRow:
         high=high,
         seeds=len(scored),
         unfinished=len(cell.trials) - len(scored),
-        env_steps=_mean(scored, "env_steps"),
-        wall_time_s=_mean(scored, "wall_time_s"),
-        random_score=random,
+        env_steps=steps,
+        wall_time_s=seconds,
+        random_score=cell.scores.random.mean if cell.scores.random else math.nan,
         reference_score=reference.score if reference else math.nan,
         reference_method=reference.method if reference else "",
         reference_source=reference.source if reference else "",
@@ -189,19 +306,16 @@ def _row(cell: Cell, scored: Sequence[Json]) -> ScoreRow:
         reference_note=reference.note if reference else "",
         normalized=normalized_score(score, cell.scores),
         commands=commands_of(cell),
-        hardware=tuple(dict.fromkeys(filter(None, map(_hardware, cell.descriptions)))),
+        hardware=tuple(dict.fromkeys(machines)),
         differs=cell.differs,
-        inherited=tuple(
-            dict.fromkeys(name for content in cell.descriptions for name in content["inherited"])
-        ),
-        mixture=tuple(mixture(cell.descriptions)),
+        inherited=tuple(dict.fromkeys(inherited)),
+        mixture=tuple(mixture(descriptions)),
+        is_agent=cell.is_agent,
+        overspent=cell.overspent,
         trials=tuple(str(trial.path) for trial in cell.trials),
         scores=tuple(scores),
+        tail=tail_score(cell),
     )
-
-
-def _mean(results: Sequence[Json], key: str) -> float:
-    return fmean(result[key] for result in results) if results else math.nan
 
 
 def commands_of(cell: Cell) -> tuple[str, ...]:
@@ -217,11 +331,6 @@ def normalized_score(value: float, scores: Scores) -> float:
     return normalized(value, scores.random.mean, scores.references[0].score)
 
 
-def _hardware(description: Json) -> str:
-    hardware = description.get("hardware")
-    return f"{hardware.get('cpu')}, {hardware.get('cores')} cores" if hardware else ""
-
-
 def normalized_scores(rows: Sequence[ScoreRow]) -> dict[str, dict[str, list[float]]]:
     """Normalized scores by algorithm and environment, where random and reference are known."""
     table: dict[str, dict[str, list[float]]] = {}
@@ -233,24 +342,31 @@ def normalized_scores(rows: Sequence[ScoreRow]) -> dict[str, dict[str, list[floa
     return table
 
 
-def _worst_last(score: float) -> float:
-    return math.inf if math.isnan(score) else -score
-
-
 def cautions(rows: Sequence[ScoreRow]) -> list[str]:
-    """Cautions: few seeds, trials without a score, several versions, differing settings."""
+    """Few seeds, trials without a score, several versions, differing settings."""
     lines = seeds_notes([row.seeds for row in rows])
     if left_out := sum(row.unfinished for row in rows):
         lines.append(
             f"{counted(left_out, 'trial')} without a score left out (partial, running, failed or "
             "diverged): see 'esbench status'."
         )
-    for row in rows:
-        if row.mixture:
-            versions = "; ".join(row.mixture)
-            lines.append(f"{row.title}: seeds of different code: {versions}.")
+    lines += [
+        f"{row.title}: seeds of different code: {'; '.join(row.mixture)}."
+        for row in rows
+        if row.mixture
+    ]
     lines += _inherited_notes(rows)
-    return lines + settings_notes(rows)
+    if agents := dict.fromkeys(row.name for row in rows if row.is_agent):
+        lines.append(
+            f"{', '.join(agents)}: an agent of another library or of your own. Its policy is "
+            "scored as all others; that the same seed gives the same bits is not promised."
+        )
+    lines += [
+        f"{row.title}: {row.overspent:.0%} more environment steps than its budget; not comparable."
+        for row in rows
+        if row.overspent > TOLERATED
+    ]
+    return lines + settings_notes({row.title: row.differs for row in rows})
 
 
 def _inherited_notes(rows: Sequence[ScoreRow]) -> list[str]:
@@ -268,23 +384,17 @@ def _inherited_notes(rows: Sequence[ScoreRow]) -> list[str]:
 
 def references_of(rows: Sequence[ScoreRow]) -> dict[str, int]:
     """The numbers of the references by their descriptions, in the order of the rows."""
-    texts = dict.fromkeys(reference_text(row) for row in rows if row.reference_method)
+    texts = dict.fromkeys(row.reference_text for row in rows if row.reference_method)
     return {text: number for number, text in enumerate(texts, start=1)}
 
 
-def reference_text(row: ScoreRow) -> str:
-    """The description of the published score of a row's environment."""
-    comparable = "comparable" if row.reference_comparable else "NOT comparable"
-    note = f" ({row.reference_note})" if row.reference_note else ""
-    source = f"{row.reference_method}, {row.reference_source}"
-    return f"{row.environment}: {source}; {comparable}{note}"
+def reference_cell(row: ScoreRow, references: Mapping[str, int], mark: str = "") -> str:
+    """The reference score and its number, with a mark between them."""
+    score = format_number(row.reference_score)
+    return f"{score}{mark} [{references[row.reference_text]}]" if row.reference_method else score
 
 
 def _texts(row: ScoreRow, references: dict[str, int]) -> dict[str, str]:
-    """The text of each cell of a row, by column."""
-    reference = format_number(row.reference_score)
-    if row.reference_method:
-        reference += f" [{references[reference_text(row)]}]"
     total = row.seeds + row.unfinished
     interval = f"[{format_number(row.low)}, {format_number(row.high)}]"
     return {
@@ -293,10 +403,48 @@ def _texts(row: ScoreRow, references: dict[str, int]) -> dict[str, str]:
         "Policy": row.policy,
         "Score": format_number(row.score) + MARKS[row.standing],
         INTERVAL: NONE if math.isnan(row.low) else interval,
+        "Tail": format_number(row.tail),
+        "Selected": format_number(row.selected),
         "Seeds": f"{row.seeds} of {total}" if row.unfinished else str(row.seeds),
         "Steps": format_steps(row.env_steps),
         "Time": format_duration(row.wall_time_s),
         "Random": format_number(row.random_score),
-        "Reference": reference,
+        "Reference": reference_cell(row, references),
         "Normalized": format_share(row.normalized),
     }
+
+
+def overall(scores: Mapping[str, Mapping[str, Sequence[float]]]) -> list[Overall]:
+    """Statistics of every algorithm with scores in all environments, the best IQM first.
+
+    ``scores`` are normalized, [runs], by algorithm and environment. With fewer than two
+    environments the result is empty.
+    """
+    environments = sorted({name for table in scores.values() for name in table})
+    if len(environments) < 2:
+        return []
+    found = []
+    for name, table in scores.items():
+        strata = [table.get(key, ()) for key in environments]
+        if all(strata):
+            center, *others = (float(statistic(*strata)) for statistic in STATISTICS)
+            low, high = stratified_interval(aggregates.iqm, strata, resamples=RESAMPLES)
+            found.append(Overall(name, center, low, high, *others))
+    return sorted(found, key=lambda item: -item.iqm)
+
+
+def sentences(found: Sequence[Overall]) -> list[str]:
+    """One sentence per algorithm."""
+    return [
+        f"Over all environments, normalized: {item.name}: IQM {format_share(item.iqm)}"
+        f"{interval(item)}, mean {format_share(item.mean)}, median {format_share(item.median)}, "
+        f"optimality gap {format_share(item.optimality_gap)}."
+        for item in found
+    ]
+
+
+def interval(item: Overall) -> str:
+    """The interval as text to follow the IQM; empty if there is none."""
+    if math.isnan(item.low):
+        return ""
+    return f" [{format_share(item.low)}, {format_share(item.high)}]"

@@ -1,7 +1,4 @@
-"""The wide score table, as in papers: one row per algorithm, one column per environment.
-
-Steps and seeds are in its footnotes.
-"""
+"""The wide score table, as in papers: one row per algorithm, one column per environment."""
 
 from __future__ import annotations
 
@@ -9,25 +6,25 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, Literal
 
 from esbench.errors import UsageError
-from esbench.reporting.tables.footnotes import command_notes
-from esbench.reporting.tables.render_table import Sheet
+from esbench.reporting.tables.render_table import Sheet, command_notes
 from esbench.reporting.tables.score_table import (
     MARKS,
     PROTOCOL,
     STANDINGS,
+    TAIL,
     ScoreRow,
     cautions,
+    interval,
     normalized_scores,
-    reference_text,
+    overall,
+    reference_cell,
     references_of,
 )
-from esbench.reporting.tables.summary import interval, overall
 from esbench.units import NONE, format_number, format_share, format_steps
 
-FORMATS: Final = ("text", "markdown", "latex")
 ACROSS: Final = "Normalized IQM"
 RANDOM: Final = "random policy"
 REFERENCE: Final = "reference"
@@ -35,32 +32,29 @@ NOT_COMPARABLE: Final = "\N{DAGGER}"
 MOST_EXCEPTIONS: Final = 4
 
 
-def require_wide(format_: str) -> None:
-    """Refuse the formats for programs, which always have one row per environment and algorithm.
-
-    Raises:
-        UsageError: the format cannot be wide.
-    """
-    if format_ not in FORMATS:
-        raise UsageError(
-            f"--wide with --format {format_}: expected one of {', '.join(FORMATS)}; "
-            f"{format_} has one row per environment and algorithm, without --wide"
-        )
+def require_one_layout(wide: bool, by: str | None, which: Literal["last", "best"]) -> None:
+    """Raises UsageError for a wide table that is sorted by a setting or has selected scores."""
+    if wide and by is not None:
+        raise UsageError(f"--wide with --by {by}: expected one of them")
+    if wide and which == "best":
+        raise UsageError("--wide with --which best: expected one of them")
 
 
-def wide_sheet(rows: Sequence[ScoreRow]) -> Sheet:
-    """The rows of ``score_table`` as a wide table.
+def wide_sheet(rows: Sequence[ScoreRow], *, tail: bool = False) -> Sheet:
+    """The rows of ``score_table`` as a wide table, by the IQM over all environments.
 
-    The algorithm with the best IQM over all environments is first. Algorithms without one follow,
-    by the mean of their ranks. The last rows are the random policy and the reference.
+    Below a score is its interval or, with ``tail``, its tail.
+    Algorithms without one follow, by the mean of their ranks, then random policy and reference.
     """
     environments = list(dict.fromkeys(row.environment for row in rows))
     across = {item.name: item for item in overall(normalized_scores(rows))}
     found = {(row.name, row.environment): row for row in rows}
     ranks = {row.name: _mean_rank(row.name, environments, found) for row in rows}
     order = sorted(ranks, key=lambda n: (-across[n].iqm if n in across else math.inf, ranks[n], n))
-    body = [[name, *(_score(found.get((name, key))) for key in environments)] for name in order]
-    published = _published(rows, environments)
+    body = [
+        [name, *(_score(found.get((name, key)), tail) for key in environments)] for name in order
+    ]
+    published = _published(rows)
     if across:
         for cells in body:
             item = across.get(cells[0])
@@ -74,10 +68,10 @@ def wide_sheet(rows: Sequence[ScoreRow]) -> Sheet:
         if row.standing == "best"
     )
     header = ["Algorithm", *environments, *([ACROSS] if across else [])]
-    notes = _footnotes(rows, _order_note(rows, environments, bool(across)))
+    notes = _footnotes(rows, _order_note(rows, environments, bool(across)), tail)
     if any(NOT_COMPARABLE in text for cells in published for text in cells):
         notes.append(f"{NOT_COMPARABLE}: not comparable, for the reason given.")
-    notes += command_notes(rows)
+    notes += command_notes({row.title: row.commands for row in rows})
     return Sheet(header, [*body, *published], notes, best, separated=len(published))
 
 
@@ -95,44 +89,35 @@ def _mean_rank(
     return total / len(environments)
 
 
-def _score(row: ScoreRow | None) -> str:
-    """The score with its mark; its interval, if it has one, is on a second line."""
+def _score(row: ScoreRow | None, tail: bool) -> str:
     if row is None or math.isnan(row.score):
         return NONE
     score = format_number(row.score) + MARKS[row.standing]
+    if tail:
+        return score if math.isnan(row.tail) else f"{score}\n({format_number(row.tail)})"
     if math.isnan(row.low):
         return score
     return f"{score}\n[{format_number(row.low)}, {format_number(row.high)}]"
 
 
-def _published(rows: Sequence[ScoreRow], environments: Sequence[str]) -> list[list[str]]:
-    """The rows of the random policy and the reference; empty rows are left out.
-
-    A score is shown if it applies to all rows of its environment.
-    """
+def _published(rows: Sequence[ScoreRow]) -> list[list[str]]:
+    """The rows of the random policy and the reference, with scores that hold for all rows."""
     references = references_of(rows)
-
-    def reference(row: ScoreRow) -> str:
-        if not row.reference_method:
-            return NONE
+    found: dict[str, dict[str, set[str]]] = {RANDOM: {}, REFERENCE: {}}
+    for row in rows:
         mark = "" if row.reference_comparable else NOT_COMPARABLE
-        return f"{format_number(row.reference_score)}{mark} [{references[reference_text(row)]}]"
-
-    lines = []
-    for name, text in (
-        (RANDOM, lambda row: format_number(row.random_score)),
-        (REFERENCE, reference),
-    ):
-        texts = [{text(row) for row in rows if row.environment == key} for key in environments]
-        cells = [found.pop() if len(found) == 1 else NONE for found in texts]
-        if set(cells) != {NONE}:
-            lines.append([name, *cells])
-    return lines
+        texts = format_number(row.random_score), reference_cell(row, references, mark)
+        for columns, text in zip(found.values(), texts, strict=True):
+            columns.setdefault(row.environment, set()).add(text)
+    lines = [
+        [name, *(text.pop() if len(text) == 1 else NONE for text in columns.values())]
+        for name, columns in found.items()
+    ]
+    return [line for line in lines if set(line[1:]) != {NONE}]
 
 
-def _footnotes(rows: Sequence[ScoreRow], order: str) -> list[str]:
-    """How to read the table, its seeds and steps, cautions and references."""
-    notes = [PROTOCOL]
+def _footnotes(rows: Sequence[ScoreRow], order: str, tail: bool) -> list[str]:
+    notes = [PROTOCOL, *([f"In parentheses: tail. {TAIL}"] if tail else [])]
     if any(row.standing for row in rows):
         notes.append(STANDINGS)
     notes += [order, _seeds_note(rows), _steps_note(rows), *cautions(rows)]
@@ -141,7 +126,6 @@ def _footnotes(rows: Sequence[ScoreRow], order: str) -> list[str]:
 
 
 def _order_note(rows: Sequence[ScoreRow], environments: Sequence[str], across: bool) -> str:
-    """How the rows are sorted and, if there is one, what the last column shows."""
     if not across:
         return "Rows: sorted by the mean of their ranks." if len(environments) > 1 else ""
     scaled = {row.environment for row in rows if not math.isnan(row.normalized)}

@@ -23,11 +23,7 @@ class Origin(Settings):
 
 
 def origin_of(description: Json) -> Origin:
-    """What a trial was begun with, from its ``trial.json``.
-
-    Raises:
-        UsageError: a value has the wrong type.
-    """
+    """What a trial was begun with, from its ``trial.json``."""
     values = {key: description[key] for key in Origin.model_fields if description.get(key)}
     return parse(Origin, values, "trial.json")
 
@@ -68,9 +64,9 @@ def changes(before: Origin, here: Origin) -> list[str]:
         and (mine := here.versions.get(package))
         and theirs != mine
     ]
-    for what, of in (("processor", _processor), ("C library", _c_library)):
-        if of(before) != of(here):
-            phrases.append(f"{what} {of(before) or '?'} then, {of(here) or '?'} now")
+    for what, then in _machine(before).items():
+        if then != (now := _machine(here)[what]):
+            phrases.append(f"{what} {then or '?'} then, {now or '?'} now")
     had, has = (set(str(o.hardware.get("instructions", "")).split()) for o in (before, here))
     if had and has and had != has:
         phrases.append(f"processor with other instructions ({' '.join(sorted(had ^ has))})")
@@ -88,19 +84,15 @@ def own_code_of(description: Json) -> dict[str, Any]:
 
 def changed_code(description: Json, here: dict[str, Any]) -> list[str]:
     """One phrase per part of the user's own code that is not the same here."""
-    before = own_code_of(description)
     return [
-        f"{name} {before[name]} then, {here[name]} now"
-        for name in before
-        if name in here and before[name] != here[name]
+        f"{name} {then} then, {here[name]} now"
+        for name, then in own_code_of(description).items()
+        if here.get(name, then) != then
     ]
 
 
 def all_own_code(description: Json) -> list[tuple[str, str]]:
-    """Names and versions of the own code that a trial was begun and resumed with.
-
-    Without the packages whose versions are always recorded, which ``changes`` compares.
-    """
+    """The own code that a trial was begun and resumed with, without what ``changes`` compares."""
     every = _table(description, "versions")
     return [
         (name, str(version))
@@ -121,10 +113,6 @@ def _table(description: Json, key: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _processor(origin: Origin) -> str:
-    return str(origin.hardware.get("cpu", ""))
-
-
-def _c_library(origin: Origin) -> str:
-    """The part of the platform's name after "-with-", without the kernel."""
-    return str(origin.hardware.get("platform", "")).partition("-with-")[2]
+def _machine(origin: Origin) -> dict[str, str]:
+    cpu, platform = (str(origin.hardware.get(key, "")) for key in ("cpu", "platform"))
+    return {"processor": cpu, "C library": platform.partition("-with-")[2]}  # without the kernel

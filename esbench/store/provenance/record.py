@@ -1,22 +1,37 @@
-"""Records what a result depends on besides its specification, for ``trial.json``."""
+"""Records what a result depends on besides its specification, the user's own code included."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
 import platform
 import re
 import shlex
+import site
 import subprocess
 import sys
-from importlib.metadata import PackageNotFoundError, version
+import sysconfig
+from collections.abc import Iterator
+from functools import cache, lru_cache
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, final
 
+from esbench.agents.base import AGENTS
+from esbench.algorithms.base import ALGORITHMS
+from esbench.environments.backends.base import BACKENDS
+from esbench.environments.behaviors.base import BEHAVIORS
+from esbench.environments.make import module_of
+from esbench.errors import EsbenchError
+from esbench.files import Json
 from esbench.grids.trial_spec import TrialSpec
-from esbench.store.provenance.own_code import own_code
+from esbench.policies.base import POLICIES
+from esbench.registry import DISTRIBUTION, Registry
+from esbench.store.provenance.changes import all_own_code
 
 PACKAGES: Final = (
-    "esbench",
     "torch",
     "gymnasium",
     "mujoco",
@@ -29,17 +44,20 @@ PACKAGES: Final = (
     "jax",
     "safetensors",
 )
+_DIGITS: Final = 12
+_SHA256: Final = "sha256:"
+_ALWAYS_RECORDED: Final = frozenset({"", "esbench", "gymnasium", "ale_py", "evotorch", "evosax"})
 _VECTOR_INSTRUCTIONS: Final = re.compile(r"sse4|fma|avx|amx|bmi")
 
 
 def provenance(spec: TrialSpec | None = None) -> dict[str, Any]:
-    """Package versions, git commit, hardware and command of this process.
-
-    Args:
-        spec: a trial whose own code is recorded too.
-    """
+    """Versions, git commit, hardware and command of this process, and a trial's own code."""
     return {
-        "versions": {"python": platform.python_version(), **_versions()},
+        "versions": {
+            "python": platform.python_version(),
+            "esbench": _package_version(DISTRIBUTION),
+            **{name: _package_version(name) for name in PACKAGES},
+        },
         "own_code": {} if spec is None else own_code(spec),
         "git_commit": _git_commit(),
         "hardware": {
@@ -68,14 +86,10 @@ def _program() -> list[str]:
     return ["python", name] if name.endswith(".py") else [name]
 
 
-def _versions() -> dict[str, str | None]:
-    found: dict[str, str | None] = {}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = None
-    return found
+def _package_version(package: str) -> str | None:
+    with contextlib.suppress(PackageNotFoundError):
+        return version(package)
+    return None
 
 
 def _git_commit() -> str | None:
@@ -105,3 +119,123 @@ def _cpu(key: str) -> str:
             if line.startswith(key):
                 return line.partition(":")[2].strip()
     return ""
+
+
+@final
+class _Source(NamedTuple):
+    folder: Path
+    files: tuple[Path, ...]
+
+
+def own_code(spec: TrialSpec) -> dict[str, str]:
+    """The version of each package of a trial besides those that are always recorded.
+
+    An installed package has its version; the user's own files have "sha256:" and the start of the
+    digest of the module, or of all Python files of the package. Code that cannot be found is left
+    out.
+
+    Call it after the environment was made, so that its name is registered. Files are read once per
+    process, because a process keeps using the code that it has imported.
+    """
+    found: dict[str, str] = {}
+    for module in dict.fromkeys(_modules(spec)):
+        if module.partition(".")[0] not in _ALWAYS_RECORDED:
+            found |= _versions(module)
+    return dict(sorted(found.items()))
+
+
+def changed_since(description: Json) -> list[str]:
+    """The names of the own code in a ``trial.json`` that has changed; it need not exist here."""
+    changed: list[str] = []
+    for name, before in all_own_code(description):
+        digest = before.startswith(_SHA256)
+        here = _versions(name).get(name) if digest else _package_version(name)
+        if here not in {None, before} and name not in changed:
+            changed.append(name)
+    return changed
+
+
+@cache
+def _versions(module: str) -> dict[str, str]:
+    """The version of the package that a module belongs to, by the name of the package."""
+    parts = module.split(".")
+    for count in range(1, len(parts) + 1):
+        name = ".".join(parts[:count])
+        source = _source(name)
+        if source is None:  # a namespace package, or not found
+            continue
+        if any(source.folder.is_relative_to(folder) for folder in _installed()):
+            return {each: version(each) for each in _distributions().get(parts[0], [])}
+        return {name: _digest(source)}
+    return {}
+
+
+def _modules(spec: TrialSpec) -> Iterator[str]:
+    """The modules that a specification names, or that define what it names."""
+    package, _, name = spec.environment.id.rpartition(":")
+    yield package
+    module = module_of(name)
+    yield module
+    if module.startswith("gymnasium.envs.box2d"):
+        yield "Box2D"  # the simulator
+    for text in (
+        spec.environment.behavior,
+        *(each.wrapper for each in spec.environment.wrappers),
+        spec.algorithm.name,
+        getattr(spec.algorithm.settings, "optimizer", ""),
+        getattr(spec.policy.settings, "factory", "") if spec.policy else "",
+    ):
+        yield str(text).rpartition(":")[0]
+    named: list[tuple[Registry[Any], str]] = [
+        (ALGORITHMS, spec.algorithm.name),
+        (AGENTS, spec.algorithm.name),
+        (POLICIES, spec.policy.template if spec.policy else ""),
+        (BEHAVIORS, spec.environment.behavior),
+        (BACKENDS, spec.environment.backend),
+    ]
+    for registry, name in named:
+        with contextlib.suppress(EsbenchError):  # not registered: "auto" or "package.file:Class"
+            yield registry.get(name).__module__
+
+
+def _source(name: str) -> _Source | None:
+    """The files of a module or regular package; None if it has none."""
+    file: str | None = None
+    if loaded := sys.modules.get(name):
+        file = getattr(loaded, "__file__", None)
+    else:
+        with contextlib.suppress(ImportError, ValueError):
+            spec = find_spec(name)
+            file = spec.origin if spec is not None and spec.has_location else None
+    if file is None or not Path(file).is_file():
+        return None
+    path = Path(file).resolve()
+    if path.name != "__init__.py":
+        return _Source(path.parent, (path,))
+    files = sorted(each for each in path.parent.rglob("*.py") if each.is_file())
+    return _Source(path.parent, tuple(files))
+
+
+def _installed() -> set[Path]:
+    paths = sysconfig.get_paths()
+    folders = [paths[name] for name in ("purelib", "platlib", "stdlib")]
+    folders += [*site.getsitepackages(), site.getusersitepackages()]
+    return {Path(folder).resolve() for folder in folders}
+
+
+@lru_cache(maxsize=1)  # slow
+def _distributions() -> dict[str, list[str]]:
+    return dict(packages_distributions())
+
+
+@cache  # by content, so that all names of one package agree
+def _digest(source: _Source) -> str:
+    digest = hashlib.sha256()
+    try:
+        for path in source.files:
+            content = path.read_bytes()
+            name = path.relative_to(source.folder).as_posix()
+            digest.update(f"{name} {len(content)}\n".encode() + content)
+    except OSError as error:
+        return f"not readable ({error.strerror})"
+    return f"{_SHA256}{digest.hexdigest()[:_DIGITS]}"

@@ -10,20 +10,29 @@ itself, which owns that ``MjData``. An exposed backend has an ``MjData`` per slo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, cast, final
+from typing import Any, Final, NamedTuple, final
 
 import gymnasium
 import numpy as np
 
-from esbench.environments.backends.base import Array, MovableBackend, not_served, register_backend
-from esbench.environments.backends.episode_ends import EpisodeEnds
-from esbench.environments.backends.mujoco.ant import Ant
-from esbench.environments.backends.mujoco.arms import Pusher, Reacher
-from esbench.environments.backends.mujoco.humanoids import Humanoid, HumanoidStandup
-from esbench.environments.backends.mujoco.pendulums import InvertedDoublePendulum, InvertedPendulum
+from esbench.environments.backends.base import Array, MovableBackend, StepResult, register_backend
+from esbench.environments.backends.mujoco.moving import (
+    Ant,
+    HalfCheetah,
+    Hopper,
+    Humanoid,
+    HumanoidStandup,
+    Swimmer,
+    Walker2d,
+)
 from esbench.environments.backends.mujoco.rules import Rules
-from esbench.environments.backends.mujoco.runners import HalfCheetah, Hopper, Swimmer, Walker2d
-from esbench.environments.make import entry_point, make_environment, making
+from esbench.environments.backends.mujoco.stationary import (
+    InvertedDoublePendulum,
+    InvertedPendulum,
+    Pusher,
+    Reacher,
+)
+from esbench.environments.make import entry_point, making
 
 # By entry point, because users register these environments under names of their own.
 RULES: Final[dict[str, Callable[[Any, int], Rules]]] = {
@@ -44,18 +53,7 @@ RULES: Final[dict[str, Callable[[Any, int], Rules]]] = {
 
 
 @final
-class _MujocoEpisode(NamedTuple):
-    """A running episode."""
-
-    state: list[bytes]
-    observation: Array
-    elapsed: int
-
-
-@final
 class _MujocoSlot(NamedTuple):
-    """The memory that a step of one slot reads and writes."""
-
     data: Any
     window: memoryview
     physics: memoryview
@@ -65,38 +63,26 @@ class _MujocoSlot(NamedTuple):
 @final
 @register_backend("mujoco")
 class MujocoBackend(MovableBackend):
-    """Gymnasium's MuJoCo environments, v5, bit-identical and near the speed of the simulator.
+    """Gymnasium's MuJoCo environments, v5, bit-identical and near the speed of the simulator."""
 
-    Raises:
-        UsageError: the environment cannot be made or is not one of them.
-    """
+    name = "mujoco"
+    entry_points = RULES
+    plays = "one of Gymnasium's MuJoCo environments, v5"
 
     def __init__(self, environment_id: str, kwargs: dict[str, Any], slots: int) -> None:
         import mujoco
 
-        self._env = make_environment(environment_id, kwargs)
-        self._plain = plain = cast(Any, self._env.unwrapped)
+        super().__init__(environment_id, kwargs, slots)
         self._mujoco = mujoco
-        make_rules = _rules_of(environment_id, kwargs)
-        if make_rules is None:
-            expected = "one of Gymnasium's MuJoCo environments, v5"
-            raise not_served("mujoco", environment_id, expected)
+        make_rules = RULES[entry_point(environment_id, kwargs) or ""]
         with making(environment_id, kwargs):  # a user's XML may lack a body
-            self._model = plain.model
-            self._rules = make_rules(plain, slots)
-        self._describe(self._env, slots)
-        self._ends = EpisodeEnds(self._env, slots)
-        self.live = self._ends.live
+            self._model = self._plain.model
+            self._rules = make_rules(self._plain, slots)
         self._seen = np.zeros_like(self.observations)
         self._slots: list[_MujocoSlot] = []  # made on first use
         self._reset_infos: list[dict[str, Any]] = [{}] * slots
         self._exposed = False
         self._shared = self.movable = not _has_more_state(self._model)
-
-    @classmethod
-    def serves(cls, environment_id: str, kwargs: dict[str, Any]) -> bool:
-        """Whether the environment is one of them, under any name, and is not rendered."""
-        return _rules_of(environment_id, kwargs) is not None
 
     def expose(self) -> None:
         """Give each slot an ``MjData``, from its next episode on."""
@@ -116,34 +102,19 @@ class MujocoBackend(MovableBackend):
         for target, source in copies:
             target[:] = source
         self._rules.begin(slot)
-        self._ends.begin(slot)
+        self._begin(slot)
 
-    def save(self, slot: int) -> _MujocoEpisode:
-        """A copy of the running episode of a slot.
+    def _save(self, slot: int) -> list[bytes]:
+        return self._rules.save(slot)
 
-        Raises:
-            RuntimeError: only the ``MjData`` of the slot holds its whole state.
-        """
-        self._require_movable()
-        observation, elapsed = self.observations[slot].copy(), int(self._ends.elapsed[slot])
-        return _MujocoEpisode(self._rules.save(slot), observation, elapsed)
-
-    def restore(self, slot: int, saved: _MujocoEpisode) -> None:
-        """Continue a saved episode.
-
-        Raises:
-            RuntimeError: only the ``MjData`` of a slot holds the whole state.
-        """
-        self._require_movable()
+    def _restore(self, slot: int, state: list[bytes]) -> None:
         self._slot(slot)
-        self._rules.restore(slot, saved.state)
-        self.observations[slot] = saved.observation
-        self._ends.begin(slot, saved.elapsed)
+        self._rules.restore(slot, state)
 
     def info(self, slot: int) -> dict[str, Any]:
         """The last info of a slot."""
         data = self._data_of(slot)
-        if not self._ends.elapsed[slot]:
+        if not self._elapsed[slot]:
             return self._reset_infos[slot]
         return self._rules.info(slot, data)
 
@@ -152,11 +123,9 @@ class MujocoBackend(MovableBackend):
 
         Its other attributes are those of the environment in which all episodes begin.
         """
-        lent: gymnasium.Env[Any, Any] = object.__new__(type(self._plain))
-        vars(lent).update(vars(self._plain), data=self._data_of(slot))
-        return lent
+        return self._lend(data=self._data_of(slot))
 
-    def step(self, actions: Array) -> tuple[Array, Array, Array, Array, dict[str, Any]]:
+    def step(self, actions: Array) -> StepResult:
         """Step the live slots: the physics one after the other, the rest at once."""
         if actions.shape[1:] != (self._model.nu,):
             raise ValueError(f"actions of shape {actions.shape}: expected (k, {self._model.nu})")
@@ -179,38 +148,20 @@ class MujocoBackend(MovableBackend):
         else:  # the others keep their last observation
             rules.observe(self._seen[:count])
             self.observations[live] = self._seen[live]
-        ends = self._ends
-        ends.settle(rewards, terminated)
-        return self.observations, ends.rewards, ends.terminations, ends.truncations, {}
-
-    def _require_movable(self) -> None:
-        if not self.movable:
-            raise RuntimeError("episodes with an MjData of their own stay in their slots")
+        return self._settle(rewards, terminated)
 
     def _slot(self, slot: int) -> _MujocoSlot:
-        while len(self._slots) <= slot:
-            self._add_slot()
+        physics = self._rules.physics
+        for number in range(len(self._slots), slot + 1):
+            data = self._plain.data if self._shared else self._mujoco.MjData(self._model)
+            memory = physics.window(data), physics.row(number), self._rules.copies(number, data)
+            self._slots.append(_MujocoSlot(data, *memory))
         return self._slots[slot]
-
-    def _add_slot(self) -> None:
-        slot, shared = len(self._slots), self._shared
-        data = self._plain.data if shared else self._mujoco.MjData(self._model)
-        physics, copies = self._rules.physics, self._rules.copies(slot, data)
-        self._slots.append(_MujocoSlot(data, physics.window(data), physics.row(slot), copies))
 
     def _data_of(self, slot: int) -> Any:
         if not self._exposed:
             raise RuntimeError("info and environment need expose() before the first episode")
         return self._slots[slot].data
-
-    def close_extras(self, **kwargs: Any) -> None:
-        """Close the environment."""
-        self._env.close()
-
-
-def _rules_of(environment_id: str, kwargs: dict[str, Any]) -> Callable[[Any, int], Rules] | None:
-    """The constructor of an environment's rules; None if it is not one of them."""
-    return RULES.get(entry_point(environment_id, kwargs) or "")
 
 
 def _has_more_state(model: Any) -> bool:

@@ -13,9 +13,9 @@ from typing import Any, Final, final
 import numpy as np
 import numpy.typing as npt
 
+from esbench.arrays import Vector
 from esbench.errors import UsageError
 
-Vector = npt.NDArray[np.float64]
 # ``act`` and ``ctrl`` may be empty. State of plugins and delayed actuators lies between them.
 FIELDS: Final = ("qpos", "qvel", "act", "qacc_warmstart", "ctrl")
 FAR: Final = 1 << 20  # bytes; gaps between the fields are smaller
@@ -23,11 +23,7 @@ FAR: Final = 1 << 20  # bytes; gaps between the fields are smaller
 
 @final
 class Physics:
-    """Memory for the physics of several slots.
-
-    Attributes:
-        state: values of each field in all slots, [S, n].
-    """
+    """Memory for the physics of several slots; ``state`` has each field of all slots, [S, n]."""
 
     def __init__(self, data: Any, slots: int) -> None:
         """Allocate ``slots`` copies of the physics in ``data``.

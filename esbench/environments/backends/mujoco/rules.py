@@ -9,40 +9,35 @@ over the slots and calls the function that Gymnasium calls.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, ClassVar, final
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final, final
 
 import numpy as np
-import numpy.typing as npt
 
+from esbench.arrays import Vector
+from esbench.environments.backends.base import Array, Flags
 from esbench.environments.backends.mujoco.physics import Physics, bytes_of
 
-Array = npt.NDArray[Any]
-Vector = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
 Info = dict[str, Any]
 
 
 class Rules(ABC):
-    """The rules of one environment.
+    """The rules of one environment, whose constants are those of its Gymnasium environment ``env``.
 
-    A subclass declares ``fields`` and implements ``observe``, ``evaluate`` and ``info``. All
-    constants are read from a Gymnasium environment made with the same arguments.
-
-    Attributes:
-        fields: the arrays of ``MjData`` that it reads after every step, besides the physics.
-        contact_forces: whether it reads ``cfrc_ext``, which is computed only on request.
-        env: the unwrapped Gymnasium environment.
-        physics: the state from which the next step of each slot starts.
-        state: values of the physics and of ``fields`` in all slots, [S, ...] per array.
+    ``physics`` is where the next step of each slot starts; ``state`` has its values and those of
+    ``fields`` in all slots, [S, ...] per array. The entries of the last info are ``values`` and
+    ``costs``, [k] each, which the info has with the opposite sign.
     """
 
-    fields: ClassVar[tuple[str, ...]] = ()
-    contact_forces: ClassVar[bool] = False
+    fields: ClassVar[tuple[str, ...]] = ()  # arrays of ``MjData`` that it reads after every step
+    contact_forces: ClassVar[bool] = False  # reads ``cfrc_ext``, which is computed on request
+    places: ClassVar[tuple[str, ...]] = ()  # the entries of the info that ``PLACES`` computes
+    up: ClassVar[int] = 2  # the coordinate that is the height
 
     def __init__(self, env: Any, slots: int) -> None:
-        """Allocate ``slots`` copies of the fields."""
         self.env = env
+        self.values: dict[str, Array] = {}
+        self.costs: dict[str, Array] = {}
         self.physics = Physics(env.data, slots)
         self._others: dict[str, Vector] = {
             field: np.zeros((slots, *getattr(env.data, field).shape)) for field in self.fields
@@ -91,9 +86,70 @@ class Rules(ABC):
             live: the slots that were stepped; the results of the others are undefined.
         """
 
-    @abstractmethod
+    @final
     def info(self, slot: int, data: Any) -> Info:
         """The info of the last step of a slot, as ``env.step`` returns it."""
+        places = {name: PLACES[name](self, data) for name in self.places}
+        values = {name: rows[slot] for name, rows in self.values.items()}
+        return {**places, **values, **{name: -rows[slot] for name, rows in self.costs.items()}}
+
+    @final
+    def _coordinates(self, count: int, skipped: int = 0) -> list[Vector]:
+        """The positions from ``skipped`` on and the velocities of the first slots."""
+        return [self.state["qpos"][:count, skipped:], self.state["qvel"][:count]]
+
+
+PLACES: Final[dict[str, Callable[[Rules, Any], Any]]] = {
+    "x_position": lambda rules, data: data.qpos[0],
+    "y_position": lambda rules, data: data.qpos[1],
+    "z_distance_from_origin": lambda rules, data: (
+        data.qpos[rules.up] - rules.env.init_qpos[rules.up]
+    ),
+    "distance_from_origin": lambda rules, data: np.linalg.norm(data.qpos[0:2], ord=2),
+    "tendon_length": lambda rules, data: data.ten_length.copy(),
+    "tendon_velocity": lambda rules, data: data.ten_velocity.copy(),
+}
+
+
+class StationaryRules(Rules, ABC):
+    """Rules that compare no successive states."""
+
+    @final
+    def begin(self, slot: int) -> None:
+        """Nothing to remember."""
+
+
+class MovingRules(Rules, ABC):
+    """Rewards for the speed along x of a point with ``axes`` coordinates: x, or x and y."""
+
+    axes: ClassVar[int] = 2
+
+    def __init__(self, env: Any, slots: int) -> None:
+        super().__init__(env, slots)
+        self._dt = env.dt
+        self._skipped = env.observation_structure["skipped_qpos"]
+        self._before = np.zeros((slots, self.axes))
+
+    @final
+    def begin(self, slot: int) -> None:
+        """Remember the point."""
+        self._before[slot] = self._points(slice(slot, slot + 1))[0]
+
+    @final
+    def _move(self, count: int) -> Vector:
+        """The speed along x in the last step, [k]."""
+        points, before = self._points(slice(count)), self._before[:count]
+        velocities = (points - before) / self._dt
+        before[:] = points
+        speed: Vector = velocities[:, 0]
+        self.values["x_velocity"] = speed
+        if self.axes > 1:
+            self.values["y_velocity"] = velocities[:, 1]
+        return speed
+
+    @abstractmethod
+    def _points(self, slots: slice) -> Vector:
+        """The point of some slots, [k, axes]."""
 
 
 def squares(rows: Array) -> Array:

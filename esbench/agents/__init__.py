@@ -1,0 +1,1 @@
+"""Agents: learners that step through an environment by themselves, such as PPO."""

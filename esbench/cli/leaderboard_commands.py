@@ -1,0 +1,62 @@
+"""Commands of the leaderboard: submit and leaderboard; ``verify --sample`` trains it again."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from esbench.cli.app import LEADERBOARD, Folder, app, write
+
+command = partial(app.command, rich_help_panel="Leaderboard")
+
+
+@command(epilog="Example: esbench submit results/runs/mujoco --out results/leaderboard")
+def submit(
+    folder: Folder,
+    out: Annotated[Path, typer.Option(help="Folder of the leaderboard.")] = LEADERBOARD,
+) -> None:
+    """Check finished trials and write one leaderboard file per algorithm and environment."""
+    from esbench.leaderboard.submit import submit as write_files
+
+    for path, action in write_files(folder, out).items():
+        write(f"{action}: {path}")
+
+
+@command(
+    epilog="Examples: esbench leaderboard   |   esbench leaderboard --env Hopper-v5   |   "
+    "esbench leaderboard --format html > leaderboard.html"
+)
+def leaderboard(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder of the leaderboard.")
+    ] = LEADERBOARD,
+    env: Annotated[
+        list[str] | None, typer.Option("--env", help="Only this environment; can be repeated.")
+    ] = None,
+    algorithm: Annotated[
+        list[str] | None, typer.Option("--algorithm", help="Only this algorithm; can be repeated.")
+    ] = None,
+    format_: Annotated[
+        Literal["text", "markdown", "json", "html"],
+        typer.Option("--format", help="Output format; html is one file with filters."),
+    ] = "text",
+) -> None:
+    """Print the leaderboard, by environment and with the best score first."""
+    from esbench.cli.console import print_sheet
+    from esbench.leaderboard.entries import read_leaderboard
+    from esbench.leaderboard.page import render
+    from esbench.leaderboard.table import leaderboard_rows, leaderboard_sheet
+    from esbench.reporting.tables.render_table import as_json, as_markdown
+
+    entries = read_leaderboard(folder)
+    rows = leaderboard_rows(entries, env or (), algorithm or ())
+    sheet = leaderboard_sheet(rows, terminal=format_ == "text")
+    if format_ == "text":
+        print_sheet(sheet)
+    elif format_ == "html":
+        write(render(rows, entries))
+    else:
+        write(as_json(rows, sheet.notes) if format_ == "json" else as_markdown(sheet))

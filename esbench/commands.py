@@ -1,0 +1,220 @@
+"""Commands as functions, for scripts and notebooks: they return data frames and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from esbench.errors import UsageError, require_choice
+from esbench.settings import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from esbench.store.merge import Action
+    from esbench.training.callbacks import Callback
+
+
+def run(
+    grid: str | Path | Table | None = None,
+    *,
+    env: str | Sequence[str] = (),
+    algorithm: str | Sequence[str] = (),
+    seeds: str | int | Sequence[int] | None = None,
+    env_steps: int | None = None,
+    set: str | Sequence[str] = (),
+    device: str | None = None,
+    out: str | Path | None = None,
+    extend: bool = False,
+    workers: int | None = None,
+    at_once: int | None = None,
+    keep: int = 1,
+    record: Literal["members"] | None = None,
+    callback: str | Callback | Sequence[str | Callback] = (),
+    track: str | Sequence[str] = (),
+    quiet: bool = False,
+) -> pd.DataFrame:
+    """Train every trial of a grid, as ``esbench run``, whose options the arguments are.
+
+    Finished trials are skipped and unfinished ones resumed. Progress is printed.
+
+    Args:
+        grid: the name of a grid, a grid file, or its content as a table.
+        env: environments; replace those of the grid.
+        algorithm: algorithms; replace those of the grid.
+        seeds: such as "0-9", 3 or [0, 2, 5].
+        env_steps: environment steps of training per trial.
+        set: settings, such as "budget.env_steps=1000".
+        device: of a convolutional policy, "cpu" or "cuda".
+        out: output folder; default ``results/runs/NAME``.
+        extend: continue trials that have a smaller budget.
+        workers: worker processes; default one per core.
+        at_once: concurrent trials.
+        keep: checkpoints to keep per trial.
+        record: "members" also stores what every member did, for ``load_members``.
+        callback: called with every generation's record, may return ``Stop``. Trials run side by
+            side only with names, such as "package.file:function".
+        track: trackers, such as "tensorboard" or "package.file:Class".
+        quiet: print one line per trial.
+
+    Returns:
+        One row per trial of the grid, with the columns of ``load_scores``. The status of a trial
+        that failed is "failed"; the others are not affected.
+
+    Raises:
+        UsageError: the input is wrong, or the folder holds other trials. Nothing is written.
+    """
+    from esbench.cli.app import all_overrides
+    from esbench.cli.training_commands import train
+    from esbench.integrations.trackers.base import make_tracker
+    from esbench.store.data_frames import scores_of
+    from esbench.training.callbacks import ImportedCallback
+    from esbench.training.trials import open_grid
+
+    require_choice("record", record, (None, "members"))
+    given: Sequence[str | Callback] = (
+        [callback] if isinstance(callback, str) or not isinstance(callback, Sequence) else callback
+    )
+    callbacks = [ImportedCallback(one) if isinstance(one, str) else one for one in given]
+    for one in callbacks:
+        if not callable(one):
+            raise UsageError(f"callback = {one!r}: expected a function, or its name")
+    if at_once is None and not all(isinstance(one, ImportedCallback) for one in callbacks):
+        at_once = 1
+    root, trials = open_grid(
+        grid if grid is None or isinstance(grid, dict) else str(grid),
+        environments=_listed(env),
+        algorithms=_listed(algorithm),
+        seeds=seeds if seeds is None or isinstance(seeds, str) else _seeds(seeds),
+        env_steps=env_steps,
+        overrides=all_overrides(_listed(set), device),
+        out=None if out is None else Path(out),
+        extend=extend,
+        keep=keep,
+    )
+    trials = [replace(trial, record_members=record is not None) for trial in trials]
+    trackers = {name: make_tracker(name, root) for name in _listed(track)}
+    train(trials, workers, at_once, quiet, callbacks, trackers, root)
+    return scores_of([trial.folder for trial in trials if trial.status != "missing"])
+
+
+def table(
+    folder: str | Path,
+    *,
+    wide: bool = False,
+    by: str | None = None,
+    which: Literal["last", "best"] = "last",
+) -> pd.DataFrame:
+    """The scores of an output folder, as ``esbench table``, in full precision.
+
+    Args:
+        folder: an output folder.
+        wide: one row per algorithm and one column per environment, the best algorithm first.
+        by: sort by this setting of the algorithms and give it a column.
+        which: "best" also shows the scores of the best policies, in the column ``selected``; first
+            run ``esbench eval --all --which best``.
+
+    Returns:
+        One row per environment and algorithm. ``score`` is the IQM over seeds, ``low`` and
+        ``high`` its interval, ``tail`` the IQM over seeds of the mean of the worst 10 % of held-out
+        episodes, ``standing`` "best", "tied" or empty. ``attrs["notes"]`` are the
+        footnotes of the printed table.
+
+    Raises:
+        UsageError: there is no trial, a trial is not readable, or ``by`` has no two values.
+    """
+    from esbench.reporting.tables.frames import score_frame, wide_frame
+    from esbench.reporting.tables.score_table import score_table
+    from esbench.reporting.tables.wide_table import require_one_layout
+
+    require_choice("which", which, ("last", "best"))
+    require_one_layout(wide, by, which)
+    rows = score_table(Path(folder), by, selected=which == "best")
+    return wide_frame(rows) if wide else score_frame(rows, by)
+
+
+def compare(
+    first: str | Path, second: str | Path, *, in_: str | Path | None = None
+) -> pd.DataFrame:
+    """The comparison of two sides A and B, as ``esbench compare``.
+
+    Args:
+        first: A, an output folder or an algorithm.
+        second: B, the other output folder or algorithm.
+        in_: the output folder of the two algorithms.
+
+    Returns:
+        One row per environment that both have: interquartile means, tails, the difference A - B,
+        the probability of improvement P(A > B), each with its 95 % interval, Holm-corrected
+        p-value and Hedges' effect size. ``attrs["outcome"]`` is the result in a sentence.
+
+    Raises:
+        UsageError: a folder or an algorithm does not exist, a trial is not readable, or the sides
+            have nothing in common.
+    """
+    from esbench.reporting.tables.comparison import compare_sides
+    from esbench.reporting.tables.frames import comparison_frame
+
+    root = None if in_ is None else Path(in_)
+    return comparison_frame(compare_sides(str(first), str(second), root))
+
+
+def plot(
+    folder: str | Path,
+    *,
+    algorithms: str | Sequence[str] = (),
+    size: str | tuple[float, float] | None = None,
+) -> Figure:
+    """The figures of ``esbench plot`` below each other in one figure.
+
+    It displays itself in a notebook, and pyplot neither shows nor keeps it. Save it with
+    ``savefig``.
+
+    Args:
+        folder: an output folder, or the folder of one environment in it.
+        algorithms: names to draw, by default all.
+        size: width and height of each part in inches, such as "6.6x3" or (6.6, 3).
+
+    Raises:
+        UsageError: no trial has two generations yet, or an algorithm has no trial.
+    """
+    from esbench.reporting.figures.combined import combined_figure
+    from esbench.reporting.figures.style import parse_size
+
+    names = [name.strip() for text in _listed(algorithms) for name in text.split(",")]
+    text = "x".join(map(str, size)) if isinstance(size, tuple) else str(size)
+    return combined_figure(Path(folder), names, None if size is None else parse_size(text))
+
+
+def merge(folders: str | Path | Sequence[str | Path], *, out: str | Path) -> dict[Action, int]:
+    """Join output folders, as ``esbench merge``.
+
+    Args:
+        folders: one or more output folders to copy from; they are not changed.
+        out: the output folder for all trials, which may have some already.
+
+    Returns:
+        The numbers of trials that were "copied", that "replaced" a shorter one, and that were
+        "kept" because ``out`` had them.
+
+    Raises:
+        UsageError: two finished trials in one place differ, a trial is running or damaged, or a
+            folder has no trial. Nothing is written.
+    """
+    from esbench.store.merge import merge as join
+
+    given = [folders] if isinstance(folders, str | Path) else folders
+    if not given:
+        raise UsageError("merge: no folder given; expected output folders of 'esbench run'")
+    return join([Path(folder) for folder in given], Path(out))
+
+
+def _listed(value: str | Sequence[str]) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)
+
+
+def _seeds(seeds: int | Sequence[int]) -> str:
+    return ",".join(map(str, [seeds] if isinstance(seeds, int) else seeds))

@@ -1,0 +1,277 @@
+"""HalfCheetah, Hopper, Walker2d, Swimmer, Ant and the humanoids: robots that move."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final, final
+
+import numpy as np
+
+from esbench.arrays import Vector
+from esbench.environments.backends.base import Array, Flags
+from esbench.environments.backends.mujoco.rules import (
+    MovingRules,
+    Rules,
+    StationaryRules,
+    all_finite,
+    clip,
+    squares,
+    strictly_between,
+)
+
+# The fields that an observation may include, and the first entry that it shows.
+INCLUDED: Final = {"cinert": 1, "cvel": 1, "qfrc_actuator": 6, "cfrc_ext": 1}
+
+
+class Runner(MovingRules, ABC):
+    """Robots in a plane: reward for speed and for being healthy, less effort."""
+
+    axes = 1
+    up = 1
+    clips: ClassVar[bool] = False  # the observed velocities
+
+    @final
+    def observe(self, out: Vector) -> None:
+        """Write positions without those of the point, and velocities."""
+        parts = self._coordinates(len(out), self._skipped)
+        np.concatenate(parts, axis=1, out=out)
+        if self.clips:
+            clip(out[:, parts[0].shape[1] :], -10.0, 10.0)
+
+    @final
+    def evaluate(self, actions: Array, live: Sequence[int]) -> tuple[Vector, Flags]:
+        """Reward forward + survive - effort; terminate robots that are not healthy."""
+        env, count = self.env, len(actions)
+        self.values["reward_forward"] = forward = env._forward_reward_weight * self._move(count)
+        self.costs["reward_ctrl"] = effort = env._ctrl_cost_weight * squares(actions)
+        healthy = self._healthy(count)
+        if healthy is None:
+            return forward - effort, np.zeros(count, np.bool_)
+        self.values["reward_survive"] = survive = healthy * env._healthy_reward
+        rewards: Vector = (forward + survive) - effort
+        return rewards, ~healthy & bool(env._terminate_when_unhealthy)
+
+    @final
+    def _points(self, slots: slice) -> Vector:
+        return self.state["qpos"][slots, : self.axes]
+
+    @abstractmethod
+    def _healthy(self, count: int) -> Flags | None:
+        """Which robots are healthy, [k]; None if health is not rewarded."""
+
+
+@final
+class HalfCheetah(Runner):
+    """HalfCheetah-v5."""
+
+    places = ("x_position",)
+
+    def _healthy(self, count: int) -> None:
+        return None
+
+
+@final
+class Swimmer(Runner):
+    """Swimmer-v5, which also moves along y."""
+
+    axes = 2
+    places = ("x_position", "y_position", "distance_from_origin")
+
+    def _healthy(self, count: int) -> None:
+        return None
+
+
+@final
+class Hopper(Runner):
+    """Hopper-v5."""
+
+    clips = True
+    places = ("x_position", "z_distance_from_origin")
+
+    def __init__(self, env: Any, slots: int) -> None:
+        super().__init__(env, slots)
+        low, high = env._healthy_state_range
+        low_z, high_z = env._healthy_z_range
+        low_angle, high_angle = env._healthy_angle_range
+        # Height, angle (which has two ranges), the other joints and the velocities.
+        rest = env.model.nq - 3 + env.model.nv
+        self._low = np.array([low_z, max(low, low_angle), *[low] * rest])
+        self._high = np.array([high_z, min(high, high_angle), *[high] * rest])
+
+    def _healthy(self, count: int) -> Flags:
+        values = np.concatenate(self._coordinates(count, skipped=1), axis=1)
+        healthy: Flags = np.logical_and.reduce((self._low < values) & (values < self._high), axis=1)
+        return healthy
+
+
+@final
+class Walker2d(Runner):
+    """Walker2d-v5."""
+
+    clips = True
+    places = ("x_position", "z_distance_from_origin")
+
+    def _healthy(self, count: int) -> Flags:
+        height, angle = self.state["qpos"][:count, 1], self.state["qpos"][:count, 2]
+        return strictly_between(self.env._healthy_z_range, height) & strictly_between(
+            self.env._healthy_angle_range, angle
+        )
+
+
+class TouchingRules(MovingRules, ABC):
+    """Robots in space: reward for speed and for being healthy, less effort and contact forces."""
+
+    contact_forces = True
+
+    @final
+    def evaluate(self, actions: Array, live: Sequence[int]) -> tuple[Vector, Flags]:
+        """Reward (forward + survive) - (effort + contact); terminate if not healthy."""
+        env, count = self.env, len(actions)
+        self.values["reward_forward"] = forward = env._forward_reward_weight * self._move(count)
+        healthy = self._healthy(count)
+        self.values["reward_survive"] = survive = healthy * env._healthy_reward
+        effort = env._ctrl_cost_weight * squares(self._controls(actions))
+        contact = self._contact(count)
+        self.costs.update(reward_ctrl=effort, reward_contact=contact)
+        rewards: Vector = (forward + survive) - (effort + contact)
+        return rewards, ~healthy & bool(env._terminate_when_unhealthy)
+
+    @abstractmethod
+    def _healthy(self, count: int) -> Flags:
+        """Which robots are healthy, [k]."""
+
+    @abstractmethod
+    def _controls(self, actions: Array) -> Array:
+        """What effort is the square of, [k, n]."""
+
+    @abstractmethod
+    def _contact(self, count: int) -> Vector:
+        """The cost of contact forces, [k]."""
+
+
+@final
+class Ant(TouchingRules):
+    """Ant-v5."""
+
+    fields = ("xpos", "cfrc_ext")
+    places = ("x_position", "y_position", "distance_from_origin")
+
+    def __init__(self, env: Any, slots: int) -> None:
+        super().__init__(env, slots)
+        self._body = env.data.body(env._main_body).id
+
+    def observe(self, out: Vector) -> None:
+        """Write positions without x and y, velocities and clipped contact forces."""
+        count = len(out)
+        parts = self._coordinates(count, self._skipped)
+        if self.env._include_cfrc_ext_in_observation:
+            parts.append(self._forces(count)[:, 1:].reshape(count, -1))
+        np.concatenate(parts, axis=1, out=out)
+
+    def _points(self, slots: slice) -> Vector:
+        return self.state["xpos"][slots, self._body, :2]
+
+    def _healthy(self, count: int) -> Flags:
+        low, high = self.env._healthy_z_range
+        qpos, qvel = self._coordinates(count)
+        height: Flags = (low <= qpos[:, 2]) & (qpos[:, 2] <= high)
+        return height & all_finite(qpos) & all_finite(qvel)
+
+    def _controls(self, actions: Array) -> Array:
+        return actions
+
+    def _contact(self, count: int) -> Vector:
+        cost: Vector = self.env._contact_cost_weight * squares(self._forces(count))
+        return cost
+
+    def _forces(self, count: int) -> Vector:
+        low, high = self.env._contact_force_range
+        forces: Vector = np.clip(self.state["cfrc_ext"][:count], low, high)
+        return forces
+
+
+class HumanoidRules(Rules, ABC):
+    """The observation, which both share."""
+
+    fields = (*INCLUDED, "xipos")
+    contact_forces = True
+
+    def __init__(self, env: Any, slots: int) -> None:
+        super().__init__(env, slots)
+        self._skipped = env.observation_structure["skipped_qpos"]
+        # Gymnasium tests "is True", so 1 does not count.
+        included = {field: getattr(env, f"_include_{field}_in_observation") for field in INCLUDED}
+        self._shown = [field for field, value in included.items() if value is True]
+
+    @final
+    def observe(self, out: Vector) -> None:
+        """Write positions without x and y, velocities, and the included fields of the bodies."""
+        count = len(out)
+        parts = self._coordinates(count, self._skipped)
+        for field in self._shown:
+            parts.append(self.state[field][:count, INCLUDED[field] :].reshape(count, -1))
+        np.concatenate(parts, axis=1, out=out)
+
+
+@final
+class Humanoid(HumanoidRules, TouchingRules):
+    """Humanoid-v5; its velocity is that of the centre of mass."""
+
+    places = (
+        "x_position",
+        "y_position",
+        "tendon_length",
+        "tendon_velocity",
+        "distance_from_origin",
+    )
+
+    def __init__(self, env: Any, slots: int) -> None:
+        super().__init__(env, slots)
+        self._mass = env.model.body_mass
+        self._total_mass = self._mass.sum()
+
+    def _points(self, slots: slice) -> Vector:
+        # einsum adds the bodies in their order, as for one slot.
+        weighted = np.einsum("b,sbj->sj", self._mass, self.state["xipos"][slots])
+        centers: Vector = weighted[:, :2] / self._total_mass
+        return centers
+
+    def _healthy(self, count: int) -> Flags:
+        return strictly_between(self.env._healthy_z_range, self.state["qpos"][:count, 2])
+
+    def _controls(self, actions: Array) -> Array:
+        return self.state["ctrl"][: len(actions)]
+
+    def _contact(self, count: int) -> Vector:
+        forces = squares(self.state["cfrc_ext"][:count])
+        cost: Vector = np.clip(
+            self.env._contact_cost_weight * forces, *self.env._contact_cost_range
+        )
+        return cost
+
+
+@final
+class HumanoidStandup(HumanoidRules, StationaryRules):
+    """HumanoidStandup-v5: a reward for height; it never terminates."""
+
+    places = (
+        "x_position",
+        "y_position",
+        "z_distance_from_origin",
+        "tendon_length",
+        "tendon_velocity",
+    )
+
+    def evaluate(self, actions: Array, live: Sequence[int]) -> tuple[Vector, Flags]:
+        """Reward up - effort - impact + 1; never terminate."""
+        env, count = self.env, len(actions)
+        up = (self.state["qpos"][:count, 2] - 0) / env.model.opt.timestep
+        effort = env._ctrl_cost_weight * squares(self.state["ctrl"][:count])
+        impact = np.clip(
+            env._impact_cost_weight * squares(self.state["cfrc_ext"][:count]),
+            *env._impact_cost_range,
+        )
+        self.values["reward_linup"] = up
+        self.costs.update(reward_quadctrl=effort, reward_impact=impact)
+        return up - effort - impact + 1, np.zeros(count, np.bool_)

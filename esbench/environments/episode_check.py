@@ -1,0 +1,147 @@
+"""Checks before training that episodes end, and that only their seed and actions determine them.
+
+One instance plays a few episodes. It and a fresh one then play an episode with the same seed and
+actions. If the two differ, results would depend on how episodes are distributed over workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice, takewhile
+from typing import Any, Final, SupportsFloat, TypeAlias
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces.utils import flatten
+
+from esbench.environments.make import Wrappers, has_time_limit, make_environment
+from esbench.errors import UsageError
+
+STEPS: Final = 500  # of the episodes before, and of the compared one
+SECONDS: Final = 2.0  # likewise, for slow environments
+SEEDS: Final = (1, 2, 3)  # of the episodes before
+SEED: Final = 4  # of the compared episode
+UNENDED: Final = 10_000  # steps without an end, in an environment without a time limit
+PATIENCE: Final = 10.0  # seconds for them
+PARTS: Final = ("observation", "reward", "termination", "truncation")
+NEW_INSTANCE: Final = "esbench.environments.wrappers:NewInstance"
+REMEDIES: Final = {
+    "NormalizeObservation": "remove it and set policy.normalize_observations = true",
+    "NormalizeReward": "remove it: rank-based shaping needs no reward scaling",
+}
+
+Environment: TypeAlias = gymnasium.Env[Any, Any]
+Step: TypeAlias = tuple[int, bytes, bool, bool]  # the observation as a hash, then as ``PARTS``
+
+
+def check_episodes(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ()) -> None:
+    """Refuse an environment whose episodes do not end, or do not depend on their seed only.
+
+    An exception of the environment ends the check: training reports it, with its traceback.
+
+    Raises:
+        UsageError: names the wrapper or the class that keeps state, or the missing setting.
+    """
+    error: UsageError | None = None
+    make = partial(make_environment, name, kwargs, wrappers)
+    with contextlib.suppress(Exception):
+        if not has_time_limit(name, kwargs):
+            error = _endless(name, make)
+        error = error or _irregular(name, make)
+    if error is not None:
+        raise error
+
+
+def no_time_limit(name: str, steps: int) -> UsageError:
+    """The error for an episode that has not ended after this many steps."""
+    return UsageError(
+        f"environment {name!r} has no time limit, and an episode has not ended after {steps:,} "
+        "steps; expected a number for environment.max_episode_steps, which then limits training "
+        f"and scoring: --set 'environment.\"{name}\".max_episode_steps=1000'"
+    )
+
+
+def _endless(name: str, make: Callable[[], Environment]) -> UsageError | None:
+    """The error of an environment in which an episode with one action, held, goes on."""
+    with contextlib.closing(make()) as env:
+        steps = sum(1 for _ in _limited(_episode(env, SEED, held=True), UNENDED + 1, PATIENCE))
+    return no_time_limit(name, UNENDED) if steps > UNENDED else None
+
+
+def _irregular(name: str, make: Callable[[], Environment]) -> UsageError | None:
+    """The error of an environment that does not repeat an episode, or None."""
+    if _difference(make, 0) is None:
+        return None
+    with contextlib.closing(make()) as env:
+        layers = [type(layer).__name__ for layer in _layers(env)]
+    for depth in reversed(range(len(layers))):  # from the inside
+        if (difference := _difference(make, depth)) is not None:
+            break
+    else:
+        return None
+    layer, is_wrapper = layers[depth], depth + 1 < len(layers)
+    who = f"environment {name!r}: the {'wrapper' if is_wrapper else 'class'} {layer}"
+    remedy = "" if is_wrapper else f", or the wrapper {NEW_INSTANCE!r}"
+    if (apart := _difference(make, depth, seeds=())) is not None:
+        return UsageError(
+            f"{who} does not depend on its seed only: {apart} between two new instances; expected "
+            "all random numbers from self.np_random, which reset(seed=...) seeds"
+        )
+    return UsageError(
+        f"{who} keeps state from earlier episodes: {difference} between a used and a new instance, "
+        "so results would depend on the number of workers; "
+        f"{REMEDIES.get(layer, 'expected a reset() that resets everything' + remedy)}"
+    )
+
+
+def _difference(
+    make: Callable[[], Environment], depth: int, seeds: tuple[int, ...] = SEEDS
+) -> str | None:
+    """How an episode differs in an instance that has played others and in a new one; or None.
+
+    Compared is the layer ``depth`` of the environment: 0 with all wrappers, the last with none.
+    """
+    with contextlib.closing(make()) as first, contextlib.closing(make()) as second:
+        used, new = (_layers(env)[depth] for env in (first, second))
+        before = (step for seed in seeds for step in _episode(used, seed))
+        for _ in _limited(before, STEPS, SECONDS):
+            pass
+        expected = list(_limited(_episode(new, SEED), STEPS, SECONDS))
+        for number, (then, now) in enumerate(zip(expected, _episode(used, SEED), strict=False)):
+            for part, mine, other in zip(PARTS, then, now, strict=True):
+                if mine != other:
+                    return f"with one seed, the {part} of step {number} differs"
+    return None
+
+
+def _layers(env: Environment) -> list[Environment]:
+    """The environment with all its wrappers, then with one less, and so on."""
+    layers = [env]
+    while isinstance(layers[-1], gymnasium.Wrapper):
+        layers.append(layers[-1].env)
+    return layers
+
+
+def _limited(steps: Iterator[Step], most: int, seconds: float) -> Iterator[Step]:
+    deadline = time.monotonic() + seconds
+    return takewhile(lambda _: time.monotonic() < deadline, islice(steps, most))
+
+
+def _episode(env: Environment, seed: int, held: bool = False) -> Iterator[Step]:
+    """Play an episode with random actions, or with one random action that is held."""
+    actions = copy.deepcopy(env.action_space)
+    actions.seed(seed)
+    observation, _ = env.reset(seed=seed)
+    reward: SupportsFloat = 0.0
+    terminated, truncated, action = False, False, actions.sample()
+    while True:
+        seen = np.asarray(flatten(env.observation_space, observation)).tobytes()
+        yield hash(seen), np.float64(reward).tobytes(), bool(terminated), bool(truncated)
+        if terminated or truncated:
+            return
+        observation, reward, terminated, truncated, _ = env.step(action)
+        action = action if held else actions.sample()

@@ -1,1 +1,0 @@
-"""The named grids, as data."""

@@ -1,0 +1,257 @@
+"""A study of Optuna (the extra ``tune``): it chooses configurations and stores what they scored.
+
+Every value is drawn by a sampler with a seed of its own, that of (study, configuration, setting).
+So a search that was killed and resumed draws the same values as one that was not.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
+
+from esbench.errors import UsageError
+from esbench.files import Json
+from esbench.registry import DISTRIBUTION, extra_command
+from esbench.search_space import SettingSpace, Space
+from esbench.seeding import Purpose, stream
+
+if TYPE_CHECKING:
+    from optuna.storages import BaseStorage
+    from optuna.trial import FrozenTrial, Trial
+
+Sampler: TypeAlias = Literal["tpe", "random"]
+State: TypeAlias = Literal["running", "complete", "pruned"]
+
+DATABASES: Final = (".db", ".sqlite", ".sqlite3")
+IDENTITY: Final = "esbench"  # attributes
+SAMPLED: Final = "sampled"
+RUNGS: Final = "rungs"
+PROBLEM: Final = "problem"
+
+
+@final
+@dataclass(frozen=True)
+class Configuration:
+    """One configuration of a study, as the storage has it.
+
+    Attributes:
+        number: from 0; configuration 0 has the default settings.
+        settings: the searched settings by dotted name; those of the default are incomplete if some
+            of them lie outside of the space.
+        state: "running" until its scores are stored, also if the search was killed.
+        rungs: the scores of the seeds at each rung that it reached; minus infinity for a failure.
+        value: the objective, or None.
+        problem: why the settings were refused, if they were.
+    """
+
+    number: int
+    settings: Json
+    state: State
+    rungs: tuple[tuple[float, ...], ...]
+    value: float | None
+    problem: str
+
+
+@final
+class OptunaStudy:
+    """A stored search of the settings that maximise an objective."""
+
+    def __init__(
+        self, storage: str, name: str, identity: Json, sampler: Sampler, seed: int
+    ) -> None:
+        """Open or create a study; ``identity`` is what its results depend on.
+
+        ``stored_identity`` is that of an opened study, which the caller compares.
+
+        Raises:
+            UsageError: Optuna is not installed, or the storage cannot be opened.
+        """
+        optuna = _optuna()
+        with _reported(storage), _quiet():
+            self._study = optuna.create_study(
+                storage=_storage(storage),
+                study_name=name,
+                direction="maximize",
+                load_if_exists=True,
+            )
+            stored = self._study.user_attrs.get(IDENTITY)
+            if stored is None:
+                self._study.set_user_attr(IDENTITY, json.dumps(identity))
+        self.stored_identity: Json = identity if stored is None else json.loads(stored)
+        self._sampler: Sampler = sampler
+        self._seed = seed
+
+    @property
+    def configurations(self) -> list[Configuration]:
+        """All configurations that were completely chosen, by number."""
+        trials = self._study.get_trials(deepcopy=False)
+        return [_configuration(trial) for trial in trials if SAMPLED in trial.user_attrs]
+
+    def choose(self, number: int, space: Space, integers: Sequence[str], defaults: Json) -> None:
+        """Draw the values of configuration ``number``, the first one that is not completely chosen.
+
+        ``integers`` are the settings with whole numbers, ``defaults`` the default values of all
+        settings, by dotted name.
+
+        Raises:
+            UsageError: another process chooses configurations at the same time.
+        """
+        with _quiet():
+            trial = self._unfinished(number)
+            values: Json = {}
+            for index, (name, setting) in enumerate(space.items()):
+                if setting.is_active({**defaults, **values}):
+                    self._seed_sampler(number, index + 1)
+                    values[name] = _suggest(trial, name, setting, name in integers)
+            trial.set_user_attr(SAMPLED, True)
+
+    def choose_default(self, space: Space, integers: Sequence[str], inside: Json) -> None:
+        """Make configuration 0 of the default values that lie ``inside`` of the space."""
+        with _quiet():
+            if not self._study.get_trials(deepcopy=False):
+                self._study.enqueue_trial(inside)
+            trial = self._unfinished(0)
+            for name in inside:
+                _suggest(trial, name, space[name], name in integers)
+            trial.set_user_attr(SAMPLED, True)
+
+    def record(self, number: int, rungs: Sequence[Sequence[float]], objective: float) -> None:
+        """Store the scores of the seeds at all rungs so far, and the objective at the last one."""
+        trial = self._running(number)
+        with _quiet():
+            trial.report(objective, len(rungs) - 1)
+        trial.set_user_attr(RUNGS, json.dumps([[_text(score) for score in one] for one in rungs]))
+
+    def tell(self, number: int, value: float | None, problem: str = "") -> None:
+        """End a configuration with its objective; None if it was pruned."""
+        optuna = _optuna()
+        if problem:
+            self._running(number).set_user_attr(PROBLEM, problem)
+        state = optuna.trial.TrialState.PRUNED if value is None else None
+        with _quiet():
+            self._study.tell(number, value, state=state)
+
+    def importances(self) -> dict[str, float]:
+        """The share of each setting in being among the best tenth, by PED-ANOVA.
+
+        Empty with fewer than two complete configurations.
+        """
+        optuna = _optuna()
+        complete = [c for c in self.configurations if c.state == "complete"]
+        if len(complete) < 2:
+            return {}
+        with _quiet():
+            evaluator = optuna.importance.PedAnovaImportanceEvaluator()
+            return dict(optuna.importance.get_param_importances(self._study, evaluator=evaluator))
+
+    def _unfinished(self, number: int) -> Trial:
+        """A new trial, or the one that was begun when a process was killed."""
+        trials = self._study.get_trials(deepcopy=False)
+        if number < len(trials) and trials[number].state.name == "RUNNING":
+            return self._running(number)
+        self._seed_sampler(number, 0)
+        trial = self._study.ask()
+        if trial.number != number:
+            raise UsageError("another process chooses configurations of this study; wait for it")
+        return trial
+
+    def _running(self, number: int) -> Trial:
+        trial = self._study.get_trials(deepcopy=False)[number]
+        return _optuna().trial.Trial(self._study, trial._trial_id)
+
+    def _seed_sampler(self, number: int, draw: int) -> None:
+        """Let the next value be drawn from a stream of its own."""
+        samplers = _optuna().samplers
+        seed = int(stream(self._seed, Purpose.TUNING, number, draw).integers(2**32))
+        if self._sampler == "random":
+            self._study.sampler = samplers.RandomSampler(seed=seed)
+        else:
+            self._study.sampler = samplers.TPESampler(
+                seed=seed, multivariate=False, constant_liar=True
+            )
+
+
+def _optuna() -> Any:
+    try:
+        import optuna
+    except ImportError:
+        command = extra_command(DISTRIBUTION, "tune")
+        raise UsageError(f"tuning needs Optuna: install the extra 'tune' ({command})") from None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna
+
+
+def _storage(name: str) -> BaseStorage:
+    """A database by its URL or suffix, else a journal file."""
+    storages = _optuna().storages
+    if "://" in name:
+        return storages.RDBStorage(name)
+    path = Path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix in DATABASES:
+        return storages.RDBStorage(f"sqlite:///{path}")
+    # Optuna would append to the incomplete line, and never read the file again.
+    if path.is_file() and path.read_bytes()[-1:] not in {b"", b"\n"}:
+        raise UsageError(
+            f"--storage {name}: the last line is incomplete; expected a file that 'esbench tune' "
+            "has written: remove that line, and the same command continues the search"
+        )
+    return storages.JournalStorage(storages.journal.JournalFileBackend(str(path)))
+
+
+@contextmanager
+def _reported(storage: str) -> Iterator[None]:
+    """Turn an error of opening a storage into a UsageError."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except Exception as error:  # of the file system, of SQLAlchemy or of a database driver
+        reason = str(error).partition("\n")[0]
+        raise UsageError(
+            f"--storage {storage}: cannot be opened ({type(error).__name__}: {reason}); expected a "
+            "new file, or one that 'esbench tune' has written"
+        ) from None
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Optuna's warnings about experimental functions."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module="optuna")
+        warnings.filterwarnings("ignore", category=_optuna().exceptions.ExperimentalWarning)
+        yield
+
+
+def _suggest(trial: Trial, name: str, space: SettingSpace, integer: bool) -> Any:
+    if space.choices:
+        return trial.suggest_categorical(name, space.choices)
+    assert space.low is not None
+    assert space.high is not None
+    if integer:
+        return trial.suggest_int(name, int(space.low), int(space.high), log=space.log)
+    return trial.suggest_float(name, space.low, space.high, log=space.log)
+
+
+def _configuration(trial: FrozenTrial) -> Configuration:
+    states: Mapping[str, State] = {"COMPLETE": "complete", "PRUNED": "pruned"}
+    rungs = json.loads(trial.user_attrs.get(RUNGS, "[]"))
+    state = states.get(trial.state.name, "running")
+    return Configuration(
+        number=trial.number,
+        settings=dict(trial.params),
+        state=state,
+        rungs=tuple(tuple(map(float, rung)) for rung in rungs),
+        value=trial.value if state == "complete" else None,
+        problem=trial.user_attrs.get(PROBLEM, ""),
+    )
+
+
+def _text(score: float) -> float | str:
+    return score if math.isfinite(score) else str(score)

@@ -1,0 +1,333 @@
+"""The algorithms of Stable-Baselines3 and sb3-contrib, run by the libraries themselves.
+
+Raffin et al. 2021, "Stable-Baselines3: reliable reinforcement learning implementations", JMLR
+22(268). Training is seeded, but its bits are the library's: they are not promised.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import re
+from abc import ABC
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, Final, final
+
+import numpy as np
+
+from esbench.agents.base import ActingPolicy, Agent, MakeEnvironment, register_agent
+from esbench.algorithms.base import State
+from esbench.errors import UsageError, suggestion
+from esbench.integrations.library import LazyModule
+from esbench.integrations.stable_baselines_settings import StableBaselinesSettings, settings_of
+from esbench.integrations.stable_baselines_state import (
+    as_tensors,
+    fill,
+    plain,
+    process_streams,
+    set_process_streams,
+)
+
+stable_baselines3: Any = LazyModule("stable_baselines3")
+sb3_vec_env: Any = LazyModule("stable_baselines3.common.vec_env")
+sb3_noise: Any = LazyModule("stable_baselines3.common.noise")
+sb3_preprocessing: Any = LazyModule("stable_baselines3.common.preprocessing")
+sb3_contrib: Any = LazyModule("sb3_contrib")
+torch: Any = LazyModule("torch")
+
+_LINEAR: Final = re.compile(r"lin_(\d+(\.\d*)?(e-?\d+)?)")
+_COUNTERS: Final = ("num_timesteps", "_n_updates", "_n_calls", "_episode_num")
+_REPLAYED: Final = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
+
+
+@final
+class _OfSignature:
+    """The class of an agent's settings, from the signature of the library's class.
+
+    It is made on first use, because the import of the library takes a second.
+    """
+
+    def __get__(self, _: object, owner: type[StableBaselines]) -> type[StableBaselinesSettings]:
+        return settings_of(owner.library_class())
+
+
+class StableBaselines(Agent, ABC):
+    """An algorithm of Stable-Baselines3."""
+
+    Settings: ClassVar[Any] = _OfSignature()
+    library: ClassVar[Any] = stable_baselines3
+    class_name: ClassVar[str]
+
+    @classmethod
+    @final
+    def library_class(cls) -> Any:
+        """The class of the library."""
+        return getattr(cls.library, cls.class_name)
+
+    @final
+    def __init__(
+        self, settings: StableBaselinesSettings, make_environment: MakeEnvironment, seed: int
+    ) -> None:
+        self._settings = settings
+        self._streams: State | None = None  # those of the process, while the library computes
+        with self._computing():
+            self._model = self._made(make_environment, seed)
+
+    @final
+    def _made(self, make_environment: MakeEnvironment, seed: int) -> Any:
+        """The untrained model; sets the statistics that normalise its observations, if any."""
+        settings = self._settings
+        vectors = sb3_vec_env.DummyVecEnv([make_environment] * settings.n_envs)
+        self._statistics: Any = None
+        if settings.normalize:
+            given = settings.normalize if isinstance(settings.normalize, dict) else {}
+            gamma = {"gamma": getattr(settings, "gamma", 0.99)}
+            with _sentences(f"normalize = {given}"):
+                vectors = sb3_vec_env.VecNormalize(vectors, **{**gamma, **given})
+            self._statistics = vectors
+        arguments = {
+            name: _argument(name, getattr(settings, name))
+            for name in type(settings).model_fields
+            if name not in StableBaselinesSettings.model_fields
+        }
+        if settings.action_noise_std:
+            arguments["action_noise"] = _noise(self, vectors.action_space)
+        with _sentences(self.class_name):
+            auto = settings.policy == "auto"
+            policy = _policy_for(vectors.observation_space) if auto else settings.policy
+            return self.library_class()(
+                policy, vectors, seed=seed, device="cpu", verbose=0, **arguments
+            )
+
+    @property
+    @final
+    def policy(self) -> ActingPolicy | None:
+        """The deterministic policy, with frozen statistics of the observations."""
+        model = self._model
+        if hasattr(model, "weights"):  # ARS plays its candidates with the policy of the model
+            model = copy.copy(model)
+            model.policy = copy.deepcopy(model.policy)
+            model.policy.load_from_vector(model.weights.cpu())
+        return _Deterministic(model, self._statistics)
+
+    @final
+    def learn(self, env_steps: int) -> None:
+        """Call the library's ``learn``, in new episodes."""
+        self._model._last_obs = None  # an earlier call may have been left within a step
+        with self._computing():
+            self._model.learn(env_steps, reset_num_timesteps=False)
+
+    @contextmanager
+    def _computing(self) -> Iterator[None]:
+        """Use one thread, and streams of its own: the library draws from those of the process."""
+        threads, before = torch.get_num_threads(), process_streams()
+        torch.set_num_threads(1)
+        if self._streams is not None:
+            set_process_streams(self._streams)
+            self._streams = None
+        try:
+            yield
+        finally:
+            self._streams = process_streams()
+            set_process_streams(before)
+            torch.set_num_threads(threads)
+
+    @final
+    def state_dict(self) -> State | None:
+        """Parameters, optimizers, counters, statistics, replay buffer and random streams."""
+        model, (names, tensors) = self._model, self._model._get_torch_save_params()
+        found = {name: plain(_attribute(model, name).state_dict()) for name in names}
+        tensors = [*tensors, *(["weights"] if hasattr(model, "weights") else [])]
+        found |= {name: plain(_attribute(model, name)) for name in tensors}
+        state: State = {
+            "torch": found,
+            "counters": {name: getattr(model, name) for name in _COUNTERS if hasattr(model, name)},
+            "action_stream": plain(model.action_space.np_random.bit_generator.state),
+            **(self._streams or process_streams()),
+        }
+        if self._statistics is not None:
+            running = self._running()
+            state["statistics"] = {name: plain(vars(each)) for name, each in running.items()}
+        buffer = getattr(model, "replay_buffer", None)
+        if buffer is not None:
+            size = buffer.size()
+            state["replay"] = {"position": buffer.pos, "full": buffer.full} | {
+                name: plain(getattr(buffer, name), size)
+                for name in _REPLAYED
+                if hasattr(buffer, name)
+            }
+        return state
+
+    @final
+    def load_state_dict(self, state: State) -> None:
+        """Restore what ``state_dict`` returned; episodes that had begun are not continued."""
+        model = self._model
+        for name, value in state["torch"].items():
+            target = _attribute(model, name)
+            if hasattr(target, "load_state_dict"):
+                target.load_state_dict(as_tensors(value))
+            else:
+                target.data.copy_(torch.from_numpy(value))
+        for name, value in state["counters"].items():
+            setattr(model, name, value)
+        if self._statistics is not None:
+            running = self._running()
+            for name, values in state["statistics"].items():
+                vars(running[name]).update(values)
+        if "replay" in state:
+            buffer, kept = model.replay_buffer, dict(state["replay"])
+            buffer.pos, buffer.full = kept.pop("position"), kept.pop("full")
+            for name, values in kept.items():
+                fill(getattr(buffer, name), values)
+        if "action_stream" in state:
+            model.action_space.np_random.bit_generator.state = state["action_stream"]
+        self._streams = {name: state[name] for name in ("torch_stream", "numpy_stream")}
+
+    def _running(self) -> dict[str, Any]:
+        """The running means and variances of VecNormalize; a Dict has one for each key."""
+        found: dict[str, Any] = {}
+        for name in ("obs_rms", "ret_rms"):
+            each = getattr(self._statistics, name, None)
+            parts = each.items() if isinstance(each, dict) else [("", each)]
+            found |= {f"{name}.{key}" if key else name: part for key, part in parts}
+        return {name: running for name, running in found.items() if running is not None}
+
+
+@final
+@register_agent("ppo")
+class PPO(StableBaselines):
+    """Proximal policy optimisation, of Stable-Baselines3."""
+
+    paper = "Schulman et al. 2017, arXiv:1707.06347"
+    class_name = "PPO"
+
+
+@final
+@register_agent("a2c")
+class A2C(StableBaselines):
+    """Advantage actor critic, of Stable-Baselines3."""
+
+    paper = "Mnih et al. 2016, arXiv:1602.01783"
+    class_name = "A2C"
+
+
+@final
+@register_agent("dqn")
+class DQN(StableBaselines):
+    """Deep Q-learning, for discrete actions, of Stable-Baselines3."""
+
+    paper = "Mnih et al. 2015, doi:10.1038/nature14236"
+    class_name = "DQN"
+
+
+@final
+@register_agent("sac")
+class SAC(StableBaselines):
+    """Soft actor critic, for continuous actions, of Stable-Baselines3."""
+
+    paper = "Haarnoja et al. 2018, arXiv:1801.01290"
+    class_name = "SAC"
+
+
+@final
+@register_agent("td3")
+class TD3(StableBaselines):
+    """Twin delayed deep deterministic policy gradient, of Stable-Baselines3."""
+
+    paper = "Fujimoto et al. 2018, arXiv:1802.09477"
+    class_name = "TD3"
+
+
+@final
+@register_agent("sb3_ars")
+class ContribARS(StableBaselines):
+    """Augmented random search, the implementation of sb3-contrib; ``ars`` is ours."""
+
+    paper = "Mania et al. 2018, arXiv:1803.07055"
+    library = sb3_contrib
+    class_name = "ARS"
+
+
+@final
+@register_agent("sb3_trpo")
+class ContribTRPO(StableBaselines):
+    """Trust region policy optimisation, of sb3-contrib."""
+
+    paper = "Schulman et al. 2015, arXiv:1502.05477"
+    library = sb3_contrib
+    class_name = "TRPO"
+
+
+@final
+class _Deterministic:
+    """The policy of a model without exploration."""
+
+    def __init__(self, model: Any, statistics: Any) -> None:
+        self._model = model
+        self._statistics = statistics
+
+    def reset(self) -> None:
+        pass  # no recurrent state
+
+    def act(self, observation: Any) -> Any:
+        if self._statistics is not None:
+            observation = self._statistics.normalize_obs(observation)
+        action, _ = self._model.predict(observation, deterministic=True)
+        return action[()] if isinstance(action, np.ndarray) else action  # a number, not 0-d
+
+
+def _argument(name: str, value: Any) -> Any:
+    """A setting as the library takes it: schedules as functions, activations as classes."""
+    if isinstance(value, str) and value.startswith("lin"):
+        match = _LINEAR.fullmatch(value)
+        if match is None:
+            raise UsageError(f"{name} = {value!r}: expected a number, or a schedule as 'lin_3e-4'")
+        return functools.partial(_linear, float(match[1]))
+    if name == "policy_kwargs" and value and isinstance(value.get("activation_fn"), str):
+        activation = value["activation_fn"]
+        layers = [each for each in vars(torch.nn.modules.activation) if each[0].isupper()]
+        if activation not in layers:
+            near = suggestion(activation, layers)
+            raise UsageError(f"policy_kwargs.activation_fn = {activation!r}: {near}")
+        return {**value, "activation_fn": getattr(torch.nn, activation)}
+    return value
+
+
+def _linear(start: float, remaining: float) -> float:
+    """A schedule from ``start`` to 0; ``remaining`` falls from 1 to 0 over the budget."""
+    return start * remaining
+
+
+def _noise(agent: StableBaselines, space: Any) -> Any:
+    size = getattr(space, "shape", None)
+    if not size or "action_noise" not in inspect.signature(agent.library_class()).parameters:
+        raise UsageError(
+            f"action_noise_std of {agent.class_name}: expected SAC or TD3 and continuous actions"
+        )
+    deviation = agent._settings.action_noise_std * np.ones(size)
+    return sb3_noise.NormalActionNoise(mean=np.zeros(size), sigma=deviation)
+
+
+def _policy_for(space: Any) -> str:
+    if hasattr(space, "spaces"):
+        return "MultiInputPolicy"
+    return "CnnPolicy" if sb3_preprocessing.is_image_space(space) else "MlpPolicy"
+
+
+@contextmanager
+def _sentences(what: str) -> Iterator[None]:
+    """Turn an error of the library's constructors into a ``UsageError``."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except Exception as error:  # the library asserts, and raises many kinds
+        said = " ".join(str(error).split())
+        raise UsageError(f"{what}: {said or type(error).__name__}") from error
+
+
+def _attribute(model: Any, name: str) -> Any:
+    """An attribute with a dotted name, such as "policy.optimizer"."""
+    return functools.reduce(getattr, name.split("."), model)

@@ -1,0 +1,96 @@
+"""The settings of an algorithm of Stable-Baselines3, from the signature of its constructor."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import types
+from abc import ABC
+from typing import Any, ClassVar, Final, Literal, Union, final, get_args, get_origin
+
+from pydantic import Field, create_model
+
+from esbench.agents.base import AgentSettings
+from esbench.algorithms.settings import Count, NonNegative
+
+# Arguments that esbench or settings of the base class replace.
+_NOT_PASSED: Final = {
+    *("self", "policy", "env", "seed", "device", "verbose", "tensorboard_log", "action_noise"),
+    *("stats_window_size", "_init_setup_model"),
+}
+_PLAIN: Final = (bool, int, float, str)
+
+
+class StableBaselinesSettings(AgentSettings, ABC):
+    """Settings of every algorithm of Stable-Baselines3, beside those of its constructor."""
+
+    of_class: ClassVar[Any] = None  # of the library
+
+    policy: Literal["auto", "MlpPolicy", "CnnPolicy", "MultiInputPolicy", "LinearPolicy"] = "auto"
+    """The library's policy; by default the one for the observations: images, a Dict or vectors."""
+
+    n_envs: Count = 1
+    """Environments that are stepped in turn; an update uses n_steps of each [environments]."""
+
+    normalize: bool | dict[str, Any] = False
+    """Whether to normalise observations and rewards (VecNormalize), or its arguments."""
+
+    action_noise_std: NonNegative = 0.0
+    """Standard deviation of normal noise on the actions of SAC and TD3 [action units]."""
+
+    @final
+    def __reduce__(self) -> Any:
+        """Pickle, for another process, by the library's class: this one is made at run time."""
+        return _restored, (self.of_class, dict(self))
+
+
+@functools.cache
+def settings_of(cls: Any) -> type[StableBaselinesSettings]:
+    """The typed settings of the arguments of a constructor that can be written in TOML."""
+    texts = _parameters(inspect.getdoc(cls) or "")
+    fields: dict[str, Any] = {}
+    for name, parameter in inspect.signature(cls.__init__).parameters.items():
+        annotation = _plain_type(parameter.annotation)
+        if name in _NOT_PASSED or annotation is None:
+            continue
+        default = parameter.default
+        if annotation == float and isinstance(default, int):  # noqa: E721, it is a type
+            default = float(default)
+        fields[name] = (annotation, Field(default, description=texts.get(name, "")))
+    model = create_model(f"{cls.__name__}Settings", __base__=StableBaselinesSettings, **fields)
+    model.of_class = cls
+    return model
+
+
+def _restored(cls: Any, values: dict[str, Any]) -> StableBaselinesSettings:
+    return settings_of(cls).model_construct(**values)
+
+
+def _plain_type(annotation: Any) -> Any:
+    """The part of a type that TOML can hold; None if there is none.
+
+    A schedule, which the library takes as a function, is text such as "lin_3e-4".
+    """
+    options = get_args(annotation) if _is_union(annotation) else (annotation,)
+    kept = [option for option in options if _is_plain(option)]
+    if any(get_origin(option) is not None and "Callable" in str(option) for option in options):
+        kept.append(str)
+    if not kept:
+        return None
+    none = [types.NoneType] if types.NoneType in options else []
+    return Union[(*kept, *none)]
+
+
+def _is_union(annotation: Any) -> bool:
+    return get_origin(annotation) in (Union, types.UnionType)
+
+
+def _is_plain(annotation: Any) -> bool:
+    return annotation in _PLAIN or get_origin(annotation) in (dict, tuple)
+
+
+def _parameters(text: str) -> dict[str, str]:
+    """The descriptions of ":param name:" in a docstring."""
+    pattern = r":param (\w+):\s*(.*?)(?=\n\s*:(?:param|return)|\Z)"
+    return {name: " ".join(said.split()) for name, said in re.findall(pattern, text, re.DOTALL)}

@@ -1,0 +1,137 @@
+"""The interface of trackers, which receive what trials record while they are trained."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import socket
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias, final
+from urllib.parse import urlsplit
+
+from esbench.errors import UsageError
+from esbench.integrations.library import imported
+from esbench.registry import DISTRIBUTION, Registry, extra_command, import_object
+
+TIMEOUT_SECONDS: Final = 20.0  # of a library that waits for its server
+_PORTS: Final = {"http": 80, "https": 443}
+
+TrackedRow: TypeAlias = tuple[int, Mapping[str, float]]
+"""``global_step``, the environment steps so far, and the numbers of that generation by name."""
+
+
+@final
+@dataclass(frozen=True)
+class TrackedRun:
+    """One trial, as a tracker sees it.
+
+    Attributes:
+        id: 16 hexadecimal digits, the same when the trial is resumed or extended.
+        name: environment, algorithm, policy and seed as text.
+        group: name of the grid's output folder.
+        path: the trial's folder relative to the grid's, such as "CartPole-v1/openai_es/seed-0".
+        config: the specification and the labels of environment, algorithm and policy, with dotted
+            keys such as "budget.env_steps" and "labels.algorithm".
+    """
+
+    id: str
+    name: str
+    group: str
+    path: str
+    config: Mapping[str, Any]
+
+
+class Tracker(ABC):
+    """Base of trackers.
+
+    The constructor is called before training; a ``UsageError`` there ends the command. The methods
+    are called one at a time in a thread of the main process. A tracker that raises, hangs or falls
+    behind is not called again, and training continues.
+
+    ``folder`` is for files of the tracker and may not exist yet. ``view`` is the command or address
+    that shows what was tracked; ``esbench run`` prints it.
+    """
+
+    view: str = ""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @abstractmethod
+    def start(self, run: TrackedRun) -> int:
+        """Begin or continue a run; returns the last ``global_step`` that it holds, or -1.
+
+        Rows after that step are logged again when a trial is resumed.
+        """
+
+    @abstractmethod
+    def log(self, run: TrackedRun, rows: Sequence[TrackedRow]) -> None:
+        """Store rows, whose steps increase; a last one holds the final ``score`` alone."""
+
+    @abstractmethod
+    def end(
+        self,
+        run: TrackedRun,
+        outcome: Literal["done", "failed", "interrupted"],
+        files: Sequence[Path],
+    ) -> None:
+        """Store figures and films (PNG, GIF or MP4), if the trial is done, and close the run.
+
+        A run that failed or was interrupted may be started again.
+        """
+
+
+TRACKERS: Final[Registry[Tracker]] = Registry(
+    "tracker", "esbench.integrations.trackers", "esbench.trackers"
+)
+register_tracker = TRACKERS.register
+
+
+def make_tracker(name: str, root: Path) -> Tracker:
+    """The tracker registered as ``name``, or a user's "package.file:Class", of a grid's folder.
+
+    UsageError if there is none, or it cannot be created.
+    """
+    cls: Any = import_object("tracker", name) if ":" in name else TRACKERS.get(name)
+    if not (isinstance(cls, type) and issubclass(cls, Tracker)) or inspect.isabstract(cls):
+        raise UsageError(
+            f"tracker {name!r} is not a tracker; expected a subclass of esbench.Tracker with "
+            "start, log and end"
+        )
+    try:
+        return cls(root / re.sub(r"[^\w.+-]", "_", name))
+    except UsageError:
+        raise
+    except Exception as error:  # a user's own class may raise anything
+        reason = f"{type(error).__name__}: {error}"
+        raise UsageError(f"tracker {name!r} cannot be created ({reason})") from error
+
+
+def library(tracker: str, *modules: str) -> Any:
+    """The first of the modules that a built-in tracker needs; UsageError if one is missing."""
+    for module in modules:
+        package = module.partition(".")[0]
+        # A folder of that name, such as a tracker's own, has a specification without an origin.
+        if getattr(find_spec(package), "origin", None) is None:
+            raise UsageError(
+                f"tracker {tracker!r}: the package {package!r} is not installed; install it with: "
+                f"{extra_command(DISTRIBUTION, tracker)}"
+            )
+    return imported(modules[0])
+
+
+def require_reachable(tracker: str, address: str) -> None:
+    """Raises UsageError if nothing listens at an http or https address."""
+    parts = urlsplit(address)
+    try:
+        port = parts.port or _PORTS[parts.scheme]
+        socket.create_connection((parts.hostname or "", port), timeout=5).close()
+    except (KeyError, OSError, ValueError) as error:
+        raise UsageError(
+            f"tracker {tracker!r} cannot be reached at {address} ({error}); expected a running "
+            "server"
+        ) from error

@@ -1,0 +1,158 @@
+"""The files of a leaderboard: one per cell, that is environment, algorithm, policy and settings.
+
+A file has what it takes to train a seed again and to compare digests and scores. It ends with the
+SHA-256 of its content, which finds an accidental edit; only training again proves a score.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Final, final
+
+from pydantic import Field
+
+from esbench.errors import UsageError
+from esbench.files import Json, as_text, read_bytes
+from esbench.gate.baselines import FrozenCell
+from esbench.grids.trial_spec import DEFAULT_LABEL
+from esbench.settings import Settings, parse
+from esbench.store.cells import variant_of
+from esbench.store.provenance.changes import Origin
+
+FORMAT: Final = 1
+QUANTILES: Final = (0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0)
+VARIANT_DIGITS: Final = 8
+_SHA256: Final = "sha256"
+_Count = Annotated[int, Field(ge=0)]
+_Seconds = Annotated[float, Field(ge=0)]
+
+
+@final
+class Run(Settings):
+    """What one training seed cost and how its final policy played.
+
+    Attributes:
+        stopped: why training ended before its budget, or null.
+        episodes: held-out episodes.
+        episodes_digest: SHA-256 of their returns and lengths, as little-endian float64.
+        quantiles: of their returns, at ``QUANTILES``.
+        tail: mean of the worst tenth of them.
+        best_center: the largest mean return of the unperturbed policy over five generations of
+            training; null if there is none.
+    """
+
+    generations: _Count
+    env_steps: _Count
+    wall_time_s: _Seconds
+    cpu_time_s: _Seconds
+    stopped: str | None
+    episodes: Annotated[int, Field(ge=1)]
+    episodes_digest: str
+    quantiles: Annotated[tuple[float, ...], Field(min_length=9, max_length=9)]
+    tail: float
+    best_center: float | None
+
+
+@final
+class ReturnCurve(Settings):
+    """Return of the unperturbed policy against steps, [points]: median and quartiles over seeds."""
+
+    env_steps: tuple[float, ...]
+    lower: tuple[float | None, ...]
+    median: tuple[float | None, ...]
+    upper: tuple[float | None, ...]
+
+
+@final
+class Entry(Settings):
+    """One cell of a leaderboard; ``runs`` are in the order of ``cell.trials``.
+
+    ``origins`` are those that the trials of the cell name. ``own_code`` has the versions of the
+    user's own code, ``commands`` what trained the trials.
+    """
+
+    format: int = FORMAT
+    cell: FrozenCell
+    runs: tuple[Run, ...]
+    curve: ReturnCurve | None
+    origins: tuple[Origin, ...]
+    own_code: dict[str, str]
+    commands: tuple[str, ...]
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The training seeds."""
+        return tuple(trial.seed for trial in self.cell.trials)
+
+    @property
+    def scores(self) -> tuple[float, ...]:
+        """The finite scores, one per seed."""
+        return tuple(trial.score for trial in self.cell.trials if trial.score is not None)
+
+    @property
+    def variant(self) -> str:
+        """The start of the hash of the specification without its seed."""
+        return variant_of(self.cell.spec or {})[:VARIANT_DIGITS]
+
+    @property
+    def file_name(self) -> str:
+        """The name of the file, which is that of every entry with this specification."""
+        policy = () if self.cell.policy == DEFAULT_LABEL else (self.cell.policy,)
+        parts = self.cell.environment, self.cell.algorithm, *policy, self.variant
+        return re.sub(r"[^\w.+-]", "_", "-".join(parts)) + ".json"
+
+
+def as_file(entry: Entry) -> bytes:
+    """The content of the file of an entry."""
+    content = entry.model_dump(mode="json")
+    return as_text({**content, _SHA256: _digest(content)}).encode()
+
+
+def read_entry(path: Path) -> Entry:
+    """Read one file; UsageError if it is not readable, of another format, edited or renamed."""
+    try:
+        content = json.loads(read_bytes(path))
+    except FileNotFoundError:
+        raise UsageError(f"no file {str(path)!r}; expected one of 'esbench submit'") from None
+    except ValueError as error:
+        raise UsageError(f"{path}: not readable as JSON: {error}") from None
+    known = content.get("format") if isinstance(content, dict) else None
+    if known != FORMAT:
+        expected = f"expected {FORMAT}, of a file by 'esbench submit'"
+        raise UsageError(f"{path}: leaderboard format {known!r}; {expected}")
+    recorded = content.pop(_SHA256, None)
+    if recorded != (actual := _digest(content)):
+        raise UsageError(
+            f"{path}: {_SHA256} is {recorded!r}, but that of its content is {actual!r}: it was "
+            "edited; submit its trials again"
+        )
+    entry = parse(Entry, content, str(path))
+    trials = entry.cell.trials
+    if len(entry.runs) != len(trials) or len(entry.scores) != len(trials):
+        raise UsageError(
+            f"{path}: {len(entry.runs)} runs and {len(entry.scores)} finite scores of "
+            f"{len(trials)} trials; expected one of each per trial"
+        )
+    if any(trial.origin >= len(entry.origins) for trial in trials):
+        raise UsageError(f"{path}: a trial has an origin that the file lacks")
+    if path.name != entry.file_name:
+        raise UsageError(f"{path}: expected the name {entry.file_name} for its content")
+    return entry
+
+
+def read_leaderboard(folder: Path) -> list[Entry]:
+    """The entries of a folder, sorted by file name; UsageError if it has none or a wrong one."""
+    found = [read_entry(path) for path in sorted(folder.glob("*.json"))]
+    if not found:
+        what = "no file of a leaderboard in" if folder.is_dir() else "no folder"
+        raise UsageError(f"{what} {str(folder)!r}; expected one that 'esbench submit' has written")
+    return found
+
+
+def _digest(content: Json) -> str:
+    """The SHA-256 of canonical JSON."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,113 @@
+"""The leaderboard as one HTML file, with filters; it needs no network and no large library."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Final
+
+from esbench.files import Json
+from esbench.leaderboard.entries import QUANTILES, Entry, ReturnCurve
+from esbench.leaderboard.table import LeaderboardRow, leaderboard_sheet
+from esbench.registry import DISTRIBUTION
+from esbench.reporting.html.page import template
+from esbench.reporting.tables.render_table import TEXTS
+from esbench.units import format_duration, format_number, format_steps
+
+WIDTH: Final = 120.0  # of a small curve, in pixels
+HEIGHT: Final = 30.0
+
+
+def render(rows: Sequence[LeaderboardRow], entries: Sequence[Entry]) -> str:
+    """The page of some rows, whose entries are among ``entries``; equal ones give equal bytes."""
+    found = {entry.file_name: entry for entry in entries}
+    sheet = leaderboard_sheet(rows)
+    shown: list[Json] = [
+        {
+            "filters": {
+                "environment": row.environment,
+                "algorithm": found[row.file].cell.algorithm,
+                "budget": format_steps(row.budget),
+            },
+            "title": row.title,
+            "cells": cells,
+            "curve": _paths(found[row.file], [found[r.file] for r in rows]),
+            "facts": _facts(row),
+            "seeds": _seeds(found[row.file]),
+        }
+        for row, cells in zip(rows, sheet.body, strict=True)
+    ]
+    budgets = sorted({row.budget for row in rows})
+    choices = {
+        "environment": list(dict.fromkeys(item["filters"]["environment"] for item in shown)),
+        "algorithm": sorted({item["filters"]["algorithm"] for item in shown}),
+        "budget": list(dict.fromkeys(map(format_steps, budgets))),
+    }
+    return template("leaderboard.html").render(
+        header=sheet.header,
+        texts=TEXTS,
+        notes=sheet.notes,
+        rows=shown,
+        choices=choices,
+        version=version(DISTRIBUTION),
+    )
+
+
+def _facts(row: LeaderboardRow) -> dict[str, str]:
+    facts = {
+        "Command": "; ".join(row.commands),
+        "Commit": ", ".join(row.commits),
+        "Hardware": ", ".join(row.hardware),
+        "Wall-clock time": format_duration(row.wall_time_s),
+        "Random policy": format_number(row.random_score),
+        "Reference": f"{format_number(row.reference_score)} ({row.reference_source})",
+        "Versions": ", ".join(f"{name} {text}" for name, text in row.versions.items()),
+        "File": row.file,
+    }
+    return {name: text for name, text in facts.items() if text}
+
+
+def _seeds(entry: Entry) -> list[dict[str, str]]:
+    """One table row per seed, with the quantiles of its held-out returns."""
+    return [
+        {
+            "Seed": str(trial.seed),
+            "Score": format_number(float(trial.score or 0.0)),
+            **{
+                f"{100 * share:.0f} %": format_number(value)
+                for share, value in zip(QUANTILES, run.quantiles, strict=True)
+            },
+            "Last digest": (trial.last_digest or "")[:12],
+        }
+        for trial, run in zip(entry.cell.trials, entry.runs, strict=True)
+    ]
+
+
+def _paths(entry: Entry, entries: Sequence[Entry]) -> Json | None:
+    """The points of a small curve, median and band; curves of one environment share their axes."""
+    same = [e.curve for e in entries if e.cell.environment == entry.cell.environment and e.curve]
+    if entry.curve is None:
+        return None
+    values = [v for curve in same for v in (*curve.lower, *curve.upper) if v is not None]
+    if not values:
+        return None
+    end = max(curve.env_steps[-1] for curve in same)
+    low, span = min(values), max(values) - min(values)
+
+    def points(line: Sequence[float | None], curve: ReturnCurve) -> list[str]:
+        return [
+            f"{x / end * WIDTH:.1f},{HEIGHT - 1 - (y - low) / (span or 1) * (HEIGHT - 2):.1f}"
+            for x, y in zip(curve.env_steps, line, strict=True)
+            if y is not None
+        ]
+
+    lower, median, upper = (
+        points(line, entry.curve)
+        for line in (entry.curve.lower, entry.curve.median, entry.curve.upper)
+    )
+    return {
+        "width": WIDTH,
+        "height": HEIGHT,
+        "median": " ".join(median),
+        "band": " ".join([*upper, *reversed(lower)]),
+    }

@@ -1,0 +1,196 @@
+"""Makes the files of a leaderboard from finished trials, and refuses trials that do not add up."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from esbench.analysis.curves import on_grid
+from esbench.analysis.efficiency import judged
+from esbench.analysis.statistics import MIN_RUNS, tail_mean
+from esbench.errors import UsageError
+from esbench.files import write_bytes
+from esbench.gate.baselines import done_cells, freeze_cell
+from esbench.leaderboard.entries import QUANTILES, Entry, ReturnCurve, Run, as_file, read_entry
+from esbench.rollouts.worker_pool import WorkerPool
+from esbench.store.cells import Cell, RunCurve, run_curves
+from esbench.store.generation_record import GenerationRecord
+from esbench.store.provenance.changes import Origin, own_code_of
+from esbench.store.trial_folder import TrialFolder
+from esbench.training.make import make_trainer
+from esbench.training.scoring import restore
+from esbench.training.search_trainer import SearchTrainer
+from esbench.units import counted
+
+CURVE_POINTS: Final = 50
+_TOLERANCE: Final = 1e-9  # another processor may add in another order
+_CURVE_QUANTILES: Final = (0.25, 0.5, 0.75)
+
+
+class Action(StrEnum):
+    """What submitting did with a file."""
+
+    WRITTEN = "written"
+    REPLACED = "replaced"
+    UNCHANGED = "unchanged"
+
+
+def submit(root: Path, out: Path) -> dict[Path, Action]:
+    """Write one file to ``out`` per cell of the trials below ``root``; all cells are checked first.
+
+    A cell whose file exists replaces it if it has all its seeds and more, and leaves it if it is
+    the same.
+
+    Raises:
+        UsageError: a trial is not done, is damaged, or does not agree with itself; there are too
+            few seeds; this version does not understand a specification; the file that exists
+            has other content; or a file cannot be written. Nothing is written.
+    """
+    entries = [make_entry(cell) for cell in done_cells(root)]
+    planned = [(entry, out / entry.file_name) for entry in entries]
+    actions = {path: _action(entry, path) for entry, path in planned}
+    for entry, path in planned:
+        if actions[path] is not Action.UNCHANGED:
+            write_bytes(path, as_file(entry))
+    return actions
+
+
+def make_entry(cell: Cell) -> Entry:
+    """Check the done trials of a cell and freeze them; UsageError as ``submit``."""
+    if len(cell.trials) < MIN_RUNS:
+        raise UsageError(
+            f"{cell.name} on {cell.environment}: {counted(len(cell.trials), 'seed')}; expected "
+            f"{MIN_RUNS} or more"
+        )
+    for trial in cell.trials:
+        check_trial(trial)
+    origins: list[Origin] = []
+    frozen = freeze_cell(cell, origins)
+    curves = run_curves(cell)
+    code = {k: str(v) for each in cell.descriptions for k, v in own_code_of(each).items()}
+    commands = dict.fromkeys(each.get("command") or "" for each in cell.descriptions)
+    return Entry(
+        cell=frozen,
+        runs=tuple(map(_run, cell.trials, curves)),
+        curve=_curve(curves),
+        origins=tuple(origins),
+        own_code=dict(sorted(code.items())),
+        commands=tuple(filter(None, commands)),
+    )
+
+
+def check_trial(trial: TrialFolder) -> None:
+    """Raises UsageError if specification, rows, checkpoint and result of a trial do not agree."""
+    spec, result, description = trial.spec(), trial.result(), trial.description()
+    if spec.init_from is not None:
+        raise UsageError(
+            f"{trial.path} starts from the policy of {spec.init_from.trial}; expected a trial that "
+            "others can train again from its specification alone"
+        )
+    returns = result.get("returns") or []
+    finite = result["score"] is not None and None not in returns
+    rows = trial.records()
+    last = vars(rows[-1]) if rows else {}
+    for what, seen, expected in (
+        ("the hash of trial.json", description.get("hash"), spec.hash),
+        ("the hash of result.json", result.get("hash"), spec.hash),
+        ("the number of held-out returns", len(returns), spec.evaluation.episodes),
+        ("the number of held-out lengths", len(result.get("lengths") or []), len(returns)),
+        ("whether the score is finite", finite, True),
+        ("the score", result["score"], float(np.mean(returns)) if finite and returns else None),
+        ("the last digest of the rows", last.get("digest"), result.get("digest")),
+        ("the number of rows", len(rows), result.get("generations")),
+        ("the steps of the rows", last.get("env_steps"), result["env_steps"]),
+    ):
+        if seen != expected:
+            raise UsageError(f"{trial.path}: {what} is {seen!r}; expected {expected!r}")
+    _check_center(trial, rows)
+
+
+def _check_center(trial: TrialFolder, rows: Sequence[GenerationRecord]) -> None:
+    """Raises UsageError if the centre of the checkpoint is not where the last row says."""
+    state = trial.load_checkpoint()
+    if state is None:
+        if trial.spec().policy is None:
+            return  # an agent without state_dict
+        raise UsageError(f"{trial.path} has no checkpoint; expected that of the last generation")
+    generation = state["progress"]["generation"]
+    if generation != len(rows):
+        raise UsageError(
+            f"{trial.path}: the checkpoint is of generation {generation}; expected {len(rows)}"
+        )
+    if math.isnan(distance := rows[-1].distance):
+        return
+    with WorkerPool(1) as pool, make_trainer(trial.spec(), pool) as trainer:  # nothing is played
+        assert isinstance(trainer, SearchTrainer), "only a search records a distance"
+        start = trainer.center.copy()
+        restore(trainer, trial, state, rows)
+        moved = float(np.linalg.norm(trainer.center - start))
+    if not math.isclose(moved, distance, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
+        raise UsageError(
+            f"{trial.path}: the centre of the checkpoint is {moved:.9g} from its start; expected "
+            f"{distance:.9g}, as in the last row"
+        )
+
+
+def _action(entry: Entry, path: Path) -> Action:
+    if not path.exists():
+        return Action.WRITTEN
+    known = read_entry(path)
+    if known == entry:
+        return Action.UNCHANGED
+    if set(known.seeds) < set(entry.seeds):
+        return Action.REPLACED
+    raise UsageError(
+        f"{path} has other trials of the seeds {_listed(known.seeds)}, these are "
+        f"{_listed(entry.seeds)}; expected all of its seeds and more (remove it to replace it)"
+    )
+
+
+def _run(trial: TrialFolder, curve: RunCurve) -> Run:
+    result = trial.result()
+    center = judged(curve.returns)[:-1]
+    known = center[np.isfinite(center)]
+    return Run(
+        generations=result["generations"],
+        env_steps=result["env_steps"],
+        wall_time_s=float(result["wall_time_s"]),
+        cpu_time_s=float(result["cpu_time_s"]),
+        stopped=result["stopped"],
+        episodes=len(result["returns"]),
+        episodes_digest=episodes_digest(result["returns"], result["lengths"]),
+        quantiles=tuple(np.quantile(result["returns"], QUANTILES).tolist()),
+        tail=tail_mean(result["returns"]),
+        best_center=float(known.max()) if known.size else None,
+    )
+
+
+def episodes_digest(returns: npt.ArrayLike, lengths: npt.ArrayLike) -> str:
+    """SHA-256 of held-out episodes: returns, then lengths, as little-endian float64."""
+    parts = (np.asarray(part, dtype="<f8").tobytes() for part in (returns, lengths))
+    return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+def _curve(curves: Sequence[RunCurve]) -> ReturnCurve | None:
+    totals, returns = [run.totals["env_steps"] for run in curves], [run.returns for run in curves]
+    if min(map(len, returns)) < 2:
+        return None
+    grid, values = on_grid(totals, returns, CURVE_POINTS)
+    lower, median, upper = map(_rounded, np.quantile(values, _CURVE_QUANTILES, axis=0))
+    return ReturnCurve(env_steps=_rounded(grid), lower=lower, median=median, upper=upper)
+
+
+def _rounded(values: npt.NDArray[np.float64]) -> tuple[Any, ...]:
+    """Numbers of six digits, which a curve needs; None where one is not finite."""
+    return tuple(float(f"{value:.6g}") if math.isfinite(value) else None for value in values)
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    return ", ".join(map(str, seeds))

@@ -1,0 +1,163 @@
+"""The leaderboard as a table: one row per cell, by environment, the best score first."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Final, final
+
+from esbench.analysis.statistics import bootstrap_interval, iqm, normalized
+from esbench.errors import UsageError, suggestion
+from esbench.gate.baselines import OWN_MEAN
+from esbench.grids.trial_spec import DEFAULT_LABEL
+from esbench.leaderboard.entries import Entry
+from esbench.reporting.tables.render_table import INTERVAL, Sheet, TableRow, seeds_notes
+from esbench.units import NONE, format_duration, format_number, format_share, format_steps
+
+SCORE_NOTE: Final = (
+    "Score: interquartile mean (IQM) over training seeds of the final policy's mean return over "
+    "held-out episodes, with its 95 % percentile bootstrap interval. Tail: the mean of the "
+    "worst tenth of these episodes, IQM over seeds."
+)
+BEST_NOTE: Final = (
+    "Best seen: the largest mean return of the policy over five generations of training, IQM over "
+    "seeds. Many papers publish such a maximum; it is not the score of the final policy."
+)
+COST_NOTE: Final = "Steps and CPU time: of training, mean over seeds."
+FULL_ONLY: Final = frozenset({"CPU time", "Normalized"})
+_NAMES: Final = ("environment", "algorithm")
+
+
+@final
+@dataclass(frozen=True)
+class LeaderboardRow(TableRow):
+    """One cell of a leaderboard. A missing number is NaN.
+
+    Attributes:
+        score: IQM over seeds of the final policy's mean return over held-out episodes.
+        low, high: its 95 % bootstrap interval.
+        tail: IQM over seeds of the mean of the worst tenth of these episodes.
+        best_seen: IQM over seeds of the largest mean return over five generations of training.
+        seeds: number of training seeds.
+        budget: environment steps that a seed may take.
+        env_steps, wall_time_s, cpu_time_s: of training, mean over seeds.
+        random_score, reference_score: those of the file, where ``normalized`` is 0 and 1; it is NaN
+            without a published reference.
+        file: the name of the file.
+    """
+
+    score: float
+    low: float
+    high: float
+    tail: float
+    best_seen: float
+    seeds: int
+    budget: int
+    env_steps: float
+    wall_time_s: float
+    cpu_time_s: float
+    random_score: float
+    reference_score: float
+    reference_source: str
+    normalized: float
+    commands: tuple[str, ...]
+    commits: tuple[str, ...]
+    hardware: tuple[str, ...]
+    versions: dict[str, str]
+    file: str
+
+
+def leaderboard_rows(
+    entries: Sequence[Entry],
+    environments: Collection[str] = (),
+    algorithms: Collection[str] = (),
+) -> list[LeaderboardRow]:
+    """The rows of some environments and algorithms, by default of all.
+
+    UsageError, with the nearest name, if the leaderboard has no such environment or algorithm.
+    """
+    for name, wanted in zip(_NAMES, (environments, algorithms), strict=True):
+        known = sorted({getattr(entry.cell, name) for entry in entries})
+        for each in wanted:
+            if each not in known:
+                near = suggestion(each, known)
+                raise UsageError(f"no {name} {each!r} in the leaderboard; {near}")
+    labels = Counter(entry.cell.labels for entry in entries)
+    rows = [
+        _row(entry, labels[entry.cell.labels] > 1)
+        for entry in entries
+        if (not environments or entry.cell.environment in environments)
+        and (not algorithms or entry.cell.algorithm in algorithms)
+    ]
+    return sorted(rows, key=lambda row: (row.environment, -row.score, row.name))
+
+
+def leaderboard_sheet(rows: Sequence[LeaderboardRow], terminal: bool = False) -> Sheet:
+    """The table of text with its notes; that of a ``terminal`` has fewer columns.
+
+    UsageError if there is no row.
+    """
+    if not rows:
+        raise UsageError("no row of that environment and algorithm; expected one of both")
+    texts = [_texts(row) for row in rows]
+    hidden = set(FULL_ONLY) if terminal else set()
+    if all(row.policy == DEFAULT_LABEL for row in rows):
+        hidden.add("Policy")
+    header = [name for name in texts[0] if name not in hidden]
+    body = [[text[name] for name in header] for text in texts]
+    notes = [SCORE_NOTE, BEST_NOTE, COST_NOTE, *seeds_notes([row.seeds for row in rows])]
+    return Sheet(header, body, notes)
+
+
+def _row(entry: Entry, ambiguous: bool) -> LeaderboardRow:
+    cell, runs, origins = entry.cell, entry.runs, entry.origins
+    low, high = bootstrap_interval(entry.scores)
+    score = float(iqm(entry.scores))
+    best = [math.nan if run.best_center is None else run.best_center for run in runs]
+    return LeaderboardRow(
+        environment=cell.environment,
+        algorithm=f"{cell.algorithm} #{entry.variant}" if ambiguous else cell.algorithm,
+        policy=cell.policy,
+        score=score,
+        low=float(low),
+        high=float(high),
+        tail=float(iqm([run.tail for run in runs])),
+        best_seen=float(iqm(best)),
+        seeds=len(runs),
+        budget=(cell.spec or {})["budget"]["env_steps"],
+        env_steps=fmean(run.env_steps for run in runs),
+        wall_time_s=fmean(run.wall_time_s for run in runs),
+        cpu_time_s=fmean(run.cpu_time_s for run in runs),
+        random_score=cell.random_score,
+        reference_score=cell.reference_score,
+        reference_source=cell.reference_source,
+        normalized=(
+            math.nan
+            if cell.reference_source == OWN_MEAN
+            else normalized(score, cell.random_score, cell.reference_score)
+        ),
+        commands=entry.commands,
+        commits=tuple(dict.fromkeys(origin.git_commit or NONE for origin in origins)),
+        hardware=tuple(dict.fromkeys(str(o.hardware.get("cpu", NONE)) for o in origins)),
+        versions={k: v for origin in origins for k, v in origin.versions.items() if v},
+        file=entry.file_name,
+    )
+
+
+def _texts(row: LeaderboardRow) -> dict[str, str]:
+    return {
+        "Environment": row.environment,
+        "Algorithm": row.algorithm,
+        "Policy": row.policy,
+        "Score": format_number(row.score),
+        INTERVAL: f"[{format_number(row.low)}, {format_number(row.high)}]",
+        "Tail": format_number(row.tail),
+        "Best seen": format_number(row.best_seen),
+        "Seeds": str(row.seeds),
+        "Steps": format_steps(row.env_steps),
+        "CPU time": format_duration(row.cpu_time_s),
+        "Normalized": format_share(row.normalized),
+    }

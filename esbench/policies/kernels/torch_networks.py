@@ -1,0 +1,182 @@
+"""The networks of the policy templates in torch, for use after training.
+
+The arithmetic is float32, but in another order than NumPy's. The outputs agree within ``TOLERANCE``
+of ``kernels.device``, relative to the largest output.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias, final
+
+import numpy as np
+import torch
+
+from esbench.arrays import Shapes, Vector
+from esbench.policies.base import Rows
+from esbench.policies.kernels.activations import Activation
+from esbench.policies.kernels.convolution import Architecture, Layer, split_tensors
+from esbench.policies.kernels.full_layers import Tensor
+from esbench.policies.normalization import Normalizer
+
+State: TypeAlias = tuple[torch.Tensor, torch.Tensor]
+
+MODULES: Final[dict[Activation, type[torch.nn.Module]]] = {
+    "identity": torch.nn.Identity,
+    "tanh": torch.nn.Tanh,
+    "relu": torch.nn.ReLU,
+    "elu": torch.nn.ELU,
+    "selu": torch.nn.SELU,
+    "gelu": torch.nn.GELU,
+    "sigmoid": torch.nn.Sigmoid,
+}
+
+
+@final
+class PolicyModule(torch.nn.Module):  # type: ignore[misc]
+    """Observations [N, ...] to outputs [N, outputs], with the observation normalisation inside.
+
+    Attributes:
+        network: the layers after the normalisation.
+        mean, scale: [inputs], in float64; None without normalisation.
+    """
+
+    def __init__(self, network: torch.nn.Module, normalizer: Normalizer | None) -> None:
+        super().__init__()
+        self.network = network
+        mean, scale, self.clip = None, None, 0.0
+        if normalizer is not None:
+            mean, scale = torch.tensor(normalizer.mean), torch.tensor(normalizer.scale)
+            self.clip = normalizer.clip
+        self.register_buffer("mean", mean)
+        self.register_buffer("scale", scale)
+
+    def initial_state(self, count: int) -> State | None:
+        """The state of a recurrent network at the start of ``count`` episodes, else None."""
+        if not isinstance(self.network, Recurrent):
+            return None
+        zeros = torch.zeros(count, self.network.cell.hidden_size)
+        return zeros, zeros.clone()
+
+    def forward(self, observations: torch.Tensor, state: State | None = None) -> Any:
+        """Compute the outputs; a recurrent network returns (outputs, state)."""
+        rows = observations.flatten(1)
+        if self.mean is not None:
+            rows = ((rows - self.mean) * self.scale).clamp(-self.clip, self.clip)
+        return self.network(rows.float(), *([] if state is None else [state]))
+
+
+@final
+class Constant(torch.nn.Module):  # type: ignore[misc]
+    """The same outputs for every input."""
+
+    def __init__(self, outputs: Vector) -> None:
+        super().__init__()
+        self.outputs = _parameter(outputs)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """Repeat the outputs for each of N rows."""
+        return self.outputs.expand(rows.shape[0], -1)
+
+
+@final
+class Scale(torch.nn.Module):  # type: ignore[misc]
+    """Multiplies by a constant."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        """Compute the product."""
+        return values * self.factor
+
+
+@final
+class Recurrent(torch.nn.Module):  # type: ignore[misc]
+    """Convolutions, an LSTM cell and a linear layer, with the parameters of ``ConvLSTM``."""
+
+    def __init__(self, parameters: Vector, architecture: Architecture, shapes: Shapes) -> None:
+        super().__init__()
+        *convolutions, gates, gate_bias, weights, bias = _split(parameters, shapes)
+        features, (units,) = architecture.features, architecture.hidden
+        self.features = torch.nn.Sequential(*_convolutions(convolutions, architecture))
+        self.cell = torch.nn.utils.skip_init(torch.nn.LSTMCell, features, units)
+        self.cell.weight_ih = _parameter(_channels_first(gates[:features], architecture).T)
+        self.cell.weight_hh = _parameter(gates[features:].T)
+        self.cell.bias_ih, self.cell.bias_hh = _parameter(gate_bias), _parameter(0 * gate_bias)
+        last = MODULES[architecture.output_activation]()
+        self.output = torch.nn.Sequential(_linear(weights, bias), last)
+
+    def forward(self, rows: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
+        """Compute outputs [N, outputs] and the next state (h, c), [N, units] each."""
+        hidden, cells = self.cell(self.features(rows), state)
+        return self.output(hidden), (hidden, cells)
+
+
+def feed_forward(
+    parameters: Vector, shapes: Shapes, activation: Activation, last: Activation
+) -> torch.nn.Sequential:
+    """Fully connected layers with the parameters of ``FeedForwardBatch``."""
+    return torch.nn.Sequential(*_full(_split(parameters, shapes), activation), MODULES[last]())
+
+
+def convolutional(parameters: Tensor, architecture: Architecture) -> torch.nn.Sequential:
+    """Convolutions, then fully connected layers, with the parameters of ``Architecture``."""
+    tensors, depth = _split(parameters, architecture.shapes), 2 * len(architecture.layers)
+    tensors[depth] = _channels_first(tensors[depth], architecture)
+    return torch.nn.Sequential(
+        *_convolutions(tensors[:depth], architecture),
+        *_full(tensors[depth:], architecture.activation),
+        MODULES[architecture.output_activation](),
+    )
+
+
+def _full(tensors: list[Rows], activation: Activation) -> list[torch.nn.Module]:
+    """Layers of W1 [in, out], b1, W2, ..., or W1, W2, ...; none after the last activation."""
+    layers: list[torch.nn.Module] = []
+    for tensor in tensors:
+        if tensor.ndim == 1:
+            layers[-2].bias = _parameter(tensor)
+        else:
+            layers += [_linear(tensor), MODULES[activation]()]
+    return layers[:-1]
+
+
+def _linear(weights: Rows, bias: Rows | None = None) -> torch.nn.Linear:
+    """A layer with weights [inputs, units]."""
+    layer = torch.nn.utils.skip_init(torch.nn.Linear, *weights.shape, bias=False)
+    layer.weight = _parameter(weights.T)
+    layer.bias = None if bias is None else _parameter(bias)
+    return layer
+
+
+def _convolutions(tensors: list[Rows], architecture: Architecture) -> list[torch.nn.Module]:
+    """Layers from flat pixels to flat features, ordered by channel, row and column."""
+    layers = [Scale(1.0 / architecture.pixel_max), torch.nn.Unflatten(1, architecture.image)]
+    pairs = zip(architecture.layers, architecture.channels, strict=False)
+    for (layer, before), weights, bias in zip(pairs, tensors[::2], tensors[1::2], strict=True):
+        layers += [_convolution(layer, before, weights, bias), MODULES[architecture.activation]()]
+    return [*layers, torch.nn.Flatten()]
+
+
+def _convolution(layer: Layer, before: int, weights: Rows, bias: Rows) -> torch.nn.Conv2d:
+    window = layer.window
+    made = torch.nn.utils.skip_init(torch.nn.Conv2d, before, *layer)
+    windows = weights.reshape(window, window, before, layer.channels)
+    made.weight, made.bias = _parameter(windows.transpose(3, 2, 0, 1)), _parameter(bias)
+    return made
+
+
+def _channels_first(weights: Rows, architecture: Architecture) -> Rows:
+    """The rows [features, units] ordered by channel, row and column, as torch flattens images."""
+    height, width = architecture.sides[-1]
+    images = weights.reshape(height, width, -1, weights.shape[1])
+    return images.transpose(2, 0, 1, 3).reshape(weights.shape)
+
+
+def _split(parameters: Tensor, shapes: Shapes) -> list[Rows]:
+    return split_tensors(parameters.astype(np.float32), shapes)
+
+
+def _parameter(values: Tensor) -> torch.nn.Parameter:
+    return torch.nn.Parameter(torch.tensor(np.array(values, np.float32, order="C")))

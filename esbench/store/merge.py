@@ -1,0 +1,128 @@
+"""Joins output folders: copies the trials that are missing or shorter in the target.
+
+All trials are compared before anything is written. Sources are never changed. A trial is copied to
+a hidden folder of the target and then moved to its place, so that no half of it is ever seen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, Literal, TypeAlias
+
+from esbench.errors import UsageError
+from esbench.files import disk_errors
+from esbench.grids.trial_spec import differences
+from esbench.store.lock import shared
+from esbench.store.trial_folder import HIDDEN, TrialFolder, find_trials, has_trials, is_trial
+
+Action: TypeAlias = Literal["copied", "replaced", "kept"]
+_RESULT: Final = ("score", "returns", "lengths", "generations", "digest")
+_NOT_COPIED: Final = shutil.ignore_patterns("lock", ".*.tmp")
+
+
+def merge(sources: Sequence[Path], out: Path) -> dict[Action, int]:
+    """Join output folders in ``out``, which may have trials already.
+
+    A trial has the same place below every folder. An unfinished trial is replaced by a longer one
+    of the same specification.
+
+    Returns:
+        The number of trials that were copied, that replaced a shorter one, and that were there.
+
+    Raises:
+        UsageError: two finished trials in one place differ, a trial is running or damaged, or a
+            folder has no trial or lies inside another. Nothing is written then. Or the file system
+            refuses; the same merge goes on later.
+    """
+    _check_folders(sources, out)
+    there = {trial.path.relative_to(out): trial for trial in _trials(out)}
+    chosen = dict(there)
+    for root in sources:
+        for trial in find_trials(root):
+            _require_not_running(trial)
+            place = trial.path.relative_to(root)
+            chosen[place] = _longer(chosen.get(place, trial), trial)
+    for place, known in there.items():
+        if chosen[place] is not known:
+            _require_not_running(known)
+    counts: dict[Action, int] = {"copied": 0, "replaced": 0, "kept": 0}
+    for place, trial in chosen.items():
+        before = there.get(place)
+        if trial is not before:
+            _copy(trial, out / place, out)
+        counts["kept" if trial is before else "replaced" if before else "copied"] += 1
+    return counts
+
+
+def _check_folders(sources: Sequence[Path], out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{out} is a file; expected an output folder")
+    for root in sources:
+        if is_trial(root):
+            raise UsageError(f"{root} is the folder of one trial; expected an output folder")
+        ours, theirs = out.resolve(), root.resolve()
+        if ours != theirs and (ours.is_relative_to(theirs) or theirs.is_relative_to(ours)):
+            raise UsageError(f"{root} and {out}: one lies inside the other; expected two folders")
+
+
+def _trials(out: Path) -> list[TrialFolder]:
+    return find_trials(out) if has_trials(out) else []
+
+
+def _longer(known: TrialFolder, other: TrialFolder) -> TrialFolder:
+    """The one of two trials that has more; ``known`` if both are the same."""
+    spec, length = other.description()["spec"], _generations(other)  # raise if it is damaged
+    if known is other:
+        return known
+    changed = differences(known.description()["spec"], spec)
+    if changed:
+        what = "; ".join(changed)
+        raise UsageError(
+            f"{known.path} and {other.path} hold different trials: {what}; expected one "
+            "specification, or another output folder"
+        )
+    if not (known.is_done and other.is_done):
+        more = (other.is_done, length) > (known.is_done, _generations(known))
+        return other if more else known
+    first, second = known.result(), other.result()
+    if changed := [key for key in _RESULT if first.get(key) != second.get(key)]:
+        key = changed[0]
+        values = "" if key in {"returns", "lengths"} else f" ({first.get(key)}, {second.get(key)})"
+        raise UsageError(
+            f"{known.path} and {other.path} have different results of one specification: "
+            f"{key}{values}; expected the same, since equal versions give equal bits"
+        )
+    return known
+
+
+def _generations(trial: TrialFolder) -> int:
+    return len(trial.columns("generation")["generation"])
+
+
+def _require_not_running(trial: TrialFolder) -> None:
+    if trial.status == "running":
+        raise UsageError(f"{trial.path} is running; expected a trial that no process trains")
+
+
+def _copy(trial: TrialFolder, target: Path, out: Path) -> None:
+    """Copy a trial, which cannot start meanwhile, and move it to its place."""
+    with disk_errors(out, "; the same merge goes on later"), contextlib.ExitStack() as stack:
+        out.mkdir(parents=True, exist_ok=True)
+        hidden = Path(stack.enter_context(TemporaryDirectory(prefix=HIDDEN, dir=out)))
+        if not stack.enter_context(shared(trial.path / "lock")):
+            _require_not_running(trial)
+        try:
+            shutil.copytree(trial.path, hidden / "new", ignore=_NOT_COPIED)
+        except shutil.Error as error:
+            file, _, why = error.args[0][0]
+            raise UsageError(f"cannot copy {file}: {why}; the same merge goes on later") from None
+        if target.exists():
+            if not stack.enter_context(TrialFolder(target).locked()):
+                raise UsageError(f"{target} is running; expected a trial that no process trains")
+            target.rename(hidden / "old")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (hidden / "new").rename(target)

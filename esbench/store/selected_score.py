@@ -1,0 +1,51 @@
+"""The held-out score of a finished trial's best policy: ``best.json``, written on request only."""
+
+from __future__ import annotations
+
+from types import NoneType
+from typing import Final
+
+from esbench.errors import UsageError
+from esbench.files import Json, as_text, disk_errors, replace
+from esbench.store.stored_json import FORMAT, Keys, StoredJson
+from esbench.store.trial_folder import TrialFolder
+
+_NAME: Final = "best.json"
+_KEYS: Final[Keys] = {
+    "score": (int, float, NoneType),
+    "returns": list,
+    "generations": int,
+    "last_digest": (str, NoneType),
+}
+
+
+def keep_selected_score(folder: TrialFolder, generation: int, score: Json) -> None:
+    """Write the score of the best policy, which the search had after ``generation``.
+
+    It belongs to the trial as it is now: it is void once the trial is extended.
+
+    Raises:
+        UsageError: another process runs the trial, or the file cannot be written.
+    """
+    content = {"format": FORMAT, "generations": generation, **score}
+    with folder.locked() as mine:
+        if not mine:
+            raise UsageError(f"{folder.path} is run by another process; expected a finished trial")
+        content["last_digest"] = folder.result().get("digest")
+        with disk_errors(folder.path):
+            replace(folder.path / _NAME, as_text(content))
+
+
+def selected_score(folder: TrialFolder) -> Json | None:
+    """The content of ``best.json``, or None if there is none for the trial as it is now."""
+    if not (folder.is_done and (folder.path / _NAME).exists()):
+        return None
+    content = StoredJson(folder.path).read(_NAME, _KEYS)
+    return content if content["last_digest"] == folder.result().get("digest") else None
+
+
+def recorded_score(folder: TrialFolder, generation: int) -> Json:
+    """The recorded score of the policy after some generations; empty if there is none."""
+    best = selected_score(folder)
+    found = best if best is not None and best["generations"] == generation else None
+    return folder.result_of(generation) or found or {}

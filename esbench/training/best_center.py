@@ -1,0 +1,83 @@
+"""Keeps the best unperturbed policy of a trial beside the last one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, Literal, TypeAlias, final
+
+from esbench.algorithms.base import State
+from esbench.arrays import Vector
+from esbench.errors import UsageError
+from esbench.policies.normalization import Normalizer
+from esbench.rollouts.jobs import Job
+from esbench.store.generation_record import GenerationRecord
+
+Which: TypeAlias = Literal["last", "best"]
+WINDOW: Final = 5  # generations
+
+
+@final
+class BestCenter:
+    """The centre with the largest smoothed return, the first of equal ones.
+
+    The smoothed return of a centre is the mean of its own return and those of the four centres
+    before it, each over the episodes that training plays anyway.
+    """
+
+    def __init__(self) -> None:
+        self._found: State = {}
+
+    @property
+    def generation(self) -> int:
+        """The generation after which the search had this centre.
+
+        Raises:
+            UsageError: there is none yet.
+        """
+        self._require()
+        generation: int = self._found["generation"]
+        return generation
+
+    def update(
+        self, history: Sequence[GenerationRecord], center: Vector, normalizer: Normalizer | None
+    ) -> None:
+        """Keep ``center``, which has the return of the last record, if it is the best so far."""
+        recent = [record.center_return for record in history[-WINDOW:]]
+        smoothed = sum(recent) / WINDOW  # NaN is never larger
+        if len(recent) == WINDOW and smoothed > self._found.get("return", -math.inf):
+            generation = history[-1].generation - 1
+            scales = {} if normalizer is None else vars(normalizer)
+            self._found = {
+                "generation": generation,
+                "return": smoothed,
+                "center": center,
+                "normalizer": scales,
+            }
+
+    def job(self, last: Job) -> Job:
+        """The job ``last`` with this centre.
+
+        Raises:
+            UsageError: there is none yet.
+        """
+        self._require()
+        scales = self._found["normalizer"]
+        normalizer = Normalizer(**scales) if scales else None
+        return replace(last, center=self._found["center"], normalizer=normalizer)
+
+    def state_dict(self) -> State:
+        """The centre and its normaliser; empty if there is none yet."""
+        return self._found
+
+    def load_state_dict(self, state: State) -> None:
+        """Restore the result of ``state_dict``."""
+        self._found = state
+
+    def _require(self) -> None:
+        if not self._found:
+            raise UsageError(
+                f"which = 'best': the trial has no best centre yet, which takes {WINDOW} "
+                "generations with evaluation.center = true; expected which = 'last'"
+            )

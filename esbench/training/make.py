@@ -1,0 +1,37 @@
+"""Makes the trainer of a trial: its name says which kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from esbench.agents.names import is_agent
+from esbench.environments.backends.base import GYMNASIUM
+from esbench.grids.trial_spec import TrialSpec
+from esbench.rollouts.jobs import Setup
+from esbench.rollouts.worker_pool import WorkerPool
+from esbench.training.agent_trainer import AgentTrainer
+from esbench.training.search_trainer import SearchTrainer
+from esbench.training.trainer import Ended, Recorder, Trainer
+
+
+def make_trainer(
+    spec: TrialSpec,
+    pool: WorkerPool | None = None,
+    recorder: Recorder | None = None,
+    folder: Path | None = None,
+    start: bool = True,
+    ended: Ended | None = None,
+) -> Trainer:
+    """The trainer of a trial; the arguments are those of ``SearchTrainer``.
+
+    Raises:
+        UsageError: the environment, the policy or a setting is not supported.
+    """
+    if is_agent(spec.algorithm.name):
+        return AgentTrainer(spec, pool, recorder, folder, ended)
+    return SearchTrainer(spec, pool, recorder, folder, start, ended)
+
+
+def backend_of(spec: TrialSpec) -> str:
+    """The name of the backend that plays the training episodes of a trial."""
+    return GYMNASIUM if spec.policy is None else Setup(spec.environment, spec.policy).backend_name

@@ -1,0 +1,47 @@
+"""The counters of a training run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import final
+
+from esbench.rollouts.results import Episodes
+
+
+@final
+@dataclass(frozen=True)
+class Progress:
+    """Counters of a run. The times exclude pauses and loading: workers, environments, batches."""
+
+    generation: int = 0
+    env_steps: int = 0
+    eval_env_steps: int = 0
+    episodes: int = 0
+    wall_time_s: float = 0.0
+    cpu_time_s: float = 0.0
+
+    def with_episodes(self, played: Episodes) -> Progress:
+        """The progress after further episodes."""
+        return replace(
+            self,
+            env_steps=self.env_steps + int(played.lengths.sum()),
+            eval_env_steps=self.eval_env_steps + int(played.center_lengths.sum()),
+            episodes=self.episodes + played.lengths.size,
+        )
+
+    def with_steps(self, env_steps: int, ended: bool) -> Progress:
+        """The progress after further steps, which may have ended an episode."""
+        steps, episodes = self.env_steps + env_steps, self.episodes + ended
+        return replace(self, env_steps=steps, episodes=episodes)
+
+    def with_generation(
+        self, generation: int, wall_time_s: float, cpu_time_s: float, eval_env_steps: int
+    ) -> Progress:
+        """The progress after a generation that took these further times and steps."""
+        return replace(
+            self,
+            generation=generation,
+            eval_env_steps=self.eval_env_steps + eval_env_steps,
+            wall_time_s=self.wall_time_s + wall_time_s,
+            cpu_time_s=self.cpu_time_s + cpu_time_s,
+        )

@@ -1,0 +1,241 @@
+"""The training loop of a search: ask, evaluate, tell, record."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import final
+
+from esbench.algorithms.base import State, algorithm_class
+from esbench.algorithms.population import Population, drawing_threads
+from esbench.arrays import Vector
+from esbench.environments.backends.base import GYMNASIUM
+from esbench.errors import TrainingError
+from esbench.grids.trial_spec import TrialSpec
+from esbench.policies.base import Policy
+from esbench.rollouts.interrupts import interrupts_delayed
+from esbench.rollouts.jobs import Job, Setup
+from esbench.rollouts.results import Episodes, digest, fitness_of, summary
+from esbench.rollouts.worker_pool import WorkerPool, usable_cores
+from esbench.seeding import Purpose, stream
+from esbench.store.generation_record import GenerationRecord
+from esbench.training.best_center import WINDOW, BestCenter, Which
+from esbench.training.callbacks import Stop
+from esbench.training.diagnostics import Gauge
+from esbench.training.evaluator import Evaluator, HeldOutScore
+from esbench.training.progress import Progress
+from esbench.training.trained_policy import TrainedPolicy
+from esbench.training.trainer import Ended, Recorder, Trainer
+
+
+@final
+class SearchTrainer(Trainer):
+    """The trainer of an ask/tell algorithm, whose workers play its populations.
+
+    Attributes:
+        algorithm: the search.
+    """
+
+    def __init__(
+        self,
+        spec: TrialSpec,
+        pool: WorkerPool | None = None,
+        recorder: Recorder | None = None,
+        folder: Path | None = None,
+        start: bool = True,
+        ended: Ended | None = None,
+    ) -> None:
+        """Prepare a trial; worker processes start when they are needed.
+
+        Args:
+            spec: the specification.
+            pool: the worker processes; by default the trainer owns one per core.
+            recorder: stores records and checkpoints, if any.
+            folder: of the trial; its ``log.txt`` has the output of environments.
+            start: whether to read the policy of ``spec.init_from``; not needed before a checkpoint
+                is loaded.
+            ended: scores and stores the trial when it ends; it is not trained further then.
+
+        Raises:
+            UsageError: the environment, the policy or a setting is not supported.
+        """
+        super().__init__(spec, pool, recorder, folder, ended)
+        self._evaluator = Evaluator(spec, self._pool, folder and folder / "log.txt")
+        generator = stream(spec.seed, Purpose.INITIALIZATION)
+        cls = algorithm_class(spec.algorithm.name)
+        center, shapes = self.template.initial_parameters(generator), self.template.shapes
+        if start and spec.init_from is not None:
+            from esbench.training.warm_start import load_start  # it makes a trainer
+
+            center, state = load_start(spec.init_from, spec, self.template)
+            self._evaluator.load_state_dict(state, spec.init_from.generation)
+        self.algorithm = cls(spec.algorithm.settings, center, spec.seed, shapes)
+        if self.algorithm.needs_behaviors:
+            self._evaluator.check_behavior()
+        self._reward_shift = spec.environment.reward_shift + self.algorithm.settings.reward_shift
+        self._gauge = Gauge(self.algorithm.center)
+        self._best = BestCenter()
+        self._consistent = True
+
+    def policy(self, which: Which = "last") -> TrainedPolicy:
+        """The last or the best centre as a policy, for use in any Gymnasium loop.
+
+        Raises:
+            UsageError: there is no best centre yet.
+        """
+        return TrainedPolicy(self.setup, self.held_out_job(which=which), self.generation_of(which))
+
+    @property
+    def template(self) -> Policy:
+        """The policy template, whose parameters are ``center``."""
+        return self._evaluator.policy
+
+    @property
+    def center(self) -> Vector:
+        """The parameters of the unperturbed policy, [P]."""
+        return self.algorithm.center
+
+    @property
+    def setup(self) -> Setup:
+        """What workers need to know, with the reference batch if the policy needs one."""
+        return self._evaluator.setup
+
+    def check_episodes(self) -> None:
+        """As the base class says; fast backends need no check, because tests have proven them."""
+        if self._evaluator.backend_name == GYMNASIUM:
+            self._pool.check(self.spec.environment)
+
+    def evaluate(self, episodes: int | None = None, which: Which = "last") -> HeldOutScore:
+        """Score the last or the best centre on held-out episodes."""
+        return self._evaluator.score(self.held_out_job(episodes, which))
+
+    def held_out_job(self, episodes: int | None = None, which: Which = "last") -> Job:
+        """The episodes that ``evaluate`` plays."""
+        job = self._evaluator.held_out_job(self.algorithm, episodes)
+        return self._best.job(job) if which == "best" else job
+
+    def generation_of(self, which: Which) -> int:
+        """The generation after which the search had the last or the best centre."""
+        return self._best.generation if which == "best" else self.progress.generation
+
+    def next_job(self) -> Job:
+        """The episodes of the population that is evaluated next."""
+        return self._evaluator.population_job(self.algorithm, self.algorithm.ask())
+
+    def state_dict(self) -> State:
+        """A copy of everything that is needed to continue with the same bits."""
+        return {
+            "algorithm": self.algorithm.state_dict(),
+            "progress": vars(self.progress).copy(),
+            "gauge": self._gauge.state_dict(),
+            "best": self._best.state_dict(),
+            "stopped": None if self.stopped is None else self.stopped.reason,
+            **self._evaluator.state_dict(),
+        }
+
+    def load_state_dict(self, state: State, history: Sequence[GenerationRecord] = ()) -> None:
+        """Restore what ``state_dict`` returned after the generations of ``history``.
+
+        Raises:
+            UsageError: the state lacks the reference batch that the policy needs.
+        """
+        self._evaluator.load_state_dict(state, state["progress"]["generation"])
+        self.algorithm.load_state_dict(state["algorithm"])
+        self.progress = Progress(**state["progress"])
+        self._gauge.load_state_dict(state["gauge"])
+        self._best.load_state_dict(state.get("best", {}))
+        self.stopped = None if state["stopped"] is None else Stop(state["stopped"])
+        self.history = list(history)
+        self._consistent = True
+
+    @property
+    def _is_consistent(self) -> bool:
+        return self._consistent
+
+    def _train(self, env_steps: int) -> None:
+        for record in self._generations(env_steps):
+            if self._ends_with(record):
+                break
+
+    def _close(self) -> None:
+        """There is nothing but the workers, which the base class closes."""
+
+    def _generations(self, limit: int) -> Iterator[GenerationRecord]:
+        if not self._consistent:
+            raise TrainingError("an update has failed; load a state or start the trial again")
+        while not self._is_spent(limit):
+            self._evaluator.prepare()  # loading is not part of the time of training
+            before = self.progress
+            wall, cpu = time.perf_counter(), time.process_time() + self._pool.cpu_time_s
+            self.watch.start()
+            population, played = self._play()
+            self.watch.lap("play")
+            with self._update():
+                record = self._learn(population, played)
+                self.watch.lap("update")
+                wall = before.wall_time_s + time.perf_counter() - wall
+                cpu = before.cpu_time_s + (time.process_time() + self._pool.cpu_time_s - cpu)
+                self.progress = replace(self.progress, wall_time_s=wall, cpu_time_s=cpu)
+                record = replace(record, wall_time_s=wall, cpu_time_s=cpu)
+                self.history.append(record)
+                if self._recorder is not None:
+                    members = {"return": played.returns, "length": played.lengths}
+                    self._recorder.append(record, members | self.algorithm.member_data)
+            self.watch.lap("store")
+            yield record
+
+    def _is_spent(self, env_steps: int) -> bool:
+        most = self.spec.budget.generations or math.inf
+        return not (self.progress.env_steps < env_steps and self.progress.generation < most)
+
+    @contextlib.contextmanager
+    def _update(self) -> Iterator[None]:
+        """Complete the block before an interrupt; an error in it leaves no state to save."""
+        with interrupts_delayed():
+            self._consistent = False
+            yield
+            self._consistent = True
+
+    def _play(self) -> tuple[Population, Episodes]:
+        """Evaluate the population of a generation, and the probes before it."""
+        while self.algorithm.plan.probe:
+            probe, played = self._evaluator.play(self.algorithm)
+            with self._update():
+                fitness = fitness_of(played, self._reward_shift)
+                self.algorithm.tell(probe, fitness, played.behaviors)
+                self.progress = self.progress.with_episodes(played)
+        return self._evaluator.play(self.algorithm)
+
+    def _learn(self, population: Population, played: Episodes) -> GenerationRecord:
+        """Tell the algorithm, update the statistics and return the record, without its times."""
+        algorithm, evaluator = self.algorithm, self._evaluator
+        fitness = fitness_of(played, self._reward_shift)
+        lineage, cap = algorithm.plan.lineage, evaluator.episode_cap
+        center, normalizer = algorithm.center, evaluator.normalizer(lineage)
+        centers_own = evaluator.normalizer(algorithm.plan.center_lineage)
+        with drawing_threads(min(self._pool.size, usable_cores())):  # the workers are idle
+            algorithm.tell(population, fitness, played.behaviors)
+            evaluator.learn(played, lineage)
+            measures = self._gauge.measure(
+                population,
+                fitness,
+                centers=(center, algorithm.center),
+                normalizers=(normalizer, evaluator.normalizer(lineage)),
+                ranked=not algorithm.needs_behaviors,
+            )
+        progress = self.progress.with_episodes(played)
+        self.progress = replace(progress, generation=progress.generation + 1)
+        record = GenerationRecord(
+            **vars(self.progress),
+            **summary(played, fitness, self._reward_shift),
+            max_episode_steps=cap,
+            sigma=algorithm.sigma,
+            digest=digest(algorithm.center, played),
+            **measures,
+        )
+        self._best.update([*self.history[1 - WINDOW :], record], center, centers_own)
+        return record

@@ -1,0 +1,144 @@
+"""A trained policy, for use in any Gymnasium loop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+import gymnasium
+import numpy as np
+
+from esbench.environments.make import make_environment
+from esbench.environments.simulator_log import silenced
+from esbench.errors import TrainingError, UsageError
+from esbench.grids.trial_spec import EnvironmentSpec
+from esbench.policies.base import Policy, ReferredBatch, Rows, TorchPolicy
+from esbench.policies.normalization import policy_inputs
+from esbench.policies.spaces import Actions, Observations
+from esbench.rollouts.jobs import CENTER, Job, Setup, Task
+
+if TYPE_CHECKING:
+    from esbench.policies.kernels.torch_networks import PolicyModule
+
+
+@final
+class TrainedPolicy:
+    """The unperturbed policy of a trial: normalisation, network, recurrent state and actions.
+
+    In the recorded environment, with the recorded seeds, it has the recorded returns, bit for bit::
+
+        policy = esbench.load_policy("results/runs/quick/CartPole-v1/openai_es/seed-0")
+        env = policy.make_environment()
+        observation, _ = env.reset(seed=policy.held_out_seeds[0])
+        policy.reset()
+        ended = False
+        while not ended:
+            observation, reward, terminated, truncated, _ = env.step(policy.act(observation))
+            ended = terminated or truncated
+
+    Attributes:
+        environment: the environment's name and arguments, and how it was trained.
+        generation: the generation after which the policy was stored.
+        observation_space, action_space: of the environment.
+        held_out_seeds: the environment seeds of the held-out episodes.
+        template: the policy template.
+        parameters: [P].
+        normalizer: of the observations, or None.
+    """
+
+    def __init__(self, setup: Setup, job: Job, generation: int) -> None:
+        """Prepare the policy of the centre of ``job``, the held-out episodes."""
+        self.environment: EnvironmentSpec = setup.environment
+        self.generation = generation
+        with silenced():
+            env = self.make_environment()
+            env.close()
+        self.observation_space: gymnasium.Space[Any] = env.observation_space
+        self.action_space: gymnasium.Space[Any] = env.action_space
+        tasks = [Task(CENTER, episode) for episode in range(job.episodes)]
+        self.held_out_seeds: list[int] = [job.environment_seed(task) for task in tasks]
+        self.parameters = job.center.copy()
+        self.template: Policy = setup.make_policy(self.observation_space, self.action_space)
+        self.normalizer = job.normalizer
+        self._observations = Observations(self.observation_space, self.environment.id)
+        self._actions = Actions(self.action_space, self.environment.id)
+        self._reference = setup.reference_inputs(job.normalizer)
+        self._batch = self.template.batch(slots=1)
+        if isinstance(self._batch, ReferredBatch) and self._reference is not None:
+            self._batch.refer(self._reference)
+        self.reset()
+
+    def make_environment(self, **kwargs: Any) -> gymnasium.Env[Any, Any]:
+        """The environment of the trial, for example with ``render_mode="human"``.
+
+        Raises:
+            UsageError: it cannot be made.
+        """
+        spec = self.environment
+        return make_environment(spec.id, {**spec.kwargs, **kwargs}, spec.wrappers)
+
+    def reset(self) -> None:
+        """Forget the episode; call it at the start of every episode."""
+        self._batch.load(0, self.parameters)
+
+    def act(self, observation: Any) -> Any:
+        """The action for one observation of ``observation_space``.
+
+        Raises:
+            UsageError: the observation has another shape than those of the space.
+            TrainingError: the outputs of the policy are not finite.
+        """
+        outputs = self.outputs(observation)[np.newaxis]
+        if not np.isfinite(outputs).all():
+            raise TrainingError(f"the outputs of the policy are not finite: {outputs[0].tolist()}")
+        return self._actions.decode(outputs)[0]
+
+    def outputs(self, observation: Any) -> Rows:
+        """The outputs [outputs] of the network, in place of the action that they stand for.
+
+        Raises:
+            UsageError: the observation has another shape than those of the space.
+        """
+        seen = self._seen(observation)
+        rows = self._observations.encode(
+            seen[np.newaxis] if isinstance(seen, np.ndarray) else [seen]
+        )
+        with np.errstate(over="ignore", invalid="ignore"):  # ``act`` reports it
+            found: Rows = self._batch.forward(policy_inputs(rows, self.normalizer))[0]
+        return found
+
+    def _seen(self, observation: Any) -> Any:
+        space = self.observation_space
+        if not isinstance(space, gymnasium.spaces.Box | gymnasium.spaces.Discrete):
+            if not space.contains(observation):
+                raise UsageError(f"observation {observation!r}: expected one of {space}")
+            return observation
+        seen = np.asarray(observation, dtype=space.dtype)
+        if seen.shape != space.shape:
+            raise UsageError(
+                f"observation of shape {list(seen.shape)}: expected {list(space.shape or ())}, one "
+                f"observation of {self.environment.id}"
+            )
+        return seen
+
+    def module(self) -> PolicyModule:
+        """A new torch module from observations [N, ...] to outputs [N, outputs].
+
+        It normalises the observations and has the outputs of ``outputs`` within 2e-5 of the largest
+        one. Discrete observations are one-hot rows, as ``gymnasium.spaces.flatten`` makes them. A
+        module of a recurrent template also takes its state, None at the start of an episode, and
+        returns outputs and the next state. A user's own module keeps its state as it always does.
+
+        Raises:
+            UsageError: the template, a plugin's, has no torch layers.
+        """
+        from esbench.policies.kernels.torch_networks import PolicyModule
+
+        if not isinstance(self.template, TorchPolicy):
+            raise UsageError(
+                f"the policy template {type(self.template).__name__} has no torch layers; expected "
+                "one that is an esbench.policies.base.TorchPolicy, such as mlp"
+            )
+        layers = self.template.torch_layers(self.parameters, self._reference)
+        module = PolicyModule(layers, self.normalizer)
+        module.eval()
+        return module

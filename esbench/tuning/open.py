@@ -1,0 +1,52 @@
+"""The studies of a grid: one per environment, algorithm and policy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from esbench.errors import UsageError
+from esbench.grids.grid_file import Grid
+from esbench.search_space import Space
+from esbench.store.trial_folder import check_format
+from esbench.training.trials import Trial, grid_trials, require_folder
+from esbench.tuning.space import search_space
+from esbench.tuning.study import Search, Study, open_study
+
+
+def open_studies(
+    grid: Grid, source: str, search: Search, out: Path, storage: str | None = None
+) -> list[Study]:
+    """The studies of a grid, in its order; the default storage is a journal file in ``out``.
+
+    Raises:
+        UsageError: a seed of the search is one of the grid or there twice, a search space is wrong,
+            or the storage or the folder belong to another search. No trial is changed.
+    """
+    require_folder(out)
+    if len({*search.seeds}) < len(search.seeds):
+        raise UsageError(
+            f"the tuning seeds are {', '.join(map(str, search.seeds))}; expected each seed once"
+        )
+    if both := sorted({*search.seeds} & {*grid.seeds}):
+        raise UsageError(
+            f"the tuning seeds {', '.join(map(str, both))} are seeds of the grid; expected seeds "
+            "that are not, because the best settings fit the seeds on which they were found"
+        )
+    firsts: dict[str, Trial] = {}
+    for trial in grid_trials(grid, out, source):
+        firsts.setdefault(str(trial.folder.path.parent), trial)
+    spaces = [_space(trial, grid, source) for trial in firsts.values()]
+    check_format(out)
+    file = storage or str(out / "study.journal")
+    return [
+        open_study(trial, space, search, file)
+        for trial, space in zip(firsts.values(), spaces, strict=True)
+    ]
+
+
+def _space(trial: Trial, grid: Grid, source: str) -> Space:
+    """The search space of the algorithm of a trial, whose label may be one of a sweep."""
+    label = trial.labels["algorithm"]
+    key = next(key for key in grid.algorithms if label == key or label.startswith(f"{key} "))
+    model = type(trial.spec.algorithm.settings)
+    return search_space(model, grid.tune.get(key, {}), source, key)

@@ -1,0 +1,131 @@
+"""The search space of an algorithm: what its settings declare, changed by a grid's table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, get_args, get_origin
+
+from pydantic import Field, create_model
+
+from esbench.algorithms.settings import TrainerSettings
+from esbench.errors import UsageError, suggestion
+from esbench.grids.trial_spec import flatten
+from esbench.search_space import SettingSpace, Space, declared_space
+from esbench.settings import Settings, Table, parse
+
+
+def search_space(model: type[TrainerSettings], table: Table, source: str, label: str) -> Space:
+    """The declared space of a model, changed by ``[tune.LABEL]``; conditional settings come last.
+
+    A value of the table is a range ``{low = 0.01, high = 1.0, log = true}``, a list of choices, a
+    table with ``choices`` or a range and ``when``, or false, which leaves the setting out.
+
+    Raises:
+        UsageError: an unknown setting, a space outside of its range, or nothing to search.
+    """
+    prefix = f"tune.{label}"
+    space = declared_space(model)
+    for name, value in _entries(model, table, source, prefix):
+        if value is False:
+            if name not in space:
+                near = suggestion(name, space)
+                raise UsageError(f"{source}: {prefix}.{name} = false: it is not searched; {near}")
+            del space[name]
+        else:
+            space[name] = _parsed(value, source, f"{prefix}.{name}")
+            _check(model, name, space[name], source, prefix)
+    if not space:
+        raise UsageError(
+            f"{source}: {label} has no search space; expected a table [{prefix}] with one of its "
+            "settings, such as SETTING = {low = 0.01, high = 1.0, log = true}"
+        )
+    return dict(sorted(space.items(), key=lambda item: bool(item[1].when)))
+
+
+def nested(settings: Table) -> Table:
+    """Settings by dotted name as the table of an algorithm."""
+    result: Table = {}
+    for name, value in settings.items():
+        above, dot, key = name.partition(".")
+        if dot:
+            result.setdefault(above, {})[key] = value
+        else:
+            result[name] = value
+    return result
+
+
+def is_integer(model: type[TrainerSettings], name: str) -> bool:
+    """Whether a setting takes whole numbers only; those of a free table take all numbers."""
+    field = model.model_fields.get(name)
+    return field is not None and float not in _types(field.annotation)
+
+
+def contains(space: SettingSpace, value: Any) -> bool:
+    """Whether a value lies in a space."""
+    if space.choices:
+        return value in space.choices
+    assert space.low is not None
+    assert space.high is not None
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and space.low <= value <= space.high
+
+
+def values_of(settings: TrainerSettings) -> Table:
+    """All values of settings by dotted name."""
+    return flatten(settings.model_dump(mode="json"))
+
+
+def _entries(
+    model: type[TrainerSettings], table: Table, source: str, prefix: str
+) -> Iterator[tuple[str, Any]]:
+    """The dotted name and the value of each setting; settings that are tables have one each."""
+    for name, value in table.items():
+        if name not in model.model_fields:
+            near = suggestion(name, model.model_fields)
+            raise UsageError(f"{source}: unknown setting {prefix}.{name}; {near}")
+        if dict in _types(model.model_fields[name].annotation) and isinstance(value, dict):
+            yield from ((f"{name}.{key}", inner) for key, inner in value.items())
+        else:
+            yield name, value
+
+
+def _parsed(value: Any, source: str, prefix: str) -> SettingSpace:
+    table = {"choices": value} if isinstance(value, list) else value
+    if not isinstance(table, dict) or table.get("choices") == []:
+        raise UsageError(
+            f"{source}: {prefix} = {value!r}: expected a range such as {{low = 0.01, high = 1.0, "
+            "log = true}, a list of choices, or false"
+        )
+    return parse(SettingSpace, table, source, prefix)
+
+
+def _check(
+    model: type[TrainerSettings], name: str, space: SettingSpace, source: str, prefix: str
+) -> None:
+    """Raises UsageError if an end or a choice is no value of the setting, or ``when`` is wrong."""
+    for other in space.when:
+        if other.partition(".")[0] not in model.model_fields:
+            near = suggestion(other, model.model_fields)
+            raise UsageError(f"{source}: {prefix}.{name}.when: unknown setting {other!r}; {near}")
+    if name not in model.model_fields:
+        return  # a key of a free table
+    field = model.model_fields[name]
+    definition: Any = {name: Annotated[field.annotation, *field.metadata, Field()]}
+    alone = create_model("Alone", __base__=Settings, **definition)
+    values: Sequence[Any] = space.choices or (space.low, space.high)
+    if is_integer(model, name) and not space.choices:
+        if not all(float(end).is_integer() for end in values):
+            raise UsageError(
+                f"{source}: {prefix}.{name} = {space.text}: expected whole numbers for low and high"
+            )
+        values = list(map(int, values))
+    for value in values:
+        parse(alone, {name: value}, source, prefix)
+
+
+def _types(annotation: Any) -> set[Any]:
+    """The plain types in an annotation."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _types(arguments[0])
+    return {origin or annotation}.union(*map(_types, arguments))

@@ -1,0 +1,238 @@
+"""The search of the settings of one algorithm in one environment, and the trials that it runs.
+
+Configurations are chosen in batches, from the results of the batches before. All trials of a batch
+run side by side up to a rung of the budget; then the configurations are judged together. So the
+search depends neither on the number of workers nor on when it was interrupted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Final, TypeAlias, final
+
+from esbench.errors import UsageError
+from esbench.grids.expand import Labels, with_settings
+from esbench.grids.trial_spec import DEFAULT_LABEL, TrialSpec, differences
+from esbench.integrations.optuna_study import Configuration, OptunaStudy, Sampler
+from esbench.search_space import Space
+from esbench.settings import Table
+from esbench.store.trial_folder import TrialFolder, has_trials
+from esbench.training.run_trial import Outcome, check_trials
+from esbench.training.trials import Trial
+from esbench.tuning.pruning import RUNGS, at_rung, is_clearly_worse, objective
+from esbench.tuning.space import contains, is_integer, nested, values_of
+
+BATCH: Final = 4  # configurations
+
+Play: TypeAlias = Callable[[Sequence[Trial], str], Sequence[Outcome]]
+"""Runs trials, all that are not done; the text says which ones."""
+
+
+@final
+@dataclass(frozen=True)
+class Search:
+    """How the settings are searched: the same for all algorithms of a command.
+
+    Attributes:
+        seeds: the training seeds of every configuration.
+        sampler: how values are drawn: "tpe" learns from the configurations before.
+        seed: of the sampler.
+        rungs: shares of the budget at which configurations are judged; the last one is 1.
+    """
+
+    seeds: tuple[int, ...]
+    sampler: Sampler = "tpe"
+    seed: int = 0
+    rungs: tuple[Fraction, ...] = RUNGS
+
+
+@final
+@dataclass(frozen=True)
+class Study:
+    """One algorithm in one environment.
+
+    Attributes:
+        spec: a trial with the default settings, and any seed.
+        labels: the grid's names of its environment, algorithm and policy.
+        space: the searched settings.
+        search: how they are searched.
+        folder: has one folder per configuration.
+        store: the configurations and their scores.
+    """
+
+    spec: TrialSpec
+    labels: Labels
+    space: Space
+    search: Search
+    folder: Path
+    store: OptunaStudy
+
+    @property
+    def name(self) -> str:
+        """Environment, algorithm and policy as text."""
+        return study_name(self.labels)
+
+    @property
+    def defaults(self) -> Table:
+        """The default values of all settings by dotted name."""
+        return values_of(self.spec.algorithm.settings)
+
+    def run(self, count: int, play: Play) -> None:
+        """Search until ``count`` configurations are complete, pruned or failed.
+
+        Raises:
+            UsageError: the default settings are not supported, or another process runs a trial.
+        """
+        for first in range(0, count, BATCH):
+            numbers = range(first, min(first + BATCH, count))
+            for number in numbers[len(self.store.configurations[first : numbers.stop]) :]:
+                self._choose(number)
+            for rung in range(len(self.search.rungs)):
+                self._reach(rung, numbers, play)
+
+    def trials(self, configuration: Configuration, share: Fraction) -> list[Trial]:
+        """The trials of a configuration, one per seed, up to a share of the budget.
+
+        UsageError if the settings do not fit together.
+        """
+        where = f"configuration {configuration.number} of {self.name}"
+        spec = with_settings(self.spec, nested(configuration.settings), where)
+        budget = at_rung(spec.budget, share)
+        label = f"{self.labels['algorithm']} #{configuration.number}"
+        return [
+            Trial(
+                spec.model_copy(update={"budget": budget, "seed": seed}),
+                {**self.labels, "algorithm": label},
+                TrialFolder(self.trial_folder(configuration.number, seed)),
+                extend=True,
+            )
+            for seed in self.search.seeds
+        ]
+
+    def trial_folder(self, number: int, seed: int) -> Path:
+        """The folder of one trial of a configuration."""
+        return self.folder / f"configuration-{number:03}" / f"seed-{seed}"
+
+    def _choose(self, number: int) -> None:
+        model = type(self.spec.algorithm.settings)
+        integers = [name for name in self.space if is_integer(model, name)]
+        known = self.defaults
+        if number:
+            self.store.choose(number, self.space, integers, known)
+            return
+        inside = {
+            name: known[name]
+            for name, setting in self.space.items()
+            if setting.is_active(known) and contains(setting, known.get(name))
+        }
+        self.store.choose_default(self.space, integers, inside)
+
+    def _reach(self, rung: int, numbers: range, play: Play) -> None:
+        """Train the configurations that are left up to a rung, and judge them."""
+        waiting = [c for c in self._running(numbers) if len(c.rungs) == rung]
+        ready = {c.number: trials for c in waiting if (trials := self._checked(c, rung))}
+        if ready:
+            part = (
+                f"{share} of the budget" if (share := self.search.rungs[rung]) < 1 else "all steps"
+            )
+            title = f"{self.name}: {part} for configurations {', '.join(map(str, ready))}"
+            outcomes = play([trial for trials in ready.values() for trial in trials], title)
+            if "elsewhere" in outcomes:
+                raise UsageError(
+                    f"{self.folder}: another process runs a trial of this search; wait for it"
+                )
+        for configuration in waiting:
+            if configuration.number in ready:
+                scores = tuple(map(_score, ready[configuration.number]))
+                rungs = (*configuration.rungs, scores)
+                self.store.record(configuration.number, rungs, objective(scores))
+        for configuration in self._running(numbers):
+            self._judge(configuration, rung)
+
+    def _running(self, numbers: range) -> list[Configuration]:
+        chosen = self.store.configurations[numbers.start : numbers.stop]
+        return [c for c in chosen if c.state == "running"]
+
+    def _checked(self, configuration: Configuration, rung: int) -> list[Trial]:
+        """The trials of a configuration; none if its settings are refused, its worst value."""
+        try:
+            trials = self.trials(configuration, self.search.rungs[rung])
+            if not rung:
+                check_trials(trials[:1])
+        except UsageError as error:
+            if not configuration.number:
+                raise
+            self.store.tell(configuration.number, -math.inf, str(error))
+            return []
+        return trials
+
+    def _judge(self, configuration: Configuration, rung: int) -> None:
+        """End a configuration that has failed, is clearly worse than the others, or is complete.
+
+        The default settings are never pruned: the best ones are compared with them.
+        """
+        if len(configuration.rungs) <= rung:
+            return
+        scores = configuration.rungs[rung]
+        others = [
+            objective(other.rungs[rung])
+            for other in self.store.configurations
+            if other.number != configuration.number and len(other.rungs) > rung
+        ]
+        last = rung == len(self.search.rungs) - 1
+        if last or objective(scores) == -math.inf:
+            self.store.tell(configuration.number, objective(scores))
+        elif configuration.number and is_clearly_worse(scores, others):
+            self.store.tell(configuration.number, None)
+
+
+def open_study(trial: Trial, space: Space, search: Search, storage: str) -> Study:
+    """The study of the algorithm and the environment of ``trial``, whose folder lies in its folder.
+
+    Raises:
+        UsageError: Optuna is not installed, the storage cannot be opened or holds another search
+            under this name, or the folder holds trials of a search that the storage lacks.
+    """
+    identity = {
+        "spec": {**trial.spec.as_json(), "seed": None},
+        "space": {name: setting.text for name, setting in space.items()},
+        "seeds": list(search.seeds),
+        "sampler": search.sampler,
+        "sampler_seed": search.seed,
+        "rungs": [str(share) for share in search.rungs],
+        "batch": BATCH,
+    }
+    name, folder = study_name(trial.labels), trial.folder.path.parent
+    used = has_trials(folder)
+    lost = UsageError(
+        f"{folder} holds trials of a search that {storage} lacks; expected the storage of that "
+        "search, or another --out"
+    )
+    if used and "://" not in storage and not Path(storage).exists():
+        raise lost
+    store = OptunaStudy(storage, name, identity, search.sampler, search.seed)
+    if changed := differences(store.stored_identity, identity):
+        raise UsageError(
+            f"{storage} holds another search of {name}: {'; '.join(changed)}. Nothing was changed; "
+            "give another --storage and --out, or undo the edit"
+        )
+    if used and not store.configurations:
+        raise lost
+    return Study(trial.spec, trial.labels, space, search, folder, store)
+
+
+def study_name(labels: Labels) -> str:
+    """Environment, algorithm and policy as text."""
+    policy = labels["policy"]
+    text = f"{labels['environment']} {labels['algorithm']}"
+    return text if policy == DEFAULT_LABEL else f"{text} {policy}"
+
+
+def _score(trial: Trial) -> float:
+    """The score of a trial; minus infinity if it has failed or is not finite."""
+    score = trial.folder.result()["score"] if trial.is_done else None
+    return -math.inf if score is None else float(score)

@@ -1,0 +1,148 @@
+"""Optimizers and algorithms of the user's own, by class or by "package.file:Class"."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import own_search
+import pytest
+import torch
+from command_line import Run
+from searches import START, P, climb
+
+import esbench
+from esbench.algorithms.optimizers.select import make_optimizer
+from esbench.errors import UsageError
+from esbench.files import with_arrays, without_arrays
+
+GRADIENTS = np.random.default_rng(0).standard_normal((40, P))
+OPTIMIZERS: dict[str, Callable[..., Any]] = {
+    "own_search:Derived": own_search.Derived,
+    "own_search:Plain": own_search.Plain,
+    "torch.optim:AdamW": torch.optim.AdamW,
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_the_steps_are_those_of_the_class_also_after_its_state_was_stored(name: str) -> None:
+    parameter = torch.nn.Parameter(torch.tensor(START))
+    alone = OPTIMIZERS[name]([parameter], lr=0.03)
+    ours, center = make_optimizer(name, P, 0.03, {}), START
+    for number, gradient in enumerate(GRADIENTS):
+        if number == 20:
+            arrays: dict[str, Any] = {}
+            text = json.dumps(without_arrays(ours.state_dict(), arrays))
+            ours = make_optimizer(name, P, 0.03, {})
+            ours.load_state_dict(with_arrays(json.loads(text), arrays))
+        scale = 0.99**number
+        center = ours.step(center, gradient, scale)
+        alone.param_groups[0]["lr"] = scale * 0.03
+        parameter.grad = torch.from_numpy(-gradient)
+        with torch.no_grad():
+            alone.step()
+        np.testing.assert_array_equal(center, parameter.detach().numpy())
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "words"),
+    [
+        ("own_search:Stepless", {}, "no step"),
+        ("own_search:StepOnly", {}, "param_groups"),
+        ("own_search:Forgets", {}, "state_dict"),
+        ("own_search:Fails", {}, "broken on purpose"),
+        ("own_search:Plain", {"momentm": 1}, "'momentum'"),
+        ("own_search:Plian", {}, "'Plain'"),
+        ("torch.optim:LBFGS", {}, "closure"),
+    ],
+)
+def test_what_is_no_optimizer_is_one_sentence(
+    name: str, settings: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(UsageError, match=words) as caught:
+        make_optimizer(name, P, 0.1, settings)
+    assert name in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_own_algorithm_and_optimizer_by_class_are_those_by_name() -> None:
+    given = [
+        ("openai_es", "own_search:Derived"),
+        ("own_search:Mine", "own_search:Derived"),
+        (own_search.Mine, own_search.Derived),
+    ]
+    centers = []
+    for name, optimizer in given:
+        algorithm = esbench.make_algorithm(
+            name, num_params=P, center_init=START, optimizer=optimizer, sigma=0.1
+        )
+        climb(algorithm, 5)
+        centers.append(algorithm.center)
+    assert not np.array_equal(centers[0], START)
+    np.testing.assert_array_equal(centers[1:], centers[:1] * 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("own_search:Derived", "not an algorithm"),
+        ("own_search:Unfinished", "not an algorithm"),
+        ("own_search:Mime", "'Mine'"),
+    ],
+)
+def test_what_is_no_algorithm_is_one_sentence(name: str, words: str, esbench: Run) -> None:
+    code, out, err = esbench("plan", "--env", "CartPole-v1", "--algorithm", name, "--seeds", "0")
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert words in err
+    assert name in err
+
+
+def test_a_grid_trains_resumes_and_records_the_code(esbench: Run, tmp_path: Path) -> None:
+    """The digests are those of a run that is not interrupted."""
+    (tmp_path / "grid.toml").write_text("""
+environments = ["CartPole-v1"]
+seeds = [0]
+policy = { template = "linear" }
+evaluation = { episodes = 2 }
+[algorithms.mine]
+algorithm = "own_search:Mine"
+population_size = 8
+optimizer = ["own_search:Derived", "own_search:Plain"]
+[algorithms.openai_es]
+population_size = 8
+optimizer = "own_search:Derived"
+[algorithms.only_algorithm]
+algorithm = "own_search:Mine"
+population_size = 8
+""")
+    run = ["run", "grid.toml", "--workers", "1", "--quiet", "--at-once", "1"]
+
+    def trial(out: str, label: str) -> Path:
+        return tmp_path / out / "CartPole-v1" / label / "seed-0"
+
+    def digests(folder: Path) -> list[str]:
+        lines = (folder / "metrics.jsonl").read_text().splitlines()
+        return [json.loads(line)["digest"] for line in lines]
+
+    assert esbench(*run, "--env-steps", "200", "--out", "a")[0] == 0
+    assert esbench(*run, "--env-steps", "900", "--out", "a", "--extend")[0] == 0
+    assert esbench(*run, "--env-steps", "900", "--out", "b")[0] == 0
+    derived, plain = (f"mine_optimizer_own_search_{name}" for name in ("Derived", "Plain"))
+    for label in (derived, plain, "openai_es", "only_algorithm"):
+        assert digests(trial("a", label)) == digests(trial("b", label))
+        description = json.loads((trial("b", label) / "trial.json").read_text())
+        assert description["own_code"]["own_search"].startswith("sha256:")
+    assert digests(trial("b", plain)) != digests(trial("b", derived))
+    assert esbench("verify", "b", "--workers", "1")[0] == 0
+
+
+def test_a_class_inside_a_function_is_refused() -> None:
+    class Inside(own_search.Plain): ...
+
+    with pytest.raises(UsageError, match="top level"):
+        esbench.make_algorithm("openai_es", num_params=P, optimizer=Inside)
+    with pytest.raises(UsageError, match="no step"):
+        esbench.make_trainer("openai_es", env="CartPole-v1", optimizer=own_search.Stepless)

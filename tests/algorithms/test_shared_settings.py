@@ -1,0 +1,93 @@
+"""Settings that several algorithms share: defaults, sizes, the first deviation, weight decay."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from searches import START, P, climb, maker
+
+import esbench
+from esbench.algorithms.base import ALGORITHMS
+from esbench.algorithms.settings import FirstDeviationSettings
+
+DEVIATING = [
+    name for name in ALGORITHMS.builtin_names()
+    if issubclass(ALGORITHMS.get(name).Settings, FirstDeviationSettings)
+]  # fmt: skip
+ONE_NUMBER = {"cma_es", "csa_es", "sep_cma_es", "eggroll"}  # their sigma cannot be a list
+
+# Those of the papers, or of the package or library that the file names.
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "openai_es": {"sigma": 0.02, "weight_decay": 0.005, "optimizer": "adam", "antithetic": True},
+    "ars": {
+        "population_size": 64, "num_best": None, "version": "V2-t", "sigma": 0.03,
+        "learning_rate": 0.02, "reward_shift": 0.0,
+    },
+    "pgpe": {
+        "learning_rate": 0.05, "optimizer": "clipup", "optimizer_settings": {}, "sigma": 0.1,
+        "sigma_learning_rate": 0.1, "sigma_max_change": 0.2, "shaping": "centered",
+        "antithetic": True, "weight_decay": 0.0,
+    },
+    "pepg": {
+        "sigma": 2.0, "learning_rate": 0.3, "sigma_learning_rate": 0.2, "weight_decay": 0.0,
+        "optimizer": "adam", "shaping": "centered", "sigma_max_change": None, "sigma_min": None,
+        "sigma_max": None,
+    },
+    "snes": {"sigma": 0.1, "antithetic": False},
+    "xnes": {"sigma": 0.1, "antithetic": False},
+    "cem": {"sigma": 0.5, "elite_ratio": 0.25, "extra_sigma_ratio": 0.1},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_defaults_are_the_papers(name):
+    given = esbench.make_algorithm(name, num_params=P).settings.model_dump()
+    assert {key: given[key] for key in DEFAULTS[name]} == DEFAULTS[name]
+
+
+@pytest.mark.parametrize("name", ["snes", "xnes", "cma_es", "sep_cma_es"])
+def test_the_default_population_is_that_of_cma_es(name):
+    sizes = {2: 6, 10: 10, 100: 17}
+    for num_params, size in sizes.items():
+        algorithm = esbench.make_algorithm(name, num_params=num_params)
+        assert algorithm.population_size == size
+    assert len(algorithm.ask()) == size
+
+
+def test_the_default_population_is_of_whole_pairs():
+    pairs = esbench.make_algorithm("snes", num_params=P, antithetic=True)
+    assert pairs.population_size == 10  # and not 4 + 5
+
+
+@pytest.mark.parametrize("name", DEVIATING)
+def test_a_radius_is_the_expected_distance_of_a_member(name):
+    assert maker(name)(radius=2.0).sigma == pytest.approx(2.0 / np.sqrt(P))
+    if name not in ONE_NUMBER:
+        sigma = np.linspace(0.1, 0.7, P)
+        assert maker(name)(sigma=sigma).sigma == pytest.approx(np.sqrt(np.mean(sigma**2)))
+
+
+@pytest.mark.parametrize("name", ["snes", "xnes", "pgpe"])
+def test_weight_decay_pulls_the_centre_by_this_much_of_itself(name):
+    make = maker(name, optimizer="sgd", learning_rate=0.5)
+    plain, decayed = make(), make(weight_decay=0.04)
+    for algorithm in (plain, decayed):
+        climb(algorithm, 1)
+    np.testing.assert_allclose(decayed.center, plain.center - 0.5 * 0.04 * START, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["snes", "xnes"])
+def test_one_member_says_nothing(name):
+    algorithm = maker(name)(population_size=1)
+    climb(algorithm, 3)
+    np.testing.assert_array_equal(algorithm.center, START)
+
+
+@pytest.mark.parametrize(
+    ("name", "state"), [("pgpe", "sigma"), ("snes", "sigma"), ("xnes", "factor")]
+)
+def test_a_rate_of_0_keeps_the_deviations(name, state):
+    algorithm = maker(name)(sigma_learning_rate=0.0)
+    before = algorithm.state_dict()[state]
+    climb(algorithm, 5)
+    np.testing.assert_array_equal(algorithm.state_dict()[state], before)

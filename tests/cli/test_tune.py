@@ -1,0 +1,119 @@
+"""``esbench tune`` as its user runs it: on the sphere, killed and resumed, and with bad input."""
+
+import os
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from command_line import Run, python
+from PIL import Image
+from watchers import Watcher
+
+from esbench.grids.grid_file import compose_grid
+from esbench.rollouts.worker_pool import WorkerPool
+from esbench.training.run_grid import run_grid
+from esbench.tuning.open import open_studies
+from esbench.tuning.study import Search
+from esbench.tuning.summary import summarize
+
+GRID = """
+environments = ["esbench/Sphere-v0"]
+[algorithms.openai_es]
+sigma = 0.011
+[budget]
+env_steps = 240
+[tune.openai_es]
+population_size = [8, 16]
+weight_decay = false
+"""
+COMMAND = ("tune", "bad.toml", "--trials", "5", "--tuning-seeds", "7,8", "--workers", "1")
+
+
+@pytest.fixture(autouse=True)
+def _without_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@pytest.fixture
+def grid(tmp_path: Path) -> Path:
+    path = tmp_path / "bad.toml"
+    path.write_text(GRID)
+    return path
+
+
+def killed_in_the_middle(folder: Path) -> None:
+    """Run the command, and kill it once the second batch has begun."""
+    batch = folder / "results/tuning/bad/esbench_Sphere-v0/openai_es/configuration-004"
+    with python("-m", "esbench", *COMMAND, cwd=folder) as process:
+        while process.poll() is None and not batch.exists():
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_a_killed_search_continues_and_ends_as_one_that_was_not(
+    tmp_path: Path, grid: Path, esbench: Run, pool: WorkerPool
+) -> None:
+    killed_in_the_middle(tmp_path)
+    code, out, err = esbench(*COMMAND)
+    assert code == 0, err
+
+    composed, source = compose_grid(str(grid))
+    (study,) = open_studies(composed, source, Search((7, 8)), tmp_path / "whole")
+    study.run(5, lambda trials, _: run_grid(trials, pool, Watcher()))
+    summary = summarize(study)
+    root = tmp_path / "results/tuning/bad"
+    (again,) = open_studies(composed, source, Search((7, 8)), root)
+    assert again.store.configurations == study.store.configurations
+    rows = {path.relative_to(root): digests(path) for path in root.rglob("metrics.jsonl")}
+    whole = study.folder.parents[1]
+    assert rows == {p.relative_to(whole): digests(p) for p in whole.rglob("metrics.jsonl")}
+    assert summary.best_score > summary.default_score / 2  # returns are below 0
+
+    assert all(name in out for name in ("sigma", "learning_rate", "best.toml"))
+    with Image.open(again.folder / "scores.png") as image:
+        assert image.width > 500
+
+
+def digests(metrics: Path) -> list[str]:
+    return re.findall(r'"digest":"(\w+)"', metrics.read_text())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fact"),
+    [
+        (("quick",), "--all"),
+        (("bad.toml", "--trials", "0"), "--trials"),
+        (("bad.toml", "--tuning-seeds", "0-3"), "0, 1, 2"),
+        (("bad.toml", "--tuning-seeds", "many"), "--tuning-seeds"),
+        (("bad.toml", "--storage", "bad.toml"), "bad.toml"),
+        (("bad.toml", "--set", "tune.openaies.sigma=false"), "openai_es"),
+        (("bad.toml", "--set", "tune=3"), "tune"),
+        (("bad.toml", "--tuning-seeds", "7,8,7"), "7, 8, 7"),
+        (("bad.toml", "--workers", "0"), "workers = 0"),
+        (("bad.toml", "--at-once", "0"), "at_once = 0"),
+        (("bad.toml", "--out", "bad.toml"), "bad.toml is a file"),
+    ],
+)
+def test_wrong_input_is_refused_and_nothing_is_trained(
+    grid: Path, esbench: Run, arguments: tuple[str, ...], fact: str
+) -> None:
+    before = grid.read_text()
+    code, _, err = esbench("tune", *arguments)
+    assert (code, fact in err) == (2, True)
+    assert grid.read_text() == before
+    assert not list(grid.parent.rglob("trial.json"))
+    assert not list(grid.parent.rglob("study.journal"))
+
+
+def test_without_optuna_the_command_names_the_extra(
+    grid: Path, esbench: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    code, _, err = esbench("tune", str(grid))
+    assert code == 2
+    assert "pip install '.[tune]'" in err
+    assert not (grid.parent / "results").exists()

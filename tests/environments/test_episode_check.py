@@ -1,0 +1,250 @@
+"""State that survives an episode and episodes that do not end are found before training."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from command_line import Run
+from doubles import Walk
+from gymnasium.wrappers import NormalizeObservation, NormalizeReward, TransformReward
+
+import esbench
+from esbench.environments.episode_check import check_episodes
+from esbench.environments.make import has_time_limit
+from esbench.errors import UsageError
+from esbench.grids.environment_files import load_environment
+from esbench.rollouts import player
+from esbench.rollouts.worker_pool import WorkerPool
+from esbench.store.trial_folder import TrialFolder
+from esbench.training.run_trial import check_trials
+from esbench.training.search_trainer import SearchTrainer
+
+
+class Drifts(Walk):
+    """Forgets to reset its drift, which only changes rewards."""
+
+    drift = 0.0
+
+    def step(self, action: np.ndarray) -> Any:
+        observation, reward, *rest = super().step(action)
+        self.drift += 1e-9
+        return observation, reward - self.drift, *rest
+
+
+class Grows(Walk):
+    """Has episodes that last one step longer each time."""
+
+    def reset(self, **options: Any) -> tuple[np.ndarray, dict]:
+        observation, info = super().reset(**options)
+        self.played = getattr(self, "played", 0) + 1
+        self.left += self.played
+        return observation, info
+
+
+class Unseeded(Walk):
+    """Draws from NumPy's global generator."""
+
+    def step(self, action: np.ndarray) -> Any:
+        observation, reward, *rest = super().step(action)
+        return observation, reward + np.random.random(), *rest  # noqa: NPY002
+
+
+class Best(gymnasium.RewardWrapper[np.ndarray, np.ndarray]):
+    """Rewards the best reward ever."""
+
+    best = -np.inf
+
+    def reward(self, reward: Any) -> float:
+        self.best = max(self.best, float(reward))
+        return self.best
+
+
+def double(reward: Any) -> float:
+    return 2 * float(reward)
+
+
+def wrapped(*wrappers: Any) -> gymnasium.Env[Any, Any]:
+    env: gymnasium.Env[Any, Any] = Walk()
+    for wrapper in wrappers:
+        env = wrapper(env)
+    return env
+
+
+ENVIRONMENTS = {
+    "Reward": partial(wrapped, NormalizeReward),
+    "Observation": partial(wrapped, partial(TransformReward, func=double), NormalizeObservation),
+    "Best": partial(wrapped, Best, partial(TransformReward, func=double)),
+    "Drifts": Drifts,
+    "Grows": Grows,
+    "Unseeded": Unseeded,
+    "Healthy": partial(wrapped, partial(TransformReward, func=double)),
+}
+for name, make in ENVIRONMENTS.items():
+    gymnasium.register(f"{name}Check-v0", entry_point=make, max_episode_steps=100)
+# Those of the ALE are slow, and theirs are compared with the emulator elsewhere.
+GYMNASIUM = [
+    name
+    for name, spec in gymnasium.registry.items()
+    if str(spec.entry_point).startswith(
+        ("gymnasium.envs.classic_control.", "gymnasium.envs.toy_text.", "gymnasium.envs.mujoco.")
+    )
+    and "Cliff" not in name
+]
+CLIFF = "CliffWalking-v1"
+RUN = ["--env", CLIFF, "--algorithm", "openai_es", "--seeds", "0", "--env-steps", "500"]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("Reward", "wrapper NormalizeReward keeps state .* rank-based shaping"),
+        ("Observation", "NormalizeObservation keeps .* policy.normalize_observations = true"),
+        ("Best", "the wrapper Best keeps state"),
+        ("Drifts", "class Drifts keeps state .* the reward of step 1 .*wrappers:NewInstance"),
+        ("Grows", "the class Grows keeps state .* the termination of "),
+        ("Unseeded", r"the class Unseeded does not depend on its seed .* self\.np_random"),
+    ],
+)
+def test_what_survives_an_episode_is_named(name: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words) as raised:
+        check_episodes(f"{name}Check-v0", {})
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "HealthyCheck-v0",
+        "doubles:Walk-v0",
+        "doubles:BadObservation-v0",  # a NaN equals itself
+        "doubles:Raises-v0",  # training reports it
+        "FailsToBeMade-v0",
+        "ALE/Pong-v5",
+        *dict.fromkeys([*GYMNASIUM, *(e for e in esbench.list_environments() if "-v5" not in e)]),
+    ],
+)
+def test_healthy_environments_pass(name: str) -> None:
+    known = name in esbench.list_environments()
+    wrappers = load_environment(name).wrappers if known else ()
+    with warnings.catch_warnings(action="ignore"):
+        check_episodes(name, {}, wrappers)
+
+
+def test_refused_before_anything_is_written_with_any_number_of_workers(
+    esbench: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import gymnasium\n"
+        "def make():\n"
+        "    return gymnasium.wrappers.NormalizeReward(gymnasium.make('CartPole-v1'))\n"
+        "gymnasium.register('Mine-v0', entry_point=make, max_episode_steps=50)\n"
+    )
+    name, out = "mine:Mine-v0", tmp_path / "out"
+    grid = ["--env", name, "--algorithm", "openai_es", "--seeds", "0-1", "--out", str(out)]
+    for command in (["run", "--workers", "1"], ["run", "--workers", "2"], ["plan"]):
+        code, _, err = esbench(command[0], *grid, *command[1:])
+        assert code == 2
+        assert "NormalizeReward" in err
+    assert not list(out.rglob("trial.json"))
+
+
+def test_checked_once_and_not_after_a_resume(
+    make_trial: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+    check = WorkerPool.check
+    first, second = make_trial(seed=0), make_trial(seed=1, budget={"env_steps": 600})
+    exact = make_trial("CartPole-v1")
+    with WorkerPool(1) as pool:
+        monkeypatch.setattr(WorkerPool, "check", lambda pool, e: sent.append(e.id))
+        check_trials([first, second, exact], pool)
+        assert sent == [first.spec.environment.id] * 2
+        with first.folder.locked():
+            first.folder.begin(first.spec, {})
+        check_trials([first], pool)
+        assert len(sent) == 2
+        check(pool, first.spec.environment)
+        monkeypatch.setattr(pool._workers[0].child, "send", sent.append)
+        check(pool, second.spec.environment)
+        assert len(sent) == 2
+
+
+def test_a_trainer_of_a_script_is_checked() -> None:
+    with (
+        esbench.make_trainer(
+            "openai_es", env="test_episode_check:DriftsCheck-v0", workers=1
+        ) as trainer,
+        pytest.raises(UsageError, match="Drifts keeps state"),
+    ):
+        trainer.train(env_steps=1)
+
+
+def test_an_environment_without_a_time_limit_needs_one(esbench: Run, tmp_path: Path) -> None:
+    for command in ("run", "plan"):
+        code, _, err = esbench(command, *RUN, "--out", "out")
+        assert code == 2
+        assert f'environment."{CLIFF}".max_episode_steps' in " ".join(err.split())
+    assert not list(tmp_path.rglob("trial.json"))
+    limited = ["--set", f'environment."{CLIFF}".max_episode_steps=20', "--out", "out"]
+    settings = ["--set", "evaluation.episodes=3", "--workers", "1", "--quiet"]
+    assert esbench("plan", *RUN, *limited)[0] == 0
+    assert esbench("run", *RUN, *limited, *settings)[0] == 0
+    lengths = load_scores_of(tmp_path)
+    assert lengths == [20, 20, 20]
+
+
+def load_scores_of(path: Path) -> list[int]:
+    (trial,) = (TrialFolder(found.parent) for found in path.rglob("trial.json"))
+    environment = trial.spec().environment
+    assert environment.max_episode_steps is None
+    plain = gymnasium.make(environment.id, **environment.kwargs)
+    assert plain.get_wrapper_attr("_max_episode_steps") == 20
+    return [int(length) for length in trial.result()["lengths"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs", "limited"),
+    [
+        (CLIFF, {}, False),
+        (CLIFF, {"max_episode_steps": 5}, True),
+        ("CartPole-v1", {}, True),
+        ("CartPole-v1", {"max_episode_steps": -1}, False),
+        ("ALE/Breakout-v5", {}, True),
+        ("esbench/Pong-v5", {}, True),
+        ("esbench/Sphere-v0", {}, True),
+        ("nowhere:Env-v0", {}, True),
+    ],
+)
+def test_the_limit_is_of_the_environment_only_if_it_has_none(
+    name: str, kwargs: dict[str, Any], limited: bool
+) -> None:
+    assert has_time_limit(name, kwargs) is limited
+    if name.startswith("nowhere"):
+        return
+    for cap in (7, "adaptive"):
+        spec = load_environment(name, {"max_episode_steps": cap, "kwargs": kwargs}).spec()
+        moved = cap == 7 and not limited
+        assert spec.max_episode_steps == (None if moved else cap)
+        key = "max_episode_steps"
+        assert spec.kwargs.get(key) == (7 if moved else kwargs.get(key))
+
+
+def test_an_episode_that_goes_on_in_training_is_refused(
+    make_spec: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an environment in which only some policies go on for ever."""
+    monkeypatch.setattr(player, "LONGEST", 50)
+    spec = make_spec(CLIFF, policy={"template": "linear"})
+    with SearchTrainer(spec, WorkerPool(1)) as trainer:
+        job = trainer.held_out_job()
+        playing = player.Player(trainer.setup, 1)
+    playing.begin(job)
+    playing.add([player.Task(player.CENTER, 0)])
+    with pytest.raises(UsageError, match=r"not ended after 50 steps; .*max_episode_steps"):
+        [playing.step() for _ in range(60)]

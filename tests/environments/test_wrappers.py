@@ -1,0 +1,73 @@
+"""A new instance for every episode removes what earlier episodes leave behind."""
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+from command_line import Run
+from gymnasium.wrappers import NormalizeReward
+
+from esbench.environments.episode_check import check_episodes
+from esbench.environments.make import WrapperSettings
+from esbench.environments.wrappers import NewInstance
+from esbench.errors import UsageError
+from esbench.store.provenance.record import own_code
+from esbench.training.trials import Trial
+
+WRAPPER = WrapperSettings(wrapper="esbench.environments.wrappers:NewInstance")
+SEEDS = range(5)
+
+
+def episode(env: gymnasium.Env, seed: int) -> list[bytes]:
+    """Observations and rewards of an episode with random actions."""
+    observation, _ = env.reset(seed=seed)
+    env.action_space.seed(seed)
+    seen, ended = [observation.tobytes()], False
+    while not ended:
+        observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+        seen.append(observation.tobytes() + np.float64(reward).tobytes())
+        ended = terminated or truncated
+    return seen
+
+
+def test_every_episode_is_that_of_a_new_instance() -> None:
+    name = "BipedalWalker-v3"
+    make = partial(gymnasium.make, name, max_episode_steps=60)
+    new = [episode(make(), seed) for seed in SEEDS]
+    used, remade = make(), NewInstance(make())
+    assert [episode(remade, seed) for seed in SEEDS] == new
+    assert [episode(used, seed) for seed in SEEDS] != new  # why the wrapper is needed
+    with pytest.raises(UsageError, match="class BipedalWalker.* keeps state .*:NewInstance"):
+        check_episodes(name, {})
+    check_episodes(name, {}, (WRAPPER,))
+
+
+def test_the_arguments_and_wrappers_of_the_environment_are_kept() -> None:
+    made = gymnasium.make("CartPole-v1", max_episode_steps=7, render_mode="rgb_array")
+    env = NewInstance(NormalizeReward(made, gamma=0.5))
+    for seed in range(2):
+        assert len(episode(env, seed)) == 8
+        assert np.shape(env.render()) == (400, 600, 3)
+        assert isinstance(env.env, NormalizeReward)
+        assert env.env.gamma == 0.5
+
+
+def test_a_trial_records_the_version_of_box2d(make_trial: Callable[..., Trial]) -> None:
+    assert own_code(make_trial("LunarLander-v3").spec) == {"Box2D": version("Box2D")}
+
+
+def test_a_missing_box2d_is_one_sentence_with_the_command_that_installs_it(
+    esbench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in [name for name in sys.modules if name.startswith("gymnasium.envs.box2d")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "Box2D", None)
+    code, _, err = esbench("eval", "--random-policy", "LunarLander-v3")
+    assert code == 2
+    assert "pip install '.[box2d]'" in " ".join(err.split())
+    assert not list(tmp_path.iterdir())

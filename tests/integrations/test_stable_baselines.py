@@ -1,0 +1,256 @@
+"""Stable-Baselines3 inside our trainer is Stable-Baselines3: seeded, resumable and typed."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any, cast
+
+import gymnasium
+import numpy as np
+import pytest
+
+pytest.importorskip("stable_baselines3")
+pytest.importorskip("sb3_contrib")
+
+import stable_baselines3
+from command_line import Run
+from stable_baselines3.common.vec_env import DummyVecEnv
+
+import esbench as package
+from esbench.agents.names import trainer_settings
+from esbench.errors import UsageError
+from esbench.grids.environment_files import environment_names, load_environment
+from esbench.grids.grid_file import parse_grid
+from esbench.integrations.stable_baselines import StableBaselines
+from esbench.integrations.stable_baselines_state import process_streams
+from esbench.rollouts.worker_pool import WorkerPool
+from esbench.settings import parse
+from esbench.training.agent_trainer import AgentTrainer
+from esbench.training.callbacks import Stop
+from esbench.training.trials import Trial, grid_trials
+
+SMALL: dict[str, dict[str, Any]] = {
+    "ppo": {
+        "n_steps": 64,
+        "batch_size": 64,
+        "n_envs": 2,
+        "normalize": True,
+        "learning_rate": "lin_1e-3",
+    },
+    "a2c": {"n_envs": 1},
+    "dqn": {"learning_starts": 50},
+    "sac": {"learning_starts": 50, "batch_size": 16},
+    "td3": {"learning_starts": 50, "batch_size": 16, "action_noise_std": 0.1},
+    "sb3_ars": {"n_delta": 1},
+    "sb3_trpo": {"n_steps": 64, "batch_size": 64},
+}
+CONTINUOUS = ("sac", "td3")
+
+
+class Parts(gymnasium.Env[Any, Any]):
+    """An environment with a Dict of observations; the reward is the action."""
+
+    observation_space = gymnasium.spaces.Dict(
+        {
+            "near": gymnasium.spaces.Box(-1, 1, (3,), np.float32),
+            "far": gymnasium.spaces.Box(-1, 1, (2,), np.float32),
+        }
+    )
+    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        """Begin an episode."""
+        self.observation_space.seed(seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action: Any) -> Any:
+        """Take one step; the time limit ends the episode."""
+        return self.observation_space.sample(), float(action[0]), False, False, {}
+
+
+gymnasium.register("esbench-test/Parts-v0", Parts, max_episode_steps=10)
+
+
+def trial_of(name: str, steps: int = 300, environment: str = "", **settings: Any) -> Trial:
+    fitting = "Pendulum-v1" if name in CONTINUOUS else "CartPole-v1"
+    grid = {
+        "name": "test",
+        "seeds": [0],
+        "environments": [environment or fitting],
+        "algorithms": {name: {"row_steps": 100, **SMALL[name], **settings}},
+        "budget": {"env_steps": steps},
+        "evaluation": {"episodes": 2},
+    }
+    (trial,) = grid_trials(parse_grid(grid, "test"), Path("out"), "test")
+    return trial
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_steps_are_exact_and_a_loaded_state_has_the_same_policy(
+    name: str, pool: WorkerPool
+) -> None:
+    spec = trial_of(name).spec
+    with AgentTrainer(spec, pool) as trainer:
+        trainer.train()
+        assert [row.env_steps for row in trainer.history] == [100, 200, 300]
+        assert np.isfinite([row.center_return for row in trainer.history]).all()
+        state, score = trainer.state_dict(), trainer.evaluate()
+        history = list(trainer.history)
+    assert state is not None
+    with AgentTrainer(spec, pool) as again:
+        again.load_state_dict(state, history)
+        assert again.evaluate().returns.tolist() == score.returns.tolist()
+        again.train(env_steps=400)  # goes on
+        assert [row.env_steps for row in again.history] == [100, 200, 300, 400]
+
+
+def test_training_is_that_of_the_library(pool: WorkerPool) -> None:
+    """The parameters of a2c equal those of the library alone, on the same episodes."""
+    spec = trial_of("a2c", steps=100).spec
+    with AgentTrainer(spec, pool) as trainer:
+        seeds: list[int] = []
+        trainer.train()
+        ours = trainer.agent._model.policy.state_dict()  # type: ignore[attr-defined]
+        from esbench.seeding import Purpose, episode_seed
+
+        seeds = [episode_seed(0, Purpose.TRAINING_EPISODE, 0, n) for n in range(100)]
+
+    class Seeded(gymnasium.Wrapper[Any, Any, Any, Any]):
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            return self.env.reset(seed=seeds.pop(0), options=options)
+
+    env = DummyVecEnv([lambda: Seeded(gymnasium.make("CartPole-v1"))])
+    alone = stable_baselines3.A2C("MlpPolicy", env, seed=0, device="cpu").learn(100)
+    for key, values in alone.policy.state_dict().items():
+        np.testing.assert_allclose(ours[key].numpy(), values.numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["ppo", "sac"])
+def test_a_dict_of_observations_is_normalised_and_resumes(name: str, pool: WorkerPool) -> None:
+    spec = trial_of(name, 100, "esbench-test/Parts-v0", normalize=True).spec
+    with AgentTrainer(spec, pool) as trainer, AgentTrainer(spec, pool) as again:
+        trainer.train()
+        state = trainer.state_dict()
+        assert state is not None
+        again.load_state_dict(state, trainer.history)
+        assert again.evaluate().returns.tolist() == trainer.evaluate().returns.tolist()
+        loaded = again.state_dict()
+        assert loaded is not None
+        np.testing.assert_equal(loaded["agent"], state["agent"])
+        assert {"obs_rms.near", "obs_rms.far"} <= set(state["agent"]["statistics"])
+
+
+def test_a_discrete_action_is_a_number(pool: WorkerPool) -> None:
+    spec = trial_of("dqn", 100, "FrozenLake-v1").spec  # which looks it up in a dictionary
+    with AgentTrainer(spec, pool) as trainer:
+        trainer.train()
+        assert trainer.policy().act(0) in range(4)
+
+
+def test_random_streams_are_the_agents_own(pool: WorkerPool) -> None:
+    spec = trial_of("dqn", 100).spec
+    other = spec.model_copy(update={"seed": 1})
+    before = process_streams()
+    with AgentTrainer(spec, pool) as alone:
+        alone.train()
+    np.testing.assert_equal(process_streams(), before)
+    with AgentTrainer(spec, pool) as first, AgentTrainer(other, pool) as second:
+        second.train()
+        first.train()
+        assert first.history[-1].digest == alone.history[-1].digest
+        assert second.history[-1].digest != alone.history[-1].digest
+
+
+def test_a_callback_stops_between_two_steps(pool: WorkerPool) -> None:
+    with AgentTrainer(trial_of("ppo").spec, pool) as trainer:
+        stop = trainer.train(callbacks=[lambda _: Stop("enough")])
+        assert stop == Stop("enough")
+        assert trainer.progress.env_steps == 100
+        assert trainer.evaluate().returns.size == 2
+
+
+@pytest.mark.parametrize("environment", environment_names())
+def test_published_settings_are_those_of_the_library(environment: str) -> None:
+    for name, table in load_environment(environment).algorithms.items():
+        if name in SMALL:
+            parse(trainer_settings(name), table, environment)
+
+
+def test_settings_are_those_of_the_constructor() -> None:
+    model = trainer_settings("ppo")
+    known = set(model.model_fields)
+    assert {"n_steps", "clip_range", "gae_lambda", "policy_kwargs", "n_envs"} <= known
+    assert not known & {"env", "seed", "device", "verbose"}
+    settings: Any = parse(model, {"n_steps": 8, "learning_rate": 1}, "test")
+    assert (settings.n_steps, settings.gamma, settings.learning_rate) == (8, 0.99, 1.0)
+    again = pickle.loads(pickle.dumps(settings))  # noqa: S301, another process gets it so
+    assert again == settings
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "said"),
+    [
+        ("ppo", {"n_step": 8}, "'n_steps'"),
+        ("ppo", {"n_steps": "many"}, "n_steps"),
+        ("ppo", {"learning_rate": "linear"}, "learning_rate.*lin_"),
+        ("ppo", {"policy_kwargs": {"activation_fn": "RELU"}}, "ReLU"),
+        ("ppo", {"action_noise_std": 0.1}, "action_noise_std"),
+        ("ppo", {"normalize": {"norm": 1}}, "norm"),
+        ("ppo", {"policy": {"template": "linear"}}, "policy"),
+        ("ppo", {"policy": "mlp"}, "policy.*'MlpPolicy'"),
+        ("ppo", {"policy": "CnnPolicy"}, "CnnPolicy"),
+    ],
+)
+def test_wrong_settings_are_refused(
+    name: str, settings: dict[str, Any], said: str, pool: WorkerPool
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        AgentTrainer(trial_of(name, **settings).spec, pool)
+
+
+def test_the_librarys_policy_is_a_setting() -> None:
+    spec = trial_of("sb3_ars", policy="LinearPolicy").spec
+    assert (spec.algorithm.settings.policy, spec.policy) == ("LinearPolicy", None)  # type: ignore[attr-defined]
+    with package.make_trainer("sb3_ars", env="CartPole-v1", policy="MlpPolicy") as trainer:
+        assert trainer.spec.algorithm.settings.policy == "MlpPolicy"  # type: ignore[attr-defined]
+
+
+def test_actions_that_do_not_fit_are_refused(esbench: Run) -> None:
+    code, _, said = esbench("run", "--env", "CartPole-v1", "--algorithm", "sac", "--out", "out")
+    assert code == 2
+    assert "SAC" in said
+    assert not Path("out").exists() or not list(Path("out").rglob("trial.json"))
+
+
+def test_an_agent_is_trained_verified_and_shown_by_the_commands(esbench: Run) -> None:
+    run = [
+        "run", "--env", "CartPole-v1", "--algorithm", "ppo", "--seeds", "0", "--env-steps", "200",
+        "--out", "out", "--workers", "1", "--quiet", "--set", "evaluation.episodes=2",
+        "--set", "algorithms.ppo.row_steps=100", "--set", "algorithms.ppo.n_steps=64",
+    ]  # fmt: skip
+    assert esbench(*run)[0] == 0
+    trial = "out/CartPole-v1/ppo/seed-0"
+    assert "identical" in esbench("eval", trial)[1]
+    assert esbench("render", trial, "--out", "film.gif", "--max-steps", "3")[0] == 0
+    code, said, _ = esbench("verify", "out", "--workers", "1")
+    assert (code, "identical" in said) == (0, True)
+    code, _, said = esbench("export", trial)
+    assert code == 2
+    longer = [{"200": "300"}.get(word, word) for word in run]
+    assert esbench(*longer, "--extend")[0] == 0
+    assert "300" in esbench("table", "out")[1]
+
+
+def test_the_policy_normalizes_observations_as_in_training(pool: WorkerPool) -> None:
+    spec = trial_of("ppo", steps=200, environment="Pendulum-v1", n_envs=1, use_sde=False).spec
+    with AgentTrainer(spec, pool) as trainer:
+        trainer.train()
+        policy, agent = trainer.policy(), cast(StableBaselines, trainer.agent)
+        seen = np.array([0.6, -0.8, 5.0], np.float32)
+        running = agent._statistics.obs_rms
+        scaled = np.clip((seen - running.mean) / np.sqrt(running.var + 1e-8), -10, 10)
+        expected, _ = agent._model.predict(scaled, deterministic=True)
+        plain, _ = agent._model.predict(seen, deterministic=True)
+        np.testing.assert_allclose(policy.act(seen), expected, rtol=1e-4, atol=1e-6)
+        assert not np.allclose(expected, plain, rtol=1e-2)

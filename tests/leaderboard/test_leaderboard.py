@@ -1,0 +1,277 @@
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import Run, execute, files, working_in
+from fake_trials import edit, set_digest
+from safetensors.numpy import load_file, save_file
+
+from esbench.errors import UsageError
+from esbench.gate.verify import Outcome, Verification
+from esbench.leaderboard.entries import Entry, as_file, read_entry, read_leaderboard
+from esbench.leaderboard.sample import verify_sample
+from esbench.leaderboard.submit import Action, submit
+from esbench.leaderboard.table import leaderboard_rows
+from esbench.rollouts.worker_pool import WorkerPool
+
+PUBLISHED = Path(__file__).parents[2] / "results" / "leaderboard"
+TRAIN = [
+    "run", "--env", "doubles:Walk-v0", "--algorithm", "openai_es", "--env-steps", "600",
+    "--workers", "1", "--quiet", "--out", "out", "--seeds", "0-3",
+    "--set", "algorithms.openai_es.population_size=4", "--set", "evaluation.episodes=12",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def trained_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained")
+    with working_in(folder):
+        assert execute(*TRAIN) == 0
+    return folder / "out"
+
+
+@pytest.fixture
+def trained(trained_once: Path, tmp_path: Path) -> Path:
+    """The folder of four trials of one cell."""
+    shutil.copytree(trained_once, tmp_path / "out")
+    return next(tmp_path.rglob("trial.json")).parent.parent
+
+
+@pytest.fixture
+def board(trained: Path, tmp_path: Path) -> Path:
+    """A leaderboard of that cell."""
+    submit(trained, tmp_path / "board")
+    return tmp_path / "board"
+
+
+def only(board: Path) -> Path:
+    (path,) = board.iterdir()
+    return path
+
+
+def verified(board: Path, count: int, pool: WorkerPool, seed: int = 0) -> Verification:
+    (found,) = verify_sample(board, count, seed, pool, lambda name, record: None)
+    return found
+
+
+def write(board: Path, entry: Entry) -> Path:
+    path = board / entry.file_name
+    path.write_bytes(as_file(entry))
+    return path
+
+
+def test_a_file_has_the_numbers_of_its_trials(trained: Path, board: Path) -> None:
+    entry = read_entry(only(board))
+    assert entry.seeds == (0, 1, 2, 3)
+    for seed, (trial, run) in enumerate(zip(entry.cell.trials, entry.runs, strict=True)):
+        folder = trained / f"seed-{seed}"
+        result = json.loads((folder / "result.json").read_text())
+        rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        assert (trial.score, trial.last_digest) == (result["score"], rows[-1]["digest"])
+        assert run.tail == np.mean(sorted(result["returns"])[:2])  # of twelve
+        assert (run.quantiles[0], run.quantiles[-1]) == (
+            min(result["returns"]),
+            max(result["returns"]),
+        )
+        assert run.quantiles[4] == np.median(result["returns"])
+        content = np.array(result["returns"] + result["lengths"], dtype="<f8").tobytes()
+        assert run.episodes_digest == hashlib.sha256(content).hexdigest()
+        center = [row["center_return"] for row in rows]
+        assert run.best_center == pytest.approx(np.convolve(center, np.ones(5) / 5, "valid").max())
+    assert entry.curve is not None
+    assert entry.curve.env_steps[0] >= 0
+    assert len(entry.curve.median) == len(entry.curve.env_steps) <= 50
+
+
+def test_submitting_again_changes_nothing(trained: Path, board: Path) -> None:
+    before = files(board)
+    assert submit(trained, board) == {only(board): Action.UNCHANGED}
+    assert files(board) == before
+
+
+def test_more_seeds_replace_a_file_and_fewer_do_not(trained: Path, tmp_path: Path) -> None:
+    shutil.move(trained / "seed-3", tmp_path / "seed-3")
+    board = tmp_path / "board"
+    assert list(submit(trained, board).values()) == [Action.WRITTEN]
+    shutil.move(tmp_path / "seed-3", trained / "seed-3")
+    assert submit(trained, board) == {only(board): Action.REPLACED}
+    assert read_entry(only(board)).seeds == (0, 1, 2, 3)
+    before = files(board)
+    shutil.rmtree(trained / "seed-0")
+    with pytest.raises(UsageError, match="0, 1, 2, 3"):
+        submit(trained, board)
+    assert files(board) == before
+
+
+def change_center(trial: Path) -> None:
+    (path,) = (trial / "checkpoint").glob("*.safetensors")
+    tensors = load_file(path)
+    save_file(tensors | {"algorithm.center": tensors["algorithm.center"] * 1.001}, path)
+
+
+def changed(name: str, **values: Any) -> Callable[[Path], None]:
+    return lambda trial: edit(trial, name, lambda content: content.update(values))
+
+
+REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "score": (changed("result.json", score=1e6), "1000000"),
+    "not finite": (
+        lambda trial: edit(
+            trial,
+            "result.json",
+            lambda c: c.update(score=None, returns=[None, *c["returns"][1:]]),
+        ),
+        "finite",
+    ),
+    "returns": (
+        lambda trial: edit(trial, "result.json", lambda c: c["returns"].pop()),
+        "11.*12",
+    ),
+    "digest of the rows": (lambda trial: set_digest(trial, 0), "ffff"),
+    "steps": (changed("result.json", env_steps=10), "10"),
+    "centre": (change_center, "centre"),
+    "no checkpoint": (lambda trial: shutil.rmtree(trial / "checkpoint"), "no checkpoint"),
+    "older checkpoint": (
+        lambda trial: edit(
+            trial, "state.json", lambda c: c["state"]["progress"].update(generation=1)
+        ),
+        "generation 1",
+    ),
+    "start": (
+        lambda trial: edit(
+            trial.parent,
+            "trial.json",
+            lambda c: c["spec"].update(
+                init_from={"trial": "elsewhere", "generation": 1, "digest": "0"}
+            ),
+        ),
+        "elsewhere",
+    ),
+    "settings": (
+        lambda trial: edit(
+            trial.parent, "trial.json", lambda c: c["spec"]["evaluation"].update(center=False)
+        ),
+        "hash",
+    ),
+    "unfinished": (lambda trial: (trial / "result.json").unlink(), "not done"),
+    "few seeds": (
+        lambda trial: [shutil.rmtree(trial.parent / f"seed-{seed}") for seed in (2, 3)],
+        "2 seeds",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_trials_that_do_not_add_up_are_refused(trained: Path, tmp_path: Path, name: str) -> None:
+    change, words = REFUSED[name]
+    change(trained / "seed-1")
+    with pytest.raises(UsageError, match=words):
+        submit(trained, tmp_path / "board")
+    assert not (tmp_path / "board").exists()
+
+
+def test_the_specification_is_of_this_version(trained: Path, tmp_path: Path) -> None:
+    for seed in range(4):
+        path = trained / f"seed-{seed}"
+        edit(path, "trial.json", lambda c: c["spec"]["budget"].update(future=1))
+    with pytest.raises(UsageError, match="future"):
+        submit(trained, tmp_path / "board")
+
+
+def test_an_edited_or_renamed_file_is_refused(esbench: Run, board: Path) -> None:
+    path = only(board)
+    text = path.read_text()
+    path.write_text(text.replace('"cpu_time_s": ', '"cpu_time_s": 1'))
+    code, out, err = esbench("leaderboard", str(board))
+    assert (code, out) == (2, "")
+    assert path.name in err
+    path.write_text(text.replace('"format": 1', '"format": 2'))
+    assert esbench("leaderboard", str(board))[0] == 2
+    path.write_text(text)
+    assert esbench("leaderboard", str(board))[0] == 0
+    path.rename(path.with_name("mine.json"))
+    assert esbench("leaderboard", str(board))[0] == 2
+
+
+def test_rows_are_sorted_and_filtered(board: Path) -> None:
+    entry = read_entry(only(board))
+    spec = {**(entry.cell.spec or {}), "budget": {"env_steps": 7}}
+    better = tuple(
+        trial.model_copy(update={"score": (trial.score or 0.0) + 5}) for trial in entry.cell.trials
+    )
+    other = entry.cell.model_copy(update={"spec": spec, "trials": better})
+    write(board, entry.model_copy(update={"cell": other}))
+    entries = read_leaderboard(board)
+    rows = leaderboard_rows(entries)
+    assert [row.budget for row in rows] == [7, 600]
+    assert all(row.algorithm.startswith("openai_es #") for row in rows)  # to tell them apart
+    assert rows[0].score == pytest.approx(rows[1].score + 5)
+    assert len(leaderboard_rows(entries, algorithms=["openai_es"])) == 2
+    with pytest.raises(UsageError, match="openai_es"):
+        leaderboard_rows(entries, algorithms=["openai_is"])
+
+
+def test_every_format_has_every_cell(esbench: Run) -> None:
+    entries = read_leaderboard(PUBLISHED)
+    for format_ in ("text", "markdown", "html", "json"):
+        code, out, _ = esbench("leaderboard", str(PUBLISHED), "--format", format_)
+        assert code == 0
+        assert all(entry.cell.algorithm in out for entry in entries)
+        if format_ == "html":
+            assert not re.search(r'(src|href)="(?!#|data:)', out)  # it needs no network
+            assert out.count("<select") == 3
+        if format_ == "json":
+            assert len(json.loads(out)["rows"]) == len(entries)
+
+
+def test_a_published_trial_can_be_trained_again(pool: WorkerPool) -> None:
+    """Here it is a cheap cell; as the leaderboard has one only, any of its trials."""
+    found = verified(PUBLISHED, 1, pool)
+    assert found.outcome is not Outcome.DIFFERENT
+    if not found.changed:
+        assert found.outcome is Outcome.IDENTICAL
+
+
+def test_a_sample_depends_on_its_seed_alone(board: Path, pool: WorkerPool) -> None:
+    before = files(board)
+    found = [verified(board, 1, pool, seed) for seed in (0, 0, 1)]
+    assert all(item.outcome is Outcome.IDENTICAL for item in found)
+    seeds = [[rerun.seed for rerun in item.reruns] for item in found]
+    assert seeds[0] == seeds[1] != seeds[2]
+    assert files(board) == before
+    for count in (0, 5):
+        with pytest.raises(UsageError, match="1 to 4"):
+            verified(board, count, pool)
+
+
+def test_a_score_that_nobody_reaches_is_found(esbench: Run, board: Path, pool: WorkerPool) -> None:
+    """A forger can write a valid file, but not the trials that it promises."""
+    entry = read_entry(only(board))
+    forged = tuple(
+        trial.model_copy(update={"score": 1000.0 + trial.seed}) for trial in entry.cell.trials
+    )
+    cell = entry.cell.model_copy(update={"trials": forged})
+    write(board, entry.model_copy(update={"cell": cell}))
+    found = verified(board, 1, pool)
+    assert found.outcome is Outcome.DIFFERENT
+    assert len(found.reruns) == 4  # enough for a test
+    assert found.p_value == pytest.approx(2 / 70)
+    command = "verify", "--sample", "1", "--leaderboard", str(board), "--workers", "1"
+    assert esbench(*command)[0] == 1
+    assert esbench("verify", str(board), "--sample", "1")[0] == 2  # one of them
+    assert esbench("verify")[0] == 2
+
+
+def test_other_bits_with_the_same_scores_are_equal(board: Path, pool: WorkerPool) -> None:
+    entry = read_entry(only(board))
+    runs = tuple(run.model_copy(update={"episodes_digest": "0" * 64}) for run in entry.runs)
+    write(board, entry.model_copy(update={"runs": runs}))
+    found = verified(board, 1, pool)
+    assert (found.outcome, found.p_value) == (Outcome.EQUAL, 1.0)
+    assert found.reruns[0].parts_at == entry.runs[found.reruns[0].seed].generations + 1

@@ -1,0 +1,58 @@
+"""Agents of a user, which inherit from nothing and know nothing of esbench."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+class Climber:
+    """Hill climbing of a linear policy for two actions; ends at its budget plus ``waste``."""
+
+    def __init__(self, noise: float = 0.5, waste: int = 0) -> None:
+        self.noise, self.waste = noise, waste
+
+    def train(self, env: Any, env_steps: int, seed: int) -> Callable[[Any], int]:
+        """Keep the weights of the best episode."""
+        generator = np.random.default_rng(seed)
+        best, highest, left = np.zeros(env.observation_space.shape), -np.inf, env_steps + self.waste
+        while left:
+            weights = best + self.noise * generator.normal(size=best.shape)
+            (observation, _), total, ended = env.reset(seed=1), 0.0, False
+            while left and not ended:
+                observation, reward, *ends, _ = env.step(int(observation @ weights > 0))
+                total, left, ended = total + reward, left - 1, any(ends)
+            if total > highest:
+                best, highest = weights, total
+        return lambda observation: int(observation @ best > 0)
+
+
+class Predictor:
+    """An agent of one step whose policy has the interface of Stable-Baselines3."""
+
+    def train(self, env: Any, env_steps: int, seed: int) -> "Predictor":
+        """Take one step."""
+        env.reset()
+        env.step(env.action_space.sample())
+        return self
+
+    def predict(self, observation: Any, deterministic: bool = False) -> tuple[int, None]:
+        """The action 0, but only if asked for no exploration."""
+        assert deterministic
+        return 0, None
+
+
+class Nothing:
+    """An agent that hands over no policy."""
+
+    def train(self, env: Any, env_steps: int, seed: int) -> int:
+        """Return a number."""
+        return seed
+
+
+class Still:
+    """An agent that has nothing to learn."""
+
+    def train(self, env: Any, env_steps: int, seed: int) -> Any:
+        """Take no step."""
+        return lambda _: 0

@@ -1,0 +1,67 @@
+"""Optimizers and an algorithm of a user's own, which tests name as "own_search:Class"."""
+
+from typing import Any, final
+
+import torch
+
+from esbench.algorithms.base import Algorithm
+from esbench.algorithms.openai_es import OpenAIESFamily, OpenAIESSettings
+from esbench.algorithms.population import SampledPopulation
+
+
+class Derived(torch.optim.NAdam):
+    """An optimizer of torch's class; its parameter group holds a tuple."""
+
+
+class Plain:
+    """Gradient descent with momentum, with the interface of torch.optim but not of its class."""
+
+    def __init__(self, params: Any, lr: float, momentum: float = 0.5) -> None:
+        (self.parameter,) = params
+        self.param_groups = [{"lr": lr}]
+        self.momentum = momentum
+        self.velocity = torch.zeros_like(self.parameter)
+
+    def step(self) -> None:
+        self.velocity = self.momentum * self.velocity + self.parameter.grad
+        self.parameter.data -= self.param_groups[0]["lr"] * self.velocity
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"velocity": self.velocity}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.velocity = state["velocity"]
+
+
+class Forgets(Plain):
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores nothing."""
+
+
+class Fails(Plain):
+    def step(self) -> None:
+        raise AttributeError("broken on purpose")
+
+
+class Stepless:
+    """No optimizer."""
+
+
+class StepOnly:
+    def __init__(self, params: Any, lr: float) -> None: ...
+
+    def step(self) -> None: ...
+
+
+@final
+class Mine(OpenAIESFamily):
+    """OpenAI-ES under another name."""
+
+    Settings = OpenAIESSettings
+
+    def _ask(self) -> SampledPopulation:
+        return self.sampled(self._decayed_sigma)
+
+
+class Unfinished(Algorithm[SampledPopulation]):
+    """Has no _ask."""

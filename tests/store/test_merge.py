@@ -1,0 +1,153 @@
+"""Joining output folders."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from command_line import Run, files
+from fake_trials import edit, make_records, make_trials, write_trial
+
+import esbench as package
+from esbench.errors import UsageError
+from esbench.store.merge import merge
+from esbench.store.trial_folder import HIDDEN, TrialFolder, find_trials
+from esbench.training.trials import Trial
+
+PLACE = Path("CartPole-v1/openai_es")
+
+
+def write(
+    root: Path, seeds: list[int], generations: int = 3, score: float | None = 3.0, **grid: object
+) -> list[Trial]:
+    trials = make_trials(root, seeds=seeds, **grid)
+    for trial in trials:
+        records = make_records([float(number) for number in range(generations)])
+        write_trial(trial, records, score, parameters=2)
+    return trials
+
+
+def without_locks(root: Path) -> dict[Path, bytes]:
+    found = files(root).items()
+    return {path.relative_to(root): text for path, (_, text) in found if path.name != "lock"}
+
+
+def test_trials_are_copied_whole_and_once(tmp_path: Path) -> None:
+    a, b, out = tmp_path / "a", tmp_path / "b", tmp_path / "out"
+    write(a, [0, 1])
+    write(b, [2], algorithms={"snes": {}})
+    write(b, [1])
+    before = files(a) | files(b)
+    assert merge([a, b], out) == {"copied": 3, "replaced": 0, "kept": 0}
+    assert without_locks(out) == without_locks(b) | without_locks(a)
+    copied = files(out)
+    assert merge([a, b], out) == {"copied": 0, "replaced": 0, "kept": 3}
+    assert merge([b], a) == {"copied": 1, "replaced": 0, "kept": 2}
+    assert files(out) == copied
+    assert before.items() <= (files(a) | files(b)).items()
+    assert not list(out.rglob(f"{HIDDEN}*"))
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_shorter_trial_is_replaced_by_a_longer_one(tmp_path: Path, finished: bool) -> None:
+    a, b, out = tmp_path / "a", tmp_path / "b", tmp_path / "out"
+    write(a, [0], 2, None)
+    write(b, [0], 2 if finished else 3, 3.0 if finished else None)
+    assert merge([b, a], tmp_path / "other") == {"copied": 1, "replaced": 0, "kept": 0}
+    assert merge([a], out)["copied"] == 1
+    assert merge([b], out)["replaced"] == 1
+    assert merge([a], out)["kept"] == 1
+    assert without_locks(out) == without_locks(tmp_path / "other") == without_locks(b)
+
+
+def test_contradictions_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    a, b, out = tmp_path / "a", tmp_path / "b", tmp_path / "out"
+    write(a, [0, 1])
+    write(b, [1], score=4.0)
+    with pytest.raises(UsageError, match=r"score \(3.0, 4.0\)"):
+        merge([a, b], out)
+    write(tmp_path / "c", [1], algorithms={"openai_es": {"sigma": 0.3}}, score=None)
+    with pytest.raises(UsageError, match="sigma was .*, is now 0.3"):
+        merge([a, tmp_path / "c"], out)
+    write(tmp_path / "d", [1])
+    edit(tmp_path / "d", "result.json", lambda result: result.update(returns=[1.0]))
+    with pytest.raises(UsageError, match="different results .* returns"):
+        merge([a, tmp_path / "d"], out)
+    assert not out.exists()
+
+
+def test_a_time_is_no_contradiction(tmp_path: Path) -> None:
+    write(tmp_path / "a", [0])
+    write(tmp_path / "b", [0])
+    edit(tmp_path / "b", "result.json", lambda result: result.update(wall_time_s=99.0))
+    merge([tmp_path / "a"], tmp_path / "out")
+    assert merge([tmp_path / "b"], tmp_path / "out")["kept"] == 1
+    (trial,) = find_trials(tmp_path / "out")
+    assert trial.result()["wall_time_s"] == 1.5
+
+
+def test_a_target_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "a", [0])
+    (tmp_path / "file").write_text("own")
+    with pytest.raises(UsageError, match="file is a file; expected an output folder"):
+        merge([tmp_path / "a"], tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "own"
+
+
+def test_a_running_trial_is_refused_on_either_side(tmp_path: Path) -> None:
+    a, b, out = tmp_path / "a", tmp_path / "b", tmp_path / "out"
+    (short,) = write(a, [0], 2, None)
+    write(b, [0])
+    with short.folder.locked(), pytest.raises(UsageError, match="seed-0 is running"):
+        merge([b, a], out)
+    merge([a], out)
+    before = files(out)
+    with (
+        TrialFolder(out / PLACE / "seed-0").locked(),
+        pytest.raises(UsageError, match="seed-0 is running"),
+    ):
+        merge([b], out)
+    assert {p: c for p, c in files(out).items() if p.name != "lock"} == {
+        p: c for p, c in before.items() if p.name != "lock"
+    }
+    assert merge([b], out)["replaced"] == 1
+
+
+def test_what_a_killed_merge_leaves_is_no_trial(tmp_path: Path) -> None:
+    write(tmp_path / "a", [0])
+    merge([tmp_path / "a"], tmp_path / "out")
+    left = tmp_path / "out" / f"{HIDDEN}xyz" / "new"
+    shutil.copytree(tmp_path / "a" / PLACE / "seed-0", left)
+    assert [trial.path for trial in find_trials(tmp_path / "out")] == [
+        tmp_path / "out" / PLACE / "seed-0"
+    ]
+    assert merge([tmp_path / "a"], tmp_path / "out")["kept"] == 1
+
+
+def test_wrong_folders_are_refused(tmp_path: Path) -> None:
+    (trial,) = write(tmp_path / "a", [0])
+    for source, out, words in (
+        ("none", "out", "no folder"),
+        (f"a/{PLACE}/seed-0", "out", "is the folder of one trial"),
+        ("a", "a/out", "inside the other"),
+        ("a", ".", "inside the other"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            merge([tmp_path / source], tmp_path / out)
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="file"):
+        merge([tmp_path / "a"], tmp_path / "file")
+    edit(tmp_path / "a", "trial.json", lambda content: content.pop("spec"))
+    with pytest.raises(UsageError, match="is damaged"):
+        merge([tmp_path / "a"], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert trial.folder.path.exists()
+
+
+def test_the_command_counts_them(tmp_path: Path, esbench: Run) -> None:
+    write(tmp_path / "a", [0, 1])
+    write(tmp_path / "b", [1, 2])
+    code, text, _ = esbench("merge", "a", "b", "--out", "out")
+    assert (code, "3 copied" in text, "0 there already" in text) == (0, True, True)
+    assert package.merge(["a", "b"], out="out") == {"copied": 0, "replaced": 0, "kept": 3}
+    assert "3 there already" in esbench("merge", "a", "b", "--out", "out")[1]
+    assert esbench("merge", "a", "none", "--out", "out")[0] == 2

@@ -1,0 +1,238 @@
+"""The commands as functions: the same numbers and figures as the command line's."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from command_line import Run
+from fake_trials import write_scores
+from PIL import Image
+
+import esbench
+from esbench import GenerationRecord, Stop, UsageError
+from esbench.reporting.figures.learning_curves import drawings
+from esbench.training.callbacks import ImportedCallback
+
+NUMBER: Any = 5  # no callback
+GRID = {
+    "environments": ["doubles:Walk-v0"],
+    "algorithms": {"openai_es": {"population_size": 8, "sigma": [0.1, 0.2]}},
+    "seeds": [0, 1],
+    "budget": {"env_steps": 300},
+    "evaluation": {"episodes": 4},
+    "policy": {"hidden": [4]},
+}
+CALLBACK = """
+import esbench
+
+def stop(record):
+    return esbench.Stop("enough") if record.generation == 2 else None
+
+def wrong(record):
+    return True
+
+number = 3
+"""
+
+
+@pytest.fixture
+def callbacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a module of callbacks, which other processes can import too."""
+    (tmp_path / "stopping.py").write_text(CALLBACK)
+    monkeypatch.syspath_prepend(tmp_path)
+    return "stopping"
+
+
+@pytest.fixture
+def scores(tmp_path: Path) -> Path:
+    """Two environments, three algorithms, three seeds each."""
+    root = tmp_path / "scores"
+    for environment, factor in (("CartPole-v1", 100.0), ("Acrobot-v1", -50.0)):
+        for algorithm, shift in (("openai_es", 1.0), ("snes", 1.1), ("cem", 1.6)):
+            values = [factor * (shift + 0.1 * seed**2) for seed in range(3)]
+            table = {"environments": [environment], "algorithms": {algorithm: {}}}
+            write_scores(root, values, **table)
+    return root
+
+
+def test_a_grid_runs_as_on_the_command_line(tmp_path: Path, esbench: Run, callbacks: str) -> None:
+    from esbench import load_results, run
+
+    seen: list[GenerationRecord] = []
+
+    def stop(record: GenerationRecord) -> Stop | None:
+        seen.append(record)
+        return Stop("enough") if record.generation == 2 else None
+
+    found = run(GRID, out=tmp_path / "a", callback=stop, workers=1, quiet=True)
+    assert found["status"].tolist() == ["done"] * 4
+    assert found["generations"].tolist() == [2] * 4
+    assert found["algorithm"].unique().tolist() == ["openai_es sigma=0.1", "openai_es sigma=0.2"]
+    assert [record.generation for record in seen] == [1, 2] * 4
+    rest: dict[str, Any] = {"seeds": 1, "workers": 1, "quiet": True}
+    again = run(GRID, out=tmp_path / "a", track="tensorboard", **rest)
+    assert len(list((tmp_path / "a" / "tensorboard").glob("*/*/seed-1/events.*"))) == 2
+    assert again["trial"].tolist() == found["trial"][found["seed"] == 1].tolist()
+    (tmp_path / "grid.toml").write_text(
+        """environments = ["doubles:Walk-v0"]
+        seeds = [0, 1]
+        algorithms.openai_es = {population_size = 8, sigma = [0.1, 0.2]}
+        budget.env_steps = 300
+        evaluation.episodes = 4
+        policy.hidden = [4]
+        """
+    )
+    options = ["--callback", f"{callbacks}:stop", "--at-once", "2", "--workers", "2", "--quiet"]
+    assert esbench("run", "grid.toml", "--out", "b", *options)[0] == 0
+    here, there = load_results(tmp_path / "a"), load_results(tmp_path / "b")
+    assert here["digest"].tolist() == there["digest"].tolist()
+
+
+@pytest.mark.parametrize("name", ["stopping", "stopping:none", "stopping:number", "nothing:stop"])
+def test_a_callback_that_is_no_function_is_refused(
+    name: str, tmp_path: Path, esbench: Run, callbacks: str
+) -> None:
+    options = ["--env", "CartPole-v1", "--algorithm", "snes", "--out", "out"]
+    code, _, err = esbench("run", *options, "--callback", name)
+    assert (code, len(err.splitlines()), repr(name) in err) == (2, 1, True)
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_a_callback_may_not_return_names_it(callbacks: str) -> None:
+    with pytest.raises(UsageError, match="wrong returned True"):
+        ImportedCallback(f"{callbacks}:wrong")(None)  # type: ignore[arg-type]
+
+
+def test_a_function_has_no_name_for_trials_side_by_side(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="package.file:function"):
+        esbench.run(GRID, out=tmp_path / "a", callback=print, at_once=2, workers=2)
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"grid": "quik"}, "quick"),
+        ({"grid": {**GRID, "seed": 1}}, "seeds"),
+        ({"grid": {**GRID, "algorithms": 3}}, "algorithms"),
+        ({"grid": GRID, "set": "budget.env_step=3"}, "env_steps"),
+        ({"grid": GRID, "keep": 0}, "keep"),
+        ({}, "nothing to run"),
+    ],
+)
+def test_wrong_grids_write_nothing(tmp_path: Path, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        esbench.run(**options, out=tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda out: esbench.run(GRID, out=out, record="member"), "record = 'member'.*'members'"),
+        (lambda out: esbench.run(GRID, out=out, callback=5), "callback = 5"),
+        (lambda out: esbench.run(GRID, out=out, callback=[NUMBER]), "callback = 5"),
+        (
+            lambda out: esbench.make_trainer("snes", env="CartPole-v1", out=out, record="member"),
+            "record = 'member'.*'members'",
+        ),
+        (lambda out: esbench.run(GRID, out=out, track="tensorbord"), "'tensorboard'"),
+        (lambda out: esbench.table(out, which="bst"), "which = 'bst'.*'best'"),
+        (lambda out: esbench.load_policy(out, which="bst"), "which = 'bst'.*'best'"),
+        (lambda out: esbench.merge([], out=out), "no folder given"),
+        (lambda out: esbench.merge("missing", out=out), "'missing'"),
+        (lambda out: esbench.merge(Path("missing"), out=out), "'missing'"),
+    ],
+)
+def test_wrong_arguments_write_nothing(tmp_path: Path, function: Any, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        function(tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_table_has_the_numbers_of_the_command(scores: Path, esbench: Run) -> None:
+    from esbench import table
+
+    expected = pd.read_csv(io.StringIO(esbench("table", str(scores), "--format", "csv")[1]))
+    frame = table(scores)
+    for column in frame.columns:
+        texts = frame[column].dtype == object
+        values = expected[column].fillna("") if texts else expected[column]
+        pd.testing.assert_series_equal(frame[column], values, check_exact=True)
+    assert (
+        json.loads(esbench("table", str(scores), "--format", "json")[1])["footnotes"]
+        == (frame.attrs["notes"])
+    )
+
+
+def test_a_wide_table_has_the_order_of_the_command(scores: Path, esbench: Run) -> None:
+    from esbench import table
+
+    lines = esbench("table", str(scores), "--wide", "--format", "markdown")[1].splitlines()
+    names = [line.split("|")[1].strip().replace("\\", "") for line in lines if line[:1] == "|"]
+    frame, long = table(scores, wide=True), table(scores)
+    assert frame.index.tolist() == names[2:5]
+    for name, row in frame.iterrows():
+        own = long[long["algorithm"] == name].set_index("environment")["score"]
+        assert row.to_dict() == own.to_dict()
+
+
+def test_a_table_by_a_setting_has_its_values(tmp_path: Path) -> None:
+    for sigma in (0.2, 0.1):
+        sweep = {"algorithms": {f"openai_es sigma={sigma}": {"algorithm": "openai_es"}}}
+        sweep["algorithms"][f"openai_es sigma={sigma}"]["sigma"] = sigma  # type: ignore[assignment]
+        write_scores(tmp_path, [10 * sigma, 20 * sigma], **sweep)
+    frame = esbench.table(tmp_path, by="sigma")
+    assert frame["sigma"].tolist() == [0.1, 0.2]
+    assert frame["algorithm"].unique().tolist() == ["openai_es"]
+    with pytest.raises(UsageError, match="expected one of them"):
+        esbench.table(tmp_path, wide=True, by="sigma")
+
+
+def test_a_comparison_has_the_numbers_of_the_command(scores: Path, esbench: Run) -> None:
+    from esbench import compare
+
+    printed = esbench("compare", "snes", "cem", "--in", str(scores), "--format", "json")[1]
+    frame, content = compare("snes", "cem", in_=scores), json.loads(printed)
+    assert frame.attrs["outcome"] == content["outcome"]
+    for row, pair in zip(frame.to_dict("records"), content["pairs"], strict=True):
+        item = pair["comparison"]
+        assert (row["environment"], row["p_value"]) == (pair["environment"], pair["p_value"])
+        assert (row["a"], row["a_score"], row["a_seeds"]) == ("snes", item["first"], 3)
+        assert (row["b"], row["b_score"], row["b_seeds"]) == ("cem", item["second"], 3)
+        for key in ("difference", "improvement"):
+            values = [row[name] for name in (key, f"{key}_low", f"{key}_high")]
+            assert values == list(item[key].values())
+
+
+def test_a_plot_is_one_figure_that_pyplot_does_not_know(scores: Path) -> None:
+    before = plt.get_fignums()
+    figure: Any = esbench.plot(scores, algorithms=["snes", "cem"])
+    assert plt.get_fignums() == before
+    parts = drawings(scores, ["snes", "cem"])
+    assert set(parts) >= {"Acrobot-v1", "CartPole-v1", "ecdf", "profile"}
+    single = [part.make() for part in parts.values()]
+    assert figure.get_figheight() == pytest.approx(sum(one.get_figheight() for one in single))
+    alone = [line for one in single for axes in one.axes for line in axes.lines]
+    together = [line for axes in figure.axes for line in axes.lines]
+    for first, second in zip(alone, together, strict=True):
+        np.testing.assert_array_equal(first.get_xydata(), second.get_xydata())
+    with Image.open(io.BytesIO(figure._repr_png_())) as image:
+        assert image.format == "PNG"
+        assert image.width / image.height == pytest.approx(
+            figure.get_figwidth() / figure.get_figheight(), abs=0.01
+        )
+
+
+def test_the_size_of_a_plot_is_that_of_each_part(scores: Path) -> None:
+    folder = scores / "CartPole-v1"
+    figure = esbench.plot(folder, size=(3.5, 6))
+    parts = len(drawings(folder))
+    assert figure.get_size_inches().tolist() == [3.5, 6 * parts]
+    with pytest.raises(UsageError, match="6.6x3.2"):
+        esbench.plot(folder, size="3")
