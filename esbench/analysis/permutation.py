@@ -4,42 +4,74 @@ Fisher, "The design of experiments", 1935; Pitman, "Significance tests which may
 samples from any populations", J. R. Stat. Soc. Suppl. 4, 1937; Holm, "A simple sequentially
 rejective multiple test procedure", Scand. J. Stat. 6, 1979. If both groups come from the
 same distribution, P(p <= a) <= a for every level a.
+
+The omnibus test takes the smallest p of several statistics and compares it with the smallest p of
+every other split of the scores, so its level is exact too: Westfall and Young, "Resampling-based
+multiple testing", 1993; Pesarin and Salmaso, "Permutation tests for complex data", 2010.
 """
 
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from collections.abc import Sequence
+from functools import lru_cache, partial
 from itertools import combinations
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from esbench.analysis.statistics import Floats
+from esbench.analysis.statistics import TRIMMED, Floats
 from esbench.seeding import Purpose, stream
 
+TestStatistic: TypeAlias = Literal["mean", "ranks", "iqm"]
+Bools: TypeAlias = npt.NDArray[np.bool_]
+
+OMNIBUS: Final[tuple[TestStatistic, ...]] = ("mean", "ranks", "iqm")
 RESAMPLES: Final = 20_000  # all 12,870 of eight seeds against eight
 TIE_TOLERANCE: Final = 1e-12
 
 
 def p_greater(
-    high: npt.ArrayLike, low: npt.ArrayLike, seed: int = 0, resamples: int = RESAMPLES
+    high: npt.ArrayLike,
+    low: npt.ArrayLike,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+    statistics: Sequence[TestStatistic] = ("mean",),
 ) -> float:
-    """The p-value of a permutation test for "the mean of ``high`` is above that of ``low``".
+    """The p-value of a permutation test for "the scores ``high`` are above ``low``".
 
     Exact if there are at most ``resamples`` splits of the scores into two sides. Otherwise it uses
-    ``resamples`` random splits, including the observed one (Phipson and Smyth, SAGMB 9, 2010).
-    ``seed`` names their stream. It equals ``scipy.stats.permutation_test`` and is faster: cells
-    share the splits, and the sums are one matrix product.
+    ``resamples`` random splits, including the observed one (Phipson and Smyth, SAGMB 9, 2010). For
+    the mean it equals ``scipy.stats.permutation_test`` and is faster: cells share the splits, and
+    a statistic of all splits is one matrix product.
+
+    Args:
+        high: scores, [runs].
+        low: scores, [runs].
+        seed: names the stream of random splits.
+        resamples: the largest number of splits.
+        statistics: one is tested alone; several are combined by the smallest p-value.
     """
     ours, theirs = np.asarray(high, dtype=np.float64), np.asarray(low, dtype=np.float64)
     scores = np.concatenate([ours, theirs])
-    scores -= scores.mean()
-    sums = _ways(ours.size, theirs.size, seed, resamples) @ scores
-    # Equal sums may differ in their last bits, by the order in which they are added.
-    equal = TIE_TOLERANCE * np.abs(scores).max()
-    return float(np.mean(sums >= scores[: ours.size].sum() - equal))
+    order = np.argsort(scores, kind="stable")
+    scores = scores[order] - scores.mean()
+    observed = order < ours.size
+    contrasts = partial(_contrasts, ours.size, theirs.size, seed, resamples)
+    has_all = math.comb(scores.size, ours.size) <= resamples
+    own = np.argmax(((contrasts(0.0) > 0) == observed).all(axis=1)) if has_all else -1
+    columns = []
+    for statistic in statistics:
+        values = _ranks(scores) if statistic == "ranks" else scores
+        trimmed = TRIMMED if statistic == "iqm" else 0.0
+        differences = contrasts(trimmed) @ values
+        if not has_all:
+            differences = np.append(differences, _contrast(observed[None], trimmed) @ values)
+        # Equal sums may differ in their last bits, by the order in which they are added.
+        columns.append(_numbers_below(differences, TIE_TOLERANCE * np.abs(values).max()))
+    most = np.max(columns, axis=0)  # the more splits are below one, the smaller is its p-value
+    return float(np.mean(most >= most[own]))
 
 
 def p_different(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
@@ -57,17 +89,46 @@ def holm(p_values: npt.ArrayLike) -> Floats:
     return adjusted
 
 
+def _numbers_below(values: Floats, tolerance: float) -> Floats:
+    """How many of [values] are smaller than each of them, by more than ``tolerance``."""
+    order = np.argsort(values)
+    rising = values[order]
+    numbers = np.empty(values.size)
+    numbers[order] = np.searchsorted(rising, rising - tolerance, "left")
+    return numbers
+
+
+def _ranks(scores: Floats) -> Floats:
+    """The ranks of sorted [scores], less their mean; equal scores share theirs."""
+    ends = [np.searchsorted(scores, scores, side) for side in ("left", "right")]
+    ranks: Floats = np.sum(ends, axis=0) / 2 - scores.size / 2
+    return ranks
+
+
+def _contrast(splits: Bools, trimmed: float) -> Floats:
+    """The weights of sorted scores in the difference of both sides' means: [splits, scores].
+
+    Of each side, the share ``trimmed`` is cut at both ends.
+    """
+    weights = np.zeros(splits.shape)
+    for side, sign in ((splits, 1.0), (~splits, -1.0)):
+        number = np.count_nonzero(side[0])
+        cut = int(trimmed * number)
+        place = np.cumsum(side, axis=1, dtype=np.int16)
+        kept = side & (place > cut) & (place <= number - cut)
+        weights += sign / (number - 2 * cut) * kept
+    return weights
+
+
 @lru_cache(maxsize=8)
-def _ways(ours: int, theirs: int, seed: int, resamples: int) -> Floats:
-    """The splits of scores, the observed one first; 1 where one is ours: [splits, scores]."""
+def _contrasts(ours: int, theirs: int, seed: int, resamples: int, trimmed: float) -> Floats:
+    """``_contrast`` of all splits of sorted scores, or of ``resamples`` - 1 random ones."""
     total = ours + theirs
-    count = math.comb(total, ours)
-    if count <= resamples:
+    if math.comb(total, ours) <= resamples:
         chosen = np.array(list(combinations(range(total), ours)), dtype=np.intp)
     else:
-        keys = stream(seed, Purpose.PERMUTATION, ours, theirs).random((resamples, total))
+        keys = stream(seed, Purpose.PERMUTATION, ours, theirs).random((resamples - 1, total))
         chosen = np.argpartition(keys, ours - 1, axis=1)[:, :ours]
-        chosen[0] = np.arange(ours)
-    ways = np.zeros((len(chosen), total))
-    np.put_along_axis(ways, chosen, 1.0, axis=1)
-    return ways
+    splits = np.zeros((len(chosen), total), dtype=np.bool_)
+    np.put_along_axis(splits, chosen, True, axis=1)
+    return _contrast(splits, trimmed)

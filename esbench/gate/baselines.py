@@ -14,6 +14,7 @@ from typing import Annotated, Final, TypeAlias, final
 import numpy as np
 from pydantic import Field
 
+from esbench.analysis.permutation import OMNIBUS, TestStatistic
 from esbench.errors import UsageError
 from esbench.files import Json, as_text, read_bytes, write_bytes
 from esbench.grids.trial_spec import EnvironmentSpec, Seed, TrialSpec
@@ -92,11 +93,16 @@ class FrozenCell(Settings):
 
 @final
 class Baseline(Settings):
-    """A frozen output folder."""
+    """A frozen output folder.
+
+    ``statistics`` are those of the gate's tests, chosen before there are scores to judge. A file
+    without them is of a version that tested means.
+    """
 
     format: int = FORMAT
     created: str
     command: str
+    statistics: tuple[TestStatistic, ...] = Field(("mean",), min_length=1)
     origins: tuple[Origin, ...]
     cells: tuple[FrozenCell, ...] = Field(min_length=1)
 
@@ -112,7 +118,9 @@ def freeze(root: Path, command: str) -> Baseline:
     """
     origins: list[Origin] = []
     frozen = tuple(freeze_cell(cell, origins) for cell in done_cells(root))
-    return Baseline(created=now(), command=command, origins=tuple(origins), cells=frozen)
+    return Baseline(
+        created=now(), command=command, statistics=OMNIBUS, origins=tuple(origins), cells=frozen
+    )
 
 
 def freeze_cell(cell: Cell, origins: list[Origin]) -> FrozenCell:

@@ -6,7 +6,7 @@ seeds must give equal digests. Statistical: ``analysis.gate`` judges the scores,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, final
 
@@ -92,9 +92,11 @@ def check(
 ) -> CheckReport:
     """Compare the trials below ``folder`` with a baseline (the first stage).
 
-    A cell needs at least as many seeds as the baseline has. ``CheckReport`` describes the flags.
+    A cell needs at least as many seeds as the baseline has. The statistics of the tests are those
+    that the baseline names. ``CheckReport`` describes the flags.
     Errors are those of ``load_cells``.
     """
+    rules = replace(rules, statistics=baseline.statistics)
     found = load_cells(folder)
     matches = [
         match_cell(cell, found, len(cell.trials), baseline.origins) for cell in baseline.cells

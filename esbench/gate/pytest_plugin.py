@@ -21,6 +21,7 @@ from typing import Any, Protocol, final
 import pytest
 
 from esbench.analysis.gate import ALPHA, MARGIN, GateRules, Verdict, judge
+from esbench.analysis.permutation import OMNIBUS
 from esbench.errors import UsageError
 from esbench.gate.baselines import (
     Baseline,
@@ -146,7 +147,13 @@ class Gate:
         made = {"origin": origins.index(origin)}
         trials = tuple(trial.model_copy(update=made) for trial in measured.trials)
         cells = (*others, measured.model_copy(update={"trials": trials}))
-        baseline = Baseline(created=now(), command=here["command"], origins=origins, cells=cells)
+        baseline = Baseline(
+            created=now(),
+            command=here["command"],
+            statistics=known.statistics if known else OMNIBUS,
+            origins=origins,
+            cells=cells,
+        )
         write_baseline(self.path, baseline, replace=True)
 
     def _problem(self, measured: FrozenCell, alpha: float, margin: float) -> str:
@@ -160,7 +167,8 @@ class Gate:
             return ""  # identical scores
         scores = [trial.score for trial in measured.trials]
         others = [None] * (len(baseline.cells) - 1)
-        judgement = judge([make_sample(frozen, scores), *others], GateRules(alpha, margin))[0]
+        rules = GateRules(alpha, margin, statistics=baseline.statistics)
+        judgement = judge([make_sample(frozen, scores), *others], rules)[0]
         assert judgement is not None
         text = f"{measured.name}: {judgement.verdict.value}: {judgement_text(judgement)}"
         if judgement.verdict is Verdict.REGRESSION:

@@ -63,13 +63,13 @@ def sentence(cell: CellReport) -> str:
 
 def judgement_text(judgement: Judgement) -> str:
     """The judgement of one stage in words."""
-    direction = "lower" if judgement.change < 0 else "higher"
-    change = f"{abs(judgement.change):.1%} of the range {direction}"
+    change, iqm_change = _in_words(judgement.change), _in_words(judgement.iqm_change)
     match judgement.verdict:
-        case Verdict.REGRESSION:
-            return f"{change}, p = {judgement.p_drop:.2g}"
-        case Verdict.IMPROVEMENT:
-            return f"{change}, p = {judgement.p_gain:.2g}"
+        case Verdict.REGRESSION | Verdict.IMPROVEMENT as verdict:
+            p_value = judgement.p_drop if verdict is Verdict.REGRESSION else judgement.p_gain
+            if abs(judgement.iqm_change) > abs(judgement.change):
+                change = f"interquartile mean {iqm_change} (mean {change})"
+            return f"{change}, p = {p_value:.2g}"
         case Verdict.NO_WORSE:
             return f"{change}; a drop of the margin is excluded, p = {judgement.p_margin:.2g}"
     if math.isnan(judgement.seeds_needed):
@@ -81,6 +81,10 @@ def judgement_text(judgement: Judgement) -> str:
     return f"{change}, p = {judgement.p_drop:.2g}; {needed}"
 
 
+def _in_words(change: float) -> str:
+    return f"{abs(change):.1%} of the range {'lower' if change < 0 else 'higher'}"
+
+
 def notes(report: CheckReport) -> list[str]:
     """The sentences below the table: the rule, changed digests, and cells without a baseline."""
     rules = report.rules
@@ -88,7 +92,8 @@ def notes(report: CheckReport) -> list[str]:
     rule = (
         f"A cell fails on a drop of at least {100 * rules.margin:g} % of the range from random "
         f"actions to the reference, with a one-sided permutation p (Holm-corrected) of at most "
-        f"{rules.level:g}{stages}; false alarms: at most {100 * rules.alpha:g} % of checks."
+        f"{rules.level:g}{stages}; statistics of the test: {', '.join(rules.statistics)}; false "
+        f"alarms: at most {100 * rules.alpha:g} % of checks."
     )
     lines = [rule]
     if report.changed:

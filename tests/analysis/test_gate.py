@@ -3,12 +3,15 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
-from simulated_checks import DISTRIBUTIONS, Judge, bimodal, normal, rates, resampled
+from simulated_checks import DISTRIBUTIONS, Judge, bimodal, normal, rates, resampled, with_failures
 
 from esbench.analysis.gate import GateRules, Judgement, Sample, Verdict, judge, seeds_needed
+from esbench.analysis.permutation import OMNIBUS
 from esbench.errors import UsageError
 
 RULES = GateRules()
@@ -110,6 +113,8 @@ def test_rules_out_of_range_are_refused(name: str, value: float) -> None:
 
 # Error rates, by simulation
 
+quick = partial(judge, resamples=2000)
+
 
 def trustworthy(judge_: Judge, repetitions: int = 300) -> list[str]:
     """The faults in a gate's error rates; none for a trustworthy one."""
@@ -130,18 +135,18 @@ def trustworthy(judge_: Judge, repetitions: int = 300) -> list[str]:
 
 
 def always_passes(samples: Sequence[Sample | None], rules: GateRules) -> list[Judgement | None]:
-    found = judge(samples, rules)
+    found = quick(samples, rules)
     return [item and dataclasses.replace(item, verdict=Verdict.NO_WORSE) for item in found]
 
 
 def uncorrected(samples: Sequence[Sample | None], rules: GateRules) -> list[Judgement | None]:
     """A gate that forgets that it looks at many cells, at the usual level, and has no margin."""
     loose = GateRules(alpha=0.05, margin=0.0001)
-    return [found for sample in samples for found in judge([sample], loose)]
+    return [found for sample in samples for found in quick([sample], loose)]
 
 
 def test_the_gate_can_be_trusted() -> None:
-    assert trustworthy(judge) == []
+    assert trustworthy(quick) == []
 
 
 @pytest.mark.parametrize(
@@ -157,8 +162,28 @@ def test_the_number_of_seeds_it_asks_for_is_enough_four_times_in_five() -> None:
     advised = seeds_needed(sample(normal(rng, 200, 0.0), normal(rng, 200, 0.0)), RULES)
     assert 8 < advised < 20
     runs = int(advised)
-    found = rates(judge, [normal], runs=runs, drop=0.0, rules=RULES, repetitions=300, seed=3)
+    found = rates(quick, [normal], runs=runs, drop=0.0, rules=RULES, repetitions=300, seed=3)
     assert 0.72 < found.passed < 0.92
+
+
+def test_a_seed_that_fails_in_both_sides_does_not_hide_a_drop() -> None:
+    power = {}
+    for name, statistics in (("mean", ("mean",)), ("omnibus", OMNIBUS)):
+        rules = dataclasses.replace(RULES, statistics=statistics)
+        common: dict[str, Any] = {"runs": 16, "rules": rules, "repetitions": 100}
+        power[name] = rates(quick, [with_failures], drop=0.1, **common).caught
+    assert power["omnibus"] > power["mean"] + 0.3
+
+
+def test_the_largest_change_of_mean_and_interquartile_mean_counts_as_the_drop() -> None:
+    steady = np.linspace(0.95, 1.05, 16)
+    (found,) = judged(sample(np.r_[0.0, steady[1:]], steady - 0.08))
+    assert found.change > -0.05 > found.iqm_change
+    assert found.verdict is Verdict.REGRESSION
+    only_mean = dataclasses.replace(RULES, statistics=("mean",))
+    assert judged(sample(np.r_[0.0, steady[1:]], steady - 0.08), rules=only_mean)[
+        0
+    ].verdict is not (Verdict.REGRESSION)
 
 
 def test_simulated_drops_are_as_large_as_they_say() -> None:

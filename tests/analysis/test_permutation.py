@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from itertools import permutations
+from itertools import combinations, permutations
 
 import numpy as np
 import pytest
 import scipy.stats
 
-from esbench.analysis.permutation import RESAMPLES, holm, p_different, p_greater
+from esbench.analysis.permutation import OMNIBUS, RESAMPLES, holm, p_different, p_greater
 
 
 @pytest.mark.parametrize(("n", "m"), [(3, 3), (8, 8), (2, 5), (9, 4)])
@@ -39,6 +39,52 @@ def test_p_of_random_ways_is_near_the_exact_one_counts_the_observed_one_and_has_
     one, other = (p_greater(ours, theirs, seed=seed, resamples=5000) for seed in (1, 2))
     assert one != other
     far = p_greater(np.ones(30) + rng.normal(size=30) / 9, rng.normal(size=30) / 9, resamples=1000)
+    assert far == 1 / 1000
+
+
+def smallest_of_three(scores: np.ndarray, splits: list[tuple[int, ...]]) -> np.ndarray:
+    """The smallest p-value of three statistics for each split, by SciPy and by counting."""
+    sides = [(scores[list(s)], np.delete(scores, s)) for s in splits]
+    ranks = scipy.stats.rankdata(scores)
+    columns = [
+        [ours.mean() - theirs.mean() for ours, theirs in sides],
+        [scipy.stats.trim_mean(o, 0.25) - scipy.stats.trim_mean(t, 0.25) for o, t in sides],
+        [ranks[list(s)].sum() for s in splits],
+    ]
+    return np.min([[np.mean(np.array(c) >= value - 1e-12) for value in c] for c in columns], axis=0)
+
+
+@pytest.mark.parametrize(("n", "m"), [(4, 4), (5, 4), (2, 6)])
+def test_the_omnibus_p_is_that_of_all_splits_and_has_the_exact_level(n: int, m: int) -> None:
+    rng = np.random.default_rng(n)
+    scores = rng.standard_t(2, size=n + m).round(1)  # with ties
+    splits = list(combinations(range(n + m), n))
+    smallest = smallest_of_three(scores, splits)
+    found = np.array(
+        [p_greater(scores[list(s)], np.delete(scores, s), statistics=OMNIBUS) for s in splits]
+    )
+    expected = [np.mean(smallest <= value + 1e-12) for value in smallest]
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    assert all(np.mean(found <= level + 1e-12) <= level + 1e-12 for level in found)
+
+
+def test_the_omnibus_test_sees_what_one_statistic_alone_does_not() -> None:
+    steady = np.linspace(0.95, 1.05, 16)
+    failed = np.r_[0.0, steady[1:]]  # a failed seed hides from the mean that the others dropped
+    assert p_greater(failed, steady - 0.08) > 0.3
+    assert p_greater(failed, steady - 0.08, statistics=OMNIBUS) < 0.002
+    half = np.r_[np.zeros(4), steady[4:]]  # a quarter of the seeds fails: cut from both ends
+    assert p_greater(steady, half, statistics=("iqm",)) > 0.01
+    assert p_greater(steady, half, statistics=OMNIBUS) < 0.1
+
+
+def test_random_splits_of_the_omnibus_test_are_near_all_of_them() -> None:
+    rng = np.random.default_rng(1)
+    ours, theirs = rng.normal(0.5, size=8), rng.normal(size=8)
+    exact = p_greater(ours, theirs, statistics=OMNIBUS)
+    near = p_greater(ours, theirs, resamples=8000, statistics=OMNIBUS)
+    assert near == pytest.approx(exact, abs=0.02)
+    far = p_greater(ours + 100, theirs, resamples=1000, statistics=OMNIBUS)
     assert far == 1 / 1000
 
 

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 from fake_trials import edit, make_trials, write_scores, write_trial
 
+from esbench.analysis.gate import GateRules
 from esbench.errors import UsageError
 from esbench.gate.baselines import OWN_MEAN, freeze, read_baseline, write_baseline
+from esbench.gate.check import check
 
 
 def test_a_baseline_survives_the_file(tmp_path: Path) -> None:
@@ -23,6 +25,22 @@ def test_a_baseline_survives_the_file(tmp_path: Path) -> None:
     assert (cell.random_score, cell.reference_score) == (22.63, 500.0)  # of the environment's file
     assert cell.span == pytest.approx(477.37)
     assert [origin.hardware["cpu"] for origin in frozen.origins] == ["Test CPU"]
+
+
+def test_a_baseline_names_the_statistics_of_later_checks(tmp_path: Path) -> None:
+    write_scores(tmp_path / "out", [100.0, 200.0])
+    write_baseline(tmp_path / "b.json", freeze(tmp_path / "out", ""))
+    content = json.loads((tmp_path / "b.json").read_text())
+    assert content.pop("statistics") == ["mean", "ranks", "iqm"]
+    for name, given, expected in (("old", {}, ("mean",)), ("own", ["iqm"], ("iqm",))):
+        text = json.dumps(content | ({"statistics": given} if given else {}))
+        (tmp_path / f"{name}.json").write_text(text)
+        baseline = read_baseline(tmp_path / f"{name}.json")
+        assert baseline.statistics == expected
+        assert check(tmp_path / "out", baseline, GateRules()).rules.statistics == expected
+    (tmp_path / "bad.json").write_text(json.dumps(content | {"statistics": ["median"]}))
+    with pytest.raises(UsageError, match="median"):
+        read_baseline(tmp_path / "bad.json")
 
 
 def test_a_baseline_gives_the_specification_back(tmp_path: Path) -> None:
