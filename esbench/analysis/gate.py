@@ -165,17 +165,22 @@ def judge(
     drops, gains, margins = np.ones((3, len(samples)))
     for cell, sample in enumerate(samples):
         if sample is not None:
-            moved = sample.scores + rules.margin * sample.span
             test = partial(p_greater, seed=seed, resamples=resamples, statistics=rules.statistics)
             drops[cell] = test(sample.baseline, sample.scores)
             gains[cell] = test(sample.scores, sample.baseline)
-            margin_of_mean = test(moved, sample.baseline, statistics=("mean",)) / MEAN_LEVELS
-            margins[cell] = max(test(moved, sample.baseline), margin_of_mean)
+            margins[cell] = p_within(sample, rules, seed, resamples)
     columns = zip(samples, holm(drops), holm(gains), margins, strict=True)
     return [
         None if sample is None else _judgement(sample, rules, len(samples), *map(float, p_values))
         for sample, *p_values in columns
     ]
+
+
+def p_within(sample: Sample, rules: GateRules, seed: int = 0, resamples: int = RESAMPLES) -> float:
+    """The p-value of the test for "no drop as large as the margin", as in ``Judgement``."""
+    moved = sample.scores + rules.margin * sample.span
+    test = partial(p_greater, moved, sample.baseline, seed, resamples)
+    return max(test(statistics=rules.statistics), test(statistics=("mean",)) / MEAN_LEVELS)
 
 
 def seeds_needed(sample: Sample, rules: GateRules, cells: int = 1) -> float:

@@ -13,7 +13,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from esbench.analysis.gate import GateRules, Verdict, seeds_to_fail
+from esbench.analysis.gate import MARGIN, GateRules, Verdict, seeds_to_fail
 from esbench.arrays import Vector
 from esbench.cli.console import print_sheet, show
 from esbench.grids.sweep import value_text
@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # slow to import, and used by few commands
     from esbench.bench.throughput import Throughput
     from esbench.gate.baselines import Baseline
     from esbench.gate.check import CheckReport
+    from esbench.gate.suggest import Suggestion
     from esbench.reporting.diagnosis import Diagnosis
     from esbench.reporting.tables.comparison import Sides
     from esbench.training.schedule import Schedule
@@ -169,6 +170,24 @@ def print_baseline(baseline: Baseline, path: Path) -> None:
             f"{', '.join(few)}."
         )
     show(f"{path}: {counted(len(baseline.cells), 'cell')} frozen")
+
+
+def print_suggestions(suggestions: Sequence[Suggestion], power: float) -> None:
+    """Print how often unchanged checks would be decided, and the margin for the wanted power."""
+    default, wanted = f"no worse at {MARGIN:.0%}", f"margin for {power:.0%}"
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("cell", "seeds", default, wanted):
+        table.add_column(name, justify="left" if name == "cell" else "right")
+    for found in suggestions:
+        margin = "above 50%" if found.margin is None else f"{found.margin:.1%}"
+        table.add_row(Text(found.cell), str(found.seeds), f"{found.no_worse:.0%}", margin)
+    show(
+        table,
+        f"{default}: share of unchanged checks with this verdict, at the default margin. Margins "
+        "are shares of the range from random actions to the reference, for 'esbench check "
+        "--margin'. Baseline and check have the same number of seeds; their scores are drawn from "
+        "those of this folder.",
+    )
 
 
 def print_check(report: CheckReport) -> None:

@@ -20,19 +20,42 @@ if TYPE_CHECKING:
 command = partial(app.command, rich_help_panel="Gate")
 
 
-@command(epilog="Example: esbench baseline out --out results/baselines/mine.json")
+@command(
+    epilog="Examples: esbench baseline out --out results/baselines/mine.json   |   "
+    "esbench baseline out --suggest"
+)
 def baseline(
     folder: Folder,
-    out: Annotated[Path, typer.Option(help="Output file.")],
+    out: Annotated[Path | None, typer.Option(help="Output file.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing file.")] = False,
+    suggest: Annotated[
+        bool,
+        typer.Option(
+            "--suggest", help="Print which numbers of seeds and margins these scores allow."
+        ),
+    ] = False,
+    power: Annotated[
+        float, typer.Option(help="Wanted share of unchanged checks that end with 'no worse'.")
+    ] = 0.8,
 ) -> None:
     """Save scores, digests, settings and versions to a file that later runs are checked against."""
-    from esbench.cli.display import print_baseline
+    from esbench.cli.console import working
+    from esbench.cli.display import print_baseline, print_suggestions
     from esbench.gate.baselines import freeze, write_baseline
+    from esbench.gate.suggest import suggestions
 
+    if out is None and not suggest:
+        raise UsageError("--out is missing; expected a file, or --suggest to write none")
+    if not 0 < power < 1:
+        raise UsageError(f"--power {power}: expected a number between 0 and 1, as 0.8")
     frozen = freeze(folder, shlex.join(["esbench", *sys.argv[1:]]))
-    write_baseline(out, frozen, replace)
-    print_baseline(frozen, out)
+    if out is not None:
+        write_baseline(out, frozen, replace)
+        print_baseline(frozen, out)
+    if suggest:
+        with working("simulating checks"):
+            found = suggestions(frozen, power)
+        print_suggestions(found, power)
 
 
 @command(

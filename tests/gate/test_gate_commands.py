@@ -95,3 +95,23 @@ def test_bad_input_is_one_sentence_and_changes_nothing(esbench: Run, tmp_path: P
         assert (code, len(err.splitlines())) == (2, 1), command
         assert words in err
     assert files(tmp_path) == before
+
+
+def test_suggestions_come_from_the_spread_of_the_scores(esbench: Run, tmp_path: Path) -> None:
+    write_scores(tmp_path / "narrow", GOOD)
+    write_scores(tmp_path / "wide", [score - 300 * (i % 4 == 0) for i, score in enumerate(GOOD)])
+    shares = {}
+    for name in ("narrow", "wide"):
+        code, out, _ = esbench("baseline", name, "--suggest")
+        rows = [line.split() for line in out.splitlines() if " openai_es on " in f" {line}"]
+        assert (code, [row[3] for row in rows]) == (0, ["8", "10", "16", "32"])
+        shares[name] = [int(row[4].rstrip("%")) for row in rows]
+    assert min(shares["narrow"]) > 90
+    assert max(shares["wide"]) < 80
+    assert not (tmp_path / "b.json").exists()
+    code, out, _ = esbench("baseline", "narrow", "--out", "b.json", "--suggest", "--power", "0.9")
+    assert (code, (tmp_path / "b.json").exists()) == (0, True)
+    assert "90%" in out
+    for wrong in ((), ("--suggest", "--power", "1.5")):
+        code, _, err = esbench("baseline", "narrow", *wrong)
+        assert (code, len(err.splitlines())) == (2, 1)
