@@ -3,6 +3,7 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
 from command_line import Run, files
 from fake_trials import write_scores
 
@@ -97,7 +98,10 @@ def test_bad_input_is_one_sentence_and_changes_nothing(esbench: Run, tmp_path: P
     assert files(tmp_path) == before
 
 
-def test_suggestions_come_from_the_spread_of_the_scores(esbench: Run, tmp_path: Path) -> None:
+def test_suggestions_come_from_the_spread_of_the_scores(
+    esbench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("esbench.gate.suggest.CHECKS", 40)
     write_scores(tmp_path / "narrow", GOOD)
     write_scores(tmp_path / "wide", [score - 300 * (i % 4 == 0) for i, score in enumerate(GOOD)])
     shares = {}
