@@ -16,8 +16,10 @@ changes the episodes of a seed; if the scores of equal seeds are correlated, it 
 The null hypothesis is that both sides come from one distribution. The false alarm rate averages
 over baselines too: a lucky baseline affects every later check, more often if it has few seeds.
 
-With two stages, each has half of the levels. By the union bound their joint false alarm rate stays
-below the levels, whichever cells are run again.
+A sequential check looks several times, at more and more seeds. Each look spends a share of the
+levels, by the spending function of Lan and DeMets (Biometrika 70, 1983) that is near the boundaries
+of Pocock (Biometrika 64, 1977). By the union bound the joint error rates stay below the levels,
+whichever cells are trained further.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
+from itertools import pairwise
 from typing import Final, final
 
 import numpy as np
@@ -38,6 +41,7 @@ from esbench.errors import UsageError
 ALPHA: Final = 0.01
 MARGIN: Final = 0.05
 NONINFERIORITY_ALPHA: Final = 0.05
+FIRST_LOOK: Final = 8  # the number of seeds
 MEAN_LEVELS: Final = 5  # the mean alone must exclude the margin at this many times that level
 POWER: Final = 0.8
 RESAMPLES_PER_LEVEL: Final = 10  # so that the smallest p is well below Holm's smallest level
@@ -62,10 +66,10 @@ class GateRules:
 
     Attributes:
         alpha: the probability that a check fails although nothing got worse, over all its cells
-            and stages; in (0, 1).
+            and looks; in (0, 1).
         margin: the smallest drop that matters, as a share of a cell's range; above 0.
-        stages: 1, or 2 if inconclusive cells are run again on fresh seeds.
         statistics: of the permutation tests; the baseline names them.
+        share: of the levels, which this look may spend; in (0, 1].
 
     Raises:
         UsageError: one of them is out of its range.
@@ -73,26 +77,24 @@ class GateRules:
 
     alpha: float = ALPHA
     margin: float = MARGIN
-    stages: int = 1
     statistics: tuple[TestStatistic, ...] = OMNIBUS
+    share: float = 1.0
 
     def __post_init__(self) -> None:
         if not 0 < self.alpha < 1:
             raise UsageError(f"alpha = {self.alpha}: expected a number between 0 and 1, as 0.01")
         if not 0 < self.margin < math.inf:
             raise UsageError(f"margin = {self.margin}: expected a share above 0, as 0.05")
-        if self.stages not in (1, 2):
-            raise UsageError(f"stages = {self.stages}: expected 1 or 2")
 
     @property
     def level(self) -> float:
-        """The level of a stage, shared by its cells."""
-        return self.alpha / self.stages
+        """The level of a look, shared by its cells."""
+        return self.alpha * self.share
 
     @property
     def noninferiority_level(self) -> float:
-        """The level at which a stage calls a single cell no worse."""
-        return NONINFERIORITY_ALPHA / self.stages
+        """The level at which a look calls a single cell no worse."""
+        return NONINFERIORITY_ALPHA * self.share
 
 
 @final
@@ -121,7 +123,7 @@ class Sample:
 @final
 @dataclass(frozen=True)
 class Judgement:
-    """The result of one stage for one cell.
+    """The result of one look at one cell.
 
     Attributes:
         verdict: NO_WORSE, REGRESSION, IMPROVEMENT or INCONCLUSIVE.
@@ -146,7 +148,7 @@ class Judgement:
 def judge(
     samples: Sequence[Sample | None], rules: GateRules, seed: int = 0, resamples: int = RESAMPLES
 ) -> list[Judgement | None]:
-    """The judgement of every cell in one stage.
+    """The judgement of every cell at one look.
 
     A cell without measurements (None) still takes its share of the level, so the choice of cells
     may depend on earlier results. ``seed`` names the stream of random permutations, used if there
@@ -159,7 +161,7 @@ def judge(
     if resamples > MOST_RESAMPLES:
         raise UsageError(
             f"alpha = {rules.alpha:g} for {len(samples)} cells: expected at least "
-            f"{RESAMPLES_PER_LEVEL * len(samples) * rules.stages / MOST_RESAMPLES:.1g}, since no p "
+            f"{RESAMPLES_PER_LEVEL * len(samples) / rules.share / MOST_RESAMPLES:.1g}, since no p "
             "is smaller than one of the permutations that are tried"
         )
     drops, gains, margins = np.ones((3, len(samples)))
@@ -174,6 +176,25 @@ def judge(
         None if sample is None else _judgement(sample, rules, len(samples), *map(float, p_values))
         for sample, *p_values in columns
     ]
+
+
+def looks(max_seeds: int) -> tuple[int, ...]:
+    """The numbers of seeds at which a sequential check looks: 8, doubled up to ``max_seeds``.
+
+    Raises:
+        UsageError: fewer than 8, or more than a thousand.
+    """
+    if not FIRST_LOOK <= max_seeds <= MOST_SEEDS:
+        raise UsageError(f"max_seeds = {max_seeds}: expected {FIRST_LOOK} to {MOST_SEEDS}")
+    doublings = range(max_seeds.bit_length())
+    sizes = {min(FIRST_LOOK * 2**number, max_seeds) for number in doublings}
+    return tuple(sorted(sizes))
+
+
+def shares_of_looks(sizes: Sequence[int]) -> list[float]:
+    """The share of the levels that each look spends; they add up to 1."""
+    spent = [0.0, *(math.log(1 + (math.e - 1) * size / sizes[-1]) for size in sizes)]
+    return [after - before for before, after in pairwise(spent)]
 
 
 def p_within(sample: Sample, rules: GateRules, seed: int = 0, resamples: int = RESAMPLES) -> float:

@@ -15,7 +15,10 @@ from esbench.cli.training_commands import train
 from esbench.errors import TrainingError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from esbench.store.generation_record import GenerationRecord
+    from esbench.training.trials import Trial
 
 command = partial(app.command, rich_help_panel="Gate")
 
@@ -60,14 +63,14 @@ def baseline(
 
 @command(
     epilog="Examples: esbench check out --baseline results/baselines/ci.json   |   "
-    "esbench check out --baseline ci.json --second-stage out-again --junit check.xml"
+    "esbench check out --baseline ci.json --until-conclusive --max-seeds 32 --junit check.xml"
 )
 def check(
     folder: Folder,
     baseline: Annotated[Path, typer.Option(help="A file written by 'esbench baseline'.")],
     alpha: Annotated[
         float,
-        typer.Option(help="Largest share of checks with a false alarm, over all cells and stages."),
+        typer.Option(help="Largest share of checks with a false alarm, over all cells and looks."),
     ] = 0.01,
     margin: Annotated[
         float, typer.Option(help="Smallest relevant drop, as a share of the score range.")
@@ -76,10 +79,15 @@ def check(
     allow_inconclusive: Annotated[
         bool, typer.Option("--allow-inconclusive", help="Exit with 0 if there are too few seeds.")
     ] = False,
-    second_stage: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Folder for the extra seeds of inconclusive cells."),
-    ] = None,
+    until_conclusive: Annotated[
+        bool,
+        typer.Option(
+            "--until-conclusive", help="Train more seeds into FOLDER until every verdict stands."
+        ),
+    ] = False,
+    max_seeds: Annotated[
+        int, typer.Option(help="Most seeds of a cell with --until-conclusive.")
+    ] = 32,
     workers: Workers = None,
     markdown: Annotated[Path | None, typer.Option(help="Also write Markdown to this file.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Also write JUnit XML to this file.")] = None,
@@ -94,25 +102,27 @@ def check(
     from esbench.cli.display import print_check
     from esbench.files import write_bytes
     from esbench.gate import render_check
-    from esbench.gate import second_stage as stage
     from esbench.gate.baselines import read_baseline
     from esbench.gate.check import EXIT_NOT_MEASURED
     from esbench.gate.check import check as check_folder
+    from esbench.gate.sequential import check_until_conclusive
     from esbench.units import counted
 
-    rules = GateRules(alpha, margin, stages=1 if second_stage is None else 2)
-    report = check_folder(folder, read_baseline(baseline), rules, exact, allow_inconclusive)
-    if second_stage is not None:
-        stage.require_apart(folder, second_stage)
-        if trials := stage.plan(report, second_stage):
-            stage.bind(folder, second_stage)
-            try:
-                show(f"second stage: {counted(len(trials), 'trial')} on new seeds")
-                train(trials, workers, quiet=True)
-            except TrainingError as error:  # exit code 1 means a regression
-                complain(str(error))
-                raise typer.Exit(EXIT_NOT_MEASURED) from None
-            report = stage.decide(report, second_stage)
+    def train_seeds(seeds: int, trials: Sequence[Trial]) -> None:
+        show(f"look at {seeds} seeds: {counted(len(trials), 'trial')} to train")
+        train(trials, workers, quiet=True)
+
+    rules, frozen = GateRules(alpha, margin), read_baseline(baseline)
+    if until_conclusive:
+        try:
+            report = check_until_conclusive(
+                folder, frozen, rules, max_seeds, train_seeds, exact, allow_inconclusive
+            )
+        except TrainingError as error:  # exit code 1 means a regression
+            complain(str(error))
+            raise typer.Exit(EXIT_NOT_MEASURED) from None
+    else:
+        report = check_folder(folder, frozen, rules, exact, allow_inconclusive)
     print_check(report)
     for path, text in (
         (markdown, render_check.as_markdown),

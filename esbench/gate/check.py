@@ -26,16 +26,19 @@ EXIT_INCONCLUSIVE: Final = 4
 @final
 @dataclass(frozen=True)
 class CellReport:
-    """The verdict on a cell's scores over both stages, and why it was not measured or a caution."""
+    """The verdict on a cell's scores, and why it was not measured or a caution.
+
+    ``looks`` are the judgements that led to it: one, or several of a sequential check.
+    """
 
     match: CellMatch
     verdict: Verdict
     reason: str
-    stages: tuple[Judgement, ...] = ()
+    looks: tuple[Judgement, ...] = ()
 
     @property
     def scores(self) -> Floats:
-        """The scores of the first stage, [runs]; diverged runs as in ``make_sample``."""
+        """The scores of the last look, [runs]; diverged runs as in ``make_sample``."""
         sample = self.match.sample
         return np.empty(0) if sample is None else sample.scores
 
@@ -55,6 +58,7 @@ class CheckReport:
     """The result of a check; ``new`` are cells of the folder that the baseline does not have.
 
     If ``exact``, a changed digest fails too; if ``allow_inconclusive``, inconclusive cells pass.
+    ``looks`` are the numbers of seeds of a sequential check.
     """
 
     cells: tuple[CellReport, ...]
@@ -62,6 +66,7 @@ class CheckReport:
     exact: bool
     allow_inconclusive: bool
     new: tuple[str, ...]
+    looks: tuple[int, ...] = ()
 
     def count(self, verdict: Verdict) -> int:
         """The number of cells with a verdict."""
@@ -90,7 +95,7 @@ def check(
     exact: bool = False,
     allow_inconclusive: bool = False,
 ) -> CheckReport:
-    """Compare the trials below ``folder`` with a baseline (the first stage).
+    """Compare the trials below ``folder`` with a baseline.
 
     A cell needs at least as many seeds as the baseline has. The statistics of the tests are those
     that the baseline names. ``CheckReport`` describes the flags.
@@ -102,16 +107,19 @@ def check(
         match_cell(cell, found, len(cell.trials), baseline.origins) for cell in baseline.cells
     ]
     judgements = judge([match.sample for match in matches], rules)
-    reports = tuple(map(_report, matches, judgements))
+    reports = tuple(map(report_cell, matches, judgements))
     known = {cell.labels for cell in baseline.cells}
     new = (f"{cell.name} on {cell.environment}" for cell in found if labels_of(cell) not in known)
     return CheckReport(reports, rules, exact, allow_inconclusive, tuple(new))
 
 
-def _report(match: CellMatch, judgement: Judgement | None) -> CellReport:
+def report_cell(
+    match: CellMatch, judgement: Judgement | None, earlier: tuple[Judgement, ...] = ()
+) -> CellReport:
+    """The report on a cell after a look; ``earlier`` are the judgements of those before."""
     if judgement is None:
-        return CellReport(match, Verdict.NOT_MEASURED, match.reason)
+        return CellReport(match, Verdict.NOT_MEASURED, match.reason, earlier)
     # Identical bits are no worse, however few the seeds are.
     identical = match.digests is DigestResult.IDENTICAL
     verdict = Verdict.NO_WORSE if identical else judgement.verdict
-    return CellReport(match, verdict, match.reason, (judgement,))
+    return CellReport(match, verdict, match.reason, (*earlier, judgement))

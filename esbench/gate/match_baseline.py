@@ -61,23 +61,29 @@ def match_cell(
 
     Without the origins of the baseline, digests are not compared.
     """
+    cell, reason = find_cell(frozen, found)
+    reason = reason if cell is None else _why_not_comparable(cell, min_seeds)
+    if cell is None or reason:
+        return CellMatch(frozen, None, reason)
+    diverged = sum(score is None for score in _scores(cell))
+    caution = f"{counted(diverged, 'run')} diverged, counted as the worst" if diverged else ""
+    digests = _digest_result(frozen, cell, origins) if origins else ()
+    return CellMatch(frozen, cell, caution, *digests)
+
+
+def find_cell(frozen: FrozenCell, found: Sequence[Cell]) -> tuple[Cell | None, str]:
+    """The stored cell with the labels and the settings of a baseline's, or None and the reason."""
     candidates = [cell for cell in found if labels_of(cell) == frozen.labels]
     if not candidates:
-        return CellMatch(frozen, None, _why_missing(frozen, found))
+        return None, _why_missing(frozen, found)
     wanted = {**(frozen.spec or {}), "seed": 0}
     differing = [
         differences(wanted, {**cell.descriptions[0]["spec"], "seed": 0}) for cell in candidates
     ]
     if all(differing):
         _, fewest = min((len(phrases), phrases) for phrases in differing)
-        return CellMatch(frozen, None, f"other settings: {'; '.join(fewest)}")
-    cell = candidates[differing.index([])]
-    if problem := _why_not_comparable(cell, min_seeds):
-        return CellMatch(frozen, None, problem)
-    diverged = sum(score is None for score in _scores(cell))
-    caution = f"{counted(diverged, 'run')} diverged, counted as the worst" if diverged else ""
-    digests = _digest_result(frozen, cell, origins) if origins else ()
-    return CellMatch(frozen, cell, caution, *digests)
+        return None, f"other settings: {'; '.join(fewest)}"
+    return candidates[differing.index([])], ""
 
 
 def make_sample(frozen: FrozenCell, scores: Sequence[float | None]) -> Sample:

@@ -55,14 +55,12 @@ def sentence(cell: CellReport) -> str:
     if cell.verdict is Verdict.NO_WORSE and cell.match.digests is DigestResult.IDENTICAL:
         words = f"identical bits, {cell.match.digests_detail}"
     else:
-        words = judgement_text(cell.stages[-1])
-    if len(cell.stages) > 1:
-        words = f"fresh seeds: {words}"
+        words = judgement_text(cell.looks[-1])
     return f"{words}; {cell.reason}" if cell.reason else words
 
 
 def judgement_text(judgement: Judgement) -> str:
-    """The judgement of one stage in words."""
+    """The judgement of one look in words."""
     change, iqm_change = _in_words(judgement.change), _in_words(judgement.iqm_change)
     match judgement.verdict:
         case Verdict.REGRESSION | Verdict.IMPROVEMENT as verdict:
@@ -88,14 +86,18 @@ def _in_words(change: float) -> str:
 def notes(report: CheckReport) -> list[str]:
     """The sentences below the table: the rule, changed digests, and cells without a baseline."""
     rules = report.rules
-    stages = " in two stages" if rules.stages == 2 else ""
     rule = (
         f"A cell fails on a drop of at least {100 * rules.margin:g} % of the range from random "
         f"actions to the reference, with a one-sided permutation p (Holm-corrected) of at most "
-        f"{rules.level:g}{stages}; statistics of the test: {', '.join(rules.statistics)}; false "
+        f"{rules.level:g}; statistics of the test: {', '.join(rules.statistics)}; false "
         f"alarms: at most {100 * rules.alpha:g} % of checks."
     )
     lines = [rule]
+    if report.looks:
+        sizes = ", ".join(map(str, report.looks))
+        lines.append(
+            f"Looks at {sizes} seeds; each spends a share of the levels, and all together 1."
+        )
     if report.changed:
         lines.append(
             "changed: the digests differ from the baseline's on the same versions and processor, "
@@ -115,7 +117,7 @@ def details(report: CheckReport) -> list[str]:
             lines.append(f"{name}: {cell.verdict.value}: {sentence(cell)}")
         if match.digests is DigestResult.CHANGED:
             lines.append(f"{name}: changed: {match.digests_detail}")
-        elif match.digests is DigestResult.NOT_COMPARABLE and cell.stages:
+        elif match.digests is DigestResult.NOT_COMPARABLE and cell.looks:
             lines.append(f"{name}: digests not comparable: {match.digests_detail}")
     return lines
 
@@ -187,6 +189,7 @@ def as_json(report: CheckReport) -> str:
             **vars(report.rules),
             "exact": report.exact,
             "cells": [_json_cell(cell) for cell in report.cells],
+            "seeds_of_looks": list(report.looks),
             "not_in_the_baseline": list(report.new),
             "notes": notes(report),
         }
@@ -208,7 +211,7 @@ def _json_cell(cell: CellReport) -> Json:
         "baseline_scores": cell.baseline_scores.tolist(),
         "seeds": list(cell.match.seeds),
         "scores": cell.scores.tolist(),
-        "stages": [vars(stage) for stage in cell.stages],
+        "looks": [vars(look) for look in cell.looks],
     }
 
 
@@ -219,4 +222,4 @@ def mean_text(scores: Floats) -> str:
 
 def change_text(cell: CellReport) -> str:
     """The change of a cell's mean, as a share of its range; a dash if not measured."""
-    return f"{cell.stages[-1].change:+.1%}" if cell.stages else NONE
+    return f"{cell.looks[-1].change:+.1%}" if cell.looks else NONE

@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 from simulated_checks import DISTRIBUTIONS, Judge, bimodal, normal, rates, resampled, with_failures
 
-from esbench.analysis.gate import GateRules, Judgement, Sample, Verdict, judge, seeds_needed
+from esbench.analysis.gate import (
+    GateRules,
+    Judgement,
+    Sample,
+    Verdict,
+    judge,
+    looks,
+    seeds_needed,
+    shares_of_looks,
+)
 from esbench.analysis.permutation import OMNIBUS
 from esbench.errors import UsageError
 
@@ -73,13 +82,33 @@ def test_cells_share_the_level() -> None:
     assert judge([bad, None, None], RULES)[1:] == [None, None]
 
 
-def test_two_stages_halve_the_levels() -> None:
-    twice = GateRules(stages=2)
-    assert (twice.level, twice.noninferiority_level) == (0.005, 0.025)
+def test_a_look_spends_its_share_of_the_levels() -> None:
+    half = GateRules(share=0.5)
+    assert (half.level, half.noninferiority_level) == (0.005, 0.025)
     base = np.linspace(0.9, 1.0, 5)
     cells = [sample(base, base - 0.5), sample(base, base)]
     assert judged(*cells)[0].verdict is Verdict.REGRESSION
-    assert judged(*cells, rules=twice)[0].verdict is Verdict.INCONCLUSIVE
+    assert judged(*cells, rules=half)[0].verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("most", "sizes"),
+    [(32, (8, 16, 32)), (8, (8,)), (24, (8, 16, 24)), (100, (8, 16, 32, 64, 100))],
+)
+def test_looks_double_and_spend_the_levels_once(most: int, sizes: tuple[int, ...]) -> None:
+    assert looks(most) == sizes
+    shares = shares_of_looks(sizes)
+    assert sum(shares) == pytest.approx(1)
+    assert min(shares) > 0
+    # The spending function of Lan and DeMets near Pocock's boundaries, at a quarter of the seeds.
+    if sizes[-1] == 32:
+        assert shares[0] == pytest.approx(math.log(1 + (math.e - 1) / 4))
+
+
+@pytest.mark.parametrize("most", [7, 1001])
+def test_too_few_or_too_many_seeds_are_refused(most: int) -> None:
+    with pytest.raises(UsageError, match=f"max_seeds = {most}"):
+        looks(most)
 
 
 def test_verdicts_do_not_depend_on_scale_shift_or_the_order_of_seeds() -> None:
@@ -104,7 +133,7 @@ def test_unequal_numbers_of_seeds_and_equal_scores_work() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("alpha", 0.0), ("alpha", 1.5), ("margin", 0.0), ("margin", math.nan), ("stages", 3)],
+    [("alpha", 0.0), ("alpha", 1.5), ("margin", 0.0), ("margin", math.nan)],
 )
 def test_rules_out_of_range_are_refused(name: str, value: float) -> None:
     with pytest.raises(UsageError, match=f"{name} = {value}"):

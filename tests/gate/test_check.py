@@ -17,7 +17,6 @@ from esbench.gate import render_check as verdicts
 from esbench.gate.baselines import freeze
 from esbench.gate.check import CheckReport, check
 from esbench.gate.match_baseline import DigestResult
-from esbench.gate.second_stage import MARKER, bind, decide, plan, require_apart
 
 GOOD = [480.0, 485.0, 490.0, 491.0, 492.0, 495.0, 498.0, 500.0]
 WORSE = [score - 100 for score in GOOD]
@@ -76,7 +75,7 @@ def test_the_same_bits_are_no_worse_even_with_one_seed(tmp_path: Path) -> None:
     (cell,) = report.cells
     assert (cell.match.digests, report.exit_code) == (DigestResult.IDENTICAL, 0)
     assert cell.verdict is Verdict.NO_WORSE
-    assert cell.stages[0].verdict is Verdict.INCONCLUSIVE  # what its scores alone would say
+    assert cell.looks[0].verdict is Verdict.INCONCLUSIVE  # what its scores alone would say
 
 
 def test_runs_that_diverge_are_worse_than_a_baseline_below_random(tmp_path: Path) -> None:
@@ -243,102 +242,6 @@ def test_one_cell_that_is_not_measured_is_enough(base: Path, same: Path) -> None
     assert report.exit_code == 3
 
 
-# The second stage
-
-
-@pytest.fixture
-def wide(tmp_path: Path, base: Path) -> CheckReport:
-    """Return a first stage with an inconclusive cell, which is allowed, and an identical one."""
-    write_scores(tmp_path / "wide", WIDE)
-    for folder in (base, tmp_path / "wide"):
-        write_scores(folder, [-90.0], environments=["Acrobot-v1"])
-    return held(tmp_path / "wide", base, GateRules(stages=2), allow_inconclusive=True)
-
-
-def test_the_second_stage_trains_twice_as_many_fresh_seeds_of_what_is_inconclusive(
-    tmp_path: Path, wide: CheckReport
-) -> None:
-    trials = plan(wide, tmp_path / "again")
-    assert [(trial.spec.environment.id, trial.spec.seed) for trial in trials] == [
-        ("CartPole-v1", seed) for seed in range(8, 24)
-    ]
-    assert trials[0].folder.path == tmp_path / "again/CartPole-v1/openai_es/seed-8"
-    assert trials[0].labels["algorithm"] == "openai_es"
-
-
-def test_seeds_of_the_baseline_are_not_fresh_either(tmp_path: Path) -> None:
-    trials = make_trials(tmp_path / "base", seeds=[*range(30, 38)])
-    for trial, score in zip(trials, GOOD, strict=True):
-        write_trial(trial, [], score)
-    write_scores(tmp_path / "wide", WIDE)
-    report = held(tmp_path / "wide", tmp_path / "base", GateRules(stages=2))
-    assert next(trial.spec.seed for trial in plan(report, tmp_path / "again")) == 38
-
-
-@pytest.mark.parametrize(
-    ("scores", "verdict", "code"),
-    [
-        ([*GOOD, *GOOD], Verdict.NO_WORSE, 0),
-        ([*WORSE, *WORSE], Verdict.REGRESSION, 1),
-        ([*WIDE, *WIDE], Verdict.INCONCLUSIVE, 0),
-    ],
-    ids=["cleared", "confirmed", "still open"],
-)
-def test_fresh_seeds_decide(
-    tmp_path: Path, wide: CheckReport, scores: list[float], verdict: Verdict, code: int
-) -> None:
-    for trial, score in zip(plan(wide, tmp_path / "again"), scores, strict=True):
-        write_trial(trial, [], score)
-    report = decide(wide, tmp_path / "again")
-    identical, cell = report.cells
-    assert (cell.verdict, report.exit_code, len(cell.stages)) == (verdict, code, 2)
-    assert identical == wide.cells[0]
-    assert verdicts.sentence(cell).startswith("fresh seeds: ")
-
-
-@pytest.mark.parametrize(
-    ("seeds", "failed", "numbers"),
-    [
-        ([], [], []),
-        ([8, 9], [], [2, 16]),
-        (range(1, 17), [], [*range(1, 17), 8, 23]),
-        (range(8, 23), [23], None),
-    ],
-    ids=["none", "some", "others", "failed"],
-)
-def test_without_all_fresh_seeds_a_cell_is_not_measured(
-    tmp_path: Path, wide: CheckReport, seeds: list[int], failed: list[int], numbers: list[int]
-) -> None:
-    for seed in (*seeds, *failed):
-        (trial,) = make_trials(tmp_path / "again", seeds=[seed])
-        bad = seed in failed
-        write_trial(trial, [], None if bad else 500.0, error="Traceback" if bad else "")
-    report = decide(wide, tmp_path / "again")
-    cell = report.cells[1]
-    assert (cell.verdict, report.exit_code) == (Verdict.NOT_MEASURED, 3)
-    assert numbers_in(cell.reason) == numbers if not failed else "seed-23" in cell.reason
-
-
-def test_a_second_stage_belongs_to_one_first_stage(tmp_path: Path, base: Path) -> None:
-    bind(base, tmp_path / "again")
-    write_scores(tmp_path / "again", GOOD[:1])
-    bind(base, tmp_path / "again")  # resumed after an interrupt
-    edit(base / CELL / "seed-3", "result.json", lambda c: c.update(score=1.0))
-    with pytest.raises(UsageError, match="again"):
-        bind(base, tmp_path / "again")
-    write_scores(tmp_path / "old", GOOD[:1])
-    with pytest.raises(UsageError, match="old"):
-        bind(base, tmp_path / "old")
-    assert not (tmp_path / "old" / MARKER).exists()
-
-
-def test_the_folders_of_the_stages_are_apart(tmp_path: Path) -> None:
-    require_apart(tmp_path / "a", tmp_path / "b")
-    for first, again in (("a", "a"), ("a", "a/b"), ("a/b", "a")):
-        with pytest.raises(UsageError, match="--second-stage"):
-            require_apart(tmp_path / first, tmp_path / again)
-
-
 # What it looks like
 
 
@@ -385,9 +288,9 @@ def test_json_has_everything_and_no_nan(all_kinds: CheckReport) -> None:
     assert found == ["no worse", "regression", "improvement", "inconclusive", "not measured"]
     drop = content["cells"][1]
     assert drop["scores"] == WORSE
-    assert drop["stages"][0]["change"] == pytest.approx(-100 / (500 - 22.63))
-    assert drop["stages"][0]["seeds_needed"] is None
-    assert content["cells"][4]["stages"] == []
+    assert drop["looks"][0]["change"] == pytest.approx(-100 / (500 - 22.63))
+    assert drop["looks"][0]["seeds_needed"] is None
+    assert content["cells"][4]["looks"] == []
 
 
 def test_the_terminal_shows_every_cell_in_80_columns(all_kinds: CheckReport) -> None:

@@ -54,7 +54,7 @@ def test_a_flipped_sign_is_a_regression(broken: Broken, monkeypatch: pytest.Monk
     monkeypatch.setattr(OpenAIES, "_tell", lambda self, p, returns, b: tell(self, p, -returns, b))
     report, cell = broken()
     assert (report.exit_code, cell.verdict) == (1, Verdict.REGRESSION)
-    assert cell.stages[0].change < -0.5
+    assert cell.looks[0].change < -0.5
     assert cell.match.digests is DigestResult.CHANGED
     assert "seed 0 differs from generation 1 " in cell.match.digests_detail
 
@@ -72,7 +72,7 @@ def test_a_dropped_last_reward_is_a_change_even_if_scores_hold(
 
     monkeypatch.setattr(WorkerPool, "play", short)
     report, cell = broken()
-    assert cell.stages[0].change == pytest.approx(-1 / (500 - 22.63))
+    assert cell.looks[0].change == pytest.approx(-1 / (500 - 22.63))
     assert cell.verdict is not Verdict.REGRESSION
     assert "seed 0 differs from generation 1 " in cell.match.digests_detail
     assert broken(exact=True)[0].exit_code == 1

@@ -1,0 +1,101 @@
+"""A check that trains more seeds until it has a verdict, at looks that are fixed in advance.
+
+The first look judges the first 8 seeds of each cell, and every later one twice as many, up to the
+largest number. A cell whose verdict stands is not trained further. Each look spends a part of the
+error levels; all parts together are the promised levels (``analysis.gate.shares_of_looks``), so the
+promise holds however the looks depend on each other.
+
+The looks depend only on the stored seeds. The same command continues an interrupted check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import count, islice
+from pathlib import Path
+from typing import TypeAlias
+
+from esbench.analysis.gate import GateRules, Verdict, judge, looks, shares_of_looks
+from esbench.gate.baselines import Baseline, FrozenCell, load_cells
+from esbench.gate.check import CellReport, CheckReport, report_cell
+from esbench.gate.match_baseline import find_cell, match_cell
+from esbench.store.cells import Cell
+from esbench.store.trial_folder import has_trials
+from esbench.training.trials import Trial, trial_at
+
+Train: TypeAlias = Callable[[int, Sequence[Trial]], object]
+"""Trains the trials that a look at this number of seeds lacks."""
+
+
+def check_until_conclusive(
+    folder: Path,
+    baseline: Baseline,
+    rules: GateRules,
+    max_seeds: int,
+    train: Train,
+    exact: bool = False,
+    allow_inconclusive: bool = False,
+) -> CheckReport:
+    """Judge the trials below ``folder`` at each look, after ``train`` has trained what is missing.
+
+    A cell without trials starts with the seeds of the baseline. New seeds are numbered above all
+    stored ones. Other arguments and errors are those of ``check``.
+    """
+    sizes = looks(max_seeds)
+    reports: list[CellReport | None] = [None] * len(baseline.cells)
+    for look, (seeds, share) in enumerate(zip(sizes, shares_of_looks(sizes), strict=True)):
+        still_open = [each is None or each.verdict is Verdict.INCONCLUSIVE for each in reports]
+        cells = [cell for cell, is_open in zip(baseline.cells, still_open, strict=True) if is_open]
+        if not cells:
+            break
+        if trials := _missing_trials(cells, folder, seeds):
+            train(seeds, trials)
+        found = [_first(cell, seeds) for cell in load_cells(folder)]
+        matches = [
+            match_cell(cell, found, seeds, baseline.origins) if is_open else None
+            for cell, is_open in zip(baseline.cells, still_open, strict=True)
+        ]
+        part = replace(rules, statistics=baseline.statistics, share=share)
+        judgements = judge([match and match.sample for match in matches], part, seed=look)
+        for place, (match, judgement) in enumerate(zip(matches, judgements, strict=True)):
+            if match is not None:
+                earlier = reports[place]
+                reports[place] = report_cell(match, judgement, earlier.looks if earlier else ())
+    rules = replace(rules, statistics=baseline.statistics)
+    decided = tuple(report for report in reports if report is not None)
+    return CheckReport(decided, rules, exact, allow_inconclusive, (), sizes)
+
+
+def _missing_trials(cells: Sequence[FrozenCell], folder: Path, seeds: int) -> list[Trial]:
+    """The trials that are not done, of the first ``seeds`` seeds of each cell."""
+    found = load_cells(folder) if has_trials(folder) else []
+    trials = []
+    for frozen in cells:
+        cell, _ = find_cell(frozen, found)
+        for seed in _seeds(frozen, cell, seeds):
+            trial = trial_at(frozen.trial_spec(seed), *frozen.labels, folder)
+            if not trial.is_done and not _is_elsewhere(cell, trial):
+                trials.append(trial)
+    return trials
+
+
+def _seeds(frozen: FrozenCell, cell: Cell | None, number: int) -> list[int]:
+    known = (
+        [trial.seed for trial in frozen.trials]
+        if cell is None
+        else [description["spec"]["seed"] for description in cell.descriptions]
+    )
+    return [*sorted(known)[:number], *islice(count(max(known) + 1), max(0, number - len(known)))]
+
+
+def _is_elsewhere(cell: Cell | None, trial: Trial) -> bool:
+    """Whether a trial is stored in a folder that ``esbench run`` would not have chosen."""
+    return cell is not None and any(
+        description["spec"]["seed"] == trial.spec.seed and stored.path != trial.folder.path
+        for stored, description in zip(cell.trials, cell.descriptions, strict=True)
+    )
+
+
+def _first(cell: Cell, seeds: int) -> Cell:
+    return replace(cell, trials=cell.trials[:seeds], descriptions=cell.descriptions[:seeds])
