@@ -6,7 +6,7 @@ import shlex
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from esbench.store.generation_record import GenerationRecord
     from esbench.training.trials import Trial
+
+MAX_SEEDS: Final = 32
 
 command = partial(app.command, rich_help_panel="Gate")
 
@@ -86,8 +88,8 @@ def check(
         ),
     ] = False,
     max_seeds: Annotated[
-        int, typer.Option(help="Most seeds of a cell with --until-conclusive.")
-    ] = 32,
+        int | None, typer.Option(help="Most seeds of a cell with --until-conclusive (default: 32).")
+    ] = None,
     workers: Workers = None,
     markdown: Annotated[Path | None, typer.Option(help="Also write Markdown to this file.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Also write JUnit XML to this file.")] = None,
@@ -112,11 +114,19 @@ def check(
         show(f"look at {seeds} seeds: {counted(len(trials), 'trial')} to train")
         train(trials, workers, quiet=True)
 
+    if max_seeds is not None and not until_conclusive:
+        raise UsageError(f"--max-seeds {max_seeds}: expected together with --until-conclusive")
     rules, frozen = GateRules(alpha, margin), read_baseline(baseline)
     if until_conclusive:
         try:
             report = check_until_conclusive(
-                folder, frozen, rules, max_seeds, train_seeds, exact, allow_inconclusive
+                folder,
+                frozen,
+                rules,
+                max_seeds if max_seeds is not None else MAX_SEEDS,
+                train_seeds,
+                exact,
+                allow_inconclusive,
             )
         except TrainingError as error:  # exit code 1 means a regression
             complain(str(error))

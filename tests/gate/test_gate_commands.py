@@ -75,6 +75,7 @@ BAD = {
     "check none --baseline b.json": "no folder 'none'",
     "check out --baseline b.json --alpha 2": "alpha = 2.0",
     "check out --baseline b.json --margin -1": "margin = -1.0",
+    "check out --baseline b.json --max-seeds 16": "--max-seeds 16",
     "check out --baseline b.json --junit out": "cannot write out",
     "check out --baseline out": "cannot read out: Is a directory",
     "check out --baseline b.json --alpha 1e-7": "alpha = 1e-07 for 1 cells",
