@@ -130,3 +130,9 @@ def test_a_seed_that_fails_is_not_measured(tmp_path: Path, check: Check) -> None
 def test_a_number_of_seeds_below_the_first_look_is_refused(check: Check) -> None:
     with pytest.raises(UsageError, match="max_seeds = 4"):
         check(Training([]), max_seeds=4)
+
+
+def test_a_look_does_not_see_seeds_of_later_ones(tmp_path: Path, check: Check) -> None:
+    write_scores(tmp_path / "out", [*[490.0] * 8, *[100.0] * 8])
+    (cell,) = check(Training([])).cells
+    assert (cell.verdict, len(cell.looks), len(cell.scores)) == (Verdict.NO_WORSE, 1, 8)
