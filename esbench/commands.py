@@ -29,6 +29,7 @@ def run(
     device: str | None = None,
     out: str | Path | None = None,
     extend: bool = False,
+    shard: str | None = None,
     workers: int | None = None,
     at_once: int | None = None,
     keep: int = 1,
@@ -51,6 +52,7 @@ def run(
         device: of a convolutional policy, "cpu" or "cuda".
         out: output folder; default ``results/runs/NAME``.
         extend: continue trials that have a smaller budget.
+        shard: "I/N" for part I of N, of about equal planned cost.
         workers: worker processes; default one per core.
         at_once: concurrent trials.
         keep: checkpoints to keep per trial.
@@ -94,6 +96,7 @@ def run(
         out=None if out is None else Path(out),
         extend=extend,
         keep=keep,
+        shard=shard,
     )
     trials = [replace(trial, record_members=record is not None) for trial in trials]
     trackers = {name: make_tracker(name, root) for name in _listed(track)}
@@ -201,7 +204,7 @@ def merge(folders: str | Path | Sequence[str | Path], *, out: str | Path) -> dic
         "kept" because ``out`` had them.
 
     Raises:
-        UsageError: two finished trials in one place differ, a trial is running or damaged, or a
+        UsageError: two trials in one place contradict each other, one is running or damaged, or a
             folder has no trial. Nothing is written.
     """
     from esbench.store.merge import merge as join

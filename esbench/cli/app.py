@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, final
@@ -103,18 +103,42 @@ class GridOptions:
         bool,
         typer.Option("--extend", help="Continue trials that have a smaller budget up to this one."),
     ] = False
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="I/N",
+            help="Only part I of N, of equal planned cost, in an output folder of its own "
+            "(default: results/runs/NAME-shards/NAME-I-of-N).",
+        ),
+    ] = None
 
     def open(self, keep: int = 1) -> tuple[Path, list[Trial]]:
         """The output folder and its trials, checked against what the folder holds."""
         from esbench.training.trials import open_grid
 
-        return open_grid(self.grid, **self._changes, out=self.out, extend=self.extend, keep=keep)
+        return open_grid(
+            self.grid,
+            **self._changes,
+            out=self.out,
+            extend=self.extend,
+            keep=keep,
+            shard=self.shard,
+        )
 
     def compose(self) -> tuple[Grid, str]:
         """The grid with its changes, and its source."""
         from esbench.grids.grid_file import compose_grid
 
         return compose_grid(self.grid, **self._changes)
+
+    def describe_shards(self, count: int) -> str:
+        """The sizes of the grid's shards in words; UsageError if there are too many."""
+        from esbench.grids.shards import describe_shards
+        from esbench.training.trials import grid_trials
+
+        grid, source = self.compose()
+        trials = grid_trials(grid, Path(), source)
+        return describe_shards([trial.spec for trial in trials], count)
 
     @property
     def _changes(self) -> dict[str, Any]:
@@ -141,18 +165,31 @@ def takes_grid(command: Callable[..., None], without: Collection[str] = ()) -> C
 
     Options ``without`` keep their default, and the command may have others of these names.
     """
-    _, *own = inspect.signature(command, eval_str=True).parameters.values()
     options = inspect.signature(GridOptions, eval_str=True).parameters
     shared = {name: option for name, option in options.items() if name not in without}
+    return takes_options(command, shared, lambda values: GridOptions(**values))
+
+
+def takes_options(
+    command: Callable[..., None],
+    shared: Mapping[str, inspect.Parameter],
+    gather: Callable[[dict[str, Any]], object],
+) -> Callable[..., None]:
+    """Give a command ``shared`` options in place of its first parameter.
+
+    That one receives what ``gather`` makes of their values.
+    """
+    _, *own = inspect.signature(command, eval_str=True).parameters.values()
+    every = sorted([*shared.values(), *own], key=lambda option: option.default is not option.empty)
 
     @functools.wraps(command)
     def with_options(**values: Any) -> None:
-        options = GridOptions(**{name: values.pop(name) for name in shared})
-        command(options, **values)
+        gathered = gather({name: values.pop(name) for name in shared})
+        command(gathered, **values)
 
     described: Any = with_options  # for typer
-    described.__signature__ = inspect.Signature([*shared.values(), *own])
-    described.__annotations__ = {each.name: each.annotation for each in (*shared.values(), *own)}
+    described.__signature__ = inspect.Signature(every)
+    described.__annotations__ = {each.name: each.annotation for each in every}
     return with_options
 
 

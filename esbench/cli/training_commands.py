@@ -109,8 +109,9 @@ def run(
 def plan(options: GridOptions, workers: Workers = None, at_once: AtOnce = None) -> None:
     """Estimate the cost of a grid: trials, steps and time, from a measured speed."""
     from esbench.bench.plan import costs
-    from esbench.cli.console import working
+    from esbench.cli.console import show, working
     from esbench.cli.display import print_costs
+    from esbench.grids.shards import parse_shard
     from esbench.rollouts.worker_pool import WorkerPool
     from esbench.training.schedule import schedule
 
@@ -120,6 +121,8 @@ def plan(options: GridOptions, workers: Workers = None, at_once: AtOnce = None) 
     with working("measuring"):
         found = costs(trials, workers)
     print_costs(found, layout, root)
+    if options.shard is not None:
+        show(f"Shard {options.shard}; {options.describe_shards(parse_shard(options.shard).count)}")
 
 
 @command(epilog="Example: esbench status quick")

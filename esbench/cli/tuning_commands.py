@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     epilog="Examples: esbench tune quick --all --trials 20   |   "
     "esbench tune --env CartPole-v1 --algorithm openai_es --trials 50",
 )
-@partial(takes_grid, without=("out", "extend"))
+@partial(takes_grid, without=("out", "extend", "shard"))
 def tune(
     options: GridOptions,
     trials: Annotated[int, typer.Option(min=1, help="Configurations per study.")] = 50,

@@ -7,16 +7,19 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import final
+from typing import Final, final
 
 from esbench.errors import DamagedTrialError, UsageError
 from esbench.grids.environment_files import Scores
 from esbench.grids.expand import Labels, expand
 from esbench.grids.grid_file import Grid, compose_grid
+from esbench.grids.shards import divide, parse_shard, planned_cost
 from esbench.grids.trial_spec import DEFAULT_LABEL, TrialSpec
 from esbench.settings import Table
 from esbench.store.trial_folder import Status, TrialFolder, check_format
 from esbench.training.warm_start import latest_start
+
+RUNS: Final = Path("results/runs")
 
 
 @final
@@ -74,6 +77,7 @@ def open_grid(
     out: Path | None = None,
     extend: bool = False,
     keep: int = 1,
+    shard: str | None = None,
 ) -> tuple[Path, list[Trial]]:
     """The output folder of a grid and its trials, checked against what the folder holds.
 
@@ -84,19 +88,31 @@ def open_grid(
         seeds: such as "0-9"; replace the grid's seeds.
         env_steps: short for ``budget.env_steps=N``.
         overrides: ``key.sub=value``, applied in order.
-        out: output folder; default ``results/runs/NAME``.
+        out: output folder; default ``results/runs/NAME``, or a folder of the shard's own.
         extend: continue stored trials that have a smaller budget.
         keep: checkpoints to keep per trial.
+        shard: "I/N" for part I of N, of about equal planned cost.
 
     Raises:
         UsageError: the input is wrong, or the folder holds other trials. Nothing is written.
     """
     if keep < 1:
         raise UsageError(f"--keep {keep}: expected at least 1 checkpoint per trial")
+    part = None if shard is None else parse_shard(shard)
     typed, source = compose_grid(grid, environments, algorithms, seeds, env_steps, overrides)
-    root = Path("results/runs") / typed.name if out is None else out
-    trials = checked_trials(typed, root, source, extend)
-    return root, [replace(trial, keep=keep) for trial in trials]
+    if out is None:
+        name = typed.name
+        out = RUNS / name if part is None else shards_folder(name) / part.folder(name)
+    trials = checked_trials(typed, out, source, extend)
+    if part is not None:
+        shards = divide([planned_cost(trial.spec) for trial in trials], part.count)
+        trials = [trials[index] for index in shards[part.number - 1]]
+    return out, [replace(trial, keep=keep) for trial in trials]
+
+
+def shards_folder(grid: str) -> Path:
+    """The default folder of the output folders of a grid's shards."""
+    return RUNS / f"{grid}-shards"
 
 
 def checked_trials(grid: Grid, root: Path, source: str, extend: bool = False) -> list[Trial]:
