@@ -13,6 +13,7 @@ from esbench.cli import (
     leaderboard_commands,
     merge_command,
     report_commands,
+    slurm_command,
     training_commands,
     tuning_commands,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "main",
     "merge_command",
     "report_commands",
+    "slurm_command",
     "training_commands",
     "tuning_commands",
 ]
