@@ -34,7 +34,7 @@ def merge(sources: Sequence[Path], out: Path) -> dict[Action, int]:
         The number of trials that were copied, that replaced a shorter one, and that were there.
 
     Raises:
-        UsageError: two finished trials in one place differ, a trial is running or damaged, or a
+        UsageError: two trials in one place contradict each other, one is running or damaged, or a
             folder has no trial or lies inside another. Nothing is written then. Or the file system
             refuses; the same merge goes on later.
     """
@@ -75,7 +75,7 @@ def _trials(out: Path) -> list[TrialFolder]:
 
 def _longer(known: TrialFolder, other: TrialFolder) -> TrialFolder:
     """The one of two trials that has more; ``known`` if both are the same."""
-    spec, length = other.description()["spec"], _generations(other)  # raise if it is damaged
+    spec, digests = other.description()["spec"], _digests(other)  # raise if it is damaged
     if known is other:
         return known
     changed = differences(known.description()["spec"], spec)
@@ -85,22 +85,31 @@ def _longer(known: TrialFolder, other: TrialFolder) -> TrialFolder:
             f"{known.path} and {other.path} hold different trials: {what}; expected one "
             "specification, or another output folder"
         )
+    before = _digests(known)
+    pairs = zip(before, digests, strict=False)
+    for generation, (one, another) in enumerate(pairs, start=1):
+        if one != another:
+            raise _contradiction(known, other, f"the digest of generation {generation}")
     if not (known.is_done and other.is_done):
-        more = (other.is_done, length) > (known.is_done, _generations(known))
+        more = (other.is_done, len(digests)) > (known.is_done, len(before))
         return other if more else known
     first, second = known.result(), other.result()
     if changed := [key for key in _RESULT if first.get(key) != second.get(key)]:
         key = changed[0]
         values = "" if key in {"returns", "lengths"} else f" ({first.get(key)}, {second.get(key)})"
-        raise UsageError(
-            f"{known.path} and {other.path} have different results of one specification: "
-            f"{key}{values}; expected the same, since equal versions give equal bits"
-        )
+        raise _contradiction(known, other, f"{key}{values}")
     return known
 
 
-def _generations(trial: TrialFolder) -> int:
-    return len(trial.columns("generation")["generation"])
+def _contradiction(known: TrialFolder, other: TrialFolder, what: str) -> UsageError:
+    return UsageError(
+        f"{known.path} and {other.path} have different results of one specification: {what}; "
+        "expected the same, since equal versions on one CPU type give equal bits"
+    )
+
+
+def _digests(trial: TrialFolder) -> list[str]:
+    return list(trial.columns("digest")["digest"])
 
 
 def _require_not_running(trial: TrialFolder) -> None:

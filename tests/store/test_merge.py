@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from command_line import Run, files
-from fake_trials import edit, make_records, make_trials, write_trial
+from fake_trials import edit, make_records, make_trials, set_digest, write_trial
 
 import esbench as package
 from esbench.errors import UsageError
@@ -73,6 +73,23 @@ def test_contradictions_are_refused_before_anything_is_written(tmp_path: Path) -
     with pytest.raises(UsageError, match="different results .* returns"):
         merge([a, tmp_path / "d"], out)
     assert not out.exists()
+
+
+@pytest.mark.parametrize("lengths", [(2, 3), (3, 2), (3, 3)])
+@pytest.mark.parametrize("finished", [(True, True), (True, False), (False, True), (False, False)])
+def test_trials_with_different_bits_are_refused(
+    tmp_path: Path, lengths: tuple[int, int], finished: tuple[bool, bool]
+) -> None:
+    a, b, out = tmp_path / "a", tmp_path / "b", tmp_path / "out"
+    for root, length, done in zip((a, b), lengths, finished, strict=True):
+        write(root, [0], length, 3.0 if done else None)
+    merge([a], out)
+    set_digest(b, 2)
+    before = files(out)
+    for sources in ([a, b], [b]):
+        with pytest.raises(UsageError, match="different results .* generation 2"):
+            merge(sources, out)
+    assert files(out) == before
 
 
 def test_a_time_is_no_contradiction(tmp_path: Path) -> None:
