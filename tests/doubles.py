@@ -121,6 +121,18 @@ class Ready(Slow):
         return super().step(action)
 
 
+class Gated(Walk):
+    """Waits after the first steps of its process as long as there is a file "closed"."""
+
+    steps = 0
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        Gated.steps += 1
+        while Gated.steps > 300 and Path("closed").exists():
+            time.sleep(0.02)
+        return super().step(action)
+
+
 class WearsOut(Walk):
     """Raises after a number of steps that its process has made before."""
 
@@ -262,8 +274,9 @@ class Pictures(gymnasium.ObservationWrapper[np.ndarray, np.ndarray, np.ndarray])
 
 
 DOUBLES = (
-    Walk, Raises, Disconnects, Dies, Indifferent, BadReward, BadObservation, Slow, Ready, WearsOut,
-    Announced, Heavy, FailsInWorkers, DiesInWorkers, KillsTheTrainer, Chatty, Spaces, Pictures,
+    Walk, Raises, Disconnects, Dies, Indifferent, BadReward, BadObservation, Slow, Ready, Gated,
+    WearsOut, Announced, Heavy, FailsInWorkers, DiesInWorkers, KillsTheTrainer, Chatty, Spaces,
+    Pictures,
 )  # fmt: skip
 for cls in DOUBLES:
     gymnasium.register(f"{cls.__name__}-v0", entry_point=cls, max_episode_steps=1000)
