@@ -30,7 +30,9 @@ GRID = [
 ]  # fmt: skip
 MINUTES = 5.0
 
-pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"Slurm is not installed: no {MISSING}")
+pytestmark = pytest.mark.skipif(
+    bool(MISSING), reason=f"Slurm is not installed: no {', '.join(MISSING)}"
+)
 
 
 @pytest.fixture
