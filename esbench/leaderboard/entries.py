@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from pathlib import Path
 from typing import Annotated, Final, final
 
+import numpy as np
 from pydantic import Field
 
+from esbench.analysis.curves import Band, curve_band
 from esbench.errors import UsageError
 from esbench.files import Json, as_text, read_bytes
 from esbench.gate.baselines import FrozenCell
@@ -22,12 +25,30 @@ from esbench.settings import Settings, parse
 from esbench.store.cells import variant_of
 from esbench.store.provenance.changes import Origin
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 QUANTILES: Final = (0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0)
 VARIANT_DIGITS: Final = 8
 _SHA256: Final = "sha256"
+_NUMBERS: Final = re.compile(r"\[\s+((?:[-+.\deE]+|null)(?:,\s+(?:[-+.\deE]+|null))*)\s+\]")
 _Count = Annotated[int, Field(ge=0)]
 _Seconds = Annotated[float, Field(ge=0)]
+
+
+@final
+class BestSoFar(Settings):
+    """The steps at which the best return so far reached some levels, [levels] each, ascending.
+
+    A return is the mean of the unperturbed policy over five generations of training. The levels
+    are even between the first and the largest one.
+    """
+
+    env_steps: tuple[float, ...]
+    returns: tuple[float, ...]
+
+    def steps_to(self, threshold: float) -> float:
+        """The steps until a return of ``threshold`` or more, at most a level late; or infinity."""
+        found = (x for x, y in zip(self.env_steps, self.returns, strict=True) if y >= threshold)
+        return next(found, math.inf)
 
 
 @final
@@ -42,6 +63,7 @@ class Run(Settings):
         tail: mean of the worst tenth of them.
         best_center: the largest mean return of the unperturbed policy over five generations of
             training; null if there is none.
+        best_so_far: how it rose to that; empty if there is none.
     """
 
     generations: _Count
@@ -54,16 +76,28 @@ class Run(Settings):
     quantiles: Annotated[tuple[float, ...], Field(min_length=9, max_length=9)]
     tail: float
     best_center: float | None
+    best_so_far: BestSoFar
 
 
 @final
-class ReturnCurve(Settings):
-    """Return of the unperturbed policy against steps, [points]: median and quartiles over seeds."""
+class Curves(Settings):
+    """Thinned curves of the unperturbed policy, one per seed in the order of ``Entry.runs``.
+
+    Attributes:
+        env_steps: of training before a policy, [points].
+        returns: [seeds, points]; null where one is not known.
+        ranks: the share of members that beat the policy, [seeds, points]; null for an agent.
+    """
 
     env_steps: tuple[float, ...]
-    lower: tuple[float | None, ...]
-    median: tuple[float | None, ...]
-    upper: tuple[float | None, ...]
+    returns: tuple[tuple[float | None, ...], ...]
+    ranks: tuple[tuple[float | None, ...], ...]
+
+    def bands(self) -> tuple[Band, Band]:
+        """The IQM over seeds with its pointwise interval, of the returns and of the ranks."""
+        grid = np.array(self.env_steps)
+        returns, ranks = (np.array(each, dtype=np.float64) for each in (self.returns, self.ranks))
+        return curve_band(grid, returns), curve_band(grid, ranks)
 
 
 @final
@@ -77,7 +111,7 @@ class Entry(Settings):
     format: int = FORMAT
     cell: FrozenCell
     runs: tuple[Run, ...]
-    curve: ReturnCurve | None
+    curves: Curves | None
     origins: tuple[Origin, ...]
     own_code: dict[str, str]
     commands: tuple[str, ...]
@@ -106,9 +140,10 @@ class Entry(Settings):
 
 
 def as_file(entry: Entry) -> bytes:
-    """The content of the file of an entry."""
+    """The content of the file of an entry; a list of numbers is one line."""
     content = entry.model_dump(mode="json")
-    return as_text({**content, _SHA256: _digest(content)}).encode()
+    text = as_text({**content, _SHA256: _digest(content)})
+    return _NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text).encode()
 
 
 def read_entry(path: Path) -> Entry:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Final
 
+import numpy as np
+
+from esbench.analysis.statistics import Floats
 from esbench.files import Json
-from esbench.leaderboard.entries import QUANTILES, Entry, ReturnCurve
+from esbench.leaderboard.entries import QUANTILES, Entry
 from esbench.leaderboard.table import LeaderboardRow, leaderboard_sheet
 from esbench.registry import DISTRIBUTION
 from esbench.reporting.html.page import template
@@ -84,30 +88,27 @@ def _seeds(entry: Entry) -> list[dict[str, str]]:
 
 
 def _paths(entry: Entry, entries: Sequence[Entry]) -> Json | None:
-    """The points of a small curve, median and band; curves of one environment share their axes."""
-    same = [e.curve for e in entries if e.cell.environment == entry.cell.environment and e.curve]
-    if entry.curve is None:
+    """The points of a small curve, IQM and band; curves of one environment share their axes."""
+    alike = [e for e in entries if e.cell.environment == entry.cell.environment]
+    bands = {e.file_name: e.curves.bands()[0] for e in alike if e.curves}
+    values = [b[np.isfinite(b)] for each in bands.values() for b in (each.low, each.high)]
+    if entry.file_name not in bands or not any(each.size for each in values):
         return None
-    values = [v for curve in same for v in (*curve.lower, *curve.upper) if v is not None]
-    if not values:
-        return None
-    end = max(curve.env_steps[-1] for curve in same)
-    low, span = min(values), max(values) - min(values)
+    shown = bands[entry.file_name]
+    end = max(float(each.x[-1]) for each in bands.values())
+    low, high = (float(limit(np.concatenate(values))) for limit in (np.min, np.max))
+    scale = (HEIGHT - 2) / ((high - low) or 1)
 
-    def points(line: Sequence[float | None], curve: ReturnCurve) -> list[str]:
+    def points(line: Floats) -> list[str]:
         return [
-            f"{x / end * WIDTH:.1f},{HEIGHT - 1 - (y - low) / (span or 1) * (HEIGHT - 2):.1f}"
-            for x, y in zip(curve.env_steps, line, strict=True)
-            if y is not None
+            f"{x / end * WIDTH:.1f},{HEIGHT - 1 - (y - low) * scale:.1f}"
+            for x, y in zip(shown.x, line, strict=True)
+            if math.isfinite(y)
         ]
 
-    lower, median, upper = (
-        points(line, entry.curve)
-        for line in (entry.curve.lower, entry.curve.median, entry.curve.upper)
-    )
     return {
         "width": WIDTH,
         "height": HEIGHT,
-        "median": " ".join(median),
-        "band": " ".join([*upper, *reversed(lower)]),
+        "line": " ".join(points(shown.iqm)),
+        "band": " ".join([*points(shown.high), *reversed(points(shown.low))]),
     }

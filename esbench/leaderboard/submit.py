@@ -12,13 +12,21 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from esbench.analysis.curves import on_grid
+from esbench.analysis.curves import at_start, on_grid
 from esbench.analysis.efficiency import judged
 from esbench.analysis.statistics import MIN_RUNS, tail_mean
 from esbench.errors import UsageError
 from esbench.files import write_bytes
 from esbench.gate.baselines import done_cells, freeze_cell
-from esbench.leaderboard.entries import QUANTILES, Entry, ReturnCurve, Run, as_file, read_entry
+from esbench.leaderboard.entries import (
+    QUANTILES,
+    BestSoFar,
+    Curves,
+    Entry,
+    Run,
+    as_file,
+    read_entry,
+)
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.cells import Cell, RunCurve, run_curves
 from esbench.store.generation_record import GenerationRecord
@@ -30,8 +38,8 @@ from esbench.training.search_trainer import SearchTrainer
 from esbench.units import counted
 
 CURVE_POINTS: Final = 50
+LEVELS: Final = 64
 _TOLERANCE: Final = 1e-9  # another processor may add in another order
-_CURVE_QUANTILES: Final = (0.25, 0.5, 0.75)
 
 
 class Action(StrEnum):
@@ -78,8 +86,11 @@ def make_entry(cell: Cell) -> Entry:
     commands = dict.fromkeys(each.get("command") or "" for each in cell.descriptions)
     return Entry(
         cell=frozen,
-        runs=tuple(map(_run, cell.trials, curves)),
-        curve=_curve(curves),
+        runs=tuple(
+            _run(trial, curve, cell.is_agent)
+            for trial, curve in zip(cell.trials, curves, strict=True)
+        ),
+        curves=_curves(cell, curves),
         origins=tuple(origins),
         own_code=dict(sorted(code.items())),
         commands=tuple(filter(None, commands)),
@@ -154,7 +165,7 @@ def _action(entry: Entry, path: Path) -> Action:
     )
 
 
-def _run(trial: TrialFolder, curve: RunCurve) -> Run:
+def _run(trial: TrialFolder, curve: RunCurve, is_agent: bool) -> Run:
     result = trial.result()
     center = judged(curve.returns)[:-1]
     known = center[np.isfinite(center)]
@@ -169,7 +180,20 @@ def _run(trial: TrialFolder, curve: RunCurve) -> Run:
         quantiles=tuple(np.quantile(result["returns"], QUANTILES).tolist()),
         tail=tail_mean(result["returns"]),
         best_center=float(known.max()) if known.size else None,
+        best_so_far=_best_so_far(curve, is_agent),
     )
+
+
+def _best_so_far(curve: RunCurve, is_agent: bool) -> BestSoFar:
+    values = judged(curve.returns)[:-1]
+    if not np.isfinite(values).any():
+        return BestSoFar(env_steps=(), returns=())
+    best = np.maximum.accumulate(np.where(np.isfinite(values), values, -np.inf))
+    levels = np.linspace(best[np.isfinite(best)][0], best[-1], LEVELS)
+    places = np.unique(np.searchsorted(best, levels))
+    after = curve.totals["env_steps"]
+    steps = after if is_agent else at_start(after)
+    return BestSoFar(env_steps=_rounded(steps[places]), returns=_rounded(best[places]))
 
 
 def episodes_digest(returns: npt.ArrayLike, lengths: npt.ArrayLike) -> str:
@@ -178,18 +202,26 @@ def episodes_digest(returns: npt.ArrayLike, lengths: npt.ArrayLike) -> str:
     return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
-def _curve(curves: Sequence[RunCurve]) -> ReturnCurve | None:
-    totals, returns = [run.totals["env_steps"] for run in curves], [run.returns for run in curves]
-    if min(map(len, returns)) < 2:
+def _curves(cell: Cell, curves: Sequence[RunCurve]) -> Curves | None:
+    if min(len(run.returns) for run in curves) < 2:
         return None
-    grid, values = on_grid(totals, returns, CURVE_POINTS)
-    lower, median, upper = map(_rounded, np.quantile(values, _CURVE_QUANTILES, axis=0))
-    return ReturnCurve(env_steps=_rounded(grid), lower=lower, median=median, upper=upper)
+    totals = [run.totals["env_steps"] for run in curves]
+    name = "center_rank_fraction"
+    ranks = [trial.columns(name)[name] for trial in cell.trials]
+    grid, returns = on_grid(
+        totals, [run.returns for run in curves], CURVE_POINTS, after=cell.is_agent
+    )
+    _, shares = on_grid(totals, ranks, CURVE_POINTS, after=cell.is_agent)
+    return Curves(
+        env_steps=_rounded(grid),
+        returns=tuple(map(_rounded, returns)),
+        ranks=tuple(_rounded(run, digits=4) for run in shares),
+    )
 
 
-def _rounded(values: npt.NDArray[np.float64]) -> tuple[Any, ...]:
-    """Numbers of six digits, which a curve needs; None where one is not finite."""
-    return tuple(float(f"{value:.6g}") if math.isfinite(value) else None for value in values)
+def _rounded(values: npt.NDArray[np.float64], digits: int = 6) -> tuple[Any, ...]:
+    """Numbers of as many digits as a curve needs; None where one is not finite."""
+    return tuple(float(f"{value:.{digits}g}") if math.isfinite(value) else None for value in values)
 
 
 def _listed(seeds: Sequence[int]) -> str:

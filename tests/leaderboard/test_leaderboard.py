@@ -11,6 +11,7 @@ import pytest
 from command_line import Run, execute, files, working_in
 from fake_trials import edit, set_digest
 from safetensors.numpy import load_file, save_file
+from scipy.stats import trim_mean
 
 from esbench.errors import UsageError
 from esbench.gate.verify import Outcome, Verification
@@ -84,9 +85,26 @@ def test_a_file_has_the_numbers_of_its_trials(trained: Path, board: Path) -> Non
         assert run.episodes_digest == hashlib.sha256(content).hexdigest()
         center = [row["center_return"] for row in rows]
         assert run.best_center == pytest.approx(np.convolve(center, np.ones(5) / 5, "valid").max())
-    assert entry.curve is not None
-    assert entry.curve.env_steps[0] >= 0
-    assert len(entry.curve.median) == len(entry.curve.env_steps) <= 50
+        windows = np.convolve(center, np.ones(5) / 5, "valid")
+        assert run.best_so_far.returns[-1] == pytest.approx(run.best_center, rel=1e-5)
+        best = int(windows.argmax()) + 4  # the last policy of the window
+        assert run.best_so_far.env_steps[-1] == rows[best - 1]["env_steps"]
+        assert run.best_so_far.steps_to(windows[0] - 0.01) == rows[3]["env_steps"]
+        assert run.best_so_far.steps_to(windows.max() + 1) == np.inf
+    assert entry.curves is not None
+    points = len(entry.curves.env_steps)
+    assert points <= 50
+    for rows in (entry.curves.returns, entry.curves.ranks):
+        assert [len(row) for row in rows] == [points] * 4
+    returns, ranks = entry.curves.bands()
+    assert returns.iqm == pytest.approx(trim_mean(entry.curves.returns, 0.25))
+    assert ((ranks.low >= 0) & (ranks.high <= 1)).all()
+
+
+def test_a_list_of_numbers_is_one_line(board: Path) -> None:
+    lines = only(board).read_text().splitlines()
+    assert sum('"quantiles": [' in line and line.endswith("],") for line in lines) == 4
+    assert not any(re.fullmatch(r"\s*[-.e\d]+,?", line) for line in lines)
 
 
 def test_submitting_again_changes_nothing(trained: Path, board: Path) -> None:
@@ -191,7 +209,7 @@ def test_an_edited_or_renamed_file_is_refused(esbench: Run, board: Path) -> None
     code, out, err = esbench("leaderboard", str(board))
     assert (code, out) == (2, "")
     assert path.name in err
-    path.write_text(text.replace('"format": 1', '"format": 2'))
+    path.write_text(text.replace('"format": 2', '"format": 3'))
     assert esbench("leaderboard", str(board))[0] == 2
     path.write_text(text)
     assert esbench("leaderboard", str(board))[0] == 0

@@ -383,7 +383,7 @@ def test_hours_of_training_are_given_in_hours(tmp_path: Path) -> None:
 
 def test_known_algorithms_differ_without_colour() -> None:
     assert len({(style.line, style.marker) for style in STYLES.values()}) == len(STYLES)
-    assert len({style.color for style in STYLES.values()}) == 8
+    assert len({style.color for style in STYLES.values()}) == 9
 
 
 def test_styles_of_other_labels_are_stable_and_never_collide() -> None:

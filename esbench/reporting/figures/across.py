@@ -51,6 +51,16 @@ MARKS: Final = {0.0: "random policy", 1.0: "reference"}
 
 
 @final
+@dataclass(frozen=True)
+class Labelled:
+    """A cell without its trials; ``name`` is that of its curve."""
+
+    environment: str
+    algorithm: str
+    name: str
+
+
+@final
 @dataclass(frozen=True, eq=False)
 class AcrossFigure:
     """A figure with the title ``reading`` above its legend; ``decorate`` marks its axes."""
@@ -108,8 +118,12 @@ def performance_profile(group: Sequence[Cell]) -> AcrossFigure | None:
 
     None if fewer than two environments have frozen random and reference scores and a done run.
     """
-    pairs = [(cell, cell_scores(cell)) for cell in group if cell.has_scale]
-    pairs = [(cell, scores) for cell, scores in pairs if scores.size]
+    return profile_of([(cell, cell_scores(cell)) for cell in group if cell.has_scale])
+
+
+def profile_of(found: Sequence[tuple[Cell | Labelled, Floats]]) -> AcrossFigure | None:
+    """The performance profile of cells with their normalised scores, [runs]; None as above."""
+    pairs = [(cell, scores) for cell, scores in found if scores.size]
     environments = _environments(pairs)
     if len(environments) < 2:
         return None
@@ -134,7 +148,7 @@ def cell_scores(cell: Cell) -> Floats:
     return np.array([-math.inf if s is None else normalized(float(s), *scale) for s in scores])
 
 
-def profile_curves(pairs: Sequence[tuple[Cell, Floats]]) -> list[Curve]:
+def profile_curves(pairs: Sequence[tuple[Cell | Labelled, Floats]]) -> list[Curve]:
     """The curves of a performance profile, from cells with their scores [runs]."""
     total = len(_environments(pairs))
     thresholds = _thresholds(np.concatenate([scores for _, scores in pairs]))
@@ -168,11 +182,11 @@ def _draw(shown: AcrossFigure, figure: FigureBase, size: Size) -> None:
     add_legend(figure, size, axes, shown.reading)
 
 
-def _environments(pairs: Sequence[tuple[Cell, object]]) -> list[str]:
+def _environments(pairs: Sequence[tuple[Cell | Labelled, object]]) -> list[str]:
     return sorted({cell.environment for cell, _ in pairs})
 
 
-def _by_algorithm(pairs: Sequence[tuple[Cell, T]]) -> list[tuple[str, Style, list[T]]]:
+def _by_algorithm(pairs: Sequence[tuple[Cell | Labelled, T]]) -> list[tuple[str, Style, list[T]]]:
     """The data of the cells grouped by algorithm and policy, sorted."""
     groups: dict[str, list[T]] = {}
     for cell, values in pairs:

@@ -88,6 +88,7 @@ BLACK, ORANGE, SKY, GREEN, BLUE, VERMILLION, PURPLE, GREY = COLORS = (
     "#CC79A7",
     "#777777",
 )
+WINE: Final = "#882255"  # Tol, "Colour schemes", 2021: one more, for a table of nine algorithms
 STYLES: Final = {
     "openai_es": Style(BLUE, "-", "o"),
     "random_search": Style(GREY, "--", "X"),
@@ -102,9 +103,10 @@ STYLES: Final = {
     "nsra_es": Style(SKY, "-.", "8"),
     "genetic": Style(ORANGE, "-.", "p"),
     "cma_es": Style(BLACK, "-", "*"),
-    "sep_cma_es": Style(BLACK, "--", "h"),
-    "csa_es": Style(BLACK, "-.", "*"),
+    "sep_cma_es": Style(SKY, "--", "P"),
+    "csa_es": Style(WINE, "-.", "v"),
     "eggroll": Style(VERMILLION, "--", "H"),
+    "ppo": Style(GREY, ":", "d"),
 }
 _LOOKS: Final = tuple(itertools.product("oXs^vDdP<>8p*hH", ("-", "--", "-.")))
 
@@ -232,11 +234,23 @@ def empty_figure(size: Size) -> Figure:
 def add_legend(figure: FigureBase, size: Size, axes: Axes, title: str) -> None:
     """Add the legend of the lines of ``axes`` below the figure."""
     handles, labels = axes.get_legend_handles_labels()
+    place_legend(figure, size, dict(zip(labels, handles, strict=True)), title)
+
+
+def place_legend(
+    figure: FigureBase,
+    size: Size,
+    lines: Mapping[str, Any],
+    title: str,
+    handle_length: float = 2.0,  # in font sizes
+) -> None:
+    """Add a legend of lines by their labels below the figure."""
     figure.legend(
-        handles,
-        labels,
+        list(lines.values()),
+        list(lines),
         loc="outside lower center",
-        ncols=_columns(labels, size[0]),
+        ncols=_columns(list(lines), size[0]),
+        handlelength=handle_length,
         frameon=False,
         title=title,
         title_fontsize=8,

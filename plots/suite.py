@@ -1,0 +1,38 @@
+"""Draws the figures of a suite from the files of the leaderboard.
+
+    python plots/suite.py SUITE [LEADERBOARD] [OUT]
+
+writes ``SUITE-NAME.png`` beside this file, or to the folder OUT, for every figure. LEADERBOARD is
+``results/leaderboard`` unless it is named.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from esbench.errors import UsageError
+from esbench.leaderboard.entries import read_leaderboard
+from esbench.leaderboard.figures import suite_drawings
+from esbench.leaderboard.suites import read_suite
+from esbench.reporting.figures.style import Output
+
+HERE = Path(__file__).parent
+LEADERBOARD = HERE.parent / "results" / "leaderboard"
+
+
+def draw(name: str, leaderboard: Path = LEADERBOARD, out: Path = HERE) -> list[Path]:
+    """Write the figures and return their files; UsageError if the suite has no entry."""
+    drawings = suite_drawings(read_suite(name, read_leaderboard(leaderboard)))
+    out.mkdir(parents=True, exist_ok=True)
+    paths = [out / f"{name}-{figure}.png" for figure in drawings]
+    for path, drawing in zip(paths, drawings.values(), strict=True):
+        path.write_bytes(drawing.files(Output(("png",)))["png"])
+    return paths
+
+
+if __name__ == "__main__":
+    try:
+        draw(sys.argv[1] if len(sys.argv) > 1 else "", *map(Path, sys.argv[2:4]))
+    except UsageError as error:
+        sys.exit(f"{error}")
