@@ -28,8 +28,15 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "formulas",
     "reference_pages",
+    "results_pages",
 ]
-exclude_patterns = ["_build", "tutorials", "reference/equations", "reference/architectures"]
+exclude_patterns = [
+    "_build",
+    "tutorials",
+    "reference/equations",
+    "reference/architectures",
+    "results/parts",
+]
 nitpicky = False
 
 myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "deflist", "dollarmath"]

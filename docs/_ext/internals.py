@@ -1,4 +1,4 @@
-"""What the reference is made of: the only module of the site that imports esbench's internals."""
+"""What generated pages are made of: the only module of the site that imports the internals."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import typer
 
 from esbench.algorithms.base import ALGORITHMS, Algorithm
 from esbench.algorithms.population import Population
+from esbench.analysis.permutation import p_different
+from esbench.analysis.statistics import normalized
 from esbench.cli.app import app as command_line
 from esbench.environments.backends.base import BACKENDS, Backend
 from esbench.environments.behaviors.base import BEHAVIORS, Behavior
@@ -22,15 +24,29 @@ from esbench.grids.environment_files import (
 from esbench.grids.grid_file import Grid
 from esbench.grids.trial_spec import BudgetSpec, EnvironmentSpec, EvaluationSpec, PolicySpec
 from esbench.integrations.trackers.base import TrackedRun
+from esbench.leaderboard.entries import Entry, read_leaderboard
+from esbench.leaderboard.figures import suite_drawings
+from esbench.leaderboard.suites import Suite, SuiteCell, read_suite, suite_names
+from esbench.leaderboard.table import LeaderboardRow, leaderboard_rows
 from esbench.policies.base import POLICIES, Policy, PolicyBatch, TorchPolicy
 from esbench.registry import Registry
 from esbench.reporting.catalogue import SettingRow, setting_rows
+from esbench.reporting.figures.style import Output
+from esbench.reporting.tables.score_table import overall
 from esbench.rollouts.jobs import Setup
 from esbench.settings import parse
 from esbench.training.evaluator import HeldOutScore
 from esbench.training.trained_agent import TrainedAgent
 from esbench.training.trained_policy import TrainedPolicy
 from esbench.training.trainer import Trainer
+from esbench.units import (
+    NONE,
+    counted,
+    format_duration,
+    format_number,
+    format_share,
+    format_steps,
+)
 
 __all__ = [
     "ALGORITHMS",
@@ -39,18 +55,37 @@ __all__ = [
     "BEHAVIORS",
     "COMMANDS",
     "GRID_TABLES",
+    "NONE",
     "POLICIES",
     "TRAINING",
+    "Entry",
     "EnvironmentFile",
+    "LeaderboardRow",
+    "Output",
     "PlayedEnvironment",
     "Registry",
     "SettingRow",
+    "Suite",
+    "SuiteCell",
+    "counted",
     "environment_names",
+    "format_duration",
+    "format_number",
+    "format_share",
+    "format_steps",
+    "leaderboard_rows",
     "load_environment",
     "module_of",
+    "normalized",
+    "overall",
     "own_names",
+    "p_different",
     "played",
+    "read_leaderboard",
+    "read_suite",
     "setting_rows",
+    "suite_drawings",
+    "suite_names",
     "value_word",
 ]
 

@@ -200,6 +200,7 @@ def _scatter(
             color=style.color,
             markersize=10 if style.marker == "*" else 7,
             markeredgecolor="white",
+            markeredgewidth=0.6,
             label=name,
         )
     axes.axline((0, 0), slope=1, **MARK)

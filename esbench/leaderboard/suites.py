@@ -21,7 +21,7 @@ class SettingsOrigin(StrEnum):
     """Where the settings of an algorithm come from, the one to show first at the top."""
 
     GRID = "tuned"
-    FILE = "environment's file"
+    FILE = "file"
     DEFAULTS = "defaults"
     OTHER = "other"
 

@@ -1,0 +1,243 @@
+"""Writes the pages with results from the files of the leaderboard, before Sphinx reads the pages.
+
+One page per suite, environment and algorithm, and parts that other pages include. Neither the pages
+nor their figures are committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from internals import (
+    Entry,
+    Output,
+    Suite,
+    counted,
+    environment_names,
+    load_environment,
+    read_leaderboard,
+    read_suite,
+    suite_drawings,
+    suite_names,
+)
+from markdown_text import escaped, file_name, index_page, markdown_table, page, sentence
+from results_parts import across_table, best_table, parts
+from results_tables import (
+    NOT_RUN,
+    Result,
+    algorithm_table,
+    details,
+    environment_table,
+    linked_environment,
+    page_name,
+    results,
+    suite_results,
+    task_of,
+)
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+RESULTS = Path(__file__).resolve().parent.parent / "results"
+LEADERBOARD = RESULTS.parent.parent / "results" / "leaderboard"
+EQUATIONS = RESULTS.parent / "reference" / "equations"
+FOLDERS = ("suites", "environments", "algorithms", "parts", "figures")
+FIGURES = {
+    "curves": "Learning curves",
+    "profile": "Performance profile",
+    "ranks": "Rank of the unperturbed policy",
+    "tails": "Tail against median",
+    "best-seen": "Best seen in training against final score",
+}
+MEANING = (
+    "**Bold**: the best score. =: the interval overlaps that of the best, so the order may be "
+    "chance. p: of the test against the best. The columns are explained in [](../index.md)."
+)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Generate when the builder is ready; pages are read afterwards."""
+    app.connect("builder-inited", lambda _: generate(), priority=400)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def generate(leaderboard: Path = LEADERBOARD, out: Path = RESULTS) -> None:
+    """Write every page and figure; one that has not changed is left alone, an old one is removed.
+
+    Raises:
+        UsageError: a file of the leaderboard is wrong.
+    """
+    entries = read_leaderboard(leaderboard)
+    suites = [read_suite(name, entries) for name in suite_names()]
+    groups = grouped(suites, entries)
+    drawn = {suite.name: suite_drawings(suite) if suite.shown else {} for suite in suites}
+    files = {
+        f"figures/{suite}-{name}.png": drawing.files(Output(("png",)))["png"]
+        for suite, drawings in drawn.items()
+        for name, drawing in drawings.items()
+    }
+    pages = dict(
+        [*suite_pages(suites, drawn), *environment_pages(groups), *algorithm_pages(groups)]
+    )
+    pages |= parts(suites)
+    files |= {f"{name}.md": text.encode() for name, text in pages.items()}
+    for folder in FOLDERS:
+        (out / folder).mkdir(parents=True, exist_ok=True)
+        for old in (out / folder).iterdir():
+            if f"{folder}/{old.name}" not in files:
+                old.unlink()
+    for name, content in files.items():
+        path = out / name
+        if not path.exists() or path.read_bytes() != content:
+            path.write_bytes(content)
+
+
+def grouped(suites: Sequence[Suite], entries: Sequence[Entry]) -> dict[str, list[list[Result]]]:
+    """The groups of rows of each environment: a suite's, then those of tasks of no suite."""
+    groups: dict[str, list[list[Result]]] = {}
+    known = set()
+    for suite in suites:
+        for environment in suite.environments:
+            if found := suite_results(suite, environment):
+                groups.setdefault(environment, []).append(found)
+                known |= {each.row.file for each in found}
+    others: dict[tuple[str, str], list[Entry]] = {}
+    for entry in entries:
+        if entry.file_name not in known:
+            others.setdefault((entry.cell.environment, task_of(entry)), []).append(entry)
+    for (environment, _), own in others.items():
+        groups.setdefault(environment, []).append(results(own, {}, {}))
+    return dict(sorted(groups.items()))
+
+
+# Suites
+
+
+def suite_pages(
+    suites: Sequence[Suite], drawn: Mapping[str, Collection[str]]
+) -> Iterator[tuple[str, str]]:
+    """A page for every suite, and their index."""
+    lines = []
+    for suite in suites:
+        yield f"suites/{suite.name}", suite_page(suite, drawn[suite.name])
+        name = f"[`{suite.name}`]({suite.name}.md)"
+        lines.append([name, escaped(sentence(suite.description)), progress(suite)])
+    intro = (
+        "A suite is a named grid: `esbench run SUITE` trains all of it, `esbench plan SUITE` says "
+        "what that costs.\n"
+    )
+    table = markdown_table(["Suite", "What", "Done"], lines)
+    yield "suites/index", index_page("By suite", intro, table, [suite.name for suite in suites])
+
+
+def progress(suite: Suite) -> str:
+    """How many cells and seeds of a suite have results."""
+    planned = [cell for cell in suite.cells if cell.planned]
+    cells = sum(cell.shown is not None for cell in planned)
+    seeds = sum(len(cell.planned) for cell in planned)
+    done = seeds - sum(len(cell.missing) for cell in planned)
+    return f"{cells} of {counted(len(planned), 'cell')}, {done:,} of {seeds:,} seeds"
+
+
+def suite_page(suite: Suite, drawn: Collection[str]) -> str:
+    """The page of one suite, with the figures that are drawn."""
+    tables = {name: suite_results(suite, name) for name in suite.environments}
+    done = any(tables.values())
+    complete = not any(cell.missing for cell in suite.cells)
+    state = "Complete" if complete else "**Incomplete**" if done else f"**{NOT_RUN}**"
+    text = [
+        f"# {suite.name}",
+        f"{escaped(sentence(suite.description))} {state}: {progress(suite)}.",
+        f"```console\n$ esbench plan {suite.name}\n$ esbench run {suite.name}\n```",
+        settings_text(suite),
+    ]
+    if done:
+        text += ["## Best algorithms", best_table([suite]), MEANING, across_table(suite)]
+        text += [
+            f"## {title}\n\n```{{image}} ../figures/{suite.name}-{name}.png\n"
+            f":alt: {title}, {suite.name}\n```"
+            for name, title in FIGURES.items()
+            if name in drawn
+        ]
+    for environment, rows in tables.items():
+        absent = [c for c in suite.cells if c.environment == environment and not c.shown]
+        text += [f"## {environment}", environment_table(rows, absent)]
+        text += [MEANING, details(rows)] if rows else []
+    return page(text)
+
+
+def settings_text(suite: Suite) -> str:
+    """How many rows are tuned, and how many have the settings of a file or the defaults."""
+    origins = [str(origin) for cell in suite.cells for _, origin in cell.entries]
+    if not origins:
+        return ""
+    counts = ", ".join(f"{origins.count(each)} {each}" for each in dict.fromkeys(sorted(origins)))
+    return (
+        f"Settings of the {counted(len(origins), 'row')}: {counts}. *tuned*: in the suite's grid, "
+        "from `esbench tune`. *file*: some are those of the environment's file in `envs/`. "
+        "*defaults*: those of the algorithm. *other*: none of these."
+    )
+
+
+# Environments and algorithms
+
+
+def environment_pages(groups: dict[str, list[list[Result]]]) -> Iterator[tuple[str, str]]:
+    """A page for every environment with results, and their index."""
+    lines = []
+    for environment, own in groups.items():
+        text = [f"# {environment}", linked_environment_file(environment)]
+        for rows in own:
+            suite = rows[0].suite
+            where = f" of the suite [{suite}](../suites/{suite}.md)" if suite else ""
+            text += [f"## {task_of(rows[0].entry)}", f"{counted(len(rows), 'row')}{where}."]
+            text += [environment_table(rows), MEANING, details(rows)]
+        yield f"environments/{page_name(environment)}", page(text)
+        best = "; ".join(f"`{rows[0].row.algorithm}` ({task_of(rows[0].entry)})" for rows in own)
+        lines.append([linked_environment(environment, ""), best])
+    table = markdown_table(["Environment", "Best score"], lines)
+    yield (
+        "environments/index",
+        index_page(
+            "By environment",
+            "Each page has all rows of one environment.\n",
+            table,
+            [page_name(n) for n in groups],
+        ),
+    )
+
+
+def algorithm_pages(groups: dict[str, list[list[Result]]]) -> Iterator[tuple[str, str]]:
+    """A page for every algorithm with results, and their index."""
+    found: dict[str, list[Result]] = {}
+    for each in (row for own in groups.values() for rows in own for row in rows):
+        found.setdefault(each.entry.cell.algorithm, []).append(each)
+    lines = []
+    for name, rows in sorted(found.items()):
+        text = [f"# {name}", linked_reference(name), algorithm_table(rows), MEANING]
+        yield f"algorithms/{name}", page([*text, details(rows, named=True)])
+        best = sum(row.standing == "best" for row in rows)
+        tied = sum(row.standing == "tied" for row in rows)
+        lines.append([f"[`{name}`]({name}.md)", str(len(rows)), str(best), str(tied)])
+    headings = ["Algorithm", "Rows", "Best", "Interval overlaps that of the best"]
+    table = markdown_table(headings, lines, numbers=headings[1:])
+    intro = "Each page has all rows of one algorithm.\n"
+    yield "algorithms/index", index_page("By algorithm", intro, table, sorted(found))
+
+
+def linked_reference(algorithm: str) -> str:
+    """A link to the page of an algorithm's settings, if there is one."""
+    link = f"(../../reference/algorithms/{algorithm}.md)"
+    known = (EQUATIONS / f"{algorithm}.md").is_file()
+    return f"Equations and settings: [`{algorithm}`]{link}." if known else ""
+
+
+def linked_environment_file(environment: str) -> str:
+    """What an environment is, with a link to its page; nothing if it has none."""
+    if environment not in environment_names():
+        return ""
+    link = f"(../../reference/environments/{file_name(environment)}.md)"
+    described = escaped(sentence(load_environment(environment).description))
+    return f"{described} Settings and published scores: [`{environment}`]{link}."

@@ -1,0 +1,232 @@
+"""The tables of the pages with results: rows of a leaderboard as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from internals import (
+    NONE,
+    Entry,
+    LeaderboardRow,
+    Suite,
+    SuiteCell,
+    format_duration,
+    format_number,
+    format_share,
+    format_steps,
+    leaderboard_rows,
+    p_different,
+)
+from markdown_text import escaped, file_name, markdown_table
+
+NUMBERS = (
+    "Score", "95 % interval", "p", "Tail", "Best seen", "Normalized", "Seeds", "Steps", "CPU time",
+    "Place", "Below", "CPU time of all", "Wall-clock time of one",
+)  # fmt: skip
+NOT_RUN = "*not run yet*"
+
+
+@dataclass(frozen=True)
+class Result:
+    """A row of a page: an entry with its numbers, and how it compares with its group.
+
+    Attributes:
+        standing: "best" by score, "tied" if its interval overlaps that of the best, or "worse".
+        p_value: of a two-sided permutation test of the means against the best; not corrected.
+        place: such as "2 of 9".
+        planned: the number of seeds of the suite, 0 outside of one.
+    """
+
+    entry: Entry
+    row: LeaderboardRow
+    standing: str
+    p_value: float
+    place: str
+    settings: str
+    planned: int
+    suite: str
+
+
+def results(
+    entries: Sequence[Entry], settings: dict[str, str], planned: dict[str, int], suite: str = ""
+) -> list[Result]:
+    """The rows of one task in one environment, the best score first.
+
+    ``settings`` and ``planned`` are by the names of the entries' files.
+    """
+    rows = leaderboard_rows(entries)
+    found = {entry.file_name: entry for entry in entries}
+    best = rows[0] if rows else None
+    return [
+        Result(
+            entry=found[row.file],
+            row=row,
+            standing="best" if row is best else "tied" if row.high >= best.low else "worse",
+            p_value=p_different(found[best.file].scores, found[row.file].scores),
+            place=f"{number} of {len(rows)}",
+            settings=settings.get(row.file, NONE),
+            planned=planned.get(row.file, 0),
+            suite=suite,
+        )
+        for number, row in enumerate(rows, start=1)
+        if best
+    ]
+
+
+def suite_results(suite: Suite, environment: str) -> list[Result]:
+    """The rows of one environment of a suite."""
+    cells = [cell for cell in suite.cells if cell.environment == environment]
+    found = [(cell, *pair) for cell in cells for pair in cell.entries]
+    settings = {entry.file_name: str(origin) for _, entry, origin in found}
+    planned = {entry.file_name: len(cell.planned) for cell, entry, _ in found}
+    return results([entry for _, entry, _ in found], settings, planned, suite.name)
+
+
+def task_of(entry: Entry) -> str:
+    """The policy and the budget of an entry in words."""
+    spec: dict[str, Any] = entry.cell.spec or {}
+    policy = spec["policy"]
+    steps = format_steps(spec["budget"]["env_steps"])
+    if policy is None:
+        return f"own policy, {steps} steps"
+    hidden = policy["settings"].get("hidden")
+    layers = f" {'-'.join(map(str, hidden))}" if hidden else ""
+    return f"{policy['template']}{layers}, {steps} steps"
+
+
+def linked_algorithm(result: Result, folder: str) -> str:
+    """The name of a row's algorithm as a link to its page of results."""
+    name = result.entry.cell.algorithm
+    return f"[`{result.row.algorithm}`]({folder}{file_name(name)}.md)"
+
+
+def linked_environment(name: str, folder: str) -> str:
+    """The name of an environment as a link to its page of results."""
+    return f"[`{name}`]({folder}{page_name(name)}.md)"
+
+
+def page_name(environment: str) -> str:
+    """The name of the page of an environment's results."""
+    return file_name(environment).replace(":", "_")
+
+
+def score_text(result: Result) -> str:
+    """The score: bold if it is the best, with = if its interval overlaps that of the best."""
+    score = format_number(result.row.score)
+    return {"best": f"**{score}**", "tied": f"{score} ="}.get(result.standing, score)
+
+
+def interval_text(result: Result) -> str:
+    """The 95 % interval."""
+    return escaped(f"[{format_number(result.row.low)}, {format_number(result.row.high)}]")
+
+
+def seeds_text(result: Result) -> str:
+    """The number of seeds, and of those planned if these are more."""
+    done = len(result.entry.seeds)
+    return f"{done}/{result.planned}" if done < result.planned else str(done)
+
+
+def number_cells(result: Result) -> dict[str, str]:
+    """The numbers of a row by heading."""
+    row = result.row
+    return {
+        "Score": score_text(result),
+        "95 % interval": interval_text(result),
+        "p": NONE if result.standing == "best" else f"{result.p_value:.3f}",
+        "Tail": format_number(row.tail),
+        "Best seen": format_number(row.best_seen),
+        "Normalized": format_share(row.normalized),
+        "Seeds": seeds_text(result),
+        "Steps": format_steps(row.env_steps),
+        "CPU time": format_duration(row.cpu_time_s),
+        "Settings": result.settings,
+    }
+
+
+def environment_table(rows: Sequence[Result], missing: Iterable[SuiteCell] = ()) -> str:
+    """The rows of one environment, then the algorithms that have not run."""
+    lines = [
+        {"Algorithm": linked_algorithm(each, "../algorithms/")} | number_cells(each)
+        for each in rows
+    ]
+    headings = list(lines[0]) if lines else ["Algorithm", "Score", "Seeds"]
+    for cell in missing:
+        absent = {"Algorithm": f"`{cell.algorithm}`", "Score": NOT_RUN}
+        absent["Seeds"] = f"0/{len(cell.planned)}"
+        lines.append(dict.fromkeys(headings, "") | absent)
+    return f"{{.results}}\n{table(headings, lines)}"
+
+
+def algorithm_table(rows: Sequence[Result]) -> str:
+    """The rows of one algorithm."""
+    lines = [
+        {
+            "Environment": linked_environment(each.row.environment, "../environments/"),
+            "Task": escaped(task_of(each.entry)),
+            "Suite": f"[{each.suite}](../suites/{each.suite}.md)" if each.suite else NONE,
+            "Place": each.place,
+        }
+        | number_cells(each)
+        for each in rows
+    ]
+    return f"{{.results}}\n{table(list(lines[0]), lines)}"
+
+
+def table(headings: Sequence[str], lines: Sequence[dict[str, str]]) -> str:
+    """A Markdown table of rows by heading."""
+    cells = [[line[heading] for heading in headings] for line in lines]
+    return markdown_table(headings, cells, numbers=NUMBERS)
+
+
+def details(rows: Sequence[Result], named: bool = False) -> str:
+    """How each row was made, in a block that opens on a click.
+
+    ``named``: the rows are of several environments.
+    """
+    commands: dict[str, int] = {}
+    origins: dict[str, int] = {}
+    lines = [
+        {
+            "Row": f"`{each.row.algorithm}`" + (f" on `{each.row.environment}`" if named else ""),
+            "Command": numbers_of(each.row.commands, commands),
+            "Made with": numbers_of(origin_texts(each.entry), origins),
+            "Trained seeds": ", ".join(map(str, each.entry.seeds)),
+            "CPU time of all": format_duration(each.row.cpu_time_s * len(each.entry.runs)),
+            "Wall-clock time of one": format_duration(each.row.wall_time_s),
+            "File": f"`{each.row.file}`",
+        }
+        for each in rows
+    ]
+    parts = [
+        ":::{dropdown} Commands, commit, versions, hardware and cost",
+        f"{{.results}}\n{table(list(lines[0]), lines)}",
+        "Commands:",
+        "\n".join(f"{number}. `{text}`" for text, number in commands.items()),
+        "Made with:",
+        "\n".join(f"{number}. {text}" for text, number in origins.items()),
+        "`esbench verify --sample K` trains K random trials of the leaderboard again.",
+    ]
+    return "\n\n".join(parts) + "\n:::"
+
+
+def numbers_of(texts: Iterable[str], known: dict[str, int]) -> str:
+    """The numbers of some texts in a list of all, which grows by new ones."""
+    found = dict.fromkeys(known.setdefault(text, len(known) + 1) for text in texts)
+    return ", ".join(map(str, found)) or NONE
+
+
+def origin_texts(entry: Entry) -> list[str]:
+    """Commit, hardware and versions of the trials of an entry."""
+    texts = []
+    for origin in entry.origins:
+        hardware = origin.hardware
+        cores = f", {hardware['cores']} cores" if hardware.get("cores") else ""
+        versions = ", ".join(f"{name} {text}" for name, text in origin.versions.items() if text)
+        texts.append(
+            f"commit `{origin.git_commit or NONE}`; {escaped(str(hardware.get('cpu', NONE)))}"
+            f"{cores}; {escaped(versions)}"
+        )
+    return texts

@@ -1,0 +1,143 @@
+"""The generated pages of the documentation: facts of invented entries are found in them."""
+
+import math
+import re
+from pathlib import Path
+
+import pytest
+import results_pages
+import thresholds
+from fake_entries import fake_suite
+from results_tables import Result, environment_table, suite_results
+
+from esbench.leaderboard.entries import BestSoFar, Entry, as_file
+from esbench.leaderboard.suites import Suite, read_suite
+from esbench.reporting.figures.style import Drawing
+
+
+@pytest.fixture(scope="module")
+def entries() -> list[Entry]:
+    return fake_suite("mujoco-mlp", without=["ars"])
+
+
+@pytest.fixture(scope="module")
+def suite(entries: list[Entry]) -> Suite:
+    return read_suite("mujoco-mlp", entries)
+
+
+@pytest.fixture(scope="module")
+def pages(entries: list[Entry], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    board, out = tmp_path_factory.mktemp("board"), tmp_path_factory.mktemp("pages")
+    for entry in entries:
+        (board / entry.file_name).write_bytes(as_file(entry))
+    (out / "suites").mkdir()
+    (out / "suites" / "gone.md").write_text("of an earlier build")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(results_pages, "suite_drawings", two_figures)
+        results_pages.generate(board, out)
+    return out
+
+
+def two_figures(suite: Suite) -> dict[str, Drawing]:
+    """The cheapest ones; the others have tests of their own."""
+    blank = Drawing(1.0, ["snes"], lambda figure, size: None)
+    return {"curves": blank, "best-seen": blank}
+
+
+def rows_of(text: str, heading: str) -> list[list[str]]:
+    """The cells of the first table below a heading."""
+    below = text.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    lines = below.split("\n\n")[0].splitlines()
+    table = [line for line in lines if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table]
+
+
+def test_there_is_a_page_for_every_suite_environment_and_algorithm(pages: Path) -> None:
+    names = {str(path.relative_to(pages)) for path in pages.rglob("*") if path.is_file()}
+    assert {"suites/index.md", "suites/mujoco-mlp.md", "suites/control.md"} <= names
+    assert {f"environments/{name}.md" for name in ("Hopper-v5", "HalfCheetah-v5")} <= names
+    assert {"algorithms/snes.md", "algorithms/eggroll.md"} <= names
+    assert "algorithms/ars.md" not in names  # without a result
+    assert {"figures/mujoco-mlp-curves.png", "figures/mujoco-mlp-best-seen.png"} <= names
+    assert "suites/gone.md" not in names
+
+
+def test_a_suite_is_sorted_by_score_and_names_what_is_missing(pages: Path, suite: Suite) -> None:
+    text = (pages / "suites" / "mujoco-mlp.md").read_text()
+    assert "**Incomplete**: 10 of 12 cells, 40 of 120 seeds" in text
+    header, _, *body = rows_of(text, "Hopper-v5")
+    assert header[:3] == ["Algorithm", "Score", "95 % interval"]
+    *done, absent = body
+    assert [row[header.index("Seeds")] for row in done] == ["4/10"] * 5
+    assert "ars" in absent[0]
+    assert absent[header.index("Seeds")] == "0/10"
+    scores = [float(re.sub(r"[^-.\d]", "", row[1])) for row in done]
+    assert scores == sorted(scores, reverse=True)
+    assert [row[1].startswith("**") for row in done] == [True, False, False, False, False]
+    own = suite_results(suite, "Hopper-v5")
+    assert scores == pytest.approx([each.row.score for each in own], abs=0.06)
+
+
+def test_every_row_has_its_command_commit_and_file(pages: Path, entries: list[Entry]) -> None:
+    for entry in entries:
+        name = entry.cell.environment
+        for page in (f"environments/{name}", f"algorithms/{entry.cell.algorithm}"):
+            text = (pages / f"{page}.md").read_text()
+            assert entry.commands[0] in text
+            assert entry.file_name in text
+            assert "c" * 40 in text
+
+
+def test_an_overlapping_interval_is_marked(suite: Suite) -> None:
+    for environment in suite.environments:
+        best, *others = suite_results(suite, environment)
+        assert best.standing == "best"
+        table = environment_table([best, *others]).splitlines()[3:]
+        for each, line in zip(others, table[1:], strict=True):
+            overlaps = each.row.high >= best.row.low
+            assert (each.standing == "tied") == overlaps == (" = |" in line)
+
+
+def test_the_largest_return_is_compared_with_the_score(pages: Path, suite: Suite) -> None:
+    text = (pages / "parts" / "best-seen.md").read_text()
+    rows: list[Result] = [r for name in suite.environments for r in suite_results(suite, name)]
+    above = sum(each.row.best_seen > each.row.score for each in rows)
+    assert f"In {above} of 10 rows" in text
+
+
+def test_a_threshold_is_passed_by_the_earliest_seed(entries: list[Entry]) -> None:
+    entry = entries[0]
+    at = {100.0: 1.0, 200.0: 5.0, 300.0: 9.0}
+    runs = tuple(
+        run.model_copy(
+            update={
+                "env_steps": 1000,
+                "best_so_far": BestSoFar(
+                    env_steps=tuple(steps * (2 if n else 3) for steps in at),
+                    returns=tuple(at.values()),
+                ),
+            }
+        )
+        for n, run in enumerate(entry.runs)
+    )
+    trials = tuple(
+        t.model_copy(update={"score": float(n)}) for n, t in enumerate(entry.cell.trials)
+    )
+    cell = entry.cell.model_copy(update={"trials": trials})
+    own = entry.model_copy(update={"runs": runs, "cell": cell})
+    assert thresholds.steps_to(own, 1, 4.0) == 400
+    assert thresholds.own_text(own, 4.0) == "**400** (4/4)"
+    assert thresholds.steps_to(own, 3, 2.5) == 400  # earlier than by its final score
+    assert thresholds.steps_to(own, 0, 9.5) == math.inf
+    assert thresholds.own_text(own, 9.5) == "**never** (0/4)"
+    final = entry.model_copy(update={"runs": runs})
+    assert thresholds.steps_to(final, 0, min(50.0, final.scores[0])) <= 1000
+
+
+def test_the_published_steps_are_those_of_the_file() -> None:
+    table = thresholds.threshold_table([]).splitlines()
+    assert len(table) == 3 + 10
+    (line,) = [line for line in table if "Hopper" in line]
+    assert "437,510<br>-" in line
+    (line,) = [line for line in table if "Humanoid" in line]
+    assert "never<br>-" in line
