@@ -14,6 +14,7 @@ from internals import (
     Entry,
     Output,
     Suite,
+    SuiteCell,
     counted,
     environment_names,
     load_environment,
@@ -163,9 +164,18 @@ def suite_page(suite: Suite, drawn: Collection[str]) -> str:
         ]
     for environment, rows in tables.items():
         absent = [c for c in suite.cells if c.environment == environment and not c.shown]
-        text += [f"## {environment}", environment_table(rows, absent)]
-        text += [MEANING, details(rows)] if rows else []
+        text.append(f"## {environment}")
+        text += [environment_table(rows, absent), MEANING, details(rows)] if rows else []
+        text += [] if rows else [f"Not run yet: {planned_text(absent)}."]
     return page(text)
+
+
+def planned_text(cells: Sequence[SuiteCell]) -> str:
+    """The algorithms of some cells with the number of their seeds."""
+    groups: dict[int, list[str]] = {}
+    for cell in cells:
+        groups.setdefault(len(cell.planned), []).append(f"`{cell.algorithm}`")
+    return "; ".join(f"{', '.join(own)} ({counted(n, 'seed')} each)" for n, own in groups.items())
 
 
 def settings_text(suite: Suite) -> str:
@@ -175,9 +185,9 @@ def settings_text(suite: Suite) -> str:
         return ""
     counts = ", ".join(f"{origins.count(each)} {each}" for each in dict.fromkeys(sorted(origins)))
     return (
-        f"Settings of the {counted(len(origins), 'row')}: {counts}. *tuned*: in the suite's grid, "
-        "from `esbench tune`. *file*: some are those of the environment's file in `envs/`. "
-        "*defaults*: those of the algorithm. *other*: none of these."
+        f"Settings of the {counted(len(origins), 'row')}: {counts}. *suite*: some are in the "
+        "suite's grid, as tuned ones are. *file*: some are those of the environment's file in "
+        "`envs/`. *defaults*: those of the algorithm. *other*: none of these."
     )
 
 

@@ -122,12 +122,12 @@ def tails(suites: Sequence[Suite], rows: Sequence[Result]) -> str:
 
 
 def tuning(suites: Sequence[Suite]) -> str:
-    """Rows with tuned settings beside those of the same cell without."""
+    """Rows with settings of the suite's grid beside those of the same cell without."""
     lines = []
     for suite in suites:
         for cell in suite.cells:
             by_origin = {str(origin): entry for entry, origin in reversed(cell.entries)}
-            tuned = by_origin.pop("tuned", None)
+            tuned = by_origin.pop("suite", None)
             by_origin.pop("other", None)
             if tuned and by_origin:
                 (origin, plain), *_ = by_origin.items()
@@ -143,9 +143,9 @@ def tuning(suites: Sequence[Suite]) -> str:
                     ]
                 )
     if not lines:
-        return "No cell has results both with tuned settings and without."
-    headings = ["Environment", "Algorithm", "Tuned", "Not tuned", "Settings without tuning", "p"]
-    return markdown_table(headings, lines, numbers=("Tuned", "Not tuned", "p"))
+        return "No cell has results both with settings of the suite's grid and with others."
+    headings = ["Environment", "Algorithm", "Suite's settings", "Others", "Which", "p"]
+    return markdown_table(headings, lines, numbers=headings[2:4])
 
 
 def best_table(suites: Sequence[Suite], folder: str = "../") -> str:

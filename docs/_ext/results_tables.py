@@ -152,7 +152,7 @@ def environment_table(rows: Sequence[Result], missing: Iterable[SuiteCell] = ())
         {"Algorithm": linked_algorithm(each, "../algorithms/")} | number_cells(each)
         for each in rows
     ]
-    headings = list(lines[0]) if lines else ["Algorithm", "Score", "Seeds"]
+    headings = list(lines[0])
     for cell in missing:
         absent = {"Algorithm": f"`{cell.algorithm}`", "Score": NOT_RUN}
         absent["Seeds"] = f"0/{len(cell.planned)}"

@@ -203,8 +203,9 @@ def _scatter(
             markeredgewidth=0.6,
             label=name,
         )
-    axes.axline((0, 0), slope=1, **MARK)
     axes.margins(0.1)
+    axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())  # the line does not widen them
+    axes.axline((0, 0), slope=1, **MARK)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(4))
         axis.set_major_formatter(EngFormatter(sep=""))

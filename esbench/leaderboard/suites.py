@@ -20,7 +20,7 @@ _TASK: Final = ("environment", "policy", "budget", "evaluation")
 class SettingsOrigin(StrEnum):
     """Where the settings of an algorithm come from, the one to show first at the top."""
 
-    GRID = "tuned"
+    GRID = "suite"
     FILE = "file"
     DEFAULTS = "defaults"
     OTHER = "other"

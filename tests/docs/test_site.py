@@ -18,7 +18,12 @@ from programs import require
 
 SITE = Path(os.environ.get("ESBENCH_SITE", ""))
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-PAGES = ("index.html", "reference/algorithms/openai_es.html", "gallery/index.html")
+PAGES = (
+    "index.html",
+    "reference/algorithms/openai_es.html",
+    "gallery/index.html",
+    "results/suites/control.html",
+)
 SCREENS = {
     "desktop, light": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"},
     "phone, dark": {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"},

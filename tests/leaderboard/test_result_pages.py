@@ -78,6 +78,14 @@ def test_a_suite_is_sorted_by_score_and_names_what_is_missing(pages: Path, suite
     assert scores == pytest.approx([each.row.score for each in own], abs=0.06)
 
 
+def test_an_environment_without_results_names_what_is_planned(pages: Path) -> None:
+    text = (pages / "suites" / "pong.md").read_text()
+    assert "0 of 3 cells, 0 of 9 seeds" in text
+    (line,) = [line for line in text.splitlines() if line.startswith("Not run yet")]
+    assert all(f"`{name}`" in line for name in ("openai_es", "eggroll"))
+    assert "3 seeds" in line
+
+
 def test_every_row_has_its_command_commit_and_file(pages: Path, entries: list[Entry]) -> None:
     for entry in entries:
         name = entry.cell.environment

@@ -3,13 +3,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fake_entries import fake_suite
+from results_parts import tuning
 from suite import draw
 
+from esbench.analysis.statistics import iqm
 from esbench.errors import UsageError
 from esbench.leaderboard.entries import Entry, as_file
 from esbench.leaderboard.figures import suite_drawings
 from esbench.leaderboard.suites import SettingsOrigin, Suite, read_suite, suite_names
 from esbench.settings import Table
+from esbench.units import format_number
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +63,7 @@ def test_the_origin_of_settings_is_known(suite: Suite) -> None:
     assert origins["Hopper-v5", "snes"] is SettingsOrigin.DEFAULTS
 
 
-def test_settings_of_the_grid_are_tuned_and_shown_first(
+def test_settings_of_the_grid_are_shown_first(
     entries: list[Entry], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from esbench.grids import grid_file
@@ -70,13 +73,14 @@ def test_settings_of_the_grid_are_tuned_and_shown_first(
     (tmp_path / "mujoco-mlp.toml").write_text(text)
     monkeypatch.setattr(grid_file, "NAMED", tmp_path)
     tuned = fake_suite("mujoco-mlp", without=["ars", "openai_es", "pgpe", "sep_cma_es", "eggroll"])
-    (cell,) = [
-        cell
-        for cell in read_suite("mujoco-mlp", [*entries, *tuned]).cells
-        if (cell.environment, cell.algorithm) == ("Hopper-v5", "snes")
-    ]
+    found = read_suite("mujoco-mlp", [*entries, *tuned])
+    (cell,) = [c for c in found.cells if (c.environment, c.algorithm) == ("Hopper-v5", "snes")]
     assert [origin for _, origin in cell.entries] == [SettingsOrigin.GRID, SettingsOrigin.DEFAULTS]
     assert cell.shown in tuned
+    scores = [format_number(float(iqm(entry.scores))) for entry, _ in cell.entries]
+    (row,) = [line for line in tuning([found]).splitlines() if "Hopper" in line]
+    assert f" | {scores[0]} | {scores[1]} | defaults | " in row
+    assert "No cell" in tuning([read_suite("mujoco-mlp", entries)])
 
 
 def test_another_task_is_not_of_the_suite_and_other_settings_are(entries: list[Entry]) -> None:
