@@ -24,7 +24,7 @@ from internals import (
     suite_names,
 )
 from markdown_text import escaped, file_name, index_page, markdown_table, page, sentence
-from results_parts import across_table, best_table, parts
+from results_parts import across_table, best_table, parts, score_matrix
 from results_tables import (
     NOT_RUN,
     Result,
@@ -155,7 +155,8 @@ def suite_page(suite: Suite, drawn: Collection[str]) -> str:
         settings_text(suite),
     ]
     if done:
-        text += ["## Best algorithms", best_table([suite]), MEANING, across_table(suite)]
+        text += ["## Best algorithms", best_table([suite]), "## Scores", score_matrix(suite)]
+        text += [MEANING, across_table(suite)]
         text += [
             f"## {title}\n\n```{{image}} ../figures/{suite.name}-{name}.png\n"
             f":alt: {title}, {suite.name}\n```"

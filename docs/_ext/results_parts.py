@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import median
+from statistics import fmean, median
 
 from internals import (
+    NONE,
     Suite,
     counted,
     format_number,
@@ -25,6 +26,7 @@ from results_tables import (
     interval_text,
     linked_algorithm,
     linked_environment,
+    score_text,
     seeds_text,
     suite_results,
     table,
@@ -174,6 +176,25 @@ def best_table(suites: Sequence[Suite], folder: str = "../") -> str:
         )
     headings = [each for each in lines[0] if each != "Suite" or len(suites) > 1]
     return f"{{.results .best}}\n{table(headings, lines)}"
+
+
+def score_matrix(suite: Suite) -> str:
+    """The scores of a suite, one column per environment; algorithms by their mean place."""
+    found: dict[str, dict[str, str]] = {}
+    places: dict[str, list[float]] = {}
+    for environment in suite.environments:
+        rows = [row for row in suite_results(suite, environment) if row.entry in suite.shown]
+        for place, each in enumerate(rows, start=1):
+            name = each.entry.cell.algorithm
+            found.setdefault(name, {})[environment] = score_text(each)
+            places.setdefault(name, []).append(place)
+    order = sorted(found, key=lambda name: (-len(places[name]), fmean(places[name])))
+    columns = [name for name in suite.environments if any(name in own for own in found.values())]
+    lines = [
+        [f"[`{name}`](../algorithms/{name}.md)", *(found[name].get(each, NONE) for each in columns)]
+        for name in order
+    ]
+    return f"{{.results}}\n{markdown_table(['Algorithm', *columns], lines, numbers=columns)}"
 
 
 def across_table(suite: Suite) -> str:

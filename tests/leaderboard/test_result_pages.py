@@ -13,6 +13,7 @@ from results_tables import Result, environment_table, suite_results
 from esbench.leaderboard.entries import BestSoFar, Entry, as_file
 from esbench.leaderboard.suites import Suite, read_suite
 from esbench.reporting.figures.style import Drawing
+from esbench.units import format_number
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +77,18 @@ def test_a_suite_is_sorted_by_score_and_names_what_is_missing(pages: Path, suite
     assert [row[1].startswith("**") for row in done] == [True, False, False, False, False]
     own = suite_results(suite, "Hopper-v5")
     assert scores == pytest.approx([each.row.score for each in own], abs=0.06)
+
+
+def test_all_scores_of_a_suite_are_in_one_table(pages: Path, suite: Suite) -> None:
+    header, _, *body = rows_of((pages / "suites" / "mujoco-mlp.md").read_text(), "Scores")
+    assert header == ["Algorithm", *suite.environments]
+    assert len(body) == 5
+    for column, environment in enumerate(suite.environments, start=1):
+        scores = {re.sub(r".*`(\w+)`.*", r"\1", row[0]): row[column] for row in body}
+        best, *others = suite_results(suite, environment)
+        assert scores[best.row.algorithm] == f"**{format_number(best.row.score)}**"
+        for each in others:
+            assert scores[each.row.algorithm].startswith(format_number(each.row.score))
 
 
 def test_an_environment_without_results_names_what_is_planned(pages: Path) -> None:
