@@ -1,0 +1,204 @@
+"""A Ray cluster (the extra ``ray``): the connection, its nodes, and the software of each node.
+
+Ray is imported here and in ``ray_engine`` only, when a cluster is used for the first time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, final
+
+from esbench.errors import UsageError
+from esbench.registry import DISTRIBUTION, extra_command
+from esbench.store.provenance.changes import Origin, changes
+from esbench.store.provenance.record import provenance
+
+ANSWER_SECONDS: Final = 10.0  # Ray itself waits for minutes at a wrong address
+LOCAL_STORE_BYTES: Final = 512 * 2**20  # of a local Ray; it holds recipes and results only
+# The start of an HTTP/2 connection, and the type of the frame that every server answers with.
+PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+SETTINGS_FRAME: Final = 4
+
+
+@final
+@dataclass(frozen=True)
+class ClusterNode:
+    """A living node of a cluster.
+
+    Attributes:
+        id: Ray's identifier; a node that joins again has another one.
+        host: the IP address.
+        cores: the number of CPUs that the node offers to Ray; 0 for a node that runs no work.
+    """
+
+    id: str
+    host: str
+    cores: int
+
+
+@final
+class Software(NamedTuple):
+    """What bits depend on, on one node: the version of esbench, and all other versions and CPU."""
+
+    esbench: str
+    origin: Origin
+
+    def difference(self, other: Software) -> str:
+        """How another node differs from this one, as one phrase; empty if bits are the same."""
+        if self.esbench != other.esbench:
+            return f"esbench {self.esbench} here, {other.esbench} there"
+        mine, theirs = self.origin.versions, other.origin.versions
+        # A package that only one side has is a difference: a trial may need it.
+        found = [
+            f"{name} {mine.get(name) or 'missing'} here, {theirs.get(name) or 'missing'} there"
+            for name in sorted({*mine, *theirs})
+            if mine.get(name) != theirs.get(name)
+        ]
+        machine = changes(Origin(hardware=self.origin.hardware), other.origin)
+        for old, new in ((" then, ", " here, "), (" now", " there")):
+            machine = [text.replace(old, new) for text in machine]
+        return "; ".join([*found, *machine])
+
+
+def software() -> Software:
+    """The software and processor of this process, as ``trial.json`` records them."""
+    recorded = provenance()
+    return Software(
+        esbench=str(recorded["versions"].pop("esbench")),
+        origin=Origin(versions=recorded["versions"], hardware=recorded["hardware"]),
+    )
+
+
+@final
+class RayCluster:
+    """A connection to a Ray cluster, or to a local Ray that starts and ends with it.
+
+    Attributes:
+        ray: the module ``ray``.
+        is_local: whether this is a Ray of this process alone.
+    """
+
+    def __init__(self, address: str | None = None) -> None:
+        """Connect; without an address, start a local Ray unless this process has connected one.
+
+        Raises:
+            UsageError: Ray is not installed, or the address is wrong or does not answer.
+        """
+        self.ray = imported_ray()
+        self.address = address
+        self._owned = not self.ray.is_initialized()
+        self.is_local = address is None and self._owned
+        if self._owned:
+            if address is not None:
+                require_server(address)
+            with _quiet():
+                self._connect(address)
+
+    def __enter__(self) -> RayCluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def nodes(self) -> list[ClusterNode]:
+        """The living nodes that offer CPUs, in the order of their identifiers."""
+        found = [
+            ClusterNode(
+                node["NodeID"], node["NodeManagerAddress"], int(node["Resources"].get("CPU", 0))
+            )
+            for node in self.ray.nodes()
+            if node["Alive"]
+        ]
+        return sorted((node for node in found if node.cores), key=lambda node: node.id)
+
+    def start(self, cls: type, node: ClusterNode, *arguments: object, **options: Any) -> Any:
+        """Start an actor of a class on a node; returns its handle at once.
+
+        It claims a trace of a CPU: the node then counts as used, and other work still fits on it.
+        """
+        where = self.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+            node.id, soft=False
+        )
+        remote = self.ray.remote(cls).options(
+            num_cpus=0.001, max_restarts=0, scheduling_strategy=where, **options
+        )
+        return remote.remote(*arguments)
+
+    def close(self) -> None:
+        """Disconnect, which ends the actors of this process; a local Ray ends, too."""
+        if self._owned and self.ray.is_initialized():
+            self.ray.shutdown()
+
+    def _connect(self, address: str | None) -> None:
+        options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+        if address is None:
+            options |= {"include_dashboard": False, "object_store_memory": LOCAL_STORE_BYTES}
+            options |= {"num_cpus": _usable_cores()}
+        try:
+            self.ray.init(address=address, **options)
+        except Exception as error:  # of the network, of a version check, or of starting processes
+            where = "a local Ray cannot start" if address is None else f"--address {address}"
+            reason = " ".join(str(error).split())
+            raise UsageError(f"{where}: {reason} (see docs/how-to/ray.md)") from None
+
+
+def imported_ray() -> Any:
+    """The module ``ray``; UsageError if it is not installed."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+        import ray.util.scheduling_strategies
+    except ImportError:
+        command = extra_command(DISTRIBUTION, "ray")
+        raise UsageError(
+            f"the engine 'ray' needs Ray: install the extra 'ray' ({command})"
+        ) from None
+    return ray
+
+
+def require_server(address: str) -> None:
+    """Raises UsageError within seconds if no Ray can be at an address HOST:PORT."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+        raise UsageError(f"--address {address}: expected HOST:PORT, such as 10.0.0.1:6379")
+    try:
+        with socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS) as connection:
+            connection.sendall(PREFACE)
+            answer = connection.recv(9)
+    except OSError as error:
+        reason = error.strerror or f"no answer within {ANSWER_SECONDS:.0f} s"
+        raise UsageError(
+            f"--address {address}: {reason}; expected the head of a Ray cluster, which "
+            "'ray start --head' prints"
+        ) from None
+    if len(answer) < 4 or answer[3] != SETTINGS_FRAME:
+        raise UsageError(
+            f"--address {address}: that is no Ray; expected the head of a Ray cluster, which "
+            "'ray start --head' prints"
+        )
+
+
+def refusal(node: ClusterNode, difference: str) -> str:
+    """The sentence about a node whose software differs."""
+    return (
+        f"node {node.host} would not give the same bits ({difference}); expected the same "
+        "versions and processor on every node, or --allow-mixed"
+    )
+
+
+def _usable_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Ray's warnings about its own future."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
