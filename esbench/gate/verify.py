@@ -15,7 +15,7 @@ from esbench.analysis.comparison import LEVEL
 from esbench.analysis.permutation import holm, p_different
 from esbench.gate.baselines import done_cells
 from esbench.grids.trial_spec import TrialSpec
-from esbench.rollouts.worker_pool import WorkerPool
+from esbench.rollouts.engine import Engine
 from esbench.store.cells import Cell
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.provenance.changes import changed_code, changes, origin_of
@@ -71,7 +71,7 @@ class Verification:
     changed: tuple[str, ...]
 
 
-def verify(path: Path, pool: WorkerPool, watch: Watch) -> list[Verification]:
+def verify(path: Path, pool: Engine, watch: Watch) -> list[Verification]:
     """Run every trial below ``path`` again.
 
     Raises:
@@ -110,7 +110,7 @@ def sentences(verification: Verification) -> list[str]:
 
 def train_again(
     spec: TrialSpec,
-    pool: WorkerPool,
+    pool: Engine,
     watch: Callable[[GenerationRecord], None],
     generations: int,
     stopped: str | None,
@@ -142,7 +142,7 @@ def judged(found: Sequence[Verification]) -> list[Verification]:
     return decided
 
 
-def _verify_cell(cell: Cell, pool: WorkerPool, watch: Watch) -> Verification:
+def _verify_cell(cell: Cell, pool: Engine, watch: Watch) -> Verification:
     reruns = tuple(_rerun(trial, pool, watch) for trial in cell.trials)
     made = provenance(cell.trials[0].spec())  # now that its environment is registered
     here = origin_of(made)
@@ -165,7 +165,7 @@ def _p_value(reruns: Sequence[Rerun]) -> float | None:
     return p_different(then, now)
 
 
-def _rerun(trial: TrialFolder, pool: WorkerPool, watch: Watch) -> Rerun:
+def _rerun(trial: TrialFolder, pool: Engine, watch: Watch) -> Rerun:
     spec, result = trial.spec(), trial.result()
     recorded = [str(row["digest"]) for row in trial.rows()]
     watched = partial(watch, str(trial.path))

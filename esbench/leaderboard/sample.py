@@ -20,14 +20,14 @@ from esbench.gate.verify import (
 )
 from esbench.leaderboard.entries import Entry, read_leaderboard
 from esbench.leaderboard.submit import episodes_digest
-from esbench.rollouts.worker_pool import WorkerPool
+from esbench.rollouts.engine import Engine
 from esbench.seeding import Purpose, stream
 from esbench.store.provenance.changes import changed_code, changes, origin_of
 from esbench.store.provenance.record import provenance
 
 
 def verify_sample(
-    folder: Path, count: int, seed: int, pool: WorkerPool, watch: Watch
+    folder: Path, count: int, seed: int, pool: Engine, watch: Watch
 ) -> list[Verification]:
     """Train ``count`` random trials of a leaderboard again, chosen by ``seed``.
 
@@ -50,9 +50,7 @@ def verify_sample(
     return judged([_verify_entry(entries[e], own, pool, watch) for e, own in places.items()])
 
 
-def _verify_entry(
-    entry: Entry, places: Sequence[int], pool: WorkerPool, watch: Watch
-) -> Verification:
+def _verify_entry(entry: Entry, places: Sequence[int], pool: Engine, watch: Watch) -> Verification:
     reruns = [_rerun(entry, place, pool, watch) for place in places]
     same = all(rerun.parts_at is None for rerun in reruns)
     if not same:
@@ -74,7 +72,7 @@ def _verify_entry(
     )
 
 
-def _rerun(entry: Entry, place: int, pool: WorkerPool, watch: Watch) -> Rerun:
+def _rerun(entry: Entry, place: int, pool: Engine, watch: Watch) -> Rerun:
     trial, run = entry.cell.trials[place], entry.runs[place]
     spec = entry.cell.trial_spec(trial.seed)
     watched = partial(watch, f"{entry.cell.name}, seed {trial.seed}")

@@ -11,11 +11,17 @@ import os
 import select
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
-from typing import Any, final
+from typing import Any, Final, final
 
 from esbench.rollouts.interrupts import interrupts_blocked
+
+# Numerical libraries read these at import. Several threads per worker would compete for the cores
+# and could change the order of a sum.
+SINGLE_THREAD: Final = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
+)
 
 
 @final
@@ -95,12 +101,15 @@ class Child:
         return f"signal {signal.Signals(-code).name}{memory}"
 
 
-def wait_for(children: Sequence[Child]) -> list[Child]:
-    """Wait until some of the children have sent a message or died, and return these."""
+def wait_for(children: Sequence[Child], seconds: float | None = None) -> list[Child]:
+    """Wait until some of the children have sent a message or died, and return these.
+
+    With ``seconds``, none may have done so by then.
+    """
     handles: dict[Any, Child] = {}
     for child in children:
         handles[child.connection] = handles[child.process.sentinel] = child
-    return list(dict.fromkeys(handles[handle] for handle in wait(list(handles))))
+    return list(dict.fromkeys(handles[handle] for handle in wait(list(handles), seconds)))
 
 
 def end(children: Sequence[Child], patience: float | None = None) -> None:
@@ -116,6 +125,19 @@ def end(children: Sequence[Child], patience: float | None = None) -> None:
             child.process.join()
             child.process.close()
             child.connection.close()
+
+
+@contextlib.contextmanager
+def single_thread() -> Iterator[None]:
+    """Set ``SINGLE_THREAD`` for the processes that start in the block."""
+    before = {name: os.environ[name] for name in SINGLE_THREAD if name in os.environ}
+    os.environ.update(SINGLE_THREAD)
+    try:
+        yield
+    finally:
+        for name in SINGLE_THREAD:
+            del os.environ[name]
+        os.environ.update(before)
 
 
 def _run_child(

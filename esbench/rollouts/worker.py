@@ -50,6 +50,16 @@ class Share(NamedTuple):
 
 
 @final
+class Halt(NamedTuple):
+    """To a worker: stop playing; the running episodes are not needed any more."""
+
+
+@final
+class Halted(NamedTuple):
+    """From a worker: it plays nothing, and all messages before this one are about the past."""
+
+
+@final
 class Check(NamedTuple):
     """To a worker: check the episodes of an environment before any training."""
 
@@ -120,6 +130,8 @@ def worker_main(parent: Parent) -> None:
                     _play(player, message.episodes, parent)
                 case Share():  # the last episode ended before the request arrived
                     parent.send(Shared([]))
+                case Halt():
+                    parent.send(Halted())
         except Exception as error:  # an environment may raise anything
             usage = isinstance(error, UsageError)
             summary = str(error) if usage else reason(error)
@@ -155,6 +167,9 @@ def _play(player: Player, episodes: Sequence[Task | Suspended], parent: Parent) 
                 case Share():
                     report(free)
                     parent.send(Shared(player.give_up()))
+                case Halt():
+                    parent.send(Halted())
+                    return
                 case message:
                     raise AssertionError(f"{message} arrived before the last job ended")
     if results or not asked:

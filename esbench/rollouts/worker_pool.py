@@ -8,27 +8,29 @@ episodes again, with the same seeds and therefore the same results.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, final
 
 from esbench.errors import EnvironmentFailedError, TrainingError, UsageError
+from esbench.files import Json
 from esbench.grids.trial_spec import EnvironmentSpec
-from esbench.rollouts.child_process import Child, end, wait_for
+from esbench.rollouts.child_process import Child, end, single_thread, wait_for
+from esbench.rollouts.engine import Engine
 from esbench.rollouts.jobs import Job, Setup, Task
 from esbench.rollouts.player import Suspended
 from esbench.rollouts.results import EpisodeResult, Episodes, collect
-from esbench.rollouts.stopwatch import Stopwatch
 from esbench.rollouts.worker import (
     Begin,
     Check,
     Configure,
     Failed,
     Finished,
+    Halt,
+    Halted,
     Ready,
     Share,
     Shared,
@@ -42,11 +44,6 @@ UNGUARDED: Final = 78  # exit code of a worker whose main module starts workers
 PATIENCE: Final = 5.0  # seconds from SIGTERM to SIGKILL
 # The smallest number of episodes sent at once. More could wait in a queue while a worker is idle.
 PREFETCH: Final = 4
-# Numerical libraries read these at import. Several threads per worker would compete for the cores
-# and could change the order of a sum.
-SINGLE_THREAD: Final = dict.fromkeys(
-    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
-)
 
 
 def usable_cores() -> int:
@@ -67,16 +64,11 @@ class _Worker:
 
 
 @final
-class WorkerPool:
-    """A fixed number of worker processes that play jobs, for one trial after the other.
-
-    Use it as a context manager, or call ``close``.
+class WorkerPool(Engine):
+    """A fixed number of worker processes on this machine.
 
     Attributes:
-        size, slots: the number of workers, and the largest number of environments per worker.
-        cpu_time_s, watch: CPU time of all workers in jobs, and the seconds of each part of a job.
         moved: the number of times that an episode continued in another worker.
-        progress: called during a job with the number of its episodes that are done, and of all.
     """
 
     def __init__(self, workers: int | None = None, slots: int = DEFAULT_SLOTS) -> None:
@@ -84,21 +76,30 @@ class WorkerPool:
         for name, value in (("workers", workers), ("slots", slots)):
             if value is not None and value < 1:
                 raise UsageError(f"{name} = {value}: expected at least 1")
-        self.size = workers or usable_cores()
-        self.slots = slots
-        self.cpu_time_s = 0.0
-        self.watch = Stopwatch()
+        super().__init__(slots)
+        self._size = workers or usable_cores()
         self.moved = 0
-        self.progress: Callable[[int, int], None] | None = None
         self._workers: list[_Worker] = []
         self._configuration: Configure | None = None
+        self._begin: Begin | None = None
+        self._pending: deque[Task] = deque()
+        self._deaths = 0  # since the last result
         self._checked: list[tuple[str, dict[str, Any]]] = []
 
-    def __enter__(self) -> WorkerPool:
-        return self
+    @property
+    def size(self) -> int:
+        """The number of workers."""
+        return self._size
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    @property
+    def nodes(self) -> Json:
+        """Empty."""
+        return {}
+
+    @property
+    def is_local(self) -> bool:
+        """True."""
+        return True
 
     @property
     def process_ids(self) -> list[int]:
@@ -111,19 +112,13 @@ class WorkerPool:
             self._workers = [self._start() for _ in range(self.size)]
 
     def configure(self, setup: Setup, log: Path | None = None) -> None:
-        """Prepare every worker for a trial and wait until all have made their environments.
-
-        Returns at once if they are prepared already, so trainers may share a pool in turns. Any
-        exception, including Ctrl-C, ends all workers. Their output is appended to the file ``log``.
-
-        Raises:
-            EnvironmentFailedError: a worker cannot make the environment or the policy.
-        """
+        """Prepare every worker for a trial and wait until all have made their environments."""
         wanted = Configure(setup, setup.useful_slots(self.slots), str(log or os.devnull))
         if wanted == self._configuration:
             return
         self._configuration = wanted
         try:
+            self._halt()
             for worker in self._workers:
                 worker.loading, worker.slots = worker.loading + 1, None
                 worker.child.send(wanted)
@@ -134,13 +129,7 @@ class WorkerPool:
             raise
 
     def check(self, environment: EnvironmentSpec) -> None:
-        """Let one worker check the episodes of an environment, once per pool.
-
-        Returns without an error if the worker dies, because training then reports it.
-
-        Raises:
-            UsageError: episodes do not end, or depend on more than their seeds.
-        """
+        """Let one worker check the episodes of an environment, once per pool."""
         key = environment.id, environment.kwargs
         if key in self._checked:
             return
@@ -158,78 +147,125 @@ class WorkerPool:
         self._configuration = None  # that worker's log is another one now
 
     def play(self, job: Job, tasks: Sequence[Task]) -> Episodes:
-        """Play every task once and return the results in task order.
-
-        Any exception, including Ctrl-C, ends all workers; ``configure`` starts new ones.
-
-        Raises:
-            EnvironmentFailedError: an environment raised an exception.
-            UsageError: the policy or the behaviour does not support the environment.
-            TrainingError: workers died ``MAX_DEATHS`` times without a result.
-        """
-        assert self._configuration is not None, "configure first"
-        slots = min((w.slots for w in self._workers if w.slots), default=self._configuration.slots)
+        """TrainingError if workers died ``MAX_DEATHS`` times without a result."""
+        results = dict[Task, EpisodeResult]()
         try:
-            return self._play(job, tasks, _width(len(tasks), self.size, slots))
+            self.begin(job, tasks, len(tasks))
+            if self.progress is not None:
+                self.progress(0, len(tasks))
+            while len(results) < len(tasks) or any(worker.sharing for worker in self._workers):
+                found = self.step()
+                results |= {result.task: result for result in found}
+                if self.progress is not None and found:
+                    self.progress(len(results), len(tasks))
+            return collect(tasks, results)
         except BaseException:
             self.close()
             raise
 
-    def _play(self, job: Job, tasks: Sequence[Task], width: int) -> Episodes:
-        pending, results, deaths = deque(tasks), dict[Task, EpisodeResult](), 0
+    def begin(self, job: Job, tasks: Sequence[Task], total: int) -> None:
+        """Begin with the first episodes of a job, of which this pool will play about ``total``.
+
+        Episodes of the last job that still run are dropped. The caller closes the pool if this, or
+        ``step``, raises an exception.
+        """
+        assert self._configuration is not None, "configure first"
+        self._halt()
+        slots = min((w.slots for w in self._workers if w.slots), default=self._configuration.slots)
+        begin = self._begin = Begin(job, _width(total, self.size, slots))
+        self._pending, self._deaths = deque(tasks), 0
         for worker in self._workers:
             worker.held.clear()
-            worker.free, worker.can_share = width, True
-            worker.child.send(Begin(job, width))
+            worker.free, worker.can_share = begin.width, True
+            worker.child.send(begin)
         for worker in self._workers:
-            if pending:
-                self._give(worker, pending, width)
-        if self.progress is not None:
-            self.progress(0, len(tasks))
-        while len(results) < len(tasks) or any(worker.sharing for worker in self._workers):
-            before = len(results)
-            for worker, message in self._heard(self._workers, results):
-                if message is not None:
-                    self._move(worker, message.episodes, pending)
-                    continue
-                _require_guard(worker)
-                deaths += 1
-                lost = [task for task in tasks if task in worker.held]
-                if deaths >= MAX_DEATHS:
-                    raise TrainingError(_describe_deaths(worker, deaths, lost))
-                pending.extendleft(reversed(lost))
-                self._replace(worker, Begin(job, width), pending)
-            deaths = 0 if len(results) > before else deaths
-            if self.progress is not None and len(results) > before:
-                self.progress(len(results), len(tasks))
-            for worker in [w for w in self._workers if w.free and pending]:
-                chunk = _chunk(len(pending), self.size, max(worker.free, PREFETCH))
-                self._give(worker, pending, chunk)
-            if not pending:
-                self._even_out()
-        return collect(tasks, results)
+            if self._pending:
+                self._give(worker, begin.width)
+
+    def add(self, tasks: Sequence[Task]) -> None:
+        """Queue further episodes of the job."""
+        self._pending.extend(tasks)
+        self._hand_out()
+
+    def drop(self, tasks: Iterable[Task]) -> None:
+        """Take episodes out of the queue, if no worker has them."""
+        unwanted = set(tasks)
+        self._pending = deque(task for task in self._pending if task not in unwanted)
+
+    @property
+    def queued(self) -> int:
+        """The number of episodes that no worker has received yet."""
+        return len(self._pending)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no episode is queued or with a worker."""
+        return not self._pending and not any(worker.held for worker in self._workers)
+
+    def step(self, ahead: bool = False, seconds: float | None = None) -> list[EpisodeResult]:
+        """Wait for messages, at most ``seconds``, and return the results; raises as ``play``.
+
+        ``ahead`` is whether more episodes will be added, so that no running one needs to move.
+        """
+        results: list[EpisodeResult] = []
+        for worker, message in self._heard(self._workers, results, seconds):
+            if message is not None:
+                self._move(worker, message.episodes)
+                continue
+            _require_guard(worker)
+            self._deaths += 1
+            lost = sorted(worker.held)
+            if self._deaths >= MAX_DEATHS:
+                raise TrainingError(_describe_deaths(worker, self._deaths, lost))
+            self._pending.extendleft(reversed(lost))
+            self._replace(worker)
+        if results:
+            self._deaths = 0
+        self._hand_out()
+        if not self._pending and not ahead:
+            self._even_out()
+        return results
+
+    def _hand_out(self) -> None:
+        for worker in [w for w in self._workers if w.free and self._pending]:
+            self._give(worker, _chunk(len(self._pending), self.size, max(worker.free, PREFETCH)))
+
+    def _halt(self) -> None:
+        """Stop workers that still play episodes of a job that has ended without them."""
+        playing = {
+            worker.child: worker for worker in self._workers if worker.held or worker.sharing
+        }
+        for child in playing:
+            child.send(Halt())
+        while playing:
+            for child in wait_for(list(playing)):
+                if isinstance(child.receive(), Halted | None):  # ``step`` replaces a dead one
+                    worker = playing.pop(child)
+                    worker.held, worker.sharing = set(), False
 
     def _await_ready(self) -> None:
         # A worker that dies meanwhile is replaced by ``play``.
         while loading := [worker for worker in self._workers if worker.loading]:
-            for worker, _ in self._heard(loading, {}):
+            for worker, _ in self._heard(loading, []):
                 worker.loading = 0
 
     def _heard(
-        self, workers: Sequence[_Worker], results: dict[Task, EpisodeResult]
+        self,
+        workers: Sequence[_Worker],
+        results: list[EpisodeResult],
+        seconds: float | None = None,
     ) -> Iterator[tuple[_Worker, Shared | None]]:
         """Wait for messages and add the results; yields shared episodes, and None for a death."""
         owners = {worker.child: worker for worker in workers}
-        for child in wait_for(list(owners)):
+        for child in wait_for(list(owners), seconds):
             worker = owners[child]
             match child.receive():
                 case Finished() as message:
                     self.cpu_time_s += message.cpu_time_s
                     self.watch.add(message.seconds)
                     worker.free = message.free or worker.free
-                    for result in message.results:
-                        worker.held.discard(result.task)
-                        results[result.task] = result
+                    worker.held.difference_update(result.task for result in message.results)
+                    results += message.results
                 case Ready(slots):
                     worker.loading -= 1
                     worker.slots = slots
@@ -244,7 +280,7 @@ class WorkerPool:
         end([worker.child for worker in workers], PATIENCE)
 
     def _start(self) -> _Worker:
-        with _single_thread():
+        with single_thread():
             try:
                 child = Child(worker_main)
             except RuntimeError:  # this is a worker itself, which imports the user's script
@@ -253,15 +289,16 @@ class WorkerPool:
             child.send(self._configuration)
         return _Worker(child, loading=int(self._configuration is not None))
 
-    def _replace(self, dead: _Worker, begin: Begin, pending: deque[Task]) -> None:
+    def _replace(self, dead: _Worker) -> None:
         worker = self._start()
         self._workers[self._workers.index(dead)] = worker
         end([dead.child])
-        worker.child.send(begin)
-        self._give(worker, pending, _chunk(len(pending), self.size, begin.width))
+        assert self._begin is not None, "begin first"
+        worker.child.send(self._begin)
+        self._give(worker, _chunk(len(self._pending), self.size, self._begin.width))
 
-    def _give(self, worker: _Worker, pending: deque[Task], count: int) -> None:
-        tasks = [pending.popleft() for _ in range(min(count, len(pending)))]
+    def _give(self, worker: _Worker, count: int) -> None:
+        tasks = [self._pending.popleft() for _ in range(min(count, len(self._pending)))]
         worker.held.update(tasks)
         worker.free = 0
         worker.child.send(Work(tasks))
@@ -277,7 +314,7 @@ class WorkerPool:
             busiest.sharing = True
             busiest.child.send(Share())
 
-    def _move(self, source: _Worker, episodes: list[Suspended], pending: deque[Task]) -> None:
+    def _move(self, source: _Worker, episodes: list[Suspended]) -> None:
         """Send the running episodes that a worker gave up to an idle worker.
 
         With none left, they are played from the start: a busy worker might not read a large message
@@ -288,7 +325,7 @@ class WorkerPool:
         source.held.difference_update(tasks)
         idle = [worker for worker in self._workers if not worker.held and worker is not source]
         if not idle:
-            pending.extendleft(reversed(tasks))
+            self._pending.extendleft(reversed(tasks))
         elif tasks:
             target = idle[0]
             target.held.update(tasks)
@@ -310,11 +347,9 @@ def _chunk(pending: int, workers: int, most: int) -> int:
 
 
 def _require_guard(dead: _Worker) -> None:
+    text = "the worker processes import this script: put the training code below if __name__ == "
     if dead.child.exit_code() == UNGUARDED:
-        raise UsageError(
-            "the worker processes import this script: put the training code below "
-            "if __name__ == '__main__': (classes and registrations stay above it)"
-        )
+        raise UsageError(f"{text}'__main__': (classes and registrations stay above it)")
 
 
 def _describe_deaths(worker: _Worker, deaths: int, lost: list[Task]) -> str:
@@ -324,16 +359,3 @@ def _describe_deaths(worker: _Worker, deaths: int, lost: list[Task]) -> str:
         f"a worker died {deaths} times without reporting an episode, last by "
         f"{worker.child.cause_of_death()}, while it {activity}"
     )
-
-
-@contextlib.contextmanager
-def _single_thread() -> Iterator[None]:
-    """Set ``SINGLE_THREAD`` for the processes that start in the block."""
-    before = {name: os.environ[name] for name in SINGLE_THREAD if name in os.environ}
-    os.environ.update(SINGLE_THREAD)
-    try:
-        yield
-    finally:
-        for name in SINGLE_THREAD:
-            del os.environ[name]
-        os.environ.update(before)

@@ -19,8 +19,8 @@ from esbench.environments.make import make_environment
 from esbench.environments.simulator_log import silenced
 from esbench.errors import TrainingError, UsageError
 from esbench.grids.trial_spec import TrialSpec
+from esbench.rollouts.engine import Engine
 from esbench.rollouts.interrupts import interrupts_delayed
-from esbench.rollouts.worker_pool import WorkerPool
 from esbench.seeding import Purpose, episode_seed
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.best_center import Which
@@ -52,7 +52,7 @@ class AgentTrainer(Trainer):
     def __init__(
         self,
         spec: TrialSpec,
-        pool: WorkerPool | None = None,
+        pool: Engine | None = None,
         recorder: Recorder | None = None,
         folder: Path | None = None,
         ended: Ended | None = None,

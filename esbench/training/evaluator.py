@@ -19,9 +19,9 @@ from esbench.files import Json, finite
 from esbench.grids.trial_spec import TrialSpec
 from esbench.policies.normalization import Normalizer, ObservationStatistics
 from esbench.policies.spaces import Actions
+from esbench.rollouts.engine import Engine
 from esbench.rollouts.jobs import CENTER, Job, ReferenceBatch, Setup, Task, member_tasks
 from esbench.rollouts.results import Episodes
-from esbench.rollouts.worker_pool import WorkerPool
 from esbench.seeding import Purpose
 
 INITIAL: Final = "-1"  # the statistics that every lineage begins with, by the number of a lineage
@@ -67,7 +67,7 @@ class Evaluator:
         UsageError: the environment or the policy cannot be made.
     """
 
-    def __init__(self, spec: TrialSpec, pool: WorkerPool, log: Path | None) -> None:
+    def __init__(self, spec: TrialSpec, pool: Engine, log: Path | None) -> None:
         self._spec = spec
         self._pool = pool
         self._log = log

@@ -7,8 +7,8 @@ from pathlib import Path
 from esbench.agents.names import is_agent
 from esbench.environments.backends.base import GYMNASIUM
 from esbench.grids.trial_spec import TrialSpec
+from esbench.rollouts.engine import Engine
 from esbench.rollouts.jobs import Setup
-from esbench.rollouts.worker_pool import WorkerPool
 from esbench.training.agent_trainer import AgentTrainer
 from esbench.training.search_trainer import SearchTrainer
 from esbench.training.trainer import Ended, Recorder, Trainer
@@ -16,7 +16,7 @@ from esbench.training.trainer import Ended, Recorder, Trainer
 
 def make_trainer(
     spec: TrialSpec,
-    pool: WorkerPool | None = None,
+    pool: Engine | None = None,
     recorder: Recorder | None = None,
     folder: Path | None = None,
     start: bool = True,

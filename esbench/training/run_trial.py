@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final, Literal, Protocol, TypeAlias
 
 from esbench.errors import DamagedTrialError, EnvironmentFailedError, UsageError
-from esbench.rollouts.worker_pool import WorkerPool
+from esbench.rollouts.engine import Engine
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.provenance.record import changed_since, provenance
 from esbench.store.trial_folder import now, score_text
@@ -50,7 +50,7 @@ class GridWatcher(Watcher, Protocol):
         """The process of a trial died; another process resumes the trial."""
 
 
-def check_trials(trials: Sequence[Trial], pool: WorkerPool | None = None) -> None:
+def check_trials(trials: Sequence[Trial], pool: Engine | None = None) -> None:
     """Build everything that the trials need once; UsageError if something is not supported.
 
     With a pool, a worker also plays some episodes of every trial that has not begun.
@@ -64,7 +64,7 @@ def check_trials(trials: Sequence[Trial], pool: WorkerPool | None = None) -> Non
 
 
 def run_trial(
-    trial: Trial, pool: WorkerPool, watcher: Watcher, callbacks: Sequence[Callback]
+    trial: Trial, pool: Engine, watcher: Watcher, callbacks: Sequence[Callback]
 ) -> tuple[Outcome, str]:
     """Run a trial if it is not done; returns its outcome, and its score or error.
 
@@ -92,7 +92,7 @@ def run_trial(
 
 
 def _attempt(
-    trial: Trial, pool: WorkerPool, watcher: Watcher, callbacks: Sequence[Callback]
+    trial: Trial, pool: Engine, watcher: Watcher, callbacks: Sequence[Callback]
 ) -> tuple[Outcome, str]:
     try:
         return "done", _train(trial, pool, watcher, callbacks)
@@ -113,7 +113,7 @@ def _other_code(trial: Trial) -> str:
     return changed and f"a different version of {changed}"
 
 
-def _train(trial: Trial, pool: WorkerPool, watcher: Watcher, callbacks: Sequence[Callback]) -> str:
+def _train(trial: Trial, pool: Engine, watcher: Watcher, callbacks: Sequence[Callback]) -> str:
     """Train, score and store the result; returns the score as text."""
     folder = trial.folder
 
@@ -152,7 +152,7 @@ def _train(trial: Trial, pool: WorkerPool, watcher: Watcher, callbacks: Sequence
 
 
 @contextlib.contextmanager
-def open_trial(trial: Trial, pool: WorkerPool) -> Iterator[Trainer]:
+def open_trial(trial: Trial, pool: Engine) -> Iterator[Trainer]:
     """A trainer that records into the folder of a trial, which is locked meanwhile, and scores it.
 
     Raises:
@@ -167,7 +167,7 @@ def open_trial(trial: Trial, pool: WorkerPool) -> Iterator[Trainer]:
         yield resumed(trial, pool, partial(finish, trial))
 
 
-def resumed(trial: Trial, pool: WorkerPool, ended: Callable[[Trainer], None]) -> Trainer:
+def resumed(trial: Trial, pool: Engine, ended: Callable[[Trainer], None]) -> Trainer:
     """A trainer that continues a trial and records into its folder, which is locked.
 
     That of a done trial changes nothing.

@@ -10,7 +10,7 @@ from typing import final
 
 from esbench.algorithms.base import State
 from esbench.errors import DamagedTrialError, UsageError
-from esbench.rollouts.worker_pool import WorkerPool
+from esbench.rollouts.engine import Engine
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.selected_score import keep_selected_score, recorded_score
 from esbench.store.trial_folder import TrialFolder
@@ -33,7 +33,7 @@ class StoredScore:
 
 def evaluate_trial(
     path: Path,
-    pool: WorkerPool,
+    pool: Engine,
     episodes: int | None = None,
     generation: int | None = None,
     which: Which = "last",
@@ -74,7 +74,7 @@ def keep_best(path: Path, stored: StoredScore) -> None:
 
 @contextlib.contextmanager
 def stored_trainer(
-    folder: TrialFolder, pool: WorkerPool, generation: int | None = None
+    folder: TrialFolder, pool: Engine, generation: int | None = None
 ) -> Iterator[Trainer]:
     """The trainer of a trial in the state of a checkpoint, by default the latest.
 

@@ -17,10 +17,11 @@ from esbench.environments.backends.base import GYMNASIUM
 from esbench.errors import TrainingError
 from esbench.grids.trial_spec import TrialSpec
 from esbench.policies.base import Policy
+from esbench.rollouts.engine import Engine
 from esbench.rollouts.interrupts import interrupts_delayed
 from esbench.rollouts.jobs import Job, Setup
 from esbench.rollouts.results import Episodes, digest, fitness_of, summary
-from esbench.rollouts.worker_pool import WorkerPool, usable_cores
+from esbench.rollouts.worker_pool import usable_cores
 from esbench.seeding import Purpose, stream
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.best_center import WINDOW, BestCenter, Which
@@ -43,7 +44,7 @@ class SearchTrainer(Trainer):
     def __init__(
         self,
         spec: TrialSpec,
-        pool: WorkerPool | None = None,
+        pool: Engine | None = None,
         recorder: Recorder | None = None,
         folder: Path | None = None,
         start: bool = True,

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol, Self, TypeAlias, final
 from esbench.algorithms.base import State
 from esbench.errors import UsageError
 from esbench.grids.trial_spec import TrialSpec
+from esbench.rollouts.engine import Engine
 from esbench.rollouts.stopwatch import Stopwatch
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.generation_record import GenerationRecord
@@ -53,7 +54,7 @@ class Trainer(ABC):
     def __init__(
         self,
         spec: TrialSpec,
-        pool: WorkerPool | None,
+        pool: Engine | None,
         recorder: Recorder | None,
         folder: Path | None,
         ended: Ended | None,
@@ -66,7 +67,7 @@ class Trainer(ABC):
         self.folder = folder
         self.done = False
         self._owned: contextlib.ExitStack | None = None
-        self._pool = WorkerPool() if pool is None else pool
+        self._pool: Engine = WorkerPool() if pool is None else pool
         if pool is None:
             self.own(contextlib.ExitStack()).push(self._pool)
         self._recorder = recorder
