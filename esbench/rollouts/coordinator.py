@@ -1,0 +1,270 @@
+"""Shares the episodes of a job among the nodes of a cluster that may come and go.
+
+Every node has up to two messages on the way, so that it has work while an answer travels. It gets
+half of its fair share of the episodes that nobody has begun; so the portions shrink, and all nodes
+end together. When none are left, an idle node also plays episodes that another one has, the last
+ones first: the first result counts, and both are the same bits. A lost node costs the episodes that
+it has not reported.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeAlias, final
+
+from esbench.rollouts.jobs import Job, Task
+from esbench.rollouts.node_player import Exchange, Report
+from esbench.rollouts.results import EpisodeResult
+
+IN_FLIGHT: Final = 2  # messages per node
+POLL_SECONDS: Final = 1.0
+
+
+class PlayingNode(ABC):
+    """A node that is ready to play, as the coordinator sees it.
+
+    Attributes:
+        host: its name in messages.
+        workers: the number of its workers.
+    """
+
+    host: str
+    workers: int
+
+    @abstractmethod
+    def exchange(self, message: Exchange) -> None:
+        """Send a message, without waiting; the fleet reports the answer."""
+
+    @abstractmethod
+    def abandon(self, number: int) -> None:
+        """Tell the node that job ``number`` is over; there is no answer."""
+
+
+@final
+class NodeAnswered(NamedTuple):
+    """A node has answered its oldest message."""
+
+    node: PlayingNode
+    report: Report
+
+
+@final
+class NodeJoined(NamedTuple):
+    """A node is ready to play."""
+
+    node: PlayingNode
+
+
+@final
+class NodeLost(NamedTuple):
+    """A node is gone; what it has not reported is lost."""
+
+    node: PlayingNode
+
+
+Event: TypeAlias = NodeAnswered | NodeJoined | NodeLost
+
+
+class Fleet(ABC):
+    """The nodes of a cluster."""
+
+    @abstractmethod
+    def begin(self, number: int, job: Job) -> None:
+        """Make a job available to the nodes."""
+
+    @abstractmethod
+    def events(self, seconds: float) -> Sequence[Event]:
+        """Wait for events, at most ``seconds``.
+
+        Raises:
+            EsbenchError: a node has reported an error.
+        """
+
+
+@final
+@dataclass(eq=False)
+class NodeShare:
+    """What one node has of the current job, and what it has done so far.
+
+    Attributes:
+        held: the episodes that it has and has not reported, in the order in which it got them.
+        episodes, steps, seconds: reported in all, and the time in which it had episodes.
+    """
+
+    node: PlayingNode
+    held: dict[Task, None] = field(default_factory=dict)
+    sent: deque[int] = field(default_factory=deque)  # episodes in each message on the way
+    queued: int = 0  # as last reported
+    dropped: list[Task] = field(default_factory=list)  # to be told with the next message
+    is_fresh: bool = False  # it has received nothing of a job that has just begun
+    episodes: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    since: float = 0.0
+
+    @property
+    def backlog(self) -> int:
+        """The number of episodes that none of its workers has, at most."""
+        return self.queued + sum(self.sent)
+
+    @property
+    def steps_per_second(self) -> float:
+        """Its speed so far, also of episodes that another node was faster with."""
+        return self.steps / self.seconds if self.seconds else 0.0
+
+
+@final
+class Coordinator:
+    """Plays jobs on the nodes of a fleet.
+
+    Attributes:
+        shares: the nodes that are alive.
+        losses, lost_episodes, repeated: lost nodes, the episodes that they had, and the episodes
+            that were also given to a second node.
+        cpu_time_s, seconds: CPU time of all nodes, and the seconds of each part of their work.
+        waiting: called while no node is alive, every ``POLL_SECONDS``.
+    """
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._number = 0
+        self._pending: deque[Task] = deque()
+        self._results: dict[Task, EpisodeResult] = {}
+        self._holders: dict[Task, list[NodeShare]] = {}
+        self.shares: dict[PlayingNode, NodeShare] = {}
+        self.losses = self.lost_episodes = self.repeated = 0
+        self.cpu_time_s = 0.0
+        self.seconds: dict[str, float] = {}
+        self.waiting: Callable[[], None] = lambda: None
+
+    @property
+    def workers(self) -> int:
+        """The number of workers of all living nodes."""
+        return sum(node.workers for node in self.shares)
+
+    def play(
+        self,
+        job: Job,
+        tasks: Sequence[Task],
+        progress: Callable[[int, int], None] | None = None,
+    ) -> dict[Task, EpisodeResult]:
+        """Play every task once; the results are in no particular order.
+
+        Raises:
+            EsbenchError: a node has reported an error.
+        """
+        self._number += 1
+        self._fleet.begin(self._number, job)
+        self._pending, self._results, self._holders = deque(tasks), {}, {}
+        for share in self.shares.values():
+            share.held, share.dropped, share.queued, share.is_fresh = {}, [], 0, True
+            share.sent = deque([0] * len(share.sent))  # the answers are about the last job
+        total, told = len(tasks), -1
+        while len(self._results) < total:
+            if not self.shares:
+                self.waiting()
+            for share in list(self.shares.values()):
+                self._supply(share, total)
+            self.listen(POLL_SECONDS)
+            if progress is not None and len(self._results) > told:
+                told = len(self._results)
+                progress(told, total)
+        for node, share in self.shares.items():
+            if share.sent:
+                node.abandon(self._number)
+        results, self._results, self._holders = self._results, {}, {}
+        return results
+
+    def listen(self, seconds: float) -> None:
+        """Handle events, after waiting for the first one for at most ``seconds``."""
+        for event in self._fleet.events(seconds):
+            match event:
+                case NodeJoined(node):
+                    self.shares[node] = NodeShare(node)
+                case NodeLost(node):
+                    self._lose(node)
+                case NodeAnswered(node, report):
+                    self._count(self.shares[node], report)
+
+    def _supply(self, share: NodeShare, total: int) -> None:
+        """Send a node what it should play next, if it has not yet enough."""
+        if not (self._pending or share.held) and not share.sent:
+            self._repeat(share)
+        part = share.node.workers / self.workers
+        while len(share.sent) < IN_FLIGHT:
+            count = max(int(len(self._pending) * part / 2), share.node.workers)
+            if share.is_fresh:
+                count = math.ceil(total * part / 2)
+            elif share.backlog > 2 * count:
+                count = 0
+            tasks = [self._pending.popleft() for _ in range(min(count, len(self._pending)))]
+            if not tasks and (share.sent or not share.held):
+                return
+            self._send(share, tasks, total)
+
+    def _send(self, share: NodeShare, tasks: Sequence[Task], total: int) -> None:
+        if not share.held:
+            share.since = time.monotonic()
+        for task in tasks:
+            share.held[task] = None
+            self._holders.setdefault(task, []).append(share)
+        dropped, share.dropped = share.dropped, []
+        own = max(len(tasks), math.ceil(total * share.node.workers / self.workers))
+        share.is_fresh = False
+        share.sent.append(len(tasks))
+        share.node.exchange(Exchange(self._number, tasks, dropped, own, bool(self._pending)))
+
+    def _repeat(self, idle: NodeShare) -> None:
+        """Let an idle node also play episodes of the node that has the most work left."""
+        others = [share for share in self.shares.values() if share.held and share is not idle]
+        if not others:
+            return
+        slowest = max(others, key=_time_left)
+        tasks = [task for task in slowest.held if len(self._holders[task]) == 1]
+        tasks = tasks or [task for task in slowest.held if idle not in self._holders[task]]
+        tasks = tasks[len(tasks) // 2 :]
+        if tasks:
+            self.repeated += len(tasks)
+            self._send(idle, tasks[::-1], len(tasks))
+
+    def _count(self, share: NodeShare, report: Report) -> None:
+        share.sent.popleft()
+        self.cpu_time_s += report.cpu_time_s
+        for part, value in report.seconds.items():
+            self.seconds[part] = self.seconds.get(part, 0.0) + value
+        share.episodes += len(report.results)
+        share.steps += sum(result.length for result in report.results)
+        if report.number != self._number:
+            return
+        now = time.monotonic()
+        share.seconds, share.since = share.seconds + now - share.since, now
+        share.queued = report.queued
+        for result in report.results:
+            self._results.setdefault(result.task, result)
+            for holder in self._holders.pop(result.task, ()):
+                del holder.held[result.task]
+                if holder is not share:
+                    holder.dropped.append(result.task)
+
+    def _lose(self, node: PlayingNode) -> None:
+        share = self.shares.pop(node)
+        self.losses += 1
+        orphans = []
+        for task in share.held:
+            self._holders[task].remove(share)
+            if not self._holders[task]:
+                del self._holders[task]
+                orphans.append(task)
+        self.lost_episodes += len(orphans)
+        self._pending.extendleft(reversed(orphans))
+
+
+def _time_left(share: NodeShare) -> float:
+    """The time that a node needs for what it has, in arbitrary units."""
+    speed = share.episodes / share.seconds if share.seconds and share.episodes else 1.0
+    return len(share.held) / speed
