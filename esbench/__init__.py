@@ -1,5 +1,7 @@
 """esbench: the benchmark suite for evolution strategies in reinforcement learning."""
 
+from typing import TYPE_CHECKING, Any
+
 from esbench.algorithms.base import register_algorithm
 from esbench.api import (
     list_agents,
@@ -20,11 +22,15 @@ from esbench.store.data_frames import load_members, load_results, load_scores
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.callbacks import Stop, TargetReturn
 
+if TYPE_CHECKING:
+    from esbench.integrations.ray_engine import RayEngine
+
 __version__ = "0.3.0"
 
 __all__ = [
     "EsbenchError",
     "GenerationRecord",
+    "RayEngine",
     "Stop",
     "TargetReturn",
     "Tracker",
@@ -51,3 +57,12 @@ __all__ = [
     "run",
     "table",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """``RayEngine``, whose import loads the simulators."""
+    if name != "RayEngine":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from esbench.integrations.ray_engine import RayEngine
+
+    return RayEngine

@@ -26,6 +26,7 @@ from esbench.settings import Table, parse
 if TYPE_CHECKING:
     import torch
 
+    from esbench.rollouts.engine import Engine
     from esbench.training.best_center import Which
     from esbench.training.trained_agent import TrainedAgent
     from esbench.training.trained_policy import TrainedPolicy
@@ -107,6 +108,7 @@ def make_trainer(
     out: str | Path | None = None,
     extend: bool = False,
     record: Literal["members"] | None = None,
+    engine: Engine | None = None,
     **settings: Any,
 ) -> Trainer:
     """Make a trainer. Your settings replace the tuned ones of the environment's file.
@@ -131,6 +133,8 @@ def make_trainer(
         out: output folder; by default nothing is stored.
         extend: continue a stored trial that has a smaller budget.
         record: "members" also stores what every member did, for ``load_members``; needs ``out``.
+        engine: an open ``RayEngine`` to use instead of local workers; trainers may share it, and
+            the caller closes it.
         settings: settings of the algorithm; ``optimizer`` can be a class.
 
     Raises:
@@ -165,7 +169,9 @@ def make_trainer(
     }
     grid, source = parse_grid(table, "make_trainer"), "make_trainer"
     with contextlib.ExitStack() as owned:
-        pool = owned.enter_context(WorkerPool(workers))
+        if engine is not None and workers is not None:
+            raise UsageError(f"workers = {workers}: the engine has its own; expected one of both")
+        pool = owned.enter_context(WorkerPool(workers)) if engine is None else engine
         if out is None:
             if record is not None:
                 raise UsageError(f"record = {record!r}: expected out, the folder to store it in")

@@ -37,6 +37,9 @@ def run(
     callback: str | Callback | Sequence[str | Callback] = (),
     track: str | Sequence[str] = (),
     quiet: bool = False,
+    engine: Literal["local", "ray"] = "local",
+    address: str | None = None,
+    allow_mixed: bool = False,
 ) -> pd.DataFrame:
     """Train every trial of a grid, as ``esbench run``, whose options the arguments are.
 
@@ -61,6 +64,9 @@ def run(
             side only with names, such as "package.file:function".
         track: trackers, such as "tensorboard" or "package.file:Class".
         quiet: print one line per trial.
+        engine: what plays the episodes.
+        address: HOST:PORT of the Ray cluster that plays them; default a Ray of this machine alone.
+        allow_mixed: also use nodes with other versions or processors; marks trials as not exact.
 
     Returns:
         One row per trial of the grid, with the columns of ``load_scores``. The status of a trial
@@ -74,9 +80,12 @@ def run(
     from esbench.integrations.trackers.base import make_tracker
     from esbench.store.data_frames import scores_of
     from esbench.training.callbacks import ImportedCallback
+    from esbench.training.engines import EngineChoice
     from esbench.training.trials import open_grid
 
     require_choice("record", record, (None, "members"))
+    require_choice("engine", engine, ("local", "ray"))
+    chosen = EngineChoice(workers, engine, address, allow_mixed)
     given: Sequence[str | Callback] = (
         [callback] if isinstance(callback, str) or not isinstance(callback, Sequence) else callback
     )
@@ -100,7 +109,7 @@ def run(
     )
     trials = [replace(trial, record_members=record is not None) for trial in trials]
     trackers = {name: make_tracker(name, root) for name in _listed(track)}
-    train(trials, workers, at_once, quiet, callbacks, trackers, root)
+    train(trials, chosen, at_once, quiet, callbacks, trackers, root)
     return scores_of([trial.folder for trial in trials if trial.status != "missing"])
 
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from esbench.errors import DamagedTrialError, TrainingError
 from esbench.grids.trial_spec import TrialSpec
+from esbench.rollouts.engine import Engine
 from esbench.rollouts.jobs import Task, member_tasks
 from esbench.rollouts.worker_pool import WorkerPool, usable_cores
 from esbench.store.trial_folder import Status, score_text
@@ -90,17 +91,22 @@ def costs(trials: Sequence[Trial], workers: int | None = None) -> list[Cost]:
         TrainingError: An environment failed.
     """
     size = min(WorkerPool(workers).size, usable_cores())
+    with WorkerPool(size) as pool:
+        return costs_on(trials, pool)
+
+
+def costs_on(trials: Sequence[Trial], pool: Engine) -> list[Cost]:
+    """``costs``, measured on an open engine; raises the same errors."""
     groups: dict[str, dict[str, list[Trial]]] = {}
     for trial in trials:
         labels, spec = trial.labels, trial.spec
         key = labels["policy"] if spec.policy else f"agent {labels['algorithm']}"
         groups.setdefault(labels["environment"], {}).setdefault(key, []).append(trial)
-    with WorkerPool(size) as pool:
-        check_trials(trials, pool)
-        return [_cost(name, list(group.values()), pool) for name, group in groups.items()]
+    check_trials(trials, pool)
+    return [_cost(name, list(group.values()), pool) for name, group in groups.items()]
 
 
-def _cost(environment: str, groups: Sequence[Sequence[Trial]], pool: WorkerPool) -> Cost:
+def _cost(environment: str, groups: Sequence[Sequence[Trial]], pool: Engine) -> Cost:
     steps, seconds, loading = 0, 0.0, 0.0
     generations: dict[str, int] = {}
     for group in groups:  # one group per policy, and one per agent
@@ -131,14 +137,14 @@ def _cost(environment: str, groups: Sequence[Sequence[Trial]], pool: WorkerPool)
     return Cost(environment, len(trials), done, steps, seconds, loading, generations)
 
 
-def _episodes(spec: TrialSpec, pool: WorkerPool) -> int:
+def _episodes(spec: TrialSpec, pool: Engine) -> int:
     """The number of episodes of a generation that does not grow."""
     with SearchTrainer(spec, pool) as trainer:
         job = trainer.next_job()
     return len(job.population or (0,)) * job.episodes
 
 
-def probe(spec: TrialSpec, pool: WorkerPool) -> tuple[float, float, float]:
+def probe(spec: TrialSpec, pool: Engine) -> tuple[float, float, float]:
     """Measure a trial's first generation for about half a second, or an agent for longer.
 
     Returns:
@@ -177,7 +183,7 @@ def probe(spec: TrialSpec, pool: WorkerPool) -> tuple[float, float, float]:
     return speed, making, length
 
 
-def _agent_speed(spec: TrialSpec, pool: WorkerPool) -> float:
+def _agent_speed(spec: TrialSpec, pool: Engine) -> float:
     """The steps per second of an agent, updates included, over longer and longer runs.
 
     They are those of its budget: it may take fewer.

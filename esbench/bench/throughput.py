@@ -20,11 +20,12 @@ from typing import Final, final
 from esbench.bench.simulator_limit import SimulatorProcesses
 from esbench.errors import UsageError
 from esbench.grids.grid_file import apply_override, parse_grid, require_distinct_keys
+from esbench.rollouts.engine import Engine
 from esbench.rollouts.jobs import Setup
-from esbench.rollouts.worker_pool import WorkerPool
 from esbench.settings import Table
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.callbacks import Stop
+from esbench.training.engines import EngineChoice
 from esbench.training.run_trial import check_trials
 from esbench.training.search_trainer import SearchTrainer
 from esbench.training.trials import Trial, grid_trials
@@ -86,7 +87,7 @@ class Throughput:
 
 def measure(
     environment: str,
-    workers: int | None = None,
+    engine: EngineChoice | None = None,
     population_size: int = 64,
     seconds: float = 5.0,
     rounds: int = 3,
@@ -96,16 +97,17 @@ def measure(
 ) -> Throughput:
     """Measure an algorithm with the environment's own policy, and bare loops.
 
-    Both use ``workers`` processes, one per core by default. Each measurement takes ``seconds``;
-    training finishes its generation. The measured generation comes ``after`` this many training
-    steps. ``overrides`` are settings as in a grid, such as ``policy.template=nature_conv``.
+    Both use as many processes as ``engine`` has, one per core by default. Each measurement takes
+    ``seconds``; training finishes its generation. The measured generation comes ``after`` this many
+    training steps. ``overrides`` are settings as in a grid, such as
+    ``policy.template=nature_conv``.
 
     Raises:
         UsageError: The environment cannot be made, or a number or setting is wrong.
         TrainingError: An environment failed.
     """
     _require_positive(seconds, rounds, after)
-    with WorkerPool(workers) as pool, tempfile.TemporaryDirectory() as folder:
+    with (engine or EngineChoice()).open() as pool, tempfile.TemporaryDirectory() as folder:
         trial = _trial(environment, algorithm, population_size, overrides, Path(folder))
         check_trials([trial])
         return _measure_trial(trial, pool, population_size, seconds, rounds, after)
@@ -121,7 +123,7 @@ def _require_positive(seconds: float, rounds: int, after: int) -> None:
 
 
 def _measure_trial(
-    trial: Trial, pool: WorkerPool, population_size: int, seconds: float, rounds: int, after: int
+    trial: Trial, pool: Engine, population_size: int, seconds: float, rounds: int, after: int
 ) -> Throughput:
     if trial.spec.policy is None:
         raise UsageError(f"algorithm = {trial.spec.algorithm.name!r}: an agent; expected a search")

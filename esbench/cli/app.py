@@ -47,6 +47,24 @@ Workers = Annotated[
     int | None,
     typer.Option(help="Worker processes (default: one per core); results do not depend on it."),
 ]
+EngineChosen = Annotated[
+    Literal["local", "ray"],
+    typer.Option("--engine", help="What plays the episodes; results do not depend on it."),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Head of a Ray cluster to use (default: a Ray of this machine alone).",
+    ),
+]
+AllowMixed = Annotated[
+    bool,
+    typer.Option(
+        "--allow-mixed",
+        help="Also use nodes with other versions or processors; marks trials as not exact.",
+    ),
+]
 AtOnce = Annotated[
     int | None,
     typer.Option(

@@ -108,11 +108,12 @@ def check(
     from esbench.gate.check import EXIT_NOT_MEASURED
     from esbench.gate.check import check as check_folder
     from esbench.gate.sequential import check_until_conclusive
+    from esbench.training.engines import EngineChoice
     from esbench.units import counted
 
     def train_seeds(seeds: int, trials: Sequence[Trial]) -> None:
         show(f"look at {seeds} seeds: {counted(len(trials), 'trial')} to train")
-        train(trials, workers, quiet=True)
+        train(trials, EngineChoice(workers), quiet=True)
 
     if max_seeds is not None and not until_conclusive:
         raise UsageError(f"--max-seeds {max_seeds}: expected together with --until-conclusive")

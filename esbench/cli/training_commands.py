@@ -18,8 +18,11 @@ from esbench.cli.app import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_USAGE,
+    Address,
+    AllowMixed,
     AtOnce,
     DeviceName,
+    EngineChosen,
     Generation,
     GridOptions,
     Overrides,
@@ -36,6 +39,7 @@ from esbench.errors import UsageError
 if TYPE_CHECKING:
     from esbench.integrations.trackers.base import Tracker
     from esbench.training.callbacks import Callback
+    from esbench.training.engines import EngineChoice
     from esbench.training.run_trial import Outcome
     from esbench.training.trials import Trial
 
@@ -78,18 +82,23 @@ def run(
             help="tensorboard, wandb, mlflow or your own package.file:Class; can be repeated.",
         ),
     ] = None,
+    engine: EngineChosen = "local",
+    address: Address = None,
+    allow_mixed: AllowMixed = False,
 ) -> None:
     """Train every trial of a grid; finished trials are skipped, unfinished ones resumed."""
     from esbench.cli.console import show
     from esbench.integrations.trackers.base import make_tracker
     from esbench.training.callbacks import ImportedCallback
+    from esbench.training.engines import EngineChoice
 
+    chosen = EngineChoice(workers, engine, address, allow_mixed)
     callbacks = [ImportedCallback(name) for name in callback or []]
     root, trials = options.open(keep)
     trackers = {name: make_tracker(name, root) for name in track or []}
     trials = [replace(trial, record_members=record == "members") for trial in trials]
     try:
-        report = train(trials, workers, at_once, quiet, callbacks, trackers, root)
+        report = train(trials, chosen, at_once, quiet, callbacks, trackers, root)
     except KeyboardInterrupt:
         command = shlex.join(["esbench", *sys.argv[1:]])
         complain(f"interrupted; progress is saved. Resume with: {command}")
@@ -106,20 +115,28 @@ def run(
 
 @command(epilog="Example: esbench plan halfcheetah --seeds 0-9")
 @takes_grid
-def plan(options: GridOptions, workers: Workers = None, at_once: AtOnce = None) -> None:
+def plan(
+    options: GridOptions,
+    workers: Workers = None,
+    at_once: AtOnce = None,
+    engine: EngineChosen = "local",
+    address: Address = None,
+    allow_mixed: AllowMixed = False,
+) -> None:
     """Estimate the cost of a grid: trials, steps and time, from a measured speed."""
-    from esbench.bench.plan import costs
+    from esbench.bench.plan import costs, costs_on
     from esbench.cli.console import show, working
     from esbench.cli.display import print_costs
     from esbench.grids.shards import parse_shard
-    from esbench.rollouts.worker_pool import WorkerPool
-    from esbench.training.schedule import schedule
+    from esbench.training.engines import EngineChoice
+    from esbench.training.run_grid import layout_of
 
     root, trials = options.open()
-    todo = [trial.spec.budget.env_steps for trial in trials if not trial.is_done]
-    layout = schedule(todo, WorkerPool(workers).size, at_once)
-    with working("measuring"):
-        found = costs(trials, workers)
+    with EngineChoice(workers, engine, address, allow_mixed).open() as pool:
+        pool.notice = complain
+        layout = layout_of(trials, pool, at_once)
+        with working("measuring"):
+            found = costs(trials, workers) if pool.is_local else costs_on(trials, pool)
     print_costs(found, layout, root)
     if options.shard is not None:
         show(f"Shard {options.shard}; {options.describe_shards(parse_shard(options.shard).count)}")
@@ -319,22 +336,26 @@ def bench(
     profile: Annotated[
         bool, typer.Option("--profile", help="Show the time of each part of a generation.")
     ] = False,
+    engine: EngineChosen = "local",
+    address: Address = None,
+    allow_mixed: AllowMixed = False,
 ) -> None:
     """Compare the speed of training with Gymnasium and with the simulator alone."""
     from esbench.bench.throughput import measure
     from esbench.cli.console import working
     from esbench.cli.display import print_throughput
+    from esbench.training.engines import EngineChoice
 
+    settings = all_overrides(set_, device)
+    chosen = EngineChoice(workers, engine, address, allow_mixed)
     with working(f"measuring {env}"):
-        result = measure(
-            env, workers, population, seconds, rounds, after, algorithm, all_overrides(set_, device)
-        )
+        result = measure(env, chosen, population, seconds, rounds, after, algorithm, settings)
     print_throughput(result, profile)
 
 
 def train(
     trials: Sequence[Trial],
-    workers: int | None,
+    engine: EngineChoice,
     at_once: int | None = None,
     quiet: bool = False,
     callbacks: Sequence[Callback] = (),
@@ -347,14 +368,14 @@ def train(
     """
     from esbench.cli.console import make_console, show, working
     from esbench.cli.progress import GridDisplay
-    from esbench.rollouts.worker_pool import WorkerPool
     from esbench.training.run_grid import run_grid
     from esbench.training.tracking import TrackedGrid
 
     display = GridDisplay(make_console(), len(trials), quiet)
     tracked = TrackedGrid(display, trackers, root, complain, _draw_curve)
     try:
-        with WorkerPool(workers) as pool, display:
+        with engine.open() as pool, display:
+            pool.notice = complain
             outcomes = run_grid(trials, pool, tracked, callbacks, at_once)
     finally:
         if trackers:

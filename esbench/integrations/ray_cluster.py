@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import signal
 import socket
+import threading
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -97,7 +99,7 @@ class RayCluster:
         if self._owned:
             if address is not None:
                 require_server(address)
-            with _quiet():
+            with _quiet(), _own_handler():
                 self._connect(address)
 
     def __enter__(self) -> RayCluster:
@@ -117,18 +119,20 @@ class RayCluster:
         ]
         return sorted((node for node in found if node.cores), key=lambda node: node.id)
 
-    def start(self, cls: type, node: ClusterNode, *arguments: object, **options: Any) -> Any:
+    def start(
+        self, cls: type, node: ClusterNode, *arguments: object, groups: dict[str, int] | None = None
+    ) -> Any:
         """Start an actor of a class on a node; returns its handle at once.
 
-        It claims a trace of a CPU: the node then counts as used, and other work still fits on it.
+        ``groups`` are the numbers of further threads for calls, by name. The actor claims a trace
+        of a CPU: the node then counts as used, and other work still fits on it.
         """
         where = self.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             node.id, soft=False
         )
-        remote = self.ray.remote(cls).options(
-            num_cpus=0.001, max_restarts=0, scheduling_strategy=where, **options
-        )
-        return remote.remote(*arguments)
+        options: dict[str, Any] = {"num_cpus": 0.001, "max_restarts": 0}
+        actor = self.ray.remote(**options, **({"concurrency_groups": groups} if groups else {}))
+        return actor(cls).options(scheduling_strategy=where).remote(*arguments)
 
     def close(self) -> None:
         """Disconnect, which ends the actors of this process; a local Ray ends, too."""
@@ -140,6 +144,8 @@ class RayCluster:
         if address is None:
             options |= {"include_dashboard": False, "object_store_memory": LOCAL_STORE_BYTES}
             options |= {"num_cpus": _usable_cores()}
+        # Ray prints pages about a lost node, which the engine reports in a sentence.
+        vars(self.ray._private.worker)["print_to_stdstream"] = _print_nothing
         try:
             self.ray.init(address=address, **options)
         except Exception as error:  # of the network, of a version check, or of starting processes
@@ -194,6 +200,19 @@ def refusal(node: ClusterNode, difference: str) -> str:
 
 def _usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _print_nothing(*_: object, **__: object) -> None:
+    """In place of Ray's printing."""
+
+
+@contextlib.contextmanager
+def _own_handler() -> Iterator[None]:
+    """Keep the handler of the termination signal, which Ray replaces."""
+    handler = signal.getsignal(signal.SIGTERM)
+    yield
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)
 
 
 @contextlib.contextmanager

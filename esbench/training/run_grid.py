@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from esbench.errors import UsageError
-from esbench.rollouts.worker_pool import WorkerPool
+from esbench.rollouts.engine import Engine
 from esbench.training.callbacks import Callback, ImportedCallback
 from esbench.training.run_trial import GridWatcher, Outcome, check_trials, run_trial
-from esbench.training.schedule import schedule
+from esbench.training.schedule import Schedule, schedule
 from esbench.training.trial_processes import TrialProcesses
 from esbench.training.trials import Trial
 
 
 def run_grid(
     trials: Sequence[Trial],
-    pool: WorkerPool,
+    pool: Engine,
     watcher: GridWatcher,
     callbacks: Sequence[Callback] = (),
     at_once: int | None = 1,
@@ -40,7 +40,7 @@ def run_grid(
         watcher.trial_ended(trial, outcome, detail)
 
     todo = [trial for trial in trials if not trial.is_done]
-    layout = schedule([trial.spec.budget.env_steps for trial in todo], pool.size, at_once)
+    layout = layout_of(todo, pool, at_once)
     beside = todo[: layout.side_by_side]
     if beside:
         named = [each for each in callbacks if isinstance(each, ImportedCallback)]
@@ -60,3 +60,18 @@ def run_grid(
         if trial not in beside:
             ended(trial, *run_trial(trial, pool, watcher, callbacks))
     return outcomes
+
+
+def layout_of(trials: Sequence[Trial], engine: Engine, at_once: int | None = None) -> Schedule:
+    """How the trials that are not done share the workers of an engine.
+
+    Raises:
+        UsageError: ``at_once`` is below 1, or above what the engine supports.
+    """
+    steps = [trial.spec.budget.env_steps for trial in trials if not trial.is_done]
+    if engine.is_local:
+        return schedule(steps, engine.size, at_once)
+    if at_once not in {None, 1}:
+        raise UsageError(f"at_once = {at_once}: expected 1 with nodes, which all play one trial")
+    reason = "because the nodes share the population of each"
+    return Schedule(len(steps), engine.size, 1, 0, reason)

@@ -17,11 +17,14 @@ from esbench.errors import TrainingError, UsageError
 from esbench.rollouts.jobs import Task
 from esbench.rollouts.player import Player
 from esbench.rollouts.results import EpisodeResult
+from esbench.training.engines import EngineChoice
 from esbench.training.search_trainer import SearchTrainer
 
 
 def test_both_speeds_of_every_round_are_measured_after_some_training() -> None:
-    result = measure("CartPole-v1", 2, population_size=4, seconds=0.05, rounds=2, after=2000)
+    result = measure(
+        "CartPole-v1", EngineChoice(2), population_size=4, seconds=0.05, rounds=2, after=2000
+    )
     assert len(result.rounds) == 2
     for item in result.rounds:
         assert item.bare > 0
@@ -56,7 +59,8 @@ def test_every_generation_of_a_round_is_counted(monkeypatch: pytest.MonkeyPatch)
 
 def test_mujoco_is_measured_alone_too_with_any_algorithm_and_settings() -> None:
     result = measure(
-        "Hopper-v5", 1, population_size=4, seconds=0.05, rounds=1, algorithm="eggroll",
+        "Hopper-v5", EngineChoice(1), population_size=4, seconds=0.05, rounds=1,
+        algorithm="eggroll",
         overrides=["policy.template=linear", 'environment."Hopper-v5".max_episode_steps=3'],
     )  # fmt: skip
     (item,) = result.rounds
@@ -113,7 +117,7 @@ BAD = {
     "algorithm": ({"algorithm": "egroll"}, "did you mean 'eggroll'"),
     "setting": ({"overrides": ["policy.hiden=[4]"]}, "did you mean 'hidden'"),
     "seeds": ({"overrides": ["seeds=[0, 1]"]}, "2 trials"),
-    "workers": ({"workers": 0}, "workers = 0: expected at least 1"),
+    "workers": ({"engine": EngineChoice(0)}, "workers = 0: expected at least 1"),
     "environment": ({"environment": "doubles:Wlak-v0"}, "unknown environment"),
 }
 
@@ -121,7 +125,7 @@ BAD = {
 @pytest.mark.parametrize(("arguments", "words"), BAD.values(), ids=BAD)
 def test_bad_input(arguments: dict[str, object], words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        measure(**{"environment": "CartPole-v1", "workers": 1, **arguments})  # type: ignore[arg-type]
+        measure(**{"environment": "CartPole-v1", "engine": EngineChoice(1), **arguments})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +137,7 @@ def test_bad_input(arguments: dict[str, object], words: str) -> None:
 )
 def test_an_environment_that_fails_is_told(name: str, words: str) -> None:
     with pytest.raises(TrainingError, match=words):
-        measure(name, 1, population_size=4, seconds=0.5, rounds=1)
+        measure(name, EngineChoice(1), population_size=4, seconds=0.5, rounds=1)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

@@ -1,0 +1,49 @@
+"""Opens the engine that plays the episodes of trials, by its name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias, final
+
+from esbench.errors import UsageError, require_choice
+
+if TYPE_CHECKING:
+    from esbench.rollouts.engine import Engine
+
+EngineName: TypeAlias = Literal["local", "ray"]
+
+
+@final
+@dataclass(frozen=True)
+class EngineChoice:
+    """An engine and its options.
+
+    Attributes:
+        name: "local" for processes of this machine, or "ray".
+        workers: worker processes, per node with "ray"; default one per core.
+        address: HOST:PORT of a Ray cluster; None starts a Ray of this machine alone.
+        allow_mixed: also use nodes with other versions or processors.
+    """
+
+    workers: int | None = None
+    name: EngineName = "local"
+    address: str | None = None
+    allow_mixed: bool = False
+
+    def open(self) -> Engine:
+        """The engine, which the caller closes.
+
+        Raises:
+            UsageError: the options do not fit together, or the engine is not available.
+        """
+        require_choice("engine", self.name, ("local", "ray"))
+        if self.name == "ray":
+            from esbench.integrations.ray_engine import RayEngine
+
+            return RayEngine(self.address, self.workers, self.allow_mixed)
+        if self.address is not None or self.allow_mixed:
+            option = "allow_mixed" if self.address is None else f"address {self.address}"
+            raise UsageError(f"{option}: expected the engine 'ray', not 'local'")
+        from esbench.rollouts.worker_pool import WorkerPool
+
+        return WorkerPool(self.workers)
