@@ -3,8 +3,23 @@
 from __future__ import annotations
 
 import os
+import signal
 import warnings
+from pathlib import Path
 from typing import Any, final
+
+
+def read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:  # the process has ended
+        return ""
+
+
+def parent(pid: int) -> int:
+    """The parent of a process; 0 if the process has ended."""
+    status = read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
+    return int(status[1]) if status else 0
 
 
 @final
@@ -13,8 +28,6 @@ class Nodes:
 
     def __init__(self) -> None:
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-        # Only what runs in this process is of interest.
-        os.environ["RAY_enable_metrics_collection"] = "0"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             from ray.cluster_utils import Cluster
@@ -46,6 +59,21 @@ class Nodes:
         """Kill the processes of a node."""
         self.nodes.remove(node)
         self._cluster.remove_node(node, allow_graceful=False)
+
+    def kill_actor(self, node: Any) -> None:
+        """Kill the processes of the actors on a node."""
+        for pid in self._actors():
+            if parent(pid) == node.all_processes["raylet"][0].process.pid:
+                os.kill(pid, signal.SIGKILL)
+
+    def count_actors(self) -> int:
+        """The number of actors that play episodes on the nodes."""
+        raylets = {node.all_processes["raylet"][0].process.pid for node in self.nodes}
+        return sum(parent(pid) in raylets for pid in self._actors())
+
+    def _actors(self) -> list[int]:
+        names = {path.parent.name: read(path) for path in Path("/proc").glob("[0-9]*/cmdline")}
+        return [int(pid) for pid, name in names.items() if name.startswith("ray::NodeActor")]
 
     def close(self) -> None:
         self._cluster.shutdown()

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from esbench.errors import DamagedTrialError, TrainingError
+from esbench.files import Json
 from esbench.grids.trial_spec import TrialSpec
 from esbench.rollouts.engine import Engine
 from esbench.rollouts.jobs import Task, member_tasks
@@ -68,7 +69,8 @@ class Cost:
 class Standing:
     """The status of one trial, its recorded steps and those of its budget.
 
-    ``detail`` is the score of a finished trial, or the last line of a failed trial's traceback.
+    ``detail`` is the score of a finished trial, or the last line of a failed trial's traceback;
+    ``nodes`` is what ``Engine.nodes`` said last, if the trial is running on a cluster.
     """
 
     trial: Trial
@@ -77,6 +79,7 @@ class Standing:
     env_steps: int
     budget: int
     detail: str
+    nodes: Json
 
 
 def costs(trials: Sequence[Trial], workers: int | None = None) -> list[Cost]:
@@ -232,6 +235,7 @@ def _steps_left(trial: Trial) -> int:
 def standing(trial: Trial) -> Standing:
     """The status of a trial; a damaged one counts as failed."""
     generation = env_steps = 0
+    nodes: Json = {}
     try:
         status, detail = trial.status, ""
         trial.check()
@@ -241,8 +245,11 @@ def standing(trial: Trial) -> Standing:
         elif status == "failed":
             lines = trial.folder.error().strip().splitlines()
             detail = lines[-1] if lines else ""
+        elif status == "running":
+            nodes = trial.folder.nodes()
         if rows:
             generation, env_steps = rows[-1]["generation"], rows[-1]["env_steps"]
     except DamagedTrialError as error:
         status, detail = "failed", str(error)
-    return Standing(trial, status, generation, env_steps, trial.spec.budget.env_steps, detail)
+    budget = trial.spec.budget.env_steps
+    return Standing(trial, status, generation, env_steps, budget, detail, nodes)

@@ -131,7 +131,9 @@ def few_generations(name: str, generations: int) -> str:
 
 
 def print_standings(standings: Iterable[Standing], root: Path) -> None:
-    """Print the progress of each trial, and the number of trials with each status."""
+    """Print the progress of each trial, its nodes, and the number of trials with each status."""
+    nodes = _table("node", "workers", "steps/s", "episodes in flight", "trial")
+    losses: list[str] = []
     table = _table("trial", "status", "generation", "steps", "")
     counts: Counter[str] = Counter()
     for item in standings:
@@ -140,6 +142,17 @@ def print_standings(standings: Iterable[Standing], root: Path) -> None:
         state = Text(item.status, style=STATUS_STYLES.get(item.status, ""))
         name, detail = Text(item.trial.name), Text(item.detail)  # brackets are not markup
         table.add_row(name, state, str(item.generation), steps, detail)
+        for node in item.nodes.get("nodes", []):
+            speed = format_steps(node["steps_per_second"])
+            flight = str(node["in_flight"])
+            nodes.add_row(node["host"], str(node["workers"]), speed, flight, item.trial.name)
+        if item.nodes:
+            losses.append(
+                f"{item.trial.name}: {counted(item.nodes['losses'], 'node')} lost, "
+                f"{counted(item.nodes['lost_episodes'], 'episode')} played again"
+            )
+    if losses:
+        show(nodes, *losses)
     show(table, f"{root}: {', '.join(f'{n} {name}' for name, n in counts.items())}")
 
 

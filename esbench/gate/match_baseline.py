@@ -127,7 +127,9 @@ def _digest_result(
         if seed not in known:
             reasons.append(f"seed {seed} is not in the baseline")
         elif was_mixed(description):
-            reasons.append(f"seed {seed} was resumed under other versions")
+            reasons.append(
+                f"seed {seed} was resumed under other versions, or played by nodes that differ"
+            )
         elif other := changes(origins[known[seed].origin], origin_of(description)):
             reasons.append("; ".join(other))
         elif where := _first_difference(known[seed], trial):

@@ -96,11 +96,13 @@ class RayCluster:
         self.address = address
         self._owned = not self.ray.is_initialized()
         self.is_local = address is None and self._owned
+        if address is not None:
+            require_server(address)
         if self._owned:
-            if address is not None:
-                require_server(address)
             with _quiet(), _own_handler():
                 self._connect(address)
+        elif address not in {None, known := self.ray.get_runtime_context().gcs_address}:
+            raise UsageError(f"--address {address}: this process is connected to {known} already")
 
     def __enter__(self) -> RayCluster:
         return self

@@ -8,6 +8,7 @@
     result.json     written last: its presence means the trial is done
     error.txt       traceback of a failed trial; removed when the trial is retried
     log.txt         output of environments and simulators
+    nodes.json      the nodes of a cluster that play the trial, as last seen
     lock            held (flock) by the process that runs the trial; released when it ends
 
 Rows and members' data are synced to disk before the checkpoint that follows them, so a checkpoint
@@ -301,6 +302,21 @@ class TrialFolder:
     def fail(self, traceback: str) -> None:
         """Write the traceback of a failed trial."""
         self._write("error.txt", traceback)
+
+    def record_nodes(self, nodes: Json) -> None:
+        """Store what ``Engine.nodes`` says; the first that differ mark the trial as not exact."""
+        self._write("nodes.json", as_text({"format": FORMAT, **nodes}))
+        content = self.description()
+        known: Json = content.get("mixed", {})
+        if not nodes["mixed"].items() <= known.items():
+            content["mixed"] = known | nodes["mixed"]
+            self._write("trial.json", as_text(content))
+
+    def nodes(self) -> Json:
+        """What ``record_nodes`` has stored last; empty if nothing."""
+        keys: Keys = {"nodes": list, "losses": int, "lost_episodes": int}
+        exists = (self.path / "nodes.json").exists()
+        return self._files.read("nodes.json", keys) if exists else {}
 
     def close(self) -> None:
         """Close the files that are appended to."""

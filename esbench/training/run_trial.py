@@ -134,7 +134,13 @@ def _train(trial: Trial, pool: Engine, watcher: Watcher, callbacks: Sequence[Cal
                 if state is not None:
                     folder.keep(state)
 
+        def note_nodes() -> None:
+            if nodes := pool.nodes:
+                folder.record_nodes(nodes)
+
         def watch(record: GenerationRecord) -> None:
+            if pool.nodes.get("mixed"):
+                note_nodes()
             watcher.generation_done(trial, record)
 
         told = 0.0
@@ -143,6 +149,7 @@ def _train(trial: Trial, pool: Engine, watcher: Watcher, callbacks: Sequence[Cal
             nonlocal told
             if time.monotonic() - told >= PROGRESS_SECONDS:
                 told = time.monotonic()
+                note_nodes()
                 watcher.episodes_done(trial, done, total)
 
         pool.progress = progress

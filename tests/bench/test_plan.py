@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import Run
 from fake_trials import make_records, make_trials, write_trial
 
 from esbench.bench import plan
@@ -15,6 +16,7 @@ from esbench.errors import TrainingError, UsageError
 from esbench.grids.trial_spec import TrialSpec
 from esbench.rollouts.jobs import Job, Task
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.store.provenance.changes import was_mixed
 from esbench.training.trials import Trial
 
 
@@ -181,6 +183,22 @@ def test_standings_say_how_far_and_why(tmp_path: Path) -> None:
         ("missing", 0, 0, ""),
     ]
     assert json.loads((diverged.folder.path / "result.json").read_text())["score"] is None
+
+
+def test_the_nodes_of_a_running_trial_are_shown(esbench: Run, tmp_path: Path) -> None:
+    trial = make_trials(tmp_path / "out", seeds=[0])[0]
+    write_trial(trial, make_records([1.0]))
+    node = {"host": "10.0.0.7", "workers": 64, "steps_per_second": 123_456.0, "in_flight": 32}
+    about = {"nodes": [node], "losses": 3, "lost_episodes": 41, "mixed": {"10.0.0.7": "numpy 1"}}
+    trial.folder.record_nodes(about)
+    assert standing(trial).nodes == {}
+    options = ("--env", "CartPole-v1", "--algorithm", "openai_es", "--seeds", "0", "--out", "out")
+    with trial.folder.locked():
+        assert standing(trial).nodes["nodes"] == [node]
+        _, printed, _ = esbench("status", *options, "--env-steps", "1000")
+    for fact in ("10.0.0.7", "64", "123 k", "32", "3 nodes", "41 episodes"):
+        assert fact in printed
+    assert was_mixed(trial.folder.description())
 
 
 @pytest.mark.parametrize("env_steps", [50, 400])

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import signal
+import socket
+import sys
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from command_line import Run, execute, python
 from ray_nodes import Nodes
 
-from esbench import RayEngine
+from esbench import RayEngine, UsageError, make_trainer
+from esbench.errors import EnvironmentFailedError
 from esbench.grids.trial_spec import TrialSpec
+from esbench.integrations import ray_cluster, ray_engine
 from esbench.rollouts.engine import Engine
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.store.provenance.changes import was_mixed
 from esbench.training.search_trainer import SearchTrainer
 
 Spec = Callable[..., TrialSpec]
@@ -67,17 +78,188 @@ def test_nodes_may_be_lost_and_join_while_a_generation_is_played(
 ) -> None:
     nodes.resize(2)
     spec = make_spec("doubles:Slow-v0", settings={"population_size": 60})
-    before = engine.nodes["losses"]
-    changes: list[Callable[[], object]] = [lambda: nodes.kill(nodes.nodes[0]), nodes.add]
+    before, told = engine.nodes, list[str]()
+    changes: list[Callable[[], object]] = [
+        lambda: nodes.kill(nodes.nodes[0]),
+        nodes.add,
+        lambda: nodes.kill_actor(nodes.nodes[0]),
+        lambda: nodes.resize(0),
+    ]
 
     def change(done: int, total: int) -> None:
         if changes and 0 < done < total:
             changes.pop(0)()
 
-    engine.progress = change
-    ours = digests(spec, engine)
-    engine.progress = None
+    def notice(text: str) -> None:
+        told.append(text)
+        if "waiting" in text:
+            nodes.add()
+
+    engine.progress, engine.notice = change, notice
+    ours = digests(spec, engine, generations=4)
+    engine.progress, engine.notice = None, told.append
     assert not changes
-    assert engine.nodes["losses"] > before
-    assert ours == digests(spec, pool)
-    assert len(engine.nodes["nodes"]) == 2
+    assert sum("waiting" in text for text in told) == 1
+    assert engine.nodes["losses"] >= before["losses"] + 4
+    assert engine.nodes["lost_episodes"] > before["lost_episodes"]
+    assert ours == digests(spec, pool, generations=4)
+    (node,) = engine.nodes["nodes"]
+    assert node["workers"] == 1
+    assert node["steps_per_second"] > 0
+
+
+def test_an_interrupted_and_a_killed_driver_are_resumed(
+    nodes: Nodes, engine: RayEngine, tmp_path: Path
+) -> None:
+    nodes.resize(1)
+    options = ["--env", "doubles:Slow-v0", "--algorithm", "openai_es", "--seeds", "0"]
+    options += ["--env-steps", "6000", "--set", "evaluation.episodes=2", "--quiet"]
+    cluster = ["--engine", "ray", "--address", nodes.address]
+    rows = tmp_path.joinpath("out", "doubles_Slow-v0", "openai_es", "seed-0", "metrics.jsonl")
+    actors = nodes.count_actors()
+    expected = [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL), (None, 0)]
+    for number, (sent, code) in enumerate(expected):
+        command = ["-m", "esbench", "run", *options, *cluster, "--out", "out"]
+        with python(*command, cwd=tmp_path) as process:
+            while sent is not None and process.poll() is None:
+                if rows.exists() and rows.read_text().count("\n") > number:
+                    process.send_signal(sent)
+                    break
+                time.sleep(0.02)
+            _, err = process.communicate()
+        assert process.returncode == code, err
+    while nodes.count_actors() > actors:  # Ray ends them when their driver is gone
+        time.sleep(0.1)
+    assert execute("run", *options, "--out", str(tmp_path / "local")) == 0
+    ours, theirs = (
+        [json.loads(line)["digest"] for line in path.read_text().splitlines()]
+        for path in (rows, tmp_path / "local" / rows.relative_to(tmp_path / "out"))
+    )
+    assert ours == theirs
+    assert len(ours) > 2
+
+
+def test_a_trainer_uses_the_engine(engine: RayEngine, nodes: Nodes) -> None:
+    nodes.resize(1)
+    settings: Any = {"env": "CartPole-v1", "population_size": 4, "budget": {"env_steps": 50}}
+    with (
+        make_trainer("openai_es", engine=engine, **settings) as ours,
+        make_trainer("openai_es", workers=1, **settings) as theirs,
+    ):
+        ours.train()
+        theirs.train()
+        assert [r.digest for r in ours.history] == [r.digest for r in theirs.history]
+    with pytest.raises(UsageError, match="workers = 2"):
+        make_trainer("openai_es", engine=engine, workers=2, **settings)
+
+
+def test_an_error_of_an_environment_is_that_of_the_trial(
+    make_spec: Spec, engine: RayEngine, nodes: Nodes
+) -> None:
+    nodes.resize(1)
+    raising = make_spec("doubles:Raises-v0")
+    with pytest.raises(EnvironmentFailedError), SearchTrainer(raising, engine) as trainer:
+        trainer.train()
+    assert digests(make_spec(), engine, 1)  # the engine can still be used
+
+
+@pytest.fixture
+def other_software(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let this process, not its nodes, have another version of a package."""
+    mine = ray_cluster.software()
+
+    def change(package: str, version: str) -> None:
+        changed = mine._replace(esbench=version)
+        if package != "esbench":
+            versions = {**mine.origin.versions, package: version}
+            changed = mine._replace(origin=mine.origin.model_copy(update={"versions": versions}))
+        monkeypatch.setattr(ray_engine, "software", lambda: changed)
+
+    return change
+
+
+GRID = ("--env", "CartPole-v1", "--algorithm", "openai_es", "--seeds", "0", "--env-steps", "100")
+
+
+@pytest.mark.parametrize("package", ["esbench", "python", "numpy"])
+def test_a_node_that_differs_is_refused(
+    esbench: Run,
+    nodes: Nodes,
+    engine: RayEngine,
+    other_software: Callable[..., None],
+    package: str,
+    tmp_path: Path,
+) -> None:
+    nodes.resize(1)
+    other_software(package, "0.0.7")
+    ray = ("--engine", "ray", "--address", nodes.address, "--out", "out", "--quiet")
+    code, _, err = esbench("run", *GRID, *ray)
+    assert code == 2
+    assert len(err.splitlines()) == 1
+    assert f"{package} 0.0.7 here, " in err
+    assert not list(tmp_path.rglob("metrics.jsonl"))
+    if package == "numpy":
+        assert esbench("run", *GRID, *ray, "--allow-mixed")[0] == 0
+        (file,) = tmp_path.rglob("trial.json")
+        assert was_mixed(json.loads(file.read_text()))
+        assert "numpy 0.0.7 here" in file.read_text()
+
+
+def test_a_wrong_address_is_one_sentence(esbench: Run, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    for option in (
+        ["--engine", "ray", "--address", "nowhere"],
+        ["--engine", "ray", "--address", f"127.0.0.1:{port}"],  # nobody listens
+        ["--address", "127.0.0.1:6379"],
+        ["--allow-mixed"],
+        ["--engine", "ray", "--workers", "0"],
+    ):
+        code, _, err = esbench("run", *GRID, *option, "--out", "out")
+        assert (code, len(err.splitlines())) == (2, 1), err
+        assert any(str(word) in err for word in option[-2:])
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_server_that_is_no_ray_is_refused_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_cluster, "ANSWER_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(UsageError, match=address):
+            ray_cluster.require_server(address)
+
+
+def test_without_ray_the_extra_is_named(
+    esbench: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    code, _, err = esbench("run", *GRID, "--engine", "ray", "--out", "out")
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "[ray]" in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_plan_and_bench_use_the_nodes(esbench: Run, nodes: Nodes, engine: RayEngine) -> None:
+    nodes.resize(1)
+    ray = ("--engine", "ray", "--address", nodes.address)
+    code, out, _ = esbench("plan", *GRID, *ray)
+    assert code == 0
+    assert "1 worker" in out
+    code, _, err = esbench("plan", *GRID, *ray, "--at-once", "2")
+    assert code == 2
+    assert "at_once = 2" in err
+    quick = ("--env", "CartPole-v1", "--population", "4", "--seconds", "0.05", "--rounds", "1")
+    assert esbench("bench", *quick, *ray)[0] == 0
+
+
+def test_local_training_imports_no_ray() -> None:
+    code = (
+        "import sys, esbench\n"
+        "if __name__ == '__main__':\n"
+        "    with esbench.make_trainer('openai_es', env='CartPole-v1', workers=1) as trainer:\n"
+        "        trainer.train(env_steps=1)\n"
+        "    assert 'ray' not in sys.modules\n"
+    )
+    with python("-c", code) as process:
+        _, err = process.communicate()
+    assert process.returncode == 0, err

@@ -29,7 +29,9 @@ def origin_of(description: Json) -> Origin:
 
 
 def was_mixed(description: Json) -> bool:
-    """Whether a trial was resumed with other versions than it was begun with."""
+    """Whether a trial was resumed with other versions, or played by nodes that differ."""
+    if description.get("mixed"):
+        return True
     first, *resumed = _parts(description)
     return any(
         part.get("versions") != first.get("versions") or changed_code(first, own_code_of(part))
