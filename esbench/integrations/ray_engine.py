@@ -269,7 +269,7 @@ class RayEngine(Engine):
     def __init__(
         self, address: str | None = None, workers: int | None = None, allow_mixed: bool = False
     ) -> None:
-        """Connect to a cluster.
+        """Connect to a cluster and compare the nodes that are alive now.
 
         Args:
             address: HOST:PORT of its head; None starts a Ray of this machine alone.
@@ -277,7 +277,8 @@ class RayEngine(Engine):
             allow_mixed: also use nodes with other versions or processors; bits may differ.
 
         Raises:
-            UsageError: Ray is not installed, the address is wrong, or ``workers`` is below 1.
+            UsageError: Ray is not installed, the address is wrong, ``workers`` is below 1, or a
+                node differs.
         """
         super().__init__(DEFAULT_SLOTS)
         if workers is not None and workers < 1:
@@ -287,6 +288,13 @@ class RayEngine(Engine):
         self._checker: WorkerPool | None = None
         self._told = -60.0
         self._connect()
+        try:
+            self.start()
+            while self._fleet.is_preparing:
+                self._coordinator.listen(POLL_SECONDS)
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def size(self) -> int:
@@ -378,7 +386,7 @@ class RayEngine(Engine):
 
     def _end_workers(self) -> None:
         self._wanted = None
-        self._coordinator.shares.clear()
+        self._coordinator.clear()
         with contextlib.suppress(Exception):  # the connection may be what failed
             self._fleet.end()
 

@@ -123,7 +123,7 @@ class Coordinator:
     """Plays jobs on the nodes of a fleet.
 
     Attributes:
-        shares: the nodes that are alive.
+        shares, workers: the nodes that are alive, and the number of their workers.
         losses, lost_episodes, repeated: lost nodes, the episodes that they had, and the episodes
             that were also given to a second node.
         cpu_time_s, seconds: CPU time of all nodes, and the seconds of each part of their work.
@@ -136,16 +136,13 @@ class Coordinator:
         self._pending: deque[Task] = deque()
         self._results: dict[Task, EpisodeResult] = {}
         self._holders: dict[Task, list[NodeShare]] = {}
+        self._due: dict[NodeShare, None] = {}  # nodes to which there may be something to send
         self.shares: dict[PlayingNode, NodeShare] = {}
+        self.workers = 0
         self.losses = self.lost_episodes = self.repeated = 0
         self.cpu_time_s = 0.0
         self.seconds: dict[str, float] = {}
         self.waiting: Callable[[], None] = lambda: None
-
-    @property
-    def workers(self) -> int:
-        """The number of workers of all living nodes."""
-        return sum(node.workers for node in self.shares)
 
     def play(
         self,
@@ -164,11 +161,13 @@ class Coordinator:
         for share in self.shares.values():
             share.held, share.dropped, share.queued, share.is_fresh = {}, [], 0, True
             share.sent = deque([0] * len(share.sent))  # the answers are about the last job
+        self._due = dict.fromkeys(self.shares.values())
         total, told = len(tasks), -1
         while len(self._results) < total:
             if not self.shares:
                 self.waiting()
-            for share in list(self.shares.values()):
+            due, self._due = self._due, {}
+            for share in due:
                 self._supply(share, total)
             self.listen(POLL_SECONDS)
             if progress is not None and len(self._results) > told:
@@ -185,7 +184,9 @@ class Coordinator:
         for event in self._fleet.events(seconds):
             match event:
                 case NodeJoined(node):
-                    self.shares[node] = NodeShare(node)
+                    share = self.shares[node] = NodeShare(node)
+                    self.workers += node.workers
+                    self._due[share] = None
                 case NodeLost(node):
                     self._lose(node)
                 case NodeAnswered(node, report):
@@ -232,8 +233,13 @@ class Coordinator:
             self.repeated += len(tasks)
             self._send(idle, tasks[::-1], len(tasks))
 
+    def clear(self) -> None:
+        """Forget all nodes, which have ended."""
+        self.shares, self._due, self.workers = {}, {}, 0
+
     def _count(self, share: NodeShare, report: Report) -> None:
         share.sent.popleft()
+        self._due[share] = None
         self.cpu_time_s += report.cpu_time_s
         for part, value in report.seconds.items():
             self.seconds[part] = self.seconds.get(part, 0.0) + value
@@ -253,6 +259,8 @@ class Coordinator:
 
     def _lose(self, node: PlayingNode) -> None:
         share = self.shares.pop(node)
+        self.workers -= node.workers
+        self._due = dict.fromkeys(self.shares.values())  # an idle node may take its episodes
         self.losses += 1
         orphans = []
         for task in share.held:

@@ -92,14 +92,14 @@ def test_nodes_may_be_lost_and_join_while_a_generation_is_played(
 
     def notice(text: str) -> None:
         told.append(text)
-        if "waiting" in text:
+        if "waiting" in text and not nodes.nodes:
             nodes.add()
 
     engine.progress, engine.notice = change, notice
     ours = digests(spec, engine, generations=4)
     engine.progress, engine.notice = None, told.append
     assert not changes
-    assert sum("waiting" in text for text in told) == 1
+    assert any("waiting" in text for text in told)
     assert engine.nodes["losses"] >= before["losses"] + 4
     assert engine.nodes["lost_episodes"] > before["lost_episodes"]
     assert ours == digests(spec, pool, generations=4)
@@ -217,7 +217,7 @@ def test_a_wrong_address_is_one_sentence(esbench: Run, tmp_path: Path) -> None:
     ):
         code, _, err = esbench("run", *GRID, *option, "--out", "out")
         assert (code, len(err.splitlines())) == (2, 1), err
-        assert any(str(word) in err for word in option[-2:])
+        assert option[-1].removeprefix("--allow-") in err
     assert not (tmp_path / "out").exists()
 
 
