@@ -172,7 +172,7 @@ class RayFleet(Fleet):
         """Let every node prepare for a trial, those that join later too."""
         self._setup = pickle.dumps(setup), log
         for node in self._nodes.values():
-            if node.has_joined:
+            if node.has_answered:  # else, once it was checked
                 node.configure(*self._setup)
 
     def begin(self, number: int, job: Job) -> None:

@@ -221,15 +221,21 @@ class Coordinator:
         share.node.exchange(Exchange(self._number, tasks, dropped, own, bool(self._pending)))
 
     def _repeat(self, idle: NodeShare) -> None:
-        """Let an idle node also play episodes of the node that has the most work left."""
-        others = [share for share in self.shares.values() if share.held and share is not idle]
-        if not others:
+        """Let an idle node also play episodes of the node that has had one for the longest time."""
+        oldest = next(iter(self._holders), None)
+        if oldest is None:
             return
-        slowest = max(others, key=_time_left)
-        tasks = [task for task in slowest.held if len(self._holders[task]) == 1]
-        tasks = tasks or [task for task in slowest.held if idle not in self._holders[task]]
+        alone = len(self._holders[oldest]) == 1  # else, every episode has been repeated
+        slowest = self._holders[oldest][0]
+        tasks = [
+            task
+            for task in slowest.held
+            if (len(self._holders[task]) == 1 if alone else idle not in self._holders[task])
+        ]
         tasks = tasks[len(tasks) // 2 :]
         if tasks:
+            for task in tasks:  # other idle nodes repeat others first
+                self._holders[task] = self._holders.pop(task)
             self.repeated += len(tasks)
             self._send(idle, tasks[::-1], len(tasks))
 
@@ -270,9 +276,3 @@ class Coordinator:
                 orphans.append(task)
         self.lost_episodes += len(orphans)
         self._pending.extendleft(reversed(orphans))
-
-
-def _time_left(share: NodeShare) -> float:
-    """The time that a node needs for what it has, in arbitrary units."""
-    speed = share.episodes / share.seconds if share.seconds and share.episodes else 1.0
-    return len(share.held) / speed

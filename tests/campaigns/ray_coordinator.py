@@ -1,7 +1,8 @@
 """Coordinator time per episode with workers that return at once: the table in docs/experiments.
 
 Every fake node answers in this process with bytes, as an actor does, so the time includes
-serialization on both sides, but no network. ``python tests/campaigns/ray_coordinator.py`` prints Markdown.
+serialization on both sides, but no network. ``python
+tests/campaigns/ray_coordinator.py`` prints Markdown.
 """
 
 from __future__ import annotations
