@@ -1,4 +1,4 @@
-"""Runs one trial: locks its folder, resumes, trains and scores it, and stores errors."""
+"""Runs one trial: resumes, trains and scores it, and stores what its recorder is given."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from functools import partial
 from typing import Final, Literal, Protocol, TypeAlias
 
 from esbench.errors import DamagedTrialError, EnvironmentFailedError, UsageError
+from esbench.files import Json
+from esbench.grids.trial_spec import TrialSpec
 from esbench.rollouts.engine import Engine
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.provenance.record import changed_since, provenance
+from esbench.store.provenance.record import provenance
 from esbench.store.trial_folder import now, score_text
 from esbench.training.callbacks import Callback
 from esbench.training.make import backend_of, make_trainer
 from esbench.training.scoring import restore
 from esbench.training.trainer import Trainer
+from esbench.training.trial_recorder import FolderRecorder, Start, TrialRecorder, other_code
 from esbench.training.trials import Trial
 
 PROGRESS_SECONDS: Final = 0.5
@@ -55,12 +58,22 @@ def check_trials(trials: Sequence[Trial], pool: Engine | None = None) -> None:
 
     With a pool, a worker also plays some episodes of every trial that has not begun.
     """
+    check_specs(unchecked(trials), pool)
+
+
+def unchecked(trials: Sequence[Trial]) -> list[tuple[TrialSpec, bool]]:
+    """What ``check_specs`` needs: distinct trials to run, and whether each has not begun."""
     distinct = {trial.spec.model_copy(update={"seed": 0}).hash: trial for trial in trials}
-    for trial in distinct.values():
-        if not trial.is_done:
-            with make_trainer(trial.spec, pool) as trainer:
-                if pool is not None and trial.status == "missing":
-                    trainer.check_episodes()
+    todo = [trial for trial in distinct.values() if not trial.is_done]
+    return [(trial.spec, trial.status == "missing") for trial in todo]
+
+
+def check_specs(specs: Sequence[tuple[TrialSpec, bool]], pool: Engine | None = None) -> None:
+    """``check_trials`` without access to the folders of the trials."""
+    for spec, is_new in specs:
+        with make_trainer(spec, pool) as trainer:
+            if pool is not None and is_new:
+                trainer.check_episodes()
 
 
 def run_trial(
@@ -75,27 +88,43 @@ def run_trial(
     """
     try:
         with trial.folder.locked() as mine:
-            if trial.is_done:
-                trial.check()
-                if mine:
-                    trial.record_scores()
-                hints = [f"trained with {other}"] if (other := _other_code(trial)) else []
-                if trial.record_members and not trial.folder.records_members:
-                    hints.append("trained without --record members")
-                hint = f"; {' and '.join(hints)}, use another --out to retrain" if hints else ""
-                return "skipped", score_text(trial.folder.result()) + hint
-            if not mine:
-                return "elsewhere", "another process runs it"
-            return _attempt(trial, pool, watcher, callbacks)
+            found = outcome_without_training(trial, mine)
+            return found or attempt(trial, pool, FolderRecorder(trial), watcher, callbacks)
     except DamagedTrialError as error:  # the other trials can run
         return "failed", str(error)
 
 
-def _attempt(
-    trial: Trial, pool: Engine, watcher: Watcher, callbacks: Sequence[Callback]
+def outcome_without_training(trial: Trial, mine: bool) -> tuple[Outcome, str] | None:
+    """The outcome of a trial that is done or runs elsewhere; None if it is to be trained.
+
+    ``mine`` is whether this process has locked the folder. Raises what ``run_trial`` does.
+    """
+    if trial.is_done:
+        trial.check()
+        if mine:
+            trial.record_scores()
+        hints = [f"trained with {other}"] if (other := other_code(trial)) else []
+        if trial.record_members and not trial.folder.records_members:
+            hints.append("trained without --record members")
+        hint = f"; {' and '.join(hints)}, use another --out to retrain" if hints else ""
+        return "skipped", score_text(trial.folder.result()) + hint
+    return None if mine else ("elsewhere", "another process runs it")
+
+
+def attempt(
+    trial: Trial,
+    pool: Engine,
+    recorder: TrialRecorder,
+    watcher: Watcher,
+    callbacks: Sequence[Callback],
 ) -> tuple[Outcome, str]:
+    """Run a trial that is not done, without access to its folder; returns what ``run_trial`` does.
+
+    Raises:
+        UsageError, KeyboardInterrupt: as ``run_trial``.
+    """
     try:
-        return "done", _train(trial, pool, watcher, callbacks)
+        return "done", _train(trial, pool, recorder, watcher, callbacks)
     except (UsageError, BrokenPipeError):  # the input, or a closed output, not the trial
         raise
     except EnvironmentFailedError as error:
@@ -104,39 +133,38 @@ def _attempt(
         summary, details = f"{type(error).__name__}: {error}", traceback.format_exc()
     finally:
         pool.progress = None
-    trial.folder.fail(details)
+    recorder.fail(details)
     return "failed", f"{summary} (traceback in {trial.folder.path / 'error.txt'})"
 
 
-def _other_code(trial: Trial) -> str:
-    changed = " and ".join(changed_since(trial.folder.description()))
-    return changed and f"a different version of {changed}"
-
-
-def _train(trial: Trial, pool: Engine, watcher: Watcher, callbacks: Sequence[Callback]) -> str:
+def _train(
+    trial: Trial,
+    pool: Engine,
+    recorder: TrialRecorder,
+    watcher: Watcher,
+    callbacks: Sequence[Callback],
+) -> str:
     """Train, score and store the result; returns the score as text."""
-    folder = trial.folder
+    notes: list[str] = []
 
     def ended(trainer: Trainer) -> None:
         watcher.scoring_started(trial, trial.spec.evaluation.episodes)
-        finish(trial, trainer)
+        notes.insert(0, score_text(_finish(recorder, trainer)))
 
-    late = trial.record_members and not folder.records_members
-    with resumed(trial, pool, ended) as trainer:
-        notes = [f"started with {other}"] if (other := _other_code(trial)) else []
-        if late and trainer.history:
-            notes.append(f"members recorded from generation {len(trainer.history) + 1}")
+    start = recorder.begin(_about(trial.spec, pool))
+    notes += start.notes
+    with _resumed(trial, pool, recorder, start, ended) as trainer:
         watcher.trial_started(trial, trainer.progress.generation)
 
         def keep(_: GenerationRecord | None = None) -> None:
             if is_kept(trial, trainer.history):
                 state = trainer.state_dict()
                 if state is not None:
-                    folder.keep(state)
+                    recorder.keep(state)
 
         def note_nodes() -> None:
             if nodes := pool.nodes:
-                folder.record_nodes(nodes)
+                recorder.record_nodes(nodes)
 
         def watch(record: GenerationRecord) -> None:
             if pool.nodes.get("mixed"):
@@ -155,52 +183,66 @@ def _train(trial: Trial, pool: Engine, watcher: Watcher, callbacks: Sequence[Cal
         pool.progress = progress
         keep()  # an interrupt may have prevented it
         trainer.train(callbacks=[keep, watch, *callbacks])
-        return "; ".join([score_text(folder.result()), *notes])
+        return "; ".join(notes)
 
 
 @contextlib.contextmanager
 def open_trial(trial: Trial, pool: Engine) -> Iterator[Trainer]:
     """A trainer that records into the folder of a trial, which is locked meanwhile, and scores it.
 
+    That of a done trial changes nothing.
+
     Raises:
         UsageError: as ``run_trial``, or the trial is being trained.
     """
     with trial.folder.locked() as mine:
-        if not mine and not trial.is_done:
+        if trial.is_done:
+            yield _done(trial, pool)
+            return
+        if not mine:
             raise UsageError(
                 f"{trial.folder.path} is being trained by another process, or by a trainer here "
                 "that was not closed; expected one at a time"
             )
-        yield resumed(trial, pool, partial(finish, trial))
+        recorder = FolderRecorder(trial)
+        start = recorder.begin(_about(trial.spec, pool))
+        yield _resumed(trial, pool, recorder, start, partial(_finish, recorder))
 
 
-def resumed(trial: Trial, pool: Engine, ended: Callable[[Trainer], None]) -> Trainer:
-    """A trainer that continues a trial and records into its folder, which is locked.
+def _about(spec: TrialSpec, pool: Engine) -> Json:
+    """What a trial is trained with here, for ``trial.json``."""
+    return {
+        "backend": backend_of(spec),
+        "workers": pool.size,  # for the wall-clock times; results do not depend on it
+        **provenance(spec),
+    }
 
-    That of a done trial changes nothing.
-    """
-    folder, done = trial.folder, trial.is_done
-    if done:
-        trial.check()
-        history = folder.records()
-    else:
-        about = {
-            "labels": trial.labels,
-            "inherited": list(trial.inherited),
-            "created": now(),
-            "backend": backend_of(trial.spec),
-            "workers": pool.size,  # for the wall-clock times; results do not depend on it
-            **provenance(trial.spec),
-        }
-        history = folder.begin(trial.spec, about, trial.extend, trial.record_members)
-        trial.record_scores()
-    state, recorder = folder.load_checkpoint(), None if done else folder
-    if done and state is None:
+
+def _resumed(
+    trial: Trial,
+    pool: Engine,
+    recorder: TrialRecorder,
+    start: Start,
+    ended: Callable[[Trainer], object],
+) -> Trainer:
+    """A trainer that continues a trial from ``start``."""
+    new = start.state is None
+    trainer = make_trainer(trial.spec, pool, recorder, recorder.folder, new, ended)
+    if start.state is not None:
+        restore(trainer, trial.folder, start.state, start.history)
+    return trainer
+
+
+def _done(trial: Trial, pool: Engine) -> Trainer:
+    """The trainer of a done trial, at its end."""
+    trial.check()
+    folder = trial.folder
+    state = folder.load_checkpoint()
+    if state is None:
         raise UsageError(f"{folder.path} has a score, but no checkpoint; remove it to train again")
-    trainer = make_trainer(trial.spec, pool, recorder, folder.path, state is None, ended)
-    if state is not None:
-        restore(trainer, folder, state, history)
-    trainer.done = done
+    trainer = make_trainer(trial.spec, pool, None, folder.path, False, lambda _: None)
+    restore(trainer, folder, state, folder.records())
+    trainer.done = True
     return trainer
 
 
@@ -221,8 +263,8 @@ def _parts(trial: Trial, record: GenerationRecord) -> int:
     return done
 
 
-def finish(trial: Trial, trainer: Trainer) -> None:
-    """Score the policy of a trained trial and store the result."""
+def _finish(recorder: TrialRecorder, trainer: Trainer) -> Json:
+    """Score the policy of a trained trial and store the result, which is returned."""
     score = trainer.evaluate()
     progress, stop = trainer.progress, trainer.stopped
     result = {
@@ -236,4 +278,5 @@ def finish(trial: Trial, trainer: Trainer) -> None:
         "digest": trainer.history[-1].digest if trainer.history else None,
         "finished": now(),
     }
-    trial.folder.finish(result)
+    recorder.finish(result)
+    return result

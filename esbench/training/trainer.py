@@ -235,5 +235,5 @@ class Trainer(ABC):
     def _close(self) -> None: ...
 
 
-Ended: TypeAlias = Callable[[Trainer], None]
+Ended: TypeAlias = Callable[[Trainer], object]
 """Scores and stores a trial when it ends; it is not trained further then."""

@@ -70,8 +70,13 @@ def provenance(spec: TrialSpec | None = None) -> dict[str, Any]:
             "cores": os.cpu_count(),
             "platform": platform.platform(),
         },
-        "command": shlex.join([*_program(), *sys.argv[1:]]),
+        "command": command(),
     }
+
+
+def command() -> str:
+    """The command line that started this process."""
+    return shlex.join([*_program(), *sys.argv[1:]])
 
 
 def _program() -> list[str]:
