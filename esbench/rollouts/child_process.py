@@ -52,6 +52,10 @@ class Parent:
         except (EOFError, OSError) as error:
             raise ParentGoneError from error
 
+    def wait(self) -> None:
+        """Wait until ``receive`` returns at once."""
+        self._arrivals.poll()
+
     def has_message(self) -> bool:
         """Whether ``receive`` returns at once."""
         return bool(self._arrivals.poll(0))

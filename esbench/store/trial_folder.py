@@ -318,6 +318,12 @@ class TrialFolder:
         exists = (self.path / "nodes.json").exists()
         return self._files.read("nodes.json", keys) if exists else {}
 
+    def append_log(self, output: bytes) -> None:
+        """Append to the output of environments and simulators."""
+        path = self.path / "log.txt"
+        with disk_errors(path), path.open("ab") as file:
+            file.write(output)
+
     def close(self) -> None:
         """Close the files that are appended to."""
         self._metrics.close()

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from esbench.errors import UsageError
+from esbench.grids.trial_spec import TrialSpec
+from esbench.units import counted
 
 FEW_STEPS: Final = 200_000  # of all trials: too few to start more processes for
 
@@ -43,6 +45,32 @@ class Schedule:
         text = f"{self.at_once} trials side by side with {each} each"
         rest = self.trials - self.side_by_side
         return f"{text}; the last {'one' if rest == 1 else rest} on {everybody}" if rest else text
+
+
+@final
+@dataclass(frozen=True)
+class ClusterMode:
+    """How a grid uses several nodes."""
+
+    trials_on_nodes: bool  # otherwise, all nodes play the population of one trial after the other
+    reason: str
+
+    @property
+    def words(self) -> str:
+        """The mode and its reason as text."""
+        trials = "each trial on one node", "each population across all nodes, one trial at a time"
+        return f"{trials[not self.trials_on_nodes]}, {self.reason}"
+
+
+def cluster_mode(specs: Sequence[TrialSpec], nodes: int) -> ClusterMode:
+    """Decides how nodes share the trials that are not done; the results do not depend on it."""
+    trials = len(specs)
+    if any(spec.init_from is not None for spec in specs):
+        return ClusterMode(False, "because init_from names a folder that other nodes cannot read")
+    counts = f"{counted(trials, 'unfinished trial')} on {counted(nodes, 'node')}"
+    if trials > nodes:
+        return ClusterMode(True, f"because there are more trials than nodes ({counts})")
+    return ClusterMode(False, f"because there are not more trials than nodes ({counts})")
 
 
 def schedule(steps: Sequence[int], workers: int, at_once: int | None = None) -> Schedule:

@@ -12,33 +12,55 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn, final
+from typing import NoReturn, TypeAlias, final
 
-from esbench.errors import EsbenchError, TrainingError, UsageError
+from esbench.errors import DamagedTrialError, EsbenchError, TrainingError, UsageError
 from esbench.rollouts.child_process import Child, Parent, end, wait_for
 from esbench.rollouts.interrupts import interrupts_blocked
 from esbench.rollouts.worker_pool import MAX_DEATHS, WorkerPool
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.callbacks import ImportedCallback
-from esbench.training.run_trial import GridWatcher, Outcome, check_trials, run_trial
+from esbench.training.run_trial import (
+    GridWatcher,
+    Outcome,
+    attempt,
+    check_specs,
+    run_trial,
+    unchecked,
+)
+from esbench.training.trial_messages import Away, Event, MessageRecorder, Relay
 from esbench.training.trials import Trial
+
+TrialArguments: TypeAlias = tuple[int, int, Sequence[ImportedCallback]]
+"""Of a trial process: workers, slots of each, and callbacks."""
 
 
 @final
-class _Event(NamedTuple):
-    """From a trial process, which otherwise sends the error that ends the grid."""
+@dataclass(eq=False)
+class UnfinishedTrial:
+    """A trial that has not ended, and the deaths of the processes that ran it."""
 
-    name: str
-    arguments: tuple[Any, ...] = ()
+    trial: Trial
+    generation: int = 0  # the latest
+    deaths: int = 0  # since that generation
+
+    def advance(self, record: GenerationRecord) -> None:
+        """Forget the deaths if a generation is new, not computed again."""
+        if record.generation > self.generation:
+            self.generation, self.deaths = record.generation, 0
+
+    def store_cause(self, cause: str) -> str:
+        """Store with a failed trial what its last process died of; returns the text."""
+        text = f"its process died {self.deaths} times without a new generation, last by {cause}"
+        self.trial.folder.fail(f"{text}\n")
+        return text
 
 
 @final
 @dataclass(eq=False)
 class _TrialProcess:
     child: Child
-    trial: Trial | None = None
-    generation: int = 0  # the latest of the trial
-    deaths: int = 0  # of processes since that generation
+    run: UnfinishedTrial | None = None
 
 
 @final
@@ -49,7 +71,7 @@ class TrialProcesses:
         self, count: int, workers: int, slots: int, callbacks: Sequence[ImportedCallback] = ()
     ) -> None:
         """Start ``count`` processes with ``workers`` workers of ``slots`` slots each."""
-        self._arguments = workers, slots, callbacks
+        self._arguments: TrialArguments = workers, slots, callbacks
         self._processes: list[_TrialProcess] = []
         try:
             for _ in range(count):
@@ -72,7 +94,7 @@ class TrialProcesses:
         TrainingError if the process died, or failed; the message is its traceback.
         """
         child = self._processes[0].child
-        child.send(list(trials))
+        child.send(unchecked(trials))
         match child.receive():
             case None:
                 cause = child.cause_of_death()
@@ -97,106 +119,89 @@ class TrialProcesses:
         pending = deque(trials)
         for process in self._processes:
             _give(process, pending)
-        while running := {p.child: p for p in self._processes if p.trial}:
+        while running := {p.child: p for p in self._processes if p.run}:
             for child in wait_for(list(running)):
                 self._handle(running[child], child.receive(), pending, watcher, ended)
 
     def _handle(
         self,
         process: _TrialProcess,
-        reply: _Event | EsbenchError | None,
+        reply: Event | EsbenchError | None,
         pending: deque[Trial],
         watcher: GridWatcher,
         ended: Callable[[Trial, Outcome, str], None],
     ) -> None:
-        trial = process.trial
-        assert trial is not None, "only processes with a trial send messages"
+        run = process.run
+        assert run is not None, "only processes with a trial send messages"
         match reply:
-            case _Event("trial_ended", arguments):
-                ended(trial, *arguments)
+            case Event("trial_ended", arguments):
+                ended(run.trial, *arguments)
                 _give(process, pending)
-            case _Event(name, arguments):
+            case Event(name, arguments):
                 if name == "generation_done":
-                    _advance(process, *arguments)
-                getattr(watcher, name)(trial, *arguments)
+                    run.advance(*arguments)
+                getattr(watcher, name)(run.trial, *arguments)
             case None:
                 cause = process.child.cause_of_death()
-                process.deaths += 1
+                run.deaths += 1
                 with interrupts_blocked():
                     dead, process.child = process.child, self._start()
                 end([dead])
-                if process.deaths < MAX_DEATHS:
-                    watcher.trial_died(trial, cause)
-                    process.child.send(trial)
+                if run.deaths < MAX_DEATHS:
+                    watcher.trial_died(run.trial, cause)
+                    process.child.send(run.trial)
                 else:
-                    ended(trial, "failed", _store_cause(trial, process.deaths, cause))
+                    ended(run.trial, "failed", run.store_cause(cause))
                     _give(process, pending)
             case EsbenchError():
                 raise reply
 
     def _start(self) -> Child:
-        return Child(_main, *self._arguments, daemon=False)  # it has workers
+        return Child(trial_main, *self._arguments, daemon=False)  # it has workers
 
 
 def _give(process: _TrialProcess, pending: deque[Trial]) -> None:
-    process.trial = pending.popleft() if pending else None
-    process.generation = process.deaths = 0
-    if process.trial is not None:
-        process.child.send(process.trial)
+    process.run = UnfinishedTrial(pending.popleft()) if pending else None
+    if process.run is not None:
+        process.child.send(process.run.trial)
 
 
-def _advance(process: _TrialProcess, record: GenerationRecord) -> None:
-    """Reset the number of deaths at a new generation, but not at one that is computed again."""
-    if record.generation > process.generation:
-        process.generation, process.deaths = record.generation, 0
-
-
-def _store_cause(trial: Trial, deaths: int, cause: str) -> str:
-    text = f"its process died {deaths} times without a new generation, last by {cause}"
-    trial.folder.fail(f"{text}\n")
-    return text
-
-
-@final
-class _Relay:
-    """A watcher that sends the events of a trial to the main process."""
-
-    def __init__(self, parent: Parent) -> None:
-        self._parent = parent
-
-    def trial_started(self, trial: Trial, resumed_at: int) -> None:
-        self._parent.send(_Event("trial_started", (resumed_at,)))
-
-    def generation_done(self, trial: Trial, record: GenerationRecord) -> None:
-        self._parent.send(_Event("generation_done", (record,)))
-
-    def episodes_done(self, trial: Trial, done: int, total: int) -> None:
-        self._parent.send(_Event("episodes_done", (done, total)))
-
-    def scoring_started(self, trial: Trial, episodes: int) -> None:
-        self._parent.send(_Event("scoring_started", (episodes,)))
-
-
-def _main(parent: Parent, workers: int, slots: int, callbacks: Sequence[ImportedCallback]) -> None:
+def trial_main(
+    parent: Parent, workers: int, slots: int, callbacks: Sequence[ImportedCallback]
+) -> None:
     """Run or check the received trials until the parent ends this process."""
     signal.signal(signal.SIGTERM, _interrupt)
-    relay = _Relay(parent)
     with contextlib.suppress(KeyboardInterrupt), WorkerPool(workers, slots) as pool:
         pool.start()
         while True:
             try:
                 match parent.receive():
                     case Trial() as trial:
-                        parent.send(_Event("trial_ended", run_trial(trial, pool, relay, callbacks)))
-                    case trials:
-                        check_trials(trials, pool)
-                        parent.send(_Event("checked"))
+                        outcome = run_trial(trial, pool, Relay(parent.send), callbacks)
+                        parent.send(Event("trial_ended", outcome))
+                    case Away(trial):
+                        _run_away(trial, parent, pool, callbacks)
+                    case specs:
+                        check_specs(specs, pool)
+                        parent.send(Event("checked"))
             except UsageError as error:
                 parent.send(UsageError(str(error)))
             except TrainingError as error:
                 parent.send(TrainingError(str(error)))
             except Exception:
                 parent.send(TrainingError(traceback.format_exc()))
+
+
+def _run_away(
+    trial: Trial, parent: Parent, pool: WorkerPool, callbacks: Sequence[ImportedCallback]
+) -> None:
+    """Run a trial whose folder only the other end of the messages can reach."""
+    with MessageRecorder(parent) as recorder:
+        try:
+            outcome = attempt(trial, pool, recorder, Relay(recorder.send), callbacks)
+        except DamagedTrialError as error:  # as in ``run_trial``
+            outcome = "failed", str(error)
+        recorder.send(Event("trial_ended", outcome))
 
 
 def _interrupt(*_: object) -> NoReturn:

@@ -99,6 +99,10 @@ class FolderRecorder:
         """Write the error of a failed trial."""
         self._trial.folder.fail(traceback)
 
+    def log(self, output: bytes) -> None:
+        """Append the output of environments that another machine has logged."""
+        self._trial.folder.append_log(output)
+
 
 def other_code(trial: Trial) -> str:
     """What a stored trial was trained with that is another version here; empty if nothing."""

@@ -1,7 +1,10 @@
+from collections.abc import Callable
+
 import pytest
 
 from esbench.errors import UsageError
-from esbench.training.schedule import schedule
+from esbench.grids.trial_spec import StartSpec, TrialSpec
+from esbench.training.schedule import cluster_mode, schedule
 
 MANY = 10**6
 
@@ -62,3 +65,22 @@ def test_few_steps_are_not_worth_more_processes(steps: int, at_once: int) -> Non
     found = schedule([steps] * 4, 2)
     assert found.at_once == at_once
     assert ("small" in found.words) == (at_once == 1)
+
+
+@pytest.mark.parametrize(("trials", "nodes", "each"), [(3, 2, True), (2, 2, False), (1, 3, False)])
+def test_nodes_share_trials_only_if_there_are_more_of_them(
+    make_spec: Callable[..., TrialSpec], trials: int, nodes: int, each: bool
+) -> None:
+    mode = cluster_mode([make_spec()] * trials, nodes)
+    assert mode.trials_on_nodes == each
+    assert all(str(number) in mode.words for number in (trials, nodes))
+
+
+def test_a_start_that_only_this_machine_can_read_keeps_the_trainers_here(
+    make_spec: Callable[..., TrialSpec],
+) -> None:
+    start = StartSpec(trial="elsewhere", generation=1, digest="")
+    spec = make_spec().model_copy(update={"init_from": start})
+    mode = cluster_mode([make_spec(), make_spec(), spec], 2)
+    assert not mode.trials_on_nodes
+    assert "init_from" in mode.words

@@ -1,10 +1,9 @@
 import multiprocessing
 import os
 import signal
-from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from fake_trials import make_records
@@ -14,7 +13,7 @@ from esbench.errors import UsageError
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.training.run_grid import run_grid
 from esbench.training.run_trial import Outcome
-from esbench.training.trial_processes import _advance, _give, _store_cause, _TrialProcess
+from esbench.training.trial_processes import UnfinishedTrial
 from esbench.training.trials import Trial
 
 Make = Callable[..., Trial]
@@ -87,19 +86,17 @@ def test_the_results_are_those_of_one_after_the_other_also_if_a_process_is_kille
 
 def test_deaths_are_forgotten_only_by_a_generation_that_is_new(make_trial: Make) -> None:
     first, *_ = make_records([1.0, 2.0])
-    process = _TrialProcess(cast("Any", None), make_trial(), deaths=2)
-    _advance(process, first)
-    assert (process.generation, process.deaths) == (1, 0)
-    process.deaths = 2
-    _advance(process, first)  # once more, in the next process
-    assert process.deaths == 2
-    _give(process, deque())
-    assert (process.trial, process.generation, process.deaths) == (None, 0, 0)
+    run = UnfinishedTrial(make_trial(), deaths=2)
+    run.advance(first)
+    assert (run.generation, run.deaths) == (1, 0)
+    run.deaths = 2
+    run.advance(first)  # once more, in the next process
+    assert run.deaths == 2
 
 
 def test_a_death_before_anything_was_written_is_kept_too(make_trial: Make) -> None:
     trial = make_trial()
-    words = _store_cause(trial, 3, "exit code 1")
+    words = UnfinishedTrial(trial, deaths=3).store_cause("exit code 1")
     assert trial.folder.error() == f"{words}\n"
 
 

@@ -1,0 +1,271 @@
+"""Runs trials on other machines; this one hands them out and is the only one that stores them.
+
+Every node runs trial processes, which send their rows and checkpoints as messages. They are applied
+to the folders here in their order, so that a folder is always as complete as that of a local trial.
+A trial whose node or process is lost goes on elsewhere from its last checkpoint.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Protocol, final
+
+from esbench.errors import DamagedTrialError, EsbenchError, TrainingError
+from esbench.rollouts.interrupts import interrupts_delayed
+from esbench.rollouts.worker_pool import MAX_DEATHS
+from esbench.training.callbacks import ImportedCallback
+from esbench.training.run_trial import (
+    GridWatcher,
+    Outcome,
+    outcome_without_training,
+    unchecked,
+)
+from esbench.training.schedule import schedule
+from esbench.training.trial_messages import Away, Event, Recorded
+from esbench.training.trial_processes import TrialArguments, UnfinishedTrial
+from esbench.training.trial_recorder import FolderRecorder
+from esbench.training.trial_server import Arrival, Died
+from esbench.training.trials import Trial
+
+PERIOD_SECONDS: Final = 1.0  # between two looks for nodes that have joined
+
+
+class Node(Protocol):
+    """A machine on which a ``TrialServer`` runs."""
+
+    name: str
+    cores: int
+
+    def call(self, method: str, *arguments: object) -> None:
+        """Call a method of the server, without waiting for it."""
+
+
+@final
+class Lost(NamedTuple):
+    """A node is lost, with everything that runs there."""
+
+    cause: str
+
+
+class Nodes(Protocol):
+    """The machines that run trials, of which there may be none at times."""
+
+    def joined(self) -> Sequence[Node]:
+        """The nodes that are new since the last call."""
+
+    def wait(self, seconds: float) -> None:
+        """Wait at most so long for messages of the servers, or the loss of a node."""
+
+    def take(self) -> Sequence[tuple[Node, Sequence[Arrival] | Lost]]:
+        """All messages that have arrived; at once."""
+
+
+@final
+@dataclass(eq=False)
+class _Place:
+    """Where a node runs one trial at a time."""
+
+    node: Node
+    number: int
+    arguments: TrialArguments
+    run: UnfinishedTrial | None = None
+    recorder: FolderRecorder | None = None
+
+    def assign(self, work: object) -> None:
+        """Send work to the trial process there, which starts if there is none."""
+        self.node.call("assign", self.number, self.arguments, work)
+
+
+@final
+class TrialsOnNodes:
+    """Trials that nodes run; a context manager, which ends them after they have been saved."""
+
+    def __init__(
+        self,
+        trials: Sequence[Trial],
+        nodes: Nodes,
+        slots: int,
+        callbacks: Sequence[ImportedCallback] = (),
+        at_once: int | None = None,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Prepare to run trials.
+
+        Args:
+            trials: in the order in which they are handed out.
+            nodes: where they run.
+            slots: the largest number of environments per worker.
+            callbacks: of every trial; the nodes import them.
+            at_once: the number of trials side by side on one node; by default, ``schedule`` decides
+                from the node's cores and its share of the trials.
+            tell: called with a message when no node is left.
+        """
+        self._trials = trials
+        self._nodes = nodes
+        self._slots, self._callbacks, self._at_once = slots, callbacks, at_once
+        self._tell = tell
+        self._places: list[_Place] = []
+        self._pending = deque(UnfinishedTrial(trial) for trial in trials if not trial.is_done)
+        self._locks: dict[
+            UnfinishedTrial, contextlib.ExitStack
+        ] = {}  # of trials that have begun here
+        self._inbox: deque[tuple[_Place, Any]] = deque()
+        self._alone = False  # and it has been told
+        self._stopping = False
+
+    def __enter__(self) -> TrialsOnNodes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the trials that run after they have been saved."""
+        self._stopping = True
+        try:
+            for node in {place.node for place in self._places}:
+                node.call("stop")
+            while self._inbox or any(place.run for place in self._places):
+                self._receive()
+                while self._inbox:
+                    with contextlib.suppress(EsbenchError):  # the first one has ended the grid
+                        self._handle()
+        finally:
+            for lock in self._locks.values():
+                lock.close()
+
+    def check(self) -> None:
+        """``check_trials`` on a node; TrainingError if the process that checks them died."""
+        specs, checker = unchecked(self._trials), None
+        while specs:
+            self._join()
+            if checker not in self._places and self._places:  # the first one, or that one is lost
+                checker = self._places[0]
+                checker.assign(specs)
+            self._receive()
+            while self._inbox:
+                sender, message = self._inbox.popleft()
+                match message:
+                    case Event():
+                        return
+                    case EsbenchError():
+                        raise message
+                    case Died(cause) if sender in self._places:
+                        raise TrainingError(f"the process that checked the trials died ({cause})")
+
+    def run(self, watcher: GridWatcher, ended: Callable[[Trial, Outcome, str], None]) -> None:
+        """Run every trial that is not done; ``ended`` is called with every trial that has ended.
+
+        UsageError as in ``run_trial``; TrainingError, with its traceback, if a process failed.
+        """
+        for trial in self._trials:
+            if trial.is_done:
+                self._open(UnfinishedTrial(trial), ended)
+        while self._pending or self._locks:
+            self._join()
+            self._give(ended)
+            self._receive()
+            while self._inbox:
+                if shown := self._handle():
+                    trial, event = shown
+                    show = ended if event.name == "trial_ended" else getattr(watcher, event.name)
+                    show(trial, *event.arguments)
+
+    def _join(self) -> None:
+        """Make places on the nodes that are new, as many as suit their share of the trials."""
+        joined = self._nodes.joined()
+        count = len({place.node for place in self._places}) + len(joined)
+        runs = dict.fromkeys([*self._locks, *self._pending])
+        left = [run.trial.spec.budget.env_steps for run in runs]
+        for node in joined:
+            layout = schedule(left[: -(-len(left) // count)], node.cores, self._at_once)
+            arguments = layout.workers_each, self._slots, self._callbacks
+            self._places += [_Place(node, n, arguments) for n in range(layout.at_once)]
+        self._places.sort(key=lambda place: place.number)  # a trial on every node comes first
+        alone = not self._places
+        if alone and not self._alone:
+            self._tell("no node is left; the trials go on when one joins (Ctrl-C ends)")
+        self._alone = alone
+
+    def _give(self, ended: Callable[[Trial, Outcome, str], None]) -> None:
+        """Send trials to the places that have none."""
+        for place in self._places:
+            while self._pending and place.run is None:
+                run = self._pending.popleft()
+                if run in self._locks or self._open(run, ended):
+                    with interrupts_delayed():
+                        place.run, place.recorder = run, FolderRecorder(run.trial)
+                        place.assign(Away(run.trial))
+
+    def _open(self, run: UnfinishedTrial, ended: Callable[[Trial, Outcome, str], None]) -> bool:
+        """Lock the folder of a trial; whether it is to be trained. Otherwise it has ended."""
+        try:
+            with contextlib.ExitStack() as lock:
+                mine = lock.enter_context(run.trial.folder.locked())
+                found = outcome_without_training(run.trial, mine)
+                if found is None:
+                    self._locks[run] = lock.pop_all()
+        except DamagedTrialError as error:  # the other trials can run
+            found = "failed", str(error)
+        if found is not None:
+            ended(run.trial, *found)
+        return found is None
+
+    def _receive(self) -> None:
+        """Wait for messages; a lost node is the death of all its processes."""
+        if self._inbox:
+            return
+        self._nodes.wait(PERIOD_SECONDS)
+        with interrupts_delayed():
+            for node, arrived in self._nodes.take():
+                places = {place.number: place for place in self._places if place.node is node}
+                if isinstance(arrived, Lost):
+                    died = Died(arrived.cause)
+                    self._inbox.extend((place, died) for place in places.values())
+                    self._places = [place for place in self._places if place.node is not node]
+                else:
+                    self._inbox.extend((places[number], message) for number, message in arrived)
+
+    def _handle(self) -> tuple[Trial, Event] | None:
+        """Apply the next message completely; returns what is left to display."""
+        with interrupts_delayed():
+            place, message = self._inbox.popleft()
+            run = place.run
+            match message:
+                case Recorded():
+                    self._record(place, message)
+                case Died(cause) if run is not None:
+                    message = self._lose(place, run, cause)
+                case Event("generation_done", (record,)) if run is not None:
+                    run.advance(record)
+                case Event("trial_ended") if run is not None:
+                    self._close(place, run)
+                case EsbenchError():
+                    raise message
+        return (run.trial, message) if run is not None and isinstance(message, Event) else None
+
+    def _record(self, place: _Place, call: Recorded) -> None:
+        try:
+            answer = getattr(place.recorder, call.name)(*call.arguments)
+        except EsbenchError as error:
+            if not call.asked:
+                raise
+            answer = error  # ends the trial, and perhaps the grid, as it does where it is raised
+        if call.asked:
+            place.node.call("answer", place.number, answer)
+
+    def _lose(self, place: _Place, run: UnfinishedTrial, cause: str) -> Event:
+        """Let a trial, whose process has died, go on elsewhere; it fails after too many deaths."""
+        run.deaths += not self._stopping
+        if run.deaths >= MAX_DEATHS:
+            failed = Event("trial_ended", ("failed", run.store_cause(cause)))
+            self._close(place, run)
+            return failed
+        place.run = None
+        run.trial.folder.close()
+        self._pending.appendleft(run)
+        return Event("trial_died", (cause,))
+
+    def _close(self, place: _Place, run: UnfinishedTrial) -> None:
+        place.run = None
+        self._locks.pop(run).close()

@@ -1,0 +1,105 @@
+"""Machines of a cluster as threads of the tests' process: each has a trial server of its own."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, final
+
+from esbench.training.trial_server import Arrival, TrialServer
+from esbench.training.trials_on_nodes import Lost
+
+
+@final
+class LocalNode:
+    """A node that can be lost: its processes are killed and their messages dropped."""
+
+    def __init__(self, cluster: "LocalNodes", name: str, cores: int) -> None:
+        self.name, self.cores = name, cores
+        self.is_lost = False
+        self.places: set[int] = set()  # that were given work
+        self._cluster = cluster
+        self._server = TrialServer()
+        threading.Thread(target=self._pass_on, daemon=True).start()
+
+    def call(self, method: str, *arguments: Any) -> None:
+        """Call a method of the server."""
+        if method == "assign":
+            self.places.add(arguments[0])
+        if not self.is_lost:
+            getattr(self._server, method)(*arguments)
+
+    def kill_processes(self) -> None:
+        """Kill the trial processes, whose workers end with them, and wait until they are gone."""
+        for child in list(self._server._children.values()):
+            child.process.kill()
+        while self._server._children:
+            time.sleep(0.01)
+
+    def _pass_on(self) -> None:
+        while not self.is_lost:
+            self._cluster.post(self, self._server.receive())
+
+
+@final
+class LocalNodes:
+    """Nodes that can join and be lost at any time."""
+
+    def __init__(self, cores: int = 1) -> None:
+        self.all: list[LocalNode] = []
+        self._cores = cores
+        self._new: list[LocalNode] = []
+        self._arrived: deque[tuple[LocalNode, Sequence[Arrival] | Lost]] = deque()
+        self._changed = threading.Condition()
+
+    def add(self) -> LocalNode:
+        """Let another node join."""
+        node = LocalNode(self, f"node-{len(self.all)}", self._cores)
+        self.all.append(node)
+        self._new.append(node)
+        return node
+
+    def lose(self, node: LocalNode) -> None:
+        """Cut a node off."""
+        node.is_lost = True
+        node.kill_processes()
+        with self._changed:
+            self._arrived = deque(item for item in self._arrived if item[0] is not node)
+            self._arrived.append((node, Lost(f"{node.name} was lost")))
+
+    def restart(self) -> None:
+        """Replace all nodes by new ones, for the next grid."""
+        self.close()
+        for number in range(len(self.all)):
+            self.all[number] = LocalNode(self, f"node-{number}", self._cores)
+        self._new = list(self.all)
+
+    def close(self) -> None:
+        """End all processes."""
+        for node in self.all:
+            node.is_lost = True
+            node.kill_processes()
+
+    def post(self, node: LocalNode, arrived: Sequence[Arrival]) -> None:
+        """Take messages of a node."""
+        with self._changed:
+            if not node.is_lost:
+                self._arrived.append((node, arrived))
+                self._changed.notify()
+
+    def joined(self) -> Sequence[LocalNode]:
+        """The nodes that are new."""
+        new, self._new = self._new, []
+        return new
+
+    def wait(self, seconds: float) -> None:
+        """Wait for messages."""
+        with self._changed:
+            if not self._arrived:
+                self._changed.wait(seconds)
+
+    def take(self) -> Sequence[tuple[LocalNode, Sequence[Arrival] | Lost]]:
+        """All messages that have arrived."""
+        with self._changed:
+            found, self._arrived = list(self._arrived), deque()
+        return found

@@ -1,0 +1,199 @@
+"""Trials on nodes that come and go leave behind what local ones do."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+from nodes import LocalNodes
+from stored_trials import content
+from watchers import Watcher
+from watchers import run as run_here
+
+from esbench.errors import UsageError
+from esbench.rollouts.worker_pool import WorkerPool
+from esbench.store.trial_folder import TrialFolder
+from esbench.training.callbacks import ImportedCallback
+from esbench.training.trials import Trial
+from esbench.training.trials_on_nodes import TrialsOnNodes
+
+Make = Callable[..., Trial]
+ENDLESS: dict[str, Any] = {"budget": {"env_steps": 10**9}}
+
+
+@pytest.fixture
+def nodes() -> Iterator[LocalNodes]:
+    found = LocalNodes()
+    yield found
+    found.close()
+
+
+def run(
+    nodes: LocalNodes,
+    watcher: Watcher,
+    *trials: Trial,
+    tell: Callable[[str], None] = lambda _: None,
+    **options: Any,
+) -> None:
+    with TrialsOnNodes(trials, nodes, slots=4, tell=tell, **options) as grid:
+        grid.check()
+        grid.run(watcher, watcher.trial_ended)
+
+
+def beside(trial: Trial) -> Trial:
+    """The same trial in another folder."""
+    path = trial.folder.path
+    return replace(trial, folder=TrialFolder(path.with_name(f"local-{path.name}")))
+
+
+def test_every_file_is_that_of_a_local_run_on_whatever_nodes_join(
+    make_trial: Make, pool: WorkerPool, nodes: LocalNodes
+) -> None:
+    members = replace(make_trial("doubles:Chatty-v0"), record_members=True, keep=3)
+    trials = [members, *(make_trial(seed=seed) for seed in (1, 2, 3))]
+    run_here(pool, *(locals_ := [beside(trial) for trial in trials]))
+    told: list[str] = []
+
+    def join(text: str) -> None:
+        told.append(text)
+        nodes.add()
+
+    def grow() -> None:
+        if len(nodes.all) == 1:
+            nodes.add()
+
+    watcher = Watcher(grow)
+    run(nodes, watcher, *trials, tell=join)
+    assert len(told) == 1
+    assert [outcome for outcome, _ in watcher.ends] == ["done"] * 4
+    assert all(node.places == {0} for node in nodes.all)
+    assert len(nodes.all) == 2
+    for trial, local in zip(trials, locals_, strict=True):
+        assert content(trial) == content(local)
+    again = Watcher()
+    run(LocalNodes(), again, *trials)  # needs none
+    assert [outcome for outcome, _ in again.ends] == ["skipped"] * 4
+
+
+def test_trials_of_lost_nodes_and_processes_go_on_from_their_last_checkpoint(
+    make_trial: Make, pool: WorkerPool, nodes: LocalNodes
+) -> None:
+    table = {"budget": {"env_steps": 10**9, "generations": 8}}
+    trials = [make_trial(seed=seed, **table) for seed in range(3)]
+    run_here(pool, *(locals_ := [beside(trial) for trial in trials]))
+    nodes.add(), nodes.add()
+    losses: dict[str, Callable[[], None]] = {
+        trials[0].name: lambda: nodes.lose(nodes.all[0]),
+        trials[2].name: lambda: nodes.all[1].kill_processes(),
+    }
+    watcher = Watcher()
+
+    def strike() -> None:
+        for name in [name for name in losses if watcher.events.get(name, [])[-1:] == ["4"]]:
+            losses.pop(name)()
+
+    watcher._then = strike
+    run(nodes, watcher, *trials, callbacks=[ImportedCallback("often_saved:go_on")])
+    assert watcher.deaths == ["node-0 was lost", "signal SIGKILL (out of memory?)"]
+    for trial, local in zip(trials, locals_, strict=True):
+        assert content(trial) == content(local)
+    resumed = [int(watcher.events[trials[n].name][0].removeprefix("from ")) for n in (0, 2)]
+    assert all(3 <= generation <= 8 for generation in resumed)
+    assert watcher.events[trials[1].name][0] == "from 0"
+
+
+def test_an_interrupt_saves_every_trial_and_they_can_be_resumed(
+    make_trial: Make, pool: WorkerPool, nodes: LocalNodes
+) -> None:
+    trials = [make_trial(seed=seed, **ENDLESS) for seed in range(3)]
+    for _ in range(2):
+        nodes.add()
+        watcher = Watcher()
+        watcher._then = partial(interrupt_at, watcher, trials=len(nodes.all))
+        with pytest.raises(KeyboardInterrupt):
+            run(nodes, watcher, *trials)
+        begun = [trial for trial in trials if trial.name in watcher.events]
+        assert begun == trials[: len(nodes.all)]
+        for trial in begun:
+            state = trial.folder.load_checkpoint()
+            assert state is not None
+            assert state["progress"]["generation"] == len(trial.folder.rows())
+            assert trial.folder.status == "partial"
+        nodes.restart()
+    assert watcher.events[trials[0].name][0] != "from 0"
+    assert trials[2].folder.status == "missing"
+    local = beside(make_trial(budget={"env_steps": 10**9, "generations": 100}))
+    run_here(pool, local)
+    pairs = zip(trials[0].folder.records(), local.folder.records(), strict=False)
+    digests = [(one.digest, other.digest) for one, other in pairs]
+    assert len(digests) >= 2
+    assert all(one == other for one, other in digests)
+
+
+def interrupt_at(watcher: Watcher, trials: int) -> None:
+    """An interrupt as soon as this number of trials have a generation."""
+    if sum(events[-1].isdigit() for events in watcher.events.values()) == trials:
+        raise KeyboardInterrupt
+
+
+def test_a_trial_that_fails_or_runs_elsewhere_stops_no_other(
+    make_trial: Make, nodes: LocalNodes
+) -> None:
+    bad = make_trial("doubles:Raises-v0")
+    doomed = make_trial("doubles:KillsTheTrainer-v0", **ENDLESS)
+    held, damaged, good = (make_trial(seed=seed) for seed in (1, 2, 3))
+    damaged.folder.path.mkdir(parents=True)
+    (damaged.folder.path / "trial.json").write_text("no JSON")
+    nodes.add()
+    watcher = Watcher()
+    with held.folder.locked():
+        run(nodes, watcher, doomed, bad, held, damaged, good)
+    assert {name: events[-1] for name, events in watcher.events.items()} == {
+        doomed.name: "failed",
+        bad.name: "failed",
+        held.name: "elsewhere",
+        damaged.name: "failed",
+        good.name: "done",
+    }
+    assert len(watcher.deaths) == 2  # the third is the end of the doomed
+    assert "died 3 times" in doomed.folder.error()
+    assert "fell over" in bad.folder.error()
+    assert bad.folder.status == doomed.folder.status == "failed"
+
+
+def test_what_cannot_be_stored_ends_the_grid_in_one_sentence(
+    make_trial: Make, nodes: LocalNodes
+) -> None:
+    trial, other = make_trial(**ENDLESS), make_trial(seed=1, **ENDLESS)
+    trial.folder.path.mkdir(parents=True)
+    (trial.folder.path / "checkpoint").write_text("a file")
+    nodes.add(), nodes.add()
+    with pytest.raises(UsageError, match=r"cannot write .*checkpoint"):
+        run(nodes, Watcher(), other, trial, callbacks=[ImportedCallback("often_saved:go_on")])
+    assert other.folder.status == "partial"
+
+
+def test_what_is_not_supported_is_refused_before_any_trial(
+    make_trial: Make, nodes: LocalNodes
+) -> None:
+    trial = make_trial("doubles:Walk-v0", policy={"template": "conv_lstm"})
+    nodes.lose(nodes.add())
+    nodes.add()  # the check goes on there
+    with pytest.raises(UsageError, match="convolutional"):
+        run(nodes, Watcher(), trial)
+    assert trial.folder.status == "missing"
+
+
+def test_a_node_runs_as_many_trials_at_once_as_its_cores_allow(make_trial: Make) -> None:
+    trials = [make_trial(seed=seed, budget={"env_steps": 10**6}) for seed in range(6)]
+    cluster = LocalNodes(cores=4)
+    cluster.add(), cluster.add()
+    grid = TrialsOnNodes(trials, cluster, slots=4)
+    grid._join()
+    assert [(place.node.name, place.number, place.arguments[0]) for place in grid._places] == [
+        ("node-0", 0, 2),
+        ("node-1", 0, 2),
+        ("node-0", 1, 2),
+        ("node-1", 1, 2),
+    ]
