@@ -243,8 +243,8 @@ class TrialFolder:
         """Prepare the folder for appending rows, and return the rows up to the checkpoint.
 
         Later rows, which are computed again, and the temporary files of killed processes are
-        dropped. If versions, the user's own code or the number of workers have changed,
-        ``resumed_with`` records it.
+        dropped. If versions, the user's own code, the hardware or the number of workers have
+        changed, ``resumed_with`` records it.
 
         With ``record_members``, the members' data of the next generations are stored too. Once that
         has begun, it goes on without it.
@@ -339,7 +339,7 @@ class TrialFolder:
             content = self.description()
             resumed: list[Json] = content.get("resumed_with", [])
             latest = [content, *resumed][-1]
-            compared = ("versions", "own_code", "workers")
+            compared = ("versions", "own_code", "hardware", "workers")
             if all(latest.get(key) == description.get(key) for key in compared):
                 return
             again = {key: description.get(key) for key in ("created", *compared, "command")}

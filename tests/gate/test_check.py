@@ -124,6 +124,7 @@ HARDWARE = {
     "instructions": "avx avx512f fma",
     "platform": "Linux-5-with-glibc2.36",
 }
+KNOWN = {"versions": {"numpy": "2.0", "torch": "2.0", "jax": "1"}, "hardware": HARDWARE}
 
 
 @pytest.mark.parametrize(
@@ -133,16 +134,16 @@ HARDWARE = {
         ({"hardware": {**HARDWARE, "cpu": "Other"}}, ("Test CPU", "Other")),
         ({"hardware": {**HARDWARE, "instructions": "avx avx2 fma"}}, ("avx2 avx512f",)),
         ({"resumed_with": [{"versions": {"numpy": "3.0"}}]}, ("seed 0", "resumed")),
+        ({"resumed_with": [{**KNOWN, "hardware": {**HARDWARE, "cpu": "Other"}}]}, ("resumed",)),
         ({"hardware": {**HARDWARE, "platform": "Linux-6-with-glibc2.40"}}, ("2.36", "2.40")),
     ],
-    ids=["version", "processor", "instructions", "resumed", "C library"],
+    ids=["version", "processor", "instructions", "resumed", "resumed elsewhere", "C library"],
 )
 def test_elsewhere_digests_are_not_comparable(
     base: Path, same: Path, change: dict[str, Any], parts: tuple[str, ...]
 ) -> None:
-    known = {"versions": {"numpy": "2.0", "torch": "2.0", "jax": "1"}, "hardware": HARDWARE}
-    edit(base, "trial.json", lambda content: content.update(known))
-    edit(same, "trial.json", lambda content: content.update(known | change))
+    edit(base, "trial.json", lambda content: content.update(KNOWN))
+    edit(same, "trial.json", lambda content: content.update(KNOWN | change))
     set_digest(same / CELL / "seed-0", 1)
     report = held(same, base, exact=True)
     (cell,) = report.cells

@@ -417,6 +417,7 @@ def test_another_specification_in_the_folder_is_refused(
     [
         ("versions", [({"numpy": "1"}, 1), ({"numpy": "1"}, 1), ({"numpy": "2"}, 2)]),
         ("own_code", [({"mine": "sha256:0"}, 1), ({"mine": "sha256:0"}, 1), ({}, 2)]),
+        ("hardware", [({"cpu": "1"}, 1), ({"cpu": "1"}, 1), ({"cpu": "2"}, 2)]),
         ("workers", [(1, 1), (1, 1), (2, 2), (None, 3)]),
     ],
 )

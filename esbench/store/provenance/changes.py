@@ -29,12 +29,14 @@ def origin_of(description: Json) -> Origin:
 
 
 def was_mixed(description: Json) -> bool:
-    """Whether a trial was resumed with other versions, or played by nodes that differ."""
+    """Whether a trial was resumed under other versions or hardware, or played by mixed nodes."""
     if description.get("mixed"):
         return True
     first, *resumed = _parts(description)
     return any(
-        part.get("versions") != first.get("versions") or changed_code(first, own_code_of(part))
+        part.get("versions") != first.get("versions")
+        or changed_code(first, own_code_of(part))
+        or _other_processor(first, part)
         for part in resumed
     )
 
@@ -113,6 +115,11 @@ def _parts(description: Json) -> list[Json]:
 def _table(description: Json, key: str) -> dict[str, Any]:
     found = description.get(key)
     return found if isinstance(found, dict) else {}
+
+
+def _other_processor(first: Json, part: Json) -> bool:
+    before, after = (Origin(hardware=_table(each, "hardware")) for each in (first, part))
+    return bool(after.hardware and changes(before, after))
 
 
 def _machine(origin: Origin) -> dict[str, str]:
