@@ -3,15 +3,15 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from esbench.training.trial_server import Arrival, TrialServer
-from esbench.training.trials_on_nodes import Lost
+from esbench.rollouts.servers import Arrival, Lost, Node, Nodes
+from esbench.training.trial_server import TrialServer
 
 
 @final
-class LocalNode:
+class LocalNode(Node):
     """A node that can be lost: its processes are killed and their messages dropped."""
 
     def __init__(self, cluster: "LocalNodes", name: str, cores: int) -> None:
@@ -42,7 +42,7 @@ class LocalNode:
 
 
 @final
-class LocalNodes:
+class LocalNodes(Nodes):
     """Nodes that can join and be lost at any time."""
 
     def __init__(self, cores: int = 1) -> None:
@@ -86,6 +86,14 @@ class LocalNodes:
             if not node.is_lost:
                 self._arrived.append((node, arrived))
                 self._changed.notify()
+
+    @property
+    def count(self) -> int:
+        """The number of nodes that are not lost."""
+        return sum(not node.is_lost for node in self.all)
+
+    def serve(self, server: Callable[[], object]) -> None:
+        """Every node has its server already."""
 
     def joined(self) -> Sequence[LocalNode]:
         """The nodes that are new."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -91,8 +92,9 @@ class MessageRecorder:
             self._parent.send(message)
 
     def begin(self, about: Json) -> Start:
-        """Prepare the folder for new records, and resume."""
-        start: Start = self._ask("begin", about)
+        """Prepare the folder for new records, and resume; ``about`` gets the name of the host."""
+        hardware = {**about["hardware"], "host": socket.gethostname()}
+        start: Start = self._ask("begin", {**about, "hardware": hardware})
         self._records_members = start.records_members
         return start
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import queue
 import threading
-from typing import Any, Final, NamedTuple, TypeAlias, final
+from typing import Final, NamedTuple, final
 
 from esbench.errors import TrainingError
 from esbench.rollouts.child_process import Child, end
+from esbench.rollouts.servers import Arrival
 from esbench.training.trial_processes import TrialArguments, trial_main
 
 MOST_MESSAGES: Final = 100  # that wait for the driver; then the trials wait
@@ -18,10 +19,6 @@ class Died(NamedTuple):
     """A trial process has died, or did not start."""
 
     cause: str
-
-
-Arrival: TypeAlias = tuple[int, Any]
-"""The place of a trial process, and its message or ``Died``."""
 
 
 @final

@@ -11,10 +11,11 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol, final
+from typing import Any, Final, final
 
 from esbench.errors import DamagedTrialError, EsbenchError, TrainingError
 from esbench.rollouts.interrupts import interrupts_delayed
+from esbench.rollouts.servers import Lost, Node, Nodes
 from esbench.rollouts.worker_pool import MAX_DEATHS
 from esbench.training.callbacks import ImportedCallback
 from esbench.training.run_trial import (
@@ -27,40 +28,10 @@ from esbench.training.schedule import schedule
 from esbench.training.trial_messages import Away, Event, Recorded
 from esbench.training.trial_processes import TrialArguments, UnfinishedTrial
 from esbench.training.trial_recorder import FolderRecorder
-from esbench.training.trial_server import Arrival, Died
+from esbench.training.trial_server import Died, TrialServer
 from esbench.training.trials import Trial
 
 PERIOD_SECONDS: Final = 1.0  # between two looks for nodes that have joined
-
-
-class Node(Protocol):
-    """A machine on which a ``TrialServer`` runs."""
-
-    name: str
-    cores: int
-
-    def call(self, method: str, *arguments: object) -> None:
-        """Call a method of the server, without waiting for it."""
-
-
-@final
-class Lost(NamedTuple):
-    """A node is lost, with everything that runs there."""
-
-    cause: str
-
-
-class Nodes(Protocol):
-    """The machines that run trials, of which there may be none at times."""
-
-    def joined(self) -> Sequence[Node]:
-        """The nodes that are new since the last call."""
-
-    def wait(self, seconds: float) -> None:
-        """Wait at most so long for messages of the servers, or the loss of a node."""
-
-    def take(self) -> Sequence[tuple[Node, Sequence[Arrival] | Lost]]:
-        """All messages that have arrived; at once."""
 
 
 @final
@@ -115,6 +86,7 @@ class TrialsOnNodes:
         self._inbox: deque[tuple[_Place, Any]] = deque()
         self._alone = False  # and it has been told
         self._stopping = False
+        nodes.serve(TrialServer)
 
     def __enter__(self) -> TrialsOnNodes:
         return self
@@ -135,8 +107,11 @@ class TrialsOnNodes:
                 lock.close()
 
     def check(self) -> None:
-        """``check_trials`` on a node; TrainingError if the process that checks them died."""
-        specs, checker = unchecked(self._trials), None
+        """``check_trials`` on a node; TrainingError if the process that checks them died.
+
+        If a node is lost meanwhile, another one checks them, up to ``MAX_DEATHS`` times.
+        """
+        specs, checker, losses = unchecked(self._trials), None, 0
         while specs:
             self._join()
             if checker not in self._places and self._places:  # the first one, or that one is lost
@@ -150,8 +125,10 @@ class TrialsOnNodes:
                         return
                     case EsbenchError():
                         raise message
-                    case Died(cause) if sender in self._places:
-                        raise TrainingError(f"the process that checked the trials died ({cause})")
+                    case Died(cause) if sender is checker:
+                        losses += 1
+                        if sender in self._places or losses >= MAX_DEATHS:
+                            raise TrainingError(f"the check of the trials ended early ({cause})")
 
     def run(self, watcher: GridWatcher, ended: Callable[[Trial, Outcome, str], None]) -> None:
         """Run every trial that is not done; ``ended`` is called with every trial that has ended.

@@ -95,7 +95,7 @@ def test_trials_of_lost_nodes_and_processes_go_on_from_their_last_checkpoint(
 
     watcher._then = strike
     run(nodes, watcher, *trials, callbacks=[ImportedCallback("often_saved:go_on")])
-    assert watcher.deaths == ["node-0 was lost", "signal SIGKILL (out of memory?)"]
+    assert sorted(watcher.deaths) == ["node-0 was lost", "signal SIGKILL (out of memory?)"]
     for trial, local in zip(trials, locals_, strict=True):
         assert content(trial) == content(local)
     resumed = [int(watcher.events[trials[n].name][0].removeprefix("from ")) for n in (0, 2)]
@@ -165,13 +165,12 @@ def test_a_trial_that_fails_or_runs_elsewhere_stops_no_other(
 def test_what_cannot_be_stored_ends_the_grid_in_one_sentence(
     make_trial: Make, nodes: LocalNodes
 ) -> None:
-    trial, other = make_trial(**ENDLESS), make_trial(seed=1, **ENDLESS)
+    trial = make_trial(**ENDLESS)
     trial.folder.path.mkdir(parents=True)
     (trial.folder.path / "checkpoint").write_text("a file")
-    nodes.add(), nodes.add()
+    nodes.add()
     with pytest.raises(UsageError, match=r"cannot write .*checkpoint"):
-        run(nodes, Watcher(), other, trial, callbacks=[ImportedCallback("often_saved:go_on")])
-    assert other.folder.status == "partial"
+        run(nodes, Watcher(), trial, callbacks=[ImportedCallback("often_saved:go_on")])
 
 
 def test_what_is_not_supported_is_refused_before_any_trial(
