@@ -1,4 +1,4 @@
-"""The folder of a trial without what differs from run to run: times, the machine and its cores."""
+"""The folder of a trial without what differs from run to run: times, machine and command."""
 
 import json
 from pathlib import Path
@@ -6,14 +6,11 @@ from typing import Any
 
 from safetensors.numpy import load_file
 
-from esbench.training.trials import Trial
-
-VARIABLE = {"created", "finished", "workers", "hardware", "wall_time_s", "cpu_time_s"}
+VARIABLE = {"created", "finished", "workers", "hardware", "wall_time_s", "cpu_time_s", "command"}
 
 
-def content(trial: Trial) -> dict[str, Any]:
+def content(folder: Path) -> dict[str, Any]:
     """The content of every file by its path in the folder."""
-    folder = trial.folder.path
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): _read(path) for path in paths}
 

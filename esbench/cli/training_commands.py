@@ -368,15 +368,18 @@ def train(
     """
     from esbench.cli.console import make_console, show, working
     from esbench.cli.progress import GridDisplay
-    from esbench.training.run_grid import run_grid
+    from esbench.training.run_grid import layout_of, run_grid
     from esbench.training.tracking import TrackedGrid
 
     display = GridDisplay(make_console(), len(trials), quiet)
     tracked = TrackedGrid(display, trackers, root, complain, _draw_curve)
     try:
-        with engine.open() as pool, display:
+        with engine.open() as pool:
             pool.notice = complain
-            outcomes = run_grid(trials, pool, tracked, callbacks, at_once)
+            if not (pool.is_local or quiet):
+                show(f"ray: {layout_of(trials, pool, at_once).words}")
+            with display:
+                outcomes = run_grid(trials, pool, tracked, callbacks, at_once)
     finally:
         if trackers:
             with working("finishing the trackers"):

@@ -26,6 +26,7 @@ from esbench.integrations.ray_cluster import (
     refusal,
     software,
 )
+from esbench.integrations.ray_trials import RayNodes
 from esbench.rollouts.coordinator import (
     POLL_SECONDS,
     Coordinator,
@@ -328,6 +329,11 @@ class RayEngine(Engine):
     def is_local(self) -> bool:
         """False."""
         return False
+
+    def machines(self) -> RayNodes:
+        """The nodes of the cluster."""
+        _, workers, allow_mixed = self._options
+        return RayNodes(self._cluster, workers, allow_mixed, lambda text: self.notice(text))
 
     def start(self) -> None:
         """Start the actors of all nodes in the background."""

@@ -55,8 +55,8 @@ class ServerActor:
 class RayNode(Node):
     """A node of a Ray cluster."""
 
-    def __init__(self, place: ClusterNode, actor: Any) -> None:
-        self.place, self.name, self.cores = place, place.host, place.cores
+    def __init__(self, place: ClusterNode, cores: int, actor: Any) -> None:
+        self.place, self.name, self.cores = place, place.host, cores
         self.actor = actor
         self.calls: list[Any] = []  # whose success is not known yet
 
@@ -70,17 +70,22 @@ class RayNodes(Nodes):
     """The nodes of a Ray cluster, each with an actor."""
 
     def __init__(
-        self, cluster: RayCluster, *, allow_mixed: bool, notice: Callable[[str], None]
+        self,
+        cluster: RayCluster,
+        workers: int | None,
+        allow_mixed: bool,
+        notice: Callable[[str], None],
     ) -> None:
         """Prepare to start servers.
 
         Args:
             cluster: the connection, which stays open.
+            workers: the workers per node; by default as many as it offers cores.
             allow_mixed: whether nodes with other software are used.
             notice: called with a sentence about a node that cannot be used.
         """
         self._cluster, self._ray = cluster, cluster.ray
-        self._allow_mixed, self._notice = allow_mixed, notice
+        self._workers, self._allow_mixed, self._notice = workers, allow_mixed, notice
         self._server: Callable[[], object] = object
         self._here = software()
         self._known: set[str] = set()  # identifiers of nodes
@@ -170,7 +175,9 @@ class RayNodes(Nodes):
                 actor = self._cluster.start(
                     ServerActor, place, self._server, sys.path, threads, groups={MESSAGES: 1}
                 )
-                self._starting[actor.software.remote()] = RayNode(place, actor)
+                self._starting[actor.software.remote()] = RayNode(
+                    place, self._workers or place.cores, actor
+                )
 
     def _problem(self, node: RayNode, answer: Any) -> str | None:
         """Why a node cannot be used, empty if it may be tried again; None if it can be used."""

@@ -12,6 +12,7 @@ from esbench.files import Json
 from esbench.grids.trial_spec import EnvironmentSpec
 from esbench.rollouts.jobs import Job, Setup, Task
 from esbench.rollouts.results import Episodes
+from esbench.rollouts.servers import Nodes
 from esbench.rollouts.stopwatch import Stopwatch
 
 
@@ -56,6 +57,10 @@ class Engine(ABC):
     @abstractmethod
     def is_local(self) -> bool:
         """Whether trials side by side may use as many workers of their own instead."""
+
+    @abstractmethod
+    def machines(self) -> Nodes | None:
+        """The machines that can also run whole trials; None if there is only this one."""
 
     @abstractmethod
     def start(self) -> None:

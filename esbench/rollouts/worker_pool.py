@@ -106,6 +106,9 @@ class WorkerPool(Engine):
         """The ids of the running worker processes."""
         return [worker.child.process.pid or 0 for worker in self._workers]
 
+    def machines(self) -> None:
+        """None."""
+
     def start(self) -> None:
         """Start the processes if none run, as ``configure`` does; they load in the background."""
         if not self._workers:

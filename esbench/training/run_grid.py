@@ -8,9 +8,10 @@ from esbench.errors import UsageError
 from esbench.rollouts.engine import Engine
 from esbench.training.callbacks import Callback, ImportedCallback
 from esbench.training.run_trial import GridWatcher, Outcome, check_trials, run_trial
-from esbench.training.schedule import Schedule, schedule
+from esbench.training.schedule import Schedule, schedule, schedule_on_nodes
 from esbench.training.trial_processes import TrialProcesses
 from esbench.training.trials import Trial
+from esbench.training.trials_on_nodes import TrialsOnNodes
 
 
 def run_grid(
@@ -23,8 +24,9 @@ def run_grid(
     """Run every trial that is not done; a failed or damaged one does not stop the others.
 
     Returns the outcomes of all trials, in the order in which they ended. ``at_once`` is the number
-    of trials side by side, None for the choice of ``schedule``. Such trials share as many workers
-    of their own as ``pool`` has, and their processes import the callbacks.
+    of trials side by side, on each node of a cluster, None for the choice of ``schedule``. Such
+    trials share as many workers of their own as ``pool`` has, and their processes import the
+    callbacks.
 
     Raises:
         UsageError: a trial is not supported, a callback of trials side by side has no name, a
@@ -42,13 +44,17 @@ def run_grid(
     todo = [trial for trial in trials if not trial.is_done]
     layout = layout_of(todo, pool, at_once)
     beside = todo[: layout.side_by_side]
+    if layout.is_on_nodes and (machines := pool.machines()):
+        named = _named(callbacks, "trials on nodes")
+        with (
+            machines,
+            TrialsOnNodes(trials, machines, pool.slots, named, at_once, pool.notice) as grid,
+        ):
+            grid.check()
+            grid.run(watcher, ended)
+        return outcomes
     if beside:
-        named = [each for each in callbacks if isinstance(each, ImportedCallback)]
-        if len(named) < len(callbacks):
-            raise UsageError(
-                f"at_once = {layout.at_once} with a function as callback: expected its name, such "
-                "as 'package.file:function', which other processes can import"
-            )
+        named = _named(callbacks, f"at_once = {layout.at_once}")
         with TrialProcesses(layout.at_once, layout.workers_each, pool.slots, named) as processes:
             processes.check(trials)
             processes.run(beside, watcher, ended)
@@ -68,10 +74,21 @@ def layout_of(trials: Sequence[Trial], engine: Engine, at_once: int | None = Non
     Raises:
         UsageError: ``at_once`` is below 1, or above what the engine supports.
     """
-    steps = [trial.spec.budget.env_steps for trial in trials if not trial.is_done]
-    if engine.is_local:
-        return schedule(steps, engine.size, at_once)
-    if at_once not in {None, 1}:
-        raise UsageError(f"at_once = {at_once}: expected 1 with nodes, which all play one trial")
-    reason = "because the nodes share the population of each"
-    return Schedule(len(steps), engine.size, 1, 0, reason)
+    specs = [trial.spec for trial in trials if not trial.is_done]
+    if (machines := engine.machines()) is None:
+        return schedule([spec.budget.env_steps for spec in specs], engine.size, at_once)
+    found = schedule_on_nodes(specs, engine.size, machines.count)
+    if not found.is_on_nodes and at_once not in {None, 1}:
+        raise UsageError(f"at_once = {at_once}: expected 1 with nodes that all play one trial")
+    return found
+
+
+def _named(callbacks: Sequence[Callback], where: str) -> list[ImportedCallback]:
+    """Callbacks that other processes can call; UsageError if one is a plain function."""
+    named = [each for each in callbacks if isinstance(each, ImportedCallback)]
+    if len(named) < len(callbacks):
+        raise UsageError(
+            f"{where} with a function as callback: expected its name, such as "
+            "'package.file:function', which other processes can import"
+        )
+    return named

@@ -27,7 +27,13 @@ class Schedule:
     workers: int
     at_once: int
     side_by_side: int  # the first ones; the others follow one after the other on all workers
-    reason: str  # why trials run one after the other, if they do
+    reason: str  # why trials run one after the other, if they do; with nodes, why as they do
+    nodes: int = 0  # of a cluster, if any
+
+    @property
+    def is_on_nodes(self) -> bool:
+        """Whether each trial runs on one node, and all nodes run trials at once."""
+        return self.nodes > 0 and self.side_by_side > 0
 
     @property
     def workers_each(self) -> int:
@@ -37,6 +43,9 @@ class Schedule:
     @property
     def words(self) -> str:
         """The schedule and its reason as text."""
+        if self.nodes:
+            others = "each population on all nodes, one trial after the other"
+            return f"{'each trial on one node' if self.is_on_nodes else others}, {self.reason}"
         everybody = "all workers" if self.workers > 1 else "one worker"
         if self.at_once == 1:
             text = f"one trial after the other on {everybody}"
@@ -45,32 +54,6 @@ class Schedule:
         text = f"{self.at_once} trials side by side with {each} each"
         rest = self.trials - self.side_by_side
         return f"{text}; the last {'one' if rest == 1 else rest} on {everybody}" if rest else text
-
-
-@final
-@dataclass(frozen=True)
-class ClusterMode:
-    """How a grid uses several nodes."""
-
-    trials_on_nodes: bool  # otherwise, all nodes play the population of one trial after the other
-    reason: str
-
-    @property
-    def words(self) -> str:
-        """The mode and its reason as text."""
-        trials = "each trial on one node", "each population across all nodes, one trial at a time"
-        return f"{trials[not self.trials_on_nodes]}, {self.reason}"
-
-
-def cluster_mode(specs: Sequence[TrialSpec], nodes: int) -> ClusterMode:
-    """Decides how nodes share the trials that are not done; the results do not depend on it."""
-    trials = len(specs)
-    if any(spec.init_from is not None for spec in specs):
-        return ClusterMode(False, "because init_from names a folder that other nodes cannot read")
-    counts = f"{counted(trials, 'unfinished trial')} on {counted(nodes, 'node')}"
-    if trials > nodes:
-        return ClusterMode(True, f"because there are more trials than nodes ({counts})")
-    return ClusterMode(False, f"because there are not more trials than nodes ({counts})")
 
 
 def schedule(steps: Sequence[int], workers: int, at_once: int | None = None) -> Schedule:
@@ -96,3 +79,20 @@ def schedule(steps: Sequence[int], workers: int, at_once: int | None = None) -> 
     most = max(divisors, default=1)
     reason = f"because {trials} trials cannot share {workers} workers evenly"
     return Schedule(trials, workers, most, trials // most * most if most > 1 else 0, reason)
+
+
+def schedule_on_nodes(specs: Sequence[TrialSpec], workers: int, nodes: int) -> Schedule:
+    """The schedule of trials that are not done on the nodes of a cluster.
+
+    Nodes that each run trials of their own never wait for each other. With fewer trials than nodes,
+    all of them play the population of one trial.
+    """
+    trials = len(specs)
+    if any(spec.init_from is not None for spec in specs):
+        reason = "because init_from names a folder that other nodes cannot read"
+        return Schedule(trials, workers, 1, 0, reason, nodes)
+    compared = "more" if trials > nodes else "not more"
+    counts = f"{counted(trials, 'unfinished trial')}, {counted(nodes, 'node')}"
+    reason = f"because there are {compared} trials than nodes ({counts})"
+    beside = trials if trials > nodes else 0
+    return Schedule(trials, workers, nodes if beside else 1, beside, reason, nodes)

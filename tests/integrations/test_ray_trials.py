@@ -1,6 +1,5 @@
 """Trials on the nodes of a real Ray cluster; what happens to them there is tested without Ray."""
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -8,10 +7,13 @@ from types import SimpleNamespace
 from typing import Any, cast, final
 
 import pytest
+from command_line import Run, working_in
+from ray_nodes import Nodes
 from stored_trials import content
 from watchers import Watcher
 from watchers import run as run_here
 
+from esbench.bench.plan import Cost
 from esbench.errors import UsageError
 from esbench.integrations.ray_cluster import ClusterNode, RayCluster, Software, software
 from esbench.integrations.ray_trials import MAX_STARTS, RayNodes
@@ -23,98 +25,104 @@ from esbench.training.trials import Trial
 from esbench.training.trials_on_nodes import TrialsOnNodes
 
 Make = Callable[..., Trial]
-STORE: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
+GRID = """
+name = "small"
+seeds = [0, 1]
+environments = ["doubles:Walk-v0", "doubles:Raises-v0"]
+[budget]
+env_steps = 500
+[algorithms.openai_es]
+population_size = 8
+sigma = 0.1
+[policy]
+template = "mlp"
+hidden = [4]
+[evaluation]
+episodes = 4
+"""
 
 
 @pytest.fixture(scope="module")
-def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A cluster whose processes have a folder of their own as the current one."""
-    cluster_utils = pytest.importorskip("ray.cluster_utils")
-    before, folder = Path.cwd(), tmp_path_factory.mktemp("nodes")
-    os.chdir(folder)
-    try:
-        cluster = cluster_utils.Cluster(
-            initialize_head=True, head_node_args={**STORE, "include_dashboard": False}
-        )
-        cluster.first = cluster.add_node(**STORE)
-    finally:
-        os.chdir(before)
-    cluster.folder = folder
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The current folder of the processes of the nodes."""
+    return tmp_path_factory.mktemp("nodes")
+
+
+@pytest.fixture(scope="module")
+def machines(folder: Path) -> Iterator[Nodes]:
+    """Two nodes."""
+    pytest.importorskip("ray")
+    with working_in(folder):
+        cluster = Nodes()
+        cluster.resize(2)
     yield cluster
-    cluster.shutdown()
+    cluster.close()
 
 
 @pytest.fixture(scope="module")
-def cluster(machines: Any) -> Iterator[RayCluster]:
+def cluster(machines: Nodes) -> Iterator[RayCluster]:
     with RayCluster(machines.address) as connected:
         yield connected
 
 
-def run(cluster: RayCluster, watcher: Watcher, *trials: Trial, **options: Any) -> list[str]:
-    """Run trials on the nodes; returns what was told."""
-    told: list[str] = []
-    nodes = RayNodes(cluster, allow_mixed=False, notice=told.append)
-    with nodes, TrialsOnNodes(trials, nodes, slots=4, tell=told.append, **options) as grid:
-        grid.check()
-        grid.run(watcher, watcher.trial_ended)
-    return told
-
-
-def beside(trial: Trial) -> Trial:
-    path = trial.folder.path
-    return replace(trial, folder=TrialFolder(path.with_name(f"local-{path.name}")))
-
-
 def test_more_trials_than_nodes_are_stored_here_as_local_ones(
     cluster: RayCluster,
-    machines: Any,
-    make_trial: Make,
-    pool: WorkerPool,
+    machines: Nodes,
+    folder: Path,
+    esbench: Run,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made = [make_trial(seed=seed) for seed in range(3)]
-    bad = make_trial("doubles:Raises-v0")
-    run_here(pool, *(locals_ := [beside(trial) for trial in made]))
-    monkeypatch.chdir(tmp_path)  # a path below it is another one for the nodes
-    trials = [
-        replace(trial, folder=TrialFolder(trial.folder.path.relative_to(tmp_path)))
-        for trial in (*made, bad)
-    ]
-    watcher = Watcher()
-    assert run(cluster, watcher, *trials) == []
-    assert {name: events[-1] for name, events in watcher.events.items()} == {
-        **{trial.name: "done" for trial in made},
-        bad.name: "failed",
-    }
-    for trial, local in zip(made, locals_, strict=True):
-        assert content(trial) == content(local)
-    assert "fell over" in bad.folder.error()
-    assert list(machines.folder.rglob("*")) == []
+    (tmp_path / "grid.toml").write_text(GRID)
+    here, there = ("run", "grid.toml", "--out", "here"), ("grid.toml", "--out", "there")
+    ray = "--engine", "ray", "--address", machines.address
+    assert esbench(*here, "--at-once", "1")[0] == 1
+    code, out, err = esbench("run", *there, *ray)  # a relative path is another one for the nodes
+    assert code == 1, err
+    assert "each trial on one node" in out.splitlines()[0]
+    assert "4 unfinished trials, 2 nodes" in out.splitlines()[0]
+    for seed in ("seed-0", "seed-1"):
+        good, bad = (Path(f"doubles_{name}-v0/openai_es/{seed}") for name in ("Walk", "Raises"))
+        assert content(tmp_path / "there" / good) == content(tmp_path / "here" / good)
+        hardware = TrialFolder(tmp_path / "there" / good).description()["hardware"]
+        assert hardware["host"]
+        assert "fell over" in TrialFolder(tmp_path / "there" / bad).error()
+    assert list(folder.rglob("*")) == []
+    cost = Cost("doubles:Walk-v0", 4, 0, 500, 1000.0, 1.0, {})
+    monkeypatch.setattr("esbench.bench.plan.costs_on", lambda *_: [cost])
+    code, out, _ = esbench("plan", *there, *ray, "--seeds", "2,3")
+    assert code == 0
+    assert "4 unfinished trials, 2 nodes" in " ".join(out.split())
 
 
 def test_the_trial_of_a_killed_node_goes_on_elsewhere_and_an_interrupt_saves_it(
-    cluster: RayCluster, machines: Any, make_trial: Make, pool: WorkerPool
+    cluster: RayCluster, machines: Nodes, make_trial: Make, pool: WorkerPool
 ) -> None:
     trials = [make_trial(seed=seed, budget={"env_steps": 10**9}) for seed in range(2)]
+    first = machines.nodes[0]
 
     def strike() -> None:
         seen = watcher.events.values()
-        if machines.first and sum("2" in events for events in seen) == 2:
-            machines.remove_node(machines.first, allow_graceful=False)
-            machines.first = None
-            machines.add_node(**STORE)
+        if first in machines.nodes and sum("2" in events for events in seen) == 2:
+            machines.kill(first)
+            machines.add()
         resumed = [events for events in seen if events[0] != "from 0"]
         if resumed and len(resumed[0]) >= 3:
             raise KeyboardInterrupt
 
     watcher = Watcher(strike)
-    with pytest.raises(KeyboardInterrupt):
-        run(cluster, watcher, *trials, callbacks=[ImportedCallback("often_saved:go_on")])
+    nodes = RayNodes(cluster, workers=None, allow_mixed=False, notice=pytest.fail)
+    callbacks = [ImportedCallback("often_saved:go_on")]
+    with nodes, TrialsOnNodes(trials, nodes, 4, callbacks, tell=pytest.fail) as grid:
+        grid.check()
+        with pytest.raises(KeyboardInterrupt):
+            grid.run(watcher, watcher.trial_ended)
     assert len(watcher.deaths) == 1
-    budget = {"env_steps": 10**9, "generations": 20}
-    run_here(pool, *(locals_ := [beside(make_trial(seed=n, budget=budget)) for n in range(2)]))
-    for trial, local in zip(trials, locals_, strict=True):
+    for trial in trials:
+        short = make_trial(seed=trial.spec.seed, budget={"env_steps": 10**4})
+        path = trial.folder.path.with_name(f"local-{trial.spec.seed}")
+        local = replace(short, folder=TrialFolder(path))
+        run_here(pool, local)
         records, state = trial.folder.records(), trial.folder.load_checkpoint()
         assert state is not None
         assert state["progress"]["generation"] == len(records) >= 2
@@ -151,8 +159,8 @@ class StubCluster:
     def start(self, cls: type, node: ClusterNode, *_: object, **__: object) -> Any:
         return Actor(node.id, self.answers[node.id])
 
-    def open(self, **options: Any) -> RayNodes:
-        return RayNodes(cast("Any", self), notice=self.told.append, **options)
+    def open(self, allow_mixed: bool) -> RayNodes:
+        return RayNodes(cast("Any", self), 2, allow_mixed, self.told.append)
 
     def _get(self, reference: Reference) -> Any:
         if isinstance(reference.answer, Exception):

@@ -4,7 +4,7 @@ import pytest
 
 from esbench.errors import UsageError
 from esbench.grids.trial_spec import StartSpec, TrialSpec
-from esbench.training.schedule import cluster_mode, schedule
+from esbench.training.schedule import schedule, schedule_on_nodes
 
 MANY = 10**6
 
@@ -67,13 +67,15 @@ def test_few_steps_are_not_worth_more_processes(steps: int, at_once: int) -> Non
     assert ("small" in found.words) == (at_once == 1)
 
 
-@pytest.mark.parametrize(("trials", "nodes", "each"), [(3, 2, True), (2, 2, False), (1, 3, False)])
+@pytest.mark.parametrize(
+    ("trials", "nodes", "each"), [(3, 2, True), (2, 2, False), (1, 3, False), (2, 0, False)]
+)
 def test_nodes_share_trials_only_if_there_are_more_of_them(
     make_spec: Callable[..., TrialSpec], trials: int, nodes: int, each: bool
 ) -> None:
-    mode = cluster_mode([make_spec()] * trials, nodes)
-    assert mode.trials_on_nodes == each
-    assert all(str(number) in mode.words for number in (trials, nodes))
+    found = schedule_on_nodes([make_spec()] * trials, 4, nodes)
+    assert found.is_on_nodes == each
+    assert not nodes or all(str(number) in found.words for number in (trials, nodes))
 
 
 def test_a_start_that_only_this_machine_can_read_keeps_the_trainers_here(
@@ -81,6 +83,6 @@ def test_a_start_that_only_this_machine_can_read_keeps_the_trainers_here(
 ) -> None:
     start = StartSpec(trial="elsewhere", generation=1, digest="")
     spec = make_spec().model_copy(update={"init_from": start})
-    mode = cluster_mode([make_spec(), make_spec(), spec], 2)
-    assert not mode.trials_on_nodes
-    assert "init_from" in mode.words
+    found = schedule_on_nodes([make_spec(), make_spec(), spec], 4, 2)
+    assert not found.is_on_nodes
+    assert "init_from" in found.words

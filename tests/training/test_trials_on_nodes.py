@@ -70,7 +70,7 @@ def test_every_file_is_that_of_a_local_run_on_whatever_nodes_join(
     assert all(node.places == {0} for node in nodes.all)
     assert len(nodes.all) == 2
     for trial, local in zip(trials, locals_, strict=True):
-        assert content(trial) == content(local)
+        assert content(trial.folder.path) == content(local.folder.path)
     again = Watcher()
     run(LocalNodes(), again, *trials)  # needs none
     assert [outcome for outcome, _ in again.ends] == ["skipped"] * 4
@@ -97,7 +97,7 @@ def test_trials_of_lost_nodes_and_processes_go_on_from_their_last_checkpoint(
     run(nodes, watcher, *trials, callbacks=[ImportedCallback("often_saved:go_on")])
     assert sorted(watcher.deaths) == ["node-0 was lost", "signal SIGKILL (out of memory?)"]
     for trial, local in zip(trials, locals_, strict=True):
-        assert content(trial) == content(local)
+        assert content(trial.folder.path) == content(local.folder.path)
     resumed = [int(watcher.events[trials[n].name][0].removeprefix("from ")) for n in (0, 2)]
     assert all(3 <= generation <= 8 for generation in resumed)
     assert watcher.events[trials[1].name][0] == "from 0"
