@@ -17,9 +17,10 @@ from esbench.cli.training_commands import run
 def takes_options_of_run(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of ``run`` that it does not have, in place of its first parameter.
 
-    That is a mapping from their names to their values.
+    That is a mapping from their names to their values. A task trains on its own machine, so it has
+    no engine of a cluster.
     """
-    hidden = {"shard", *inspect.signature(command).parameters}
+    hidden = {"shard", "engine", "address", "allow_mixed", *inspect.signature(command).parameters}
     options = inspect.signature(run).parameters
     shared = {name: option for name, option in options.items() if name not in hidden}
     return takes_options(command, shared, dict)

@@ -51,7 +51,7 @@ def test_every_option_of_run_is_an_option_of_slurm(esbench: Run) -> None:
         for command in ("run", "slurm")
     )
     assert len(of_run) > 10
-    assert of_run - of_slurm == {"--shard"}
+    assert of_run - of_slurm == {"--shard", "--engine", "--address", "--allow-mixed"}
     assert of_slurm - of_run == {
         "--array", "--cpus-per-task", "--mem", "--partition", "--sbatch", "--submit", "--time",
     }  # fmt: skip
