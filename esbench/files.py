@@ -1,20 +1,34 @@
-"""Atomic writing of files, and JSON with arrays and without NaN."""
+"""Reading of regular files, atomic writing, and JSON: bounded, sealed, with arrays, without NaN."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
+import math
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from esbench.errors import UsageError
+from esbench.errors import DamagedTrialError, UsageError
 
 Json: TypeAlias = dict[str, Any]
 
+SEAL: Final = "sha256"  # key of the digest of a JSON file's other content
+LARGEST: Final = 1 << 30  # bytes of a file that is read whole
+DEEPEST: Final = 64  # nested tables and lists in JSON
+MOST_DIGITS: Final = 100  # of an integer in JSON; the state of a random generator has 39
+_KINDS: Final = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 RESUMABLE: Final = "; what was saved before is intact, and the same command resumes from it"
 
 
@@ -33,14 +47,119 @@ def disk_errors(path: Path, then: str = RESUMABLE) -> Iterator[None]:
         ) from error
 
 
-def read_bytes(path: Path) -> bytes:
-    """The content of a file; FileNotFoundError, or UsageError if the file system refuses."""
+def open_regular(path: Path, flags: int = os.O_RDONLY, below: Path | None = None) -> int:
+    """Open a regular file and return its descriptor; never waits for a pipe.
+
+    Args:
+        path: the file, which may be missing if ``flags`` create it.
+        flags: those of ``os.open``.
+        below: the folder of a trial that holds ``path``; no link below it is followed. By default,
+            links are followed.
+
+    Raises:
+        UsageError: it is no regular file; DamagedTrialError below a trial's folder.
+        OSError: as ``os.open``.
+    """
+    if below is not None:
+        require_no_links(path, below)
+    with contextlib.suppress(FileNotFoundError):
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode):
+            kind = _KINDS.get(stat.S_IFMT(mode), "no file")
+            raise _refusal(path, f"it is {kind}; expected a regular file", below)
+    # A pipe that replaced the file meanwhile is not waited for.
+    return os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
+
+
+def require_no_links(path: Path, below: Path) -> None:
+    """Raises DamagedTrialError if ``path``, or a folder between it and ``below``, is a link."""
+    for place in (path, *path.parents):
+        if place == below:
+            return
+        if place.is_symlink():
+            raise _refusal(place, "it is a link; expected a regular file or folder", below)
+
+
+def _refusal(path: Path, problem: str, below: Path | None) -> UsageError:
+    if below is None:
+        return UsageError(f"cannot read {path}: {problem}")
+    return DamagedTrialError(f"{path} is damaged ({problem}); remove it")
+
+
+def read_bytes(path: Path, below: Path | None = None, largest: int = LARGEST) -> bytes:
+    """The content of a regular file of at most ``largest`` bytes.
+
+    Raises:
+        FileNotFoundError: it does not exist.
+        UsageError: as ``open_regular``, it is larger, or the file system refuses.
+    """
     try:
-        return path.read_bytes()
+        with os.fdopen(open_regular(path, below=below), "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > largest:
+                raise _refusal(path, f"it has {size} bytes; expected at most {largest}", below)
+            return file.read()
     except FileNotFoundError:
         raise
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file; FileNotFoundError, or UsageError if it is not readable."""
+    text = read_bytes(path)
+    try:
+        return parse_json(text)
+    except ValueError as error:
+        raise UsageError(f"{path}: not readable as JSON: {error}") from None
+
+
+def parse_json(text: bytes) -> Any:
+    """Parse strict JSON: no NaN, infinity, endless number or deep nesting; ValueError otherwise."""
+    deep = ValueError(f"more than {DEEPEST} levels of nesting")
+    try:
+        content = json.loads(
+            text, parse_constant=_no_number, parse_float=_finite_number, parse_int=_integer
+        )
+    except RecursionError:
+        raise deep from None
+    level = [content]
+    for _ in range(DEEPEST):
+        level = [item for value in level for item in _items(value)]
+    if level:
+        raise deep
+    return content
+
+
+def _items(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(f"{text} is not a finite number")
+
+
+def _finite_number(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _no_number(f"{text[:MOST_DIGITS]}")
+
+
+def _integer(text: str) -> int:
+    if len(text) > MOST_DIGITS:
+        raise ValueError(f"an integer of {len(text)} digits; expected at most {MOST_DIGITS}")
+    return int(text)
+
+
+def sealed(content: Json) -> Json:
+    """JSON content that ends with the SHA-256 of the rest; NaN and infinity become None."""
+    plain = finite(content)
+    return {**plain, SEAL: digest_of(plain)}
+
+
+def digest_of(content: Json) -> str:
+    """The SHA-256 of canonical JSON."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def replace(path: Path, content: str | bytes) -> None:

@@ -6,6 +6,7 @@ import math
 from typing import Final
 
 NONE: Final = "-"
+_SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def format_number(value: float) -> str:
@@ -51,6 +52,14 @@ def format_duration(seconds: float) -> str:
 def format_share(value: float) -> str:
     """A normalised score for reading: two decimals, never "-0.00"; "-" if it is NaN."""
     return NONE if math.isnan(value) else f"{round(value, 2) + 0.0:.2f}"
+
+
+def power_of_ten(value: float) -> str:
+    """A power of ten, its negative or 0, with superscript digits: −10³."""
+    if not value:
+        return "0"
+    exponent = str(round(math.log10(abs(value)))).translate(_SUPERSCRIPTS)
+    return f"{'−' if value < 0 else ''}10{exponent}"
 
 
 def counted(number: int, thing: str) -> str:

@@ -1,5 +1,6 @@
 """Trial folders with made-up rows and scores, written through the real store."""
 
+import hashlib
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -8,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from esbench.files import SEAL, sealed
 from esbench.grids.grid_file import parse_grid
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.trials import Trial, grid_trials
@@ -128,11 +130,35 @@ def write_runs(
 
 
 def edit(root: Path, name: str, change: Callable[[Any], Any]) -> None:
-    """Change a JSON file of every trial below ``root``."""
+    """Change a JSON file of every trial below ``root``, with digests that fit."""
     for path in root.rglob(name):
         content = json.loads(path.read_text())
         change(content)
         path.write_text(json.dumps(content))
+    reseal(root)
+
+
+def reseal(root: Path) -> None:
+    """Make the digests of every trial below ``root`` fit its files, as a forger would."""
+    for folder in {path.parent for path in root.rglob("trial.json")}:
+        lines = (folder / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+        for path in folder.rglob("*.json"):
+            content = json.loads(path.read_text())
+            content.pop(SEAL, None)
+            if "arrays" in content:
+                data = (path.parent / content["arrays"]["file"]).read_bytes()
+                content["arrays"] |= {"size": len(data), SEAL: hashlib.sha256(data).hexdigest()}
+            generation = content.get("state", {}).get("progress", content).get("generation")
+            generation = content.get("generations", generation)
+            if "rows" in content and isinstance(generation, int):
+                content["rows"] = hashlib.sha256(b"".join(lines[:generation])).hexdigest()
+            path.write_text(json.dumps(sealed(content)))
+
+
+def timeless(table: dict[str, Any]) -> dict[str, Any]:
+    """A row or a result without times, and without the digests of what has times."""
+    vary = {"finished", "rows", SEAL}
+    return {k: v for k, v in table.items() if not (k.endswith("time_s") or k in vary)}
 
 
 def set_digest(root: Path, generation: int) -> None:
@@ -141,6 +167,7 @@ def set_digest(root: Path, generation: int) -> None:
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     rows[generation - 1]["digest"] = "f" * 64
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    reseal(root)
 
 
 def learning(generations: int, end: float, seed: int) -> list[float]:

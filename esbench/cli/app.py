@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, final
 
 import typer
 
+from esbench.escape import printable
+
 if TYPE_CHECKING:
     from esbench.grids.grid_file import Grid
     from esbench.training.trials import Trial
@@ -230,4 +232,4 @@ def write(text: str) -> None:
 
 def complain(text: str) -> None:
     """Print an error message to standard error."""
-    sys.stderr.write(f"esbench: {text}\n")
+    sys.stderr.write(f"esbench: {printable(text)}\n")

@@ -6,13 +6,15 @@ import contextlib
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, final
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from esbench.escape import printable
 from esbench.reporting.tables.render_table import INTERVAL, TEXTS, Sheet
 
 NAME_WIDTH: Final = 24  # of an algorithm in a table that is printed in pieces
@@ -28,9 +30,32 @@ class PipeConsole(Console):
         raise BrokenPipeError
 
 
-def make_console() -> Console:
-    """The console on standard output, with colours if it is a terminal."""
-    return PipeConsole(force_terminal=None if sys.stdout.isatty() else False)
+@final
+class _PrintableHook(RenderHook):
+    """Lets a console print labels and messages of others without what controls a terminal."""
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        """What is printed in place of the ``renderables``."""
+        return [_Printable(each) for each in renderables]
+
+
+@final
+@dataclass(frozen=True)
+class _Printable:
+    what: ConsoleRenderable
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in console.render(self.what, options):
+            text = segment.text if segment.control else printable(segment.text)
+            yield segment._replace(text=text)
+
+
+def make_console(*, stderr: bool = False) -> Console:
+    """The console on standard output or error, with colours if it is a terminal."""
+    terminal = (sys.stderr if stderr else sys.stdout).isatty()
+    console = PipeConsole(force_terminal=None if terminal else False, stderr=stderr)
+    console.push_render_hook(_PrintableHook())
+    return console
 
 
 def show(*parts: str | Text | Table) -> None:
@@ -44,7 +69,7 @@ def show(*parts: str | Text | Table) -> None:
 @contextlib.contextmanager
 def working(what: str) -> Iterator[Callable[[str], None]]:
     """Show a spinner on a terminal; yields a function that changes its text."""
-    with Console(stderr=True).status(Text(f"{what} ...")) as status:
+    with make_console(stderr=True).status(Text(f"{what} ...")) as status:
         yield lambda text: status.update(Text(f"{text} ..."))
 
 

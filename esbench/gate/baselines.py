@@ -6,7 +6,6 @@ which drops are measured, so a corrected reference never changes an old verdict.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Final, TypeAlias, final
@@ -16,7 +15,7 @@ from pydantic import Field
 
 from esbench.analysis.permutation import OMNIBUS, TestStatistic
 from esbench.errors import UsageError
-from esbench.files import Json, as_text, read_bytes, write_bytes
+from esbench.files import Json, as_text, read_json, write_bytes
 from esbench.grids.trial_spec import EnvironmentSpec, Seed, TrialSpec
 from esbench.rollouts.random_policy import random_policy_returns
 from esbench.settings import Settings, Table, parse
@@ -182,13 +181,9 @@ def read_baseline(path: Path) -> Baseline:
         UsageError: The file is missing, not readable, not a baseline, or of another format.
     """
     try:
-        data = read_bytes(path)
+        content = read_json(path)
     except FileNotFoundError:
         raise UsageError(f"no file {str(path)!r}; expected one of 'esbench baseline'") from None
-    try:
-        content = json.loads(data)
-    except ValueError as error:
-        raise UsageError(f"{path}: not readable as JSON: {error}") from None
     known = content.get("format") if isinstance(content, dict) else None
     if known != FORMAT:
         expected = f"expected {FORMAT}, of a file by 'esbench baseline'"

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 from esbench.analysis.gate import Judgement, Verdict
 from esbench.analysis.statistics import Floats
+from esbench.escape import markdown, printable
 from esbench.files import Json, as_text
 from esbench.gate.check import (
     EXIT_INCONCLUSIVE,
@@ -134,16 +135,16 @@ def as_markdown(report: CheckReport) -> str:
         frozen = cell.match.frozen
         texts = [
             MARKS[cell.verdict],
-            frozen.environment,
-            cell_name(frozen.algorithm, frozen.policy),
+            markdown(frozen.environment),
+            markdown(cell_name(frozen.algorithm, frozen.policy)),
             f"{mean_text(cell.baseline_scores)} ({cell.baseline_scores.size})",
             f"{mean_text(cell.scores)} ({cell.scores.size})",
             change_text(cell),
-            f"**{cell.verdict.value}**: {sentence(cell)}",
-            f"{cell.match.digests.value}: {cell.match.digests_detail}",
+            f"**{cell.verdict.value}**: {markdown(sentence(cell))}",
+            markdown(f"{cell.match.digests.value}: {cell.match.digests_detail}"),
         ]
-        lines.append("| " + " | ".join(text.replace("|", r"\|") for text in texts) + " |")
-    return "\n".join([*lines, "", *(f"- {note}" for note in notes(report))]) + "\n"
+        lines.append("| " + " | ".join(texts) + " |")
+    return "\n".join([*lines, "", *(f"- {markdown(note)}" for note in notes(report))]) + "\n"
 
 
 def as_junit(report: CheckReport) -> str:
@@ -163,16 +164,18 @@ def as_junit(report: CheckReport) -> str:
         case = ElementTree.SubElement(
             suite,
             "testcase",
-            classname=f"esbench.check.{frozen.environment.replace('.', '_')}",
-            name=cell_name(frozen.algorithm, frozen.policy),
+            classname=f"esbench.check.{printable(frozen.environment).replace('.', '_')}",
+            name=printable(cell_name(frozen.algorithm, frozen.policy)),
         )
         kind, message = kinds.get(cell.verdict), sentence(cell)
         if kind is None and report.exact and cell.match.digests is DigestResult.CHANGED:
             kind, message = "failure", f"changed: {cell.match.digests_detail}"
         if kind is not None:
-            ElementTree.SubElement(case, kind, message=message, type=cell.verdict.value)
+            values = {"message": printable(message), "type": cell.verdict.value}
+            ElementTree.SubElement(case, kind, values)
         lines = f"{cell.verdict.value}: {sentence(cell)}\ndigests: {cell.match.digests.value}: "
-        ElementTree.SubElement(case, "system-out").text = lines + cell.match.digests_detail
+        detail = printable(lines + cell.match.digests_detail)
+        ElementTree.SubElement(case, "system-out").text = detail
     suite.set("tests", str(len(report.cells)))
     for key, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
         suite.set(key, str(len(suite.findall(f"*/{kind}"))))

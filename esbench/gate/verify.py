@@ -167,12 +167,13 @@ def _p_value(reruns: Sequence[Rerun]) -> float | None:
 
 def _rerun(trial: TrialFolder, pool: Engine, watch: Watch) -> Rerun:
     spec, result = trial.spec(), trial.result()
+    stored = trial.load_checkpoint()  # damage is named before anything is trained
     recorded = [str(row["digest"]) for row in trial.rows()]
     watched = partial(watch, str(trial.path))
     digests, score = train_again(spec, pool, watched, len(recorded), result.get("stopped"))
     pairs = enumerate(zip_longest(recorded, digests), start=1)
     parts_at = next((number for number, (then, now) in pairs if then != now), None)
-    if parts_at is None and trial.load_checkpoint() is not None and score.is_identical(result):
+    if parts_at is None and stored is not None and score.is_identical(result):
         score = evaluate_trial(trial.path, pool).score  # also what ``esbench eval`` plays
     if parts_at is None and not score.is_identical(result):
         parts_at = len(digests) + 1

@@ -6,8 +6,6 @@ SHA-256 of its content, which finds an accidental edit; only training again prov
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import re
 from pathlib import Path
@@ -18,7 +16,7 @@ from pydantic import Field
 
 from esbench.analysis.curves import Band, curve_band
 from esbench.errors import UsageError
-from esbench.files import Json, as_text, read_bytes
+from esbench.files import SEAL, as_text, digest_of, read_json, sealed
 from esbench.gate.baselines import FrozenCell
 from esbench.grids.trial_spec import DEFAULT_LABEL
 from esbench.settings import Settings, parse
@@ -28,7 +26,6 @@ from esbench.store.provenance.changes import Origin
 FORMAT: Final = 2
 QUANTILES: Final = (0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0)
 VARIANT_DIGITS: Final = 8
-_SHA256: Final = "sha256"
 _NUMBERS: Final = re.compile(r"\[\s+((?:[-+.\deE]+|null)(?:,\s+(?:[-+.\deE]+|null))*)\s+\]")
 _Count = Annotated[int, Field(ge=0)]
 _Seconds = Annotated[float, Field(ge=0)]
@@ -142,26 +139,24 @@ class Entry(Settings):
 def as_file(entry: Entry) -> bytes:
     """The content of the file of an entry; a list of numbers is one line."""
     content = entry.model_dump(mode="json")
-    text = as_text({**content, _SHA256: _digest(content)})
+    text = as_text(sealed(content))
     return _NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text).encode()
 
 
 def read_entry(path: Path) -> Entry:
     """Read one file; UsageError if it is not readable, of another format, edited or renamed."""
     try:
-        content = json.loads(read_bytes(path))
+        content = read_json(path)
     except FileNotFoundError:
         raise UsageError(f"no file {str(path)!r}; expected one of 'esbench submit'") from None
-    except ValueError as error:
-        raise UsageError(f"{path}: not readable as JSON: {error}") from None
     known = content.get("format") if isinstance(content, dict) else None
     if known != FORMAT:
         expected = f"expected {FORMAT}, of a file by 'esbench submit'"
         raise UsageError(f"{path}: leaderboard format {known!r}; {expected}")
-    recorded = content.pop(_SHA256, None)
-    if recorded != (actual := _digest(content)):
+    recorded = content.pop(SEAL, None)
+    if recorded != (actual := digest_of(content)):
         raise UsageError(
-            f"{path}: {_SHA256} is {recorded!r}, but that of its content is {actual!r}: it was "
+            f"{path}: {SEAL} is {recorded!r}, but that of its content is {actual!r}: it was "
             "edited; submit its trials again"
         )
     entry = parse(Entry, content, str(path))
@@ -185,9 +180,3 @@ def read_leaderboard(folder: Path) -> list[Entry]:
         what = "no file of a leaderboard in" if folder.is_dir() else "no folder"
         raise UsageError(f"{what} {str(folder)!r}; expected one that 'esbench submit' has written")
     return found
-
-
-def _digest(content: Json) -> str:
-    """The SHA-256 of canonical JSON."""
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()

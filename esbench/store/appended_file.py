@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import IO, final
 
 from esbench.files import disk_errors
+from esbench.store.stored_json import StoredJson
 
 
 @final
 class AppendedFile:
     """A file to append to. Every method raises ``UsageError`` if the file system refuses."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, files: StoredJson, path: Path) -> None:
         self.path = path
+        self._files = files
         self._file: IO[bytes] | None = None
 
     @property
@@ -24,8 +26,8 @@ class AppendedFile:
 
     def open(self) -> None:
         """Open the file, which is created if it is missing."""
-        with disk_errors(self.path):
-            self._file = self.path.open("ab", buffering=0)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        self._file = os.fdopen(self._files.open(self.path, flags), "ab", buffering=0)
 
     def append(self, content: bytes) -> None:
         """Append bytes, which other processes can read at once."""

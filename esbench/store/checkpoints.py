@@ -1,5 +1,8 @@
 """The checkpoints of a trial: a trainer's state as JSON, and the safetensors file that it names.
 
+The JSON has digests of the arrays, of the rows so far and of itself, which are compared whenever a
+checkpoint is loaded.
+
 The latest checkpoint is ``checkpoint/state.json``; earlier ones that were kept are
 ``kept/GENERATION.json``. The arrays are written first, then the JSON is replaced atomically, so it
 always names complete arrays.
@@ -7,6 +10,7 @@ always names complete arrays.
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -15,24 +19,13 @@ import safetensors.numpy
 from safetensors import SafetensorError
 
 from esbench.errors import UsageError
-from esbench.files import (
-    Json,
-    as_text,
-    disk_errors,
-    read_bytes,
-    replace,
-    with_arrays,
-    without_arrays,
-)
+from esbench.files import Json, disk_errors, replace, require_no_links, with_arrays, without_arrays
 from esbench.grids.trial_spec import differences, extends
-from esbench.store.stored_json import FORMAT, KEPT, Keys, StoredJson
+from esbench.store.metrics_file import KnownRows, MetricsFile
+from esbench.store.schemas import StoredCheckpoint
+from esbench.store.stored_json import KEPT, StoredJson
 
 LATEST: Final = "checkpoint/state.json"
-_STATE_KEYS: Final[Keys] = {
-    "tensors": str,
-    "spec": dict,
-    "state": {"progress": {"generation": int}},
-}
 
 
 @final
@@ -42,8 +35,9 @@ class Checkpoints:
     Every method raises ``UsageError`` if the file system refuses.
     """
 
-    def __init__(self, files: StoredJson) -> None:
+    def __init__(self, files: StoredJson, metrics: MetricsFile) -> None:
         self._files = files
+        self._metrics = metrics
 
     @property
     def has_latest(self) -> bool:
@@ -60,6 +54,7 @@ class Checkpoints:
         """The state of a generation (default the latest); None if there is no checkpoint.
 
         UsageError if it is of another specification, or if there is none of that generation.
+        DamagedTrialError if it, or the rows up to it, are not what was written.
         """
         kept = self.kept
         if generation in kept:
@@ -83,18 +78,22 @@ class Checkpoints:
 
     def _load(self, name: str, spec: Json) -> Json:
         files, path = self._files, self._files.path / name
-        content = files.read(name, _STATE_KEYS)
-        saved = content["spec"]
+        content = files.read(name, StoredCheckpoint)
+        saved, arrays = content["spec"], content["arrays"]
         if saved != spec and not extends(spec, saved):  # it may just have been extended
             what = "; ".join(differences(saved, spec))
             raise UsageError(f"{path} is a checkpoint of another specification: {what}")
-        tensors = path.parent / content["tensors"]
+        tensors = path.parent / arrays["file"]
         try:
-            data = read_bytes(tensors)
+            data = files.bytes(tensors, largest=arrays["size"])
         except FileNotFoundError:
-            if files.read(name, _STATE_KEYS)["tensors"] != content["tensors"]:
+            if files.read(name, StoredCheckpoint)["arrays"] != arrays:
                 return self._load(name, spec)  # the running trial has just saved the next one
             raise files.damaged(tensors, "it is missing") from None
+        if hashlib.sha256(data).hexdigest() != arrays["sha256"]:
+            raise files.damaged(tensors, f"its content does not match the sha256 in {path.name}")
+        generation = content["state"]["progress"]["generation"]
+        self._metrics.require(KnownRows("checkpoint", generation, content["rows"]))
         try:
             state: Json = with_arrays(content["state"], safetensors.numpy.load(data))
         except (SafetensorError, KeyError, TypeError, ValueError) as error:
@@ -121,12 +120,21 @@ class Checkpoints:
         """Returns the file of the arrays, beside ``path``."""
         arrays: dict[str, np.ndarray[Any, Any]] = {}
         plain = without_arrays(state, arrays)
-        tensors = path.with_name(f"{state['progress']['generation']:08d}.safetensors")
-        content = {"format": FORMAT, "tensors": tensors.name, "state": plain, "spec": spec}
+        generation = state["progress"]["generation"]
+        tensors = path.with_name(f"{generation:08d}.safetensors")
+        data = safetensors.numpy.save(arrays)
+        digest = hashlib.sha256(data).hexdigest()
+        content = {
+            "arrays": {"file": tensors.name, "size": len(data), "sha256": digest},
+            "rows": self._metrics.digest(generation),
+            "state": plain,
+            "spec": spec,
+        }
         with disk_errors(path.parent):
             path.parent.mkdir(exist_ok=True)
-            replace(tensors, safetensors.numpy.save(arrays))
-            replace(path, as_text(content))
+            require_no_links(path.parent, self._files.path)
+            replace(tensors, data)
+            self._files.write(str(path.relative_to(self._files.path)), content)
         return tensors
 
 

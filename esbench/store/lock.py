@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
+
+from esbench.errors import UsageError
+from esbench.files import open_regular
 
 PATIENCE_SECONDS: Final = 0.5
 PAUSE_SECONDS: Final = 0.02
@@ -35,13 +39,15 @@ def take(lock: IO[bytes]) -> bool:
 def shared(path: Path) -> Iterator[bool]:
     """Yields whether no process holds the lock file, which need not exist; none takes it meanwhile.
 
-    Does not change the file.
+    Does not change the file. UsageError if it is no regular file, or cannot be read.
     """
     try:
-        lock = path.open("rb")
+        lock = os.fdopen(open_regular(path, below=path.parent), "rb")
     except FileNotFoundError:
         yield True
         return
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
     with lock:
         yield _locked(lock, fcntl.LOCK_SH)
 

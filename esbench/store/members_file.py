@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from esbench.errors import DamagedTrialError
-from esbench.files import Json, disk_errors, read_bytes
+from esbench.files import LARGEST, Json, disk_errors
 from esbench.store.appended_file import AppendedFile
 from esbench.store.stored_json import MEMBERS, StoredJson
 
@@ -31,7 +31,7 @@ class MembersFile:
     def __init__(self, files: StoredJson) -> None:
         self.path = files.path / MEMBERS
         self._files = files
-        self._file = AppendedFile(self.path)
+        self._file = AppendedFile(files, self.path)
 
     def rows(self) -> list[Json]:
         """The objects of all generations, without a torn end."""
@@ -77,7 +77,7 @@ class MembersFile:
     def _parts(self) -> Iterator[tuple[Json, int]]:
         """Every complete object, with its end in the file in bytes."""
         try:
-            data = read_bytes(self.path)
+            data = self._files.bytes(self.path)
         except FileNotFoundError:
             return
         end = 0
@@ -89,6 +89,8 @@ class MembersFile:
                         return
                     chunk = data[end : end + _CHUNK]
                     line += decoder.decompress(chunk)
+                    if len(line) > LARGEST:
+                        raise self._damaged(f"a generation of more than {LARGEST} bytes")
                     end += len(chunk) - len(decoder.unused_data)
                 yield msgspec.json.decode(line), end
         except (zlib.error, msgspec.MsgspecError) as error:

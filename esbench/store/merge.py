@@ -7,6 +7,7 @@ a hidden folder of the target and then moved to its place, so that no half of it
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Final, Literal, TypeAlias
 
 from esbench.errors import UsageError
-from esbench.files import disk_errors
+from esbench.files import disk_errors, open_regular
 from esbench.grids.trial_spec import differences
 from esbench.store.lock import shared
 from esbench.store.trial_folder import HIDDEN, TrialFolder, find_trials, has_trials, is_trial
@@ -125,7 +126,9 @@ def _copy(trial: TrialFolder, target: Path, out: Path) -> None:
         if not stack.enter_context(shared(trial.path / "lock")):
             _require_not_running(trial)
         try:
-            shutil.copytree(trial.path, hidden / "new", ignore=_NOT_COPIED)
+            shutil.copytree(
+                trial.path, hidden / "new", ignore=_NOT_COPIED, copy_function=_copy_file
+            )
         except shutil.Error as error:
             file, _, why = error.args[0][0]
             raise UsageError(f"cannot copy {file}: {why}; the same merge goes on later") from None
@@ -135,3 +138,10 @@ def _copy(trial: TrialFolder, target: Path, out: Path) -> None:
             target.rename(hidden / "old")
         target.parent.mkdir(parents=True, exist_ok=True)
         (hidden / "new").rename(target)
+
+
+def _copy_file(source: str, target: str) -> None:
+    """As ``shutil.copy2``, for regular files only: no copy of a device ends."""
+    path = Path(source)
+    os.close(open_regular(path, below=path.parent))
+    shutil.copy2(source, target)

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from types import NoneType
 from typing import Final
 
 from esbench.errors import UsageError
-from esbench.files import Json, as_text, disk_errors, replace
-from esbench.store.stored_json import FORMAT, Keys, StoredJson
+from esbench.files import Json, disk_errors
+from esbench.store.schemas import StoredBest
+from esbench.store.stored_json import StoredJson
 from esbench.store.trial_folder import TrialFolder
 
 _NAME: Final = "best.json"
-_KEYS: Final[Keys] = {
-    "score": (int, float, NoneType),
-    "returns": list,
-    "generations": int,
-    "last_digest": (str, NoneType),
-}
 
 
 def keep_selected_score(folder: TrialFolder, generation: int, score: Json) -> None:
@@ -27,20 +21,20 @@ def keep_selected_score(folder: TrialFolder, generation: int, score: Json) -> No
     Raises:
         UsageError: another process runs the trial, or the file cannot be written.
     """
-    content = {"format": FORMAT, "generations": generation, **score}
+    content = {"generations": generation, **score}
     with folder.locked() as mine:
         if not mine:
             raise UsageError(f"{folder.path} is run by another process; expected a finished trial")
         content["last_digest"] = folder.result().get("digest")
         with disk_errors(folder.path):
-            replace(folder.path / _NAME, as_text(content))
+            StoredJson(folder.path).write(_NAME, content)
 
 
 def selected_score(folder: TrialFolder) -> Json | None:
     """The content of ``best.json``, or None if there is none for the trial as it is now."""
     if not (folder.is_done and (folder.path / _NAME).exists()):
         return None
-    content = StoredJson(folder.path).read(_NAME, _KEYS)
+    content = StoredJson(folder.path).read(_NAME, StoredBest)
     return content if content["last_digest"] == folder.result().get("digest") else None
 
 

@@ -1,49 +1,63 @@
-"""The JSON files of a trial's folder: format, keys and what to do about damage."""
+"""The JSON files of a trial's folder: format, types, digest and what to do about damage."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeAlias, final
+from typing import Any, Final, final
+
+import msgspec
 
 from esbench.errors import DamagedTrialError, UsageError
-from esbench.files import Json, read_bytes
+from esbench.files import (
+    LARGEST,
+    SEAL,
+    Json,
+    as_text,
+    digest_of,
+    disk_errors,
+    open_regular,
+    parse_json,
+    read_bytes,
+    replace,
+    require_no_links,
+    sealed,
+)
 
 FORMAT: Final = 2
 KEPT: Final = "kept"  # folder of the earlier checkpoints
 MEMBERS: Final = "members.jsonl.gz"
-Keys: TypeAlias = "Mapping[str, type | tuple[type, ...] | Keys]"
-"""Required keys with the types of their values, or the keys of nested tables."""
 
 
 @final
 @dataclass(frozen=True)
 class StoredJson:
-    """Reads the JSON files below ``path``, the folder of a trial."""
+    """Reads and writes files below ``path``, the folder of a trial, and follows no link there."""
 
     path: Path
 
-    def read(self, name: str, keys: Keys) -> Json:
-        """The content of a JSON file of the current format that has at least ``keys``.
+    def read(self, name: str, schema: Any) -> Json:
+        """The content of a JSON file of the current format, of the type of a ``schema``.
+
+        The digest at its end is compared. A file without one was written by hand.
 
         Raises:
-            DamagedTrialError: the file is missing, not a JSON object, or lacks a key.
+            DamagedTrialError: the file is missing, not a JSON object, of another type, or edited.
             UsageError: it has another format, or cannot be read.
         """
         path = self.path / name
         try:
-            text = read_bytes(path)
+            text = self.bytes(path)
         except FileNotFoundError:
             raise self.damaged(path, "it is missing") from None
         try:
-            content = json.loads(text)
+            content = parse_json(text)
         except ValueError as error:
             raise self.damaged(path, f"not readable as JSON: {error}") from None
         if not isinstance(content, dict):
             raise self.damaged(path, "expected a JSON object")
-        self.require(path, content, {"format": int})
+        if type(content.get("format")) is not int:
+            raise self.damaged(path, "it has no valid 'format'")
         if content["format"] != FORMAT:
             versions = content.get("versions")
             version = versions.get("esbench") if isinstance(versions, dict) else None
@@ -52,17 +66,30 @@ class StoredJson:
                 f"{f' by esbench {version}' if version else ''}; expected format {FORMAT} (use "
                 "another output folder, or the version of esbench that wrote it)"
             )
-        self.require(path, content, keys)
+        try:
+            msgspec.convert(content, schema)
+        except msgspec.ValidationError as error:
+            raise self.damaged(path, str(error)) from None
+        if content.pop(SEAL, None) not in (None, digest_of(content)):
+            raise self.damaged(path, f"its content does not match its {SEAL}")
         return content
 
-    def require(self, path: Path, table: Json, keys: Keys) -> None:
-        """Raises DamagedTrialError if a table lacks a key, or has it with another type."""
-        for key, kind in keys.items():
-            expected = dict if isinstance(kind, Mapping) else kind
-            if key not in table or not isinstance(table[key], expected):
-                raise self.damaged(path, f"it has no valid {key!r}")
-            if isinstance(kind, Mapping):
-                self.require(path, table[key], kind)
+    def write(self, name: str, content: Json) -> None:
+        """Replace a JSON file atomically, with its format and digest; OSError as the system."""
+        require_no_links((self.path / name).parent, self.path)
+        replace(self.path / name, as_text(sealed({"format": FORMAT, **content})))
+
+    def bytes(self, path: Path, largest: int = LARGEST) -> bytes:
+        """The content of a file of at most ``largest`` bytes.
+
+        FileNotFoundError, or DamagedTrialError if it is no such file.
+        """
+        return read_bytes(path, self.path, largest)
+
+    def open(self, path: Path, flags: int) -> int:
+        """Open a file to write; DamagedTrialError if it is no regular file, or below a link."""
+        with disk_errors(path):
+            return open_regular(path, flags, below=self.path)
 
     def damaged(self, path: Path, problem: str) -> DamagedTrialError:
         """The error that names a damaged file, its problem and the remedy."""

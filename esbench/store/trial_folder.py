@@ -20,10 +20,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
+import os
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from types import NoneType
 from typing import Any, Final, Literal, TypeAlias, final
 
 import numpy as np
@@ -32,11 +32,12 @@ from esbench.errors import DamagedTrialError, UsageError
 from esbench.files import (
     RESUMABLE,
     Json,
-    as_text,
     disk_errors,
+    open_regular,
     read_bytes,
     remove_temporaries,
     replace,
+    require_no_links,
 )
 from esbench.grids.trial_spec import TrialSpec, differences, extends
 from esbench.settings import parse
@@ -44,36 +45,14 @@ from esbench.store.checkpoints import LATEST, Checkpoints, kept_name
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.lock import is_taken, take
 from esbench.store.members_file import MembersFile
-from esbench.store.metrics_file import MetricsFile, as_record
-from esbench.store.stored_json import FORMAT, KEPT, Keys, StoredJson
+from esbench.store.metrics_file import KnownRows, MetricsFile, as_record
+from esbench.store.schemas import StoredDescription, StoredResult
+from esbench.store.stored_json import KEPT, StoredJson
 from esbench.units import format_number
 
 Status: TypeAlias = Literal["missing", "partial", "running", "failed", "done"]
 
 HIDDEN: Final = ".merge-"  # start of the name of a folder that holds no trials yet
-_NUMBER: Final = (int, float)
-_TRIAL_KEYS: Final[Keys] = {
-    "spec": {
-        **dict.fromkeys(("algorithm", "budget", "evaluation"), dict),
-        "policy": (dict, NoneType),
-        "environment": {"id": str, "kwargs": dict},
-        "seed": int,
-    },
-    "labels": dict.fromkeys(("environment", "algorithm", "policy"), str),
-}
-_PROVENANCE_KEYS: Final[Keys] = {
-    "versions": dict,
-    "hardware": dict,
-    "git_commit": str,
-    "command": str,
-    "created": str,
-    "scores": dict,
-}
-_RESULT_KEYS: Final[Keys] = {
-    "score": (*_NUMBER, NoneType),
-    "env_steps": int,
-    "wall_time_s": _NUMBER,
-}
 
 
 @final
@@ -88,8 +67,8 @@ class TrialFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._files = StoredJson(path)
-        self._checkpoints = Checkpoints(self._files)
         self._metrics = MetricsFile(self._files)
+        self._checkpoints = Checkpoints(self._files, self._metrics)
         self._members = MembersFile(self._files)
         self._spec: Json
 
@@ -126,10 +105,7 @@ class TrialFolder:
             below = min(self.path.rglob("trial.json"), default=None)
             near = f", such as {str(below.parent)!r}" if below else ""
             raise UsageError(f"no file {str(path)!r}; expected the folder of a trial{near}")
-        content = self._files.read("trial.json", _TRIAL_KEYS)
-        known = {k: kind for k, kind in _PROVENANCE_KEYS.items() if content.get(k) is not None}
-        self._files.require(path, content, known)
-        return content
+        return self._files.read("trial.json", StoredDescription)
 
     def spec(self) -> TrialSpec:
         """The typed specification; UsageError if a setting or plugin is not known here."""
@@ -137,10 +113,7 @@ class TrialFolder:
 
     def rows(self) -> list[Json]:
         """The rows of ``metrics.jsonl``, without a torn last line."""
-        scored = self._generations_scored()
-        rows = self._metrics.rows()
-        self._require_rows(len(rows), scored)
-        return rows
+        return self._metrics.rows(self._scored())
 
     def records(self) -> list[GenerationRecord]:
         """The rows as records, with NaN for null."""
@@ -148,10 +121,7 @@ class TrialFolder:
 
     def columns(self, *keys: str) -> dict[str, np.ndarray[Any, Any]]:
         """The rows as arrays [generations] by key, as ``MetricsFile.columns``."""
-        scored = self._generations_scored()
-        columns = self._metrics.columns(*keys)
-        self._require_rows(len(next(iter(columns.values()))), scored)
-        return columns
+        return self._metrics.columns(self._scored(), *keys)
 
     @property
     def records_members(self) -> bool:
@@ -160,7 +130,7 @@ class TrialFolder:
 
     def members(self) -> list[Json]:
         """The members' data, one table per generation since they are stored; NaN is None."""
-        scored = self._generations_scored()
+        scored = self._scored().generation
         rows = self._members.rows()
         if rows and (latest := rows[-1]["generation"]) < scored:
             problem = f"the result is of generation {scored}, but it ends at generation {latest}"
@@ -169,7 +139,7 @@ class TrialFolder:
 
     def result(self) -> Json:
         """The content of ``result.json``; the score is None if it was not finite."""
-        return self._files.read("result.json", _RESULT_KEYS)
+        return self._files.read("result.json", StoredResult)
 
     def result_of(self, generation: int) -> Json | None:
         """The result of the policy after some generations, or None if it was not scored."""
@@ -177,15 +147,15 @@ class TrialFolder:
             return result
         kept = self._kept_result(generation)
         known = (self.path / kept).exists()
-        return self._files.read(kept, _RESULT_KEYS) if known else None
+        return self._files.read(kept, StoredResult) if known else None
 
     def error(self) -> str:
         """The traceback of a failed trial."""
         path = self.path / "error.txt"
         try:
-            return path.read_text(encoding="utf-8", errors="replace")
-        except OSError as error:
-            raise self._files.damaged(path, f"not readable: {error}") from None
+            return self._files.bytes(path).decode(errors="replace")
+        except FileNotFoundError:
+            raise self._files.damaged(path, "it is missing") from None
 
     def check(self, wanted: TrialSpec, extend: bool = False) -> None:
         """Raises UsageError, which names every setting that differs from ``wanted``.
@@ -223,8 +193,9 @@ class TrialFolder:
         begun = (self.path / "trial.json").is_file()
         with disk_errors(self.path, RESUMABLE if begun else "; nothing was saved"):
             self.path.mkdir(parents=True, exist_ok=True)
-            lock = (self.path / "lock").open("ab")
-        with lock:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            file = open_regular(self.path / "lock", flags, below=self.path)
+        with os.fdopen(file, "ab") as lock:
             with disk_errors(self.path / "lock"):
                 mine = take(lock)
             try:
@@ -256,6 +227,8 @@ class TrialFolder:
             UsageError: the folder holds another specification, or cannot be resumed.
         """
         self.close()
+        with disk_errors(self.path):
+            self._require_plain()
         self.check(spec, extend)
         rows = self._rows_of_checkpoint(spec)  # damage is found before anything is written
         size = self._members.size_at(len(rows))
@@ -266,7 +239,7 @@ class TrialFolder:
         with disk_errors(self.path):
             for folder in (self.path, self.path / "checkpoint", self.path / KEPT):
                 remove_temporaries(folder)
-            self._metrics.begin(rows)
+            self._metrics.begin(len(rows))
             if record_members or self.records_members:
                 self._members.begin(size)
             (self.path / "error.txt").unlink(missing_ok=True)
@@ -277,7 +250,7 @@ class TrialFolder:
         content = self.description()
         if content.get("scores") != scores:
             content["scores"] = scores
-            self._write("trial.json", as_text(content))
+            self._write("trial.json", content)
 
     def append(self, record: GenerationRecord, members: Mapping[str, Any] | None = None) -> None:
         """Append one row, and the members' data if they are stored."""
@@ -296,12 +269,15 @@ class TrialFolder:
 
     def finish(self, result: Json) -> None:
         """Write the result; the trial is done."""
-        known = self.description().get("hash")
-        self._write("result.json", as_text({"format": FORMAT, "hash": known, **result}))
+        generation = result.get("generations")
+        rows = {} if generation is None else {"rows": self._metrics.digest(generation)}
+        self._write("result.json", {"hash": self.description().get("hash"), **result, **rows})
 
     def fail(self, traceback: str) -> None:
         """Write the traceback of a failed trial."""
-        self._write("error.txt", traceback)
+        with disk_errors(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            replace(self.path / "error.txt", traceback)
 
     def record_nodes(self, nodes: Json) -> None:
         """Store what ``Engine.nodes`` says; the first that differ mark the trial as not exact."""
@@ -329,10 +305,17 @@ class TrialFolder:
         self._metrics.close()
         self._members.close()
 
-    def _write(self, name: str, text: str) -> None:
+    def _write(self, name: str, content: Json) -> None:
         with disk_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            replace(self.path / name, text)
+            self._files.write(name, content)
+
+    def _require_plain(self) -> None:
+        """DamagedTrialError if something that training writes to is a link or a pipe."""
+        for folder in ("checkpoint", KEPT):
+            require_no_links(self.path / folder, self.path)
+        with contextlib.suppress(FileNotFoundError):
+            os.close(open_regular(self.path / "log.txt", os.O_WRONLY, below=self.path))
 
     def _describe(self, spec: TrialSpec, description: Json) -> None:
         if is_trial(self.path):
@@ -345,8 +328,8 @@ class TrialFolder:
             again = {key: description.get(key) for key in ("created", *compared, "command")}
             content["resumed_with"] = [*resumed, again]
         else:
-            content = {"format": FORMAT, "hash": spec.hash, "spec": self._spec, **description}
-        self._write("trial.json", as_text(content))
+            content = {"hash": spec.hash, "spec": self._spec, **description}
+        self._write("trial.json", content)
 
     def _extend(self, spec: TrialSpec, description: Json, generation: int) -> None:
         """Give the trial a larger budget; keeps the checkpoint and result that it has."""
@@ -370,17 +353,12 @@ class TrialFolder:
         content["extended"] = [*content.get("extended", []), before]
         content |= {"hash": spec.hash, "spec": spec.as_json()}
         content["command"] = description.get("command")  # it reproduces the whole trial
-        self._write("trial.json", as_text(content))
+        self._write("trial.json", content)
 
-    def _generations_scored(self) -> int:
-        """The least number of rows; read it before the rows, since the trial may end meanwhile."""
-        scored = self.result().get("generations") if self.is_done else 0
-        return scored if isinstance(scored, int) else 0
-
-    def _require_rows(self, readable: int, scored: int) -> None:
-        if readable < scored:
-            problem = f"the result is of generation {scored}, but only {readable} rows are readable"
-            raise self._files.damaged(self._metrics.path, problem)
+    def _scored(self) -> KnownRows:
+        """The rows of the result; read it before the rows, since the trial may end meanwhile."""
+        result = self.result() if self.is_done else {}
+        return KnownRows("result", result.get("generations", 0), result.get("rows"))
 
     def _kept_result(self, generation: int) -> str:
         return f"{KEPT}/{kept_name(generation, 'result.json')}"
@@ -392,9 +370,6 @@ class TrialFolder:
         checkpoint = self._checkpoints.load(spec.as_json())
         generation = 0 if checkpoint is None else checkpoint["progress"]["generation"]
         rows = self.rows()
-        if len(rows) < generation:
-            problem = f"the checkpoint is of generation {generation}, but only {len(rows)} rows"
-            raise self._files.damaged(self._metrics.path, f"{problem} are readable")
         return rows[:generation]
 
 
@@ -420,7 +395,7 @@ def has_trials(root: Path) -> bool:
 def results_digest(root: Path) -> str:
     """The SHA-256 of all results below ``root``."""
     results = sorted(path.relative_to(root) for path in _files_below(root, "result.json"))
-    content = b"".join(str(path).encode() + read_bytes(root / path) for path in results)
+    content = b"".join(str(path).encode() + read_bytes(root / path, below=root) for path in results)
     return hashlib.sha256(content).hexdigest()
 
 

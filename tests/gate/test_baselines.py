@@ -118,7 +118,7 @@ def test_a_trial_resumed_under_other_versions_is_frozen_without_digests(tmp_path
     edit(tmp_path, "trial.json", lambda content: content.update(resumed_with=resumed))
     assert freeze(tmp_path, "").cells[0].trials[0].first_digests == ()
     edit(tmp_path, "trial.json", lambda content: content.update(hardware="big"))
-    with pytest.raises(UsageError, match="trial.json is damaged .it has no valid 'hardware'"):
+    with pytest.raises(UsageError, match="trial.json is damaged .*hardware"):
         freeze(tmp_path, "")
 
 

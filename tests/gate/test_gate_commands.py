@@ -77,7 +77,7 @@ BAD = {
     "check out --baseline b.json --margin -1": "margin = -1.0",
     "check out --baseline b.json --max-seeds 16": "--max-seeds 16",
     "check out --baseline b.json --junit out": "cannot write out",
-    "check out --baseline out": "cannot read out: Is a directory",
+    "check out --baseline out": "cannot read out: it is a folder",
     "check out --baseline b.json --alpha 1e-7": "alpha = 1e-07 for 1 cells",
     "baseline none --out x.json": "no folder 'none'",
     "baseline out --out b.json": "--replace",

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import Run, execute, files, working_in
-from fake_trials import edit, make_trials, set_digest, write_trial
+from fake_trials import edit, make_trials, reseal, set_digest, write_trial
 from safetensors.numpy import load_file, save_file
 
 from esbench.algorithms.openai_es import OpenAIES
-from esbench.errors import UsageError
+from esbench.errors import DamagedTrialError, UsageError
 from esbench.gate.verify import Outcome, Verification, sentences, verify
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.generation_record import GenerationRecord
@@ -73,6 +73,7 @@ def test_another_algorithm_of_the_same_name_is_different(
 ) -> None:
     for number, path in enumerate(trained.glob("*/result.json")):
         path.write_text(json.dumps(json.loads(path.read_text()) | {"score": 1000.0 + number}))
+    reseal(trained)
     tell = OpenAIES._tell
     monkeypatch.setattr(OpenAIES, "_tell", lambda self, p, returns, b: tell(self, p, -returns, b))
     found = again(trained, pool)
@@ -130,6 +131,9 @@ def test_a_stored_policy_that_scores_otherwise_is_different(
     (stored,) = (trained / "seed-0" / "checkpoint").glob("*.safetensors")
     tensors = load_file(stored)
     save_file({name: np.asarray(1.0 - values) for name, values in tensors.items()}, stored)
+    with pytest.raises(DamagedTrialError, match=stored.name):
+        again(trained / "seed-0", pool)
+    reseal(trained)
     assert evaluate_trial(trained / "seed-0", pool).identical is False
     found = again(trained / "seed-0", pool)
     assert found.outcome is Outcome.DIFFERENT

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import Run, execute, files, working_in
-from fake_trials import edit, set_digest
+from fake_trials import edit, reseal, set_digest
 from safetensors.numpy import load_file, save_file
 from scipy.stats import trim_mean
 
@@ -131,6 +131,7 @@ def change_center(trial: Path) -> None:
     (path,) = (trial / "checkpoint").glob("*.safetensors")
     tensors = load_file(path)
     save_file(tensors | {"algorithm.center": tensors["algorithm.center"] * 1.001}, path)
+    reseal(trial)
 
 
 def changed(name: str, **values: Any) -> Callable[[Path], None]:

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from fake_trials import learning, make_records, make_trials, write_runs, write_trial
+from fake_trials import edit, learning, make_records, make_trials, write_runs, write_trial
 from matplotlib.figure import Figure
 
 from esbench.errors import UsageError
@@ -61,9 +61,7 @@ def test_a_figure_for_each_environment_as_png_and_svg(tmp_path: Path) -> None:
 
 def test_environment_names_with_a_slash_make_one_file(tmp_path: Path) -> None:
     write_learning(tmp_path)
-    for path in tmp_path.rglob("trial.json"):
-        text = path.read_text()
-        path.write_text(text.replace('"environment": "CartPole-v1"', '"environment": "ALE/Pong"'))
+    edit(tmp_path, "trial.json", lambda content: content["labels"].update(environment="ALE/Pong"))
     out = tmp_path / "out"
     names = [path.name for path in draw(tmp_path, out)]
     assert names == ["ALE_Pong.png", "ALE_Pong.svg", "ecdf.png", "ecdf.svg"]
@@ -311,7 +309,7 @@ def heights(figure: Figure, values: Sequence[float]) -> list[float]:
 def test_the_returns_of_a_function_stand_on_a_logarithmic_axis(tmp_path: Path) -> None:
     write_runs(tmp_path, [[-(10.0**-power) for power in range(-3, 10)]] * 3)
     figure = draw_figure(tmp_path, environment=FUNCTION)
-    label = "return of the unperturbed policy\n(log scale, linear above $-10^{-9}$)"
+    label = "return of the unperturbed policy\n(log scale, linear above −10⁻⁹)"
     assert figure.axes[0].get_ylabel() == label
     assert [axes.get_yscale() for axes in figure.axes] == ["symlog", "symlog", "linear"]
     assert figure.axes[0].lines[0].get_ydata()[-1] == pytest.approx(-1e-9)
@@ -320,7 +318,7 @@ def test_the_returns_of_a_function_stand_on_a_logarithmic_axis(tmp_path: Path) -
     assert 0 < places[0] < places[-1] < 1
     ticks = [text.get_text() for text in figure.axes[0].get_yticklabels()]
     assert 3 <= len(ticks) <= 8
-    assert any("10^{-" in tick for tick in ticks)
+    assert any("10⁻" in tick for tick in ticks)
     plain = draw_figure(tmp_path).axes
     assert [axes.get_yscale() for axes in plain] == ["linear"] * 3
     assert plain[0].get_ylabel() == "return of the unperturbed policy"
@@ -336,7 +334,7 @@ def test_returns_above_or_always_at_the_best_possible_set_the_linear_part(
     write_runs(tmp_path, [returns])
     figure = draw_figure(tmp_path, environment=FUNCTION)
     label = figure.axes[0].get_ylabel()
-    assert label.endswith(f"(log scale, linear above $-10^{{{exponent}}}$)")
+    assert label.endswith(f"(log scale, linear above −10{'⁻²' if exponent else '⁰'})")
     assert figure.axes[0].get_ylim()[1] > max(returns)
     figure.draw_without_rendering()
 

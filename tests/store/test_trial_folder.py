@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import files, python
-from fake_trials import make_records
+from fake_trials import make_records, reseal
 from watchers import run
 
 import esbench.store.trial_folder as store
 from esbench.errors import DamagedTrialError, UsageError
 from esbench.files import write_bytes
 from esbench.rollouts.worker_pool import WorkerPool
-from esbench.store import checkpoints
+from esbench.store import checkpoints, stored_json
 from esbench.store import metrics_file as metrics
 from esbench.store.data_frames import load_results, load_scores
 from esbench.store.generation_record import GenerationRecord
@@ -155,10 +155,26 @@ def test_columns_drop_a_torn_line_and_refuse_damage(begin: Begin, make_trial: Ma
         path.write_bytes(bad)
         with pytest.raises(DamagedTrialError, match=r"line [12] is not readable"):
             folder.columns("generation", "digest")
-    for wrong in (b'"many"', b"null", b"[1,2]", b"1" + b"0" * 30):
+    for wrong in (b'"many"', b"null", b"[1,2]", b"-1", b"1" + b"0" * 30, b"1" + b"0" * 400):
         path.write_bytes(whole.replace(b'"env_steps":', b'"env_steps":' + wrong + b',"was":'))
-        with pytest.raises(DamagedTrialError, match="damaged .a value of 'env_steps' is not a"):
-            folder.columns()
+        for read in (folder.columns, folder.rows):
+            with pytest.raises(DamagedTrialError, match="line 1 is not readable.*env_steps"):
+                read()
+    path.write_bytes(whole.replace(b'"env_steps":', b'"env_steps":1e999,"was":') + whole)
+    with pytest.raises(DamagedTrialError, match="line 1 is not readable"):
+        folder.columns()
+
+
+def test_a_row_that_is_there_twice_is_damage(begin: Begin, make_trial: Make) -> None:
+    folder = begin(make_trial())
+    for generation in (1, 2, 3):
+        folder.append(record(generation))
+    path = folder.path / "metrics.jsonl"
+    first, second, third = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(first + second + second + third)
+    for read in (folder.rows, folder.columns, lambda: folder.columns("sigma")):
+        with pytest.raises(DamagedTrialError, match="line 3 is of generation 2"):
+            read()
 
 
 @pytest.mark.parametrize(
@@ -222,9 +238,10 @@ def test_rows_are_safe_on_disk_before_the_checkpoint_that_counts_them(
     events: list[str] = []
     sync, write = os.fsync, checkpoints.replace
     monkeypatch.setattr(os, "fsync", lambda file: events.append("sync") or sync(file))
-    monkeypatch.setattr(
-        checkpoints, "replace", lambda path, data: events.append(path.suffix) or write(path, data)
-    )
+    for module in (checkpoints, stored_json):
+        monkeypatch.setattr(
+            module, "replace", lambda path, data: events.append(path.suffix) or write(path, data)
+        )
     folder.checkpoint(state(1))
     written = [event for event in events if event != "sync"]
     assert written == [".safetensors", ".json"]
@@ -249,6 +266,7 @@ def test_a_checkpoint_comes_back_exactly_and_alone(begin: Begin, make_trial: Mak
 def test_a_checkpoint_of_another_specification_is_refused_by_name(saved: TrialFolder) -> None:
     path = saved.path / "trial.json"
     path.write_text(path.read_text().replace('"sigma": 0.1', '"sigma": 0.2'))
+    reseal(saved.path)
     with pytest.raises(UsageError, match=r"algorithm\.settings\.sigma was 0\.1, is now 0\.2"):
         saved.load_checkpoint()
 
@@ -258,6 +276,7 @@ def test_a_crash_while_a_checkpoint_is_written_leaves_the_one_before(
     saved: TrialFolder, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     replace = Path.replace
+    saved.append(record(2))
 
     def fail(self: Path, target: Path) -> Path:
         if target.suffix == moment:
@@ -314,7 +333,12 @@ DAMAGES = {
     "not text": ("\0\0\0", "not readable as JSON"),
     "a list": ("[]", "expected a JSON object"),
     "no format": ("{}", "no valid 'format'"),
-    "nothing else": ('{"format": 2}', "no valid '(spec|tensors|score)'"),
+    "nothing else": ('{"format": 2}', "`(spec|arrays|score)`"),
+    "deep": ("[" * 100_000, "nesting"),
+    "deep tables": ('{"a":' * 500 + "1" + "}" * 500, "nesting"),
+    "a number of 400 digits": ('{"format": 2, "score": ' + "9" * 400 + "}", "400 digits"),
+    "no number": ('{"format": 2, "score": NaN}', "NaN"),
+    "an infinite number": ('{"format": 2, "score": 1e999}', "1e999"),
 }
 
 
@@ -361,24 +385,25 @@ def test_damaged_or_missing_tensors_are_one_sentence(whole: TrialFolder, left: i
 def test_a_checkpoint_that_is_replaced_while_it_is_read_is_not_damaged(
     saved: TrialFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = checkpoints.read_bytes
+    read = stored_json.read_bytes
+    saved.append(record(2))
 
-    def late(path: Path) -> bytes:
+    def late(path: Path, *limits: Any) -> bytes:
         if path.name == "00000001.safetensors":
             saved.checkpoint(state(2))
-        return read(path)
+        return read(path, *limits)
 
-    monkeypatch.setattr(checkpoints, "read_bytes", late)
+    monkeypatch.setattr(stored_json, "read_bytes", late)
     assert checkpointed(TrialFolder(saved.path))["progress"]["generation"] == 2
 
 
-def test_what_cannot_be_read_is_not_called_unwritable(begin: Begin, make_trial: Make) -> None:
+def test_a_folder_in_the_place_of_a_file_is_damage(begin: Begin, make_trial: Make) -> None:
     trial = make_trial()
     folder = begin(trial)
     path = folder.path / "metrics.jsonl"
     path.unlink()
     path.mkdir()  # not even root can read a folder as a file
-    with pytest.raises(UsageError, match="cannot read .*metrics.jsonl: Is a directory"):
+    with pytest.raises(DamagedTrialError, match="metrics.jsonl is damaged .*folder"):
         folder.begin(trial.spec, {})
 
 
@@ -502,7 +527,7 @@ def test_a_full_disk_is_one_sentence_and_loses_nothing(
         with pytest.raises(UsageError, match="cannot write .*metrics.jsonl.*resumes from it"):
             saved.append(record(2))
         with pytest.raises(UsageError, match="cannot write .*checkpoint"):
-            saved.checkpoint({**state(2), "more": np.zeros(10_000)})
+            saved.checkpoint({**state(1), "more": np.zeros(10_000)})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     saved.close()
@@ -517,11 +542,9 @@ def test_who_cannot_write_is_told_whether_something_was_saved(
     (tmp_path / "file").write_text("")
     unmade, folder = TrialFolder(tmp_path / "file" / "trial"), make_trial().folder
     (folder.path / "lock").mkdir(parents=True)
-    for one in (unmade, folder):
-        with pytest.raises(UsageError, match="cannot write .*; nothing was saved"), one.locked():
-            pass
-    (folder.path / "trial.json").write_text("{}")
-    with pytest.raises(UsageError, match="the same command resumes from it"), folder.locked():
+    with pytest.raises(UsageError, match="cannot write .*; nothing was saved"), unmade.locked():
+        pass
+    with pytest.raises(DamagedTrialError, match="lock is damaged"), folder.locked():
         pass
     with pytest.raises(UsageError, match="cannot write"):
         write_bytes(tmp_path / "file" / "figure.png", b"")

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import pytest
 from command_line import Run, execute, python, working_in
+from fake_trials import timeless
 
 ARGUMENTS = [
     "run", "--env", "doubles:Walk-v0", "--algorithm", "openai_es", "--seeds", "0",
@@ -65,10 +66,7 @@ def outcome(folder: Path) -> Outcome:
     """The rows and the result of the only trial, without times."""
     (path,) = folder.rglob("result.json")
     rows = [json.loads(line) for line in (path.parent / "metrics.jsonl").read_text().splitlines()]
-    for table in (result := json.loads(path.read_text()), *rows):
-        for key in [key for key in table if key.endswith("time_s") or key == "finished"]:
-            del table[key]
-    return rows, result
+    return list(map(timeless, rows)), timeless(json.loads(path.read_text()))
 
 
 def wait_for_rows(process: subprocess.Popen[str], folder: Path, rows: int, also: str = "*") -> None:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 from command_line import Run, files
+from fake_trials import timeless
 
 import esbench.training.trials
 from esbench import GenerationRecord, Stop, UsageError
@@ -55,10 +56,7 @@ def make(single: WorkerPool) -> Make:
 def content(folder: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The rows and the result, without times."""
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    for table in (result := json.loads((folder / "result.json").read_text()), *rows):
-        for key in [key for key in table if key.endswith("time_s") or key == "finished"]:
-            del table[key]
-    return rows, result
+    return list(map(timeless, rows)), timeless(json.loads((folder / "result.json").read_text()))
 
 
 def at(generation: int) -> Any:

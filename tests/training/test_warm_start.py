@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from command_line import Run
+from fake_trials import reseal
 from watchers import Watcher, run
 
 from esbench.errors import UsageError
@@ -102,5 +103,6 @@ def test_wrong_starts_are_one_sentence(make_trial: Make, pool: WorkerPool, tmp_p
     rows = source.folder.path / "metrics.jsonl"
     digest = source.folder.records()[-1].digest
     rows.write_text(rows.read_text().replace(digest, "0" * len(digest)))
+    reseal(source.folder.path)
     with pytest.raises(UsageError, match=f"{'0' * len(digest)}; expected the recorded one"):
         SearchTrainer(trial.spec, pool)

@@ -1,6 +1,5 @@
 """What is shown is the episode that was scored."""
 
-import json
 import os
 import re
 import sys
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 from command_line import Run, finished
 from doubles import Walk
+from fake_trials import edit
 from PIL import Image
 from programs import require
 from watchers import run
@@ -177,9 +177,7 @@ def test_the_command_prints_a_line_and_notices_another_return(
     total = trial.folder.result()["returns"][1]
     rest = rf"\(seed \d+\), return {total!r}, 11 steps, the first 5 shown\n"
     assert re.fullmatch(line + rest, out)
-    result = json.loads((folder / "result.json").read_text())
-    result["returns"][1] = 3.5
-    (folder / "result.json").write_text(json.dumps(result))
+    edit(folder, "result.json", lambda result: result["returns"].__setitem__(1, 3.5))
     code, _, err = esbench("render", str(folder), "--episode", "1", "--out", "new/film.gif")
     assert code == 1
     assert "DIFFERENT from the recorded return 3.5" in err

@@ -37,6 +37,6 @@ def combined_figure(
         FigureCanvasAgg(figure)
         places = figure.subfigures(len(parts), 1, height_ratios=heights, squeeze=False).flat
         for place, part, own in zip(places, parts, sizes, strict=True):
-            part.draw(place, own)
+            part.fill(place, own)
         figure.draw_without_rendering()  # ticks take their style when they are first drawn
     return figure

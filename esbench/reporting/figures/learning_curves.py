@@ -39,7 +39,7 @@ from esbench.reporting.figures.style import (
 from esbench.reporting.figures.sweeps import sweep_drawing, sweep_figures
 from esbench.store.cells import Cell, cells
 from esbench.store.trial_folder import TrialFolder
-from esbench.units import counted, format_number
+from esbench.units import counted, format_number, power_of_ten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -285,7 +285,8 @@ def _scale_returns(axes: Axes, exponent: int) -> None:
     locator = SymmetricalLogLocator(axes.yaxis.get_transform())
     locator.set_params(numticks=DECADES)
     axes.yaxis.set_major_locator(locator)
-    linear = f"log scale, linear above $-10^{{{exponent}}}$"
+    axes.yaxis.set_major_formatter(lambda value, _: power_of_ten(value))
+    linear = f"log scale, linear above {power_of_ten(-(10.0**exponent))}"
     axes.set_ylabel(f"{axes.get_ylabel()}\n({linear})")
 
 

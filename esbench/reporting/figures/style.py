@@ -17,6 +17,7 @@ import numpy.typing as npt
 from esbench.analysis.curves import Band
 from esbench.analysis.statistics import Floats
 from esbench.errors import UsageError
+from esbench.escape import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -123,6 +124,7 @@ _RC: Final[Any] = {
     "lines.linewidth": 1.5,
     "lines.markersize": 5,
     "svg.hashsalt": "esbench",
+    "text.parse_math": False,  # a label with dollar signs is no formula
     "xtick.labelsize": 8,
     "ytick.labelsize": 8,
 }
@@ -164,8 +166,16 @@ class Drawing:
         """The figure, in the current style of matplotlib."""
         size = self.size(wanted)
         figure = empty_figure(size)
-        self.draw(figure, size)
+        self.fill(figure, size)
         return figure
+
+    def fill(self, figure: FigureBase, size: Size) -> None:
+        """Draw into an empty figure of a size; its labels are made printable."""
+        from matplotlib.text import Text
+
+        self.draw(figure, size)
+        for text in figure.findobj(Text):
+            text.set_text(printable(text.get_text()))
 
     def files(self, output: Output = DEFAULT_OUTPUT) -> dict[str, bytes]:
         """The bytes of its files by suffix; equal content gives equal bytes."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from abc import ABC
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
 from esbench.analysis.statistics import MIN_RUNS
+from esbench.escape import latex, markdown
 from esbench.files import as_text
 from esbench.store.cells import cell_name
 
@@ -113,9 +113,9 @@ def export(sheet: Sheet, rows: Sequence[Any], format_: str) -> str:
 def as_markdown(sheet: Sheet) -> str:
     """A Markdown table followed by its notes as a list."""
     align = ["left" if name in TEXTS else "right" for name in sheet.header]
-    frame = _frame(sheet.header, [[_markdown(text) for text in cells] for cells in sheet.body])
+    frame = _frame(sheet.header, [[markdown(text) for text in cells] for cells in sheet.body])
     table = frame.to_markdown(index=False, disable_numparse=True, colalign=align)
-    return "\n".join([table, "", *(f"- {_markdown(note)}" for note in sheet.notes), ""])
+    return "\n".join([table, "", *(f"- {markdown(note)}" for note in sheet.notes), ""])
 
 
 def as_latex(sheet: Sheet) -> str:
@@ -129,9 +129,9 @@ def as_latex(sheet: Sheet) -> str:
             rule = r"\midrule" if len(body) - row == sheet.separated else r"\addlinespace"
             body[row][0] = f"{rule}\n{body[row][0]}"
     align = "".join("l" if name in TEXTS else "r" for name in sheet.header)
-    frame = _frame([_latex(name) for name in sheet.header], body)
+    frame = _frame([latex(name) for name in sheet.header], body)
     table = frame.to_latex(index=False, escape=False, longtable=True, column_format=align)
-    notes = (_latex(note).replace("/", r"/\allowbreak{}") for note in sheet.notes)
+    notes = (latex(note).replace("/", r"/\allowbreak{}") for note in sheet.notes)
     lines = "\n".join(rf"\noindent {note}\par" for note in notes)
     return f"{_LATEX_HEAD}\n{table}\\raggedright\n{lines}\n\\endgroup\n"
 
@@ -156,25 +156,10 @@ def _frame(header: Sequence[str], body: Sequence[Sequence[str]]) -> pd.DataFrame
     return pd.DataFrame(list(body), columns=list(header), dtype=str)
 
 
-def _markdown(text: str) -> str:
-    return re.sub(r"([\\|*`<])", r"\\\1", " ".join(text.split()))
-
-
 def _latex_cell(text: str, bold: bool) -> str:
     """LaTeX source for a cell; a second line is smaller and never bold."""
-    first, *below = map(_latex, text.split("\n"))
+    first, *below = map(latex, text.split("\n"))
     score = rf"\textbf{{{first}}}" if bold else first
     if not below:
         return score
     return rf"\begin{{tabular}}[t]{{@{{}}r@{{}}}}{score}\\\scriptsize {below[0]}\end{{tabular}}"
-
-
-def _latex(text: str) -> str:
-    from pylatexenc.latexencode import unicode_to_latex
-
-    minus = re.sub(r"(?<![^\s\[])-(?=\d)", "\N{MINUS SIGN}", text)
-    source: str = unicode_to_latex(minus, unknown_char_policy="unihex", unknown_char_warning=False)
-    # After a row a bracket would start an argument; "--" and "|" would become dashes.
-    for special, escaped in {"[": "{[}", "--": "-{}-", "|": r"\textbar{}"}.items():
-        source = source.replace(special, escaped)
-    return source

@@ -286,7 +286,7 @@ def _row(cell: Cell) -> ScoreRow:
     descriptions = cell.descriptions
     hardware = [item["hardware"] for item in descriptions if item.get("hardware")]
     machines = [f"{item.get('cpu')}, {item.get('cores')} cores" for item in hardware]
-    inherited = [name for item in descriptions for name in item["inherited"]]
+    inherited = [name for item in descriptions for name in item.get("inherited", [])]
     return ScoreRow(
         environment=cell.environment,
         algorithm=cell.algorithm,

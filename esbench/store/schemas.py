@@ -1,0 +1,145 @@
+"""The types of the JSON files of a trial's folder: the keys that readers need; others are allowed.
+
+A key that is ``NotRequired`` is one that only some trials have.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NotRequired, TypeAlias, TypedDict, final
+
+import msgspec
+
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Versions: TypeAlias = dict[str, str | None]
+
+
+@final
+class StoredAlgorithm(TypedDict):
+    """The algorithm of a specification."""
+
+    name: str
+    settings: dict[str, Any]
+
+
+@final
+class StoredEnvironment(TypedDict):
+    """The environment of a specification."""
+
+    id: str
+    kwargs: dict[str, Any]
+
+
+@final
+class StoredBudget(TypedDict):
+    """The budget of a specification."""
+
+    env_steps: Count
+
+
+@final
+class StoredSpec(TypedDict):
+    """A specification."""
+
+    algorithm: StoredAlgorithm
+    environment: StoredEnvironment
+    policy: dict[str, Any] | None
+    budget: StoredBudget
+    evaluation: dict[str, Any]
+    seed: Count
+
+
+@final
+class StoredLabels(TypedDict):
+    """The names of a trial in tables and figures."""
+
+    environment: str
+    algorithm: str
+    policy: str
+
+
+@final
+class StoredOrigin(TypedDict):
+    """What a trial was resumed with."""
+
+    versions: NotRequired[Versions | None]
+    own_code: NotRequired[Versions | None]
+
+
+@final
+class StoredDescription(TypedDict):
+    """The content of ``trial.json``."""
+
+    spec: StoredSpec
+    labels: StoredLabels
+    versions: NotRequired[Versions | None]
+    own_code: NotRequired[Versions | None]
+    hardware: NotRequired[dict[str, Any] | None]
+    git_commit: NotRequired[str | None]
+    command: NotRequired[str | None]
+    created: NotRequired[str | None]
+    scores: NotRequired[dict[str, Any] | None]
+    inherited: NotRequired[list[str]]
+    workers: NotRequired[int | None]
+    resumed_with: NotRequired[list[StoredOrigin]]
+    extended: NotRequired[list[dict[str, Any]]]
+
+
+@final
+class StoredResult(TypedDict):
+    """The content of ``result.json``; ``rows`` is the SHA-256 of the rows of training."""
+
+    score: float | None
+    env_steps: Count
+    wall_time_s: float
+    returns: NotRequired[list[float | None]]
+    lengths: NotRequired[list[float | None]]
+    evaluation_episodes: NotRequired[Count]
+    generations: NotRequired[Count]
+    digest: NotRequired[str | None]
+    rows: NotRequired[str]
+    stopped: NotRequired[str | None]
+
+
+@final
+class StoredBest(TypedDict):
+    """The content of ``best.json``."""
+
+    score: float | None
+    returns: list[float | None]
+    generations: Count
+    last_digest: str | None
+    evaluation_episodes: NotRequired[Count]
+
+
+@final
+class StoredProgress(TypedDict):
+    """How far a checkpoint is."""
+
+    generation: Count
+
+
+@final
+class StoredState(TypedDict):
+    """The state of a trainer."""
+
+    progress: StoredProgress
+
+
+@final
+class StoredArrays(TypedDict):
+    """The safetensors file beside a checkpoint's JSON file."""
+
+    file: Annotated[str, msgspec.Meta(pattern=r"^\d{8,}\.safetensors$")]
+    size: Count
+    sha256: str
+
+
+@final
+class StoredCheckpoint(TypedDict):
+    """The JSON file of a checkpoint; ``rows`` is the SHA-256 of the rows up to it."""
+
+    arrays: StoredArrays
+    rows: str
+    state: StoredState
+    spec: dict[str, Any]
+    sha256: str

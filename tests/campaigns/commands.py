@@ -1,0 +1,115 @@
+"""Commands in processes of their own that share what is imported, for campaigns."""
+
+import contextlib
+import importlib
+import os
+import resource
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from esbench import cli
+
+SECONDS: Final = 240.0  # of a command; a machine may be slow, and a pipe is waited for forever
+MEMORY: Final = 6 << 30  # bytes of addresses; endless files need more
+CODES: Final = frozenset({0, 1, 2, 3, 4})
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended; ``code`` is None if it did not, negative if a signal ended it."""
+
+    code: int | None
+    out: str
+    err: str
+    modules: Sequence[str] = ()  # that were imported in the end
+
+    @property
+    def fault(self) -> str:
+        """What no command may do, whatever its input; empty if it did nothing of it."""
+        if self.code is None:
+            return f"still runs after {SECONDS:g} s"
+        if "Traceback (most recent call last)" in self.out + self.err:
+            return f"a traceback: {self.err.strip().splitlines()[-1][:300]}"
+        if self.code not in CODES:
+            return f"exit code {self.code}: {self.err.strip()[-300:]}"
+        if self.code == 2 and len(self.err.strip().splitlines()) != 1:
+            return f"not one sentence: {self.err.strip()[:300]!r}"
+        return ""
+
+
+def esbench(arguments: Sequence[str], folder: Path) -> Ended:
+    """Run ``esbench ARGUMENTS`` in a folder, in a process of its own that is killed if it hangs."""
+
+    def command() -> None:
+        sys.argv = ["esbench", *arguments]
+        cli.main()
+
+    return forked(command, folder)
+
+
+def import_used(ended: Ended) -> None:
+    """Import what a command has imported, so that the next ones need not."""
+    for name in ended.modules:
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+
+
+def forked(function: Callable[[], object], folder: Path) -> Ended:
+    """Call a function in a copy of this process."""
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if not pid:
+            _child(function, folder, *(file.fileno() for file in files))
+        code = _wait(pid)
+        texts = []
+        for file in files:
+            file.seek(0)
+            texts.append(file.read().decode(errors="replace"))
+    return Ended(code, texts[0], texts[1], texts[2].split())
+
+
+def _child(function: Callable[[], object], folder: Path, out: int, err: int, used: int) -> None:
+    """Never returns."""
+    code = 0
+    try:
+        os.setsid()
+        os.dup2(out, 1)
+        os.dup2(err, 2)
+        os.chdir(folder)
+        vars(sys.modules["__main__"]).pop("__file__", None)  # workers need not import it
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        function()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0
+    except BaseException:
+        traceback.print_exc()
+        code = 70
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.write(used, "\n".join(list(sys.modules)).encode())
+        os._exit(code)
+
+
+def _wait(pid: int) -> int | None:
+    deadline = time.monotonic() + SECONDS
+    pause = 0.001
+    while not (found := os.waitpid(pid, os.WNOHANG))[0]:
+        if time.monotonic() > deadline:
+            os.killpg(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            return None
+        time.sleep(pause)
+        pause = min(2 * pause, 0.05)
+    return os.waitstatus_to_exitcode(found[1])
