@@ -115,7 +115,11 @@ def read_json(path: Path) -> Any:
 
 
 def parse_json(text: bytes) -> Any:
-    """Parse strict JSON: no NaN, infinity, endless number or deep nesting; ValueError otherwise."""
+    """Parse strict JSON: no NaN, infinity, long integer, deep nesting or lone surrogate.
+
+    Raises:
+        ValueError: it is something else.
+    """
     deep = ValueError(f"more than {DEEPEST} levels of nesting")
     try:
         content = json.loads(
@@ -128,6 +132,11 @@ def parse_json(text: bytes) -> Any:
         level = [item for value in level for item in _items(value)]
     if level:
         raise deep
+    if b"\\u" in text:  # an escape can stand for half a character, which no output can encode
+        try:
+            json.dumps(content, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError("a text that is not valid Unicode") from None
     return content
 
 

@@ -80,6 +80,7 @@ READERS: Final[dict[str, Sequence[str]]] = {
     "plot": ["plot", "base", "--out", "figures"],
 }  # fmt: skip
 SLOW: Final = ("report", "plot")
+LARGEST: Final = 1 << 24  # bytes of a file that is compared
 WRITTEN: Final = 0.5  # share of the cases that train or play too
 WRITERS: Final[dict[str, Sequence[str]]] = {
     "run": ["run", *GRID, *STEPS, *QUIET],
@@ -123,17 +124,23 @@ def files(folder: Path) -> dict[str, Any]:
     for path in folder.rglob("*"):
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
             found[str(path)] = path.lstat().st_mode
-        elif path.is_file() and path.stat().st_size < 1 << 30:
-            found[str(path)] = path.read_bytes()
+        elif path.is_file():
+            found[str(path)] = path.stat().st_size, content(path)
     return found
+
+
+def content(path: Path) -> bytes:
+    """The content of a small file, empty for anything else."""
+    plain = path.is_file() and path.stat().st_size < LARGEST
+    return path.read_bytes() if plain else b""
 
 
 def snapshot(folder: Path) -> Snapshot | None:
     """Rows, result and arrays of a done trial without times; None if it is not done."""
     try:
-        result = json.loads((folder / "result.json").read_text())
-        rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-        arrays = [path.read_bytes() for path in sorted(folder.glob("checkpoint/*.safetensors"))]
+        result = json.loads(content(folder / "result.json"))
+        rows = [json.loads(line) for line in content(folder / "metrics.jsonl").splitlines()]
+        arrays = [content(path) for path in sorted(folder.glob("checkpoint/*.safetensors"))]
         return {"result": timeless(result), "rows": list(map(timeless, rows)), "arrays": arrays}
     except (OSError, ValueError, AttributeError, TypeError):
         return None

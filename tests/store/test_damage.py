@@ -181,9 +181,17 @@ def test_a_value_of_another_type_is_damage(trial: Trial, name: str, values: Any)
 def test_numbers_and_nesting_of_json_are_bounded() -> None:
     deep = b"[" * DEEPEST + b"]" * DEEPEST
     assert parse_json(deep) is not None
+    assert parse_json(b'"\\ud83d\\ude00"') == "😀"
     assert parse_json(b"1" * MOST_DIGITS) == int("1" * MOST_DIGITS)
-    for bad in (b"[" + deep + b"]", b"[" * 100_000, b"1" * (MOST_DIGITS + 1), b"1e999", b"NaN"):
-        with pytest.raises(ValueError, match="levels|digits|finite"):
+    for bad in (
+        b"[" + deep + b"]",
+        b"[" * 100_000,
+        b"1" * (MOST_DIGITS + 1),
+        b"1e999",
+        b"NaN",
+        b'"\\ud800"',
+    ):
+        with pytest.raises(ValueError, match="levels|digits|finite|Unicode"):
             parse_json(bad)
 
 

@@ -25,6 +25,7 @@ from esbench.environments.backends.base import BACKENDS
 from esbench.environments.behaviors.base import BEHAVIORS
 from esbench.environments.make import module_of
 from esbench.errors import EsbenchError
+from esbench.escape import printable
 from esbench.files import Json
 from esbench.grids.trial_spec import TrialSpec
 from esbench.policies.base import POLICIES
@@ -76,7 +77,7 @@ def provenance(spec: TrialSpec | None = None) -> dict[str, Any]:
 
 def command() -> str:
     """The command line that started this process."""
-    return shlex.join([*_program(), *sys.argv[1:]])
+    return printable(shlex.join([*_program(), *sys.argv[1:]]))
 
 
 def _program() -> list[str]:

@@ -1,0 +1,79 @@
+"""Labels are data: no output takes them for markup, formulas, control sequences or code."""
+
+import warnings
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from command_line import Run
+from fake_trials import edit, write_scores
+
+from esbench.escape import latex, markdown, printable
+from esbench.reporting.figures.learning_curves import draw
+
+NAUGHTY = "$x_{$ \x1b[31m\x07 \0 <script> | [a](b) \u202e \udc80 \r &lt; 中"
+
+
+def test_only_printable_characters_are_left() -> None:
+    assert printable(NAUGHTY).replace("中", "x").isascii()
+    assert printable(NAUGHTY).isprintable()
+    assert printable("\x1b[31m\udc80\r") == r"\x1b[31m\udc80\r"
+    assert printable("a\nß 中 😀") == "a\nß 中 😀"
+
+
+@pytest.mark.parametrize("text", [NAUGHTY, "plain", "a_b", "1 & 2", "[1, 2]", "$5", "a\n# b"])
+def test_markdown_shows_the_text(text: str) -> None:
+    markdown_it = pytest.importorskip("markdown_it")
+    tokens = markdown_it.MarkdownIt("commonmark").enable("table").parseInline(markdown(text))
+    children = tokens[0].children or []
+    shown = "".join(each.content for each in children)
+    assert {each.type for each in children} <= {"text", "text_special"}
+    assert shown == " ".join(printable(text).split())
+
+
+def test_latex_has_no_command_of_a_label() -> None:
+    assert "\\input" not in latex(r"\input{x}")
+    assert latex("a\0b").isprintable()
+
+
+@pytest.fixture
+def labelled(tmp_path: Path) -> Path:
+    """Three seeds with a label that outputs may take for something else."""
+    folder = tmp_path / "base"
+    write_scores(folder, [1.0, 2.0, 3.0])
+    text = NAUGHTY.replace("\udc80", "")  # no JSON file has it
+    labels = dict.fromkeys(("environment", "algorithm"), text)
+    edit(folder, "trial.json", lambda content: content["labels"].update(labels))
+    return folder
+
+
+def test_a_label_is_no_formula_of_a_figure(labelled: Path, tmp_path: Path) -> None:
+    with warnings.catch_warnings(action="ignore"):  # a character that no font of ours has
+        paths = draw(labelled, tmp_path / "figures")
+    for path in paths:
+        if path.suffix == ".svg":
+            ElementTree.parse(path)
+
+
+def test_outputs_have_no_control_characters(esbench: Run, labelled: Path) -> None:
+    assert esbench("baseline", str(labelled), "--out", "b.json")[0] == 0
+    check = ["check", str(labelled), "--baseline", "b.json", "--junit", "c.xml", "--markdown"]
+    for command in (
+        ["table", str(labelled)],
+        ["table", str(labelled), "--format", "markdown"],
+        ["table", str(labelled), "--format", "latex"],
+        ["diagnose", str(labelled)],
+        [*check, "c.md", "--allow-inconclusive"],
+    ):
+        code, out, err = esbench(*command)
+        assert code in {0, 1}, err
+        assert printable(out + err) == out + err
+    (case,) = ElementTree.parse("c.xml").iter("testcase")
+    assert "<script>" in case.attrib["name"]
+    assert "<script>" not in Path("c.md").read_text(encoding="utf-8").replace(r"\<", "")
+
+
+def test_an_error_controls_no_terminal(esbench: Run, tmp_path: Path) -> None:
+    code, _, err = esbench("table", str(tmp_path / "\x1b[31m"))
+    assert code == 2
+    assert "\x1b" not in err
