@@ -1,5 +1,7 @@
 """Commands in processes of their own that share what is imported, for campaigns."""
 
+from __future__ import annotations
+
 import contextlib
 import importlib
 import os
@@ -46,12 +48,17 @@ class Ended:
 
 def esbench(arguments: Sequence[str], folder: Path) -> Ended:
     """Run ``esbench ARGUMENTS`` in a folder, in a process of its own that is killed if it hangs."""
+    return started(arguments, folder).end()
+
+
+def started(arguments: Sequence[str], folder: Path) -> Started:
+    """``esbench ARGUMENTS`` in a process of its own, in a folder."""
 
     def command() -> None:
         sys.argv = ["esbench", *arguments]
         cli.main()
 
-    return forked(command, folder)
+    return Started(command, folder)
 
 
 def import_used(ended: Ended) -> None:
@@ -61,21 +68,52 @@ def import_used(ended: Ended) -> None:
             importlib.import_module(name)
 
 
-def forked(function: Callable[[], object], folder: Path) -> Ended:
-    """Call a function in a copy of this process."""
-    with contextlib.ExitStack() as stack:
-        files = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
+class Started:
+    """A copy of this process that calls a function."""
+
+    def __init__(self, function: Callable[[], object], folder: Path) -> None:
+        self._files = [tempfile.TemporaryFile() for _ in range(3)]  # noqa: SIM115  closed in end
         sys.stdout.flush()
         sys.stderr.flush()
-        pid = os.fork()
-        if not pid:
-            _child(function, folder, *(file.fileno() for file in files))
-        code = _wait(pid)
+        self.pid = os.fork()
+        self._code: int | None = None
+        if not self.pid:
+            _child(function, folder, *(file.fileno() for file in self._files))
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended."""
+        if self._code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self._code = os.waitstatus_to_exitcode(status) if pid else None
+        return self._code is None
+
+    def wait(self, until: Callable[[], bool] = lambda: False) -> None:
+        """Wait until a condition holds, it ends, or ``SECONDS`` are over."""
+        deadline, pause = time.monotonic() + SECONDS, 0.001
+        while self.runs and not until() and time.monotonic() < deadline:
+            time.sleep(pause)
+            pause = min(2 * pause, 0.05)
+
+    def end(self) -> Ended:
+        """Wait for its end, which is forced in the end."""
+        self.wait()
+        code = None if self.runs else self._code
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        if code is None:
+            os.waitpid(self.pid, 0)
         texts = []
-        for file in files:
+        for file in self._files:
             file.seek(0)
             texts.append(file.read().decode(errors="replace"))
-    return Ended(code, texts[0], texts[1], texts[2].split())
+            file.close()
+        return Ended(code, texts[0], texts[1], texts[2].split())
+
+
+def forked(function: Callable[[], object], folder: Path) -> Ended:
+    """Call a function in a copy of this process."""
+    return Started(function, folder).end()
 
 
 def _child(function: Callable[[], object], folder: Path, out: int, err: int, used: int) -> None:
@@ -100,16 +138,3 @@ def _child(function: Callable[[], object], folder: Path, out: int, err: int, use
         sys.stderr.flush()
         os.write(used, "\n".join(list(sys.modules)).encode())
         os._exit(code)
-
-
-def _wait(pid: int) -> int | None:
-    deadline = time.monotonic() + SECONDS
-    pause = 0.001
-    while not (found := os.waitpid(pid, os.WNOHANG))[0]:
-        if time.monotonic() > deadline:
-            os.killpg(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            return None
-        time.sleep(pause)
-        pause = min(2 * pause, 0.05)
-    return os.waitstatus_to_exitcode(found[1])
