@@ -112,6 +112,15 @@ class StoredBest(TypedDict):
 
 
 @final
+class StoredNodes(TypedDict):
+    """The content of ``nodes.json``."""
+
+    nodes: list[Any]
+    losses: Count
+    lost_episodes: Count
+
+
+@final
 class StoredProgress(TypedDict):
     """How far a checkpoint is."""
 

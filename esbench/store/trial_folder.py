@@ -46,7 +46,7 @@ from esbench.store.generation_record import GenerationRecord
 from esbench.store.lock import is_taken, take
 from esbench.store.members_file import MembersFile
 from esbench.store.metrics_file import KnownRows, MetricsFile, as_record
-from esbench.store.schemas import StoredDescription, StoredResult
+from esbench.store.schemas import StoredDescription, StoredNodes, StoredResult
 from esbench.store.stored_json import KEPT, StoredJson
 from esbench.units import format_number
 
@@ -281,18 +281,17 @@ class TrialFolder:
 
     def record_nodes(self, nodes: Json) -> None:
         """Store what ``Engine.nodes`` says; the first that differ mark the trial as not exact."""
-        self._write("nodes.json", as_text({"format": FORMAT, **nodes}))
+        self._write("nodes.json", nodes)
         content = self.description()
         known: Json = content.get("mixed", {})
         if not nodes["mixed"].items() <= known.items():
             content["mixed"] = known | nodes["mixed"]
-            self._write("trial.json", as_text(content))
+            self._write("trial.json", content)
 
     def nodes(self) -> Json:
         """What ``record_nodes`` has stored last; empty if nothing."""
-        keys: Keys = {"nodes": list, "losses": int, "lost_episodes": int}
         exists = (self.path / "nodes.json").exists()
-        return self._files.read("nodes.json", keys) if exists else {}
+        return self._files.read("nodes.json", StoredNodes) if exists else {}
 
     def append_log(self, output: bytes) -> None:
         """Append to the output of environments and simulators."""

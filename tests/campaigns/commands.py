@@ -130,10 +130,14 @@ def _child(function: Callable[[], object], folder: Path, out: int, err: int, use
         function()
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0
+    except KeyboardInterrupt:  # before or after the command, which handles its own
+        code = 130
     except BaseException:
         traceback.print_exc()
         code = 70
     finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
         sys.stdout.flush()
         sys.stderr.flush()
         os.write(used, "\n".join(list(sys.modules)).encode())

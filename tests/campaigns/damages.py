@@ -205,8 +205,8 @@ def relabel(root: Path, stream: Generator) -> str:
 def _mix(root: Path, folder: Path, stream: Generator) -> str:
     """Put files of the other trial, or of an older checkpoint, into the place of its own."""
     (other,) = (path for path in root.rglob("seed-*") if path != folder)
-    names = ["trial.json", "metrics.jsonl", "checkpoint", "members.jsonl.gz", "kept", "state"]
-    name = str(stream.choice(names))
+    names = ["trial.json", "metrics.jsonl", "checkpoint", "members.jsonl.gz", "kept"]
+    name = str(stream.choice([*(name for name in names if (other / name).exists()), "state"]))
     if name == "state":
         kept = sorted((folder / "kept").glob("*.json"))
         shutil.copy(
@@ -214,8 +214,8 @@ def _mix(root: Path, folder: Path, stream: Generator) -> str:
         )
         return "checkpoint/state.json of another generation"
     path = folder / name
-    if path.is_dir():
-        shutil.rmtree(path)
+    if (other / name).is_dir():
+        shutil.rmtree(path, ignore_errors=True)
         shutil.copytree(other / name, path)
     else:
         shutil.copy(other / name, path)

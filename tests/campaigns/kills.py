@@ -30,7 +30,7 @@ import numpy as np
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1])]
 
-from commands import Started, started
+from commands import SECONDS, Started, started
 from fake_trials import timeless
 from numpy.random import Generator
 
@@ -91,7 +91,7 @@ def workers_of(pid: int) -> list[int]:
 
 def outlive(session: int) -> bool:
     """Whether a process of a session still runs after a while."""
-    deadline = time.monotonic() + 60.0
+    deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         sessions = []
         for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -156,11 +156,11 @@ class Campaign:
             process.wait(lambda wanted=wanted: rows_in(folder / "out") >= wanted)  # type: ignore[misc]
             time.sleep(float(stream.uniform(0.0, 0.02)))  # anywhere within a generation
             what = kill(process, stream) if process.runs else "too late"
+            process.wait()
+            orphans = "a process outlived it; " if outlive(process.pid) else ""
             ended = process.end()
             self.kills += "late" not in what
-            problem = "" if ended.code in STOPPED else ended.fault
-            if outlive(process.pid):
-                problem += "; a process outlived it"
+            problem = orphans + ("" if ended.code in STOPPED else ended.fault)
             problems = filter(None, (problem, self.compare(folder, number)))
             found += [f"killed {what}: {text}" for text in problems]
         found += filter(None, [esbench_ended(grid, folder), self.compare(folder, number, True)])

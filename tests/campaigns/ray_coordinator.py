@@ -117,7 +117,7 @@ def main(out: Path | None) -> None:
             f"| {workers:,} | {each} | {size:,} | {parameters:,} | {episode:.0f} | {job:.1f} | "
             f"{length / 1e6:.2f} | {peak:.0f} |"
         )
-        print(lines[-1], flush=True)  # noqa: T201
+        print(lines[-1], flush=True)
     if out is not None:
         out.write_text("\n".join(lines) + "\n")
 

@@ -49,9 +49,9 @@ def main(rounds: int) -> None:
             assert len(digests) == 1
             if number:
                 latest = {name: f"{values[-1]:,.0f}" for name, values in speeds.items()}
-                print(number, latest, flush=True)  # noqa: T201
+                print(number, latest, flush=True)
         medians = {name: statistics.median(values) for name, values in speeds.items()}
-        print(medians, f"ratio {medians['ray'] / medians['local']:.3f}")  # noqa: T201
+        print(medians, f"ratio {medians['ray'] / medians['local']:.3f}")
 
 
 if __name__ == "__main__":
