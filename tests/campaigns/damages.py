@@ -151,7 +151,7 @@ KINDS: Final[dict[str, Callable[[Path], object]]] = {
 
 
 def damage(root: Path, seed: int) -> tuple[str, bool]:
-    """Damage one file below ``root``; says what was done, and whether only its content changed."""
+    """Damage one file below ``root``: its description, and whether only its content changed."""
     stream = np.random.default_rng(seed)
     trial = TRIALS[int(stream.integers(2))]
     (folder,) = root.rglob(trial)
