@@ -164,9 +164,12 @@ def probe(spec: TrialSpec, pool: Engine) -> tuple[float, float, float]:
     with SearchTrainer(spec, pool) as trainer:  # makes one environment, as each worker does
         making = time.perf_counter() - started
         job, setup = trainer.next_job(), trainer.setup
-    every = member_tasks(range(len(job.population or (0,))), job.episodes)
-    every = every[: pool.size * pool.slots]
+    members, most_tasks = range(len(job.population or (0,))), pool.size * pool.slots
     pool.configure(setup)
+
+    def at_least(count: int) -> list[Task]:
+        """That many tasks if there are as many; members play all of their episodes."""
+        return member_tasks(members[: -(-count // job.episodes)], job.episodes)
 
     def play(tasks: Sequence[Task], steps: int) -> tuple[Lengths, float]:
         started = time.perf_counter()
@@ -174,8 +177,9 @@ def probe(spec: TrialSpec, pool: Engine) -> tuple[float, float, float]:
         return played.lengths, time.perf_counter() - started
 
     # One per worker, twice: an environment may load only at its first reset.
-    _, (_, one) = (play(every[: pool.size], 1) for _ in range(2))
-    tasks = every[: max(pool.size, int(pool.size * BEGIN_SECONDS / one))]
+    few = at_least(pool.size)
+    _, (_, one) = (play(few, 1) for _ in range(2))
+    tasks = at_least(min(most_tasks, max(pool.size, int(len(few) * BEGIN_SECONDS / one))))
     (_, first), (_, begun) = play(tasks, 1), play(tasks, 1)
     making += max(0.0, first - begun)  # the environments of the other slots
     registered = gymnasium.registry.get(spec.environment.id.rpartition(":")[2])
