@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import warnings
@@ -34,7 +35,11 @@ class Nodes:
 
             self._cluster: Any = Cluster(
                 initialize_head=True,
-                head_node_args={"num_cpus": 0, "object_store_memory": 80 * 2**20},
+                head_node_args={
+                    "num_cpus": 0,
+                    "object_store_memory": 80 * 2**20,
+                    "_system_config": {"worker_niceness": 0},
+                },
             )
         self.nodes: list[Any] = []
 
@@ -65,6 +70,17 @@ class Nodes:
         for pid in self._actors():
             if parent(pid) == node.all_processes["raylet"][0].process.pid:
                 os.kill(pid, signal.SIGKILL)
+
+    def freeze(self, node: Any, frozen: bool = True) -> None:
+        """Stop the processes of a node without a trace, as a cut network does, or let them go on.
+
+        Ray counts a node as lost after about half a minute.
+        """
+        raylet = node.all_processes["raylet"][0].process.pid
+        actors = [pid for pid in self._actors() if parent(pid) == raylet]
+        for pid in [raylet, *actors]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP if frozen else signal.SIGCONT)
 
     def count_actors(self) -> int:
         """The number of actors that play episodes on the nodes."""

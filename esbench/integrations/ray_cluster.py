@@ -146,10 +146,12 @@ class RayCluster:
         if address is None:
             options |= {"include_dashboard": False, "object_store_memory": LOCAL_STORE_BYTES}
             options |= {"num_cpus": _usable_cores()}
+            options["_system_config"] = {"worker_niceness": 0}  # as local workers; Ray's is 15
         # Ray prints pages about a lost node, which the engine reports in a sentence.
         vars(self.ray._private.worker)["print_to_stdstream"] = _print_nothing
         try:
-            self.ray.init(address=address, **options)
+            # Without an address, Ray would join any cluster that it finds on this machine.
+            self.ray.init(address=address or "local", **options)
         except Exception as error:  # of the network, of a version check, or of starting processes
             where = "a local Ray cannot start" if address is None else f"--address {address}"
             reason = " ".join(str(error).split())

@@ -1,0 +1,84 @@
+"""Random losses of nodes: the digests must be those of the local engine.
+
+``PYTHONPATH=tests python tests/campaigns/ray_losses.py [KILLS]`` trains OpenAI-ES on HalfCheetah-v5
+with three nodes. At random moments a node, or the actor on it, is killed, and a node joins. At
+last, one node falls silent for a minute, as if its network were cut, and comes back.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ray_nodes import Nodes
+
+from esbench import RayEngine
+from esbench.grids.grid_file import parse_grid
+from esbench.rollouts.engine import Engine
+from esbench.rollouts.worker_pool import WorkerPool
+from esbench.training.search_trainer import SearchTrainer
+from esbench.training.trials import grid_trials
+
+SILENT_SECONDS = 60.0
+GRID = {
+    "name": "losses",
+    "seeds": [0],
+    "environments": ["HalfCheetah-v5"],
+    "algorithms": {"openai_es": {"population_size": 64}},
+    "policy": {"template": "linear"},
+    "environment": {"HalfCheetah-v5": {"max_episode_steps": 100}},
+    "budget": {"env_steps": 10**9},
+}
+
+
+def train(engine: Engine, going_on: Callable[[int], bool]) -> list[str]:
+    (trial,) = grid_trials(parse_grid(GRID, "losses"), Path(), "losses")
+    with SearchTrainer(trial.spec, engine) as trainer:
+        while going_on(len(trainer.history)):
+            trainer.train(env_steps=trainer.progress.env_steps + 1)
+        return [record.digest for record in trainer.history]
+
+
+def main(kills: int) -> None:
+    chance, nodes, left = random.Random(0), Nodes(), kills
+    nodes.resize(3)
+
+    def kill_one(done: int, total: int) -> None:
+        nonlocal left
+        if left and 0 < done < total and chance.random() < 0.5:
+            left -= 1
+            node = chance.choice(nodes.nodes)
+            if chance.random() < 0.5:
+                nodes.kill_actor(node)
+            else:
+                nodes.kill(node)
+                nodes.add(wait=chance.random() < 0.5)
+
+    with RayEngine(nodes.address) as engine:
+        engine.progress = kill_one
+        ours = train(engine, lambda count: left > 0)
+        about = engine.nodes
+        print(f"{kills} kills in {len(ours)} generations: {about}", flush=True)  # noqa: T201
+        engine.progress = None
+        silent, started, count = nodes.nodes[0], time.monotonic(), len(ours)
+        nodes.freeze(silent)
+        again = train(
+            engine, lambda done: done < count or time.monotonic() < started + SILENT_SECONDS
+        )
+        nodes.freeze(silent, frozen=False)
+        nodes.add()
+        print(f"silent for {SILENT_SECONDS:.0f} s: {len(again)} generations: {engine.nodes}")  # noqa: T201
+    with WorkerPool() as pool:
+        longest = max(ours, again, key=len)
+        local = train(pool, lambda count: count < len(longest))
+    assert ours == local[: len(ours)]
+    assert again == local[: len(again)]
+    print("the digests are those of the local engine")  # noqa: T201
+    nodes.close()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 10)
