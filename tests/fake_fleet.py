@@ -48,7 +48,8 @@ class FakeNode(PlayingNode):
         """Answer the oldest message with the results of up to ``most`` episodes."""
         message = self.messages.popleft()
         if message.number <= self.abandoned:
-            return NodeAnswered(self, Report(message.number, [], 0, 0.0, {}))
+            late = [result_of(task)._replace(total=-1.0) for task in message.tasks]
+            return NodeAnswered(self, Report(message.number, late, 0, 0.0, {}))
         if message.number != self.number:
             self.number, self.queue = message.number, {}
         assert not self.queue.keys() & set(message.tasks)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import signal
-import socket
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -204,40 +202,6 @@ def test_a_node_that_differs_is_refused(
         assert "numpy 0.0.7 here" in file.read_text()
 
 
-def test_a_wrong_address_is_one_sentence(esbench: Run, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    for option in (
-        ["--engine", "ray", "--address", "nowhere"],
-        ["--engine", "ray", "--address", f"127.0.0.1:{port}"],  # nobody listens
-        ["--address", "127.0.0.1:6379"],
-        ["--allow-mixed"],
-        ["--engine", "ray", "--workers", "0"],
-    ):
-        code, _, err = esbench("run", *GRID, *option, "--out", "out")
-        assert (code, len(err.splitlines())) == (2, 1), err
-        assert option[-1].removeprefix("--allow-") in err
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_server_that_is_no_ray_is_refused_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_cluster, "ANSWER_SECONDS", 0.2)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"127.0.0.1:{server.getsockname()[1]}"
-        with pytest.raises(UsageError, match=address):
-            ray_cluster.require_server(address)
-
-
-def test_without_ray_the_extra_is_named(
-    esbench: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
-    code, _, err = esbench("run", *GRID, "--engine", "ray", "--out", "out")
-    assert (code, len(err.splitlines())) == (2, 1)
-    assert "[ray]" in err
-    assert not (tmp_path / "out").exists()
-
-
 def test_plan_and_bench_use_the_nodes(esbench: Run, nodes: Nodes, engine: RayEngine) -> None:
     nodes.resize(1)
     ray = ("--engine", "ray", "--address", nodes.address)
@@ -249,16 +213,3 @@ def test_plan_and_bench_use_the_nodes(esbench: Run, nodes: Nodes, engine: RayEng
     assert "at_once = 2" in err
     quick = ("--env", "CartPole-v1", "--population", "4", "--seconds", "0.05", "--rounds", "1")
     assert esbench("bench", *quick, *ray)[0] == 0
-
-
-def test_local_training_imports_no_ray() -> None:
-    code = (
-        "import sys, esbench\n"
-        "if __name__ == '__main__':\n"
-        "    with esbench.make_trainer('openai_es', env='CartPole-v1', workers=1) as trainer:\n"
-        "        trainer.train(env_steps=1)\n"
-        "    assert 'ray' not in sys.modules\n"
-    )
-    with python("-c", code) as process:
-        _, err = process.communicate()
-    assert process.returncode == 0, err

@@ -489,3 +489,36 @@ def test_a_script_without_a_guard_is_told_so_once(tmp_path: Path) -> None:
     code, _, err = finished(str(script))
     assert (code, err.count("Traceback")) == (1, 1)
     assert "if __name__ == '__main__':" in err
+
+
+def test_a_job_begins_although_episodes_of_the_last_one_still_run(
+    make_spec: Spec, trio: WorkerPool
+) -> None:
+    spec = make_spec("doubles:Slow-v0")
+    expected = play_walks(trio, spec, members=6)
+    tasks = member_tasks(range(12), 1)
+    for between in (lambda: None, trio.step):
+        trio.begin(walk_job(12), tasks, len(tasks))
+        between()
+        assert not trio.is_idle
+        played = play_walks(trio, spec, members=6)
+        np.testing.assert_array_equal(played.returns, expected.returns)
+    trio.begin(walk_job(12), tasks, len(tasks))
+    os.kill(trio.process_ids[0], signal.SIGKILL)
+    trio.configure(Setup(make_spec().environment, make_spec().policy))  # while they run
+    assert play_walks(trio, spec, members=6).returns.tolist() == expected.returns.tolist()
+
+
+def test_a_pool_is_given_episodes_in_portions(make_spec: Spec, trio: WorkerPool) -> None:
+    spec = make_spec()
+    expected = play_walks(trio, spec, members=30)
+    tasks = member_tasks(range(30), 1)
+    trio.begin(walk_job(30), tasks[:10], total=30)
+    trio.add(tasks[10:])
+    assert trio.queued > 5
+    trio.drop(tasks[-5:])  # no worker has these yet
+    returns: dict[int, float] = {}
+    while not trio.is_idle:
+        returns |= {result.task.member: result.total for result in trio.step(seconds=1.0)}
+    assert [returns[member] for member in range(25)] == expected.returns[:25, 0].tolist()
+    assert len(returns) == 25
