@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,13 +17,16 @@ import numpy.typing as npt
 from esbench.agents.base import AGENTS
 from esbench.agents.names import is_agent
 from esbench.algorithms.base import ALGORITHMS, Algorithm, algorithm_class
-from esbench.errors import UsageError, require_choice
+from esbench.arrays import Shapes, Vector
+from esbench.errors import UsageError, require_choice, require_integer
 from esbench.grids.environment_files import environment_names
 from esbench.grids.expand import expand
 from esbench.grids.grid_file import parse_grid
 from esbench.policies.base import POLICIES
 from esbench.registry import import_name
-from esbench.settings import Table, parse
+from esbench.settings import MOST, Table, parse
+
+MOST_SEED: Final = 2**64  # of a search without a trial
 
 if TYPE_CHECKING:
     import torch
@@ -77,21 +82,41 @@ def make_algorithm(
     Raises:
         UsageError: an unknown name or setting, or a wrong value.
     """
-    if num_params < 1:
-        raise UsageError(f"num_params = {num_params}: expected at least 1")
-    named: str = _named("algorithm", name)
+    require_integer("num_params", num_params, 1, MOST)
+    require_integer("seed", seed, 0, MOST_SEED)
+    named = _algorithm_name(name)
     cls = algorithm_class(named)
     values = {key: _named(key, value) for key, value in settings.items()}
     typed = parse(cls.Settings, values, f"make_algorithm({named!r})")
-    start = np.asarray(center_init, dtype=np.float64)
+    start = _start(center_init, num_params)
+    layout = ((num_params,),) if shapes is None else _layout(shapes, num_params)
+    return cls(typed, np.broadcast_to(start, (num_params,)), int(seed), layout)
+
+
+def _start(center_init: npt.ArrayLike, num_params: int) -> Vector:
+    """A number [] or [P] as an array; UsageError if it is anything else, or not finite."""
+    try:
+        start = np.asarray(center_init, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"center_init = {center_init!r}: expected numbers ({error})") from None
     if start.shape not in {(), (num_params,)}:
         raise UsageError(
             f"center_init of shape {start.shape}: expected a number or ({num_params},)"
         )
-    layout = ((num_params,),) if shapes is None else tuple(tuple(shape) for shape in shapes)
-    if sum(math.prod(shape) for shape in layout) != num_params:
+    if not np.isfinite(start).all():
+        raise UsageError(f"center_init = {center_init!r}: expected finite numbers")
+    return start
+
+
+def _layout(shapes: Sequence[Sequence[int]], num_params: int) -> Shapes:
+    """The shapes of tensors; UsageError if they do not hold ``num_params`` numbers in all."""
+    try:
+        layout = tuple(tuple(map(operator.index, shape)) for shape in shapes)
+    except TypeError as error:
+        raise UsageError(f"shapes = {shapes!r}: expected lists of integers ({error})") from None
+    if min(itertools.chain(*layout), default=1) < 1 or sum(map(math.prod, layout)) != num_params:
         raise UsageError(f"shapes {layout}: expected {num_params} numbers in all")
-    return cls(typed, np.broadcast_to(start, (num_params,)), seed, layout)
+    return layout
 
 
 def make_trainer(
@@ -153,7 +178,7 @@ def make_trainer(
         key: [value] if isinstance(value, list) else _named(key, value)
         for key, value in settings.items()
     }
-    name = _named("algorithm", algorithm)
+    name = _algorithm_name(algorithm)
     if policy is not None and is_agent(name):
         values["policy"], policy = _named("policy", policy), None
     table: Table = {
@@ -206,6 +231,13 @@ def load_policy(
     require_choice("which", which, ("last", "best"))
     with WorkerPool(1) as pool, stored_trainer(TrialFolder(Path(path)), pool, generation) as stored:
         return stored.policy(which)
+
+
+def _algorithm_name(algorithm: str | type) -> str:
+    named = _named("algorithm", algorithm)
+    if not isinstance(named, str):
+        raise UsageError(f"algorithm = {named!r}: expected a name or a class")
+    return named
 
 
 def _policy_table(policy: str | Table | type | None) -> Table:

@@ -7,14 +7,23 @@ cannot continue (exit code 1). Any other exception that leaves esbench is a defe
 from __future__ import annotations
 
 import difflib
+import math
+import re
 from collections.abc import Iterable
+from numbers import Integral, Real
 from typing import Final, final
 
 MOST_NAMES: Final = 20
+LONGEST_WORD: Final = 300  # longer than the name of any file
+LONGEST_LINE: Final = 2000
+MOST_BITS: Final = 256  # of an integer in a message
 
 
 class EsbenchError(Exception):
-    """Base of every error that esbench raises on purpose."""
+    """Base of every error that esbench raises on purpose; long values are shortened in it."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(shortened(message))
 
 
 class UsageError(EsbenchError, ValueError):
@@ -39,6 +48,16 @@ class EnvironmentFailedError(TrainingError):
         self.traceback = traceback
 
 
+def shortened(text: str) -> str:
+    """Text in which the middle of long words and long lines is replaced by its length."""
+    text = re.sub(rf"\S{{{LONGEST_WORD},}}", lambda found: _cut(found[0], 60), text)
+    return re.sub(rf".{{{LONGEST_LINE},}}", lambda found: _cut(found[0], 900), text)
+
+
+def _cut(text: str, kept: int) -> str:
+    return f"{text[:kept]}...[{len(text) - 2 * kept:,} characters]...{text[-kept:]}"
+
+
 def suggestion(name: str, known: Iterable[str], cutoff: float = 0.5) -> str:
     """The end of an "unknown name" message: the nearest known name, or all known names.
 
@@ -46,7 +65,7 @@ def suggestion(name: str, known: Iterable[str], cutoff: float = 0.5) -> str:
     """
     options = sorted(known)
     lowered = {option.lower(): option for option in options}
-    near = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=cutoff)
+    near = difflib.get_close_matches(name[:LONGEST_WORD].lower(), lowered, n=1, cutoff=cutoff)
     if near:
         return f"did you mean {lowered[near[0]]!r}?"
     if len(options) > MOST_NAMES:
@@ -60,6 +79,28 @@ def require_choice(name: str, value: object, known: Iterable[object]) -> None:
     if value not in options:
         expected = " or ".join(map(repr, options))
         raise UsageError(f"{name} = {value!r}: expected {expected}")
+
+
+def require_integer(name: str, value: object, least: int, most: int, why: str = "") -> None:
+    """Raises UsageError if a value is no integer from ``least`` to ``most``; NumPy's are integers.
+
+    ``why`` ends the message for a number that is too large.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise UsageError(f"{name} = {value!r}: expected an integer")
+    number = int(value)
+    bits = number.bit_length()
+    shown = str(number) if bits < MOST_BITS else f"an integer of {bits} bits"
+    if number < least:
+        raise UsageError(f"{name} = {shown}: expected at least {least}")
+    if number > most:
+        raise UsageError(f"{name} = {shown}: expected at most {most}{why}")
+
+
+def require_finite(name: str, value: object) -> None:
+    """Raises UsageError if a value is no finite real number."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        raise UsageError(f"{name} = {value!r}: expected a finite number")
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import types
 from abc import ABC
-from typing import Any, Final, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Final, TypeAlias, TypeVar, get_args, get_origin
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from esbench.errors import UsageError, suggestion
 
 Table = dict[str, Any]
+
+MOST_LEVELS: Final = 50  # of tables and arrays inside each other
+MOST: Final = 10**15  # of anything that is counted, and the budget of "esbench bench"
+Count: TypeAlias = Annotated[int, Field(ge=1, le=MOST)]
+MOST_EPISODES: Final = 1_000_000  # of one kind: held out, or per member
+Episodes: TypeAlias = Annotated[int, Field(ge=1, le=MOST_EPISODES)]
+CountOrZero: TypeAlias = Annotated[int, Field(ge=0, le=MOST)]
 
 _PLAIN_WORDS: Final = {
     "a valid integer": "an integer",
@@ -52,17 +60,41 @@ def parse(model: type[S], values: Table, source: str, prefix: str = "") -> S:
     Raises:
         UsageError: one line per wrong key, with the value seen and the value expected.
     """
+    where = f" in [{prefix}]" if prefix else ""
+    require_shallow(values, f"{source}{where}")
+    try:
+        text = json.dumps(values, default=_plain)
+    except ValueError:  # Python converts no integer of more digits to text
+        digits = sys.get_int_max_str_digits()
+        raise UsageError(f"{source}: an integer{where} has more than {digits} digits") from None
+    except TypeError as error:
+        raise UsageError(f"{source}: a table{where} has a key that is no text ({error})") from None
     try:
         # In strict mode, JSON arrays are accepted for tuples and Python lists are not.
-        typed = model.model_validate_json(json.dumps(values, default=_plain))
+        typed = model.model_validate_json(text)
     except ValidationError as error:
         raise UsageError("\n".join(_sentences(model, error.errors(), source, prefix))) from None
     try:
         json.dumps(values, allow_nan=False, default=_plain)  # also inside free tables
     except ValueError:
-        where = f" in [{prefix}]" if prefix else ""
         raise UsageError(f"{source}: NaN or infinity{where}: expected finite numbers") from None
     return typed
+
+
+def require_shallow(value: Any, source: str) -> None:
+    """Raises UsageError if tables and arrays are inside each other in too many levels."""
+    level = [value]
+    for _ in range(MOST_LEVELS):
+        tables = [each for each in level if isinstance(each, dict)]
+        arrays = [each for each in level if isinstance(each, list | tuple)]
+        level = [item for table in tables for item in table.values()]
+        level += [item for array in arrays for item in array]
+        if not level:
+            return
+    raise UsageError(
+        f"{source}: tables and arrays inside each other in more than {MOST_LEVELS} levels; "
+        f"expected at most {MOST_LEVELS}"
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -76,7 +108,10 @@ def _sentences(
     """One line per wrong key; the expectations of a union's branches are joined."""
     lines: dict[str, str] = {}
     hints: dict[str, str] = {}
+    inner = [error["loc"][:-1] for error in errors]
     for error in errors:
+        if error["type"] == "too_short" and error["loc"] in inner:
+            continue  # it counts only the items that have no error
         path = [str(part) for part in error["loc"] if not _is_branch(part)]
         key = ".".join(part for part in (prefix, *path) if part)
         problem = _problem(error)

@@ -13,8 +13,9 @@ from typing import Any, ClassVar, Final, Protocol, TypeAlias
 import gymnasium
 
 from esbench.algorithms.base import State
-from esbench.algorithms.settings import Count, TrainerSettings
+from esbench.algorithms.settings import TrainerSettings
 from esbench.registry import Registry
+from esbench.settings import Count
 
 Environment: TypeAlias = gymnasium.Env[Any, Any]
 MakeEnvironment: TypeAlias = Callable[[], Environment]

@@ -16,9 +16,9 @@ from esbench.algorithms.base import State, register_algorithm
 from esbench.algorithms.gaussian import DecayingSearch
 from esbench.algorithms.population import SampledPopulation
 from esbench.algorithms.settings import (
-    Count,
     DecayingDeviationSettings,
     Fraction,
+    Members,
     NormalizationSettings,
     PerParameter,
     Positive,
@@ -26,6 +26,7 @@ from esbench.algorithms.settings import (
 from esbench.algorithms.shaping import raw
 from esbench.arrays import Matrix, Vector
 from esbench.search_space import Tune
+from esbench.settings import Count
 
 Version: TypeAlias = Literal["V1", "V2", "V1-t", "V2-t"]
 
@@ -40,10 +41,10 @@ class ARSSettings(DecayingDeviationSettings, NormalizationSettings):
     )
     always_uses_pairs: ClassVar[bool] = True
 
-    population_size: Annotated[Count, Tune(choices=(8, 16, 32, 64, 128))] = 64
+    population_size: Annotated[Members, Tune(choices=(8, 16, 32, 64, 128))] = 64
     """Members per generation: two per pair [members]."""
 
-    num_pairs: Count | None = None
+    num_pairs: Members | None = None
     """Alternative to population_size: directions per generation, each tried both ways (the paper's
     N) [pairs]."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Any, ClassVar, Final, Generic, TypeVar, final
 
 import numpy as np
@@ -19,9 +20,10 @@ from esbench.algorithms.population import Population, SampledPopulation
 from esbench.algorithms.settings import AlgorithmSettings, GrowingSettings, fitting
 from esbench.algorithms.shaping import all_equal
 from esbench.arrays import Matrix, Shapes, Vector
-from esbench.errors import TrainingError, UsageError
+from esbench.errors import TrainingError, UsageError, require_integer
 from esbench.registry import Registry, import_object
 from esbench.seeding import noise_key
+from esbench.settings import MOST
 
 State = dict[str, Any]
 PopulationT = TypeVar("PopulationT", bound=Population)
@@ -89,7 +91,7 @@ class Algorithm(ABC, Generic[PopulationT]):
     @final
     def ask(self) -> PopulationT:
         """The population to evaluate next; the same one until ``tell`` is called."""
-        return self._ask()
+        return replace(self._ask(), asked=self._turn)
 
     @final
     def tell(
@@ -106,15 +108,18 @@ class Algorithm(ABC, Generic[PopulationT]):
             behaviors: what each member did, [N, D]; required if ``needs_behaviors``.
 
         Raises:
-            ValueError: the shape of ``returns`` or ``behaviors`` is wrong.
+            UsageError: the population is of another generation or algorithm, or the shape of
+                ``returns`` or ``behaviors`` is wrong, or they are no numbers.
             TrainingError: no return is finite.
         """
-        values = np.array(returns, dtype=np.float64)
+        self._require_current(population)
+        values = _numbers("returns", returns)
         if values.shape != (len(population),):
-            raise ValueError(f"returns of shape {values.shape}: expected ({len(population)},)")
-        told = np.array(np.empty((values.size, 0)) if behaviors is None else behaviors, np.float64)
+            raise UsageError(f"returns of shape {values.shape}: expected ({len(population)},)")
+        empty = np.empty((values.size, 0))
+        told = empty if behaviors is None else _numbers("behaviors", behaviors)
         if told.ndim != 2 or len(told) != values.size or (self.needs_behaviors and not told.size):
-            raise ValueError(
+            raise UsageError(
                 f"behaviors of shape {told.shape}: expected ({len(population)}, D), D at least 1"
             )
         self.member_data = {}
@@ -131,6 +136,7 @@ class Algorithm(ABC, Generic[PopulationT]):
     def state_dict(self) -> State:
         """A copy of the whole state, made of arrays, numbers and dictionaries."""
         return {
+            "algorithm": type(self).__name__,
             "generation": self.generation,
             "center": self._center.copy(),
             **self._state_dict(),
@@ -141,15 +147,56 @@ class Algorithm(ABC, Generic[PopulationT]):
         """Restore what ``state_dict`` returned; the search continues with the same bits.
 
         Raises:
-            ValueError: the state has another number of parameters.
+            UsageError: the state is of another algorithm, lacks something or has another number of
+                parameters. Nothing is changed then.
         """
-        rest = dict(state)
+        if not isinstance(state, dict):
+            raise UsageError(f"a state of type {type(state).__name__}: expected a dictionary")
+        name = type(self).__name__
+        if (of := state.get("algorithm", name)) != name:
+            raise UsageError(f"a state of the algorithm {of!r}: expected one of {name!r}")
+        before = self.state_dict()
+        try:
+            self._restore(state)
+        except LookupError as error:
+            self._restore(before)
+            raise UsageError(f"the state of {name!r} lacks {error}") from error
+        except (AttributeError, TypeError, ValueError) as error:
+            self._restore(before)
+            raise UsageError(f"a state that is not of {name!r}: {error}") from error
+
+    @final
+    def _restore(self, state: State) -> None:
+        rest = {key: value for key, value in state.items() if key != "algorithm"}
         center = np.array(rest.pop("center"), dtype=np.float64)
         if center.shape != self._center.shape:
-            raise ValueError(f"state of {center.size} parameters: expected {self._center.size}")
-        self.generation = int(rest.pop("generation"))
+            raise ValueError(f"{center.size} parameters: expected {self._center.size}")
+        generation = rest.pop("generation")
+        require_integer("generation", generation, 0, MOST)
+        self.generation = int(generation)
         self._center = center
         self._load_state_dict(rest)
+
+    @final
+    @property
+    def _turn(self) -> tuple[str, int, int, bool]:
+        """What ``asked`` of the next population is."""
+        return type(self).__name__, self.seed, self.generation, self.plan.probe
+
+    @final
+    def _require_current(self, population: PopulationT) -> None:
+        """Raises UsageError if a population is not what ``ask`` returns now."""
+        if not isinstance(population, Population):
+            raise UsageError(
+                f"a population of type {type(population).__name__}: expected that of ask()"
+            )
+        if population.asked not in {None, self._turn}:
+            name, seed, generation, probe = population.asked or self._turn
+            raise UsageError(
+                f"a population of {name} with seed {seed} in generation {generation}"
+                f"{', a probe' if probe else ''}: expected that of {type(self).__name__} with seed "
+                f"{self.seed} in generation {self.generation}, from ask()"
+            )
 
     @final
     def gaussian_noise(self) -> GaussianNoise:
@@ -183,6 +230,14 @@ class Algorithm(ABC, Generic[PopulationT]):
 
     @abstractmethod
     def _load_state_dict(self, state: State) -> None: ...
+
+
+def _numbers(name: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """A copy of an array of numbers; UsageError if it has anything else."""
+    try:
+        return np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{name}: {error}; expected numbers") from error
 
 
 def scale_of(sigma: float | Vector) -> float:

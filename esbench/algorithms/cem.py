@@ -16,11 +16,12 @@ from pydantic import Field, model_validator
 
 from esbench.algorithms.base import Algorithm, State, register_algorithm, scale_of
 from esbench.algorithms.population import SampledPopulation
-from esbench.algorithms.settings import AdaptiveDeviationSettings, Count, NonNegative, PerParameter
+from esbench.algorithms.settings import AdaptiveDeviationSettings, NonNegative, PerParameter
 from esbench.algorithms.shaping import ranks
 from esbench.arrays import Matrix, Shapes, Vector
 from esbench.errors import UsageError
 from esbench.search_space import Tune
+from esbench.settings import Count
 
 
 @final

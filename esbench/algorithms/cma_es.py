@@ -16,11 +16,10 @@ from bisect import bisect_right
 from typing import Annotated, Any, Final, final
 
 import numpy as np
-from pydantic import Field
 
 from esbench.algorithms.base import Algorithm, State, register_algorithm
 from esbench.algorithms.population import StoredPopulation
-from esbench.algorithms.settings import FirstDeviationSettings, Positive
+from esbench.algorithms.settings import AtLeastTwo, FirstDeviationSettings, Positive
 from esbench.algorithms.shaping import ranks
 from esbench.arrays import Matrix, Shapes, Vector
 from esbench.errors import UsageError
@@ -36,9 +35,7 @@ GENERATOR: Final = "_rng"  # of the library; not part of the state: every genera
 class CMAESSettings(FirstDeviationSettings):
     """Settings of CMA-ES and sep-CMA-ES; everything else has the library's default."""
 
-    population_size: Annotated[
-        Annotated[int, Field(ge=2)] | None, Tune(low=8, high=128, log=True)
-    ] = None
+    population_size: Annotated[AtLeastTwo | None, Tune(low=8, high=128, log=True)] = None
     """Members per generation; by default 4 + floor(3 ln P) for P parameters [members]."""
 
     sigma: Annotated[Positive | None, Tune(low=0.05, high=2, log=True)] = 0.5

@@ -10,11 +10,10 @@ from __future__ import annotations
 from typing import Annotated, Final, final
 
 import numpy as np
-from pydantic import Field
 
 from esbench.algorithms.base import Algorithm, State, register_algorithm
 from esbench.algorithms.population import SampledPopulation
-from esbench.algorithms.settings import DeviationSettings, Positive
+from esbench.algorithms.settings import AtLeastTwo, DeviationSettings, Positive
 from esbench.algorithms.shaping import shared_by_ties
 from esbench.arrays import Matrix, Shapes, Vector
 from esbench.search_space import Tune
@@ -26,9 +25,7 @@ SIGMA_RANGE: Final = (1e-300, 1e32)  # the upper limit is that of the library ``
 class CSAESSettings(DeviationSettings):
     """Settings of CSA-ES; the learning rates are those of the tutorial."""
 
-    population_size: Annotated[
-        Annotated[int, Field(ge=2)] | None, Tune(low=8, high=128, log=True)
-    ] = None
+    population_size: Annotated[AtLeastTwo | None, Tune(low=8, high=128, log=True)] = None
     """Members per generation; by default 4 + floor(3 ln P) for P parameters [members]."""
 
     sigma: Annotated[Positive | None, Tune(low=0.02, high=1, log=True)] = 0.1

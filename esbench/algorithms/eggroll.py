@@ -18,9 +18,10 @@ from esbench.algorithms.base import register_algorithm
 from esbench.algorithms.noise import LowRankNoise
 from esbench.algorithms.openai_es import OpenAIESFamily, OpenAIESFamilySettings
 from esbench.algorithms.population import SampledPopulation
-from esbench.algorithms.settings import Count, Positive
+from esbench.algorithms.settings import Positive
 from esbench.search_space import Tune
 from esbench.seeding import noise_key
+from esbench.settings import Count
 
 
 @final

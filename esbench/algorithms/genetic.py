@@ -26,11 +26,12 @@ from esbench.algorithms.base import Algorithm, State, register_algorithm, scale_
 from esbench.algorithms.genomes import DECODER, START, Ancestor, Genome
 from esbench.algorithms.noise import GaussianNoise
 from esbench.algorithms.population import Population
-from esbench.algorithms.settings import Count, DeviationSettings, PerParameter, fitting
+from esbench.algorithms.settings import AtLeastTwo, DeviationSettings, PerParameter, fitting
 from esbench.algorithms.shaping import ranks
 from esbench.arrays import Matrix, Shapes, Vector
 from esbench.search_space import Tune
 from esbench.seeding import Purpose, noise_key, stream
+from esbench.settings import MOST_EPISODES, Count
 
 MEMBERS: Final = 1 << 32  # a mutation's noise row is generation * MEMBERS + member
 
@@ -43,7 +44,7 @@ class GeneticSettings(DeviationSettings):
     sigma = 0.002, num_parents = 20, elite_candidates = 10 and elite_episodes = 30.
     """
 
-    population_size: Annotated[int, Field(ge=2)] | None = 64
+    population_size: AtLeastTwo | None = 64
     """Members per generation, including the elite [members]."""
 
     sigma: Annotated[PerParameter | None, Tune(low=0.002, high=0.5, log=True)] = 0.1
@@ -57,10 +58,10 @@ class GeneticSettings(DeviationSettings):
     """Number of best members from which the parents of the next generation are drawn (the paper's
     T); at most all members [members]."""
 
-    elite_candidates: Annotated[int, Field(ge=2)] = 5
+    elite_candidates: AtLeastTwo = 5
     """Members that can become the elite: the current elite and the best others [members]."""
 
-    elite_episodes: Annotated[int, Field(ge=0)] = 4
+    elite_episodes: Annotated[int, Field(ge=0, le=MOST_EPISODES)] = 4
     """Further episodes that each candidate plays to become the elite; 0 takes the best member of
     the generation without further episodes [episodes]."""
 

@@ -25,11 +25,12 @@ from esbench.algorithms.gaussian import DecayingSearch
 from esbench.algorithms.openai_es import OpenAIESFamilySettings
 from esbench.algorithms.optimizers.select import Ascent
 from esbench.algorithms.population import SampledPopulation, StoredPopulation
-from esbench.algorithms.settings import Count, NonNegative
+from esbench.algorithms.settings import Members, NonNegative
 from esbench.algorithms.shaping import SHAPINGS, all_equal
 from esbench.arrays import Matrix, Shapes, Vector
 from esbench.search_space import Tune
 from esbench.seeding import Purpose, stream
+from esbench.settings import Count, Episodes
 
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 
@@ -90,7 +91,7 @@ class NoveltySettings(OpenAIESFamilySettings, ABC):
     k: Annotated[Count, Tune(low=5, high=25)] = 10
     """Nearest behaviours in the archive, to which novelty is the mean distance [behaviours]."""
 
-    meta_population_size: Count = 5
+    meta_population_size: Members = 5
     """Centres of the search, M. Each has its own optimizer and observation statistics
     [centres]."""
 
@@ -98,7 +99,7 @@ class NoveltySettings(OpenAIESFamilySettings, ABC):
     """Initial deviation of the other centres around the first one, which is the policy's
     initialisation. (In the paper, every centre is drawn from the initialiser) [sigma]."""
 
-    probe_episodes: Count | None = None
+    probe_episodes: Episodes | None = None
     """Episodes of a probed centre; by default as many as of a member [episodes]."""
 
     archive_size_max: Count = 1000

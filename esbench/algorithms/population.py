@@ -43,9 +43,14 @@ class LowRankMember:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Population(ABC):
-    """A recipe for ``size`` members, N."""
+    """A recipe for ``size`` members, N.
+
+    ``asked`` names the algorithm that has asked for it, its seed, its generation and whether it is
+    a probe; None if none has.
+    """
 
     size: int
+    asked: tuple[str, int, int, bool] | None = None
 
     def __len__(self) -> int:
         return self.size

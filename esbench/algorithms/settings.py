@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, TypeAlias, final
+from typing import Annotated, Any, ClassVar, Final, TypeAlias, final
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -14,12 +14,15 @@ from esbench.algorithms.shaping import Shaping
 from esbench.arrays import Vector
 from esbench.errors import UsageError
 from esbench.search_space import Tune
-from esbench.settings import Settings
+from esbench.settings import CountOrZero, Settings
+
+MOST_MEMBERS: Final = 10_000_000
 
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
 Fraction = Annotated[float, Field(gt=0, le=1)]
-Count = Annotated[int, Field(ge=1)]
+Members: TypeAlias = Annotated[int, Field(ge=1, le=MOST_MEMBERS)]
+AtLeastTwo: TypeAlias = Annotated[int, Field(ge=2, le=MOST_MEMBERS)]  # members
 # Not strict, because a "before" validator of the model turns the JSON array into a Python list.
 Numbers: TypeAlias = Annotated[tuple[float, ...], Field(strict=False)]
 PerParameter: TypeAlias = Positive | Annotated[tuple[Positive, ...], Field(strict=False)]
@@ -38,7 +41,7 @@ class AlgorithmSettings(TrainerSettings, ABC):
     # Whether members always come in antithetic pairs; else the setting ``antithetic`` decides.
     always_uses_pairs: ClassVar[bool] = False
 
-    population_size: Annotated[Count | None, Tune(choices=(16, 32, 64, 128))] = 64
+    population_size: Annotated[Members | None, Tune(choices=(16, 32, 64, 128))] = 64
     """Members per generation [members]."""
 
     center_init: float | Numbers | None = None
@@ -68,14 +71,14 @@ class NormalizationSettings(AlgorithmSettings, ABC):
 class GrowingSettings(AlgorithmSettings, ABC):
     """Settings of algorithms whose population can grow within a generation."""
 
-    num_interactions: Annotated[int, Field(ge=0)] = 0
+    num_interactions: CountOrZero = 0
     """Minimum number of environment steps per generation: the population grows by its own size
     until they are reached [environment steps]."""
 
-    min_episodes: Annotated[int, Field(ge=0)] = 0
+    min_episodes: CountOrZero = 0
     """Minimum number of episodes per generation, reached by the same growth [episodes]."""
 
-    population_size_max: Count | None = None
+    population_size_max: Members | None = None
     """Largest population that may result; unlimited by default [members]."""
 
     @final

@@ -8,7 +8,6 @@ the cost of a reset matters most; measure a later generation to see the cost of 
 
 from __future__ import annotations
 
-import math
 import statistics
 import tempfile
 import time
@@ -17,12 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
+from esbench.agents.names import is_agent
 from esbench.bench.simulator_limit import SimulatorProcesses
-from esbench.errors import UsageError
+from esbench.errors import UsageError, require_integer
 from esbench.grids.grid_file import apply_override, parse_grid, require_distinct_keys
 from esbench.rollouts.engine import Engine
 from esbench.rollouts.jobs import Setup
-from esbench.settings import Table
+from esbench.settings import MOST, Table
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.callbacks import Stop
 from esbench.training.engines import EngineChoice
@@ -30,7 +30,9 @@ from esbench.training.run_trial import check_trials
 from esbench.training.search_trainer import SearchTrainer
 from esbench.training.trials import Trial, grid_trials
 
-UNLIMITED: Final = 10**15
+UNLIMITED: Final = MOST
+MOST_ROUNDS: Final = 1000
+MOST_SECONDS: Final = 86_400
 PARTS: Final = ("sample", "reset", "observe", "act", "simulate", "count")
 
 
@@ -114,12 +116,12 @@ def measure(
 
 
 def _require_positive(seconds: float, rounds: int, after: int) -> None:
-    if rounds < 1:
-        raise UsageError(f"rounds = {rounds}: expected at least 1")
-    if after < 1:
-        raise UsageError(f"after = {after}: expected at least 1 environment step")
-    if not 0 < seconds < math.inf:
-        raise UsageError(f"seconds = {seconds}: expected a number above 0")
+    require_integer("rounds", rounds, 1, MOST_ROUNDS)
+    require_integer("after", after, 1, UNLIMITED)
+    if not 0 < seconds <= MOST_SECONDS:
+        raise UsageError(
+            f"seconds = {seconds}: expected a number above 0, and at most {MOST_SECONDS}"
+        )
 
 
 def _measure_trial(
@@ -173,11 +175,12 @@ def _shares(trainer: dict[str, float], workers: dict[str, float], count: int) ->
 def _trial(
     environment: str, algorithm: str, population_size: int, overrides: Sequence[str], folder: Path
 ) -> Trial:
+    settings: Table = {} if is_agent(algorithm) else {"population_size": population_size}
     table: Table = {
         "name": "bench",
         "seeds": [0],
         "environments": [environment],
-        "algorithms": {algorithm: {"population_size": population_size}},
+        "algorithms": {algorithm: settings},
         "budget": {"env_steps": UNLIMITED},
     }
     require_distinct_keys(overrides)

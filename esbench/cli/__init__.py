@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import re
 import signal
 import sys
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
 
 # Importing a module adds its commands, in the order of the help page.
 from esbench.cli import (
@@ -18,7 +23,6 @@ from esbench.cli import (
     tuning_commands,
 )
 from esbench.cli.app import (
-    EXIT_BROKEN_PIPE,
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_USAGE,
@@ -26,6 +30,19 @@ from esbench.cli.app import (
     complain,
 )
 from esbench.errors import EsbenchError, UsageError
+from esbench.streams import open_streams, output_error
+
+# Reasons of the file system that no other command line could avoid.
+REFUSALS: Final = {
+    errno.EACCES,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.ENOSPC,
+    errno.ENOTDIR,
+    errno.EPERM,
+    errno.EROFS,
+}
 
 __all__ = [
     "gate_commands",
@@ -41,27 +58,42 @@ __all__ = [
 
 def main() -> None:
     """Run the command line; an error becomes one message and an exit code."""
+    open_streams()
     # Plugins and environments in the current folder can be imported by name.
-    sys.path.append(os.getcwd())  # noqa: PTH109
+    with contextlib.suppress(FileNotFoundError):  # the folder may be gone
+        sys.path.append(os.getcwd())  # noqa: PTH109
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+    code = _run()
+    if error := output_error():
+        complain(f"cannot print: {error.strerror}")
+        code = code or EXIT_USAGE
+    sys.exit(code)
+
+
+def _run() -> int:
+    """Run the command and return its exit code."""
     try:
+        _require_values(sys.argv[1:])
         app()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else EXIT_FAILED if end.code else 0
     except EsbenchError as error:
         complain(str(error))
-        sys.exit(EXIT_USAGE if isinstance(error, UsageError) else EXIT_FAILED)
+        return EXIT_USAGE if isinstance(error, UsageError) else EXIT_FAILED
     except KeyboardInterrupt:
         complain("interrupted")
-        sys.exit(EXIT_INTERRUPTED)
-    except BrokenPipeError:  # the reader of the output, such as `head`, has closed it
-        _drop_output()
-        sys.exit(EXIT_BROKEN_PIPE)
+        return EXIT_INTERRUPTED
     except OSError as error:
-        if error.errno != errno.ENOSPC or error.filename is not None:
+        if error.errno not in REFUSALS or error.filename is None:
             raise
-        _drop_output()
-        complain(f"cannot print: {error.strerror}")
-        sys.exit(EXIT_USAGE)
+        complain(str(UsageError(f"cannot open {error.filename!s}: {error.strerror}")))
+        return EXIT_USAGE
+    return 0
 
 
-def _drop_output() -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _require_values(arguments: Sequence[str]) -> None:
+    """Raises UsageError for an empty argument, which would stand for the current folder."""
+    for before, argument in pairwise(["", *arguments]):
+        if not argument or re.fullmatch(r"--[\w-]+=", argument):
+            place = before if before.startswith("--") and not argument else argument
+            raise UsageError(f"empty argument{f' of {place}' * bool(place)}: expected a value")

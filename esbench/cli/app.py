@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
-EXIT_BROKEN_PIPE: Final = 141
 
 LEADERBOARD: Final = Path("results/leaderboard")
 

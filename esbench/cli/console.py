@@ -23,11 +23,11 @@ LONG_HEADING: Final = 16
 
 @final
 class PipeConsole(Console):
-    """A console that raises when its reader closes the pipe; rich would exit with code 1."""
+    """A console that prints no more after its reader has closed it; rich would exit."""
 
     def on_broken_pipe(self) -> None:
-        """Let the command line exit with the code of a broken pipe."""
-        raise BrokenPipeError
+        """Drop the output; the results matter more."""
+        self.quiet = True
 
 
 @final

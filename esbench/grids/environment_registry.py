@@ -15,7 +15,7 @@ from typing import Final, final
 
 from esbench.errors import UsageError, suggestion
 from esbench.registry import find_plugins, load_plugin
-from esbench.settings import Table
+from esbench.settings import Table, require_shallow
 
 GROUP: Final = "esbench.environments"
 
@@ -82,11 +82,15 @@ ENVIRONMENTS: Final = EnvironmentRegistry()
 def read_toml(path: Path) -> Table:
     """The content of a TOML file; UsageError, with the line, if it cannot be read or parsed."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
     except ValueError as error:  # tomllib.TOMLDecodeError and UnicodeDecodeError are ValueErrors
         raise UsageError(f"{path}: not valid TOML: {error}") from None
+    except RecursionError:
+        raise UsageError(f"{path}: not valid TOML: too many brackets inside each other") from None
+    require_shallow(table, str(path))
+    return table
 
 
 def merged(below: Table, above: Table) -> Table:

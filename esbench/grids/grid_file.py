@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+import sys
 import tomllib
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -17,10 +18,11 @@ from esbench.errors import UsageError, suggestion
 from esbench.grids.environment_files import environment_table
 from esbench.grids.environment_registry import merged, read_toml
 from esbench.grids.trial_spec import Seed
-from esbench.settings import Settings, Table, parse
+from esbench.settings import MOST_LEVELS, Settings, Table, parse, require_shallow
 
 NAMED: Final = Path(__file__).parent / "named"
 MOST_SEEDS: Final = 100_000
+LONGEST_SEED: Final = 20  # digits that are read; more than ten are too many anyway
 Name = Annotated[str, Field(pattern=r"[^.]")]  # a folder: not empty, "." or ".."
 
 
@@ -111,7 +113,7 @@ def grid_names() -> list[str]:
 def read_grid(name_or_file: str) -> tuple[Table, str]:
     """The raw content of a grid, and its source for messages; UsageError if it is unreadable."""
     path = Path(name_or_file)
-    if path.suffix != ".toml" and not path.is_file():
+    if path.suffix != ".toml" and not _is_file(path):
         if name_or_file not in grid_names():
             raise UsageError(
                 f"unknown grid {name_or_file!r}; {suggestion(name_or_file, grid_names())} "
@@ -123,8 +125,16 @@ def read_grid(name_or_file: str) -> tuple[Table, str]:
     return table, str(path)
 
 
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # the name is too long
+        return False
+
+
 def _require_tables(table: Table, source: str) -> None:
     """Refuses values in the place of tables, before overrides are merged into them."""
+    require_shallow(table, source)
     for key in ("algorithms", "policy", "policies", "budget", "evaluation", "environment", "tune"):
         value = table.get(key, {})
         nested = value if key in {"environment", "tune"} and isinstance(value, dict) else {}
@@ -224,6 +234,10 @@ def apply_override(table: Table, assignment: str) -> Table:
         raise UsageError(
             f"--set {assignment!r}: expected key.sub=value, such as budget.env_steps=1000"
         )
+    if len(path) > MOST_LEVELS:
+        raise UsageError(
+            f"--set {assignment!r}: a key of {len(path)} parts; expected at most {MOST_LEVELS}"
+        )
     *above, last = path
     result = copy.deepcopy(table)
     if path[0] != "environment":
@@ -241,7 +255,14 @@ def apply_override(table: Table, assignment: str) -> Table:
         place = place.setdefault(key, {})
         if not isinstance(place, dict):
             raise UsageError(f"--set {assignment!r}: {key} = {place!r} is a value, not a table")
-    place[last] = _toml_value(text.strip())
+    try:
+        place[last] = _toml_value(text.strip())
+    except (ValueError, RecursionError):  # more digits or brackets than Python reads
+        raise UsageError(
+            f"--set {assignment!r}: expected at most {sys.get_int_max_str_digits()} digits and "
+            f"{MOST_LEVELS} brackets inside each other"
+        ) from None
+    require_shallow(place[last], f"--set {assignment!r}")
     return result
 
 
@@ -284,8 +305,7 @@ def parse_seeds(text: str, option: str = "--seeds") -> list[int]:
         match = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+))?\s*", part)
         if not match:
             raise UsageError(f"{option} {text!r}: expected seeds such as 3, 0-9 or 0,2,5-7")
-        first = int(match[1])
-        last = int(match[2] or first)
+        first, last = (int(digits[:LONGEST_SEED]) for digits in (match[1], match[2] or match[1]))
         if last >= 2**32 or last - first >= MOST_SEEDS:
             raise UsageError(
                 f"{option} {text!r}: expected at most {MOST_SEEDS} seeds, all below {2**32}"

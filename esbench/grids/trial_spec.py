@@ -14,7 +14,7 @@ from abc import ABC
 from collections.abc import Callable
 from typing import Annotated, Any, Final, Literal, TypeAlias, final
 
-from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationInfo
+from pydantic import AfterValidator, BeforeValidator, Field, SerializeAsAny, ValidationInfo
 
 from esbench.agents.names import trainer_settings
 from esbench.algorithms.settings import TrainerSettings
@@ -22,9 +22,8 @@ from esbench.environments.behaviors.base import BehaviorSettings, behavior_class
 from esbench.environments.make import Wrappers
 from esbench.files import Json
 from esbench.policies.base import POLICIES, PolicySettings
-from esbench.settings import Settings, Table, parse
+from esbench.settings import Count, Episodes, Settings, Table, parse
 
-Count = Annotated[int, Field(ge=1)]
 Seed: TypeAlias = Annotated[int, Field(ge=0, lt=2**32)]
 DEFAULT_LABEL: Final = "default"
 EpisodeSeeds: TypeAlias = Literal["fresh", "pair", "shared"]
@@ -40,6 +39,11 @@ def _settings_of(kind: str, key: str, find: Callable[[str], type[Settings]]) -> 
         return parse(find(name), value, f"{kind} {name}")
 
     return BeforeValidator(parsed)
+
+
+def _known_behavior(name: str) -> str:
+    behavior_class(name)
+    return name
 
 
 def _behavior_settings(name: str) -> type[BehaviorSettings]:
@@ -78,12 +82,12 @@ class EnvironmentSettings(Settings, ABC):
     kwargs: dict[str, Any] = Field(default_factory=dict)
     wrappers: Wrappers = ()
     backend: str = "auto"
-    episodes_per_member: Count = 1
+    episodes_per_member: Episodes = 1
     max_episode_steps: Count | Literal["adaptive"] | None = None
     action_noise: Annotated[float, Field(ge=0)] = 0.0
     reward_shift: float = 0.0
     episode_seeds: EpisodeSeeds = "fresh"
-    behavior: str = "final_observation"
+    behavior: Annotated[str, AfterValidator(_known_behavior)] = "final_observation"
     behavior_settings: Annotated[
         SerializeAsAny[BehaviorSettings],
         _settings_of("behavior", "behavior", _behavior_settings),
@@ -143,7 +147,7 @@ class EvaluationSpec(Settings):
         center: also evaluate the unperturbed policy in every generation, for its rank.
     """
 
-    episodes: Count = 100
+    episodes: Episodes = 100
     center: bool = True
 
 

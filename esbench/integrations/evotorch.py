@@ -35,7 +35,7 @@ from pydantic import Field, model_validator
 
 from esbench.algorithms.base import State, register_algorithm, scale_of
 from esbench.algorithms.population import StoredPopulation
-from esbench.algorithms.settings import Count
+from esbench.algorithms.settings import Members
 from esbench.algorithms.shaping import all_equal, raw
 from esbench.arrays import Matrix, Shapes, Vector
 from esbench.errors import TrainingError, UsageError, suggestion
@@ -74,7 +74,7 @@ class EvotorchSettings(ExternalSettings):
     search_algorithm: str = "SNES"
     """Class name in evotorch: PGPE, SNES, XNES, CEM, CMAES or Cosyne."""
 
-    population_size: Count | None = None
+    population_size: Members | None = None
     """Members per generation (popsize in evotorch); by default evotorch's own choice, which PGPE,
     CEM and Cosyne do not have [members]."""
 

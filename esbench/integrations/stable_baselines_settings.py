@@ -12,7 +12,8 @@ from typing import Any, ClassVar, Final, Literal, Union, final, get_args, get_or
 from pydantic import Field, create_model
 
 from esbench.agents.base import AgentSettings
-from esbench.algorithms.settings import Count, NonNegative
+from esbench.algorithms.settings import NonNegative
+from esbench.settings import Count
 
 # Arguments that esbench or settings of the base class replace.
 _NOT_PASSED: Final = {

@@ -30,7 +30,7 @@ from esbench.grids.grid_file import grid_names, read_grid
 from esbench.policies.base import POLICIES
 from esbench.registry import Registry, import_object
 from esbench.search_space import space_of_field
-from esbench.settings import model_in
+from esbench.settings import MOST, model_in
 
 NOT_SET: Final = "-"
 REQUIRED: Final = "required"
@@ -180,7 +180,7 @@ def type_text(annotation: Any, metadata: Sequence[Any] = ()) -> str:
         words.format(limit)
         for item in metadata
         for key, words in _LIMITS.items()
-        if (limit := getattr(item, key, None)) is not None
+        if (limit := getattr(item, key, None)) not in (None, MOST)
     ]
     return " ".join([text, " and ".join(limits)]).rstrip()
 

@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Final, final
 
 from esbench.rollouts.interrupts import interrupts_blocked
+from esbench.streams import occupy_streams, open_streams
 
 # Numerical libraries read these at import. Several threads per worker would compete for the cores
 # and could change the order of a sum.
@@ -70,6 +71,7 @@ class Child:
 
         A daemon ends with this process and has no children itself.
         """
+        occupy_streams()  # otherwise the pipe could be one of them
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         self.process = context.Process(
@@ -147,6 +149,7 @@ def single_thread() -> Iterator[None]:
 def _run_child(
     connection: Connection, main: Callable[..., None], arguments: tuple[object, ...]
 ) -> None:
+    open_streams()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()

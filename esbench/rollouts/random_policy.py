@@ -14,9 +14,10 @@ import numpy as np
 from esbench.arrays import Vector
 from esbench.environments.make import make_environment
 from esbench.environments.simulator_log import silenced
-from esbench.errors import UsageError
+from esbench.errors import require_integer
 from esbench.grids.trial_spec import EnvironmentSpec
 from esbench.seeding import Purpose, episode_seed
+from esbench.settings import MOST, MOST_EPISODES
 
 ACTIONS: Final = 1000  # drawn before the clock starts, then used in turn
 
@@ -29,10 +30,8 @@ def random_policy_returns(environment: EnvironmentSpec, episodes: int, seed: int
     Raises:
         UsageError: a number is too small, or the environment cannot be made.
     """
-    if episodes < 1:
-        raise UsageError(f"episodes = {episodes}: expected at least 1")
-    if seed < 0:
-        raise UsageError(f"seed = {seed}: expected at least 0")
+    require_integer("episodes", episodes, 1, MOST_EPISODES)
+    require_integer("seed", seed, 0, MOST)
     returns = np.zeros(episodes)
     with silenced():
         env = make_environment(environment.id, environment.kwargs, environment.wrappers)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, final
 
-from esbench.errors import EnvironmentFailedError, TrainingError, UsageError
+from esbench.errors import EnvironmentFailedError, TrainingError, UsageError, require_integer
 from esbench.files import Json
 from esbench.grids.trial_spec import EnvironmentSpec
 from esbench.rollouts.child_process import Child, end, single_thread, wait_for
@@ -39,6 +39,9 @@ from esbench.rollouts.worker import (
 )
 
 DEFAULT_SLOTS: Final = 72
+MOST_SLOTS: Final = 100_000
+WORKERS_PER_CORE: Final = 8  # for environments that wait, such as those with a server
+FEW_WORKERS: Final = 64  # allowed on every machine
 MAX_DEATHS: Final = 3
 UNGUARDED: Final = 78  # exit code of a worker whose main module starts workers
 PATIENCE: Final = 5.0  # seconds from SIGTERM to SIGKILL
@@ -72,10 +75,11 @@ class WorkerPool(Engine):
     """
 
     def __init__(self, workers: int | None = None, slots: int = DEFAULT_SLOTS) -> None:
-        """Prepare one worker per core by default; UsageError if a number is below 1."""
-        for name, value in (("workers", workers), ("slots", slots)):
-            if value is not None and value < 1:
-                raise UsageError(f"{name} = {value}: expected at least 1")
+        """Prepare one worker per core by default; UsageError for a wrong number."""
+        if workers is not None:
+            most = max(FEW_WORKERS, WORKERS_PER_CORE * usable_cores())
+            require_integer("workers", workers, 1, most, ", the most on this machine")
+        require_integer("slots", slots, 1, MOST_SLOTS)
         super().__init__(slots)
         self._size = workers or usable_cores()
         self.moved = 0

@@ -17,11 +17,12 @@ from esbench.agents.names import make_agent
 from esbench.algorithms.base import State
 from esbench.environments.make import make_environment
 from esbench.environments.simulator_log import silenced
-from esbench.errors import TrainingError, UsageError
+from esbench.errors import TrainingError, UsageError, require_integer
 from esbench.grids.trial_spec import TrialSpec
 from esbench.rollouts.engine import Engine
 from esbench.rollouts.interrupts import interrupts_delayed
 from esbench.seeding import Purpose, episode_seed
+from esbench.settings import MOST_EPISODES
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.best_center import Which
 from esbench.training.callbacks import Stop
@@ -95,6 +96,8 @@ class AgentTrainer(Trainer):
             UsageError: the policy is not known, or ``which`` is "best".
         """
         self.generation_of(which)
+        if episodes is not None:
+            require_integer("episodes", episodes, 1, MOST_EPISODES)
         count = self.spec.evaluation.episodes if episodes is None else episodes
         return self._play(held_out_seeds(self.spec, count))
 

@@ -6,17 +6,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias, final
 
-from esbench.errors import UsageError
+from esbench.errors import UsageError, require_finite, require_integer
 from esbench.registry import import_object
+from esbench.settings import MOST
 from esbench.store.generation_record import GenerationRecord
 
 
 @final
 @dataclass(frozen=True)
 class Stop:
-    """Returned by a callback to end training; ``reason`` is stored in the result."""
+    """Returned by a callback to end training; ``reason`` is stored in the result.
+
+    UsageError if the reason is no text.
+    """
 
     reason: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.reason, str):
+            raise UsageError(f"Stop({self.reason!r}): expected the reason as text")
 
 
 Callback: TypeAlias = Callable[[GenerationRecord], Stop | None]
@@ -58,9 +66,13 @@ class TargetReturn:
 
     Use a new one for each training run. A resumed run must first call it with the earlier records,
     as ``Trainer`` does.
+
+    UsageError if the target is not finite or the window is below 1.
     """
 
     def __init__(self, target: float, window: int = 5) -> None:
+        require_finite("target", target)
+        require_integer("window", window, 1, MOST)
         self.target = target
         self.window = window
         self._recent: list[float] = []

@@ -14,7 +14,7 @@ from esbench.algorithms.base import Algorithm, State
 from esbench.algorithms.population import Population
 from esbench.arrays import Vector
 from esbench.environments.simulator_log import silenced
-from esbench.errors import UsageError
+from esbench.errors import UsageError, require_integer
 from esbench.files import Json, finite
 from esbench.grids.trial_spec import TrialSpec
 from esbench.policies.normalization import Normalizer, ObservationStatistics
@@ -23,6 +23,7 @@ from esbench.rollouts.engine import Engine
 from esbench.rollouts.jobs import CENTER, Job, ReferenceBatch, Setup, Task, member_tasks
 from esbench.rollouts.results import Episodes
 from esbench.seeding import Purpose
+from esbench.settings import MOST_EPISODES
 
 INITIAL: Final = "-1"  # the statistics that every lineage begins with, by the number of a lineage
 
@@ -138,6 +139,8 @@ class Evaluator:
 
     def held_out_job(self, algorithm: Algorithm[Any], episodes: int | None = None) -> Job:
         """The held-out episodes of the centre; by default as many as specified."""
+        if episodes is not None:
+            require_integer("episodes", episodes, 1, MOST_EPISODES)
         return Job(
             seed=self._spec.seed,
             generation=0,

@@ -125,7 +125,7 @@ def attempt(
     """
     try:
         return "done", _train(trial, pool, recorder, watcher, callbacks)
-    except (UsageError, BrokenPipeError):  # the input, or a closed output, not the trial
+    except UsageError:  # the input, not the trial
         raise
     except EnvironmentFailedError as error:
         summary, details = str(error), error.traceback

@@ -12,9 +12,10 @@ from typing import final
 
 from esbench.algorithms.base import State, algorithm_class
 from esbench.algorithms.population import Population, drawing_threads
+from esbench.algorithms.settings import MOST_MEMBERS
 from esbench.arrays import Vector
 from esbench.environments.backends.base import GYMNASIUM
-from esbench.errors import TrainingError
+from esbench.errors import TrainingError, UsageError
 from esbench.grids.trial_spec import TrialSpec
 from esbench.policies.base import Policy
 from esbench.rollouts.engine import Engine
@@ -75,6 +76,7 @@ class SearchTrainer(Trainer):
             center, state = load_start(spec.init_from, spec, self.template)
             self._evaluator.load_state_dict(state, spec.init_from.generation)
         self.algorithm = cls(spec.algorithm.settings, center, spec.seed, shapes)
+        _require_playable(self.algorithm.population_size, spec.environment.episodes_per_member)
         if self.algorithm.needs_behaviors:
             self._evaluator.check_behavior()
         self._reward_shift = spec.environment.reward_shift + self.algorithm.settings.reward_shift
@@ -240,3 +242,12 @@ class SearchTrainer(Trainer):
         )
         self._best.update([*self.history[1 - WINDOW :], record], center, centers_own)
         return record
+
+
+def _require_playable(members: int, episodes: int) -> None:
+    """Raises UsageError if a generation has more episodes than fit into memory."""
+    if members * episodes > MOST_MEMBERS:
+        raise UsageError(
+            f"population_size = {members} with episodes_per_member = {episodes}: expected at most "
+            f"{MOST_MEMBERS} episodes per generation"
+        )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, Self, TypeAlias, final
 
 from esbench.algorithms.base import State
-from esbench.errors import UsageError
+from esbench.errors import UsageError, require_finite
 from esbench.grids.trial_spec import TrialSpec
 from esbench.rollouts.engine import Engine
 from esbench.rollouts.stopwatch import Stopwatch
@@ -103,6 +103,8 @@ class Trainer(ABC):
                 callback returns something else, or ``env_steps`` are beyond a stored budget.
         """
         budget = self.spec.budget
+        if env_steps is not None:
+            require_finite("env_steps", env_steps)
         limit = budget.env_steps if env_steps is None else env_steps
         if self._ended is None:
             self._train_with(limit, callbacks)

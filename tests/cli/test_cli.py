@@ -57,14 +57,15 @@ def test_a_run_prints_the_table_and_the_figures(esbench: Run, tmp_path: Path) ->
     assert all((tmp_path / line).stat().st_size > 1000 for line in figures)
 
 
-def test_a_reader_that_leaves_early_is_no_failure_of_the_trial(tmp_path: Path) -> None:
+def test_a_reader_that_leaves_early_changes_no_result(tmp_path: Path) -> None:
     with python("-m", "esbench", *small("doubles:Slow-v0", "0-2"), cwd=tmp_path) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.readline()
         process.stdout.close()
-        assert process.wait(timeout=60) == 141
+        assert process.wait(timeout=60) == 0
         assert process.stderr.read() == ""
+    assert len(list(tmp_path.rglob("result.json"))) == 3
     assert not list(tmp_path.rglob("error.txt"))
 
 
@@ -369,7 +370,7 @@ REFUSED = {
     f"{WRAPPED}wrappers='[{{wrapper=\"builtins:repr\"}}]'": "'builtins:repr' made a str",
     f"{WRAPPED}wrappers='[{{steps=3}}]'": r"wrappers\.0\.wrapper is missing",
     "small --env CartPole-v7": "unknown environment 'CartPole-v7'; did you mean",
-    "small --env ''": "environment ''",
+    "small --env ''": "--env",
     "small --env ../x": "environment '../x'",
     "small --env CartPole-v1:": "environment 'CartPole-v1:'",
     "small --env doubles:Raise-v0": "did you mean 'doubles:Raises-v0'",

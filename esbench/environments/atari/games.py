@@ -31,12 +31,11 @@ from pydantic import Field
 from esbench.environments.atari.names import STICKY, atari_environments
 from esbench.environments.atari.resizing import AreaResize, Frames
 from esbench.errors import UsageError, suggestion
-from esbench.settings import Settings, parse
+from esbench.settings import Count, Settings, parse
 
 if TYPE_CHECKING:
     from ale_py.env import AtariEnv
 
-Count: TypeAlias = Annotated[int, Field(ge=1)]
 RenderMode: TypeAlias = Literal["human", "rgb_array"]
 Protocol: TypeAlias = Literal["v5", "deterministic", "ram"]
 

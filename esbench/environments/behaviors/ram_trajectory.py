@@ -6,10 +6,9 @@ shorter one. Here, an interval and a number of samples give a vector of fixed le
 
 from __future__ import annotations
 
-from typing import Annotated, Any, final
+from typing import Any, final
 
 import numpy as np
-from pydantic import Field
 
 from esbench.arrays import Vector
 from esbench.environments.behaviors.base import (
@@ -19,8 +18,7 @@ from esbench.environments.behaviors.base import (
     register_behavior,
 )
 from esbench.errors import UsageError
-
-Count = Annotated[int, Field(ge=1)]
+from esbench.settings import Count
 
 
 @final

@@ -1,0 +1,100 @@
+"""Standard streams that never fail: a closed or broken one drops what is written to it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from typing import Final, TextIO, final
+
+STANDARD: Final = (0, 1, 2)
+
+
+@final
+class _Stream(io.FileIO):
+    """A standard stream; after an error, everything is dropped and the error is kept."""
+
+    error: OSError | None = None
+
+    def write(self, data: object) -> int:
+        """Write bytes, or drop them after an error."""
+        content = memoryview(data).cast("B")  # type: ignore[arg-type]
+        try:
+            return super().write(content)
+        except OSError as error:
+            self.error = error
+            _discard(self.fileno())
+            return len(content)
+
+
+def occupy_streams() -> None:
+    """Open ``/dev/null`` in the place of closed standard streams.
+
+    Without this, the next file or pipe that is opened would be a standard stream. Call it before
+    any file is opened.
+    """
+    for number in STANDARD:
+        try:
+            os.fstat(number)
+        except OSError:
+            _discard(number)
+
+
+def open_streams() -> None:
+    """Occupy closed standard streams, and let standard output and standard error never fail.
+
+    Streams that something else has replaced stay as they are.
+    """
+    occupy_streams()
+    if sys.stdin is None:
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        stream: TextIO | None = getattr(sys, name)
+        if stream is None or _is_plain(stream, number):
+            setattr(sys, name, _forgiving(stream, number))
+
+
+def output_error() -> OSError | None:
+    """The error of standard output, if something was lost that its reader still waits for.
+
+    That is a full disk, for example, but no reader that has closed the stream.
+    """
+    with contextlib.suppress(AttributeError, ValueError):
+        sys.stdout.flush()
+    raw = _raw(sys.stdout)
+    error = raw.error if isinstance(raw, _Stream) else None
+    return None if isinstance(error, BrokenPipeError) else error
+
+
+def _is_plain(stream: TextIO, number: int) -> bool:
+    """Whether a stream is the interpreter's own."""
+    raw = _raw(stream)
+    return type(raw) is io.FileIO and raw.fileno() == number
+
+
+def _raw(stream: TextIO) -> object:
+    buffer = getattr(stream, "buffer", None)
+    return getattr(buffer, "raw", buffer)  # an unbuffered stream has no buffer between
+
+
+def _forgiving(stream: TextIO | None, number: int) -> TextIO:
+    if stream is not None:
+        with contextlib.suppress(OSError):
+            stream.flush()
+    raw = _Stream(number, "w", closefd=False)
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw),
+        encoding=stream.encoding if stream is not None else "utf-8",
+        errors="backslashreplace",  # for names that are not valid Unicode
+        line_buffering=number == 2 or raw.isatty(),
+    )
+
+
+def _discard(number: int) -> None:
+    """Open ``/dev/null`` as the stream of this number."""
+    opened = os.open(os.devnull, os.O_RDWR)
+    if opened != number:
+        os.dup2(opened, number)
+        os.close(opened)
+    os.set_inheritable(number, True)
