@@ -16,6 +16,7 @@ from typing import Any, Final, Generic, TypeVar, final
 from esbench.errors import UsageError, suggestion, unknown
 
 DISTRIBUTION: Final = "esbench-rl"  # "esbench" on the package index is another project
+MOST_PARTS: Final = 50  # of the name of an object
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
 
@@ -130,6 +131,8 @@ def import_object(kind: str, name: str) -> Any:
         UsageError: it cannot be imported.
     """
     module_name, _, path = name.partition(":")
+    if name.count(".") > MOST_PARTS:
+        raise UsageError(f"{kind} {name!r}: expected at most {MOST_PARTS} dots in a name")
     try:
         target: Any = importlib.import_module(module_name)
     except (ImportError, TypeError, ValueError) as error:

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -103,6 +103,52 @@ class BadObservation(Walk):
         if self.np_random.random() < self.share:
             observation[0] = self.value
         return observation, info
+
+
+class Answers(Walk):
+    """Answers wrongly, or in an unusual type, in its third step; ``kind`` says how."""
+
+    KINDS: ClassVar[dict[str, tuple[int, Any]]] = {  # the part of the answer, and its value
+        "": (5, {}),
+        "longer": (0, np.zeros(5, np.float32)),
+        "shorter": (0, np.zeros(1, np.float32)),
+        "scalar": (0, 0.5),
+        "none": (0, None),
+        "text": (0, "abc"),
+        "infinite": (0, np.full(3, -np.inf, np.float32)),
+        "float64": (0, np.zeros(3)),
+        "list": (0, [0, 0, 0]),
+        "reward text": (1, "1.0"),
+        "reward none": (1, None),
+        "reward array": (1, np.ones(2)),
+        "reward complex": (1, 1j),
+        "reward 0-d": (1, np.array(0.0)),
+        "reward int": (1, 0),
+        "terminated text": (2, "no"),
+        "terminated array": (2, np.zeros(2, bool)),
+        "truncated none": (3, None),
+        "flag numpy": (2, np.False_),
+        "flag int": (3, 0),
+        "reset": (5, {}),
+        "step": (5, {}),
+    }
+
+    def __init__(self, kind: str = "") -> None:
+        super().__init__()
+        self.kind = kind
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.steps = 0
+        observation = np.zeros(3, np.float32)
+        return observation if self.kind == "reset" else (observation, {})
+
+    def step(self, action: np.ndarray) -> Any:
+        self.steps += 1
+        answer: list[Any] = [np.zeros(3, np.float32), 0.0, self.steps == 5, False, {}, None]
+        if self.steps == 3:
+            part, value = self.KINDS[self.kind]
+            answer[part] = value
+        return tuple(answer[: 4 if self.kind == "step" else 5])
 
 
 class Slow(Walk):
@@ -274,9 +320,9 @@ class Pictures(gymnasium.ObservationWrapper[np.ndarray, np.ndarray, np.ndarray])
 
 
 DOUBLES = (
-    Walk, Raises, Disconnects, Dies, Indifferent, BadReward, BadObservation, Slow, Ready, Gated,
-    WearsOut, Announced, Heavy, FailsInWorkers, DiesInWorkers, KillsTheTrainer, Chatty, Spaces,
-    Pictures,
+    Walk, Answers, Raises, Disconnects, Dies, Indifferent, BadReward, BadObservation, Slow, Ready,
+    Gated, WearsOut, Announced, Heavy, FailsInWorkers, DiesInWorkers, KillsTheTrainer, Chatty,
+    Spaces, Pictures,
 )  # fmt: skip
 for cls in DOUBLES:
     gymnasium.register(f"{cls.__name__}-v0", entry_point=cls, max_episode_steps=1000)

@@ -15,7 +15,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from pydantic import ConfigDict
 
-from esbench.errors import UsageError
+from esbench.errors import EsbenchError, UsageError
 from esbench.registry import DISTRIBUTION, extra_command, import_object
 from esbench.settings import Settings
 
@@ -176,7 +176,7 @@ def reason(error: Exception) -> str:
         return f"Box2D is not installed; install it with: {extra_command(DISTRIBUTION, 'box2d')}"
     if isinstance(error, ModuleNotFoundError) and error.name:
         return f"{line}; install the package that provides {error.name.partition('.')[0]!r}"
-    if line and isinstance(error, ImportError | gymnasium.error.Error | UsageError):
+    if line and isinstance(error, ImportError | gymnasium.error.Error | EsbenchError):
         return line
     return f"{type(error).__name__}: {line}" if line else type(error).__name__
 

@@ -15,6 +15,7 @@ import numpy as np
 from esbench.agents.base import ActingPolicy, AgentSettings, Environment
 from esbench.agents.names import make_agent
 from esbench.algorithms.base import State
+from esbench.environments.answers import Answers
 from esbench.environments.make import make_environment
 from esbench.environments.simulator_log import silenced
 from esbench.errors import TrainingError, UsageError, require_integer
@@ -301,6 +302,7 @@ class _CountedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._trainer = trainer
         self._index = index
         self._episode: tuple[float, int] | None = None  # return and length so far
+        self._answers = Answers(trainer.spec.environment.id, env.observation_space)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         """Begin the next episode; ``seed`` is not used."""
@@ -314,8 +316,9 @@ class _CountedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
             raise TrainingError("an agent called step outside of an episode; expected reset first")
         observation, reward, terminated, truncated, info = self.env.step(action)
         total, length = self._episode
-        episode = total + float(reward), length + 1
-        ended = terminated or truncated
+        answers = self._answers
+        episode = total + answers.reward(reward), length + 1
+        ended = answers.flag("terminated", terminated) | answers.flag("truncated", truncated)
         self._episode = None if ended else episode
         self._trainer.after_step(episode if ended else None)
         return observation, reward, terminated, truncated, info

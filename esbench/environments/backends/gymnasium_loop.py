@@ -14,7 +14,9 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.wrappers import FlattenObservation
+from numpy import ndarray
 
+from esbench.environments.answers import Answers
 from esbench.environments.backends.base import Array, Backend, StepResult, register_backend
 from esbench.environments.make import Wrappers, make_environment, wrapped
 from esbench.flat_spaces import never_flat
@@ -53,12 +55,19 @@ class GymnasiumBackend(Backend):
             slots = max(FEW, int(affordable))
         self._describe(self._envs[0], slots)
         self._infos: list[dict[str, Any]] = [{}] * slots
+        self._answers = Answers(environment_id, self.single_observation_space)
+        self._size = self.observations[0].size
+        self._usual: Any = int if self.observations.ndim == 1 else ndarray
+        self._flat = self.observations.reshape(-1)  # a view
+        self._may_be_infinite = self.observations.dtype.kind == "f"
 
     def start(self, slot: int, seed: int) -> None:
         """Begin an episode in one slot, whose environment is made on first use."""
         while len(self._envs) <= slot:
             self._envs.append(self._make())
-        self.observations[slot], self._infos[slot] = self._envs[slot].reset(seed=seed)
+        answer = self._envs[slot].reset(seed=seed)
+        observation, self._infos[slot] = self._answers.of_reset(answer)
+        self.observations[slot] = self._answers.observation(observation)
         self._terminations[slot] = self._truncations[slot] = False
         self.live[slot] = True
 
@@ -80,16 +89,32 @@ class GymnasiumBackend(Backend):
     def step(self, actions: Array) -> StepResult:
         """Step the live slots, one after the other."""
         envs, observations, rewards = self._envs, self.observations, self._rewards
-        infos = self._infos
+        infos, answers, size, usual = self._infos, self._answers, self._size, self._usual
+        sized = usual is ndarray
         rewards.fill(0.0)
-        for slot in np.flatnonzero(self.live).tolist():
-            observation, reward, terminated, truncated, infos[slot] = envs[slot].step(actions[slot])
+        slots = np.flatnonzero(self.live)
+        earned = []
+        for slot in slots.tolist():
+            answer = envs[slot].step(actions[slot])
+            try:
+                observation, reward, terminated, truncated, infos[slot] = answer
+            except (TypeError, ValueError):
+                raise answers.not_of_step(answer) from None
+            # A list or a scalar, which is looked at, is rare; an array of the same size fits.
+            if observation.__class__ is not usual or (sized and observation.size != size):
+                observation = answers.observation(observation)
             observations[slot] = observation
-            rewards[slot] = reward
-            if terminated or truncated:
+            earned.append(reward)
+            if terminated is False and truncated is False:
+                continue
+            if answers.flag("terminated", terminated) | answers.flag("truncated", truncated):
                 self._terminations[slot] = terminated
                 self._truncations[slot] = truncated
                 self.live[slot] = False
+        if earned:
+            rewards[slots] = answers.rewards(earned)
+        if self._may_be_infinite and not self._flat.dot(self._flat) < np.inf:  # or it overflows
+            answers.require_finite(observations)
         return observations, rewards, self._terminations, self._truncations, {}
 
     def close(self) -> None:

@@ -1,0 +1,99 @@
+"""Checks of what an environment returns: any contradiction of its spaces is its failure."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias, final
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from esbench.errors import TrainingError
+
+Array: TypeAlias = npt.NDArray[Any]
+DISCRETE: Final = (int, np.integer)
+FLAGS: Final = (bool, np.bool_, int, np.integer)
+
+
+@final
+class Answers:
+    """Checks the answers of one environment.
+
+    Every method raises TrainingError, which names the environment, for an answer that is wrong.
+    """
+
+    def __init__(self, environment: str, space: gymnasium.Space[Any]) -> None:
+        self._environment = environment
+        self._space = space
+        self._is_discrete = isinstance(space, spaces.Discrete)
+
+    def of_reset(self, answer: Any) -> tuple[Any, dict[str, Any]]:
+        """The observation and the info that ``reset`` has returned."""
+        if isinstance(answer, tuple) and len(answer) == 2:
+            return answer
+        raise self._failure(f"reset() returned {_kind(answer)}; expected (observation, info)")
+
+    def not_of_step(self, answer: Any) -> TrainingError:
+        """The error for an answer of ``step`` that has no five parts."""
+        expected = "expected (observation, reward, terminated, truncated, info)"
+        return self._failure(f"step() returned {_kind(answer)}; {expected}")
+
+    def observation(self, observation: Any) -> Any:
+        """An observation whose shape and numbers fit the space."""
+        if self._is_discrete and isinstance(observation, DISCRETE):
+            return observation
+        expected = self._space.shape
+        try:
+            array = np.asarray(observation, dtype=self._space.dtype)
+        except (TypeError, ValueError):
+            array = np.empty(0, object)
+        textual = observation is None or isinstance(observation, str | bytes)
+        if textual or array.dtype != self._space.dtype or array.shape != expected:
+            raise self._failure(
+                f"an observation is {_kind(observation)}; its space has the shape {expected}"
+            )
+        self.require_finite(array)
+        return array
+
+    def require_finite(self, observations: Array) -> None:
+        """Refuse infinite numbers; one that is not a number makes the return of an episode NaN."""
+        if observations.dtype.kind == "f" and np.isinf(observations).any():
+            raise self._failure("an observation is infinite; expected finite numbers")
+
+    def rewards(self, rewards: list[Any]) -> Array:
+        """Rewards, checked together, because that is fast."""
+        try:
+            array = np.array(rewards)
+        except ValueError:  # of several shapes
+            array = np.empty(0)
+        if array.ndim == 1 and array.dtype.kind in "buif" and len(array) == len(rewards):
+            return array
+        return np.array([self.reward(reward) for reward in rewards])
+
+    def reward(self, reward: Any) -> float:
+        """A reward, which must be a real number; NaN counts as one."""
+        if isinstance(reward, float | int):
+            return float(reward)
+        array = np.asarray(reward)
+        if array.ndim or array.dtype.kind not in "buif":
+            raise self._failure(f"a reward is {_kind(reward)}; expected a number")
+        return float(array)
+
+    def flag(self, name: str, value: Any) -> bool:
+        """A flag of the end of an episode, which must be true or false."""
+        if isinstance(value, FLAGS) or (isinstance(value, np.ndarray) and value.size == 1):
+            return bool(value)
+        raise self._failure(f"the flag {name!r} is {_kind(value)}; expected true or false")
+
+    def _failure(self, what: str) -> TrainingError:
+        return TrainingError(f"environment {self._environment!r}: {what}")
+
+
+def _kind(value: Any) -> str:
+    """A wrong value in a few words."""
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {value.shape} of {value.dtype}"
+    if isinstance(value, tuple | list):
+        return f"{len(value)} values ({type(value).__name__})"
+    return f"{value!r} ({type(value).__name__})"

@@ -1,0 +1,74 @@
+"""What an environment returns against its spaces: a failed trial whose error names it."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from doubles import Answers
+
+from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
+from esbench.errors import EnvironmentFailedError, TrainingError
+from esbench.grids.trial_spec import TrialSpec
+from esbench.rollouts.worker_pool import WorkerPool
+from esbench.training.make import make_trainer
+
+NAME = "doubles:Answers-v0"
+WRONG = {
+    "longer": "(5,)",
+    "shorter": "(1,)",
+    "scalar": "0.5",
+    "none": "None",
+    "text": "'abc'",
+    "infinite": "infinite",
+    "reward text": "'1.0'",
+    "reward none": "None",
+    "reward array": "(2,)",
+    "reward complex": "1j",
+    "terminated text": "'no'",
+    "truncated none": "None",
+    "terminated array": "(2,)",
+    "reset": "reset()",
+    "step": "step()",
+}
+RIGHT = ["", "float64", "list", "reward 0-d", "reward int", "flag numpy", "flag int"]
+
+
+def play(kind: str) -> tuple[Any, ...]:
+    backend = GymnasiumBackend(NAME, {"kind": kind, "max_episode_steps": -1}, 2)  # not limited
+    backend.start(0, 1)
+    backend.start(1, 2)
+    for _ in range(4):
+        answer = backend.step(np.zeros((2, 3), np.float32))
+    backend.close()
+    return answer
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_wrong_answer_is_a_failure_that_names_the_environment(kind: str) -> None:
+    with pytest.raises(TrainingError, match=re.escape(WRONG[kind])) as error:
+        play(kind)
+    assert NAME in str(error.value)
+
+
+@pytest.mark.parametrize("kind", RIGHT)
+def test_a_right_answer_is_taken_whatever_its_types(kind: str) -> None:
+    observations, rewards, terminated, _, _ = play(kind)
+    expected = play("")
+    np.testing.assert_array_equal(observations, expected[0])
+    np.testing.assert_array_equal(rewards, expected[1])
+    np.testing.assert_array_equal(terminated, expected[2])
+
+
+def test_the_kinds_are_those_of_the_environment() -> None:
+    assert {*WRONG, *RIGHT} == {*Answers.KINDS}
+
+
+def test_it_fails_its_trial_only(make_spec: Callable[..., TrialSpec], pool: WorkerPool) -> None:
+    spec = make_spec(NAME, environment={NAME: {"kwargs": {"kind": "reward text"}}})
+    with (
+        make_trainer(spec, pool) as trainer,
+        pytest.raises(EnvironmentFailedError, match=f"{NAME}.*'1.0'"),
+    ):
+        trainer.train()
