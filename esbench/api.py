@@ -186,9 +186,9 @@ def make_trainer(
         "seeds": [seed],
         "environments": [env],
         "algorithms": {name: values},
-        "budget": budget or {},
-        "evaluation": evaluation or {},
-        "environment": {env: environment} if environment else {},
+        "budget": {} if budget is None else budget,
+        "evaluation": {} if evaluation is None else evaluation,
+        "environment": {} if environment is None else {env: environment},
         "policy": _policy_table(policy),
         "init_from": None if init_from is None else str(init_from),
     }

@@ -225,7 +225,10 @@ def merge(folders: str | Path | Sequence[str | Path], *, out: str | Path) -> dic
 
 
 def _listed(value: str | Sequence[str]) -> list[str]:
-    return [value] if isinstance(value, str) else list(value)
+    values = [value] if isinstance(value, str) else value
+    if not isinstance(values, list | tuple) or not all(isinstance(each, str) for each in values):
+        raise UsageError(f"{value!r}: expected text, or a list of texts")
+    return list(values)
 
 
 def _seeds(seeds: int | Sequence[int]) -> str:

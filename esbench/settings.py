@@ -112,7 +112,12 @@ def _sentences(
     for error in errors:
         if error["type"] == "too_short" and error["loc"] in inner:
             continue  # it counts only the items that have no error
-        path = [str(part) for part in error["loc"] if not _is_branch(part)]
+        path = [
+            str(part)
+            for place, part in enumerate(error["loc"], 1)
+            if not _is_branch(part)
+            or (error["type"] == "extra_forbidden" and place == len(error["loc"]))
+        ]
         key = ".".join(part for part in (prefix, *path) if part)
         problem = _problem(error)
         seen = f"{key} = {_show(error['input'])}"

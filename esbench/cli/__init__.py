@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
+import typer
+
 # Importing a module adds its commands, in the order of the help page.
 from esbench.cli import (
     gate_commands,
@@ -74,13 +76,12 @@ def _run() -> int:
     """Run the command and return its exit code."""
     try:
         _require_values(sys.argv[1:])
-        app()
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else EXIT_FAILED if end.code else 0
+        code = app(standalone_mode=False)
+        return code if isinstance(code, int) else 0
     except EsbenchError as error:
         complain(str(error))
         return EXIT_USAGE if isinstance(error, UsageError) else EXIT_FAILED
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         complain("interrupted")
         return EXIT_INTERRUPTED
     except OSError as error:
@@ -88,7 +89,12 @@ def _run() -> int:
             raise
         complain(str(UsageError(f"cannot open {error.filename!s}: {error.strerror}")))
         return EXIT_USAGE
-    return 0
+    except Exception as error:
+        message = getattr(error, "format_message", None)  # of an error of typer's
+        if message is None:
+            raise
+        complain(str(UsageError(message() or "expected a command; see: esbench --help")))
+        return EXIT_USAGE
 
 
 def _require_values(arguments: Sequence[str]) -> None:

@@ -1,0 +1,200 @@
+"""Values that no command and no function can use: one sentence, at once, with the value seen."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import Run, files
+
+import esbench as es
+from esbench.algorithms.base import Algorithm
+from esbench.errors import LONGEST_LINE, UsageError, require_integer, shortened, suggestion
+from esbench.grids.grid_file import compose_grid
+from esbench.rollouts.worker_pool import WorkerPool
+from esbench.settings import MOST_LEVELS
+
+GRID = ["--env", "CartPole-v1", "--algorithm", "openai_es", "--seeds", "0", "--out", "new"]
+LONG = "x" * 5000
+CARTPOLE = 'environment."CartPole-v1"'
+
+
+def options(*settings: str) -> list[str]:
+    return [*GRID, *(each for setting in settings for each in ("--set", setting))]
+
+
+REFUSED = {
+    "a long environment": (["status", "--env", LONG, "--algorithm", "openai_es"], "environment"),
+    "a long algorithm": (["status", *GRID, "--algorithm", LONG], "xxx"),
+    "a long grid": (["status", LONG], "unknown grid"),
+    "a long folder": (["table", LONG], "name too long"),
+    "a long command": ([LONG], "command"),
+    "a long choice": (["table", "out", "--format", LONG], "markdown"),
+    "a long callback": (["run", *GRID, "--callback", ".".join("a" * 5000) + ":f"], "dots"),
+    "brackets": (["status", *options(f"policy.hidden={'[' * 2000}{']' * 2000}")], "brackets"),
+    "levels": (["status", *options(f"policy.hidden={'[' * 300}{']' * 300}")], "levels"),
+    "a dotted key": (["status", *options(".".join("a" * 5000) + "=1")], "5000 parts"),
+    "digits": (["status", *options("evaluation.episodes=" + "9" * 5000)], "4300 digits"),
+    "an integer": (["status", *options("evaluation.episodes=" + "9" * 4300)], "1000000"),
+    "seeds": (["status", *GRID, "--seeds", "9" * 5000], "seeds"),
+    "episodes": (["status", *options("evaluation.episodes=1000000000000")], "1000000000000"),
+    "a population": (
+        ["status", *options("algorithms.openai_es.population_size=1000000000000")],
+        "1000000000000",
+    ),
+    "episodes of a member": (
+        ["status", *options(f"{CARTPOLE}.episodes_per_member=1000000000000")],
+        "1000000000000",
+    ),
+    "workers": (["run", *GRID, "--workers", "999999999999"], "999999999999"),
+    "a behavior": (["status", *options(f'{CARTPOLE}.behavior="nope"')], "final_position"),
+    "a key like a type": (["status", *options("int=1")], "unknown key int"),
+    "one wrong seed": (["status", *options("seeds=[-1]")], "seeds.0 = -1"),
+    "an empty path": (["check", "out", "--baseline", "b.json", "--markdown", ""], "--markdown"),
+    "an empty option": (["table", "out", "--by="], "--by="),
+    "an agent": (["bench", "--algorithm", "ppo", "--rounds", "1"], "an agent"),
+    "rounds": (["bench", "--rounds", "1000000000000"], "1000000000000"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_one_short_sentence_and_nothing_written(esbench: Run, tmp_path: Path, case: str) -> None:
+    arguments, fact = REFUSED[case]
+    code, out, err = esbench(*arguments)
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert len(err) < LONGEST_LINE
+    assert fact in err
+    assert not files(tmp_path)
+
+
+def test_a_grid_file_with_many_brackets_or_levels(tmp_path: Path) -> None:
+    for text in ("x = " + "[" * 5000, "x = " + "[" * 200 + "]" * 200, f"[{'.'.join('a' * 5000)}]"):
+        path = tmp_path / "grid.toml"
+        path.write_text(text)
+        with pytest.raises(UsageError, match="inside each other"):
+            compose_grid(str(path))
+
+
+def test_tables_that_are_nested_too_deeply_or_in_themselves() -> None:
+    cyclic: dict[str, Any] = {}
+    cyclic["a"] = cyclic
+    deep: dict[str, Any] = {}
+    for _ in range(5000):
+        deep = {"a": deep}
+    for table in (cyclic, deep):
+        with pytest.raises(UsageError, match=f"{MOST_LEVELS} levels"):
+            es.make_trainer("openai_es", env="CartPole-v1", environment={"kwargs": table})
+
+
+def make(**changes: Any) -> Algorithm[Any]:
+    return es.make_algorithm(**{"name": "openai_es", "num_params": 4, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "fact"),
+    [
+        ({"seed": None}, "seed = None"),
+        ({"seed": -1}, "seed = -1"),
+        ({"seed": True}, "seed = True"),
+        ({"center_init": math.nan}, "center_init = nan"),
+        ({"center_init": [0, 0, 0, math.inf]}, "inf"),
+        ({"center_init": "a"}, "center_init = 'a'"),
+        ({"num_params": "4"}, "num_params = '4'"),
+        ({"num_params": 4.5}, "num_params = 4.5"),
+        ({"shapes": [[-2, -2]]}, "-2"),
+        ({"shapes": "ab"}, "shapes = 'ab'"),
+        ({"name": None}, "algorithm = None"),
+        ({"population_size": 10**12}, "1000000000000"),
+        ({"population_size": 10**5000}, "digits"),
+    ],
+)
+def test_wrong_arguments_of_an_algorithm(changes: dict[str, Any], fact: str) -> None:
+    with pytest.raises(UsageError, match=fact.replace("[", r"\[")):
+        make(**changes)
+
+
+def test_numpys_integers_are_integers() -> None:
+    np.testing.assert_array_equal(
+        make(seed=np.int64(3), num_params=np.int32(4)).ask().members(), make(seed=3).ask().members()
+    )
+
+
+def test_a_stale_population_is_refused() -> None:
+    search = make()
+    population = search.ask()
+    returns = np.arange(len(population))
+    search.tell(population, returns)
+    before = search.state_dict()
+    with pytest.raises(UsageError, match="generation 0.*generation 1"):
+        search.tell(population, returns)
+    with pytest.raises(UsageError, match="seed 7"):
+        search.tell(make(seed=7).ask(), returns)
+    for wrong in (None, [1.0] * len(population)):
+        with pytest.raises(UsageError, match="ask"):
+            search.tell(wrong, returns)  # type: ignore[type-var]
+    np.testing.assert_equal(search.state_dict(), before)
+    search.tell(search.ask().extended(len(population) + 2), np.arange(len(population) + 2))
+
+
+@pytest.mark.parametrize("returns", [None, ["a"] * 64, [1j] * 64, [[1.0]] * 64])
+def test_returns_that_are_no_numbers(returns: Any) -> None:
+    search = make()
+    with pytest.raises(UsageError, match="returns"):
+        search.tell(search.ask(), returns)
+
+
+@pytest.mark.parametrize("other", ["ars", "pgpe", "snes", "cma_es", "genetic", "random_search"])
+def test_a_state_of_another_algorithm_changes_nothing(other: str) -> None:
+    search, donor = make(), es.make_algorithm(other, num_params=4)
+    donor.tell(population := donor.ask(), np.arange(len(population)))
+    before = search.state_dict()
+    unnamed = {key: value for key, value in donor.state_dict().items() if key != "algorithm"}
+    unnamed.pop("optimizer", None)
+    for state in (donor.state_dict(), unnamed, {}, None, {**before, "generation": "x"}):
+        with pytest.raises(UsageError, match="state"):
+            search.load_state_dict(state)  # type: ignore[arg-type]
+        np.testing.assert_equal(search.state_dict(), before)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: es.TargetReturn(math.nan),
+        lambda: es.TargetReturn("a"),  # type: ignore[arg-type]
+        lambda: es.TargetReturn(1.0, 0),
+        lambda: es.Stop(5),  # type: ignore[arg-type]
+        lambda: WorkerPool(1.5),  # type: ignore[arg-type]
+        lambda: WorkerPool(10**12),
+        lambda: es.run("quick", set=3),  # type: ignore[arg-type]
+        lambda: es.make_trainer("openai_es", env="CartPole-v1", budget=3),  # type: ignore[arg-type]
+    ],
+)
+def test_wrong_arguments_of_other_functions(call: Callable[[], object]) -> None:
+    with pytest.raises(UsageError):
+        call()
+
+
+def test_a_generation_of_too_many_episodes() -> None:
+    settings = {"population_size": 10**6, "environment": {"episodes_per_member": 100}}
+    with pytest.raises(UsageError, match="population_size = 1000000 with episodes_per_member"):
+        es.make_trainer("openai_es", env="CartPole-v1", workers=1, **settings)
+
+
+def test_long_values_are_shortened_and_short_ones_are_kept() -> None:
+    assert shortened("a b " * 10) == "a b " * 10
+    text = shortened(f"unknown {LONG!r}; did you mean 'y'?")
+    assert len(text) < 250
+    assert text.startswith("unknown 'xxx")
+    assert text.endswith("xxx'; did you mean 'y'?")
+    assert len(shortened("ab " * 5000)) < LONGEST_LINE
+    assert shortened(text) == text
+    assert suggestion("x" * 10**7, ["a", "b"]) == "known: a, b"
+
+
+@pytest.mark.parametrize("value", [10**5000, -(10**5000), 2**300], ids=["huge", "low", "large"])
+def test_an_integer_of_any_size_can_be_named(value: int) -> None:
+    with pytest.raises(UsageError, match="bits"):
+        require_integer("n", value, 0, 9)
