@@ -18,7 +18,7 @@ from esbench.agents.base import AGENTS
 from esbench.agents.names import is_agent
 from esbench.algorithms.base import ALGORITHMS, Algorithm, algorithm_class
 from esbench.arrays import Shapes, Vector
-from esbench.errors import UsageError, require_choice, require_integer
+from esbench.errors import UsageError, require_choice, require_integer, shown
 from esbench.grids.environment_files import environment_names
 from esbench.grids.expand import expand
 from esbench.grids.grid_file import parse_grid
@@ -97,14 +97,16 @@ def _start(center_init: npt.ArrayLike, num_params: int) -> Vector:
     """A number [] or [P] as an array; UsageError if it is anything else, or not finite."""
     try:
         start = np.asarray(center_init, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"center_init = {center_init!r}: expected numbers ({error})") from None
+    except (OverflowError, TypeError, ValueError) as error:
+        raise UsageError(
+            f"center_init = {shown(center_init)}: expected numbers ({error})"
+        ) from None
     if start.shape not in {(), (num_params,)}:
         raise UsageError(
             f"center_init of shape {start.shape}: expected a number or ({num_params},)"
         )
     if not np.isfinite(start).all():
-        raise UsageError(f"center_init = {center_init!r}: expected finite numbers")
+        raise UsageError(f"center_init = {shown(center_init)}: expected finite numbers")
     return start
 
 
@@ -113,7 +115,9 @@ def _layout(shapes: Sequence[Sequence[int]], num_params: int) -> Shapes:
     try:
         layout = tuple(tuple(map(operator.index, shape)) for shape in shapes)
     except TypeError as error:
-        raise UsageError(f"shapes = {shapes!r}: expected lists of integers ({error})") from None
+        raise UsageError(
+            f"shapes = {shown(shapes)}: expected lists of integers ({error})"
+        ) from None
     if min(itertools.chain(*layout), default=1) < 1 or sum(map(math.prod, layout)) != num_params:
         raise UsageError(f"shapes {layout}: expected {num_params} numbers in all")
     return layout
@@ -236,7 +240,7 @@ def load_policy(
 def _algorithm_name(algorithm: str | type) -> str:
     named = _named("algorithm", algorithm)
     if not isinstance(named, str):
-        raise UsageError(f"algorithm = {named!r}: expected a name or a class")
+        raise UsageError(f"algorithm = {shown(named)}: expected a name or a class")
     return named
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from esbench.errors import UsageError, require_choice
+from esbench.errors import UsageError, require_choice, require_integer, shown
 from esbench.settings import Table
 
 if TYPE_CHECKING:
@@ -227,9 +227,14 @@ def merge(folders: str | Path | Sequence[str | Path], *, out: str | Path) -> dic
 def _listed(value: str | Sequence[str]) -> list[str]:
     values = [value] if isinstance(value, str) else value
     if not isinstance(values, list | tuple) or not all(isinstance(each, str) for each in values):
-        raise UsageError(f"{value!r}: expected text, or a list of texts")
+        raise UsageError(f"{shown(value)}: expected text, or a list of texts")
     return list(values)
 
 
 def _seeds(seeds: int | Sequence[int]) -> str:
-    return ",".join(map(str, [seeds] if isinstance(seeds, int) else seeds))
+    numbers = [seeds] if isinstance(seeds, int) else seeds
+    if not isinstance(numbers, Iterable):
+        raise UsageError(f"seeds = {shown(seeds)}: expected an integer, a list of them or text")
+    for number in numbers:
+        require_integer("seeds", number, 0, 2**32 - 1)
+    return ",".join(map(str, numbers))

@@ -81,6 +81,18 @@ def require_choice(name: str, value: object, known: Iterable[object]) -> None:
         raise UsageError(f"{name} = {value!r}: expected {expected}")
 
 
+def shown(value: object) -> str:
+    """A value in a message; Python itself converts no integer of thousands of digits to text."""
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        number = int(value)
+        bits = number.bit_length()
+        return str(number) if bits < MOST_BITS else f"an integer of {bits} bits"
+    try:
+        return repr(value)
+    except ValueError:  # there is such an integer in it
+        return f"a {type(value).__name__}"
+
+
 def require_integer(name: str, value: object, least: int, most: int, why: str = "") -> None:
     """Raises UsageError if a value is no integer from ``least`` to ``most``; NumPy's are integers.
 
@@ -88,19 +100,16 @@ def require_integer(name: str, value: object, least: int, most: int, why: str = 
     """
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise UsageError(f"{name} = {value!r}: expected an integer")
-    number = int(value)
-    bits = number.bit_length()
-    shown = str(number) if bits < MOST_BITS else f"an integer of {bits} bits"
-    if number < least:
-        raise UsageError(f"{name} = {shown}: expected at least {least}")
-    if number > most:
-        raise UsageError(f"{name} = {shown}: expected at most {most}{why}")
+    if int(value) < least:
+        raise UsageError(f"{name} = {shown(value)}: expected at least {least}")
+    if int(value) > most:
+        raise UsageError(f"{name} = {shown(value)}: expected at most {most}{why}")
 
 
 def require_finite(name: str, value: object) -> None:
     """Raises UsageError if a value is no finite real number."""
     if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
-        raise UsageError(f"{name} = {value!r}: expected a finite number")
+        raise UsageError(f"{name} = {shown(value)}: expected a finite number")
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:

@@ -20,7 +20,7 @@ from esbench.algorithms.population import Population, SampledPopulation
 from esbench.algorithms.settings import AlgorithmSettings, GrowingSettings, fitting
 from esbench.algorithms.shaping import all_equal
 from esbench.arrays import Matrix, Shapes, Vector
-from esbench.errors import TrainingError, UsageError, require_integer
+from esbench.errors import TrainingError, UsageError, require_integer, shown
 from esbench.registry import Registry, import_object
 from esbench.seeding import noise_key
 from esbench.settings import MOST
@@ -153,15 +153,16 @@ class Algorithm(ABC, Generic[PopulationT]):
         if not isinstance(state, dict):
             raise UsageError(f"a state of type {type(state).__name__}: expected a dictionary")
         name = type(self).__name__
-        if (of := state.get("algorithm", name)) != name:
-            raise UsageError(f"a state of the algorithm {of!r}: expected one of {name!r}")
+        of = state.get("algorithm", name)
+        if not isinstance(of, str) or of != name:
+            raise UsageError(f"a state of the algorithm {shown(of)}: expected one of {name!r}")
         before = self.state_dict()
         try:
             self._restore(state)
         except LookupError as error:
             self._restore(before)
             raise UsageError(f"the state of {name!r} lacks {error}") from error
-        except (AttributeError, TypeError, ValueError) as error:
+        except (AttributeError, OverflowError, TypeError, ValueError) as error:
             self._restore(before)
             raise UsageError(f"a state that is not of {name!r}: {error}") from error
 
@@ -236,7 +237,7 @@ def _numbers(name: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """A copy of an array of numbers; UsageError if it has anything else."""
     try:
         return np.array(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (OverflowError, TypeError, ValueError) as error:
         raise UsageError(f"{name}: {error}; expected numbers") from error
 
 

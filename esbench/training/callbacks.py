@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias, final
 
-from esbench.errors import UsageError, require_finite, require_integer
+from esbench.errors import UsageError, require_finite, require_integer, shown
 from esbench.registry import import_object
 from esbench.settings import MOST
 from esbench.store.generation_record import GenerationRecord
@@ -24,7 +24,7 @@ class Stop:
 
     def __post_init__(self) -> None:
         if not isinstance(self.reason, str):
-            raise UsageError(f"Stop({self.reason!r}): expected the reason as text")
+            raise UsageError(f"Stop({shown(self.reason)}): expected the reason as text")
 
 
 Callback: TypeAlias = Callable[[GenerationRecord], Stop | None]

@@ -171,7 +171,7 @@ def _named(rng: random.Random) -> list[str]:
         ["plot", "out", "--size", name], ["report", name],
         ["baseline", name, "--out", "new/b.json"], ["check", name, "--baseline", "base.json"],
         ["check", "out", "--baseline", name], ["merge", name, "--out", "new"],
-        ["check", "out", "--baseline", "base.json", "--markdown", name + "/"],
+        ["check", "out", "--baseline", "base.json", "--markdown", f"new/{name}"],
         ["leaderboard", name], ["submit", name], ["bench", "--env", name],
         ["bench", "--algorithm", name], ["tune", name, "--trials", "1"],
         [name], [name, "out"], ["table", "out", name], ["--" + name],
