@@ -119,7 +119,7 @@ def _layout(shapes: Sequence[Sequence[int]], num_params: int) -> Shapes:
             f"shapes = {shown(shapes)}: expected lists of integers ({error})"
         ) from None
     if min(itertools.chain(*layout), default=1) < 1 or sum(map(math.prod, layout)) != num_params:
-        raise UsageError(f"shapes {layout}: expected {num_params} numbers in all")
+        raise UsageError(f"shapes {shown(layout)}: expected {num_params} numbers in all")
     return layout
 
 

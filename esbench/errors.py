@@ -108,7 +108,11 @@ def require_integer(name: str, value: object, least: int, most: int, why: str = 
 
 def require_finite(name: str, value: object) -> None:
     """Raises UsageError if a value is no finite real number."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+    try:
+        finite = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # an integer that is larger than every float
+        finite = False
+    if not finite:
         raise UsageError(f"{name} = {shown(value)}: expected a finite number")
 
 

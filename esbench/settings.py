@@ -17,6 +17,7 @@ from esbench.errors import UsageError, suggestion
 
 Table = dict[str, Any]
 
+MOST_SENTENCES: Final = 10  # of one table
 MOST_LEVELS: Final = 50  # of tables and arrays inside each other
 MOST: Final = 10**15  # of anything that is counted, and the budget of "esbench bench"
 Count: TypeAlias = Annotated[int, Field(ge=1, le=MOST)]
@@ -136,7 +137,9 @@ def _sentences(
             case _:
                 lines[key] = f"{seen}: {problem}"
                 hints[key] = _NO_SWEEP if isinstance(error["input"], list) else ""
-    return [f"{source}: {line}{hints.get(key, '')}" for key, line in lines.items()]
+    found = [f"{source}: {line}{hints.get(key, '')}" for key, line in lines.items()]
+    left = len(found) - MOST_SENTENCES
+    return [*found[:MOST_SENTENCES], *([f"{source}: and {left} more"] if left > 0 else [])]
 
 
 def _problem(error: ErrorDetails) -> str:

@@ -89,6 +89,13 @@ def test_tables_that_are_nested_too_deeply_or_in_themselves() -> None:
             es.make_trainer("openai_es", env="CartPole-v1", environment={"kwargs": table})
 
 
+def test_many_wrong_values_make_a_few_sentences() -> None:
+    algorithms = {"openai_es": {"environments": [4] * 5000}}
+    with pytest.raises(UsageError, match="and 4990 more") as error:
+        es.run({"environments": ["CartPole-v1"], "algorithms": algorithms})
+    assert len(str(error.value).splitlines()) == 11
+
+
 def make(**changes: Any) -> Algorithm[Any]:
     return es.make_algorithm(**{"name": "openai_es", "num_params": 4, **changes})
 
@@ -163,6 +170,8 @@ def test_a_state_of_another_algorithm_changes_nothing(other: str) -> None:
     "call",
     [
         lambda: es.TargetReturn(math.nan),
+        lambda: es.TargetReturn(10**5000),
+        lambda: es.make_algorithm("openai_es", num_params=4, shapes=[[10**5000]]),
         lambda: es.TargetReturn("a"),  # type: ignore[arg-type]
         lambda: es.TargetReturn(1.0, 0),
         lambda: es.Stop(5),  # type: ignore[arg-type]
