@@ -61,7 +61,7 @@ def main(kills: int) -> None:
         engine.progress = kill_one
         ours = train(engine, lambda count: left > 0)
         about = engine.nodes
-        print(f"{kills} kills in {len(ours)} generations: {about}", flush=True)  # noqa: T201
+        print(f"{kills} kills in {len(ours)} generations: {about}", flush=True)
         engine.progress = None
         silent, started, count = nodes.nodes[0], time.monotonic(), len(ours)
         nodes.freeze(silent)
@@ -70,13 +70,13 @@ def main(kills: int) -> None:
         )
         nodes.freeze(silent, frozen=False)
         nodes.add()
-        print(f"silent for {SILENT_SECONDS:.0f} s: {len(again)} generations: {engine.nodes}")  # noqa: T201
+        print(f"silent for {SILENT_SECONDS:.0f} s: {len(again)} generations: {engine.nodes}")
     with WorkerPool() as pool:
         longest = max(ours, again, key=len)
         local = train(pool, lambda count: count < len(longest))
     assert ours == local[: len(ours)]
     assert again == local[: len(again)]
-    print("the digests are those of the local engine")  # noqa: T201
+    print("the digests are those of the local engine")
     nodes.close()
 
 
