@@ -249,9 +249,12 @@ def test_every_format_has_every_cell(esbench: Run) -> None:
             assert len(json.loads(out)["rows"]) == len(entries)
 
 
-def test_a_published_trial_can_be_trained_again(pool: WorkerPool) -> None:
-    """Here it is a cheap cell; as the leaderboard has one only, any of its trials."""
-    found = verified(PUBLISHED, 1, pool)
+def test_a_published_trial_can_be_trained_again(tmp_path: Path, pool: WorkerPool) -> None:
+    """Any trial of the cell with the smallest budget."""
+    contents = {path: json.loads(path.read_text()) for path in PUBLISHED.glob("*.json")}
+    cheapest = min(contents, key=lambda path: contents[path]["runs"][0]["env_steps"])
+    (tmp_path / cheapest.name).write_bytes(cheapest.read_bytes())
+    found = verified(tmp_path, 1, pool)
     assert found.outcome is not Outcome.DIFFERENT
     if not found.changed:
         assert found.outcome is Outcome.IDENTICAL
