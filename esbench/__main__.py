@@ -1,6 +1,6 @@
 """``python -m esbench`` is the command line."""
 
 if __name__ == "__main__":  # worker processes import this module too
-    from esbench.cli import main
+    from esbench.cli import program
 
-    main()
+    program()

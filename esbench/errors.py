@@ -35,6 +35,11 @@ class DamagedTrialError(UsageError):
     """A stored trial cannot be read; the message names the file and the remedy."""
 
 
+@final
+class OwnCodeError(UsageError):
+    """A user's environment, network or agent cannot be made; other trials of its grid can be."""
+
+
 class TrainingError(EsbenchError, RuntimeError):
     """A trial cannot continue; the other trials of its grid can."""
 

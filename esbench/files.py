@@ -173,10 +173,11 @@ def digest_of(content: Json) -> str:
 
 def replace(path: Path, content: str | bytes) -> None:
     """Replace a file atomically: after a crash, the old or the new content is complete."""
+    data = content.encode() if isinstance(content, str) else content
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

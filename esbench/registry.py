@@ -14,6 +14,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, Generic, TypeVar, final
 
 from esbench.errors import UsageError, suggestion, unknown
+from esbench.own_code import OWN_CODE_ERRORS, message_of, named
 
 DISTRIBUTION: Final = "esbench-rl"  # "esbench" on the package index is another project
 MOST_PARTS: Final = 50  # of the name of an object
@@ -119,7 +120,7 @@ def load_plugin(kind: str, plugin: EntryPoint) -> Any:
         return plugin.load()
     except UsageError:
         raise
-    except Exception as error:  # a plugin may raise anything
+    except OWN_CODE_ERRORS as error:
         reason = _why_not(plugin, error)
         raise UsageError(f"{kind} {plugin.name!r}: {reason}") from error
 
@@ -135,8 +136,11 @@ def import_object(kind: str, name: str) -> Any:
         raise UsageError(f"{kind} {name!r}: expected at most {MOST_PARTS} dots in a name")
     try:
         target: Any = importlib.import_module(module_name)
-    except (ImportError, TypeError, ValueError) as error:
-        raise UsageError(f"{kind} {name!r}: cannot import {module_name!r} ({error})") from error
+    except UsageError:
+        raise
+    except OWN_CODE_ERRORS as error:
+        why = message_of(error) if isinstance(error, ImportError) else named(error)
+        raise UsageError(f"{kind} {name!r}: cannot import {module_name!r} ({why})") from error
     for part in path.split("."):
         known = getattr(target, "__dict__", {})
         if part not in known:
@@ -156,15 +160,16 @@ def import_name(kind: str, cls: type) -> str:
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
-def _why_not(plugin: EntryPoint, error: Exception) -> str:
+def _why_not(plugin: EntryPoint, error: BaseException) -> str:
     name = (error.name or "") if isinstance(error, ImportError) else ""
     if _package(name) == "esbench":
-        return f"its plugin {plugin.value!r} is for another version of esbench ({error})"
+        return (
+            f"its plugin {plugin.value!r} is for another version of esbench ({message_of(error)})"
+        )
     # A missing submodule is of another version; the plugin's own package is installed.
     missing = isinstance(error, ModuleNotFoundError) and "." not in name
     if not missing or name in {"", _package(plugin.module)}:
-        why = f"{type(error).__name__}: {error}"
-        return f"its plugin {plugin.value!r} cannot be imported ({why})"
+        return f"its plugin {plugin.value!r} cannot be imported ({named(error)})"
     return f"the package {name!r} is not installed; {_how_to_install(plugin, name)}"
 
 

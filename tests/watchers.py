@@ -17,6 +17,7 @@ class Watcher:
         self.events: dict[str, list[str]] = {}
         self.ends: list[tuple[str, str]] = []
         self.deaths: list[str] = []
+        self.silent: list[str] = []
         self._then = then
 
     def trial_started(self, trial: Trial, resumed_at: int) -> None:
@@ -31,6 +32,9 @@ class Watcher:
 
     def trial_died(self, trial: Trial, cause: str) -> None:
         self.deaths.append(cause)
+
+    def trial_silent(self, trial: Trial, seconds: float) -> None:
+        self.silent.append(trial.name)
 
     def episodes_done(self, *_: object) -> None: ...
 

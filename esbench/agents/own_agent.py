@@ -10,7 +10,8 @@ from pydantic import ConfigDict
 
 from esbench.agents.base import ActingPolicy, Agent, AgentSettings, MakeEnvironment
 from esbench.algorithms.base import State
-from esbench.errors import TrainingError, UsageError, suggestion
+from esbench.errors import OwnCodeError, TrainingError, UsageError, suggestion
+from esbench.own_code import named
 
 
 @final
@@ -59,8 +60,7 @@ class OwnAgent(Agent):
         try:
             self._learner = cls(**arguments)
         except Exception as error:  # a user's constructor may raise anything
-            reason = f"{type(error).__name__}: {error}"
-            raise UsageError(f"agent {self._name!r} cannot be made ({reason})") from error
+            raise OwnCodeError(f"agent {self._name!r} cannot be made ({named(error)})") from error
 
     @property
     def policy(self) -> ActingPolicy | None:

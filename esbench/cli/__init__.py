@@ -32,6 +32,7 @@ from esbench.cli.app import (
     complain,
 )
 from esbench.errors import EsbenchError, UsageError
+from esbench.process_end import end_soon, exit_is_an_error
 from esbench.streams import open_streams, output_error
 
 # Reasons of the file system that no other command line could avoid.
@@ -51,6 +52,7 @@ __all__ = [
     "leaderboard_commands",
     "main",
     "merge_command",
+    "program",
     "report_commands",
     "slurm_command",
     "training_commands",
@@ -58,8 +60,23 @@ __all__ = [
 ]
 
 
+def program() -> None:
+    """Run the command line as a program, which ends although own code has left threads."""
+    code = EXIT_FAILED
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else code
+        raise
+    finally:
+        end_soon(code)
+
+
 def main() -> None:
-    """Run the command line; an error becomes one message and an exit code."""
+    """Run the command line; an error becomes one message and an exit code.
+
+    So does an error of own code, whose message has the file and the line.
+    """
     open_streams()
     # Plugins and environments in the current folder can be imported by name.
     with contextlib.suppress(FileNotFoundError):  # the folder may be gone
@@ -76,7 +93,8 @@ def _run() -> int:
     """Run the command and return its exit code."""
     try:
         _require_values(sys.argv[1:])
-        code = app(standalone_mode=False)
+        with exit_is_an_error():
+            code = app(standalone_mode=False)
         return code if isinstance(code, int) else 0
     except EsbenchError as error:
         complain(str(error))

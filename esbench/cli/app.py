@@ -11,6 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, final
 
 import typer
+import typer.core
+
+from esbench.errors import EsbenchError, TrainingError
+from esbench.own_code import OWN_CODE_ERRORS, location, named
 
 from esbench.escape import printable
 
@@ -24,8 +28,27 @@ EXIT_INTERRUPTED: Final = 130
 
 LEADERBOARD: Final = Path("results/leaderboard")
 
+
+@final
+class _Commands(typer.core.TyperGroup):
+    """The commands; an error of own code in one is a ``TrainingError`` with its file and line."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Invoke the command."""
+        try:
+            return super().invoke(ctx)
+        except (EsbenchError, OSError):
+            raise
+        except OWN_CODE_ERRORS as error:
+            place = location(error)
+            if place or isinstance(error, SystemExit):
+                raise TrainingError(f"own code failed: {named(error)}{place}") from error
+            raise
+
+
 app = typer.Typer(
     name="esbench",
+    cls=_Commands,
     help="The benchmark suite for evolution strategies in reinforcement learning.",
     epilog="Start with: esbench run quick",
     no_args_is_help=True,

@@ -118,6 +118,14 @@ class GridDisplay:
         """The process of a trial died; another process continues the trial."""
         self._close(trial, "died", f"its process died, {cause}; another continues")
 
+    def trial_silent(self, trial: Trial, seconds: float) -> None:
+        """No episode of a trial has ended for this long: say what ends such a trial."""
+        hint = (
+            f"no episode has ended for {seconds:g} s; its log.txt has the output of its "
+            "environments, and --episode-timeout SECONDS fails such a trial"
+        )
+        self._print(Text.assemble(("wait ", "yellow"), f" {self._padded(trial)} {hint}"))
+
     def trial_ended(self, trial: Trial, outcome: Outcome, detail: str) -> None:
         """A trial ended."""
         self.ended += 1

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from esbench.integrations.trackers.base import Tracker
     from esbench.training.callbacks import Callback
     from esbench.training.engines import EngineChoice
+    from esbench.training.limits import Limits
     from esbench.training.run_trial import Outcome
     from esbench.training.trials import Trial
 
@@ -85,20 +86,36 @@ def run(
     engine: EngineChosen = "local",
     address: Address = None,
     allow_mixed: AllowMixed = False,
+    episode_timeout: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="Fail a trial in which no episode has ended for so long (default: never).",
+        ),
+    ] = None,
+    trial_timeout: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="Stop and fail a trial after this time; the same command resumes it.",
+        ),
+    ] = None,
 ) -> None:
     """Train every trial of a grid; finished trials are skipped, unfinished ones resumed."""
     from esbench.cli.console import show
     from esbench.integrations.trackers.base import make_tracker
     from esbench.training.callbacks import ImportedCallback
     from esbench.training.engines import EngineChoice
+    from esbench.training.limits import Limits
 
     chosen = EngineChoice(workers, engine, address, allow_mixed)
+    limits = Limits(episode_timeout, trial_timeout)
     callbacks = [ImportedCallback(name) for name in callback or []]
     root, trials = options.open(keep)
     trackers = {name: make_tracker(name, root) for name in track or []}
     trials = [replace(trial, record_members=record == "members") for trial in trials]
     try:
-        report = train(trials, chosen, at_once, quiet, callbacks, trackers, root)
+        report = train(trials, chosen, at_once, quiet, callbacks, trackers, root, limits)
     except KeyboardInterrupt:
         command = shlex.join(["esbench", *sys.argv[1:]])
         complain(f"interrupted; progress is saved. Resume with: {command}")
@@ -361,6 +378,7 @@ def train(
     callbacks: Sequence[Callback] = (),
     trackers: Mapping[str, Tracker] = MappingProxyType({}),
     root: Path = Path(),
+    limits: Limits | None = None,
 ) -> list[Outcome]:
     """Train trials and display their progress; KeyboardInterrupt comes after they are saved.
 
@@ -368,6 +386,7 @@ def train(
     """
     from esbench.cli.console import make_console, show, working
     from esbench.cli.progress import GridDisplay
+    from esbench.training.limits import UNLIMITED
     from esbench.training.run_grid import layout_of, run_grid
     from esbench.training.tracking import TrackedGrid
 
@@ -379,7 +398,9 @@ def train(
             if not (pool.is_local or quiet):
                 show(f"ray: {layout_of(trials, pool, at_once).words}")
             with display:
-                outcomes = run_grid(trials, pool, tracked, callbacks, at_once)
+                outcomes = run_grid(
+                    trials, pool, tracked, callbacks, at_once, limits or UNLIMITED, apart=True
+                )
     finally:
         if trackers:
             with working("finishing the trackers"):

@@ -113,7 +113,7 @@ def _run(
         def play(todo: Sequence[Trial], title: str) -> list[Outcome]:
             show(title)
             with GridDisplay(make_console(), len(todo), quiet, warns=False) as display:
-                return run_grid(todo, pool, display, at_once=at_once)
+                return run_grid(todo, pool, display, at_once=at_once, apart=True)
 
         for study in studies:
             study.run(trials, play)

@@ -20,6 +20,7 @@ from gymnasium.spaces.utils import flatten
 
 from esbench.environments.make import Wrappers, has_time_limit, make_environment
 from esbench.errors import UsageError
+from esbench.own_code import OWN_CODE_ERRORS
 
 STEPS: Final = 500  # of the episodes before, and of the compared one
 SECONDS: Final = 2.0  # likewise, for slow environments
@@ -48,7 +49,7 @@ def check_episodes(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ()) -
     """
     error: UsageError | None = None
     make = partial(make_environment, name, kwargs, wrappers)
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(*OWN_CODE_ERRORS):
         if not has_time_limit(name, kwargs):
             error = _endless(name, make)
         error = error or _irregular(name, make)

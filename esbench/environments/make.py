@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import os
-import sysconfig
-import traceback
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, Final, TypeAlias, final
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from pydantic import ConfigDict
 
-from esbench.errors import EsbenchError, UsageError
+from esbench.errors import EsbenchError, OwnCodeError, UsageError
+from esbench.own_code import OWN_CODE_ERRORS, location, message_of, named
 from esbench.registry import DISTRIBUTION, extra_command, import_object
 from esbench.settings import Settings
 
 # Gymnasium puts this and all arguments behind the message of a TypeError.
 CREATOR: Final = " was raised from the environment creator for "
-LIBRARIES: Final = [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
-PACKAGE: Final = Path(__file__).resolve().parents[1]
-INSTALLED: Final = ("<", *(f"{folder}{os.sep}" for folder in (*LIBRARIES, PACKAGE)))
 
 
 @final
@@ -66,7 +60,7 @@ def wrapped(env: gymnasium.Env[Any, Any], wrappers: Wrappers) -> gymnasium.Env[A
             env = wrap(env, **arguments)
         except Exception as error:  # a wrapper may raise anything
             given = f" with arguments {arguments}" if arguments else ""
-            raise UsageError(f"wrapper {settings.wrapper!r}{given}: {reason(error)}") from error
+            raise OwnCodeError(f"wrapper {settings.wrapper!r}{given}: {reason(error)}") from error
         if not isinstance(env, gymnasium.Env):
             raise UsageError(
                 f"wrapper {settings.wrapper!r} made a {type(env).__name__}; expected an environment"
@@ -85,7 +79,7 @@ def making(environment_id: str, kwargs: dict[str, Any]) -> Iterator[None]:
         yield
     except Exception as error:  # constructors raise anything: missing files, keys, libraries
         given = f" with kwargs {kwargs}" if kwargs else ""
-        raise UsageError(
+        raise OwnCodeError(
             f"environment {environment_id!r} cannot be made{given}: {reason(error)}"
             f"{location(error)}"
         ) from error
@@ -115,7 +109,7 @@ def registered(environment_id: str) -> EnvSpec | None:
             importlib.import_module(module)
         register_family(name)
         return gymnasium.spec(name)
-    except Exception:  # of any kind; reported when the environment is made
+    except OWN_CODE_ERRORS:  # reported when the environment is made
         return None
 
 
@@ -168,26 +162,13 @@ FAMILIES: Final[dict[str, Callable[[], None]]] = {
 }
 
 
-def reason(error: Exception) -> str:
+def reason(error: BaseException) -> str:
     """The message of an error in one line, with the package to install if a module is missing."""
-    message = " ".join(str(error).partition(CREATOR)[0].split())
-    line = "".join(each if each.isprintable() else "?" for each in message)
+    line = message_of(error).partition(CREATOR)[0].strip()
     if isinstance(error, gymnasium.error.DependencyNotInstalled) and "Box2D" in line:
         return f"Box2D is not installed; install it with: {extra_command(DISTRIBUTION, 'box2d')}"
     if isinstance(error, ModuleNotFoundError) and error.name:
         return f"{line}; install the package that provides {error.name.partition('.')[0]!r}"
     if line and isinstance(error, ImportError | gymnasium.error.Error | EsbenchError):
         return line
-    return f"{type(error).__name__}: {line}" if line else type(error).__name__
-
-
-def location(error: BaseException) -> str:
-    """Where the user's own code raised an error, as " (maze.py, line 12)"; empty if it did not."""
-    found = ""
-    cause: BaseException | None = error
-    while cause is not None:  # Gymnasium raises some errors again
-        for frame in traceback.extract_tb(cause.__traceback__):
-            if not frame.filename.startswith(INSTALLED):
-                found = f" ({frame.filename}, line {frame.lineno})"
-        cause = cause.__cause__ or cause.__context__
-    return found
+    return f"{type(error).__name__}: {line}" if line else named(error)

@@ -18,6 +18,7 @@ from esbench.environments.atari.names import atari_environments, without_alias
 from esbench.errors import UsageError, suggestion
 from esbench.grids.environment_registry import ENVIRONMENTS, environments_in, merged
 from esbench.grids.trial_spec import EnvironmentSettings, EnvironmentSpec
+from esbench.own_code import OWN_CODE_ERRORS, location
 from esbench.settings import Settings, Table, parse
 
 Kind: TypeAlias = Literal["environment", "function"]
@@ -189,13 +190,13 @@ def _parsed(table: Table, source: str) -> EnvironmentFile:
 def _require_registered(name: str) -> None:
     import gymnasium
 
-    from esbench.environments.make import location, module_of, reason, register_family
+    from esbench.environments.make import module_of, reason, register_family
 
     module, _, registered = name.rpartition(":")
     if module:
         try:
             importlib.import_module(module)
-        except Exception as error:  # a user's own file may raise anything
+        except OWN_CODE_ERRORS as error:
             raise UsageError(
                 f"environment {name!r}: cannot import {module!r} ({reason(error)}{location(error)})"
             ) from error

@@ -18,7 +18,8 @@ import numpy as np
 from pydantic import Field
 
 from esbench.arrays import Shapes, Vector
-from esbench.errors import UsageError, suggestion
+from esbench.errors import OwnCodeError, UsageError, suggestion
+from esbench.own_code import location, named, printable
 from esbench.policies.base import (
     PolicyBatch,
     PolicySettings,
@@ -129,33 +130,59 @@ class ModulePolicy(PreparedPolicy, TorchPolicy):
             try:
                 module = self._class(self._first, self.num_outputs, **self.settings.arguments)
             except Exception as error:  # a user's code may raise anything
-                raise UsageError(
+                raise OwnCodeError(
                     f"policy {self.settings.factory} cannot be built as "
                     f"Class({self._first}, {self.num_outputs}, **arguments), for observations of "
-                    f"shape {list(self.shape)}: {type(error).__name__}: {error}"
+                    f"shape {list(self.shape)}: {named(error)}{location(error)}"
                 ) from error
         if not isinstance(module, torch.nn.Module):
             raise UsageError(
                 f"policy {self.settings.factory} makes a {type(module).__name__}; "
                 "expected a torch.nn.Module"
             )
+        _require_values(module, f"policy {self.settings.factory}")
         return module.eval().requires_grad_(False)
 
     def _try(self, module: torch.nn.Module) -> None:
-        """Raises UsageError if the module does not accept an observation or has other outputs."""
+        """Raises UsageError if the module does not accept an observation or has other outputs.
+
+        So it does if two copies of the module return different bits.
+        """
         import torch
 
-        rows = torch.zeros(1, self.num_inputs)
-        shown = rows if self._images is None else self._images(rows)
-        seen = f"policy {self.settings.factory} was given {list(shown.shape)} and"
+        rows = torch.linspace(-1.0, 1.0, self.num_inputs).view(1, -1)
+        seen = f"policy {self.settings.factory} was given"
         with torch.random.fork_rng(devices=[]), torch.inference_mode():
+            shown = rows if self._images is None else self._images(rows)
+            seen = f"{seen} {list(shown.shape)} and"
             try:
-                outputs = module(shown)
+                outputs = [copy.deepcopy(module)(shown.clone()) for _ in range(2)]
             except Exception as error:  # a user's code may raise anything
-                raise UsageError(f"{seen} raised {type(error).__name__}: {error}") from error
-        found = list(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
-        if found != [1, self.num_outputs]:
-            raise UsageError(f"{seen} returned {found}; expected {[1, self.num_outputs]}")
+                raise OwnCodeError(f"{seen} raised {named(error)}{location(error)}") from error
+        for each in outputs:
+            found = list(each.shape) if isinstance(each, torch.Tensor) else type(each).__name__
+            if found != [1, self.num_outputs]:
+                raise UsageError(f"{seen} returned {found}; expected {[1, self.num_outputs]}")
+        if not torch.equal(*(each.nan_to_num() for each in outputs)):
+            raise UsageError(
+                f"{seen} two copies of it returned different outputs, so results would depend on "
+                "the worker; expected no random numbers in forward (dropout: torch.nn.Dropout, or "
+                "functional.dropout with training=self.training)"
+            )
+
+
+def _require_values(module: torch.nn.Module, name: str) -> None:
+    """Raises OwnCodeError if parameters have no values, or are not on the cpu."""
+    import torch
+
+    for key, parameter in module.named_parameters():
+        lazy = torch.nn.parameter.is_lazy(parameter)
+        if lazy or parameter.device.type != "cpu":
+            kind = "lazy" if lazy else f"on the device {parameter.device}"
+            raise OwnCodeError(
+                f"{name}: its parameter {printable(key)!r} is {kind}; expected parameters with "
+                "values on the cpu after the constructor"
+            )
 
 
 @final
@@ -196,7 +223,7 @@ class ModuleBatch(ReferredBatch):
         except Exception as error:  # a user's code may not accept several rows
             raise UsageError(
                 f"policy {self._name} has VirtualBatchNorm layers but rejects the reference batch "
-                f"{list(self._reference.shape)}: {type(error).__name__}: {error}"
+                f"{list(self._reference.shape)}: {named(error)}"
             ) from error
         return module
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final, final
 
+from esbench.process_end import end_soon, exit_is_an_error, leave
 from esbench.rollouts.interrupts import interrupts_blocked
 from esbench.streams import occupy_streams, open_streams
 
@@ -153,8 +154,13 @@ def _run_child(
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    with contextlib.suppress(ParentGoneError):
-        main(Parent(connection), *arguments)
+    code = 1
+    try:
+        with contextlib.suppress(ParentGoneError), exit_is_an_error():
+            main(Parent(connection), *arguments)
+        code = 0
+    finally:
+        end_soon(code)
 
 
 def _end_with_parent() -> None:
@@ -162,4 +168,4 @@ def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None, "called in a child process"
     wait([parent.sentinel])
-    os._exit(1)
+    leave(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -14,6 +15,7 @@ from esbench.environments.make import reason
 from esbench.environments.simulator_log import log_once
 from esbench.errors import UsageError
 from esbench.grids.trial_spec import EnvironmentSpec
+from esbench.own_code import OWN_CODE_ERRORS, printable
 from esbench.rollouts.child_process import Parent
 from esbench.rollouts.jobs import Job, Setup, Task
 from esbench.rollouts.player import Player, Suspended
@@ -116,7 +118,8 @@ def worker_main(parent: Parent) -> None:
             match message:
                 case Configure():
                     if player is not None:
-                        player.close()
+                        with contextlib.suppress(*OWN_CODE_ERRORS):  # of the trial before
+                            player.close()
                     _redirect_output(message.log)
                     player = Player(message.setup, message.slots)
                     parent.send(Ready(player.slots))
@@ -132,12 +135,12 @@ def worker_main(parent: Parent) -> None:
                     parent.send(Shared([]))
                 case Halt():
                     parent.send(Halted())
-        except Exception as error:  # an environment may raise anything
+        except OWN_CODE_ERRORS as error:
             usage = isinstance(error, UsageError)
             summary = str(error) if usage else reason(error)
             # While it loads, this is no usage error: the trainer has made the environment.
             usage &= not isinstance(message, Configure)
-            parent.send(Failed(usage, summary, traceback.format_exc()))
+            parent.send(Failed(usage, summary, printable(traceback.format_exc())))
 
 
 def _play(player: Player, episodes: Sequence[Task | Suspended], parent: Parent) -> None:

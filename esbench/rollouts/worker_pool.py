@@ -147,6 +147,9 @@ class WorkerPool(Engine):
             match child.receive():
                 case Failed(_, text):
                     raise UsageError(text)
+                case None:
+                    self._workers[0] = self._start()
+                    end([child])
         except BaseException:
             self.close()
             raise
@@ -219,7 +222,7 @@ class WorkerPool(Engine):
             if message is not None:
                 self._move(worker, message.episodes)
                 continue
-            _require_guard(worker)
+            require_guard(worker.child)
             self._deaths += 1
             lost = sorted(worker.held)
             if self._deaths >= MAX_DEATHS:
@@ -353,10 +356,13 @@ def _chunk(pending: int, workers: int, most: int) -> int:
     return max(1, min(most, pending // (2 * workers)))
 
 
-def _require_guard(dead: _Worker) -> None:
-    text = "the worker processes import this script: put the training code below if __name__ == "
-    if dead.child.exit_code() == UNGUARDED:
-        raise UsageError(f"{text}'__main__': (classes and registrations stay above it)")
+def require_guard(dead: Child) -> None:
+    """Raises UsageError if a child died because the user's script starts processes itself."""
+    if dead.exit_code() == UNGUARDED:
+        raise UsageError(
+            "the worker processes import this script: put the training code below "
+            "if __name__ == '__main__': (classes and registrations stay above it)"
+        )
 
 
 def _describe_deaths(worker: _Worker, deaths: int, lost: list[Task]) -> str:

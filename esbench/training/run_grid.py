@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from esbench.errors import UsageError
 from esbench.rollouts.engine import Engine
+from esbench.store.provenance.record import own_code
 from esbench.training.callbacks import Callback, ImportedCallback
+from esbench.training.limits import UNLIMITED, Limits
 from esbench.training.run_trial import GridWatcher, Outcome, check_trials, run_trial
 from esbench.training.schedule import Schedule, schedule, schedule_on_nodes
 from esbench.training.trial_processes import TrialProcesses
@@ -20,19 +22,22 @@ def run_grid(
     watcher: GridWatcher,
     callbacks: Sequence[Callback] = (),
     at_once: int | None = 1,
+    limits: Limits = UNLIMITED,
+    apart: bool = False,
 ) -> list[Outcome]:
     """Run every trial that is not done; a failed or damaged one does not stop the others.
 
     Returns the outcomes of all trials, in the order in which they ended. ``at_once`` is the number
     of trials side by side, on each node of a cluster, None for the choice of ``schedule``. Such
     trials share as many workers of their own as ``pool`` has, and their processes import the
-    callbacks.
+    callbacks. So do trials with ``limits``, and if ``apart``, trials with own code, which can end
+    or block their process; those on the nodes of a cluster always run in processes of their own.
 
     Raises:
-        UsageError: a trial is not supported, a callback of trials side by side has no name, a
-            folder holds another specification or format, or a
-            folder cannot be written. Stored trials are not changed.
-        TrainingError: a process that runs trials side by side failed, or died during the check.
+        UsageError: a trial is not supported, a callback of trials in processes of their own has no
+            name, a folder holds another specification or format, or a folder cannot be written.
+            Stored trials are not changed.
+        TrainingError: a process that runs trials failed.
         KeyboardInterrupt: after the running trials were saved.
     """
     outcomes: list[Outcome] = []
@@ -42,8 +47,9 @@ def run_grid(
         watcher.trial_ended(trial, outcome, detail)
 
     todo = [trial for trial in trials if not trial.is_done]
+    if limits.any and not pool.is_local:
+        raise UsageError("episode_timeout or trial_timeout with nodes: expected the engine 'local'")
     layout = layout_of(todo, pool, at_once)
-    beside = todo[: layout.side_by_side]
     if layout.is_on_nodes and (machines := pool.machines()):
         named = _named(callbacks, "trials on nodes")
         with (
@@ -53,17 +59,22 @@ def run_grid(
             grid.check()
             grid.run(watcher, ended)
         return outcomes
-    if beside:
-        named = _named(callbacks, f"at_once = {layout.at_once}")
-        with TrialProcesses(layout.at_once, layout.workers_each, pool.slots, named) as processes:
-            processes.check(trials)
-            processes.run(beside, watcher, ended)
-    else:
+    groups = _groups(todo, layout, pool, callbacks, limits.any, apart)
+    checked = False
+    for group, count, workers in groups:
+        named = _named(callbacks, "trials in processes of their own")
+        with TrialProcesses(count, workers, pool.slots, named, limits) as processes:
+            if not checked:
+                processes.check(trials, watcher)
+            checked = True
+            processes.run(group, watcher, ended)
+    if not checked:
         if todo:
             pool.start()  # the workers load during the check
         check_trials(trials, pool)
+    handled = [trial for group, *_ in groups for trial in group]
     for trial in trials:
-        if trial not in beside:
+        if trial not in handled:
             ended(trial, *run_trial(trial, pool, watcher, callbacks))
     return outcomes
 
@@ -83,6 +94,30 @@ def layout_of(trials: Sequence[Trial], engine: Engine, at_once: int | None = Non
     return found
 
 
+def _groups(
+    todo: Sequence[Trial],
+    layout: Schedule,
+    pool: Engine,
+    callbacks: Sequence[Callback],
+    limited: bool,
+    apart: bool,
+) -> list[tuple[Sequence[Trial], int, int]]:
+    """Trials for processes of this machine, with the number of processes and workers of each.
+
+    UsageError if a callback is a plain function, where these processes are needed.
+    """
+    beside, alone = todo[: layout.side_by_side], todo[layout.side_by_side :]
+    groups = [(beside, layout.at_once, layout.workers_each)] if beside else []
+    if beside or limited:
+        why = f"at_once = {layout.at_once}" if beside else "episode_timeout or trial_timeout"
+        _named(callbacks, why)
+    importable = all(isinstance(each, ImportedCallback) for each in callbacks)
+    own = apart and pool.is_local and importable
+    if alone and (limited or (own and _own_code(alone))):
+        groups.append((alone, 1, pool.size))
+    return groups
+
+
 def _named(callbacks: Sequence[Callback], where: str) -> list[ImportedCallback]:
     """Callbacks that other processes can call; UsageError if one is a plain function."""
     named = [each for each in callbacks if isinstance(each, ImportedCallback)]
@@ -92,3 +127,9 @@ def _named(callbacks: Sequence[Callback], where: str) -> list[ImportedCallback]:
             "'package.file:function', which other processes can import"
         )
     return named
+
+
+def _own_code(trials: Sequence[Trial]) -> bool:
+    """Whether trials have code of other packages or files, which other processes can import."""
+    names = {name for trial in trials for name in own_code(trial.spec)}
+    return bool(names) and "__main__" not in names

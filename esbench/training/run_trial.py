@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, Literal, Protocol, TypeAlias
 
-from esbench.errors import DamagedTrialError, EnvironmentFailedError, UsageError
+from esbench.errors import DamagedTrialError, EnvironmentFailedError, OwnCodeError, UsageError
 from esbench.files import Json
 from esbench.grids.trial_spec import TrialSpec
+from esbench.own_code import OWN_CODE_ERRORS, named, printable
 from esbench.rollouts.engine import Engine
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.provenance.record import provenance
@@ -52,28 +53,47 @@ class GridWatcher(Watcher, Protocol):
     def trial_died(self, trial: Trial, cause: str) -> None:
         """The process of a trial died; another process resumes the trial."""
 
+    def trial_silent(self, trial: Trial, seconds: float) -> None:
+        """No episode of a trial, or of its first check, has ended for this long."""
+
 
 def check_trials(trials: Sequence[Trial], pool: Engine | None = None) -> None:
-    """Build everything that the trials need once; UsageError if something is not supported.
+    """``check_each`` of the trials with ``check_spec``."""
+    check_each(trials, lambda trial: check_spec(trial.spec, trial.status == "missing", pool))
 
-    With a pool, a worker also plays some episodes of every trial that has not begun.
+
+def check_each(trials: Sequence[Trial], check: Callable[[Trial], None]) -> None:
+    """Check one trial of each specification that is not done, whatever its seed.
+
+    Training reports the errors of own code, and stores them with the trials.
+
+    Raises:
+        UsageError: a trial is not supported, or own code that every trial needs cannot be made.
     """
-    check_specs(unchecked(trials), pool)
-
-
-def unchecked(trials: Sequence[Trial]) -> list[tuple[TrialSpec, bool]]:
-    """What ``check_specs`` needs: distinct trials to run, and whether each has not begun."""
     distinct = {trial.spec.model_copy(update={"seed": 0}).hash: trial for trial in trials}
     todo = [trial for trial in distinct.values() if not trial.is_done]
-    return [(trial.spec, trial.status == "missing") for trial in todo]
+    refused: list[OwnCodeError] = []
+    for trial in todo:
+        try:
+            check(trial)
+        except OwnCodeError as error:
+            refused.append(error)
+        except UsageError:
+            raise
+        except OWN_CODE_ERRORS:
+            continue
+    if refused and len(refused) == len(todo):
+        raise refused[0]
 
 
-def check_specs(specs: Sequence[tuple[TrialSpec, bool]], pool: Engine | None = None) -> None:
-    """``check_trials`` without access to the folders of the trials."""
-    for spec, is_new in specs:
-        with make_trainer(spec, pool) as trainer:
-            if pool is not None and is_new:
-                trainer.check_episodes()
+def check_spec(spec: TrialSpec, is_new: bool, pool: Engine | None) -> None:
+    """Build everything that a trial needs; UsageError if something is not supported.
+
+    With a pool, a worker also plays some episodes if the trial ``is_new``, which has not begun.
+    """
+    with make_trainer(spec, pool) as trainer:
+        if pool is not None and is_new:
+            trainer.check_episodes()
 
 
 def run_trial(
@@ -125,12 +145,14 @@ def attempt(
     """
     try:
         return "done", _train(trial, pool, recorder, watcher, callbacks)
-    except UsageError:  # the input, not the trial
-        raise
     except EnvironmentFailedError as error:
         summary, details = str(error), error.traceback
-    except Exception as error:  # stored with the trial; the grid continues
-        summary, details = f"{type(error).__name__}: {error}", traceback.format_exc()
+    except OwnCodeError as error:
+        summary, details = str(error), printable(traceback.format_exc())
+    except UsageError:  # the input, not the trial
+        raise
+    except OWN_CODE_ERRORS as error:  # stored with the trial; the grid continues
+        summary, details = named(error), printable(traceback.format_exc())
     finally:
         pool.progress = None
     recorder.fail(details)

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from esbench.grids.trial_spec import flatten
 from esbench.integrations.trackers.base import TrackedRow, TrackedRun, Tracker
+from esbench.own_code import named
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.run_trial import GridWatcher, Outcome
 from esbench.training.trials import Trial
@@ -85,6 +86,10 @@ class TrackedGrid:
         """The process of a trial died; its run stays open."""
         self._watcher.trial_died(trial, cause)
 
+    def trial_silent(self, trial: Trial, seconds: float) -> None:
+        """No episode of a trial has ended for this long; trackers are not told."""
+        self._watcher.trial_silent(trial, seconds)
+
     def _post(self, event: _TrackedEvent) -> None:
         for lane in self._lanes:
             lane.post(event)
@@ -150,8 +155,7 @@ class _Lane:
             for path in [] if self.dropped else list(self._runs):
                 self.tracker.end(self._runs.pop(path).run, "interrupted", [])
         except BaseException as error:  # of the tracker, which may raise anything
-            first_line = str(error).partition("\n")[0]
-            self._drop(f"{type(error).__name__}: {first_line}")
+            self._drop(named(error))
 
     def _handle_events(self) -> None:
         """Handle all events that wait; the rows of a trial are logged together."""

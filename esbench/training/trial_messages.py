@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, final
 from esbench.algorithms.base import State
 from esbench.errors import EsbenchError
 from esbench.files import Json
+from esbench.grids.trial_spec import TrialSpec
 from esbench.rollouts.child_process import Parent
 from esbench.rollouts.interrupts import interrupts_delayed
 from esbench.store.generation_record import GenerationRecord
@@ -40,6 +41,27 @@ class Away(NamedTuple):
     """A trial to run where its folder is not."""
 
     trial: Trial
+
+
+@final
+class Check(NamedTuple):
+    """What ``check_spec`` needs, to a trial process, which answers ``Checked``."""
+
+    spec: TrialSpec
+    is_new: bool
+
+    @classmethod
+    def of(cls, trial: Trial) -> Check:
+        """The check of a trial, whose folder this process can reach."""
+        return cls(trial.spec, trial.status == "missing")
+
+
+@final
+class Checked(NamedTuple):
+    """A check has ended."""
+
+    hash: str  # of the specification
+    error: EsbenchError | None
 
 
 @final

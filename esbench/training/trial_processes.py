@@ -8,28 +8,34 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NoReturn, TypeAlias, final
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, NoReturn, TypeAlias, final
 
 from esbench.errors import DamagedTrialError, EsbenchError, TrainingError, UsageError
+from esbench.own_code import OWN_CODE_ERRORS, printable
 from esbench.rollouts.child_process import Child, Parent, end, wait_for
 from esbench.rollouts.interrupts import interrupts_blocked
-from esbench.rollouts.worker_pool import MAX_DEATHS, WorkerPool
+from esbench.rollouts.worker_pool import MAX_DEATHS, PATIENCE, UNGUARDED, WorkerPool, require_guard
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.callbacks import ImportedCallback
+from esbench.training.limits import HINT_SECONDS, UNLIMITED, Limits
 from esbench.training.run_trial import (
     GridWatcher,
     Outcome,
     attempt,
-    check_specs,
+    check_each,
+    check_spec,
     run_trial,
-    unchecked,
 )
-from esbench.training.trial_messages import Away, Event, MessageRecorder, Relay
+from esbench.training.trial_messages import Away, Check, Checked, Event, MessageRecorder, Relay
 from esbench.training.trials import Trial
+
+POLL_SECONDS: Final = 0.5  # between two looks at the clocks of silent trials
 
 TrialArguments: TypeAlias = tuple[int, int, Sequence[ImportedCallback]]
 """Of a trial process: workers, slots of each, and callbacks."""
@@ -57,10 +63,32 @@ class UnfinishedTrial:
 
 
 @final
+class _Clock:
+    """The time of a trial, or of its check, in its process."""
+
+    def __init__(self) -> None:
+        self._started = self._heard = time.monotonic()
+        self._hinted = False
+
+    def hear(self) -> None:
+        """An episode has ended, or the trial has come further."""
+        self._heard = time.monotonic()
+
+    def look(self, trial: Trial, limits: Limits, watcher: GridWatcher) -> str:
+        """The exceeded limit as a sentence, or an empty one; also gives the hint, once."""
+        silent, total = (time.monotonic() - since for since in (self._heard, self._started))
+        if silent >= HINT_SECONDS and not self._hinted:
+            self._hinted = True
+            watcher.trial_silent(trial, HINT_SECONDS)
+        return limits.exceeded(silent, total)
+
+
+@final
 @dataclass(eq=False)
 class _TrialProcess:
     child: Child
     run: UnfinishedTrial | None = None
+    clock: _Clock = field(default_factory=_Clock)
 
 
 @final
@@ -68,10 +96,16 @@ class TrialProcesses:
     """Processes that run one trial at a time each; a context manager."""
 
     def __init__(
-        self, count: int, workers: int, slots: int, callbacks: Sequence[ImportedCallback] = ()
+        self,
+        count: int,
+        workers: int,
+        slots: int,
+        callbacks: Sequence[ImportedCallback] = (),
+        limits: Limits = UNLIMITED,
     ) -> None:
         """Start ``count`` processes with ``workers`` workers of ``slots`` slots each."""
         self._arguments: TrialArguments = workers, slots, callbacks
+        self._limits = limits
         self._processes: list[_TrialProcess] = []
         try:
             for _ in range(count):
@@ -86,20 +120,32 @@ class TrialProcesses:
 
     def __exit__(self, *_: object) -> None:
         """End the processes after they have saved their trials."""
-        end([process.child for process in self._processes])
+        saving = [process for process in self._processes if process.run is not None]
+        idle = [process for process in self._processes if process.run is None]
+        try:
+            end([process.child for process in idle], PATIENCE)
+        finally:
+            end([process.child for process in saving])
 
-    def check(self, trials: Sequence[Trial]) -> None:
-        """Call ``check_trials`` in a process, so that the main process loads no simulator.
+    def check(self, trials: Sequence[Trial], watcher: GridWatcher) -> None:
+        """``check_each`` in a process, so that the main process loads no simulator.
 
-        TrainingError if the process died, or failed; the message is its traceback.
+        A process that dies or exceeds a limit is replaced; training reports why.
         """
-        child = self._processes[0].child
-        child.send(unchecked(trials))
-        match child.receive():
+        check_each(trials, partial(self._check, process=self._processes[0], watcher=watcher))
+
+    def _check(self, trial: Trial, process: _TrialProcess, watcher: GridWatcher) -> None:
+        process.child.send(Check.of(trial))
+        clock = _Clock()
+        while not wait_for([process.child], POLL_SECONDS):
+            if clock.look(trial, self._limits, watcher):
+                self._replace(process)
+                return
+        match process.child.receive():
             case None:
-                cause = child.cause_of_death()
-                raise TrainingError(f"the process that checked the trials died ({cause})")
-            case EsbenchError() as error:
+                require_guard(process.child)
+                self._replace(process)
+            case Checked(error=EsbenchError() as error):
                 raise error
 
     def run(
@@ -111,8 +157,8 @@ class TrialProcesses:
         """Run every trial once, in their order, as processes become idle.
 
         If the process of a trial dies, the trial is resumed in a new one. It fails after
-        ``MAX_DEATHS`` deaths without a new generation. ``ended`` is called with every trial that
-        has ended, and the watcher with the other events.
+        ``MAX_DEATHS`` deaths without a new generation, and when it exceeds a limit. ``ended`` is
+        called with every trial that has ended, and the watcher with the other events.
 
         UsageError as in ``run_trial``; TrainingError, with its traceback, if a process failed.
         """
@@ -120,8 +166,16 @@ class TrialProcesses:
         for process in self._processes:
             _give(process, pending)
         while running := {p.child: p for p in self._processes if p.run}:
-            for child in wait_for(list(running)):
+            for child in wait_for(list(running), POLL_SECONDS):
+                running[child].clock.hear()
                 self._handle(running[child], child.receive(), pending, watcher, ended)
+            for process in running.values():
+                trial = process.run and process.run.trial
+                if trial and (why := process.clock.look(trial, self._limits, watcher)):
+                    self._replace(process)
+                    trial.folder.fail(f"{why}\n")
+                    ended(trial, "failed", why)
+                    _give(process, pending)
 
     def _handle(
         self,
@@ -142,11 +196,10 @@ class TrialProcesses:
                     run.advance(*arguments)
                 getattr(watcher, name)(run.trial, *arguments)
             case None:
+                require_guard(process.child)
                 cause = process.child.cause_of_death()
                 run.deaths += 1
-                with interrupts_blocked():
-                    dead, process.child = process.child, self._start()
-                end([dead])
+                self._replace(process)
                 if run.deaths < MAX_DEATHS:
                     watcher.trial_died(run.trial, cause)
                     process.child.send(run.trial)
@@ -156,12 +209,22 @@ class TrialProcesses:
             case EsbenchError():
                 raise reply
 
+    def _replace(self, process: _TrialProcess) -> None:
+        """End a process that is dead or too late, after it has saved its trial, and start one."""
+        with interrupts_blocked():
+            before, process.child = process.child, self._start()
+        end([before], PATIENCE)
+
     def _start(self) -> Child:
-        return Child(trial_main, *self._arguments, daemon=False)  # it has workers
+        try:
+            return Child(trial_main, *self._arguments, daemon=False)  # it has workers
+        except RuntimeError:  # this is such a process itself, which imports the user's script
+            raise SystemExit(UNGUARDED) from None
 
 
 def _give(process: _TrialProcess, pending: deque[Trial]) -> None:
     process.run = UnfinishedTrial(pending.popleft()) if pending else None
+    process.clock = _Clock()
     if process.run is not None:
         process.child.send(process.run.trial)
 
@@ -181,15 +244,30 @@ def trial_main(
                         parent.send(Event("trial_ended", outcome))
                     case Away(trial):
                         _run_away(trial, parent, pool, callbacks)
-                    case specs:
-                        check_specs(specs, pool)
-                        parent.send(Event("checked"))
-            except UsageError as error:
-                parent.send(UsageError(str(error)))
-            except TrainingError as error:
-                parent.send(TrainingError(str(error)))
-            except Exception:
-                parent.send(TrainingError(traceback.format_exc()))
+                    case Check() as work:
+                        parent.send(Checked(work.spec.hash, _found(work, pool)))
+            except OWN_CODE_ERRORS as error:
+                parent.send(_sendable(error))
+
+
+def _found(work: Check, pool: WorkerPool) -> EsbenchError | None:
+    """The error that a check has found, if any."""
+    try:
+        check_spec(work.spec, work.is_new, pool)
+    except OWN_CODE_ERRORS as error:
+        return _sendable(error)
+    return None
+
+
+def _sendable(error: BaseException) -> EsbenchError:
+    """An error that every process can load; its message is the traceback of an unexpected one."""
+    match error:
+        case UsageError():
+            return type(error)(str(error))
+        case TrainingError():
+            return TrainingError(str(error))
+        case _:
+            return TrainingError(printable("".join(traceback.format_exception(error))))
 
 
 def _run_away(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
 
-from esbench.errors import DamagedTrialError, EsbenchError, TrainingError
+from esbench.errors import DamagedTrialError, EsbenchError
 from esbench.rollouts.interrupts import interrupts_delayed
 from esbench.rollouts.servers import Lost, Node, Nodes
 from esbench.rollouts.worker_pool import MAX_DEATHS
@@ -21,11 +21,11 @@ from esbench.training.callbacks import ImportedCallback
 from esbench.training.run_trial import (
     GridWatcher,
     Outcome,
+    check_each,
     outcome_without_training,
-    unchecked,
 )
 from esbench.training.schedule import schedule
-from esbench.training.trial_messages import Away, Event, Recorded
+from esbench.training.trial_messages import Away, Check, Checked, Event, Recorded
 from esbench.training.trial_processes import TrialArguments, UnfinishedTrial
 from esbench.training.trial_recorder import FolderRecorder
 from esbench.training.trial_server import Died, TrialServer
@@ -107,28 +107,32 @@ class TrialsOnNodes:
                 lock.close()
 
     def check(self) -> None:
-        """``check_trials`` on a node; TrainingError if the process that checks them died.
+        """``check_each`` on a node, so that this machine loads no simulator."""
+        check_each(self._trials, self._check)
 
-        If a node is lost meanwhile, another one checks them, up to ``MAX_DEATHS`` times.
+    def _check(self, trial: Trial) -> None:
+        """Check a trial until its process dies, or ``MAX_DEATHS`` nodes are lost.
+
+        Training reports why.
         """
-        specs, checker, losses = unchecked(self._trials), None, 0
-        while specs:
+        work, checker, losses = Check.of(trial), None, 0
+        while True:
             self._join()
             if checker not in self._places and self._places:  # the first one, or that one is lost
                 checker = self._places[0]
-                checker.assign(specs)
+                checker.assign(work)
             self._receive()
             while self._inbox:
                 sender, message = self._inbox.popleft()
                 match message:
-                    case Event():
+                    case Checked(work.spec.hash, error):
+                        if error is not None:
+                            raise error
                         return
-                    case EsbenchError():
-                        raise message
-                    case Died(cause) if sender is checker:
+                    case Died() if sender is checker:
                         losses += 1
                         if sender in self._places or losses >= MAX_DEATHS:
-                            raise TrainingError(f"the check of the trials ended early ({cause})")
+                            return
 
     def run(self, watcher: GridWatcher, ended: Callable[[Trial, Outcome, str], None]) -> None:
         """Run every trial that is not done; ``ended`` is called with every trial that has ended.

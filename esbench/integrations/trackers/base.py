@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from esbench.errors import UsageError
 from esbench.integrations.library import imported
+from esbench.own_code import OWN_CODE_ERRORS, named
 from esbench.registry import DISTRIBUTION, Registry, extra_command, import_object
 
 TIMEOUT_SECONDS: Final = 20.0  # of a library that waits for its server
@@ -106,9 +107,8 @@ def make_tracker(name: str, root: Path) -> Tracker:
         return cls(root / re.sub(r"[^\w.+-]", "_", name))
     except UsageError:
         raise
-    except Exception as error:  # a user's own class may raise anything
-        reason = f"{type(error).__name__}: {error}"
-        raise UsageError(f"tracker {name!r} cannot be created ({reason})") from error
+    except OWN_CODE_ERRORS as error:
+        raise UsageError(f"tracker {name!r} cannot be created ({named(error)})") from error
 
 
 def library(tracker: str, *modules: str) -> Any:

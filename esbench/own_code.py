@@ -1,0 +1,56 @@
+"""Own code, which is the code of users: what it may raise, and that as printable text."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+import traceback
+from pathlib import Path
+from typing import Final
+
+# An error of own code must not end esbench, also if it asks for the end of the process.
+OWN_CODE_ERRORS: Final = (Exception, SystemExit)
+MOST_CHARACTERS: Final = 1000  # of a message
+LIBRARIES: Final = [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
+PACKAGE: Final = Path(__file__).resolve().parent
+INSTALLED: Final = ("<", *(f"{folder}{os.sep}" for folder in (*LIBRARIES, PACKAGE)))
+
+
+def printable(text: str) -> str:
+    """The text of own code with escape sequences for all but printable characters and line ends.
+
+    So it can be encoded, stored and printed: it has no lone surrogates and controls no terminal.
+    """
+    return "".join(
+        each
+        if each.isprintable() or each == "\n"
+        else each.encode("unicode_escape").decode("ascii")
+        for each in text.expandtabs()
+    )
+
+
+def message_of(error: BaseException) -> str:
+    """The message of an error of own code in one printable line of limited length."""
+    try:
+        text = str(error)
+    except OWN_CODE_ERRORS:
+        text = "its message cannot be made"
+    return printable(" ".join(text[: 2 * MOST_CHARACTERS].split()))[:MOST_CHARACTERS]
+
+
+def named(error: BaseException) -> str:
+    """The class and the message of an error of own code in one printable line."""
+    message, name = message_of(error), printable(type(error).__name__)
+    return f"{name}: {message}" if message else name
+
+
+def location(error: BaseException) -> str:
+    """Where the user's own code raised an error, as " (maze.py, line 12)"; empty if it did not."""
+    found = ""
+    cause: BaseException | None = error
+    while cause is not None:  # Gymnasium raises some errors again
+        for frame in traceback.extract_tb(cause.__traceback__):
+            if not frame.filename.startswith(INSTALLED):
+                found = f" ({frame.filename}, line {frame.lineno})"
+        cause = cause.__cause__ or cause.__context__
+    return found
