@@ -40,6 +40,8 @@ def run(
     engine: Literal["local", "ray"] = "local",
     address: str | None = None,
     allow_mixed: bool = False,
+    episode_timeout: float | None = None,
+    trial_timeout: float | None = None,
 ) -> pd.DataFrame:
     """Train every trial of a grid, as ``esbench run``, whose options the arguments are.
 
@@ -67,6 +69,8 @@ def run(
         engine: what plays the episodes.
         address: HOST:PORT of the Ray cluster that plays them; default a Ray of this machine alone.
         allow_mixed: also use nodes with other versions or processors; marks trials as not exact.
+        episode_timeout: fail a trial in which no episode has ended for this time [s].
+        trial_timeout: stop and fail a trial after this time [s].
 
     Returns:
         One row per trial of the grid, with the columns of ``load_scores``. The status of a trial
@@ -81,8 +85,10 @@ def run(
     from esbench.store.data_frames import scores_of
     from esbench.training.callbacks import ImportedCallback
     from esbench.training.engines import EngineChoice
+    from esbench.training.limits import Limits
     from esbench.training.trials import open_grid
 
+    limits = Limits(episode_timeout, trial_timeout)
     require_choice("record", record, (None, "members"))
     require_choice("engine", engine, ("local", "ray"))
     chosen = EngineChoice(workers, engine, address, allow_mixed)
@@ -109,7 +115,7 @@ def run(
     )
     trials = [replace(trial, record_members=record is not None) for trial in trials]
     trackers = {name: make_tracker(name, root) for name in _listed(track)}
-    train(trials, chosen, at_once, quiet, callbacks, trackers, root)
+    train(trials, chosen, at_once, quiet, callbacks, trackers, root, limits)
     return scores_of([trial.folder for trial in trials if trial.status != "missing"])
 
 

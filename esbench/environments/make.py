@@ -12,6 +12,7 @@ from gymnasium.envs.registration import EnvSpec
 from pydantic import ConfigDict
 
 from esbench.errors import EsbenchError, OwnCodeError, UsageError
+from esbench.flat_spaces import require_space
 from esbench.own_code import OWN_CODE_ERRORS, location, message_of, named
 from esbench.registry import DISTRIBUTION, extra_command, import_object
 from esbench.settings import Settings
@@ -47,8 +48,10 @@ def make_environment(
         UsageError: the environment cannot be made or wrapped.
     """
     with making(environment_id, kwargs):
-        env = gymnasium.make(environment_id, disable_env_checker=True, **kwargs)
-        return wrapped(env, wrappers)
+        env = wrapped(gymnasium.make(environment_id, disable_env_checker=True, **kwargs), wrappers)
+        require_space("observation_space", env.observation_space)
+        require_space("action_space", env.action_space)
+        return env
 
 
 def wrapped(env: gymnasium.Env[Any, Any], wrappers: Wrappers) -> gymnasium.Env[Any, Any]:

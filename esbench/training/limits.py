@@ -29,9 +29,10 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name, seconds in vars(self).items():
-            if seconds is not None and not 0 < seconds < math.inf:
+            number = isinstance(seconds, int | float) and 0 < seconds < math.inf
+            if not (number or seconds is None):
                 raise UsageError(
-                    f"{name}_timeout = {seconds:g}: expected a positive number of seconds"
+                    f"{name}_timeout = {seconds!r}: expected a positive number of seconds"
                 )
 
     @property

@@ -2,10 +2,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import gymnasium
+import numpy as np
 import pytest
+from gymnasium import spaces
 
 from esbench.environments.make import make_environment
-from esbench.errors import UsageError
+from esbench.errors import OwnCodeError, UsageError
 
 MODULE = """\
 import json
@@ -38,3 +41,29 @@ def test_a_wrong_argument_is_on_no_line_of_the_user() -> None:
     with pytest.raises(UsageError, match="cannot be made") as caught:
         make_environment("CartPole-v1", {"foo": 1})
     assert ", line " not in str(caught.value)
+
+
+def _box(low: float, high: float) -> spaces.Box:
+    box = spaces.Box(-1.0, 1.0, (2,))
+    box.low[:], box.high[:] = low, high
+    return box
+
+
+@pytest.mark.parametrize(
+    ("space", "fact"),
+    [
+        (None, "NoneType"),
+        (_box(1.0, -1.0), "lower bound"),
+        (_box(np.nan, 1.0), "lower bound"),
+        (spaces.Tuple([_box(0.0, np.nan)]), "lower bound"),
+        (spaces.Discrete(10**12), "1,000,000,000,000 numbers"),
+        (spaces.MultiDiscrete([2**62] * 4), "numbers; expected at most"),
+    ],
+)
+@pytest.mark.parametrize("name", ["observation_space", "action_space"])
+def test_an_environment_with_impossible_spaces_is_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str, space: gymnasium.Space[object], fact: str
+) -> None:
+    monkeypatch.setattr("hostile_code.wrong_space", lambda way: space)
+    with pytest.raises(OwnCodeError, match=f"{name} .*{fact}"):
+        make_environment("hostile_code:Spaces-nothing-v0", {"space": name})

@@ -44,6 +44,23 @@ class Recurrent(nn.Module):
         return self.state + self.steps
 
 
+class AlwaysDropout(TwoLayers):
+    def forward(self, observations):
+        return nn.functional.dropout(super().forward(observations), 0.5)
+
+
+class Lazy(TwoLayers):
+    def __init__(self, num_inputs, num_outputs):
+        super().__init__(num_inputs, num_outputs)
+        self.hidden = nn.LazyLinear(8)
+
+
+class Meta(TwoLayers):
+    def __init__(self, num_inputs, num_outputs):
+        with torch.device("meta"):
+            super().__init__(num_inputs, num_outputs)
+
+
 class AnyOptions(nn.Module):
     def __init__(self, num_inputs, num_outputs, **options):
         super().__init__()
@@ -185,6 +202,9 @@ def test_the_bits_of_an_image_do_not_depend_on_the_other_slots():
         ("TwoLayers", (2, 3, 4), (0.0, 1.0), r"Class\(\(2, 3, 4\), 3, "),
         ("NoBatch", (4,), None, r"given \[1, 4\] and returned \[4\]; expected \[1, 3\]"),
         ("Sees", (4,), None, r"given \[1, 4\] and raised "),
+        ("AlwaysDropout", (4,), None, "depend on the worker.*dropout"),
+        ("Lazy", (4,), None, "'hidden.weight' is lazy"),
+        ("Meta", (4,), None, "'out.weight' is on the device meta"),
     ],
 )
 def test_a_module_of_other_observations_is_refused(factory, shape, pixels, words):

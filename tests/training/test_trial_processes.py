@@ -11,6 +11,8 @@ from watchers import Watcher
 
 from esbench.errors import UsageError
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.training import trial_processes
+from esbench.training.limits import UNLIMITED, Limits
 from esbench.training.run_grid import run_grid
 from esbench.training.run_trial import Outcome
 from esbench.training.trial_processes import UnfinishedTrial
@@ -82,6 +84,55 @@ def test_the_results_are_those_of_one_after_the_other_also_if_a_process_is_kille
         assert [r.digest for r in trial.folder.records()] == [r.digest for r in records]
         assert trial.folder.result()["returns"] == result["returns"]
     assert not processes()
+
+
+def test_own_code_that_kills_its_process_fails_its_trial_alone(
+    make_trial: Make, pool: WorkerPool
+) -> None:
+    bad, good = make_trial("hostile_code:Constructor-kill-v0"), make_trial()
+    watcher = Watcher()
+    assert run_grid([bad, good], pool, watcher, apart=True) == ["failed", "done"]
+    assert len(watcher.deaths) == 2
+    assert "SIGKILL" in bad.folder.error()
+    assert bad.folder.status == "failed"
+    assert not processes()
+
+
+@pytest.mark.parametrize(
+    "limits", [Limits(trial=1.5), Limits(episode=1.5)], ids=["trial", "episode"]
+)
+def test_a_trial_that_hangs_fails_after_a_limit(
+    make_trial: Make, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, limits: Limits
+) -> None:
+    monkeypatch.setattr(trial_processes, "HINT_SECONDS", 0.0)
+    trial, watcher = make_trial("hostile_code:Step-sleep-v0"), Watcher()
+    assert run_grid([trial], pool, watcher, limits=limits) == ["failed"]
+    assert "1.5 s" in trial.folder.error()
+    assert set(watcher.silent) == {trial.name}
+    assert not watcher.deaths
+    assert not processes()
+
+
+def test_limits_need_callbacks_with_names(make_trial: Make, pool: WorkerPool) -> None:
+    with pytest.raises(UsageError, match="expected its name"):
+        run_grid([make_trial()], pool, Watcher(), [lambda _: None], limits=Limits(trial=1.0))
+
+
+@pytest.mark.parametrize("seconds", [0, -1.0, float("nan"), float("inf"), "5"])
+def test_a_limit_is_a_positive_number(seconds: float) -> None:
+    for name in ("episode", "trial"):
+        with pytest.raises(UsageError, match=f"{name}_timeout"):
+            Limits(**{name: seconds})
+
+
+def test_a_limit_is_exceeded_when_it_is_reached() -> None:
+    limits = Limits(episode=2.0, trial=10.0)
+    assert limits.any
+    assert limits.exceeded(silent=1.9, total=9.9) == ""
+    assert "2 s" in limits.exceeded(silent=2.0, total=9.9)
+    assert "10 s" in limits.exceeded(silent=1.0, total=10.0)
+    assert not UNLIMITED.any
+    assert UNLIMITED.exceeded(1e9, 1e9) == ""
 
 
 def test_deaths_are_forgotten_only_by_a_generation_that_is_new(make_trial: Make) -> None:

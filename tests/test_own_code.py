@@ -1,0 +1,82 @@
+"""Errors of own code become printable text, and own code does not end the process."""
+
+from pathlib import Path
+
+import pytest
+from command_line import Run, finished
+from hostile_code import NAUGHTY, MuteError
+
+from esbench.errors import UsageError
+from esbench.own_code import MOST_CHARACTERS, location, message_of, named, printable
+from esbench.registry import import_object
+
+ENDS = """
+import os, threading, time
+from esbench import process_end
+
+process_end.PATIENCE = 0.1
+with process_end.exit_is_an_error():
+    if os.fork() == 0:
+        os._exit(7)
+    print(os.waitstatus_to_exitcode(os.wait()[1]))
+    try:
+        os._exit(0)
+    except SystemExit as error:
+        print(error.code, flush=True)
+threading.Thread(target=time.sleep, args=(30,)).start()
+process_end.end_soon(5)
+"""
+
+
+def test_own_text_can_be_printed_and_stored() -> None:
+    text = printable(f"{NAUGHTY}\ntwo\tlines: \N{GREEK SMALL LETTER ALPHA}")
+    assert all(each.isprintable() or each == "\n" for each in text)
+    assert text.encode().decode() == text
+    for fact in ("\\udc80", "\\x1b[31m", "\\x00", "\\u202e", "\n", "\N{GREEK SMALL LETTER ALPHA}"):
+        assert fact in text
+
+
+def test_the_message_of_any_error_is_one_line() -> None:
+    assert message_of(ValueError("a\n  b")) == "a b"
+    assert len(message_of(ValueError("x" * 10**6))) == MOST_CHARACTERS
+    assert named(MuteError()).startswith("MuteError: ")
+    assert named(ValueError()) == "ValueError"
+    assert named(SystemExit(0)) == "SystemExit: 0"
+
+
+def test_a_location_is_that_of_own_code_only() -> None:
+    with pytest.raises(UsageError) as caught:
+        import_object("policy", "no_such_module:Class")
+    assert "test_own_code.py" in location(caught.value)  # which has called it
+    assert location(ValueError()) == ""
+
+
+def test_own_code_ends_no_process_and_delays_no_end() -> None:
+    code, out, err = finished("-c", ENDS)
+    assert (code, out, err) == (5, "7\nos._exit(0)\n", "")
+
+
+@pytest.mark.parametrize("way", ["sys_exit", "os_exit", "raise", "surrogate"])
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("eval --random-policy hostile_code:Reset-{}-v0 --episodes 1", 1),
+        ("plan --env hostile_code:Close-{}-v0 --algorithm openai_es --workers 1", 1),
+        ("status --env hostile_code:Plain0-v0 --algorithm exits_{}:Class", 2),
+    ],
+)
+def test_own_code_ends_no_command_without_a_sentence(
+    esbench: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    expected: int,
+    way: str,
+) -> None:
+    module = f"from hostile_code import WAYS\nWAYS[{way!r}]()\n"
+    (tmp_path / f"exits_{way}.py").write_text(module)
+    monkeypatch.syspath_prepend(tmp_path)
+    code, out, err = esbench(*command.format(way).split())
+    assert (code, out, len(err.splitlines())) == (expected, "", 1)
+    assert printable(err) == err
+    assert "line " in err
