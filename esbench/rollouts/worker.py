@@ -16,7 +16,7 @@ from esbench.environments.simulator_log import log_once
 from esbench.errors import UsageError
 from esbench.grids.trial_spec import EnvironmentSpec
 from esbench.own_code import OWN_CODE_ERRORS, printable
-from esbench.rollouts.child_process import Parent
+from esbench.rollouts.child_process import Parent, ParentGoneError
 from esbench.rollouts.jobs import Job, Setup, Task
 from esbench.rollouts.player import Player, Suspended
 from esbench.rollouts.results import EpisodeResult
@@ -135,7 +135,9 @@ def worker_main(parent: Parent) -> None:
                     parent.send(Shared([]))
                 case Halt():
                     parent.send(Halted())
-        except OWN_CODE_ERRORS as error:
+        except ParentGoneError:
+            raise
+        except BaseException as error:  # of own code, which may raise anything
             usage = isinstance(error, UsageError)
             summary = str(error) if usage else reason(error)
             # While it loads, this is no usage error: the trainer has made the environment.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import time
@@ -20,6 +21,7 @@ from esbench.environments.make import make_environment
 from esbench.environments.simulator_log import silenced
 from esbench.errors import TrainingError, UsageError, require_integer
 from esbench.grids.trial_spec import TrialSpec
+from esbench.own_code import OWN_CODE_ERRORS
 from esbench.rollouts.engine import Engine
 from esbench.rollouts.interrupts import interrupts_delayed
 from esbench.seeding import Purpose, episode_seed
@@ -193,7 +195,8 @@ class AgentTrainer(Trainer):
     def _close(self) -> None:
         for env in (*self._environments, self._stage):
             if env is not None:
-                env.close()
+                with contextlib.suppress(*OWN_CODE_ERRORS):  # the trial is scored already
+                    env.close()
 
     def _acting(self) -> ActingPolicy:
         if self.agent.policy is None:

@@ -12,7 +12,8 @@ from typing import Final, Literal, Protocol, TypeAlias
 from esbench.errors import DamagedTrialError, EnvironmentFailedError, OwnCodeError, UsageError
 from esbench.files import Json
 from esbench.grids.trial_spec import TrialSpec
-from esbench.own_code import OWN_CODE_ERRORS, named, printable
+from esbench.own_code import named, printable
+from esbench.rollouts.child_process import ParentGoneError
 from esbench.rollouts.engine import Engine
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.provenance.record import provenance
@@ -78,9 +79,9 @@ def check_each(trials: Sequence[Trial], check: Callable[[Trial], None]) -> None:
             check(trial)
         except OwnCodeError as error:
             refused.append(error)
-        except UsageError:
+        except (UsageError, KeyboardInterrupt):
             raise
-        except OWN_CODE_ERRORS:
+        except BaseException:  # of own code, which may raise anything
             continue
     if refused and len(refused) == len(todo):
         raise refused[0]
@@ -151,7 +152,9 @@ def attempt(
         summary, details = str(error), printable(traceback.format_exc())
     except UsageError:  # the input, not the trial
         raise
-    except OWN_CODE_ERRORS as error:  # stored with the trial; the grid continues
+    except (KeyboardInterrupt, ParentGoneError):
+        raise
+    except BaseException as error:  # stored with the trial; the grid continues
         summary, details = named(error), printable(traceback.format_exc())
     finally:
         pool.progress = None

@@ -17,8 +17,8 @@ from functools import partial
 from typing import Final, NoReturn, TypeAlias, final
 
 from esbench.errors import DamagedTrialError, EsbenchError, TrainingError, UsageError
-from esbench.own_code import OWN_CODE_ERRORS, printable
-from esbench.rollouts.child_process import Child, Parent, end, wait_for
+from esbench.own_code import printable
+from esbench.rollouts.child_process import Child, Parent, ParentGoneError, end, wait_for
 from esbench.rollouts.interrupts import interrupts_blocked
 from esbench.rollouts.worker_pool import MAX_DEATHS, PATIENCE, UNGUARDED, WorkerPool, require_guard
 from esbench.store.generation_record import GenerationRecord
@@ -246,7 +246,9 @@ def trial_main(
                         _run_away(trial, parent, pool, callbacks)
                     case Check() as work:
                         parent.send(Checked(work.spec.hash, _found(work, pool)))
-            except OWN_CODE_ERRORS as error:
+            except (KeyboardInterrupt, ParentGoneError):
+                raise
+            except BaseException as error:  # of own code, which may raise anything
                 parent.send(_sendable(error))
 
 
@@ -254,7 +256,9 @@ def _found(work: Check, pool: WorkerPool) -> EsbenchError | None:
     """The error that a check has found, if any."""
     try:
         check_spec(work.spec, work.is_new, pool)
-    except OWN_CODE_ERRORS as error:
+    except (KeyboardInterrupt, ParentGoneError):
+        raise
+    except BaseException as error:  # of own code, which may raise anything
         return _sendable(error)
     return None
 

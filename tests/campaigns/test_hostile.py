@@ -14,6 +14,7 @@ SEVERAL = Plan(
         Case("Network", "raise"),
         Case("Train", "os_exit"),
         Case("Ask", "mute"),
+        Case("Search", "bare"),
         Case("Train", "thread"),
     )
 )

@@ -245,7 +245,7 @@ def test_episodes_that_kill_their_worker_twice_are_played_again(
     ("name", "facts"),
     [
         ("doubles:Dies-v0", r"died 3 times .* SIGKILL \(out of memory\?\)"),
-        ("doubles:DiesInWorkers-v0", "died 3 times .* exit code 3, .* loaded the environment"),
+        ("doubles:DiesInWorkers-v0", "died 3 times .* SIGABRT, .* loaded the environment"),
     ],
 )
 def test_workers_that_keep_dying_end_the_trial(
