@@ -8,25 +8,14 @@ import traceback
 from pathlib import Path
 from typing import Final
 
+from esbench.escape import printable
+
 # An error of own code must not end esbench, also if it asks for the end of the process.
 OWN_CODE_ERRORS: Final = (Exception, SystemExit)
 MOST_CHARACTERS: Final = 1000  # of a message
 LIBRARIES: Final = [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
 PACKAGE: Final = Path(__file__).resolve().parent
 INSTALLED: Final = ("<", *(f"{folder}{os.sep}" for folder in (*LIBRARIES, PACKAGE)))
-
-
-def printable(text: str) -> str:
-    """The text of own code with escape sequences for all but printable characters and line ends.
-
-    So it can be encoded, stored and printed: it has no lone surrogates and controls no terminal.
-    """
-    return "".join(
-        each
-        if each.isprintable() or each == "\n"
-        else each.encode("unicode_escape").decode("ascii")
-        for each in text.expandtabs()
-    )
 
 
 def message_of(error: BaseException) -> str:

@@ -7,7 +7,8 @@ from command_line import Run, finished
 from hostile_code import NAUGHTY, MuteError
 
 from esbench.errors import UsageError
-from esbench.own_code import MOST_CHARACTERS, location, message_of, named, printable
+from esbench.escape import printable
+from esbench.own_code import MOST_CHARACTERS, location, message_of, named
 from esbench.registry import import_object
 
 ENDS = """

@@ -14,9 +14,8 @@ import typer
 import typer.core
 
 from esbench.errors import EsbenchError, TrainingError
-from esbench.own_code import OWN_CODE_ERRORS, location, named
-
 from esbench.escape import printable
+from esbench.own_code import OWN_CODE_ERRORS, location, named
 
 if TYPE_CHECKING:
     from esbench.grids.grid_file import Grid

@@ -19,7 +19,8 @@ from pydantic import Field
 
 from esbench.arrays import Shapes, Vector
 from esbench.errors import OwnCodeError, UsageError, suggestion
-from esbench.own_code import location, named, printable
+from esbench.escape import printable
+from esbench.own_code import location, named
 from esbench.policies.base import (
     PolicyBatch,
     PolicySettings,

@@ -14,8 +14,9 @@ from esbench.environments.episode_check import check_episodes
 from esbench.environments.make import reason
 from esbench.environments.simulator_log import log_once
 from esbench.errors import UsageError
+from esbench.escape import printable
 from esbench.grids.trial_spec import EnvironmentSpec
-from esbench.own_code import OWN_CODE_ERRORS, printable
+from esbench.own_code import OWN_CODE_ERRORS
 from esbench.rollouts.child_process import Parent, ParentGoneError
 from esbench.rollouts.jobs import Job, Setup, Task
 from esbench.rollouts.player import Player, Suspended

@@ -10,9 +10,10 @@ from functools import partial
 from typing import Final, Literal, Protocol, TypeAlias
 
 from esbench.errors import DamagedTrialError, EnvironmentFailedError, OwnCodeError, UsageError
+from esbench.escape import printable
 from esbench.files import Json
 from esbench.grids.trial_spec import TrialSpec
-from esbench.own_code import named, printable
+from esbench.own_code import named
 from esbench.rollouts.child_process import ParentGoneError
 from esbench.rollouts.engine import Engine
 from esbench.store.generation_record import GenerationRecord

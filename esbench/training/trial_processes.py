@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final, NoReturn, TypeAlias, final
 
 from esbench.errors import DamagedTrialError, EsbenchError, TrainingError, UsageError
-from esbench.own_code import printable
+from esbench.escape import printable
 from esbench.rollouts.child_process import Child, Parent, ParentGoneError, end, wait_for
 from esbench.rollouts.interrupts import interrupts_blocked
 from esbench.rollouts.worker_pool import MAX_DEATHS, PATIENCE, UNGUARDED, WorkerPool, require_guard
