@@ -12,6 +12,7 @@ VARIABLE = {"created", "finished", "workers", "hardware", "wall_time_s", "cpu_ti
 def content(folder: Path) -> dict[str, Any]:
     """The content of every file by its path in the folder."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    paths = [path for path in paths if path.name != "nodes.json"]
     return {str(path.relative_to(folder)): _read(path) for path in paths}
 
 

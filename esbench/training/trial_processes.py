@@ -49,6 +49,7 @@ class UnfinishedTrial:
     trial: Trial
     generation: int = 0  # the latest
     deaths: int = 0  # since that generation
+    losses: int = 0  # deaths in all
 
     def advance(self, record: GenerationRecord) -> None:
         """Forget the deaths if a generation is new, not computed again."""

@@ -10,13 +10,15 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, final
 
 from esbench.errors import DamagedTrialError, EsbenchError
+from esbench.files import Json
 from esbench.rollouts.interrupts import interrupts_delayed
 from esbench.rollouts.servers import Lost, Node, Nodes
 from esbench.rollouts.worker_pool import MAX_DEATHS
+from esbench.store.generation_record import GenerationRecord
 from esbench.training.callbacks import ImportedCallback
 from esbench.training.run_trial import (
     GridWatcher,
@@ -44,6 +46,29 @@ class _Place:
     arguments: TrialArguments
     run: UnfinishedTrial | None = None
     recorder: FolderRecorder | None = None
+    records: list[GenerationRecord] = field(default_factory=list)  # the first and the latest here
+    in_flight: int = 0  # episodes
+
+    def begin(self, run: UnfinishedTrial) -> None:
+        """Run a trial that is not done."""
+        self.run, self.recorder = run, FolderRecorder(run.trial)
+        self.records, self.in_flight = [], 0
+        self.assign(Away(run.trial))
+
+    def nodes(self, losses: int) -> Json:
+        """The node as ``Engine.nodes`` describes the nodes of a trial."""
+        steps = seconds = 0.0
+        if self.records:
+            first, latest = self.records[0], self.records[-1]
+            steps = latest.env_steps - first.env_steps
+            seconds = latest.wall_time_s - first.wall_time_s
+        node = {
+            "host": self.node.name,
+            "workers": self.arguments[0],
+            "steps_per_second": steps / seconds if seconds else 0.0,
+            "in_flight": self.in_flight,
+        }
+        return {"nodes": [node], "losses": losses, "lost_episodes": 0, "mixed": {}}
 
     def assign(self, work: object) -> None:
         """Send work to the trial process there, which starts if there is none."""
@@ -175,8 +200,7 @@ class TrialsOnNodes:
                 run = self._pending.popleft()
                 if run in self._locks or self._open(run, ended):
                     with interrupts_delayed():
-                        place.run, place.recorder = run, FolderRecorder(run.trial)
-                        place.assign(Away(run.trial))
+                        place.begin(run)
 
     def _open(self, run: UnfinishedTrial, ended: Callable[[Trial, Outcome, str], None]) -> bool:
         """Lock the folder of a trial; whether it is to be trained. Otherwise it has ended."""
@@ -219,6 +243,9 @@ class TrialsOnNodes:
                     message = self._lose(place, run, cause)
                 case Event("generation_done", (record,)) if run is not None:
                     run.advance(record)
+                    place.records = [*place.records[:1], record]
+                case Event("episodes_done", (done, total)):
+                    place.in_flight = total - done
                 case Event("trial_ended") if run is not None:
                     self._close(place, run)
                 case EsbenchError():
@@ -228,6 +255,8 @@ class TrialsOnNodes:
     def _record(self, place: _Place, call: Recorded) -> None:
         try:
             answer = getattr(place.recorder, call.name)(*call.arguments)
+            if call.name in {"begin", "checkpoint"} and place.recorder and place.run:
+                place.recorder.record_nodes(place.nodes(place.run.losses))
         except EsbenchError as error:
             if not call.asked:
                 raise
@@ -238,6 +267,7 @@ class TrialsOnNodes:
     def _lose(self, place: _Place, run: UnfinishedTrial, cause: str) -> Event:
         """Let a trial, whose process has died, go on elsewhere; it fails after too many deaths."""
         run.deaths += not self._stopping
+        run.losses += not self._stopping
         if run.deaths >= MAX_DEATHS:
             failed = Event("trial_ended", ("failed", run.store_cause(cause)))
             self._close(place, run)

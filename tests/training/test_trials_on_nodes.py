@@ -98,6 +98,9 @@ def test_trials_of_lost_nodes_and_processes_go_on_from_their_last_checkpoint(
     assert sorted(watcher.deaths) == ["node-0 was lost", "signal SIGKILL (out of memory?)"]
     for trial, local in zip(trials, locals_, strict=True):
         assert content(trial.folder.path) == content(local.folder.path)
+    (node,), losses = (trials[0].folder.nodes()[key] for key in ("nodes", "losses"))
+    assert (node["host"], node["workers"], losses) == ("node-1", 1, 1)
+    assert node["steps_per_second"] > 0
     resumed = [int(watcher.events[trials[n].name][0].removeprefix("from ")) for n in (0, 2)]
     assert all(3 <= generation <= 8 for generation in resumed)
     assert watcher.events[trials[1].name][0] == "from 0"
