@@ -108,7 +108,7 @@ class RayNodes(Nodes):
     def joined(self) -> Sequence[RayNode]:
         """The nodes that are new; the first call waits for those that are there.
 
-        UsageError if no node could ever be used.
+        UsageError if one of the first nodes cannot be used.
         """
         self._look()
         found, problems = list[RayNode](), list[str]()
@@ -120,9 +120,9 @@ class RayNodes(Nodes):
             else:
                 self._ray.kill(node.actor)
                 problems += [problem] if problem else []
-        self._has_served = self._has_served or bool(found)
-        if problems and not (self._has_served or self._starting):
+        if problems and not self._has_served:
             raise UsageError(problems[0])
+        self._has_served = self._has_served or bool(found)
         for problem in problems:
             self._notice(problem)
         return found

@@ -58,7 +58,10 @@ class Nodes(ABC):
 
     @abstractmethod
     def joined(self) -> Sequence[Node]:
-        """The nodes that are new since the last call; UsageError if no node can be used."""
+        """The nodes that are new since the last call.
+
+        UsageError if one of the first cannot be used.
+        """
 
     @abstractmethod
     def wait(self, seconds: float) -> None:

@@ -185,7 +185,7 @@ OTHER = Software("0.0.1", Origin())
 def test_a_node_with_other_software_is_refused_or_admitted_on_request() -> None:
     same = software()
     with pytest.raises(UsageError, match=r"node two.*0\.0\.1 there"):
-        StubCluster(two=OTHER).open(allow_mixed=False).joined()
+        StubCluster(one=same, two=OTHER).open(allow_mixed=False).joined()
     mixed = StubCluster(one=same, two=OTHER)
     assert [node.name for node in mixed.open(allow_mixed=True).joined()] == ["one", "two"]
     assert mixed.told == mixed.killed == []
