@@ -23,7 +23,7 @@ def _read(path: Path) -> Any:
         case ".safetensors":
             return {name: array.tobytes() for name, array in sorted(load_file(path).items())}
         case ".txt":
-            return sorted(path.read_bytes().splitlines())  # of several workers, in any order
+            return set(path.read_bytes().splitlines())  # workers may repeat parts of episodes
         case _:
             return path.read_bytes()
 

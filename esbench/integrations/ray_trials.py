@@ -186,7 +186,7 @@ class RayNodes(Nodes):
         except self._ray.exceptions.RayError as error:
             # For a while, a node that is gone counts as alive, but starts no actor.
             failures = self._failures[node.place.id] = self._failures.get(node.place.id, 0) + 1
-            if failures < MAX_STARTS:
+            if failures < MAX_STARTS or node.place not in self._cluster.nodes():
                 self._known.discard(node.place.id)
                 return ""
             return f"node {node.name} cannot be used: {_reason(error)}"
