@@ -30,6 +30,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # tox.ini) then end together.
 LONGEST = (
     "test_learns_cartpole.py",
+    "test_ray_engine.py",
     "test_worker_pool.py",
     "test_readme.py",
     "test_resume.py",

@@ -1,10 +1,10 @@
 """Shares the episodes of a job among the nodes of a cluster that may come and go.
 
 Every node has up to two messages on the way, so that it has work while an answer travels. It gets
-half of its fair share of the episodes that nobody has begun; so the portions shrink, and all nodes
-end together. When none are left, an idle node also plays episodes that another one has, the last
-ones first: the first result counts, and both are the same bits. A lost node costs the episodes that
-it has not reported.
+half of its fair share of the episodes that are not assigned yet, so the portions shrink and all
+nodes end together. When none are left, an idle node also plays episodes that another one has, the
+last ones first: the first result counts, and both are the same bits. A lost node costs the episodes
+that it has not reported.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class NodeShare:
     held: dict[Task, None] = field(default_factory=dict)
     sent: deque[int] = field(default_factory=deque)  # episodes in each message on the way
     queued: int = 0  # as last reported
-    dropped: list[Task] = field(default_factory=list)  # to be told with the next message
+    dropped: list[Task] = field(default_factory=list)  # reported with the next message
     is_fresh: bool = False  # it has received nothing of a job that has just begun
     episodes: int = 0
     steps: int = 0

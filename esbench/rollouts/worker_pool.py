@@ -174,7 +174,7 @@ class WorkerPool(Engine):
             raise
 
     def begin(self, job: Job, tasks: Sequence[Task], total: int) -> None:
-        """Begin with the first episodes of a job, of which this pool plays ``total`` or fewer.
+        """Begin with the first episodes of a job; this pool plays at most ``total`` of them.
 
         Episodes of the last job that still run are dropped. The caller closes the pool if this, or
         ``step``, raises an exception.

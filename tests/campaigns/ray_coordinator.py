@@ -60,7 +60,7 @@ class InstantNode(PlayingNode):
 
 
 class InstantFleet(Fleet):
-    """Nodes of so many workers each."""
+    """Nodes with ``each`` workers, ``workers`` in all."""
 
     def __init__(self, workers: int, each: int) -> None:
         counts = [each] * (workers // each) or [workers]

@@ -52,7 +52,7 @@ def test_a_wrong_address_is_one_sentence(esbench: Run, tmp_path: Path) -> None:
         port = server.getsockname()[1]
     for option in (
         ["--engine", "ray", "--address", "nowhere"],
-        ["--engine", "ray", "--address", f"127.0.0.1:{port}"],  # nobody listens
+        ["--engine", "ray", "--address", f"127.0.0.1:{port}"],  # no server
         ["--address", "127.0.0.1:6379"],
         ["--allow-mixed"],
         ["--engine", "ray", "--workers", "0"],
