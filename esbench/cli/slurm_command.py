@@ -62,6 +62,7 @@ def slurm(
 ) -> None:
     """Print a batch script that trains a grid as a Slurm job array; takes the options of 'run'."""
     from esbench.rollouts.worker_pool import WorkerPool
+    from esbench.training.limits import Limits
     from esbench.training.schedule import schedule
     from esbench.training.slurm import SlurmJob, submit_script
     from esbench.training.trials import shards_folder
@@ -70,7 +71,9 @@ def slurm(
     summary = grid.describe_shards(array)
     name = grid.compose()[0].name
     folder = shards_folder(name) if out is None else out
-    replace(grid, out=folder).open(options["keep"])  # a mistake is found before the job waits
+    # A mistake is found before the job waits.
+    Limits(options["episode_timeout"], options["trial_timeout"])
+    replace(grid, out=folder).open(options["keep"])
     job = SlurmJob(
         name=name,
         shards=array,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias, final
 
 from esbench.errors import EnvironmentFailedError, EsbenchError, TrainingError, UsageError
+from esbench.own_code import OWN_CODE_ERRORS, named, printable
 from esbench.rollouts.jobs import Job, Setup, Task
 from esbench.rollouts.results import EpisodeResult
 from esbench.rollouts.worker_pool import WorkerPool
@@ -73,7 +74,7 @@ class NodePlayer:
         """Prepare the workers for a trial."""
         try:
             self._pool.configure(setup, log)
-        except Exception as error:  # reported; the node goes on
+        except OWN_CODE_ERRORS as error:  # reported; the node goes on
             return _failure(error)
         return None
 
@@ -85,7 +86,7 @@ class NodePlayer:
         """
         try:
             return self._exchange(message, load)
-        except Exception as error:
+        except OWN_CODE_ERRORS as error:
             self.close()
             return _failure(error)
 
@@ -117,7 +118,7 @@ class NodePlayer:
         return Report(number, results, pool.queued, spent, pool.watch.take())
 
 
-def _failure(error: Exception) -> Failure:
+def _failure(error: BaseException) -> Failure:
     match error:
         case UsageError():
             return Failure(True, str(error), "")
@@ -126,5 +127,4 @@ def _failure(error: Exception) -> Failure:
         case TrainingError():
             return Failure(False, str(error), "")
         case _:  # a defect, or code that cannot be unpickled here
-            text = f"{type(error).__name__}: {error}"
-            return Failure(False, text, traceback.format_exc())
+            return Failure(False, named(error), printable(traceback.format_exc()))

@@ -46,9 +46,8 @@ def run_grid(
         outcomes.append(outcome)
         watcher.trial_ended(trial, outcome, detail)
 
+    assert pool.is_local or not limits.any, "``EngineChoice.open`` refuses them"
     todo = [trial for trial in trials if not trial.is_done]
-    if limits.any and not pool.is_local:
-        raise UsageError("episode_timeout or trial_timeout with nodes: expected the engine 'local'")
     layout = layout_of(todo, pool, at_once)
     if layout.is_on_nodes and (machines := pool.machines()):
         named = _named(callbacks, "trials on nodes")
@@ -60,9 +59,9 @@ def run_grid(
             grid.run(watcher, ended)
         return outcomes
     groups = _groups(todo, layout, pool, callbacks, limits.any, apart)
+    named = [each for each in callbacks if isinstance(each, ImportedCallback)]
     checked = False
     for group, count, workers in groups:
-        named = _named(callbacks, "trials in processes of their own")
         with TrialProcesses(count, workers, pool.slots, named, limits) as processes:
             if not checked:
                 processes.check(trials, watcher)

@@ -31,6 +31,7 @@ def test_the_script_parses_and_passes_the_options_of_run_on(esbench: Run, tmp_pa
         "--env-steps", "999", "--set", "policy.hidden=[4, 8]", "--set", "evaluation.episodes=3",
         "--extend", "--workers", "2", "--at-once", "2", "--keep", "3",
         "--record", "members", "--callback", "a:b", "--quiet", "--track", "tensorboard",
+        "--episode-timeout", "60.0", "--trial-timeout", "3600.0",
     ]  # fmt: skip
     own = ["--array", "3", "--time", "1:00:00", "--partition", "p", "--mem", "2G"]
     code, out, err = esbench("slurm", *own, *passed, "--out", "my out")
@@ -91,6 +92,7 @@ REFUSED = {
     "--array 2 --sbatch array=3": "--sbatch 'array=3'",
     "--array 2 --keep 0": "--keep 0",
     "--array 2 --workers 0": "workers = 0",
+    "--array 2 --trial-timeout 0": "trial_timeout = 0",
     "--array 2 --cpus-per-task 2 --at-once 3": "at_once = 3",
     "--array 2 --set budget.env_step=3": "'env_steps'",
     "--array 2 --out file": "file is a file",

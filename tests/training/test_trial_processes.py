@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import Run, files
 from fake_trials import make_records
 from watchers import Watcher
 
@@ -116,6 +117,15 @@ def test_a_trial_that_hangs_fails_after_a_limit(
 def test_limits_need_callbacks_with_names(make_trial: Make, pool: WorkerPool) -> None:
     with pytest.raises(UsageError, match="expected its name"):
         run_grid([make_trial()], pool, Watcher(), [lambda _: None], limits=Limits(trial=1.0))
+
+
+@pytest.mark.parametrize("option", ["--episode-timeout", "--trial-timeout"])
+def test_limits_need_processes_of_this_machine(esbench: Run, tmp_path: Path, option: str) -> None:
+    grid = ["--env", "doubles:Walk-v0", "--algorithm", "openai_es", "--seeds", "0-1"]
+    code, out, err = esbench("run", *grid, "--engine", "ray", option, "5")
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert "episode_timeout or trial_timeout with the engine 'ray'" in err
+    assert not files(tmp_path)
 
 
 @pytest.mark.parametrize("seconds", [0, -1.0, float("nan"), float("inf"), "5"])

@@ -187,6 +187,30 @@ def test_what_is_not_supported_is_refused_before_any_trial(
     assert trial.folder.status == "missing"
 
 
+def test_own_code_that_fails_in_the_check_fails_its_trial_alone(
+    make_trial: Make, nodes: LocalNodes
+) -> None:
+    killed, exits, good = (
+        make_trial("hostile_code:Constructor-kill-v0"),
+        make_trial("hostile_code:Constructor-sys_exit-v0"),
+        make_trial(),
+    )
+    nodes.add()
+    watcher = Watcher()
+    run(nodes, watcher, killed, exits, good)
+    assert {name: events[-1] for name, events in watcher.events.items()} == {
+        killed.name: "failed",
+        exits.name: "failed",
+        good.name: "done",
+    }
+    assert "SIGKILL" in killed.folder.error()
+    assert "SystemExit" in exits.folder.error()
+    again = make_trial("hostile_code:Constructor-sys_exit-v0", seed=1)
+    with pytest.raises(UsageError, match="SystemExit"):  # no trial can be made
+        run(nodes, Watcher(), again)
+    assert again.folder.status == "missing"
+
+
 def test_a_node_runs_as_many_trials_at_once_as_its_cores_allow(make_trial: Make) -> None:
     trials = [make_trial(seed=seed, budget={"env_steps": 10**6}) for seed in range(6)]
     cluster = LocalNodes(cores=4)
