@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias, final
 
 from esbench.errors import EnvironmentFailedError, EsbenchError, TrainingError, UsageError
-from esbench.own_code import OWN_CODE_ERRORS, named, printable
+from esbench.escape import printable
+from esbench.own_code import OWN_CODE_ERRORS, named
 from esbench.rollouts.jobs import Job, Setup, Task
 from esbench.rollouts.results import EpisodeResult
 from esbench.rollouts.worker_pool import WorkerPool
