@@ -7,6 +7,7 @@ from typing import Any
 from safetensors.numpy import load_file
 
 VARIABLE = {"created", "finished", "workers", "hardware", "wall_time_s", "cpu_time_s", "command"}
+DIGESTS = {"sha256", "rows"}  # of content that has these too
 
 
 def content(folder: Path) -> dict[str, Any]:
@@ -35,5 +36,5 @@ def _objects(path: Path) -> list[str]:
 
 def _constant(value: Any) -> Any:
     if isinstance(value, dict):
-        return {k: _constant(v) for k, v in value.items() if k not in VARIABLE}
+        return {k: _constant(v) for k, v in value.items() if k not in VARIABLE | DIGESTS}
     return value
