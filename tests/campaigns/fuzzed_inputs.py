@@ -254,7 +254,7 @@ def _objects(rng: random.Random) -> Any:
     cyclic["a"] = cyclic
     return rng.choice([
         None, True, False, 0, -1, 1, 2**70, 10**12, -(10**5000), 1.5, float("nan"), float("inf"),
-        "", "x", "1", "x" * 5000, b"x", [], [1], [None], {}, {"a": 1}, {1: 2}, (), object(), print,
+        "", "x", "1", "x" * 5000, b"x", [], [1], [None], {}, {"a": 1}, {1: 2}, (), object, print,
         np.float64("nan"), np.int64(3), np.zeros(3), np.zeros((2, 2)), np.array(["a"]), 1j, cyclic,
         [[[[1]]]], range(3), int, Path("x"),
     ])  # fmt: skip

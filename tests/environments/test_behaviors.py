@@ -31,12 +31,12 @@ LAST = FinalObservation.Settings()
 
 
 class OddPositions(gymnasium.Env[np.ndarray, np.ndarray]):
-    """Tells its position in the info of steps only, and begins with ``first``."""
+    """Tells its position in the info of steps only, and begins with NaN if ``sick``."""
 
-    def __init__(self, first: float = 0.0) -> None:
+    def __init__(self, sick: bool = False) -> None:
         self.observation_space = spaces.Box(-np.inf, np.inf, (2,))
         self.action_space = spaces.Box(-1.0, 1.0, (1,))
-        self.first = first
+        self.first = np.nan if sick else 0.0
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
         super().reset(seed=seed)
@@ -183,7 +183,7 @@ def test_a_single_coordinate_is_x() -> None:
 def test_a_position_in_the_info_of_steps_only(make_spec: Spec) -> None:
     _, episodes = play(make(make_spec, "OddPositions-v0", "final_position"))
     np.testing.assert_array_equal(episodes.behaviors, np.tile([30.0, -3.0], (4, 1)))
-    sick = make(make_spec, "OddPositions-v0", "final_position", {"first": float("1e39")})
+    sick = make(make_spec, "OddPositions-v0", "final_position", {"sick": True})
     _, episodes = play(sick)
     assert episodes.lengths.max() == 0
     assert np.isnan(episodes.behaviors).all()

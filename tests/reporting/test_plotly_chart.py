@@ -5,7 +5,7 @@ import numpy.testing as npt
 import pytest
 
 from esbench.files import Json
-from esbench.reporting.figures.style import COLORS, STYLES, Curve
+from esbench.reporting.figures.style import COLORS, STYLES, WINE, Curve
 from esbench.reporting.html.plotly_chart import DASHES, SYMBOLS, make_chart, swatch
 
 X = np.linspace(0.0, 100.0, 7)
@@ -110,7 +110,7 @@ def test_a_style_looks_alike_in_the_legend_and_in_a_chart(name: str) -> None:
     chart = make_chart("Return", "steps", [Curve(name, name, style, X, Y, Y, Y)])
     band, curve = parts(chart)
     legend = swatch(style)
-    color = f"var(--line-{COLORS.index(style.color)})"
+    color = f"var(--line-{(*COLORS, WINE).index(style.color)})"
     assert legend["color"] == curve["line"]["color"] == band["fillcolor"] == color
     assert legend["dash"] == curve["line"]["dash"] == DASHES[style.line]
     assert curve["marker"]["symbol"] == SYMBOLS[style.marker]

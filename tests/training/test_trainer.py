@@ -248,19 +248,6 @@ def test_a_generation_without_a_finite_return_ends_the_trial(
         train(spec, pool)
 
 
-def test_an_infinite_observation_does_not_spoil_the_statistics(
-    make_spec: Spec, pool: WorkerPool
-) -> None:
-    name = "doubles:BadObservation-v0"
-    table = {name: {"kwargs": {"value": float("1e308"), "share": 0.3}}}
-    trainer = train(make_spec(name, environment=table), pool)
-    assert trainer.history[-1].non_finite == 0
-    assert math.isfinite(trainer.history[-1].population_return_mean)
-    statistics = trainer.state_dict()["statistics"]["0"]
-    assert np.isfinite(statistics["mean"]).all()
-    assert np.isfinite(statistics["squares"]).all()
-
-
 def test_callbacks_receive_every_record_and_the_reason_to_stop_survives_a_resume(
     make_spec: Spec, pool: WorkerPool
 ) -> None:

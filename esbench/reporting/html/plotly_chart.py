@@ -17,7 +17,7 @@ import numpy as np
 
 from esbench.analysis.statistics import Floats
 from esbench.files import Json
-from esbench.reporting.figures.style import COLORS, MARKERS, Curve, Style, fitting
+from esbench.reporting.figures.style import COLORS, MARKERS, WINE, Curve, Style, fitting
 from esbench.units import format_number
 
 DIGITS: Final = 5  # significant digits of the numbers in the page
@@ -26,7 +26,7 @@ SHARE_AXIS: Final = {
     "tickvals": [0, 0.25, 0.5, 0.75, 1],
     "ticktext": ["0", "1/4", "1/2", "3/4", "1"],
 }
-DASHES: Final = {"-": "solid", "--": "dash", "-.": "dashdot"}
+DASHES: Final = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
 SYMBOLS: Final = {
     "o": "circle", "X": "x", "s": "square", "^": "triangle-up", "v": "triangle-down",
     "D": "diamond", "d": "diamond-tall", "P": "cross", "<": "triangle-left",
@@ -276,7 +276,7 @@ def _band(curve: Curve, scale: _VerticalScale) -> list[Json]:
 
 
 def _color(style: Style) -> str:
-    return f"var(--line-{COLORS.index(style.color)})"
+    return f"var(--line-{(*COLORS, WINE).index(style.color)})"
 
 
 def _log_ticks(lines: Sequence[Floats]) -> Json:
