@@ -9,7 +9,7 @@ from pathlib import Path
 import gymnasium
 import pytest
 from command_line import Run, execute, files, finished, python, working_in
-from fake_trials import learning, make_records, make_trials, write_scores, write_trial
+from fake_trials import edit, learning, make_records, make_trials, write_scores, write_trial
 
 from esbench.grids.grid_file import compose_grid
 from esbench.policies.base import POLICIES, Policy
@@ -158,9 +158,7 @@ def test_eval_gives_the_recorded_score_again(esbench: Run, trained: Path) -> Non
     _, out, _ = esbench("eval", str(trained), "--episodes", "7", "--workers", "1")
     assert "over 7 episodes" in out
     assert "recorded" not in out
-    result = trained / "result.json"
-    tampered = json.loads(result.read_text()) | {"score": 1.0}
-    result.write_text(json.dumps(tampered))
+    edit(trained, "result.json", lambda content: content.update(score=1.0))
     code, out, _ = esbench("eval", str(trained), "--workers", "1")
     assert code == 1
     assert "DIFFERENT from the recorded score 1.0" in out
