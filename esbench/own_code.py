@@ -39,7 +39,8 @@ def location(error: BaseException) -> str:
     cause: BaseException | None = error
     while cause is not None:  # Gymnasium raises some errors again
         for frame in traceback.extract_tb(cause.__traceback__):
-            if not frame.filename.startswith(INSTALLED):
+            # Extension modules name sources that are not here.
+            if frame.filename.endswith(".py") and not frame.filename.startswith(INSTALLED):
                 found = f" ({frame.filename}, line {frame.lineno})"
         cause = cause.__cause__ or cause.__context__
     return found

@@ -36,7 +36,7 @@ class _Commands(typer.core.TyperGroup):
         """Invoke the command."""
         try:
             return super().invoke(ctx)
-        except (EsbenchError, OSError):
+        except (EsbenchError, OSError, typer.Exit, typer.Abort):
             raise
         except OWN_CODE_ERRORS as error:
             place = location(error)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, final
+from typing import TYPE_CHECKING, Annotated, Any, Final, final
 
 import numpy as np
 from pydantic import Field
@@ -31,6 +31,8 @@ from esbench.policies.base import (
     register_policy,
 )
 from esbench.registry import import_object
+
+COPIES: Final = 8  # of a network, compared before training
 
 if TYPE_CHECKING:
     import torch
@@ -147,7 +149,7 @@ class ModulePolicy(PreparedPolicy, TorchPolicy):
     def _try(self, module: torch.nn.Module) -> None:
         """Raises UsageError if the module does not accept an observation or has other outputs.
 
-        So it does if two copies of the module return different bits.
+        So it does if copies of the module return different bits.
         """
         import torch
 
@@ -157,16 +159,17 @@ class ModulePolicy(PreparedPolicy, TorchPolicy):
             shown = rows if self._images is None else self._images(rows)
             seen = f"{seen} {list(shown.shape)} and"
             try:
-                outputs = [copy.deepcopy(module)(shown.clone()) for _ in range(2)]
+                outputs = [copy.deepcopy(module)(shown.clone()) for _ in range(COPIES)]
             except Exception as error:  # a user's code may raise anything
                 raise OwnCodeError(f"{seen} raised {named(error)}{location(error)}") from error
         for each in outputs:
             found = list(each.shape) if isinstance(each, torch.Tensor) else type(each).__name__
             if found != [1, self.num_outputs]:
                 raise UsageError(f"{seen} returned {found}; expected {[1, self.num_outputs]}")
-        if not torch.equal(*(each.nan_to_num() for each in outputs)):
+        first, *others = (each.nan_to_num() for each in outputs)
+        if not all(torch.equal(first, each) for each in others):
             raise UsageError(
-                f"{seen} two copies of it returned different outputs, so results would depend on "
+                f"{seen} copies of it returned different outputs, so results would depend on "
                 "the worker; expected no random numbers in forward (dropout: torch.nn.Dropout, or "
                 "functional.dropout with training=self.training)"
             )

@@ -44,20 +44,20 @@ class Away(NamedTuple):
 
 
 @final
-class Check(NamedTuple):
-    """What ``check_spec`` needs, to a trial process, which answers ``Checked``."""
+class SpecCheck(NamedTuple):
+    """What ``check_spec`` needs, to a trial process, which answers ``SpecChecked``."""
 
     spec: TrialSpec
     is_new: bool
 
     @classmethod
-    def of(cls, trial: Trial) -> Check:
+    def of(cls, trial: Trial) -> SpecCheck:
         """The check of a trial, whose folder this process can reach."""
         return cls(trial.spec, trial.status == "missing")
 
 
 @final
-class Checked(NamedTuple):
+class SpecChecked(NamedTuple):
     """A check has ended."""
 
     hash: str  # of the specification

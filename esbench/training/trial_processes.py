@@ -32,7 +32,14 @@ from esbench.training.run_trial import (
     check_spec,
     run_trial,
 )
-from esbench.training.trial_messages import Away, Check, Checked, Event, MessageRecorder, Relay
+from esbench.training.trial_messages import (
+    Away,
+    Event,
+    MessageRecorder,
+    Relay,
+    SpecCheck,
+    SpecChecked,
+)
 from esbench.training.trials import Trial
 
 POLL_SECONDS: Final = 0.5  # between two looks at the clocks of silent trials
@@ -136,7 +143,7 @@ class TrialProcesses:
         check_each(trials, partial(self._check, process=self._processes[0], watcher=watcher))
 
     def _check(self, trial: Trial, process: _TrialProcess, watcher: GridWatcher) -> None:
-        process.child.send(Check.of(trial))
+        process.child.send(SpecCheck.of(trial))
         clock = _Clock()
         while not wait_for([process.child], POLL_SECONDS):
             if clock.look(trial, self._limits, watcher):
@@ -146,7 +153,7 @@ class TrialProcesses:
             case None:
                 require_guard(process.child)
                 self._replace(process)
-            case Checked(error=EsbenchError() as error):
+            case SpecChecked(error=EsbenchError() as error):
                 raise error
 
     def run(
@@ -245,15 +252,15 @@ def trial_main(
                         parent.send(Event("trial_ended", outcome))
                     case Away(trial):
                         _run_away(trial, parent, pool, callbacks)
-                    case Check() as work:
-                        parent.send(Checked(work.spec.hash, _found(work, pool)))
+                    case SpecCheck() as work:
+                        parent.send(SpecChecked(work.spec.hash, _found(work, pool)))
             except (KeyboardInterrupt, ParentGoneError):
                 raise
             except BaseException as error:  # of own code, which may raise anything
                 parent.send(_sendable(error))
 
 
-def _found(work: Check, pool: WorkerPool) -> EsbenchError | None:
+def _found(work: SpecCheck, pool: WorkerPool) -> EsbenchError | None:
     """The error that a check has found, if any."""
     try:
         check_spec(work.spec, work.is_new, pool)

@@ -27,7 +27,7 @@ from esbench.training.run_trial import (
     outcome_without_training,
 )
 from esbench.training.schedule import schedule
-from esbench.training.trial_messages import Away, Check, Checked, Event, Recorded
+from esbench.training.trial_messages import Away, Event, Recorded, SpecCheck, SpecChecked
 from esbench.training.trial_processes import TrialArguments, UnfinishedTrial
 from esbench.training.trial_recorder import FolderRecorder
 from esbench.training.trial_server import Died, TrialServer
@@ -140,7 +140,7 @@ class TrialsOnNodes:
 
         Training reports why.
         """
-        work, checker, losses = Check.of(trial), None, 0
+        work, checker, losses = SpecCheck.of(trial), None, 0
         while True:
             self._join()
             if checker not in self._places and self._places:  # the first one, or that one is lost
@@ -150,7 +150,7 @@ class TrialsOnNodes:
             while self._inbox:
                 sender, message = self._inbox.popleft()
                 match message:
-                    case Checked(work.spec.hash, error):
+                    case SpecChecked(work.spec.hash, error):
                         if error is not None:
                             raise error
                         return

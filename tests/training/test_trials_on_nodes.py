@@ -205,10 +205,6 @@ def test_own_code_that_fails_in_the_check_fails_its_trial_alone(
     }
     assert "SIGKILL" in killed.folder.error()
     assert "SystemExit" in exits.folder.error()
-    again = make_trial("hostile_code:Constructor-sys_exit-v0", seed=1)
-    with pytest.raises(UsageError, match="SystemExit"):  # no trial can be made
-        run(nodes, Watcher(), again)
-    assert again.folder.status == "missing"
 
 
 def test_a_node_runs_as_many_trials_at_once_as_its_cores_allow(make_trial: Make) -> None:
