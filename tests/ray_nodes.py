@@ -9,6 +9,8 @@ import warnings
 from pathlib import Path
 from typing import Any, final
 
+import pytest
+
 
 def read(path: Path) -> str:
     try:
@@ -28,6 +30,8 @@ class Nodes:
     """A head that runs no work, and nodes with one worker each."""
 
     def __init__(self) -> None:
+        if "ESBENCH_TEST_RAY" not in os.environ:
+            pytest.skip("clusters of Ray take minutes on two cores: tox -e ray")
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
