@@ -97,7 +97,7 @@ def test_killed_again_and_again_it_ends_with_the_same_bits(
     assert kills >= 2  # the last one may come too late on a busy machine
     code, printed, complaint = esbench(*ARGUMENTS, "--workers", "1")
     assert (code, complaint) == (0, "")
-    assert "done" in printed
+    assert printed.startswith(("done", "skip"))  # the latter after a kill that came too late
     assert outcome(out) == uninterrupted
 
 
