@@ -10,7 +10,7 @@ from command_line import Run, files
 from fake_trials import make_records
 from watchers import Watcher
 
-from esbench.errors import UsageError
+from esbench.errors import OwnCodeError, UsageError
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.training import trial_processes
 from esbench.training.limits import UNLIMITED, Limits
@@ -143,6 +143,11 @@ def test_a_limit_is_exceeded_when_it_is_reached() -> None:
     assert "10 s" in limits.exceeded(silent=1.0, total=10.0)
     assert not UNLIMITED.any
     assert UNLIMITED.exceeded(1e9, 1e9) == ""
+
+
+def test_an_error_of_own_code_keeps_its_class_between_processes() -> None:
+    error = trial_processes._sendable(OwnCodeError("it fell over"))
+    assert (type(error), str(error)) == (OwnCodeError, "it fell over")
 
 
 def test_deaths_are_forgotten_only_by_a_generation_that_is_new(make_trial: Make) -> None:
