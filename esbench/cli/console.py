@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -76,6 +77,8 @@ def working(what: str) -> Iterator[Callable[[str], None]]:
 def print_sheet(sheet: Sheet, console: Console | None = None, *, split: bool = False) -> None:
     """Print a table and its notes; ``split`` puts pieces that fit the console below each other."""
     console = console or make_console()
+    if not split and sum(_widths(sheet)) > console.width + 1:
+        sheet = _grouped(sheet)
     for columns in _pieces(sheet, console.width) if split else [range(len(sheet.header))]:
         console.print(sheet_table(sheet, columns, console.width), *([""] if split else []))
     for note in sheet.notes:  # words stay whole in a terminal, and a command to copy one line
@@ -109,6 +112,21 @@ def sheet_table(sheet: Sheet, columns: Sequence[int], width: int) -> Table:
             row.append(Text.assemble((first, style), (line_break + below, "dim")))
         table.add_row(*row)
     return table
+
+
+def _grouped(sheet: Sheet) -> Sheet:
+    """A narrower table: each environment is a line above its algorithms instead of a column."""
+    if list(sheet.header[:2]) != ["Environment", "Algorithm"]:
+        return sheet
+    body: list[list[str]] = []
+    bold = set()
+    for number, (environment, algorithm, *cells) in enumerate(sheet.body):
+        if not number or environment != sheet.body[number - 1][0]:
+            bold.add((len(body), 0))
+            body.append([environment, *[""] * len(cells)])
+        bold |= {(len(body), column - 1) for row, column in sheet.best if row == number}
+        body.append([f"  {algorithm}", *cells])
+    return dataclasses.replace(sheet, header=sheet.header[1:], body=body, best=frozenset(bold))
 
 
 def _pieces(sheet: Sheet, width: int) -> list[list[int]]:
