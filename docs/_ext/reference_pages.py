@@ -27,6 +27,8 @@ from markdown_text import (
     page,
     sentence,
 )
+from results_pages import LEADERBOARD
+from results_tables import page_name
 from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 
@@ -417,11 +419,15 @@ def table_rows(text: str) -> Iterator[Row]:
 def results_section(results: list[Row], key: str, name: str) -> Iterator[str]:
     """The measured results of one algorithm or environment; nothing if there are none."""
     rows = [row for row in results if row[key] == name]
+    page_of_results = leaderboard_page(key, name)
+    if rows or page_of_results:
+        yield "## Results"
+    if page_of_results:
+        yield f"[All rows of the leaderboard]({page_of_results})."
     if not rows:
         return
     other = "Environment" if key == "Algorithm" else "Algorithm"
     headings = [other, "Score", "95 % interval", "Seeds", "Steps", "Time"]
-    yield "## Results"
     for file in dict.fromkeys(row["File"] for row in rows):
         own = [row for row in rows if row["File"] == file]
         cells = [
@@ -434,6 +440,16 @@ def results_section(results: list[Row], key: str, name: str) -> Iterator[str]:
         "The score is the interquartile mean over training seeds of the final policy's mean return "
         "over held-out episodes; see [](../../explanation/scoring.md)."
     )
+
+
+def leaderboard_page(key: str, name: str) -> str:
+    """The page with the leaderboard's rows of an algorithm or environment; empty without one."""
+    cells = [entry.cell for entry in internals.read_leaderboard(LEADERBOARD)]
+    if key == "Algorithm":
+        known = name in {cell.algorithm for cell in cells}
+        return f"../../results/algorithms/{name}.md" if known else ""
+    known = name in {cell.environment for cell in cells}
+    return f"../../results/environments/{page_name(name)}.md" if known else ""
 
 
 def result_link(kind: str, name: str) -> str:
