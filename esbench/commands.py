@@ -155,7 +155,11 @@ def table(
 
 
 def compare(
-    first: str | Path, second: str | Path, *, in_: str | Path | None = None
+    first: str | Path,
+    second: str | Path,
+    *,
+    in_: str | Path | None = None,
+    statistic: Literal["mean", "tail"] = "mean",
 ) -> pd.DataFrame:
     """The comparison of two sides A and B, as ``esbench compare``.
 
@@ -163,6 +167,8 @@ def compare(
         first: A, an output folder or an algorithm.
         second: B, the other output folder or algorithm.
         in_: the output folder of the two algorithms.
+        statistic: the score of a seed is the mean return of its held-out episodes, or their tail:
+            the mean of the worst 10 %.
 
     Returns:
         One row per environment that both have: interquartile means, tails, the difference A - B,
@@ -170,14 +176,15 @@ def compare(
         p-value and Hedges' effect size. ``attrs["outcome"]`` is the result in a sentence.
 
     Raises:
-        UsageError: a folder or an algorithm does not exist, a trial is not readable, or the sides
-            have nothing in common.
+        UsageError: a folder or an algorithm does not exist, a trial is not readable or has no tail,
+            or the sides have nothing in common.
     """
     from esbench.reporting.tables.comparison import compare_sides
     from esbench.reporting.tables.frames import comparison_frame
 
+    require_choice("statistic", statistic, ("mean", "tail"))
     root = None if in_ is None else Path(in_)
-    return comparison_frame(compare_sides(str(first), str(second), root))
+    return comparison_frame(compare_sides(str(first), str(second), root, statistic))
 
 
 def plot(

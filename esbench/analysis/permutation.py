@@ -25,6 +25,7 @@ from esbench.analysis.statistics import TRIMMED, Floats
 from esbench.seeding import Purpose, stream
 
 TestStatistic: TypeAlias = Literal["mean", "ranks", "iqm"]
+"""What a test compares of both sides' [runs]; an ``EpisodeStatistic`` is of one run's episodes."""
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
 OMNIBUS: Final[tuple[TestStatistic, ...]] = ("mean", "ranks", "iqm")

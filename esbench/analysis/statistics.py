@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,8 @@ from esbench.errors import UsageError
 from esbench.seeding import Purpose, stream
 
 Floats: TypeAlias = npt.NDArray[np.float64]
+EpisodeStatistic: TypeAlias = Literal["mean", "tail"]
+"""What makes one number of a run's held-out returns; a ``TestStatistic`` compares such numbers."""
 
 CONFIDENCE: Final = 0.95
 ENDS: Final = ((1 - CONFIDENCE) / 2, 1 - (1 - CONFIDENCE) / 2)  # quantiles of an interval's ends

@@ -98,6 +98,13 @@ Trials = Annotated[
     Path, typer.Argument(metavar="TRIAL", help="A trial's folder, or a folder of trials.")
 ]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="An output folder of 'esbench run'.")]
+Statistic = Annotated[
+    Literal["mean", "tail"],
+    typer.Option(
+        help="Judge this statistic of a seed's held-out episodes: their mean return, or their "
+        "tail, the mean of the worst 10 %."
+    ),
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Option(

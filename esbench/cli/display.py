@@ -173,6 +173,8 @@ def print_baseline(baseline: Baseline, path: Path) -> None:
         numbers = (float(np.mean(finite)), cell.random_score, cell.reference_score)
         table.add_row(Text(cell.name), str(len(cell.trials)), *map(format_number, numbers))
     show(table)
+    if any(cell.episode_statistic == "tail" for cell in baseline.cells):
+        show("mean: of the tails, which are the means of the worst 10 % of held-out episodes.")
     sources = dict.fromkeys((cell.environment, cell.reference_source) for cell in baseline.cells)
     for environment, source in sources:
         show(f"Reference of {environment}: {source}.")

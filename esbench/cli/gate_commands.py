@@ -6,11 +6,11 @@ import shlex
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from esbench.cli.app import EXIT_FAILED, LEADERBOARD, Folder, Workers, app, complain
+from esbench.cli.app import EXIT_FAILED, LEADERBOARD, Folder, Statistic, Workers, app, complain
 from esbench.cli.training_commands import train
 from esbench.errors import TrainingError, UsageError
 
@@ -27,12 +27,13 @@ command = partial(app.command, rich_help_panel="Gate")
 
 @command(
     epilog="Examples: esbench baseline out --out results/baselines/mine.json   |   "
-    "esbench baseline out --suggest"
+    "esbench baseline out --suggest   |   esbench baseline out --statistic tail --out tail.json"
 )
 def baseline(
     folder: Folder,
     out: Annotated[Path | None, typer.Option(help="Output file.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing file.")] = False,
+    statistic: Statistic = "mean",
     suggest: Annotated[
         bool,
         typer.Option(
@@ -53,7 +54,7 @@ def baseline(
         raise UsageError("--out is missing; expected a file, or --suggest to write none")
     if not 0 < power < 1:
         raise UsageError(f"--power {power}: expected a number between 0 and 1, as 0.8")
-    frozen = freeze(folder, shlex.join(["esbench", *sys.argv[1:]]))
+    frozen = freeze(folder, shlex.join(["esbench", *sys.argv[1:]]), statistic)
     if out is not None:
         write_baseline(out, frozen, replace)
         print_baseline(frozen, out)
@@ -70,6 +71,10 @@ def baseline(
 def check(
     folder: Folder,
     baseline: Annotated[Path, typer.Option(help="A file written by 'esbench baseline'.")],
+    statistic: Annotated[
+        Literal["mean", "tail"] | None,
+        typer.Option(help="What the baseline must declare (default: whatever it declares)."),
+    ] = None,
     alpha: Annotated[
         float,
         typer.Option(help="Largest share of checks with a false alarm, over all cells and looks."),
@@ -104,7 +109,7 @@ def check(
     from esbench.cli.display import print_check
     from esbench.files import write_bytes
     from esbench.gate import render_check
-    from esbench.gate.baselines import read_baseline
+    from esbench.gate.baselines import read_baseline, require_statistic
     from esbench.gate.check import EXIT_NOT_MEASURED
     from esbench.gate.check import check as check_folder
     from esbench.gate.sequential import check_until_conclusive
@@ -118,6 +123,8 @@ def check(
     if max_seeds is not None and not until_conclusive:
         raise UsageError(f"--max-seeds {max_seeds}: expected together with --until-conclusive")
     rules, frozen = GateRules(alpha, margin), read_baseline(baseline)
+    if statistic is not None:
+        require_statistic(frozen, statistic, baseline)
     if until_conclusive:
         try:
             report = check_until_conclusive(

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, get_args
 
 import typer
 
-from esbench.cli.app import Folder, Trials, app, write
+from esbench.cli.app import Folder, Statistic, Trials, app, write
 from esbench.errors import UsageError
 
 Kind = Literal["algorithms", "agents", "environments", "policies", "behaviors", "backends", "grids"]
@@ -101,7 +101,7 @@ def table(
 
 @command(
     epilog="Examples: esbench compare out-before out-after   |   "
-    "esbench compare cma_es openai_es --in results/runs/classic"
+    "esbench compare cma_es openai_es --in results/runs/classic --statistic tail"
 )
 def compare(
     first: Annotated[str, typer.Argument(metavar="A", help="An output folder, or an algorithm.")],
@@ -123,12 +123,13 @@ def compare(
             "other formats always have.",
         ),
     ] = False,
+    statistic: Statistic = "mean",
 ) -> None:
     """Compare two sides: difference and its interval, probability of improvement, test."""
     from esbench.cli.display import print_comparison
     from esbench.reporting.tables.comparison import as_json, as_markdown, compare_sides
 
-    sides = compare_sides(first, second, root)
+    sides = compare_sides(first, second, root, statistic)
     if format_ == "text":
         print_comparison(sides, tail=tail)
     else:

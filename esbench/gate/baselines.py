@@ -14,6 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from esbench.analysis.permutation import OMNIBUS, TestStatistic
+from esbench.analysis.statistics import EpisodeStatistic
 from esbench.errors import UsageError
 from esbench.files import Json, as_text, read_json, write_bytes
 from esbench.grids.trial_spec import EnvironmentSpec, Seed, TrialSpec
@@ -25,6 +26,7 @@ from esbench.store.cells import (
     cells,
     require_distinct_seeds,
     require_within_budget,
+    run_score,
 )
 from esbench.store.provenance.changes import Origin, origin_of, was_mixed
 from esbench.store.trial_folder import TrialFolder, now
@@ -41,8 +43,8 @@ OWN_MEAN: Final = "the baseline's own mean"
 class FrozenTrial(Settings):
     """One training seed, with its score (null if not finite) and digests of its generations.
 
-    A trial that was resumed under other versions has no first digests. ``origin`` is an index into
-    the origins of the baseline.
+    The score is the episode statistic of the cell. A trial that was resumed under other versions
+    has no first digests. ``origin`` is an index into the origins of the baseline.
     """
 
     seed: Seed
@@ -56,7 +58,8 @@ class FrozenTrial(Settings):
 class FrozenCell(Settings):
     """The trials that differ only in the seed; the two scores are the ends of the range of drops.
 
-    ``spec`` has no seed. It is null if esbench did not train the trials.
+    ``spec`` has no seed. It is null if esbench did not train the trials. The ends of the range are
+    mean returns, also where the tail is judged.
     """
 
     environment: str
@@ -66,6 +69,7 @@ class FrozenCell(Settings):
     random_score: float
     reference_score: float
     reference_source: str
+    episode_statistic: EpisodeStatistic = "mean"
     trials: tuple[FrozenTrial, ...] = Field(min_length=1)
 
     @property
@@ -94,8 +98,9 @@ class FrozenCell(Settings):
 class Baseline(Settings):
     """A frozen output folder.
 
-    ``statistics`` are those of the gate's tests, chosen before there are scores to judge. A file
-    without them is of a version that tested means.
+    ``statistics`` are those of the gate's tests over seeds, chosen before there are scores to
+    judge, as the episode statistic of each cell. A file without them is of a version that tested
+    means.
     """
 
     format: int = FORMAT
@@ -106,30 +111,33 @@ class Baseline(Settings):
     cells: tuple[FrozenCell, ...] = Field(min_length=1)
 
 
-def freeze(root: Path, command: str) -> Baseline:
+def freeze(root: Path, command: str, statistic: EpisodeStatistic = "mean") -> Baseline:
     """Make the baseline of the trials below ``root``, with the command that makes it.
 
-    The range of a cell goes from the environment's random score, or what random actions score now,
-    to its first published score, or the mean of the cell itself.
+    Later checks judge the ``statistic`` of a trial's held-out episodes. The range of a cell goes
+    from the environment's random score, or what random actions score now, to its first published
+    score, or the mean of the cell itself.
 
     Raises:
-        UsageError: As ``done_cells``, or a range is empty.
+        UsageError: As ``done_cells``, or a range is empty, or a trial has no tail.
     """
     origins: list[Origin] = []
-    frozen = tuple(freeze_cell(cell, origins) for cell in done_cells(root))
+    frozen = tuple(freeze_cell(cell, origins, statistic) for cell in done_cells(root))
     return Baseline(
         created=now(), command=command, statistics=OMNIBUS, origins=tuple(origins), cells=frozen
     )
 
 
-def freeze_cell(cell: Cell, origins: list[Origin]) -> FrozenCell:
+def freeze_cell(
+    cell: Cell, origins: list[Origin], statistic: EpisodeStatistic = "mean"
+) -> FrozenCell:
     """Freeze done trials, and add what they were made with to ``origins``; errors as ``freeze``."""
     spec = {key: value for key, value in cell.descriptions[0]["spec"].items() if key != "seed"}
     trials = tuple(
-        _freeze_trial(trial, description, origins)
+        _freeze_trial(trial, description, origins, statistic)
         for trial, description in zip(cell.trials, cell.descriptions, strict=True)
     )
-    finite = [trial.score for trial in trials if trial.score is not None]
+    finite = [score for trial in cell.trials if (score := run_score(trial)) is not None]
     if not finite:
         raise UsageError(f"{cell.name} on {cell.environment}: no seed has a finite score")
     environment, algorithm, policy = labels_of(cell)
@@ -150,6 +158,7 @@ def freeze_cell(cell: Cell, origins: list[Origin]) -> FrozenCell:
         random_score=random,
         reference_score=reference,
         reference_source=source,
+        episode_statistic=statistic,
         trials=trials,
     )
 
@@ -204,6 +213,16 @@ def read_baseline(path: Path) -> Baseline:
     return baseline
 
 
+def require_statistic(baseline: Baseline, statistic: EpisodeStatistic, path: Path) -> None:
+    """Raises UsageError if the cells of a baseline do not declare this episode statistic."""
+    for cell in baseline.cells:
+        if cell.episode_statistic != statistic:
+            raise UsageError(
+                f"{path} declares the {cell.episode_statistic} of {cell.name}; expected the "
+                f"{statistic}: make a baseline with 'esbench baseline DIR --statistic {statistic}'"
+            )
+
+
 def write_baseline(path: Path, baseline: Baseline, replace: bool = False) -> None:
     """Write a baseline; a UsageError if this is not possible or would replace a file unasked."""
     if path.exists() and not replace:
@@ -223,14 +242,16 @@ def trial_digests(trial: TrialFolder) -> tuple[tuple[str, ...], str | None]:
     return tuple(digests[:FIRST_GENERATIONS]), digests[-1] if digests else None
 
 
-def _freeze_trial(trial: TrialFolder, description: Json, origins: list[Origin]) -> FrozenTrial:
+def _freeze_trial(
+    trial: TrialFolder, description: Json, origins: list[Origin], statistic: EpisodeStatistic
+) -> FrozenTrial:
     origin = origin_of(description)
     if origin not in origins:
         origins.append(origin)
     first, last = trial_digests(trial)
     return FrozenTrial(
         seed=description["spec"]["seed"],
-        score=trial.result()["score"],
+        score=run_score(trial, statistic),
         first_digests=() if was_mixed(description) else first,
         last_digest=last,
         origin=origins.index(origin),

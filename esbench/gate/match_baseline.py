@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import final
 
 import numpy as np
 
 from esbench.analysis.gate import Sample
+from esbench.analysis.statistics import EpisodeStatistic
 from esbench.gate.baselines import FrozenCell, FrozenTrial, labels_of, trial_digests
 from esbench.grids.trial_spec import differences
-from esbench.store.cells import Cell
+from esbench.store.cells import Cell, run_score
 from esbench.store.provenance.changes import Origin, changes, origin_of, was_mixed
 from esbench.store.provenance.record import changed_since
 from esbench.store.trial_folder import TrialFolder
@@ -51,7 +52,13 @@ class CellMatch:
     @property
     def sample(self) -> Sample | None:
         """The scores of both sides; None if they cannot be compared."""
-        return None if self.cell is None else make_sample(self.frozen, _scores(self.cell))
+        return None if self.cell is None else make_sample(self.frozen, self.run_scores)
+
+    @property
+    def run_scores(self) -> list[float | None]:
+        """The scores of the stored trials by the episode statistic of the baseline."""
+        trials, statistic = self.cell.trials if self.cell else (), self.frozen.episode_statistic
+        return [run_score(trial, statistic) for trial in trials]
 
 
 def match_cell(
@@ -65,10 +72,11 @@ def match_cell(
     reason = reason if cell is None else _why_not_comparable(cell, min_seeds)
     if cell is None or reason:
         return CellMatch(frozen, None, reason)
-    diverged = sum(score is None for score in _scores(cell))
-    caution = f"{counted(diverged, 'run')} diverged, counted as the worst" if diverged else ""
     digests = _digest_result(frozen, cell, origins) if origins else ()
-    return CellMatch(frozen, cell, caution, *digests)
+    match = CellMatch(frozen, cell, "", *digests)
+    diverged = match.run_scores.count(None)
+    caution = f"{counted(diverged, 'run')} diverged, counted as the worst" if diverged else ""
+    return replace(match, reason=caution)
 
 
 def find_cell(frozen: FrozenCell, found: Sequence[Cell]) -> tuple[Cell | None, str]:
@@ -132,7 +140,7 @@ def _digest_result(
             )
         elif other := changes(origins[known[seed].origin], origin_of(description)):
             reasons.append("; ".join(other))
-        elif where := _first_difference(known[seed], trial):
+        elif where := _first_difference(known[seed], trial, frozen.episode_statistic):
             return DigestResult.CHANGED, f"seed {seed} {where}"
         else:
             same += 1
@@ -141,7 +149,7 @@ def _digest_result(
     return DigestResult.IDENTICAL, counted(same, "seed")
 
 
-def _first_difference(frozen: FrozenTrial, trial: TrialFolder) -> str:
+def _first_difference(frozen: FrozenTrial, trial: TrialFolder, statistic: EpisodeStatistic) -> str:
     """Where a trial differs from the baseline; empty if it is the same."""
     first, last = trial_digests(trial)
     pairs = enumerate(zip(frozen.first_digests, first, strict=False), start=1)
@@ -150,7 +158,7 @@ def _first_difference(frozen: FrozenTrial, trial: TrialFolder) -> str:
             return f"differs from generation {generation} on"
     if last != frozen.last_digest:
         return f"differs after generation {len(frozen.first_digests)}"
-    if trial.result()["score"] != frozen.score:
+    if run_score(trial, statistic) != frozen.score:
         return "has the same digests and another score"
     return ""
 
@@ -163,7 +171,3 @@ def _why_missing(frozen: FrozenCell, found: Sequence[Cell]) -> str:
         if same and base and environment.rpartition("-v")[0] == base:
             return f"the folder has {environment}, another version of the environment"
     return "the folder has no trial of it"
-
-
-def _scores(cell: Cell) -> list[float | None]:
-    return [trial.result()["score"] for trial in cell.trials]

@@ -13,16 +13,17 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, final
+from typing import Any, Protocol, final, get_args
 
 import pytest
 
 from esbench.analysis.gate import ALPHA, MARGIN, GateRules, Verdict, judge
 from esbench.analysis.permutation import OMNIBUS
-from esbench.errors import UsageError
+from esbench.analysis.statistics import EpisodeStatistic, tail_mean
+from esbench.errors import UsageError, require_choice
 from esbench.gate.baselines import (
     Baseline,
     FrozenCell,
@@ -44,8 +45,11 @@ DEFAULT_BASELINE = "esbench-baseline.json"
 class ScoredAgent(Protocol):
     """An agent whose scores can be compared with a baseline."""
 
-    def train(self, seed: int) -> float:
-        """Train from scratch with a seed and return the score; higher is better."""
+    def train(self, seed: int) -> float | Sequence[float]:
+        """Train from scratch with a seed and return the score; higher is better.
+
+        Where the tail is judged, return the returns of episodes that training has not seen.
+        """
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -100,19 +104,21 @@ class Gate:
         seeds: Iterable[int] = range(8),
         random_score: float | None = None,
         reference_score: float | None = None,
+        statistic: EpisodeStatistic = "mean",
         alpha: float = ALPHA,
         margin: float = MARGIN,
     ) -> None:
         """Train an agent and fail the test if its scores dropped.
 
         Args:
-            agent: Has ``train(seed) -> score``.
+            agent: Has ``train(seed) -> score``, or returns of episodes for the tail.
             name: The name of the agent; with ``environment`` it names the cell.
             environment: Where the agent is trained. Those of ``esbench list environments`` have a
                 random and a reference score; for any other, give both.
             seeds: Each is trained once.
             random_score: The score of random actions, one end of the range of drops.
             reference_score: The other end of the range.
+            statistic: "mean" judges the score; "tail" the mean of the worst 10 % of the returns.
             alpha: The probability of a false alarm over the whole file.
             margin: The smallest drop that matters, as a share of the range.
 
@@ -120,13 +126,19 @@ class Gate:
             UsageError: An argument is wrong, a score is not a number, or the file cannot be used.
         """
         __tracebackhide__ = True  # read by pytest
+        require_choice("statistic", statistic, get_args(EpisodeStatistic))
         scale = _scale(environment, random_score, reference_score)
         trials = tuple(
-            FrozenTrial(seed=seed, score=_score(agent.train(seed), name, seed))
+            FrozenTrial(seed=seed, score=_score(agent.train(seed), name, seed, statistic))
             for seed in _seeds(seeds)
         )
         measured = FrozenCell(
-            environment=environment, algorithm=name, policy=DEFAULT_LABEL, trials=trials, **scale
+            environment=environment,
+            algorithm=name,
+            policy=DEFAULT_LABEL,
+            episode_statistic=statistic,
+            trials=trials,
+            **scale,
         )
         if self.update:
             self._freeze(measured)
@@ -162,6 +174,11 @@ class Gate:
         frozen = next((cell for cell in baseline.cells if cell.name == measured.name), None)
         if frozen is None:
             return f"{measured.name} is not in {self.path}; freeze it with --esbench-update"
+        if (declared := frozen.episode_statistic) != measured.episode_statistic:
+            raise UsageError(
+                f"statistic = {measured.episode_statistic!r}: {self.path} has the {declared} of "
+                f"{measured.name}; expected {declared!r}, or freeze it with --esbench-update"
+            )
         before = {trial.seed: trial.score for trial in frozen.trials}
         if all(before.get(trial.seed, math.nan) == trial.score for trial in measured.trials):
             return ""  # identical scores
@@ -217,10 +234,13 @@ def _seeds(seeds: Iterable[int]) -> list[int]:
     return found
 
 
-def _score(value: object, name: str, seed: int) -> float | None:
-    """None if not finite."""
+def _score(value: Any, name: str, seed: int, statistic: EpisodeStatistic) -> float | None:
+    """The episode statistic of what an agent returned; None if not finite."""
+    expected = "a number" if statistic == "mean" else "the returns of one or more episodes"
     try:
-        score = float(value)  # type: ignore[arg-type]
+        score = float(value) if statistic == "mean" else tail_mean([float(each) for each in value])
+        if statistic == "tail" and not len(value):
+            raise ValueError
     except (TypeError, ValueError):
-        raise UsageError(f"{name}.train({seed}) returned {value!r}; expected a number") from None
+        raise UsageError(f"{name}.train({seed}) returned {value!r}; expected {expected}") from None
     return score if math.isfinite(score) else None

@@ -30,6 +30,10 @@ MARKS: Final = {
     Verdict.NOT_MEASURED: "⚪",
 }
 
+TAIL_JUDGED: Final = (
+    "The score of a seed is here its tail: the mean of the worst 10 % of its held-out episodes."
+)
+
 OUTCOMES: Final = {
     EXIT_SAME: "PASSED: no regression",
     EXIT_REGRESSION: "FAILED: scores dropped",
@@ -90,10 +94,12 @@ def notes(report: CheckReport) -> list[str]:
     rule = (
         f"A cell fails on a drop of at least {100 * rules.margin:g} % of the range from random "
         f"actions to the reference, with a one-sided permutation p (Holm-corrected) of at most "
-        f"{rules.level:g}; statistics of the test: {', '.join(rules.statistics)}; false "
+        f"{rules.level:g}; test statistics over seeds: {', '.join(rules.statistics)}; false "
         f"alarms: at most {100 * rules.alpha:g} % of checks."
     )
     lines = [rule]
+    if any(cell.match.frozen.episode_statistic == "tail" for cell in report.cells):
+        lines.append(TAIL_JUDGED)
     if report.looks:
         sizes = ", ".join(map(str, report.looks))
         lines.append(
@@ -205,6 +211,7 @@ def _json_cell(cell: CellReport) -> Json:
         "environment": frozen.environment,
         "algorithm": frozen.algorithm,
         "policy": frozen.policy,
+        "episode_statistic": frozen.episode_statistic,
         "verdict": cell.verdict,
         "sentence": sentence(cell),
         "digests": cell.match.digests,

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, final
 import numpy as np
 
 from esbench.analysis.efficiency import WINDOW, first_totals, judged
-from esbench.analysis.statistics import Floats
+from esbench.analysis.statistics import EpisodeStatistic, Floats, tail_mean
 from esbench.errors import UsageError
 from esbench.files import Json
 from esbench.grids.environment_files import Scores, frozen_scores
@@ -114,6 +114,25 @@ def cells(root: Path) -> list[Cell]:
         for (environment, algorithm, policy), members in sorted(alike.items())
         for cell in _cells_of(environment, algorithm, policy, members)
     ]
+
+
+def run_score(trial: TrialFolder, statistic: EpisodeStatistic = "mean") -> float | None:
+    """The score of a done trial, or its tail; None if not finite.
+
+    Raises:
+        UsageError: the trial cannot be read, or the returns of its episodes are missing.
+    """
+    result = trial.result()
+    score: float | None = result["score"]
+    if statistic == "mean" or score is None:
+        return score
+    if not (returns := result.get("returns")):
+        raise UsageError(
+            f"{trial.path} has no returns of its held-out episodes, so no tail; expected a trial "
+            "that this version has scored"
+        )
+    tail = tail_mean(returns)
+    return tail if math.isfinite(tail) else None
 
 
 def run_curves(cell: Cell) -> list[RunCurve]:

@@ -18,17 +18,22 @@ from esbench.analysis.comparison import (
     compare,
     compare_across,
 )
+from esbench.analysis.statistics import EpisodeStatistic
 from esbench.errors import UsageError, unknown
 from esbench.files import as_text
 from esbench.grids.trial_spec import flatten
 from esbench.reporting.tables import render_table
 from esbench.reporting.tables.render_table import FEW_SEEDS, Sheet
-from esbench.reporting.tables.score_table import TAIL, normalized_score, scored_results, tail_score
+from esbench.reporting.tables.score_table import TAIL, normalized_score, tail_score
 from esbench.settings import Table
-from esbench.store.cells import Cell, cells, require_within_budget
+from esbench.store.cells import Cell, cells, require_within_budget, run_score
 from esbench.units import NONE, counted, format_number
 
 NARROW_BELOW: Final = 6
+TAILS: Final[dict[EpisodeStatistic, str]] = {
+    "mean": "",
+    "tail": " of a run's tail, the mean of the worst 10 % of its held-out episodes",
+}
 MOST_DIFFERENCES: Final = 8  # settings named in one note
 LONGEST_VALUE: Final = 40  # characters of one setting: there may be a sigma per parameter
 
@@ -54,27 +59,32 @@ class Pair:
 class Sides:
     """The comparison of two sides, by environment or by environment and algorithm.
 
-    ``across``: difference of normalized scores and probability of improvement over environments;
-    None for one environment, or if one lacks the scores to normalize by.
+    ``statistic`` makes the score of a trial of its held-out episodes. ``across``: difference of
+    normalized scores and probability of improvement over environments; None for one environment, or
+    if one lacks the scores to normalize by.
     """
 
     first: str
     second: str
+    statistic: EpisodeStatistic
     pairs: tuple[Pair, ...]
     across: tuple[Estimate, Estimate] | None
     notes: tuple[str, ...]
 
 
-def compare_sides(first: str, second: str, root: Path | None = None) -> Sides:
+def compare_sides(
+    first: str, second: str, root: Path | None = None, statistic: EpisodeStatistic = "mean"
+) -> Sides:
     """Compare two output folders, or two algorithms of one folder.
 
     Compares the environments that both sides have. If a side has several algorithms in an
     environment, algorithms with equal names are compared. With ``root``, an output folder, the
-    sides are the labels of two of its algorithms.
+    sides are the labels of two of its algorithms. The score of a trial is the ``statistic`` of its
+    held-out episodes.
 
     Raises:
-        UsageError: a folder or an algorithm does not exist, a trial is not readable, or the sides
-            have nothing in common.
+        UsageError: a folder or an algorithm does not exist, a trial is not readable or has no tail,
+            or the sides have nothing in common.
     """
     ours, theirs = (_side(name, root) for name in (first, second))
     require_within_budget([*ours, *theirs])
@@ -83,15 +93,14 @@ def compare_sides(first: str, second: str, root: Path | None = None) -> Sides:
         raise UsageError(
             f"nothing to compare: {first} has {_contents(ours)}, {second} has {_contents(theirs)}"
         )
-    scores = [(_finite(a), _finite(b)) for a, b in matched]
+    scores = [(_finite(a, statistic), _finite(b, statistic)) for a, b in matched]
     comparisons = [compare(mine, other) for mine, other in scores]
     pairs = tuple(
         Pair(a.environment, a.name, b.name, comparison, float(p), (tail_score(a), tail_score(b)))
         for (a, b), comparison, p in zip(matched, comparisons, adjusted(comparisons), strict=True)
     )
-    return Sides(
-        first, second, pairs, _across(matched, scores), _notes(ours, theirs, matched, pairs)
-    )
+    across, notes = _across(matched, scores), _notes(ours, theirs, matched, pairs)
+    return Sides(first, second, statistic, pairs, across, notes)
 
 
 def outcome(sides: Sides) -> str:
@@ -99,18 +108,23 @@ def outcome(sides: Sides) -> str:
     significant = [pair for pair in sides.pairs if pair.p_value <= LEVEL]
     better = sum(pair.comparison.mean_difference > 0 for pair in significant)
     worse, total = len(significant) - better, len(sides.pairs)
+    end = ", by their tails" if sides.statistic == "tail" else ""
     if total > 1:
         return (
             f"{sides.first} against {sides.second}: better on {better}, worse on {worse}, not "
-            f"significantly different on {total - len(significant)} of {total}"
+            f"significantly different on {total - len(significant)} of {total}{end}"
         )
     if not significant:
-        return f"{sides.first} and {sides.second} are not significantly different"
-    return f"{sides.first} is {'better' if better else 'worse'} than {sides.second}"
+        return f"{sides.first} and {sides.second} are not significantly different{end}"
+    return f"{sides.first} is {'better' if better else 'worse'} than {sides.second}{end}"
 
 
 def sheet(sides: Sides, *, tail: bool = False) -> Sheet:
-    """The comparison as a table with its footnotes; ``tail`` adds the tails of both sides."""
+    """The comparison as a table with its footnotes.
+
+    ``tail`` adds the tails of both sides, unless they are what is compared.
+    """
+    tail = tail and sides.statistic == "mean"
     names = [pair.environment for pair in sides.pairs]
     body = []
     for pair in sides.pairs:
@@ -136,7 +150,8 @@ def sheet(sides: Sides, *, tail: bool = False) -> Sheet:
     header += ["Tails"] * tail
     several = ", Holm-corrected" if len(sides.pairs) > 1 else ""
     columns = (
-        "Scores: interquartile means over seeds. Intervals: 95 % percentile bootstrap over seeds. "
+        f"Scores: interquartile means over seeds{TAILS[sides.statistic]}. "
+        "Intervals: 95 % percentile bootstrap over seeds. "
         "P(A > B): the probability that a run of A beats a run of B; a tie counts half. "
         f"p: two-sided permutation test of the means{several}. g: Hedges' effect size."
     )
@@ -188,10 +203,12 @@ def _contents(side: Sequence[Cell]) -> str:
     return ", ".join(f"{cell.name} on {cell.environment}" for cell in side)
 
 
-def _finite(cell: Cell) -> list[float]:
-    if not (results := scored_results(cell)):
+def _finite(cell: Cell, statistic: EpisodeStatistic) -> list[float]:
+    scores = [run_score(trial, statistic) for trial in cell.trials if trial.is_done]
+    finite = [float(score) for score in scores if score is not None]
+    if not finite:
         raise UsageError(f"{_contents([cell])} has no finished trial")
-    return [float(result["score"]) for result in results]
+    return finite
 
 
 def _across(
