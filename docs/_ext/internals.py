@@ -27,7 +27,7 @@ from esbench.integrations.trackers.base import TrackedRun
 from esbench.leaderboard.entries import Entry, read_leaderboard
 from esbench.leaderboard.figures import suite_drawings
 from esbench.leaderboard.suites import Suite, SuiteCell, read_suite, suite_names
-from esbench.leaderboard.table import LeaderboardRow, leaderboard_rows
+from esbench.leaderboard.table import LeaderboardRow, leaderboard_rows, one_episode_notes
 from esbench.policies.base import POLICIES, Policy, PolicyBatch, TorchPolicy
 from esbench.registry import Registry
 from esbench.reporting.catalogue import SettingRow, setting_rows
@@ -77,6 +77,7 @@ __all__ = [
     "load_environment",
     "module_of",
     "normalized",
+    "one_episode_notes",
     "overall",
     "own_names",
     "p_different",

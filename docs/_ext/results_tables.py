@@ -17,6 +17,7 @@ from internals import (
     format_share,
     format_steps,
     leaderboard_rows,
+    one_episode_notes,
     p_different,
 )
 from markdown_text import escaped, file_name, markdown_table
@@ -157,7 +158,7 @@ def environment_table(rows: Sequence[Result], missing: Iterable[SuiteCell] = ())
         absent = {"Algorithm": f"`{cell.algorithm}`", "Score": NOT_RUN}
         absent["Seeds"] = f"0/{len(cell.planned)}"
         lines.append(dict.fromkeys(headings, "") | absent)
-    return f"{{.results}}\n{table(headings, lines)}"
+    return "\n\n".join([f"{{.results}}\n{table(headings, lines)}", *one_episode_texts(rows)])
 
 
 def algorithm_table(rows: Sequence[Result]) -> str:
@@ -172,7 +173,12 @@ def algorithm_table(rows: Sequence[Result]) -> str:
         | number_cells(each)
         for each in rows
     ]
-    return f"{{.results}}\n{table(list(lines[0]), lines)}"
+    return "\n\n".join([f"{{.results}}\n{table(list(lines[0]), lines)}", *one_episode_texts(rows)])
+
+
+def one_episode_texts(rows: Sequence[Result]) -> list[str]:
+    """The footnote about rows whose held-out episodes are all the same one, if any."""
+    return list(map(escaped, one_episode_notes([each.row for each in rows])))
 
 
 def table(headings: Sequence[str], lines: Sequence[dict[str, str]]) -> str:

@@ -17,9 +17,11 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
+from esbench.environments.episode_check import is_deterministic
+from esbench.environments.simulator_log import silenced
 from esbench.errors import DamagedTrialError, TrainingError
 from esbench.files import Json
-from esbench.grids.trial_spec import TrialSpec
+from esbench.grids.trial_spec import EnvironmentSpec, TrialSpec
 from esbench.rollouts.engine import Engine
 from esbench.rollouts.jobs import Task, member_tasks
 from esbench.rollouts.worker_pool import WorkerPool, usable_cores
@@ -48,6 +50,7 @@ class Cost:
         seconds: The estimated time on all workers [s].
         loading: The part of that time in which environments are made [s].
         generations: The fewest generations that the budget of a trial buys, by algorithm.
+        deterministic: Whether seeds make no difference to episodes, if work is left.
     """
 
     environment: str
@@ -57,6 +60,7 @@ class Cost:
     seconds: float
     loading: float
     generations: dict[str, int]
+    deterministic: bool = False
 
     @property
     def steps_per_second(self) -> float | None:
@@ -137,7 +141,14 @@ def _cost(environment: str, groups: Sequence[Sequence[Trial]], pool: Engine) -> 
             seconds += ahead / speed + len(left) * making
     trials = [trial for group in groups for trial in group]
     done = sum(trial.is_done for trial in trials)
-    return Cost(environment, len(trials), done, steps, seconds, loading, generations)
+    deterministic = bool(steps) and _is_deterministic(trials[0].spec.environment)
+    return Cost(environment, len(trials), done, steps, seconds, loading, generations, deterministic)
+
+
+def _is_deterministic(environment: EnvironmentSpec) -> bool:
+    with silenced():
+        found = is_deterministic(environment.id, environment.kwargs, environment.wrappers)
+    return bool(found)
 
 
 def _episodes(spec: TrialSpec, pool: Engine) -> int:

@@ -33,6 +33,11 @@ if TYPE_CHECKING:  # slow to import, and used by few commands
 
 LONGEST_DEFAULT: Final = 24
 FEW_GENERATIONS: Final = 10
+DETERMINISTIC: Final = (
+    "two seeds with the same random actions give the same episodes. All held-out episodes of a "
+    "policy will be one trajectory, which it can memorise. Use random starts or, in an Atari game, "
+    "sticky actions."
+)
 NUMERIC: Final = {
     *("trials", "done", "generation", "steps left", "steps/s", "time left"),
     *("seeds", "mean", "random", "reference"),
@@ -115,6 +120,8 @@ def print_costs(costs: Sequence[Cost], layout: Schedule, root: Path) -> None:
         )
     show(table, f"{text}\nOutput: {root}")
     for cost in costs:
+        if cost.deterministic:
+            show(Text(f"{cost.environment}: {DETERMINISTIC}", "yellow"))
         for algorithm, generations in cost.generations.items():
             if generations < FEW_GENERATIONS:
                 show(

@@ -2,6 +2,9 @@
 
 One instance plays a few episodes. It and a fresh one then play an episode with the same seed and
 actions. If the two differ, results would depend on how episodes are distributed over workers.
+
+If their seed makes no difference either, the environment is deterministic: all episodes of a policy
+are the same one.
 """
 
 from __future__ import annotations
@@ -11,8 +14,8 @@ import copy
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import islice, takewhile
-from typing import Any, Final, SupportsFloat, TypeAlias
+from itertools import islice, takewhile, zip_longest
+from typing import Any, Final, SupportsFloat, TypeAlias, TypeVar
 
 import gymnasium
 import numpy as np
@@ -28,6 +31,8 @@ SEEDS: Final = (1, 2, 3)  # of the episodes before
 SEED: Final = 4  # of the compared episode
 UNENDED: Final = 10_000  # steps without an end, in an environment without a time limit
 PATIENCE: Final = 10.0  # seconds for them
+PAIRS: Final = 10  # of episodes with two seeds; short ones may be equal by chance
+PAIRED_STEPS: Final = 1000  # of all pairs
 PARTS: Final = ("observation", "reward", "termination", "truncation")
 NEW_INSTANCE: Final = "esbench.environments.wrappers:NewInstance"
 REMEDIES: Final = {
@@ -36,6 +41,7 @@ REMEDIES: Final = {
 }
 
 Environment: TypeAlias = gymnasium.Env[Any, Any]
+_Item = TypeVar("_Item")
 Step: TypeAlias = tuple[int, bytes, bool, bool]  # the observation as a hash, then as ``PARTS``
 
 
@@ -55,6 +61,33 @@ def check_episodes(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ()) -
         error = error or _irregular(name, make)
     if error is not None:
         raise error
+
+
+def is_deterministic(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ()) -> bool | None:
+    """Whether two seeds with the same random actions give the same episodes; None if they fail.
+
+    Episodes of one step, such as those of a test function, do not count: they have no trajectory.
+    """
+    make = partial(make_environment, name, kwargs, wrappers)
+    longest = 0
+    with (
+        contextlib.suppress(*OWN_CODE_ERRORS),
+        contextlib.closing(make()) as first,
+        contextlib.closing(make()) as second,
+    ):
+        steps = (
+            steps
+            for seed in range(PAIRS)
+            for steps in enumerate(
+                zip_longest(_episode(first, seed), _episode(second, PAIRS + seed, seed))
+            )
+        )
+        for number, (mine, other) in _limited(steps, PAIRED_STEPS, SECONDS):
+            if mine != other:
+                return False
+            longest = max(longest, number)  # the first one is the reset
+        return longest > 1
+    return None
 
 
 def no_time_limit(name: str, steps: int) -> UsageError:
@@ -127,15 +160,20 @@ def _layers(env: Environment) -> list[Environment]:
     return layers
 
 
-def _limited(steps: Iterator[Step], most: int, seconds: float) -> Iterator[Step]:
+def _limited(steps: Iterator[_Item], most: int, seconds: float) -> Iterator[_Item]:
     deadline = time.monotonic() + seconds
     return takewhile(lambda _: time.monotonic() < deadline, islice(steps, most))
 
 
-def _episode(env: Environment, seed: int, held: bool = False) -> Iterator[Step]:
-    """Play an episode with random actions, or with one random action that is held."""
+def _episode(
+    env: Environment, seed: int, action_seed: int | None = None, held: bool = False
+) -> Iterator[Step]:
+    """Play an episode with random actions, or with one random action that is held.
+
+    The actions have the seed of the episode, or one of their own.
+    """
     actions = copy.deepcopy(env.action_space)
-    actions.seed(seed)
+    actions.seed(seed if action_seed is None else action_seed)
     observation, _ = env.reset(seed=seed)
     reward: SupportsFloat = 0.0
     terminated, truncated, action = False, False, actions.sample()

@@ -58,6 +58,7 @@ class Run(Settings):
         episodes_digest: SHA-256 of their returns and lengths, as little-endian float64.
         quantiles: of their returns, at ``QUANTILES``.
         tail: mean of the worst tenth of them.
+        one_episode: whether they are all the same one, because the environment is deterministic.
         best_center: the largest mean return of the unperturbed policy over five generations of
             training; null if there is none.
         best_so_far: how it rose to that; empty if there is none.
@@ -72,6 +73,7 @@ class Run(Settings):
     episodes_digest: str
     quantiles: Annotated[tuple[float, ...], Field(min_length=9, max_length=9)]
     tail: float
+    one_episode: bool = False
     best_center: float | None
     best_so_far: BestSoFar
 

@@ -14,7 +14,13 @@ from esbench.errors import UsageError, suggestion
 from esbench.gate.baselines import OWN_MEAN
 from esbench.grids.trial_spec import DEFAULT_LABEL
 from esbench.leaderboard.entries import Entry
-from esbench.reporting.tables.render_table import INTERVAL, Sheet, TableRow, seeds_notes
+from esbench.reporting.tables.render_table import (
+    INTERVAL,
+    Sheet,
+    TableRow,
+    seeds_notes,
+    variety_notes,
+)
 from esbench.units import NONE, format_duration, format_number, format_share, format_steps
 
 SCORE_NOTE: Final = (
@@ -40,6 +46,7 @@ class LeaderboardRow(TableRow):
         score: IQM over seeds of the final policy's mean return over held-out episodes.
         low, high: its 95 % bootstrap interval.
         tail: IQM over seeds of the mean of the worst tenth of these episodes.
+        one_episode: whether all these episodes of a seed are the same one.
         best_seen: IQM over seeds of the largest mean return over five generations of training.
         seeds: number of training seeds.
         budget: environment steps that a seed may take.
@@ -53,6 +60,7 @@ class LeaderboardRow(TableRow):
     low: float
     high: float
     tail: float
+    one_episode: bool
     best_seen: float
     seeds: int
     budget: int
@@ -109,7 +117,13 @@ def leaderboard_sheet(rows: Sequence[LeaderboardRow], terminal: bool = False) ->
     header = [name for name in texts[0] if name not in hidden]
     body = [[text[name] for name in header] for text in texts]
     notes = [SCORE_NOTE, BEST_NOTE, COST_NOTE, *seeds_notes([row.seeds for row in rows])]
+    notes += one_episode_notes(rows)
     return Sheet(header, body, notes)
+
+
+def one_episode_notes(rows: Sequence[LeaderboardRow]) -> list[str]:
+    """The footnote that names the rows whose held-out episodes are all the same one, if any."""
+    return variety_notes({row.title: "one" if row.one_episode else "varied" for row in rows})
 
 
 def _row(entry: Entry, ambiguous: bool) -> LeaderboardRow:
@@ -125,6 +139,7 @@ def _row(entry: Entry, ambiguous: bool) -> LeaderboardRow:
         low=float(low),
         high=float(high),
         tail=float(iqm([run.tail for run in runs])),
+        one_episode=any(run.one_episode for run in runs),
         best_seen=float(iqm(best)),
         seeds=len(runs),
         budget=(cell.spec or {})["budget"]["env_steps"],

@@ -15,11 +15,13 @@ from esbench.algorithms.base import algorithm_class
 from esbench.analysis.generations import thirds
 from esbench.analysis.health import LEVELS, HealthFinding, Level, RunMeasurements, findings
 from esbench.errors import UsageError
-from esbench.files import as_text
+from esbench.files import Json, as_text
 from esbench.store.cells import cell_name
+from esbench.store.held_out import variety
 from esbench.store.trial_folder import Status, TrialFolder, find_trials, is_trial
 
 _ROW_FIELDS: Final = [field.name for field in fields(RunMeasurements) if field.default is MISSING]
+VARY: Final = "give the environment random starts or, in an Atari game, sticky actions"
 _SHOWN: Final = (
     "center_return",
     "population_return_mean",
@@ -80,6 +82,7 @@ def diagnose_trial(folder: TrialFolder) -> Diagnosis:
     description, run = folder.description(), run_measurements(folder)
     labels = description["labels"]
     measures = {name: thirds(getattr(run, name)) for name in _SHOWN}
+    found = [*findings(run), *(held_out_findings(folder.result()) if folder.is_done else ())]
     steps = folder.columns("env_steps")["env_steps"]
     return Diagnosis(
         trial=str(folder.path),
@@ -90,8 +93,19 @@ def diagnose_trial(folder: TrialFolder) -> Diagnosis:
         generations=run.generations,
         env_steps=int(steps[-1]) if steps.size else 0,
         measures=measures | {"update_norm / radius": thirds(run.update_norm / run.radius)},
-        findings=tuple(findings(run)),
+        findings=tuple(sorted(found, key=lambda item: LEVELS.index(item.level))),
     )
+
+
+def held_out_findings(result: Json) -> list[HealthFinding]:
+    """The finding that all held-out episodes of a result are the same, if they are."""
+    if (kind := variety(result)) == "varied":
+        return []
+    episode = f"return {result['returns'][0]:g}, {result['lengths'][0]:,.0f} steps"
+    sentence = f"all {len(result['returns'])} held-out episodes are equal: {episode}"
+    if kind == "one":
+        sentence += "; the environment is deterministic, so the score is that of one trajectory"
+    return [HealthFinding("equal_episodes", "note", sentence, VARY)]
 
 
 def run_measurements(folder: TrialFolder) -> RunMeasurements:

@@ -93,6 +93,7 @@ class StoredResult(TypedDict):
     wall_time_s: float
     returns: NotRequired[list[float | None]]
     lengths: NotRequired[list[float | None]]
+    deterministic: NotRequired[bool]
     evaluation_episodes: NotRequired[Count]
     generations: NotRequired[Count]
     digest: NotRequired[str | None]

@@ -12,6 +12,7 @@ from esbench.analysis.statistics import MIN_RUNS
 from esbench.escape import latex, markdown
 from esbench.files import as_text
 from esbench.store.cells import cell_name
+from esbench.store.held_out import Variety
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,6 +21,14 @@ TEXTS: Final = ("Environment", "Algorithm", "Policy")
 """The columns of text, aligned to the left; the other columns hold numbers."""
 INTERVAL: Final = "95 % interval"
 FEW_SEEDS: Final = 10
+ONE_EPISODE: Final = (
+    "every held-out episode is the same one, because the environment is deterministic. The score "
+    "is that of one trajectory, which a policy can memorise."
+)
+EQUAL_EPISODES: Final = (
+    "all held-out episodes of a seed have the same return and length. If 'esbench plan' calls the "
+    "environment deterministic, they are one trajectory, which a policy can memorise."
+)
 
 _LATEX_HEAD: Final = r"""% \usepackage[T1]{fontenc}
 % \usepackage{booktabs, longtable}
@@ -85,6 +94,13 @@ def seeds_notes(seeds: Sequence[int]) -> list[str]:
 def settings_notes(differs: Mapping[str, Sequence[str]]) -> list[str]:
     """The settings that distinguish rows with the same labels, by the rows' titles."""
     return [f"{title}: {', '.join(settings)}" for title, settings in differs.items() if settings]
+
+
+def variety_notes(rows: Mapping[str, Variety]) -> list[str]:
+    """Which rows, by their titles, rest on held-out episodes that are all the same."""
+    texts: dict[Variety, str] = {"one": ONE_EPISODE, "equal": EQUAL_EPISODES}
+    found = {kind: [title for title, own in rows.items() if own == kind] for kind in texts}
+    return [f"{', '.join(titles)}: {texts[kind]}" for kind, titles in found.items() if titles]
 
 
 def command_notes(commands: Mapping[str, Sequence[str]]) -> list[str]:

@@ -27,8 +27,10 @@ from esbench.reporting.tables.render_table import (
     nan_last,
     seeds_notes,
     settings_notes,
+    variety_notes,
 )
 from esbench.store.cells import TOLERATED, Cell, cells
+from esbench.store.held_out import Variety, least_varied
 from esbench.store.provenance.changes import mixture
 from esbench.store.selected_score import selected_score
 from esbench.units import NONE, counted, format_duration, format_number, format_share, format_steps
@@ -65,6 +67,7 @@ class ScoreRow(TableRow):
             one; NaN unless it was asked for and every seed that enters has one.
         is_agent: whether an agent made the trials.
         overspent: the share of its budget by which an agent exceeded it.
+        variety: of the held-out episodes, that of the least varied trial.
     """
 
     score: float
@@ -94,6 +97,7 @@ class ScoreRow(TableRow):
     selected: float = math.nan
     is_agent: bool = False
     overspent: float = 0.0
+    variety: Variety = "varied"
 
     @property
     def reference_text(self) -> str:
@@ -315,6 +319,7 @@ def _row(cell: Cell) -> ScoreRow:
         trials=tuple(str(trial.path) for trial in cell.trials),
         scores=tuple(scores),
         tail=tail_score(cell),
+        variety=least_varied(scored),
     )
 
 
@@ -366,6 +371,7 @@ def cautions(rows: Sequence[ScoreRow]) -> list[str]:
         for row in rows
         if row.overspent > TOLERATED
     ]
+    lines += variety_notes({row.title: row.variety for row in rows})
     return lines + settings_notes({row.title: row.differs for row in rows})
 
 

@@ -1,0 +1,198 @@
+"""Environments in which seeds make no difference are found, named, and told from a best return."""
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from command_line import Run
+from doubles import Walk
+from fake_entries import fake_suite
+from fake_trials import edit, write_scores
+from results_tables import environment_table, suite_results
+
+from esbench.environments.episode_check import is_deterministic
+from esbench.leaderboard.entries import Entry, read_leaderboard
+from esbench.leaderboard.suites import read_suite
+from esbench.leaderboard.table import leaderboard_rows, leaderboard_sheet
+from esbench.reporting.diagnosis import diagnose
+from esbench.reporting.tables.render_table import EQUAL_EPISODES, ONE_EPISODE
+from esbench.reporting.tables.score_table import score_table, sheet
+from esbench.store.trial_folder import TrialFolder, find_trials
+
+FIXED_LAKE = 'environment."FrozenLake-v1".kwargs.is_slippery=false'
+TRAIN = [
+    "--algorithm", "openai_es", "--env-steps", "300", "--seeds", "0-2",
+    "--set", "algorithms.openai_es.population_size=4", "--set", "evaluation.episodes=4",
+]  # fmt: skip
+LAKE = ["--env", "FrozenLake-v1", "--set", FIXED_LAKE, *TRAIN]
+WALK = ["--env", "doubles:Walk-v0", *TRAIN]
+
+
+class Fixed(Walk):
+    """Begins every episode in the same place and moves without noise."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        del seed
+        self.position, self.left = np.ones(self.observation_space.shape or ()), 7
+        return self.position.astype(np.float32), {}
+
+    def step(self, action: np.ndarray) -> Any:
+        self.position = self.position + action
+        self.left -= 1
+        return self.position.astype(np.float32), -1.0, self.left == 0, False, {}
+
+
+class Hidden(Fixed):
+    """As ``Fixed``, but the rewards are random."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        gymnasium.Env.reset(self, seed=seed)
+        return super().reset(seed=seed)
+
+    def step(self, action: np.ndarray) -> Any:
+        observation, _, *rest = super().step(action)
+        return observation, float(self.np_random.normal()), *rest
+
+
+class Late(Hidden):
+    """As ``Fixed``, but every second episode ends earlier."""
+
+    def step(self, action: np.ndarray) -> Any:
+        observation, noise, ended, *rest = super().step(action)
+        return observation, -1.0, ended or (self.left == 1 and noise > 0), *rest
+
+
+class Falls(Fixed):
+    """Raises at the second step."""
+
+    def step(self, action: np.ndarray) -> Any:
+        if self.left < 7:
+            raise RuntimeError("the simulator fell over")
+        return super().step(action)
+
+
+for own in (Fixed, Hidden, Late, Falls):
+    gymnasium.register(f"Determinism{own.__name__}-v0", entry_point=own, max_episode_steps=50)
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs", "expected"),
+    [
+        ("DeterminismFixed-v0", {}, True),
+        ("DeterminismHidden-v0", {}, False),
+        ("DeterminismLate-v0", {}, False),
+        ("DeterminismFalls-v0", {}, None),
+        ("FrozenLake-v1", {"is_slippery": False}, True),
+        ("FrozenLake-v1", {}, False),  # one start; its short episodes are often equal by chance
+        ("CartPole-v1", {}, False),
+        ("Acrobot-v1", {}, False),
+        ("HalfCheetah-v5", {}, False),
+        ("HalfCheetah-v5", {"reset_noise_scale": 0.0}, True),
+        ("esbench/Sphere-v0", {}, False),  # an episode of one step has no trajectory
+        ("esbench/NoisySphere-v0", {}, False),
+        ("ale_py:PongNoFrameskip-v4", {"obs_type": "ram"}, True),
+        ("esbench/Pong-v5", {}, False),  # sticky actions
+    ],
+)
+def test_seeds_make_a_difference_or_not(
+    name: str, kwargs: dict[str, Any], expected: bool | None
+) -> None:
+    assert is_deterministic(name, kwargs) is expected
+
+
+def test_a_grid_is_planned_trained_and_read_with_the_caution(esbench: Run) -> None:
+    code, out, _ = esbench("plan", *LAKE, "--out", "lake", "--workers", "1")
+    assert (code, "FrozenLake-v1: two seeds" in " ".join(out.split())) == (0, True)
+    for words, folder in ((LAKE, "lake"), (WALK, "walk")):
+        assert esbench("run", *words, "--out", folder, "--workers", "1", "--quiet")[0] == 0
+    assert {trial.result()["deterministic"] for trial in find_trials(Path("lake"))} == {True}
+    assert not any("deterministic" in trial.result() for trial in find_trials(Path("walk")))
+    for table in (["table", "lake"], ["table", "lake", "--wide"], ["submit", "lake"]):
+        code, out, _ = esbench(*table, *(["--out", "board"] if "submit" in table else []))
+        assert code == 0
+        if "table" in table:
+            text = " ".join(out.split())
+            assert text.count(ONE_EPISODE) == 1
+            assert f"openai_es on FrozenLake-v1: {ONE_EPISODE}" in text
+    (entry,) = read_leaderboard(Path("board"))
+    assert [run.one_episode for run in entry.runs] == [True] * 3
+    for words in (["diagnose", "lake", "--format", "json"], ["report", "lake"]):
+        assert esbench(*words)[0] == 0
+    findings = [finding.name for item in diagnose(Path("lake")) for finding in item.findings]
+    assert findings.count("equal_episodes") == 3
+    assert ONE_EPISODE in Path("lake/report.html").read_text()
+    # What the trials of an earlier version lack, ``submit`` asks the environment.
+    edit(Path("lake"), "result.json", lambda content: content.pop("deterministic"))
+    assert esbench("submit", "lake", "--out", "again")[0] == 0
+    assert read_leaderboard(Path("again")) == [entry]
+
+
+def test_a_grid_with_random_starts_has_no_caution(esbench: Run) -> None:
+    code, out, _ = esbench("plan", *WALK, "--out", "walk", "--workers", "1")
+    assert (code, "two seeds" in out) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("returns", "lengths", "recorded", "note"),
+    [
+        ([10.0] * 4, [1523.0] * 4, {"deterministic": True}, ONE_EPISODE),
+        ([500.0] * 4, [500.0] * 4, {"deterministic": True}, ONE_EPISODE),
+        ([500.0] * 4, [500.0] * 4, {"deterministic": False}, None),  # the best return
+        ([9.5] * 4, [500.0] * 4, {"deterministic": False}, None),
+        # Of an earlier version:
+        ([500.0] * 4, [500.0] * 4, {}, None),
+        ([0.0] * 4, [100.0] * 4, {}, None),
+        ([10.0] * 4, [1523.0] * 4, {}, EQUAL_EPISODES),
+        ([10.0, 10.0, 10.0, 11.0], [1523.0] * 4, {}, None),
+        ([10.0] * 4, [1523.0, 1523.0, 1523.0, 1524.0], {}, None),
+        ([10.5], [1523.0], {}, None),
+        ([-3.5] * 4, [1.0] * 4, {}, None),  # a test function
+        ([None] * 4, [100.0] * 4, {}, None),
+    ],
+)
+def test_stored_trials_say_what_is_known(
+    tmp_path: Path,
+    returns: list[float | None],
+    lengths: list[float],
+    recorded: dict[str, bool],
+    note: str | None,
+) -> None:
+    write_scores(tmp_path, [10.0, 10.0, 10.0])
+    told = {"returns": returns, "lengths": lengths, **recorded}
+    edit(tmp_path, "result.json", lambda content: content.update(told))
+    rows = score_table(tmp_path)
+    notes = [text for text in sheet(rows).notes if text.endswith((ONE_EPISODE, EQUAL_EPISODES))]
+    assert notes == ([f"openai_es on CartPole-v1: {note}"] if note else [])
+    (first, *_) = diagnose(tmp_path)
+    found = [finding for finding in first.findings if finding.name == "equal_episodes"]
+    assert len(found) == (note is not None)
+    assert all("1,523 steps" in finding.sentence or lengths[0] != 1523 for finding in found)
+
+
+def test_an_old_trial_has_no_returns(tmp_path: Path) -> None:
+    (trial, *_) = write_scores(tmp_path, [10.0])
+    assert "returns" not in TrialFolder(trial.folder.path).result()
+    assert score_table(tmp_path)[0].variety == "varied"
+
+
+def test_a_leaderboard_and_its_pages_name_the_rows() -> None:
+    entries = fake_suite("mujoco-mlp")
+    marked = [
+        marked_entry(entry) if entry.cell.environment == "Hopper-v5" else entry for entry in entries
+    ]
+    suite = read_suite("mujoco-mlp", marked)
+    hopper, cheetah = (
+        environment_table(suite_results(suite, name)) for name in ("Hopper-v5", "HalfCheetah-v5")
+    )
+    assert hopper.count(ONE_EPISODE) == 1
+    assert ONE_EPISODE not in cheetah
+    (note,) = [n for n in leaderboard_sheet(leaderboard_rows(marked)).notes if ONE_EPISODE in n]
+    assert "HalfCheetah-v5" not in note
+    assert all(ONE_EPISODE not in n for n in leaderboard_sheet(leaderboard_rows(entries)).notes)
+
+
+def marked_entry(entry: Entry) -> Entry:
+    runs = tuple(run.model_copy(update={"one_episode": True}) for run in entry.runs)
+    return entry.model_copy(update={"runs": runs})
