@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple, final
 
 from esbench.errors import UsageError
 from esbench.registry import DISTRIBUTION, extra_command
+from esbench.rollouts.worker_pool import usable_cores
 from esbench.store.provenance.changes import Origin, changes
 from esbench.store.provenance.record import provenance
 
@@ -145,7 +146,7 @@ class RayCluster:
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         if address is None:
             options |= {"include_dashboard": False, "object_store_memory": LOCAL_STORE_BYTES}
-            options |= {"num_cpus": _usable_cores()}
+            options |= {"num_cpus": usable_cores()}
             options["_system_config"] = {"worker_niceness": 0}  # as local workers; Ray's is 15
         # Ray prints pages about a lost node, which the engine reports in a sentence.
         vars(self.ray._private.worker)["print_to_stdstream"] = _print_nothing
@@ -200,10 +201,6 @@ def refusal(node: ClusterNode, difference: str) -> str:
         f"node {node.host} would not give the same bits ({difference}); expected the same "
         "versions and processor on every node, or --allow-mixed"
     )
-
-
-def _usable_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _print_nothing(*_: object, **__: object) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Self, TypeAlias, final
+from typing import Any, NamedTuple, TypeAlias, final
 
 Arrival: TypeAlias = tuple[int, Any]
 """A number that tells the processes of a server apart, and a message of one of them."""
@@ -34,15 +34,7 @@ class Node(ABC):
 
 
 class Nodes(ABC):
-    """The machines of a cluster, which come and go; a context manager."""
-
-    @final
-    def __enter__(self) -> Self:
-        return self
-
-    @final
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    """The machines of a cluster, which come and go."""
 
     @property
     @abstractmethod

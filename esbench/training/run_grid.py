@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 
 from esbench.errors import UsageError
 from esbench.rollouts.engine import Engine
@@ -52,7 +53,7 @@ def run_grid(
     if layout.is_on_nodes and (machines := pool.machines()):
         named = _named(callbacks, "trials on nodes")
         with (
-            machines,
+            closing(machines),
             TrialsOnNodes(trials, machines, pool.slots, named, at_once, pool.notice) as grid,
         ):
             grid.check()

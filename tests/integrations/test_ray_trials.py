@@ -1,6 +1,7 @@
 """Trials on the nodes of a real Ray cluster; what happens to them there is tested without Ray."""
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -113,7 +114,7 @@ def test_the_trial_of_a_killed_node_goes_on_elsewhere_and_an_interrupt_saves_it(
     watcher = Watcher(strike)
     nodes = RayNodes(cluster, workers=None, allow_mixed=False, notice=lambda _: None)
     callbacks = [ImportedCallback("often_saved:go_on")]
-    with nodes, TrialsOnNodes(trials, nodes, 4, callbacks, tell=pytest.fail) as grid:
+    with closing(nodes), TrialsOnNodes(trials, nodes, 4, callbacks, tell=pytest.fail) as grid:
         grid.check()
         with pytest.raises(KeyboardInterrupt):
             grid.run(watcher, watcher.trial_ended)
