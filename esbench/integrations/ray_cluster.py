@@ -1,6 +1,6 @@
 """A Ray cluster (the extra ``ray``): the connection, its nodes, and the software of each node.
 
-Ray is imported here and in ``ray_engine`` only, when a cluster is used for the first time.
+Ray is imported here and in ``ray_fleet`` only, when a cluster is used for the first time.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from ray_nodes import Nodes
 from esbench import RayEngine, UsageError, make_trainer
 from esbench.errors import EnvironmentFailedError
 from esbench.grids.trial_spec import TrialSpec
-from esbench.integrations import ray_cluster, ray_engine
+from esbench.integrations import ray_cluster, ray_fleet
 from esbench.rollouts.engine import Engine
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.provenance.changes import was_mixed
@@ -170,7 +170,7 @@ def other_software(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         if package != "esbench":
             versions = {**mine.origin.versions, package: version}
             changed = mine._replace(origin=mine.origin.model_copy(update={"versions": versions}))
-        monkeypatch.setattr(ray_engine, "software", lambda: changed)
+        monkeypatch.setattr(ray_fleet, "software", lambda: changed)
 
     return change
 
