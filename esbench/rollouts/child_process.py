@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final, final
 
+from esbench.errors import UsageError
 from esbench.process_end import end_soon, exit_is_an_error, leave
 from esbench.rollouts.interrupts import interrupts_blocked
 from esbench.streams import occupy_streams, open_streams
@@ -24,6 +25,7 @@ from esbench.streams import occupy_streams, open_streams
 SINGLE_THREAD: Final = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
 )
+UNGUARDED: Final = 78  # exit code of a child whose main module starts children
 
 
 @final
@@ -78,8 +80,11 @@ class Child:
         self.process = context.Process(
             target=_run_child, args=(theirs, main, arguments), daemon=daemon
         )
-        with interrupts_blocked():
-            self.process.start()
+        try:
+            with interrupts_blocked():
+                self.process.start()
+        except RuntimeError:  # this is a child itself, which imports the user's script
+            raise SystemExit(UNGUARDED) from None
         theirs.close()
 
     def send(self, message: object) -> None:
@@ -98,6 +103,14 @@ class Child:
         """Wait until the child has died and return its exit code."""
         self.process.join()
         return self.process.exitcode
+
+    def require_guard(self) -> None:
+        """Raises UsageError if the child has died because the user's script starts processes."""
+        if self.exit_code() == UNGUARDED:
+            raise UsageError(
+                "the worker processes import this script: put the training code below "
+                "if __name__ == '__main__': (classes and registrations stay above it)"
+            )
 
     def cause_of_death(self) -> str:
         """Wait until the child has died and describe its exit code."""

@@ -43,7 +43,6 @@ MOST_SLOTS: Final = 100_000
 WORKERS_PER_CORE: Final = 8  # for environments that wait, such as those with a server
 FEW_WORKERS: Final = 64  # allowed on every machine
 MAX_DEATHS: Final = 3
-UNGUARDED: Final = 78  # exit code of a worker whose main module starts workers
 PATIENCE: Final = 5.0  # seconds from SIGTERM to SIGKILL
 # The smallest number of episodes sent at once. More could wait in a queue while a worker is idle.
 PREFETCH: Final = 4
@@ -222,7 +221,7 @@ class WorkerPool(Engine):
             if message is not None:
                 self._move(worker, message.episodes)
                 continue
-            require_guard(worker.child)
+            worker.child.require_guard()
             self._deaths += 1
             lost = sorted(worker.held)
             if self._deaths >= MAX_DEATHS:
@@ -291,10 +290,7 @@ class WorkerPool(Engine):
 
     def _start(self) -> _Worker:
         with single_thread():
-            try:
-                child = Child(worker_main)
-            except RuntimeError:  # this is a worker itself, which imports the user's script
-                raise SystemExit(UNGUARDED) from None
+            child = Child(worker_main)
         if self._configuration is not None:
             child.send(self._configuration)
         return _Worker(child, loading=int(self._configuration is not None))
@@ -354,15 +350,6 @@ def _width(tasks: int, workers: int, slots: int) -> int:
 def _chunk(pending: int, workers: int, most: int) -> int:
     """The number of episodes to send at once: half a fair share, so that all end together."""
     return max(1, min(most, pending // (2 * workers)))
-
-
-def require_guard(dead: Child) -> None:
-    """Raises UsageError if a child died because the user's script starts processes itself."""
-    if dead.exit_code() == UNGUARDED:
-        raise UsageError(
-            "the worker processes import this script: put the training code below "
-            "if __name__ == '__main__': (classes and registrations stay above it)"
-        )
 
 
 def _describe_deaths(worker: _Worker, deaths: int, lost: list[Task]) -> str:

@@ -20,7 +20,7 @@ from esbench.errors import DamagedTrialError, EsbenchError, TrainingError, Usage
 from esbench.escape import printable
 from esbench.rollouts.child_process import Child, Parent, ParentGoneError, end, wait_for
 from esbench.rollouts.interrupts import interrupts_blocked
-from esbench.rollouts.worker_pool import MAX_DEATHS, PATIENCE, UNGUARDED, WorkerPool, require_guard
+from esbench.rollouts.worker_pool import MAX_DEATHS, PATIENCE, WorkerPool
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.callbacks import ImportedCallback
 from esbench.training.limits import HINT_SECONDS, UNLIMITED, Limits
@@ -151,7 +151,7 @@ class TrialProcesses:
                 return
         match process.child.receive():
             case None:
-                require_guard(process.child)
+                process.child.require_guard()
                 self._replace(process)
             case SpecChecked(error=EsbenchError() as error):
                 raise error
@@ -204,7 +204,7 @@ class TrialProcesses:
                     run.advance(*arguments)
                 getattr(watcher, name)(run.trial, *arguments)
             case None:
-                require_guard(process.child)
+                process.child.require_guard()
                 cause = process.child.cause_of_death()
                 run.deaths += 1
                 self._replace(process)
@@ -224,10 +224,7 @@ class TrialProcesses:
         end([before], PATIENCE)
 
     def _start(self) -> Child:
-        try:
-            return Child(trial_main, *self._arguments, daemon=False)  # it has workers
-        except RuntimeError:  # this is such a process itself, which imports the user's script
-            raise SystemExit(UNGUARDED) from None
+        return Child(trial_main, *self._arguments, daemon=False)  # it has workers
 
 
 def _give(process: _TrialProcess, pending: deque[Trial]) -> None:
