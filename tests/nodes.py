@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 from esbench.rollouts.servers import Arrival, Lost, Node, Nodes
@@ -47,6 +47,7 @@ class LocalNodes(Nodes):
 
     def __init__(self, cores: int = 1) -> None:
         self.all: list[LocalNode] = []
+        self.code: dict[str, str] = {}  # the own code of the last grid
         self._cores = cores
         self._new: list[LocalNode] = []
         self._arrived: deque[tuple[LocalNode, Sequence[Arrival] | Lost]] = deque()
@@ -92,8 +93,9 @@ class LocalNodes(Nodes):
         """The number of nodes that are not lost."""
         return sum(not node.is_lost for node in self.all)
 
-    def serve(self, server: Callable[[], object]) -> None:
-        """Every node has its server already."""
+    def serve(self, server: Callable[[], object], code: Mapping[str, str]) -> None:
+        """Every node has its server already, and all have the same files."""
+        self.code = dict(code)
 
     def joined(self) -> Sequence[LocalNode]:
         """The nodes that are new."""

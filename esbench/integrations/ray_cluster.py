@@ -12,7 +12,7 @@ import signal
 import socket
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, final
 
@@ -20,7 +20,7 @@ from esbench.errors import UsageError
 from esbench.registry import DISTRIBUTION, extra_command
 from esbench.rollouts.worker_pool import usable_cores
 from esbench.store.provenance.changes import Origin, changes
-from esbench.store.provenance.record import provenance
+from esbench.store.provenance.record import code_here, provenance
 
 ANSWER_SECONDS: Final = 10.0  # Ray itself waits for minutes at a wrong address
 LOCAL_STORE_BYTES: Final = 512 * 2**20  # of a local Ray; it holds recipes and results only
@@ -47,21 +47,27 @@ class ClusterNode:
 
 @final
 class Software(NamedTuple):
-    """What bits depend on, on one node: the version of esbench, and all other versions and CPU."""
+    """What bits depend on, on one node: versions, the processor, and the own code of trials."""
 
     esbench: str
     origin: Origin
+    own_code: Mapping[str, str | None]
 
     def difference(self, other: Software) -> str:
         """How another node differs from this one, as one phrase; empty if bits are the same."""
         if self.esbench != other.esbench:
             return f"esbench {self.esbench} here, {other.esbench} there"
-        mine, theirs = self.origin.versions, other.origin.versions
+        ours, others = self.origin.versions, other.origin.versions
         # A package that only one side has is a difference: a trial may need it.
         found = [
-            f"{name} {mine.get(name) or 'missing'} here, {theirs.get(name) or 'missing'} there"
-            for name in sorted({*mine, *theirs})
-            if mine.get(name) != theirs.get(name)
+            f"{name} {ours.get(name) or 'missing'} here, {others.get(name) or 'missing'} there"
+            for name in sorted({*ours, *others})
+            if ours.get(name) != others.get(name)
+        ]
+        found += [
+            f"own code {name} {mine or 'missing'} here, {theirs or 'missing'} there"
+            for name, mine in self.own_code.items()
+            if mine != (theirs := other.own_code.get(name))
         ]
         machine = changes(Origin(hardware=self.origin.hardware), other.origin)
         for old, new in ((" then, ", " here, "), (" now", " there")):
@@ -69,12 +75,16 @@ class Software(NamedTuple):
         return "; ".join([*found, *machine])
 
 
-def software() -> Software:
-    """The software and processor of this process, as ``trial.json`` records them."""
+def software(code: Mapping[str, str] | None = None) -> Software:
+    """The software and processor of this process, as ``trial.json`` records them.
+
+    Its own code is that of ``code``, which a driver asks for.
+    """
     recorded = provenance()
     return Software(
         esbench=str(recorded["versions"].pop("esbench")),
         origin=Origin(versions=recorded["versions"], hardware=recorded["hardware"]),
+        own_code=code_here(code or {}),
     )
 
 
@@ -199,7 +209,7 @@ def refusal(node: ClusterNode, difference: str) -> str:
     """The sentence about a node whose software differs."""
     return (
         f"node {node.host} would not give the same bits ({difference}); expected the same "
-        "versions and processor on every node, or --allow-mixed"
+        "versions, processor and files of own code on every node, or --allow-mixed"
     )
 
 

@@ -11,7 +11,7 @@ from typing import final
 
 from esbench.errors import UsageError
 from esbench.files import Json
-from esbench.grids.trial_spec import EnvironmentSpec
+from esbench.grids.trial_spec import EnvironmentSpec, TrialSpec
 from esbench.integrations.ray_cluster import RayCluster
 from esbench.integrations.ray_fleet import RayFleet
 from esbench.integrations.ray_trials import RayNodes
@@ -20,6 +20,7 @@ from esbench.rollouts.engine import Engine
 from esbench.rollouts.jobs import Job, Setup, Task
 from esbench.rollouts.results import Episodes, collect
 from esbench.rollouts.worker_pool import DEFAULT_SLOTS, WorkerPool
+from esbench.store.provenance.record import importable_code
 
 
 @final
@@ -50,8 +51,7 @@ class RayEngine(Engine):
         self._connect()
         try:
             self.start()
-            while self._fleet.is_preparing:
-                self._coordinator.listen(POLL_SECONDS)
+            self._await_prepared()
         except BaseException:
             self.close()
             raise
@@ -97,6 +97,16 @@ class RayEngine(Engine):
     def start(self) -> None:
         """Start the actors of all nodes in the background."""
         self._fleet.look()
+
+    def compare_code(self, spec: TrialSpec) -> None:
+        """Compare the own code of a trial with that of the nodes, those that join included."""
+        self.start()
+        try:
+            self._fleet.compare(importable_code([spec]))
+            self._await_prepared()
+        except BaseException:
+            self._end_workers()
+            raise
 
     def configure(self, setup: Setup, log: Path | None = None) -> None:
         """Prepare the nodes for a trial and wait until those that are alive now are ready."""
@@ -148,6 +158,10 @@ class RayEngine(Engine):
         self._fleet = RayFleet(self._cluster, workers, allow_mixed, lambda text: self.notice(text))
         self._coordinator = Coordinator(self._fleet)
         self._coordinator.waiting = self._wait
+
+    def _await_prepared(self) -> None:
+        while self._fleet.is_preparing:
+            self._coordinator.listen(POLL_SECONDS)
 
     def _end_workers(self) -> None:
         self._wanted = None

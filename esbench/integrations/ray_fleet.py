@@ -11,7 +11,7 @@ import contextlib
 import pickle
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, final
 
@@ -52,9 +52,9 @@ class NodeActor:
         vars(sys.modules["__main__"]).pop("__file__", None)
         self._player = NodePlayer(workers, slots)
 
-    def software(self) -> Software:
-        """What bits depend on here."""
-        return software()
+    def software(self, code: Mapping[str, str]) -> Software:
+        """What bits depend on here, own code included."""
+        return software(code)
 
     def configure(self, setup: bytes, log: str) -> Failure | None:
         """Prepare the workers for a trial."""
@@ -87,7 +87,11 @@ class RayPlayingNode(PlayingNode):
         )
         self.has_joined = False
         self.has_answered = False
-        self._call("software")
+        self.check(fleet.code)
+
+    def check(self, code: Mapping[str, str]) -> None:
+        """Ask for its software and own code, without waiting."""
+        self._call("software", code)
 
     def configure(self, setup: bytes, log: str) -> None:
         """Prepare for a trial, without waiting."""
@@ -117,6 +121,7 @@ class RayFleet(Fleet):
     Attributes:
         job: the reference of the current job.
         calls: the calls without an answer, by the reference of the answer.
+        code: the own code that is compared.
         mixed: how the nodes differ that ``allow_mixed`` has admitted, by host.
     """
 
@@ -131,6 +136,7 @@ class RayFleet(Fleet):
         self.cluster = cluster
         self.calls: dict[Any, tuple[RayPlayingNode, Call]] = {}
         self.job: Any = None
+        self.code: dict[str, str] = {}
         self.mixed: dict[str, str] = {}
         self._notice = notice
         self._workers = workers
@@ -161,6 +167,14 @@ class RayFleet(Fleet):
             if id_ not in self._nodes and id_ not in self._refused:
                 self._nodes[id_] = RayPlayingNode(self, place, self._workers or place.cores)
         return events
+
+    def compare(self, code: Mapping[str, str]) -> None:
+        """Compare this own code, too, with that of all nodes, those that join later included."""
+        if not code.items() <= self.code.items():
+            self.code = {**self.code, **code}
+            self._software = self._software._replace(own_code=self.code)
+            for node in self._nodes.values():
+                node.check(self.code)
 
     def configure(self, setup: Setup, log: str) -> None:
         """Let every node prepare for a trial, those that join later too."""
@@ -218,11 +232,13 @@ class RayFleet(Fleet):
         return [NodeJoined(node)]
 
     def _checked(self, node: RayPlayingNode, theirs: Software) -> Sequence[Event]:
+        if theirs.own_code.keys() != self.code.keys():
+            return []  # an answer to an older question; the next one follows
         if difference := self._software.difference(theirs):
             if not self._allow_mixed:
                 return self._refuse(node, UsageError(refusal(node.place, difference)))
             self.mixed[node.host] = difference
-        if self._setup is not None:
+        if self._setup is not None and not node.has_joined:
             node.configure(*self._setup)
         return []
 
@@ -238,10 +254,10 @@ class RayFleet(Fleet):
 
     def _refuse(self, node: RayPlayingNode, error: EsbenchError) -> Sequence[Event]:
         """Do not use a node; raises the error if there is no other one."""
-        self._refused.add(node.place.id)
         others = [other for other in self._nodes.values() if other is not node]
         if not any(other.has_joined for other in others):
             raise error
+        self._refused.add(node.place.id)
         self._notice(str(error))
         return self._lose(node)
 

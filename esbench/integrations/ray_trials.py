@@ -42,9 +42,9 @@ class ServerActor:
             os.environ[THREADS] = threads
         self._server = server()
 
-    def software(self) -> Software:
-        """The software of the node."""
-        return software()
+    def software(self, code: Mapping[str, str]) -> Software:
+        """The software of the node, own code included."""
+        return software(code)
 
     def call(self, method: str, arguments: Sequence[object]) -> Any:
         """Call a method of the server."""
@@ -87,6 +87,7 @@ class RayNodes(Nodes):
         self._cluster, self._ray = cluster, cluster.ray
         self._workers, self._allow_mixed, self._notice = workers, allow_mixed, notice
         self._server: Callable[[], object] = object
+        self._code: Mapping[str, str] = {}
         self._here = software()
         self._known: set[str] = set()  # identifiers of nodes
         self._failures: dict[str, int] = {}  # to start, by identifier
@@ -100,9 +101,10 @@ class RayNodes(Nodes):
         """The number of living nodes that offer cores."""
         return len(self._cluster.nodes())
 
-    def serve(self, server: Callable[[], object]) -> None:
-        """Start a server on every node."""
-        self._server = server
+    def serve(self, server: Callable[[], object], code: Mapping[str, str]) -> None:
+        """Start a server on every node that has this own code."""
+        self._server, self._code = server, code
+        self._here = self._here._replace(own_code=code)
         self._look()
 
     def joined(self) -> Sequence[RayNode]:
@@ -175,7 +177,7 @@ class RayNodes(Nodes):
                 actor = self._cluster.start(
                     ServerActor, place, self._server, sys.path, threads, groups={MESSAGES: 1}
                 )
-                self._starting[actor.software.remote()] = RayNode(
+                self._starting[actor.software.remote(self._code)] = RayNode(
                     place, self._workers or place.cores, actor
                 )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Self, final
 
 from esbench.files import Json
-from esbench.grids.trial_spec import EnvironmentSpec
+from esbench.grids.trial_spec import EnvironmentSpec, TrialSpec
 from esbench.rollouts.jobs import Job, Setup, Task
 from esbench.rollouts.results import Episodes
 from esbench.rollouts.servers import Nodes
@@ -65,6 +65,14 @@ class Engine(ABC):
     @abstractmethod
     def start(self) -> None:
         """Start the workers in the background if none run, as ``configure`` does."""
+
+    @abstractmethod
+    def compare_code(self, spec: TrialSpec) -> None:
+        """Compare the own code of a trial with that of all machines, before they play it.
+
+        Raises:
+            UsageError: it differs or is missing on a machine that plays nothing yet.
+        """
 
     @abstractmethod
     def configure(self, setup: Setup, log: Path | None = None) -> None:

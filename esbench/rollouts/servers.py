@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, final
 
 Arrival: TypeAlias = tuple[int, Any]
@@ -42,8 +42,8 @@ class Nodes(ABC):
         """The number of machines at the moment."""
 
     @abstractmethod
-    def serve(self, server: Callable[[], object]) -> None:
-        """Start ``server()`` on every machine, also on those that join later.
+    def serve(self, server: Callable[[], object], code: Mapping[str, str]) -> None:
+        """Start ``server()`` on every machine that has this own code, also those that join later.
 
         Its method ``receive`` waits for messages and returns them as ``Arrival``.
         """

@@ -17,7 +17,7 @@ from typing import Any, Final, final
 
 from esbench.errors import EnvironmentFailedError, TrainingError, UsageError, require_integer
 from esbench.files import Json
-from esbench.grids.trial_spec import EnvironmentSpec
+from esbench.grids.trial_spec import EnvironmentSpec, TrialSpec
 from esbench.rollouts.child_process import Child, end, single_thread, wait_for
 from esbench.rollouts.engine import Engine
 from esbench.rollouts.jobs import Job, Setup, Task
@@ -111,6 +111,9 @@ class WorkerPool(Engine):
 
     def machines(self) -> None:
         """None."""
+
+    def compare_code(self, spec: TrialSpec) -> None:
+        """There is only this machine."""
 
     def start(self) -> None:
         """Start the processes if none run, as ``configure`` does; they load in the background."""

@@ -65,7 +65,8 @@ class Evaluator:
     """Evaluates the populations and the centre of one trial, with the policy ``policy``.
 
     Raises:
-        UsageError: the environment or the policy cannot be made.
+        UsageError: the environment or the policy cannot be made, or a node of a cluster has other
+            own code.
     """
 
     def __init__(self, spec: TrialSpec, pool: Engine, log: Path | None) -> None:
@@ -86,6 +87,7 @@ class Evaluator:
                 f"environment.action_noise = {spec.environment.action_noise}: "
                 f"{spec.environment.id} has discrete actions, which take no noise; expected 0"
             )
+        pool.compare_code(spec)
         self._statistics: dict[int, ObservationStatistics] = {}  # of each lineage
         self._mean_length: float | None = None
 

@@ -19,6 +19,7 @@ from esbench.rollouts.interrupts import interrupts_delayed
 from esbench.rollouts.servers import Lost, Node, Nodes
 from esbench.rollouts.worker_pool import MAX_DEATHS
 from esbench.store.generation_record import GenerationRecord
+from esbench.store.provenance.record import importable_code
 from esbench.training.callbacks import ImportedCallback
 from esbench.training.run_trial import (
     GridWatcher,
@@ -111,7 +112,7 @@ class TrialsOnNodes:
         self._inbox: deque[tuple[_Place, Any]] = deque()
         self._alone = False  # and it has been told
         self._stopping = False
-        nodes.serve(TrialServer)
+        nodes.serve(TrialServer, importable_code(run.trial.spec for run in self._pending))
 
     def __enter__(self) -> TrialsOnNodes:
         return self

@@ -17,7 +17,7 @@ from ray_nodes import Nodes
 from esbench import RayEngine, UsageError, make_trainer
 from esbench.errors import EnvironmentFailedError
 from esbench.grids.trial_spec import TrialSpec
-from esbench.integrations import ray_cluster, ray_fleet
+from esbench.integrations import ray_cluster, ray_engine, ray_fleet
 from esbench.rollouts.engine import Engine
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.provenance.changes import was_mixed
@@ -200,6 +200,29 @@ def test_a_node_that_differs_is_refused(
         (file,) = tmp_path.rglob("trial.json")
         assert was_mixed(json.loads(file.read_text()))
         assert "numpy 0.0.7 here" in file.read_text()
+
+
+@pytest.mark.parametrize("module", ["doubles", "nowhere"])
+def test_a_node_with_other_own_code_is_refused(
+    esbench: Run,
+    nodes: Nodes,
+    engine: RayEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    module: str,
+) -> None:
+    nodes.resize(1)
+    monkeypatch.setattr(ray_engine, "importable_code", lambda _: {module: "sha256:0"})
+    grid = ("--env", "doubles:Walk-v0", *GRID[2:])
+    ray = ("--engine", "ray", "--address", nodes.address, "--out", "out", "--quiet")
+    code, _, err = esbench("run", *grid, *ray)
+    assert code == 2
+    assert len(err.splitlines()) == 1
+    assert f"{module} sha256:0 here, " in err
+    assert not list(tmp_path.rglob("metrics.jsonl"))
+    assert esbench("run", *grid, *ray, "--allow-mixed")[0] == 0
+    (file,) = tmp_path.rglob("trial.json")
+    assert was_mixed(json.loads(file.read_text()))
 
 
 def test_plan_and_bench_use_the_nodes(esbench: Run, nodes: Nodes, engine: RayEngine) -> None:

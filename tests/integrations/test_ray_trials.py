@@ -4,23 +4,23 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast, final
+from typing import Any, cast
 
 import pytest
 from command_line import Run, working_in
 from ray_nodes import Nodes
 from stored_trials import content
+from stub_cluster import RayError, StubCluster, other_code, other_version
 from watchers import Watcher
 from watchers import run as run_here
 
 from esbench.bench.plan import Cost
 from esbench.errors import UsageError
-from esbench.integrations.ray_cluster import ClusterNode, RayCluster, Software, software
+from esbench.integrations.ray_cluster import RayCluster, Software, software
 from esbench.integrations.ray_trials import MAX_STARTS, RayNodes
 from esbench.rollouts.worker_pool import WorkerPool
-from esbench.store.provenance.changes import Origin
 from esbench.store.trial_folder import TrialFolder
+from esbench.training import trials_on_nodes
 from esbench.training.callbacks import ImportedCallback
 from esbench.training.trials import Trial
 from esbench.training.trials_on_nodes import TrialsOnNodes
@@ -96,6 +96,17 @@ def test_more_trials_than_nodes_are_stored_here_as_local_ones(
     assert "4 unfinished trials, 2 nodes" in " ".join(out.split())
 
 
+def test_other_own_code_on_the_nodes_is_refused(
+    cluster: RayCluster, machines: Nodes, esbench: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trials_on_nodes, "importable_code", lambda _: {"doubles": "sha256:0"})
+    grid = ("--env", "doubles:Walk-v0", "--algorithm", "openai_es", "--seeds", "0-2")
+    ray = ("--engine", "ray", "--address", machines.address, "--out", "out", "--quiet")
+    code, _, err = esbench("run", *grid, *ray)
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "doubles sha256:0 here, sha256:" in err
+
+
 def test_the_trial_of_a_killed_node_goes_on_elsewhere_and_an_interrupt_saves_it(
     cluster: RayCluster, machines: Nodes, make_trial: Make, pool: WorkerPool
 ) -> None:
@@ -131,75 +142,41 @@ def test_the_trial_of_a_killed_node_goes_on_elsewhere_and_an_interrupt_saves_it(
         assert all(one.digest == other.digest for one, other in pairs)
 
 
-@final
-class Reference:
-    """The answer of a remote call, which is there at once; an error is raised."""
-
-    def __init__(self, answer: Any) -> None:
-        self.answer = answer
-
-
-@final
-class StubCluster:
-    """A cluster whose nodes answer at once what they have been given."""
-
-    def __init__(self, **answers: Any) -> None:
-        self.answers = answers
-        self.told: list[str] = []
-        self.killed: list[str] = []
-        self.ray = SimpleNamespace(
-            exceptions=SimpleNamespace(RayError=LookupError),
-            wait=lambda refs, num_returns=1, timeout=None: (refs, []),
-            get=self._get,
-            kill=lambda actor: self.killed.append(actor.name),
-        )
-
-    def nodes(self) -> list[ClusterNode]:
-        return [ClusterNode(name, name, 1) for name in self.answers]
-
-    def start(self, cls: type, node: ClusterNode, *_: object, **__: object) -> Any:
-        return Actor(node.id, self.answers[node.id])
-
-    def open(self, allow_mixed: bool) -> RayNodes:
-        return RayNodes(cast("Any", self), 2, allow_mixed, self.told.append)
-
-    def _get(self, reference: Reference) -> Any:
-        if isinstance(reference.answer, Exception):
-            raise reference.answer
-        return reference.answer
-
-
-@final
-class Actor:
-    """The actor of a node."""
-
-    def __init__(self, name: str, answer: Any) -> None:
-        self.name = name
-        self.software = SimpleNamespace(remote=lambda: Reference(answer))
-        remote = SimpleNamespace(remote=lambda *_: Reference([]))
-        self.call = SimpleNamespace(options=lambda **_: remote)
-
-
-OTHER = Software("0.0.1", Origin())
+def opened(cluster: StubCluster, allow_mixed: bool = False, **code: str) -> RayNodes:
+    nodes = RayNodes(cast("Any", cluster), 2, allow_mixed, cluster.told.append)
+    nodes.serve(object, code)
+    return nodes
 
 
 def test_a_node_with_other_software_is_refused_or_admitted_on_request() -> None:
-    same = software()
     with pytest.raises(UsageError, match=r"node two.*0\.0\.1 there"):
-        StubCluster(one=same, two=OTHER).open(allow_mixed=False).joined()
-    mixed = StubCluster(one=same, two=OTHER)
-    assert [node.name for node in mixed.open(allow_mixed=True).joined()] == ["one", "two"]
+        opened(StubCluster(one=software, two=other_version)).joined()
+    mixed = StubCluster(one=software, two=other_version)
+    assert [node.name for node in opened(mixed, allow_mixed=True).joined()] == ["one", "two"]
     assert mixed.told == mixed.killed == []
+
+
+def test_a_node_with_other_own_code_is_refused_or_admitted_on_request() -> None:
+    for answer, there in ((other_code, "sha256:0 there"), (software, "missing there")):
+        stub = StubCluster(one=answer)
+        with pytest.raises(UsageError, match=rf"node one.*nowhere sha256:1 here, {there}"):
+            opened(stub, nowhere="sha256:1").joined()
+        assert stub.killed == ["one"]
+        (node,) = opened(StubCluster(one=answer), allow_mixed=True, nowhere="sha256:1").joined()
+        assert node.name == "one"
 
 
 def test_a_node_that_joins_later_and_cannot_be_used_ends_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    def missing(_: object) -> Software:
+        raise RayError("no module esbench")
+
     monkeypatch.setattr("esbench.integrations.ray_trials.PERIOD_SECONDS", 0.0)
-    cluster = StubCluster(one=software())
-    nodes = cluster.open(allow_mixed=False)
+    cluster = StubCluster(one=software)
+    nodes = opened(cluster)
     assert [node.name for node in nodes.joined()] == ["one"]
-    cluster.answers |= {"two": OTHER, "three": LookupError("no module esbench"), "four": software()}
+    cluster.answers |= {"two": other_version, "three": missing, "four": software}
     assert [node.name for node in nodes.joined()] == ["four"]
     assert cluster.killed == ["two", "three"]
     for _ in range(10):

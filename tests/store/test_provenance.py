@@ -9,13 +9,20 @@ from pathlib import Path
 from types import ModuleType
 
 import gymnasium
+import numpy as np
 import pytest
 from command_line import Run, finished
 
 from esbench.grids.trial_spec import TrialSpec
 from esbench.store.provenance import record as module
 from esbench.store.provenance.changes import mixture, was_mixed
-from esbench.store.provenance.record import PACKAGES, own_code, provenance
+from esbench.store.provenance.record import (
+    PACKAGES,
+    code_here,
+    importable_code,
+    own_code,
+    provenance,
+)
 from esbench.training.trials import Trial
 
 MakeSpec = Callable[..., TrialSpec]
@@ -79,6 +86,27 @@ def test_a_file_has_its_digest(own: Path, make_spec: MakeSpec) -> None:
     own.write_text(ENVIRONMENT)
     new_process()
     assert own_code(spec) == before
+
+
+def test_what_another_machine_has_is_looked_up_by_name(own: Path, make_spec: MakeSpec) -> None:
+    there = own_code(make_spec("holding:Hold-v0"))
+    asked = {**there, "numpy": "0.1", "nowhere": "sha256:0", "no-package": "1.0"}
+    here = {**there, "numpy": np.__version__, "nowhere": None, "no-package": None}
+    assert code_here(asked) == here
+    own.write_text(f"{ENVIRONMENT}\n# another\n")
+    new_process()
+    assert code_here(there) not in ({"holding": None}, there)
+
+
+def test_the_script_itself_is_on_no_other_machine(
+    own: Path, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    specs = [make_spec("holding:Hold-v0"), make_spec("doubles:Walk-v0")]
+    assert sorted(importable_code(specs)) == ["doubles", "holding"]
+    monkeypatch.setattr(gymnasium.spec("Hold-v0").entry_point, "__module__", "__main__")
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(own))
+    assert "__main__" in own_code(make_spec("Hold-v0"))
+    assert not importable_code([make_spec("Hold-v0")])
 
 
 def test_it_is_known_by_its_class_where_the_name_has_no_package(

@@ -13,6 +13,7 @@ from watchers import run as run_here
 
 from esbench.errors import UsageError
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.store.provenance.record import own_code
 from esbench.store.trial_folder import TrialFolder
 from esbench.training.callbacks import ImportedCallback
 from esbench.training.trials import Trial
@@ -69,6 +70,8 @@ def test_every_file_is_that_of_a_local_run_on_whatever_nodes_join(
     assert [outcome for outcome, _ in watcher.ends] == ["done"] * 4
     assert all(node.places == {0} for node in nodes.all)
     assert len(nodes.all) == 2
+    assert nodes.code == own_code(trials[0].spec)
+    assert nodes.code
     for trial, local in zip(trials, locals_, strict=True):
         assert content(trial.folder.path) == content(local.folder.path)
     again = Watcher()

@@ -12,7 +12,7 @@ import site
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec
@@ -154,11 +154,25 @@ def changed_since(description: Json) -> list[str]:
     """The names of the own code in a ``trial.json`` that has changed; it need not exist here."""
     changed: list[str] = []
     for name, before in all_own_code(description):
-        digest = before.startswith(_SHA256)
-        here = _versions(name).get(name) if digest else _package_version(name)
+        here = code_here({name: before})[name]
         if here not in {None, before} and name not in changed:
             changed.append(name)
     return changed
+
+
+def code_here(code: Mapping[str, str]) -> dict[str, str | None]:
+    """The versions that own code, as ``own_code`` returns it, has here; None if it is missing."""
+    return {
+        name: _versions(name).get(name) if there.startswith(_SHA256) else _package_version(name)
+        for name, there in code.items()
+    }
+
+
+def importable_code(specs: Iterable[TrialSpec]) -> dict[str, str]:
+    """The ``own_code`` of trials that other machines can import: all but that of the script."""
+    found = {name: code for spec in specs for name, code in own_code(spec).items()}
+    found.pop("__main__", None)
+    return found
 
 
 @cache
