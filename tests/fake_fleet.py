@@ -39,7 +39,8 @@ class FakeNode(PlayingNode):
     def exchange(self, message: Exchange) -> None:
         assert not self.lost
         self.messages.append(message)
-        assert len(self.messages) <= 2
+        assert sum(sent.number == message.number for sent in self.messages) <= 2
+        assert len(self.messages) <= 4
 
     def abandon(self, number: int) -> None:
         self.abandoned = max(self.abandoned, number)
@@ -49,7 +50,7 @@ class FakeNode(PlayingNode):
         message = self.messages.popleft()
         if message.number <= self.abandoned:
             late = [result_of(task)._replace(total=-1.0) for task in message.tasks]
-            return NodeAnswered(self, Report(message.number, late, 0, 0.0, {}))
+            return NodeAnswered(self, Report(message.number, late, 0, 0.0, {}, 0.0))
         if message.number != self.number:
             self.number, self.queue = message.number, {}
         assert not self.queue.keys() & set(message.tasks)
@@ -61,7 +62,7 @@ class FakeNode(PlayingNode):
             del self.queue[task]
         self.played += len(done)
         results = [result_of(task) for task in done]
-        return NodeAnswered(self, Report(message.number, results, len(self.queue), 0.0, {}))
+        return NodeAnswered(self, Report(message.number, results, len(self.queue), 0.0, {}, 0.0))
 
 
 @final

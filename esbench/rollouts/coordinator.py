@@ -2,9 +2,10 @@
 
 Every node has up to two messages on the way, so that it has work while an answer travels. It gets
 half of its fair share of the episodes that are not assigned yet, so the portions shrink and all
-nodes end together. When none are left, an idle node also plays episodes that another one has, the
-last ones first: the first result counts, and both are the same bits. A lost node costs the episodes
-that it has not reported.
+nodes end together; but at least as many as it plays during a round trip of the network, and never
+more than its fair share of those without a result. When none are left, an idle node also plays
+episodes that another one has, the last ones first: the first result counts, and both are the same
+bits. A lost node costs the episodes that it has not reported.
 """
 
 from __future__ import annotations
@@ -87,6 +88,14 @@ class Fleet(ABC):
 
 
 @final
+class Sent(NamedTuple):
+    """A message without an answer: the number of its episodes, and when it was sent."""
+
+    episodes: int
+    time: float
+
+
+@final
 @dataclass(eq=False)
 class NodeShare:
     """What one node has of the current job, and what it has done so far.
@@ -98,7 +107,8 @@ class NodeShare:
 
     node: PlayingNode
     held: dict[Task, None] = field(default_factory=dict)
-    sent: deque[int] = field(default_factory=deque)  # episodes in each message on the way
+    sent: deque[Sent] = field(default_factory=deque)  # messages of this job on the way
+    late: int = 0  # messages of earlier jobs on the way
     queued: int = 0  # as last reported
     dropped: list[Task] = field(default_factory=list)  # reported with the next message
     is_fresh: bool = False  # it has received nothing of a job that has just begun
@@ -106,11 +116,24 @@ class NodeShare:
     steps: int = 0
     seconds: float = 0.0
     since: float = 0.0
+    round_trip: float = 0.0  # of the network; the shortest one of this job, or else of the last
+    shortest: float = math.inf  # of this job
 
     @property
     def backlog(self) -> int:
         """The number of episodes that none of its workers has, at most."""
-        return self.queued + sum(self.sent)
+        return self.queued + sum(sent.episodes for sent in self.sent)
+
+    @property
+    def can_send(self) -> bool:
+        """Whether it may get a message; it gets none while it answers none."""
+        return len(self.sent) < IN_FLIGHT and self.late <= IN_FLIGHT
+
+    @property
+    def travelling(self) -> int:
+        """The number of episodes that it plays while a message and its answer travel."""
+        speed = self.episodes / self.seconds if self.seconds else 0.0
+        return math.ceil(speed * self.round_trip)
 
     @property
     def steps_per_second(self) -> float:
@@ -130,8 +153,8 @@ class Coordinator:
         waiting: called while no node is alive, every ``POLL_SECONDS``.
     """
 
-    def __init__(self, fleet: Fleet) -> None:
-        self._fleet = fleet
+    def __init__(self, fleet: Fleet, clock: Callable[[], float] = time.monotonic) -> None:
+        self._fleet, self._clock = fleet, clock
         self._number = 0
         self._pending: deque[Task] = deque()
         self._results: dict[Task, EpisodeResult] = {}
@@ -160,7 +183,8 @@ class Coordinator:
         self._pending, self._results, self._holders = deque(tasks), {}, {}
         for share in self.shares.values():
             share.held, share.dropped, share.queued, share.is_fresh = {}, [], 0, True
-            share.sent = deque([0] * len(share.sent))  # the answers are about the last job
+            share.late, share.sent = share.late + len(share.sent), deque()
+            share.shortest = math.inf
         self._due = dict.fromkeys(self.shares.values())
         total, told = len(tasks), -1
         while len(self._results) < total:
@@ -197,8 +221,10 @@ class Coordinator:
         if not (self._pending or share.held) and not share.sent:
             self._repeat(share)
         part = share.node.workers / self.workers
-        while len(share.sent) < IN_FLIGHT:
-            count = max(int(len(self._pending) * part / 2), share.node.workers)
+        while share.can_send:
+            fair = math.ceil((total - len(self._results)) * part) - len(share.held)
+            least = max(share.node.workers, share.travelling)
+            count = min(max(int(len(self._pending) * part / 2), least), fair)
             if share.is_fresh:
                 count = math.ceil(total * part / 2)
             elif share.backlog > 2 * count:
@@ -210,15 +236,16 @@ class Coordinator:
 
     def _send(self, share: NodeShare, tasks: Sequence[Task], total: int) -> None:
         if not share.held:
-            share.since = time.monotonic()
+            share.since = self._clock()
         for task in tasks:
             share.held[task] = None
             self._holders.setdefault(task, []).append(share)
         dropped, share.dropped = share.dropped, []
         own = max(len(tasks), math.ceil(total * share.node.workers / self.workers))
         share.is_fresh = False
-        share.sent.append(len(tasks))
-        share.node.exchange(Exchange(self._number, tasks, dropped, own, bool(self._pending)))
+        share.sent.append(Sent(len(tasks), self._clock()))
+        ahead = bool(tasks and self._pending)
+        share.node.exchange(Exchange(self._number, tasks, dropped, own, ahead))
 
     def _repeat(self, idle: NodeShare) -> None:
         """Let an idle node also play episodes of the node that has had one for the longest time."""
@@ -244,7 +271,6 @@ class Coordinator:
         self.shares, self._due, self.workers = {}, {}, 0
 
     def _count(self, share: NodeShare, report: Report) -> None:
-        share.sent.popleft()
         self._due[share] = None
         self.cpu_time_s += report.cpu_time_s
         for part, value in report.seconds.items():
@@ -252,8 +278,11 @@ class Coordinator:
         share.episodes += len(report.results)
         share.steps += sum(result.length for result in report.results)
         if report.number != self._number:
+            share.late -= 1
             return
-        now = time.monotonic()
+        now = self._clock()
+        trip = now - share.sent.popleft().time - report.busy_s
+        share.round_trip = share.shortest = min(share.shortest, trip)
         share.seconds, share.since = share.seconds + now - share.since, now
         share.queued = report.queued
         for result in report.results:

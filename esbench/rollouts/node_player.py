@@ -32,13 +32,17 @@ class Exchange(NamedTuple):
 
 @final
 class Report(NamedTuple):
-    """From a node: new results, the number of episodes that no worker has, and the time spent."""
+    """From a node: new results, the number of episodes that no worker has, and the time spent.
+
+    ``busy_s`` is the time from the arrival of the message to this answer.
+    """
 
     number: int
     results: Sequence[EpisodeResult]
     queued: int
     cpu_time_s: float
     seconds: dict[str, float]
+    busy_s: float
 
 
 @final
@@ -103,6 +107,7 @@ class NodePlayer:
     def _exchange(self, message: Exchange, load: Callable[[], Job]) -> Report:
         pool, number = self._pool, message.number
         results: list[EpisodeResult] = []
+        started = time.monotonic()
         if number > self._abandoned:
             if number != self._number:
                 pool.begin(load(), message.tasks, message.total)
@@ -110,13 +115,14 @@ class NodePlayer:
             else:
                 pool.drop(message.dropped)
                 pool.add(message.tasks)
-            end = time.monotonic() + REPORT_SECONDS
+            end = time.monotonic() + REPORT_SECONDS  # from here, since jobs may take long to load
             while number > self._abandoned and time.monotonic() < end and not pool.is_idle:
                 if not pool.queued and (results or message.ahead):
                     break
                 results += pool.step(message.ahead, STEP_SECONDS)
         spent, self._cpu_time_s = pool.cpu_time_s - self._cpu_time_s, pool.cpu_time_s
-        return Report(number, results, pool.queued, spent, pool.watch.take())
+        busy_s = time.monotonic() - started
+        return Report(number, results, pool.queued, spent, pool.watch.take(), busy_s)
 
 
 def _failure(error: BaseException) -> Failure:

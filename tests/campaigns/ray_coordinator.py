@@ -54,7 +54,7 @@ class InstantNode(PlayingNode):
         message = pickle.loads(self.messages.popleft())  # noqa: S301
         moments = (1000, np.zeros(MOMENTS), np.zeros(MOMENTS))
         results = [EpisodeResult(Task(*task), 1.0, 1000, moments) for task in message.tasks]
-        packed = pickle.dumps(Report(message.number, results, 0, 0.0, {}))
+        packed = pickle.dumps(Report(message.number, results, 0, 0.0, {}, 0.0))
         self.spent += time.process_time() - started
         return packed
 
@@ -108,9 +108,8 @@ def main(out: Path | None) -> None:
     columns = ["Workers", "Workers per node", "Population", "Parameters", "µs per episode"]
     columns += ["Job [ms]", "Job [MB]", "Peak memory [MB]"]
     lines = [f"| {' | '.join(columns)} |", "|" + " --: |" * len(columns)]
-    cases = [(w, n, 5_000, e) for w, e in ((1, 1), (64, 64), (1000, 1), (960, 64))
-             for n in (256, 10_000, 100_000)]  # fmt: skip
-    cases += [(960, n, 1_700_000, 64) for n in (256, 10_000)]
+    fleets, sizes = ((1, 1), (64, 64), (1000, 1), (960, 64)), (256, 10_000, 100_000)
+    cases = [(w, n, p, e) for p in (5_000, 1_700_000) for w, e in fleets for n in sizes]
     for workers, size, parameters, each in cases:
         episode, job, length, peak = measure(workers, size, parameters, each)
         lines.append(
