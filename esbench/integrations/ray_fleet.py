@@ -1,8 +1,8 @@
 """The nodes of a Ray cluster that play episodes for a driver (the extra ``ray``).
 
-One actor per node runs the pool of the local engine there. A job is put into Ray's object store
-once; portions of episodes and their results travel as bytes, so that no array of a result holds
-shared memory.
+One actor per node runs the pool of the local engine there. A small job travels with the first
+message to each node; a large one is put into Ray's object store once. Portions of episodes and
+their results travel as bytes, so that no array of a result holds shared memory.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ from esbench.rollouts.jobs import Job, Setup
 from esbench.rollouts.node_player import Exchange, Failure, NodePlayer
 from esbench.rollouts.worker_pool import DEFAULT_SLOTS, MAX_DEATHS
 
+# Fetching an object costs two more round trips. Larger arguments become objects in any case.
+SMALL_JOB_BYTES: Final = 96 * 2**10
 MAX_STARTS: Final = 5  # actors of a node that die before they answer
 CONTROL: Final = "control"  # the actor's thread that is never busy
 Call: TypeAlias = Literal["software", "configure", "exchange"]
@@ -61,11 +63,16 @@ class NodeActor:
         return self._player.configure(pickle.loads(setup), Path(log))  # noqa: S301
 
     def exchange(self, message: bytes, job: Sequence[Any]) -> bytes:
-        """Play episodes of the job behind the reference in ``job``; returns an ``Answer``."""
+        """Play episodes; returns an ``Answer``.
+
+        With the first message of a job, ``job`` holds its bytes or the reference of its bytes.
+        """
         import ray
 
         def load() -> Job:
-            loaded: Job = pickle.loads(ray.get(job[0]))  # noqa: S301
+            (found,) = job
+            data = found if isinstance(found, bytes) else ray.get(found)
+            loaded: Job = pickle.loads(data)  # noqa: S301
             return loaded
 
         return pickle.dumps(self._player.exchange(pickle.loads(message), load))  # noqa: S301
@@ -82,6 +89,7 @@ class RayPlayingNode(PlayingNode):
     def __init__(self, fleet: RayFleet, place: ClusterNode, workers: int) -> None:
         self.place, self.host, self.workers = place, place.host, workers
         self._fleet = fleet
+        self._number = -1  # of the last job that it was sent
         self._actor = fleet.cluster.start(
             NodeActor, place, sys.path, workers, DEFAULT_SLOTS, groups={CONTROL: 1}
         )
@@ -99,7 +107,9 @@ class RayPlayingNode(PlayingNode):
 
     def exchange(self, message: Exchange) -> None:
         """Send a message, without waiting."""
-        self._call("exchange", pickle.dumps(message), [self._fleet.job])
+        job = [self._fleet.job] if message.number != self._number else []
+        self._number = message.number
+        self._call("exchange", pickle.dumps(message), job)
 
     def abandon(self, number: int) -> None:
         """Tell the actor that a job is over."""
@@ -119,7 +129,7 @@ class RayFleet(Fleet):
     """The nodes of a cluster: those that join are checked and prepared before they play.
 
     Attributes:
-        job: the reference of the current job.
+        job: the bytes of the current job, or their reference.
         calls: the calls without an answer, by the reference of the answer.
         code: the own code that is compared.
         mixed: how the nodes differ that ``allow_mixed`` has admitted, by host.
@@ -184,8 +194,10 @@ class RayFleet(Fleet):
                 node.configure(*self._setup)
 
     def begin(self, number: int, job: Job) -> None:
-        """Put a job into the object store."""
-        self._old_job, self.job = self.job, self.cluster.ray.put(pickle.dumps(job))
+        """Pickle a job, and put it into the object store unless it is small."""
+        data = pickle.dumps(job)
+        is_small = len(data) <= SMALL_JOB_BYTES
+        self._old_job, self.job = self.job, data if is_small else self.cluster.ray.put(data)
 
     def events(self, seconds: float) -> list[Event]:
         """Wait for events: answers, and nodes that joined or are gone."""

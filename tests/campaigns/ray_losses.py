@@ -1,8 +1,9 @@
 """Random losses of nodes: the digests must be those of the local engine.
 
 ``PYTHONPATH=tests python tests/campaigns/ray_losses.py [KILLS]`` trains OpenAI-ES on HalfCheetah-v5
-with three nodes. At random moments a node, or the actor on it, is killed, and a node joins. At
-last, one node falls silent for a minute, as if its network were cut, and comes back.
+with three nodes. At random moments a node that has reported episodes and plays others, or the actor
+on it, is killed, and a node joins. At last, one node falls silent for a minute, as if its network
+were cut, and comes back.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 from ray_nodes import Nodes
 
 from esbench import RayEngine
 from esbench.grids.grid_file import parse_grid
+from esbench.integrations.ray_fleet import RayPlayingNode
+from esbench.rollouts.coordinator import NodeShare
 from esbench.rollouts.engine import Engine
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.training.search_trainer import SearchTrainer
@@ -44,13 +48,18 @@ def train(engine: Engine, going_on: Callable[[int], bool]) -> list[str]:
 
 def main(kills: int) -> None:
     chance, nodes, left = random.Random(0), Nodes(), kills
+    struck: list[NodeShare] = []
     nodes.resize(3)
 
     def kill_one(done: int, total: int) -> None:
         nonlocal left
-        if left and 0 < done < total and chance.random() < 0.5:
+        shares = [share for share in engine._coordinator.shares.values() if share not in struck]
+        playing = [share for share in shares if share.episodes and share.held]
+        if left and playing and 0 < done < total and chance.random() < 0.5:
             left -= 1
-            node = chance.choice(nodes.nodes)
+            struck.append(chance.choice(playing))
+            id_ = cast(RayPlayingNode, struck[-1].node).place.id
+            (node,) = (node for node in nodes.nodes if node.node_id == id_)
             if chance.random() < 0.5:
                 nodes.kill_actor(node)
             else:
@@ -59,7 +68,7 @@ def main(kills: int) -> None:
 
     with RayEngine(nodes.address) as engine:
         engine.progress = kill_one
-        ours = train(engine, lambda count: left > 0)
+        ours = train(engine, lambda _: left > 0 or engine.nodes["losses"] < kills)
         about = engine.nodes
         print(f"{kills} kills in {len(ours)} generations: {about}", flush=True)
         engine.progress = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import signal
 import time
@@ -24,12 +25,8 @@ from esbench.store.provenance.changes import was_mixed
 from esbench.training.search_trainer import SearchTrainer
 
 Spec = Callable[..., TrialSpec]
-CASES = {
-    "openai_es": "HalfCheetah-v5",
-    "cma_es": "CartPole-v1",
-    "nsra_es": "HalfCheetah-v5",
-    "eggroll": "CartPole-v1",
-}
+ALGORITHMS = "openai_es", "cma_es", "nsra_es", "eggroll"
+ENVIRONMENTS = "CartPole-v1", "HalfCheetah-v5"
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs Ray")
 
@@ -66,9 +63,22 @@ def test_any_number_of_nodes_gives_the_bits_of_the_local_engine(
     make_spec: Spec, pool: WorkerPool, nodes: Nodes, engine: RayEngine, count: int
 ) -> None:
     nodes.resize(count)
-    for algorithm, name in CASES.items():
+    for algorithm, name in itertools.product(ALGORITHMS, ENVIRONMENTS):
         spec = spec_of(make_spec, algorithm, name)
         assert digests(spec, engine) == digests(spec, pool)
+
+
+def test_a_large_job_is_fetched_from_the_object_store(
+    make_spec: Spec,
+    pool: WorkerPool,
+    nodes: Nodes,
+    engine: RayEngine,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nodes.resize(2)
+    spec = spec_of(make_spec, "openai_es", "CartPole-v1")
+    monkeypatch.setattr(ray_fleet, "SMALL_JOB_BYTES", 0)
+    assert digests(spec, engine) == digests(spec, pool)
 
 
 def test_nodes_may_be_lost_and_join_while_a_generation_is_played(
