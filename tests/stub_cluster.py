@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeAlias, final
 
 from esbench.integrations.ray_cluster import ClusterNode, Software, software
+from esbench.integrations.ray_fleet import loaded
 from esbench.rollouts.node_player import Failure, NodePlayer
 
 Answer: TypeAlias = Callable[[Mapping[str, str]], Software]
@@ -112,7 +114,7 @@ class Actor:
         return self._player.configure(pickle.loads(setup), Path(log))  # noqa: S301
 
     def _exchange(self, message: bytes, job: list[Reference]) -> bytes:
-        load = lambda: pickle.loads(self._get(job[0]))  # noqa: E731, S301
+        load = partial(loaded, job, self._get)
         return pickle.dumps(self._player.exchange(pickle.loads(message), load))  # noqa: S301
 
 

@@ -12,6 +12,7 @@ import pickle
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, final
 
@@ -43,6 +44,13 @@ CONTROL: Final = "control"  # the actor's thread that is never busy
 Call: TypeAlias = Literal["software", "configure", "exchange"]
 
 
+def loaded(job: Sequence[Any], get: Callable[[Any], Any]) -> Job:
+    """The job whose bytes are in ``job``, or whose reference is; ``get`` is that of Ray."""
+    (found,) = job
+    result: Job = pickle.loads(found if isinstance(found, bytes) else get(found))  # noqa: S301
+    return result
+
+
 @final
 class NodeActor:
     """The actor of a node."""
@@ -69,12 +77,7 @@ class NodeActor:
         """
         import ray
 
-        def load() -> Job:
-            (found,) = job
-            data = found if isinstance(found, bytes) else ray.get(found)
-            loaded: Job = pickle.loads(data)  # noqa: S301
-            return loaded
-
+        load = partial(loaded, job, ray.get)
         return pickle.dumps(self._player.exchange(pickle.loads(message), load))  # noqa: S301
 
     def abandon(self, number: int) -> None:
