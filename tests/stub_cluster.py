@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeAlias, final
 
+from esbench.integrations import ray_engine
 from esbench.integrations.ray_cluster import ClusterNode, Software, software
 from esbench.integrations.ray_fleet import loaded
 from esbench.rollouts.node_player import Failure, NodePlayer
@@ -122,3 +123,9 @@ def remote(call: Callable[..., Any]) -> Any:
     """A method of an actor."""
     method = SimpleNamespace(remote=lambda *arguments: Reference(call, *arguments))
     return SimpleNamespace(remote=method.remote, options=lambda **_: method)
+
+
+def open_engine() -> ray_engine.RayEngine:
+    """An engine on one node, for another process than that of the tests."""
+    ray_engine.RayCluster = lambda _: StubCluster(one=software)  # type: ignore[misc]
+    return ray_engine.RayEngine()

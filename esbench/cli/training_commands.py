@@ -393,7 +393,7 @@ def train(
     display = GridDisplay(make_console(), len(trials), quiet)
     tracked = TrackedGrid(display, trackers, root, complain, _draw_curve)
     try:
-        with engine.open(limits or UNLIMITED) as pool:
+        with engine.open() as pool:
             pool.notice = complain
             if not (pool.is_local or quiet):
                 show(f"ray: {layout_of(trials, pool, at_once).words}")

@@ -112,14 +112,21 @@ class RayCluster:
         if self._owned:
             with _quiet(), _own_handler():
                 self._connect(address)
-        elif address not in {None, known := self.ray.get_runtime_context().gcs_address}:
-            raise UsageError(f"--address {address}: this process is connected to {known} already")
+        elif address not in {None, self.head}:
+            raise UsageError(
+                f"--address {address}: this process is connected to {self.head} already"
+            )
 
     def __enter__(self) -> RayCluster:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def head(self) -> str:
+        """HOST:PORT of the head."""
+        return str(self.ray.get_runtime_context().gcs_address)
 
     def nodes(self) -> list[ClusterNode]:
         """The living nodes that offer CPUs, in the order of their identifiers."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import final
 
@@ -94,6 +95,12 @@ class RayEngine(Engine):
         _, workers, allow_mixed = self._options
         return RayNodes(self._cluster, workers, allow_mixed, lambda text: self.notice(text))
 
+    def opener(self) -> Callable[[], RayEngine]:
+        """An engine on the same nodes, which have actors for each."""
+        _, workers, allow_mixed = self._options
+        cluster = self._cluster
+        return partial(_join, cluster.head, workers, allow_mixed, cluster.is_local)
+
     def start(self) -> None:
         """Start the actors of all nodes in the background."""
         self._fleet.look()
@@ -173,3 +180,9 @@ class RayEngine(Engine):
         if time.monotonic() - self._told >= 60:
             self._told = time.monotonic()
             self.notice("no node of the Ray cluster is alive; waiting for one to join")
+
+
+def _join(address: str, workers: int | None, allow_mixed: bool, is_local: bool) -> RayEngine:
+    engine = RayEngine(address, workers, allow_mixed)
+    engine._cluster.is_local = is_local
+    return engine

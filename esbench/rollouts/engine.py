@@ -63,6 +63,10 @@ class Engine(ABC):
         """The machines that can also run whole trials; None if there is only this one."""
 
     @abstractmethod
+    def opener(self) -> Callable[[], Engine]:
+        """What opens another engine with the same workers, or as many, in another process."""
+
+    @abstractmethod
     def start(self) -> None:
         """Start the workers in the background if none run, as ``configure`` does."""
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -111,6 +112,10 @@ class WorkerPool(Engine):
 
     def machines(self) -> None:
         """None."""
+
+    def opener(self) -> Callable[[], Engine]:
+        """A pool of as many workers."""
+        return partial(WorkerPool, self._size, self.slots)
 
     def compare_code(self, spec: TrialSpec) -> None:
         """There is only this machine."""

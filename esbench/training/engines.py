@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, final
 
 from esbench.errors import UsageError, require_choice
-from esbench.training.limits import UNLIMITED, Limits
 
 if TYPE_CHECKING:
     from esbench.rollouts.engine import Engine
@@ -31,19 +30,14 @@ class EngineChoice:
     address: str | None = None
     allow_mixed: bool = False
 
-    def open(self, limits: Limits = UNLIMITED) -> Engine:
-        """The engine, which the caller closes, for trials with ``limits``.
+    def open(self) -> Engine:
+        """The engine, which the caller closes.
 
         Raises:
             UsageError: the options do not fit together, or the engine is not available.
         """
         require_choice("engine", self.name, ("local", "ray"))
         if self.name == "ray":
-            if limits.any:
-                raise UsageError(
-                    "episode_timeout or trial_timeout with the engine 'ray': expected 'local', "
-                    "whose processes end trials that exceed them"
-                )
             from esbench.integrations.ray_engine import RayEngine
 
             return RayEngine(self.address, self.workers, self.allow_mixed)

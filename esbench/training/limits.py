@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass
 from typing import Final, final
 
 from esbench.errors import UsageError
+from esbench.training.run_trial import GridWatcher
+from esbench.training.trials import Trial
 
 HINT_SECONDS: Final = 60.0  # without an episode
 
@@ -55,3 +58,33 @@ class Limits:
 
 
 UNLIMITED: Final = Limits()
+
+
+@final
+class Clock:
+    """The time of a trial, or of its check, in the processes that run it."""
+
+    def __init__(self) -> None:
+        self._spent = 0.0
+        self._hinted = False
+        self.start()
+
+    def start(self) -> None:
+        """A process begins or continues the trial."""
+        self._started = self._heard = time.monotonic()
+
+    def stop(self) -> None:
+        """The process is gone; no time passes until the next one starts."""
+        self._spent += time.monotonic() - self._started
+
+    def hear(self) -> None:
+        """An episode has ended, or the trial has come further."""
+        self._heard = time.monotonic()
+
+    def look(self, trial: Trial, limits: Limits, watcher: GridWatcher) -> str:
+        """The exceeded limit as a sentence, or an empty one; also gives the hint, once."""
+        silent, total = (time.monotonic() - since for since in (self._heard, self._started))
+        if silent >= HINT_SECONDS and not self._hinted:
+            self._hinted = True
+            watcher.trial_silent(trial, HINT_SECONDS)
+        return limits.exceeded(silent, self._spent + total)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 
 from esbench.errors import UsageError
 from esbench.rollouts.engine import Engine
+from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.provenance.record import own_code
 from esbench.training.callbacks import Callback, ImportedCallback
 from esbench.training.limits import UNLIMITED, Limits
@@ -47,23 +49,24 @@ def run_grid(
         outcomes.append(outcome)
         watcher.trial_ended(trial, outcome, detail)
 
-    assert pool.is_local or not limits.any, "``EngineChoice.open`` refuses them"
     todo = [trial for trial in trials if not trial.is_done]
     layout = layout_of(todo, pool, at_once)
     if layout.is_on_nodes and (machines := pool.machines()):
         named = _named(callbacks, "trials on nodes")
         with (
             closing(machines),
-            TrialsOnNodes(trials, machines, pool.slots, named, at_once, pool.notice) as grid,
+            TrialsOnNodes(
+                trials, machines, pool.slots, named, at_once, limits, pool.notice
+            ) as grid,
         ):
-            grid.check()
+            grid.check(watcher)
             grid.run(watcher, ended)
         return outcomes
     groups = _groups(todo, layout, pool, callbacks, limits.any, apart)
     named = [each for each in callbacks if isinstance(each, ImportedCallback)]
     checked = False
-    for group, count, workers in groups:
-        with TrialProcesses(count, workers, pool.slots, named, limits) as processes:
+    for group, count, open_engine in groups:
+        with TrialProcesses(count, open_engine, named, limits, pool.notice) as processes:
             if not checked:
                 processes.check(trials, watcher)
             checked = True
@@ -101,20 +104,23 @@ def _groups(
     callbacks: Sequence[Callback],
     limited: bool,
     apart: bool,
-) -> list[tuple[Sequence[Trial], int, int]]:
-    """Trials for processes of this machine, with the number of processes and workers of each.
+) -> list[tuple[Sequence[Trial], int, Callable[[], Engine]]]:
+    """Trials for processes of this machine, with the number of processes and the engine of each.
 
     UsageError if a callback is a plain function, where these processes are needed.
     """
     beside, alone = todo[: layout.side_by_side], todo[layout.side_by_side :]
-    groups = [(beside, layout.at_once, layout.workers_each)] if beside else []
+    groups = list[tuple[Sequence[Trial], int, Callable[[], Engine]]]()
+    if beside:
+        share = partial(WorkerPool, layout.workers_each, pool.slots)
+        groups.append((beside, layout.at_once, share))
     if beside or limited:
         why = f"at_once = {layout.at_once}" if beside else "episode_timeout or trial_timeout"
         _named(callbacks, why)
     importable = all(isinstance(each, ImportedCallback) for each in callbacks)
     own = apart and pool.is_local and importable
     if alone and (limited or (own and _own_code(alone))):
-        groups.append((alone, 1, pool.size))
+        groups.append((alone, 1, pool.opener()))
     return groups
 
 

@@ -28,6 +28,13 @@ class Event(NamedTuple):
 
 
 @final
+class Notice(NamedTuple):
+    """A sentence about the workers, such as that a node is gone."""
+
+    text: str
+
+
+@final
 class Recorded(NamedTuple):
     """A call of a ``FolderRecorder``, whose answer or error is sent back if ``asked``."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -19,11 +18,12 @@ from typing import Final, NoReturn, TypeAlias, final
 from esbench.errors import DamagedTrialError, EsbenchError, TrainingError, UsageError
 from esbench.escape import printable
 from esbench.rollouts.child_process import Child, Parent, ParentGoneError, end, wait_for
+from esbench.rollouts.engine import Engine
 from esbench.rollouts.interrupts import interrupts_blocked
-from esbench.rollouts.worker_pool import MAX_DEATHS, PATIENCE, WorkerPool
+from esbench.rollouts.worker_pool import MAX_DEATHS, PATIENCE
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.callbacks import ImportedCallback
-from esbench.training.limits import HINT_SECONDS, UNLIMITED, Limits
+from esbench.training.limits import UNLIMITED, Clock, Limits
 from esbench.training.run_trial import (
     GridWatcher,
     Outcome,
@@ -36,6 +36,7 @@ from esbench.training.trial_messages import (
     Away,
     Event,
     MessageRecorder,
+    Notice,
     Relay,
     SpecCheck,
     SpecChecked,
@@ -44,8 +45,8 @@ from esbench.training.trials import Trial
 
 POLL_SECONDS: Final = 0.5  # between two looks at the clocks of silent trials
 
-TrialArguments: TypeAlias = tuple[int, int, Sequence[ImportedCallback]]
-"""Of a trial process: workers, slots of each, and callbacks."""
+TrialArguments: TypeAlias = tuple[Callable[[], Engine], Sequence[ImportedCallback]]
+"""Of a trial process: what opens its engine, and callbacks."""
 
 
 @final
@@ -57,6 +58,7 @@ class UnfinishedTrial:
     generation: int = 0  # the latest
     deaths: int = 0  # since that generation
     losses: int = 0  # deaths in all
+    clock: Clock = field(default_factory=Clock)
 
     def advance(self, record: GenerationRecord) -> None:
         """Forget the deaths if a generation is new, not computed again."""
@@ -71,32 +73,10 @@ class UnfinishedTrial:
 
 
 @final
-class _Clock:
-    """The time of a trial, or of its check, in its process."""
-
-    def __init__(self) -> None:
-        self._started = self._heard = time.monotonic()
-        self._hinted = False
-
-    def hear(self) -> None:
-        """An episode has ended, or the trial has come further."""
-        self._heard = time.monotonic()
-
-    def look(self, trial: Trial, limits: Limits, watcher: GridWatcher) -> str:
-        """The exceeded limit as a sentence, or an empty one; also gives the hint, once."""
-        silent, total = (time.monotonic() - since for since in (self._heard, self._started))
-        if silent >= HINT_SECONDS and not self._hinted:
-            self._hinted = True
-            watcher.trial_silent(trial, HINT_SECONDS)
-        return limits.exceeded(silent, total)
-
-
-@final
 @dataclass(eq=False)
 class _TrialProcess:
     child: Child
     run: UnfinishedTrial | None = None
-    clock: _Clock = field(default_factory=_Clock)
 
 
 @final
@@ -106,14 +86,14 @@ class TrialProcesses:
     def __init__(
         self,
         count: int,
-        workers: int,
-        slots: int,
+        open_engine: Callable[[], Engine],
         callbacks: Sequence[ImportedCallback] = (),
         limits: Limits = UNLIMITED,
+        notice: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Start ``count`` processes with ``workers`` workers of ``slots`` slots each."""
-        self._arguments: TrialArguments = workers, slots, callbacks
-        self._limits = limits
+        """Start ``count`` processes with an engine each, whose notices are passed on."""
+        self._arguments: TrialArguments = open_engine, callbacks
+        self._limits, self._notice = limits, notice
         self._processes: list[_TrialProcess] = []
         try:
             for _ in range(count):
@@ -144,17 +124,24 @@ class TrialProcesses:
 
     def _check(self, trial: Trial, process: _TrialProcess, watcher: GridWatcher) -> None:
         process.child.send(SpecCheck.of(trial))
-        clock = _Clock()
-        while not wait_for([process.child], POLL_SECONDS):
-            if clock.look(trial, self._limits, watcher):
-                self._replace(process)
-                return
-        match process.child.receive():
-            case None:
-                process.child.require_guard()
-                self._replace(process)
-            case SpecChecked(error=EsbenchError() as error):
-                raise error
+        clock = Clock()
+        while True:
+            if not wait_for([process.child], POLL_SECONDS):
+                if clock.look(trial, self._limits, watcher):
+                    self._replace(process)
+                    return
+                continue
+            match process.child.receive():
+                case None:
+                    process.child.require_guard()
+                    self._replace(process)
+                    return
+                case Notice(text):
+                    self._notice(text)
+                case SpecChecked(error=EsbenchError() as error) | (EsbenchError() as error):
+                    raise error
+                case _:
+                    return
 
     def run(
         self,
@@ -175,27 +162,29 @@ class TrialProcesses:
             _give(process, pending)
         while running := {p.child: p for p in self._processes if p.run}:
             for child in wait_for(list(running), POLL_SECONDS):
-                running[child].clock.hear()
                 self._handle(running[child], child.receive(), pending, watcher, ended)
             for process in running.values():
-                trial = process.run and process.run.trial
-                if trial and (why := process.clock.look(trial, self._limits, watcher)):
+                run = process.run
+                if run and (why := run.clock.look(run.trial, self._limits, watcher)):
                     self._replace(process)
-                    trial.folder.fail(f"{why}\n")
-                    ended(trial, "failed", why)
+                    run.trial.folder.fail(f"{why}\n")
+                    ended(run.trial, "failed", why)
                     _give(process, pending)
 
     def _handle(
         self,
         process: _TrialProcess,
-        reply: Event | EsbenchError | None,
+        reply: Event | Notice | EsbenchError | None,
         pending: deque[Trial],
         watcher: GridWatcher,
         ended: Callable[[Trial, Outcome, str], None],
     ) -> None:
         run = process.run
         assert run is not None, "only processes with a trial send messages"
+        run.clock.hear()
         match reply:
+            case Notice(text):
+                self._notice(text)
             case Event("trial_ended", arguments):
                 ended(run.trial, *arguments)
                 _give(process, pending)
@@ -229,17 +218,22 @@ class TrialProcesses:
 
 def _give(process: _TrialProcess, pending: deque[Trial]) -> None:
     process.run = UnfinishedTrial(pending.popleft()) if pending else None
-    process.clock = _Clock()
     if process.run is not None:
         process.child.send(process.run.trial)
 
 
 def trial_main(
-    parent: Parent, workers: int, slots: int, callbacks: Sequence[ImportedCallback]
+    parent: Parent, open_engine: Callable[[], Engine], callbacks: Sequence[ImportedCallback]
 ) -> None:
     """Run or check the received trials until the parent ends this process."""
     signal.signal(signal.SIGTERM, _interrupt)
-    with contextlib.suppress(KeyboardInterrupt), WorkerPool(workers, slots) as pool:
+    with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as opened:
+        try:
+            pool = opened.enter_context(open_engine())
+        except EsbenchError as error:  # of a cluster that has changed
+            parent.send(_sendable(error))
+            return
+        pool.notice = lambda text: parent.send(Notice(text))
         pool.start()
         while True:
             try:
@@ -257,7 +251,7 @@ def trial_main(
                 parent.send(_sendable(error))
 
 
-def _found(work: SpecCheck, pool: WorkerPool) -> EsbenchError | None:
+def _found(work: SpecCheck, pool: Engine) -> EsbenchError | None:
     """The error that a check has found, if any."""
     try:
         check_spec(work.spec, work.is_new, pool)
@@ -280,7 +274,7 @@ def _sendable(error: BaseException) -> EsbenchError:
 
 
 def _run_away(
-    trial: Trial, parent: Parent, pool: WorkerPool, callbacks: Sequence[ImportedCallback]
+    trial: Trial, parent: Parent, pool: Engine, callbacks: Sequence[ImportedCallback]
 ) -> None:
     """Run a trial whose folder only the other end of the messages can reach."""
     with MessageRecorder(parent) as recorder:

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, final
 from esbench.errors import TrainingError
 from esbench.rollouts.child_process import Child, end
 from esbench.rollouts.servers import Arrival
+from esbench.rollouts.worker_pool import PATIENCE
 from esbench.training.trial_processes import TrialArguments, trial_main
 
 MOST_MESSAGES: Final = 100  # that wait for the driver; then the trials wait
@@ -64,12 +65,26 @@ class TrialServer:
                 break
         return found
 
+    def end(self, place: int) -> None:
+        """Let the process of a place, if any, save its trial and end; kill it if it does not."""
+        with self._lock:
+            if child := self._children.get(place):
+                child.process.terminate()
+                killer = threading.Timer(PATIENCE, self._kill, (place, child))
+                killer.daemon = True
+                killer.start()
+
     def stop(self) -> None:
         """Let every process save its trial and end."""
         with self._lock:
             self._stopped = True
             for child in self._children.values():
                 child.process.terminate()
+
+    def _kill(self, place: int, child: Child) -> None:
+        with self._lock:
+            if self._children.get(place) is child:
+                child.process.kill()
 
     def _pass_on(self, place: int, child: Child) -> None:
         while (message := child.receive()) is not None:

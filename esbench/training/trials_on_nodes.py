@@ -11,16 +11,18 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, final
 
 from esbench.errors import DamagedTrialError, EsbenchError
 from esbench.files import Json
 from esbench.rollouts.interrupts import interrupts_delayed
 from esbench.rollouts.servers import Lost, Node, Nodes
-from esbench.rollouts.worker_pool import MAX_DEATHS
+from esbench.rollouts.worker_pool import MAX_DEATHS, WorkerPool
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.provenance.record import importable_code
 from esbench.training.callbacks import ImportedCallback
+from esbench.training.limits import UNLIMITED, Clock, Limits
 from esbench.training.run_trial import (
     GridWatcher,
     Outcome,
@@ -44,16 +46,19 @@ class _Place:
 
     node: Node
     number: int
+    workers: int
     arguments: TrialArguments
     run: UnfinishedTrial | None = None
     recorder: FolderRecorder | None = None
     records: list[GenerationRecord] = field(default_factory=list)  # the first and the latest here
     in_flight: int = 0  # episodes
+    exceeded: str = ""  # the limit for which its process is being ended
 
     def begin(self, run: UnfinishedTrial) -> None:
         """Run a trial that is not done."""
         self.run, self.recorder = run, FolderRecorder(run.trial)
         self.records, self.in_flight = [], 0
+        run.clock.start()
         self.assign(Away(run.trial))
 
     def nodes(self, losses: int) -> Json:
@@ -65,11 +70,16 @@ class _Place:
             seconds = latest.wall_time_s - first.wall_time_s
         node = {
             "host": self.node.name,
-            "workers": self.arguments[0],
+            "workers": self.workers,
             "steps_per_second": steps / seconds if seconds else 0.0,
             "in_flight": self.in_flight,
         }
         return {"nodes": [node], "losses": losses, "lost_episodes": 0, "mixed": {}}
+
+    def end(self, why: str) -> None:
+        """End the trial process there, which exceeds a limit."""
+        self.exceeded = why
+        self.node.call("end", self.number)
 
     def assign(self, work: object) -> None:
         """Send work to the trial process there, which starts if there is none."""
@@ -87,6 +97,7 @@ class TrialsOnNodes:
         slots: int,
         callbacks: Sequence[ImportedCallback] = (),
         at_once: int | None = None,
+        limits: Limits = UNLIMITED,
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Prepare to run trials.
@@ -98,12 +109,13 @@ class TrialsOnNodes:
             callbacks: of every trial; the nodes import them.
             at_once: the number of trials side by side on one node; by default, ``schedule`` decides
                 from the node's cores and its share of the trials.
+            limits: of every trial, and of its check.
             tell: called with a message when no node is left.
         """
         self._trials = trials
         self._nodes = nodes
         self._slots, self._callbacks, self._at_once = slots, callbacks, at_once
-        self._tell = tell
+        self._limits, self._tell = limits, tell
         self._places: list[_Place] = []
         self._pending = deque(UnfinishedTrial(trial) for trial in trials if not trial.is_done)
         self._locks: dict[
@@ -132,33 +144,39 @@ class TrialsOnNodes:
             for lock in self._locks.values():
                 lock.close()
 
-    def check(self) -> None:
+    def check(self, watcher: GridWatcher) -> None:
         """``check_each`` on a node, so that this machine loads no simulator."""
-        check_each(self._trials, self._check)
+        check_each(self._trials, partial(self._check, watcher=watcher))
 
-    def _check(self, trial: Trial) -> None:
-        """Check a trial until its process dies, or ``MAX_DEATHS`` nodes are lost.
+    def _check(self, trial: Trial, watcher: GridWatcher) -> None:
+        """Check a trial until its process dies or is too late, or ``MAX_DEATHS`` nodes are lost.
 
         Training reports why.
         """
-        work, checker, losses = SpecCheck.of(trial), None, 0
+        work, clock, losses = SpecCheck.of(trial), Clock(), 0
+        checker: _Place | None = None
         while True:
             self._join()
             if checker not in self._places and self._places:  # the first one, or that one is lost
                 checker = self._places[0]
                 checker.assign(work)
+                clock.start()
             self._receive()
             while self._inbox:
                 sender, message = self._inbox.popleft()
                 match message:
-                    case SpecChecked(work.spec.hash, error):
+                    case SpecChecked(work.spec.hash, error) if not sender.exceeded:
                         if error is not None:
                             raise error
                         return
                     case Died() if sender is checker:
+                        sender.exceeded = ""
                         losses += 1
                         if sender in self._places or losses >= MAX_DEATHS:
                             return
+            alive = checker if checker in self._places else None
+            if alive and not alive.exceeded and (why := clock.look(trial, self._limits, watcher)):
+                alive.end(why)
 
     def run(self, watcher: GridWatcher, ended: Callable[[Trial, Outcome, str], None]) -> None:
         """Run every trial that is not done; ``ended`` is called with every trial that has ended.
@@ -177,6 +195,10 @@ class TrialsOnNodes:
                     trial, event = shown
                     show = ended if event.name == "trial_ended" else getattr(watcher, event.name)
                     show(trial, *event.arguments)
+            for place in self._places:
+                run = None if place.exceeded else place.run
+                if run and (why := run.clock.look(run.trial, self._limits, watcher)):
+                    place.end(why)
 
     def _join(self) -> None:
         """Make places on the nodes that are new, as many as suit their share of the trials."""
@@ -186,8 +208,9 @@ class TrialsOnNodes:
         left = [run.trial.spec.budget.env_steps for run in runs]
         for node in joined:
             layout = schedule(left[: -(-len(left) // count)], node.cores, self._at_once)
-            arguments = layout.workers_each, self._slots, self._callbacks
-            self._places += [_Place(node, n, arguments) for n in range(layout.at_once)]
+            workers = layout.workers_each
+            arguments = partial(WorkerPool, workers, self._slots), self._callbacks
+            self._places += [_Place(node, n, workers, arguments) for n in range(layout.at_once)]
         self._places.sort(key=lambda place: place.number)  # a trial on every node comes first
         alone = not self._places
         if alone and not self._alone:
@@ -197,7 +220,7 @@ class TrialsOnNodes:
     def _give(self, ended: Callable[[Trial, Outcome, str], None]) -> None:
         """Send trials to the places that have none."""
         for place in self._places:
-            while self._pending and place.run is None:
+            while self._pending and place.run is None and not place.exceeded:
                 run = self._pending.popleft()
                 if run in self._locks or self._open(run, ended):
                     with interrupts_delayed():
@@ -231,6 +254,9 @@ class TrialsOnNodes:
                     self._places = [place for place in self._places if place.node is not node]
                 else:
                     self._inbox.extend((places[number], message) for number, message in arrived)
+                    for run in (places[number].run for number, _ in arrived):
+                        if run is not None:
+                            run.clock.hear()
 
     def _handle(self) -> tuple[Trial, Event] | None:
         """Apply the next message completely; returns what is left to display."""
@@ -240,8 +266,13 @@ class TrialsOnNodes:
             match message:
                 case Recorded():
                     self._record(place, message)
-                case Died(cause) if run is not None:
-                    message = self._lose(place, run, cause)
+                case Died(cause):
+                    exceeded, place.exceeded = place.exceeded, ""
+                    if run is not None and exceeded:
+                        run.trial.folder.fail(f"{exceeded}\n")
+                        message = self._fail(place, run, exceeded)
+                    elif run is not None:
+                        message = self._lose(place, run, cause)
                 case Event("generation_done", (record,)) if run is not None:
                     run.advance(record)
                     place.records = [*place.records[:1], record]
@@ -270,13 +301,17 @@ class TrialsOnNodes:
         run.deaths += not self._stopping
         run.losses += not self._stopping
         if run.deaths >= MAX_DEATHS:
-            failed = Event("trial_ended", ("failed", run.store_cause(cause)))
-            self._close(place, run)
-            return failed
+            return self._fail(place, run, run.store_cause(cause))
         place.run = None
+        run.clock.stop()
         run.trial.folder.close()
         self._pending.appendleft(run)
         return Event("trial_died", (cause,))
+
+    def _fail(self, place: _Place, run: UnfinishedTrial, why: str) -> Event:
+        """End a trial whose failure is stored."""
+        self._close(place, run)
+        return Event("trial_ended", ("failed", why))
 
     def _close(self, place: _Place, run: UnfinishedTrial) -> None:
         place.run = None

@@ -235,6 +235,30 @@ def test_a_node_with_other_own_code_is_refused(
     assert was_mixed(json.loads(file.read_text()))
 
 
+@pytest.mark.parametrize("option", ["--episode-timeout", "--trial-timeout"])
+def test_a_trial_that_hangs_fails_after_a_limit_and_its_node_does_not(
+    esbench: Run,
+    make_spec: Spec,
+    pool: WorkerPool,
+    nodes: Nodes,
+    engine: RayEngine,
+    tmp_path: Path,
+    option: str,
+) -> None:
+    nodes.resize(1)
+    digests(make_spec(), engine, 1)  # its actor runs
+    actors = nodes.count_actors()
+    grid = ("--env", "hostile_code:Step-sleep-v0", *GRID[2:])
+    ray = ("--engine", "ray", "--address", nodes.address, "--out", "out", "--quiet")
+    assert esbench("run", *grid, *ray, option, "3")[0] == 1
+    (file,) = tmp_path.rglob("error.txt")
+    assert option[2:].replace("-", " ") in file.read_text()
+    assert "3 s" in file.read_text()
+    while nodes.count_actors() > actors:  # Ray ends them when their driver is gone
+        time.sleep(0.1)
+    assert digests(make_spec(), engine, 1) == digests(make_spec(), pool, 1)
+
+
 def test_plan_and_bench_use_the_nodes(esbench: Run, nodes: Nodes, engine: RayEngine) -> None:
     nodes.resize(1)
     ray = ("--engine", "ray", "--address", nodes.address)

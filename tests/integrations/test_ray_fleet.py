@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from stub_cluster import Answer, StubCluster, other_code, other_version
+from stub_cluster import Answer, StubCluster, open_engine, other_code, other_version
+from watchers import Watcher
 
 from esbench.errors import UsageError
 from esbench.grids.trial_spec import TrialSpec
@@ -15,10 +17,15 @@ from esbench.integrations import ray_engine, ray_fleet
 from esbench.integrations.ray_cluster import software
 from esbench.integrations.ray_engine import RayEngine
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.store.trial_folder import TrialFolder
+from esbench.training.limits import Limits
+from esbench.training.run_grid import run_grid
 from esbench.training.search_trainer import SearchTrainer
+from esbench.training.trials import Trial
 
 Spec = Callable[..., TrialSpec]
 Open = Callable[..., RayEngine]
+Make = Callable[..., Trial]
 
 
 @pytest.fixture
@@ -88,3 +95,30 @@ def test_an_admitted_node_marks_the_trial(make_spec: Spec, connect: Open) -> Non
     with SearchTrainer(make_spec(budget={"env_steps": 50}), engine) as trainer:
         trainer.train()
     assert "doubles" in engine.nodes["mixed"]["one"]
+
+
+@pytest.mark.parametrize(
+    "limits", [Limits(trial=1.5), Limits(episode=1.5)], ids=["trial", "episode"]
+)
+def test_a_trial_that_hangs_on_the_nodes_fails_after_a_limit(
+    make_trial: Make, connect: Open, limits: Limits
+) -> None:
+    engine, watcher = connect(StubCluster(one=software)), Watcher()
+    engine.opener = lambda: open_engine  # type: ignore[method-assign]
+    trial = make_trial("hostile_code:Step-sleep-v0")
+    assert run_grid([trial], engine, watcher, limits=limits) == ["failed"]
+    assert trial.folder.error() == f"{limits.exceeded(2.0, 2.0)}\n"
+
+
+def test_a_limit_that_is_not_reached_changes_no_result(
+    make_trial: Make, pool: WorkerPool, connect: Open
+) -> None:
+    engine, trial = connect(StubCluster(one=software)), make_trial()
+    engine.opener = lambda: open_engine  # type: ignore[method-assign]
+    local = replace(trial, folder=TrialFolder(trial.folder.path.with_name("local")))
+    limits = Limits(episode=10**6, trial=10**6)
+    assert run_grid([trial], engine, Watcher(), limits=limits) == ["done"]
+    assert run_grid([local], pool, Watcher()) == ["done"]
+    ours, theirs = ([r.digest for r in one.folder.records()] for one in (trial, local))
+    assert ours == theirs
+    assert trial.folder.result()["returns"] == local.folder.result()["returns"]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from command_line import Run, working_in
+from command_line import Run, files, working_in
 from ray_nodes import Nodes
 from stored_trials import content
 from stub_cluster import RayError, StubCluster, other_code, other_version
@@ -22,6 +22,7 @@ from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.trial_folder import TrialFolder
 from esbench.training import trials_on_nodes
 from esbench.training.callbacks import ImportedCallback
+from esbench.training.limits import Limits
 from esbench.training.trials import Trial
 from esbench.training.trials_on_nodes import TrialsOnNodes
 
@@ -107,6 +108,28 @@ def test_other_own_code_on_the_nodes_is_refused(
     assert "doubles sha256:0 here, sha256:" in err
 
 
+def test_a_trial_that_hangs_fails_after_a_limit(
+    cluster: RayCluster, machines: Nodes, esbench: Run, tmp_path: Path
+) -> None:
+    grid = ("--env", "hostile_code:Step-sleep-v0", "--algorithm", "openai_es", "--seeds", "0-2")
+    ray = ("--engine", "ray", "--address", machines.address, "--out", "out", "--quiet")
+    assert esbench("run", *grid, *ray, "--episode-timeout", "3")[0] == 1
+    errors = [file.read_text() for file in tmp_path.rglob("error.txt")]
+    assert errors == [f"{Limits(episode=3.0).exceeded(3.0, 3.0)}\n"] * 3
+
+
+def test_a_grid_whose_own_code_cannot_be_made_is_refused(
+    cluster: RayCluster, machines: Nodes, esbench: Run, tmp_path: Path
+) -> None:
+    name = "hostile_code:Constructor-raise-v0"
+    grid = ("--env", name, "--algorithm", "openai_es", "--seeds", "0-2")
+    ray = ("--engine", "ray", "--address", machines.address, "--out", "out", "--quiet")
+    code, _, err = esbench("run", *grid, *ray)
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert name in err
+    assert not files(tmp_path)
+
+
 def test_the_trial_of_a_killed_node_goes_on_elsewhere_and_an_interrupt_saves_it(
     cluster: RayCluster, machines: Nodes, make_trial: Make, pool: WorkerPool
 ) -> None:
@@ -126,7 +149,7 @@ def test_the_trial_of_a_killed_node_goes_on_elsewhere_and_an_interrupt_saves_it(
     nodes = RayNodes(cluster, workers=None, allow_mixed=False, notice=lambda _: None)
     callbacks = [ImportedCallback("often_saved:go_on")]
     with closing(nodes), TrialsOnNodes(trials, nodes, 4, callbacks, tell=pytest.fail) as grid:
-        grid.check()
+        grid.check(watcher)
         with pytest.raises(KeyboardInterrupt):
             grid.run(watcher, watcher.trial_ended)
     assert len(watcher.deaths) == 1

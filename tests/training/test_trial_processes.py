@@ -3,20 +3,21 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from command_line import Run, files
 from fake_trials import make_records
 from watchers import Watcher
 
 from esbench.errors import OwnCodeError, UsageError
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.training import limits as limits_module
 from esbench.training import trial_processes
-from esbench.training.limits import UNLIMITED, Limits
+from esbench.training.limits import UNLIMITED, Clock, Limits
 from esbench.training.run_grid import run_grid
 from esbench.training.run_trial import Outcome
-from esbench.training.trial_processes import UnfinishedTrial
+from esbench.training.trial_processes import TrialProcesses, UnfinishedTrial
 from esbench.training.trials import Trial
 
 Make = Callable[..., Trial]
@@ -105,7 +106,7 @@ def test_own_code_that_kills_its_process_fails_its_trial_alone(
 def test_a_trial_that_hangs_fails_after_a_limit(
     make_trial: Make, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, limits: Limits
 ) -> None:
-    monkeypatch.setattr(trial_processes, "HINT_SECONDS", 0.0)
+    monkeypatch.setattr(limits_module, "HINT_SECONDS", 0.0)
     trial, watcher = make_trial("hostile_code:Step-sleep-v0"), Watcher()
     assert run_grid([trial], pool, watcher, limits=limits) == ["failed"]
     assert "1.5 s" in trial.folder.error()
@@ -119,13 +120,35 @@ def test_limits_need_callbacks_with_names(make_trial: Make, pool: WorkerPool) ->
         run_grid([make_trial()], pool, Watcher(), [lambda _: None], limits=Limits(trial=1.0))
 
 
-@pytest.mark.parametrize("option", ["--episode-timeout", "--trial-timeout"])
-def test_limits_need_processes_of_this_machine(esbench: Run, tmp_path: Path, option: str) -> None:
-    grid = ["--env", "doubles:Walk-v0", "--algorithm", "openai_es", "--seeds", "0-1"]
-    code, out, err = esbench("run", *grid, "--engine", "ray", option, "5")
-    assert (code, out, len(err.splitlines())) == (2, "", 1)
-    assert "episode_timeout or trial_timeout with the engine 'ray'" in err
-    assert not files(tmp_path)
+def noisy_pool() -> WorkerPool:
+    pool = WorkerPool(1, slots=4)
+    start = pool.start
+    pool.start = lambda: (pool.notice("a node is gone"), start())  # type: ignore[method-assign]
+    return pool
+
+
+def test_the_notices_of_an_engine_in_another_process_arrive(make_trial: Make) -> None:
+    watcher, told = Watcher(), list[str]()
+    with TrialProcesses(1, noisy_pool, notice=told.append) as processes:
+        processes.check([make_trial()], watcher)
+        processes.run([make_trial()], watcher, watcher.trial_ended)
+    assert [outcome for outcome, _ in watcher.ends] == ["done"]
+    assert set(told) == {"a node is gone"}
+
+
+def no_engine() -> WorkerPool:
+    raise UsageError("node 7 differs")
+
+
+def test_an_engine_that_cannot_be_opened_in_another_process_ends_the_grid(
+    make_trial: Make,
+) -> None:
+    watcher = Watcher()
+    told = pytest.raises(UsageError, match="node 7 differs")
+    with TrialProcesses(1, no_engine) as processes, told:
+        processes.check([make_trial()], watcher)
+    with TrialProcesses(1, no_engine) as processes, told:
+        processes.run([make_trial()], watcher, watcher.trial_ended)
 
 
 @pytest.mark.parametrize("seconds", [0, -1.0, float("nan"), float("inf"), "5"])
@@ -143,6 +166,32 @@ def test_a_limit_is_exceeded_when_it_is_reached() -> None:
     assert "10 s" in limits.exceeded(silent=1.0, total=10.0)
     assert not UNLIMITED.any
     assert UNLIMITED.exceeded(1e9, 1e9) == ""
+
+
+def test_the_clock_of_a_trial_stops_between_its_processes(
+    make_trial: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, watcher, trial = [100.0], Watcher(), make_trial()
+    monkeypatch.setattr(limits_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    clock = Clock()
+
+    def look(**limits: float) -> bool:
+        return bool(clock.look(trial, Limits(**limits), watcher))
+
+    now[0] += 9
+    assert (look(episode=9), look(trial=9), look(episode=10, trial=10)) == (True, True, False)
+    clock.hear()
+    assert (look(episode=1), look(trial=9)) == (False, True)
+    clock.stop()
+    now[0] += 1000
+    clock.start()
+    assert (look(episode=1), look(trial=9), look(trial=10)) == (False, True, False)
+    now[0] += 1
+    assert (look(episode=1), look(trial=10)) == (True, True)
+    assert not watcher.silent
+    now[0] += 60
+    look(), look()
+    assert watcher.silent == [trial.name]
 
 
 def test_an_error_of_own_code_keeps_its_class_between_processes() -> None:

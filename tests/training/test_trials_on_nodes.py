@@ -1,8 +1,11 @@
 """Trials on nodes that come and go leave behind what local ones do."""
 
+import signal
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +14,14 @@ from stored_trials import content
 from watchers import Watcher
 from watchers import run as run_here
 
-from esbench.errors import UsageError
+from esbench.errors import OwnCodeError, UsageError
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.provenance.record import own_code
 from esbench.store.trial_folder import TrialFolder
+from esbench.training import trial_server
 from esbench.training.callbacks import ImportedCallback
+from esbench.training.limits import Clock, Limits
+from esbench.training.trial_server import Died, TrialServer
 from esbench.training.trials import Trial
 from esbench.training.trials_on_nodes import TrialsOnNodes
 
@@ -38,7 +44,7 @@ def run(
     **options: Any,
 ) -> None:
     with TrialsOnNodes(trials, nodes, slots=4, tell=tell, **options) as grid:
-        grid.check()
+        grid.check(watcher)
         grid.run(watcher, watcher.trial_ended)
 
 
@@ -210,13 +216,88 @@ def test_own_code_that_fails_in_the_check_fails_its_trial_alone(
     assert "SystemExit" in exits.folder.error()
 
 
+def test_a_grid_whose_own_code_cannot_be_made_is_refused(
+    make_trial: Make, nodes: LocalNodes
+) -> None:
+    trials = [make_trial("hostile_code:Constructor-raise-v0", seed=seed) for seed in range(2)]
+    nodes.add()
+    with pytest.raises(OwnCodeError, match="Constructor-raise"):
+        run(nodes, Watcher(), *trials)
+    assert [trial.folder.status for trial in trials] == ["missing"] * 2
+
+
+@pytest.mark.parametrize(
+    "limits", [Limits(trial=1.5), Limits(episode=1.5)], ids=["trial", "episode"]
+)
+def test_a_trial_that_hangs_fails_after_a_limit(
+    make_trial: Make, nodes: LocalNodes, monkeypatch: pytest.MonkeyPatch, limits: Limits
+) -> None:
+    monkeypatch.setattr("esbench.training.limits.HINT_SECONDS", 0.0)
+    trial, watcher = make_trial("hostile_code:Step-sleep-v0"), Watcher()
+    nodes.add()
+    run(nodes, watcher, trial, limits=limits)
+    assert [outcome for outcome, _ in watcher.ends] == ["failed"]
+    assert trial.folder.error() == f"{limits.exceeded(2.0, 2.0)}\n"
+    assert set(watcher.silent) == {trial.name}
+    assert not watcher.deaths
+
+
+def test_after_a_limit_the_node_runs_other_trials(
+    make_trial: Make, nodes: LocalNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, good = make_trial("hostile_code:Step-sleep-v0"), make_trial()
+    look = lambda _, trial, *__: "too late" if trial is bad else ""  # noqa: E731
+    monkeypatch.setattr(Clock, "look", look)
+    nodes.add()
+    watcher = Watcher()
+    run(nodes, watcher, bad, good)
+    assert watcher.ends[0] == ("failed", "too late")
+    assert [outcome for outcome, _ in watcher.ends] == ["failed", "done"]
+    assert not watcher.deaths
+
+
+def test_a_limit_saves_the_trial(
+    make_trial: Make, nodes: LocalNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial, watcher = make_trial(**ENDLESS), Watcher()
+    reached = lambda *_: "too late" if "3" in watcher.events.get(trial.name, []) else ""  # noqa: E731
+    monkeypatch.setattr(Clock, "look", reached)
+    nodes.add()
+    run(nodes, watcher, trial)
+    state = trial.folder.load_checkpoint()
+    assert state is not None
+    assert state["progress"]["generation"] == len(trial.folder.rows()) >= 3
+    assert trial.folder.status == "failed"
+
+
+def deaf_engine(ready: Path) -> WorkerPool:
+    """Ignore the request to end, for ever."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    ready.touch()
+    while True:
+        signal.pause()
+
+
+def test_a_process_that_does_not_end_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial_server, "PATIENCE", 0.1)
+    server, ready = TrialServer(), tmp_path / "ready"
+    server.assign(0, (partial(deaf_engine, ready), ()), None)
+    while not ready.exists():
+        time.sleep(0.01)
+    server.end(0)
+    server.end(1)  # there is none
+    assert server.receive() == [(0, Died("signal SIGKILL (out of memory?)"))]
+
+
 def test_a_node_runs_as_many_trials_at_once_as_its_cores_allow(make_trial: Make) -> None:
     trials = [make_trial(seed=seed, budget={"env_steps": 10**6}) for seed in range(6)]
     cluster = LocalNodes(cores=4)
     cluster.add(), cluster.add()
     grid = TrialsOnNodes(trials, cluster, slots=4)
     grid._join()
-    assert [(place.node.name, place.number, place.arguments[0]) for place in grid._places] == [
+    assert [(place.node.name, place.number, place.workers) for place in grid._places] == [
         ("node-0", 0, 2),
         ("node-1", 0, 2),
         ("node-0", 1, 2),
