@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # slow to import, and used by few commands
     from esbench.gate.check import CheckReport
     from esbench.gate.suggest import Suggestion
     from esbench.reporting.diagnosis import Diagnosis
+    from esbench.reporting.history import CellHistory
     from esbench.reporting.tables.comparison import Sides
     from esbench.training.schedule import Schedule
     from esbench.tuning.summary import Summary
@@ -218,6 +219,17 @@ def print_check(report: CheckReport) -> None:
 
     style = {0: "bold green", 1: "bold red"}.get(report.exit_code, "bold yellow")
     show(check_table(report), *details(report), *notes(report), Text(headline(report), style))
+
+
+def print_history(found: Sequence[CellHistory], figures: Sequence[Path]) -> None:
+    """Print the past checks of each cell, and the paths of their figures."""
+    from esbench.reporting.history import NOTES, sheet
+
+    for cell in found:
+        show(Text(cell.title, "bold"))
+        print_sheet(sheet(cell, terminal=True))
+        show("")
+    show(*NOTES, *map(str, figures))
 
 
 def check_table(report: CheckReport) -> Table:

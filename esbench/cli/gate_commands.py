@@ -1,4 +1,4 @@
-"""Commands that compare scores and digests with earlier ones: baseline, check and verify."""
+"""Commands that compare scores and digests with earlier ones: baseline, check, verify, history."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from esbench.cli.app import EXIT_FAILED, LEADERBOARD, Folder, Statistic, Workers, app, complain
+from esbench.cli.app import (
+    EXIT_FAILED,
+    LEADERBOARD,
+    Folder,
+    Statistic,
+    Workers,
+    app,
+    complain,
+    write,
+)
 from esbench.cli.training_commands import train
 from esbench.errors import TrainingError, UsageError
 
@@ -197,3 +206,33 @@ def verify(
         show(*sentences(verification))
     if any(verification.outcome is Outcome.DIFFERENT for verification in found):
         raise typer.Exit(EXIT_FAILED)
+
+
+@command(
+    epilog="Examples: esbench history checks   |   esbench history checks --out plots --format "
+    "markdown"
+)
+def history(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(metavar="DIR...", help="Folders with files of 'esbench check --json'."),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the figures (default: DIR/figures).")
+    ] = None,
+    format_: Annotated[
+        Literal["text", "markdown", "json"], typer.Option("--format", help="Output format.")
+    ] = "text",
+) -> None:
+    """Show scores, speeds and digests of past checks by commit, and mark where they changed."""
+    from esbench.cli.display import print_history
+    from esbench.reporting.figures.history import draw_history
+    from esbench.reporting.history import as_json, as_markdown
+    from esbench.reporting.history import history as past
+
+    found = past(folders)
+    figures = draw_history(found, out or folders[0] / "figures")
+    if format_ == "text":
+        print_history(found, figures)
+    else:
+        write(as_json(found) if format_ == "json" else as_markdown(found))

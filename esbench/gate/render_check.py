@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
 
@@ -19,7 +20,11 @@ from esbench.gate.check import (
     CheckReport,
 )
 from esbench.gate.match_baseline import DigestResult
-from esbench.store.cells import cell_name
+from esbench.store.cells import Cell, cell_name
+from esbench.store.provenance.changes import origin_of
+from esbench.store.provenance.record import commit_of
+from esbench.store.stored_check import CHECK_FORMAT
+from esbench.store.trial_folder import now
 from esbench.units import NONE, counted, format_number
 
 MARKS: Final = {
@@ -189,10 +194,18 @@ def as_junit(report: CheckReport) -> str:
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def as_json(report: CheckReport) -> str:
-    """The check as JSON in full precision; NaN and infinity are null."""
+def as_json(report: CheckReport, folder: Path = Path()) -> str:
+    """The check as JSON in full precision; NaN and infinity are null.
+
+    It names the commit of the checkout that ``folder`` is in, by default the current one.
+    """
+    commit, date = commit_of(folder)
     return as_text(
         {
+            "format": CHECK_FORMAT,
+            "commit": commit,
+            "commit_date": date,
+            "created": now(),
             "exit_code": report.exit_code,
             "headline": headline(report),
             **vars(report.rules),
@@ -221,7 +234,31 @@ def _json_cell(cell: CellReport) -> Json:
         "baseline_scores": cell.baseline_scores.tolist(),
         "seeds": list(cell.match.seeds),
         "scores": cell.scores.tolist(),
+        **_measured(cell.match.cell),
         "looks": [vars(look) for look in cell.looks],
+    }
+
+
+def _measured(cell: Cell | None) -> Json:
+    """What ``esbench history`` compares besides scores: speeds, digests and their origins.
+
+    The first two are in the order of the seeds. A speed is in training steps per second of CPU
+    time.
+    """
+    trials = () if cell is None else cell.trials
+    origins = [origin_of(each) for each in (() if cell is None else cell.descriptions)]
+    results = [trial.result() for trial in trials]
+    return {
+        "speeds": [
+            result["env_steps"] / seconds if (seconds := result.get("cpu_time_s")) else None
+            for result in results
+        ],
+        "last_digests": [result.get("digest") for result in results],
+        "origins": [
+            origin.model_dump(mode="json")
+            for number, origin in enumerate(origins)
+            if origin not in origins[:number]
+        ],
     }
 
 

@@ -323,7 +323,7 @@ def test_what_has_no_settings_to_list(esbench: Run) -> None:
 def test_every_help_has_an_example(esbench: Run) -> None:
     _, listed, _ = esbench("--help")
     commands = re.findall(r"^. (\w+)  ", listed, re.MULTILINE)
-    assert len(commands) == 22
+    assert len(commands) == 23
     for command in commands:
         assert re.search(rf"Examples?:\s+esbench {command}", esbench(command, "--help")[1])
 

@@ -101,13 +101,16 @@ def _package_version(package: str) -> str | None:
 def _git_commit() -> str | None:
     """The commit of the checkout that esbench runs from, with "+" if files have changed."""
     folder = Path(__file__).resolve().parents[3]
-    if not (folder / ".git").exists():
-        return None
+    return commit_of(folder)[0] if (folder / ".git").exists() else None
+
+
+def commit_of(folder: Path) -> tuple[str | None, str | None]:
+    """The commit of the checkout that a folder is in, as ``_git_commit``, and its date."""
     try:
-        commit = _git(folder, "rev-parse", "HEAD")
-        return commit + ("+" if _git(folder, "status", "--porcelain", "-uno") else "")
-    except (OSError, subprocess.SubprocessError):
-        return None
+        commit, date = _git(folder, "show", "-s", "--format=%H %cI", "HEAD").split()
+        return commit + ("+" if _git(folder, "status", "--porcelain", "-uno") else ""), date
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None, None
 
 
 def _git(folder: Path, *arguments: str) -> str:

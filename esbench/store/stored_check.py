@@ -1,0 +1,93 @@
+"""Reads the files of ``esbench check --json``, one per check, that a repository has kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, final
+
+import msgspec
+
+from esbench.errors import UsageError
+from esbench.files import read_json
+
+CHECK_FORMAT: Final = 1
+EXPECTED: Final = "expected a file of 'esbench check --json' by this version"
+
+
+@final
+@dataclass(frozen=True)
+class CheckedCell:
+    """One cell of a check; the lists are in the order of ``seeds``, and empty if not measured.
+
+    Attributes:
+        scores: of the episode statistic; a diverged run has the worst score.
+        speeds: training steps per second of CPU time; null if unknown.
+        last_digests: of the last generation; null if there is none.
+        origins: versions and hardware of the trials.
+    """
+
+    environment: str
+    algorithm: str
+    policy: str
+    episode_statistic: str
+    verdict: str
+    seeds: list[int]
+    scores: list[float]
+    speeds: list[float | None]
+    last_digests: list[str | None]
+    origins: list[dict[str, Any]]
+
+
+@final
+@dataclass(frozen=True)
+class StoredCheck:
+    """A check; ``commit`` is that of the checkout it ran in, null outside of one."""
+
+    commit: str | None
+    commit_date: datetime | None
+    created: datetime
+    cells: list[CheckedCell]
+
+    @property
+    def date(self) -> datetime:
+        """The date of the commit, or of the check if there is no commit."""
+        date = self.commit_date or self.created
+        return date if date.tzinfo else date.replace(tzinfo=UTC)
+
+
+def read_checks(folders: Sequence[Path]) -> list[StoredCheck]:
+    """The checks in the JSON files of folders, by date of commit, then of check.
+
+    Raises:
+        UsageError: a folder or its files do not exist, or a file is not of a check.
+    """
+    found = []
+    for folder in folders:
+        paths = sorted(folder.rglob("*.json"))
+        if not paths:
+            what = "no JSON file in" if folder.is_dir() else "no folder"
+            raise UsageError(f"{what} {str(folder)!r}; {EXPECTED}")
+        found += [_read_check(path) for path in paths]
+    return sorted(found, key=lambda check: (check.date, check.created.timestamp()))
+
+
+def _read_check(path: Path) -> StoredCheck:
+    content = read_json(path)
+    known = content.get("format") if isinstance(content, dict) else None
+    if known != CHECK_FORMAT or "cells" not in content:
+        raise UsageError(f"{path}: format {known!r} of a check; {EXPECTED}")
+    try:
+        check = msgspec.convert(content, StoredCheck)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{path}: {error}; {EXPECTED}") from None
+    for cell in check.cells:
+        sizes = {len(each) for each in (cell.seeds, cell.scores, cell.speeds, cell.last_digests)}
+        if len(sizes) > 1:
+            raise UsageError(
+                f"{path}: {cell.algorithm} on {cell.environment}: lists of {sorted(sizes)} values; "
+                "expected one of each per seed"
+            )
+    return check
