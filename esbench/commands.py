@@ -125,6 +125,7 @@ def table(
     wide: bool = False,
     by: str | None = None,
     which: Literal["last", "best"] = "last",
+    statistic: Literal["mean", "tail"] = "mean",
 ) -> pd.DataFrame:
     """The scores of an output folder, as ``esbench table``, in full precision.
 
@@ -134,6 +135,8 @@ def table(
         by: sort by this setting of the algorithms and give it a column.
         which: "best" also shows the scores of the best policies, in the column ``selected``; first
             run ``esbench eval --all --which best``.
+        statistic: the score of a seed is the mean return of its held-out episodes, or their tail:
+            the mean of the worst 10 %.
 
     Returns:
         One row per environment and algorithm. ``score`` is the IQM over seeds, ``low`` and
@@ -142,15 +145,17 @@ def table(
         footnotes of the printed table.
 
     Raises:
-        UsageError: there is no trial, a trial is not readable, or ``by`` has no two values.
+        UsageError: there is no trial, a trial is not readable or has no tail, or ``by`` has no two
+            values.
     """
     from esbench.reporting.tables.frames import score_frame, wide_frame
     from esbench.reporting.tables.score_table import score_table
     from esbench.reporting.tables.wide_table import require_one_layout
 
     require_choice("which", which, ("last", "best"))
-    require_one_layout(wide, by, which)
-    rows = score_table(Path(folder), by, selected=which == "best")
+    require_choice("statistic", statistic, ("mean", "tail"))
+    require_one_layout(wide, by, which, statistic)
+    rows = score_table(Path(folder), by, which == "best", statistic)
     return wide_frame(rows) if wide else score_frame(rows, by)
 
 

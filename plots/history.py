@@ -2,7 +2,7 @@
 
     python plots/history.py
 
-Forty commits, eight seeds each, of which one in ten fails. Every third commit changes the digests.
+Forty commits with eight seeds each; one seed in ten fails. Every third commit changes the digests.
 Commit 24 lowers all scores, commit 32 makes training faster.
 """
 

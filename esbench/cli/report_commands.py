@@ -77,6 +77,7 @@ def table(
             "intervals. Formats other than text always have it, except with --wide.",
         ),
     ] = False,
+    statistic: Statistic = "mean",
 ) -> None:
     """Print the scores: interquartile mean over seeds with its interval, cost and reference."""
     from esbench.cli.console import print_sheet
@@ -89,8 +90,8 @@ def table(
             f"--wide with --format {format_}: expected one of text, markdown, latex; "
             f"{format_} has one row per environment and algorithm, without --wide"
         )
-    require_one_layout(wide, by, which)
-    rows = score_table(folder, by, selected=which == "best")
+    require_one_layout(wide, by, which, statistic, tail)
+    rows = score_table(folder, by, which == "best", statistic)
     if format_ == "text":
         shown = partial(sheet, terminal=True, by=by)
         print_sheet((wide_sheet if wide else shown)(rows, tail=tail), split=wide)

@@ -135,6 +135,12 @@ def run_score(trial: TrialFolder, statistic: EpisodeStatistic = "mean") -> float
     return tail if math.isfinite(tail) else None
 
 
+def finite_scores(cell: Cell, statistic: EpisodeStatistic = "mean") -> list[float]:
+    """The finite scores of the done trials of a cell; errors as ``run_score``."""
+    scores = (run_score(trial, statistic) for trial in cell.trials if trial.is_done)
+    return [float(score) for score in scores if score is not None]
+
+
 def run_curves(cell: Cell) -> list[RunCurve]:
     """The curves of a cell's trials, sorted by seed; UsageError if one cannot be read."""
     curves = []

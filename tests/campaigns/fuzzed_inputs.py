@@ -170,7 +170,7 @@ def _named(rng: random.Random) -> list[str]:
         ["efficiency", "out", "--target", name], ["plot", "out", "--algorithms", name],
         ["plot", "out", "--size", name], ["report", name],
         ["baseline", name, "--out", "new/b.json"], ["check", name, "--baseline", "base.json"],
-        ["check", "out", "--baseline", name], ["merge", name, "--out", "new"],
+        ["check", "out", "--baseline", name], ["merge", name, "--out", "new"], ["history", name],
         ["check", "out", "--baseline", "base.json", "--markdown", f"new/{name}"],
         ["leaderboard", name], ["submit", name], ["bench", "--env", name],
         ["bench", "--algorithm", name], ["tune", name, "--trials", "1"],

@@ -22,14 +22,16 @@ from esbench.gate.match_baseline import DigestResult
 from esbench.gate.pytest_plugin import Gate
 from esbench.gate.sequential import check_until_conclusive
 from esbench.reporting.tables.comparison import compare_sides, outcome, sheet
+from esbench.reporting.tables.score_table import score_table
 
 EPISODES = 40
 CELL = "CartPole-v1/openai_es"
 
 
-def write_episodes(root: Path, returns: np.ndarray) -> Path:
+def write_episodes(root: Path, returns: np.ndarray, **grid: Any) -> Path:
     """Write one done trial for each row of [seeds, episodes] returns."""
-    for trial, own in zip(make_trials(root, seeds=list(range(len(returns)))), returns, strict=True):
+    trials = make_trials(root, seeds=list(range(len(returns))), **grid)
+    for trial, own in zip(trials, returns, strict=True):
         score = float(own.mean())
         write_trial(trial, make_records([score / 2, score]), score)
         edit(trial.folder.path, "result.json", partial(dict.update, returns=own.tolist()))
@@ -143,6 +145,35 @@ def test_the_p_value_of_a_comparison_is_that_of_scipy(tmp_path: Path, base: Path
     assert "is better than" in outcome(sides)
     assert "is worse than" in outcome(compare_sides(str(base), str(falls)))
     assert "Tails" not in sheet(sides, tail=True).header
+
+
+def test_a_table_of_tails_has_their_order_and_marks(esbench: Run, tmp_path: Path) -> None:
+    better = falling(6) + 40
+    write_episodes(tmp_path / "out", steady(0))
+    write_episodes(tmp_path / "out", better, algorithms={"snes": {}})
+    by_mean, by_tail = (
+        score_table(tmp_path / "out"),
+        score_table(tmp_path / "out", statistic="tail"),
+    )
+    assert [(row.algorithm, row.standing) for row in by_mean] == [
+        ("snes", "best"),
+        ("openai_es", ""),
+    ]
+    assert [(row.algorithm, row.standing) for row in by_tail] == [
+        ("openai_es", "best"),
+        ("snes", ""),
+    ]
+    assert by_tail[1].score == pytest.approx(trim_mean(tails(better), 0.25))
+    np.testing.assert_allclose(by_tail[1].scores, tails(better))
+    assert by_mean[0].tail == pytest.approx(by_tail[1].score)
+    for words in ((), ("--wide",), ("--format", "markdown")):
+        code, out, _ = esbench("table", "out", "--statistic", "tail", *words)
+        assert (code, "worst 10 %" in " ".join(out.split())) == (0, True)
+    code, out, _ = esbench("table", "out", "--statistic", "tail", "--format", "json")
+    assert {row["statistic"] for row in json.loads(out)["rows"]} == {"tail"}
+    for words in (("--tail",), ("--which", "best")):
+        code, _, err = esbench("table", "out", "--statistic", "tail", *words)
+        assert (code, len(err.splitlines())) == (2, 1)
 
 
 def test_the_same_bits_are_identical_and_another_tail_is_a_change(

@@ -24,16 +24,12 @@ from esbench.files import as_text
 from esbench.grids.trial_spec import flatten
 from esbench.reporting.tables import render_table
 from esbench.reporting.tables.render_table import FEW_SEEDS, Sheet
-from esbench.reporting.tables.score_table import TAIL, normalized_score, tail_score
+from esbench.reporting.tables.score_table import JUDGED, TAIL, normalized_score, tail_score
 from esbench.settings import Table
-from esbench.store.cells import Cell, cells, require_within_budget, run_score
+from esbench.store.cells import Cell, cells, finite_scores, require_within_budget
 from esbench.units import NONE, counted, format_number
 
 NARROW_BELOW: Final = 6
-TAILS: Final[dict[EpisodeStatistic, str]] = {
-    "mean": "",
-    "tail": " of a run's tail, the mean of the worst 10 % of its held-out episodes",
-}
 MOST_DIFFERENCES: Final = 8  # settings named in one note
 LONGEST_VALUE: Final = 40  # characters of one setting: there may be a sigma per parameter
 
@@ -148,9 +144,10 @@ def sheet(sides: Sides, *, tail: bool = False) -> Sheet:
         body.append(["all, normalized", "", "", difference, improvement, "", "", *[""] * tail])
     header = ["Environment", "A (seeds)", "B (seeds)", "A - B", "P(A > B)", "p", "g"]
     header += ["Tails"] * tail
+    of_what = f" of a run's {JUDGED['tail']}" if sides.statistic == "tail" else ""
     several = ", Holm-corrected" if len(sides.pairs) > 1 else ""
     columns = (
-        f"Scores: interquartile means over seeds{TAILS[sides.statistic]}. "
+        f"Scores: interquartile means over seeds{of_what}. "
         "Intervals: 95 % percentile bootstrap over seeds. "
         "P(A > B): the probability that a run of A beats a run of B; a tie counts half. "
         f"p: two-sided permutation test of the means{several}. g: Hedges' effect size."
@@ -204,11 +201,9 @@ def _contents(side: Sequence[Cell]) -> str:
 
 
 def _finite(cell: Cell, statistic: EpisodeStatistic) -> list[float]:
-    scores = [run_score(trial, statistic) for trial in cell.trials if trial.is_done]
-    finite = [float(score) for score in scores if score is not None]
-    if not finite:
+    if not (scores := finite_scores(cell, statistic)):
         raise UsageError(f"{_contents([cell])} has no finished trial")
-    return finite
+    return scores
 
 
 def _across(

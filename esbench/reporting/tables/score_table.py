@@ -13,7 +13,13 @@ from typing import Any, Final, final
 from esbench.analysis import aggregates
 from esbench.analysis.aggregates import stratified_interval
 from esbench.analysis.comparison import LEVEL, Standing, standings
-from esbench.analysis.statistics import bootstrap_interval, iqm, normalized, tail_mean
+from esbench.analysis.statistics import (
+    EpisodeStatistic,
+    bootstrap_interval,
+    iqm,
+    normalized,
+    tail_mean,
+)
 from esbench.errors import UsageError, suggestion
 from esbench.files import Json
 from esbench.grids.environment_files import Scores
@@ -29,7 +35,7 @@ from esbench.reporting.tables.render_table import (
     settings_notes,
     variety_notes,
 )
-from esbench.store.cells import TOLERATED, Cell, cells
+from esbench.store.cells import TOLERATED, Cell, cells, finite_scores
 from esbench.store.held_out import Variety, least_varied
 from esbench.store.provenance.changes import mixture
 from esbench.store.selected_score import selected_score
@@ -50,7 +56,8 @@ class ScoreRow(TableRow):
     """The score of one algorithm in one environment. A missing number is NaN, a missing text empty.
 
     Attributes:
-        score: IQM over seeds of the final policy's mean return over held-out episodes.
+        score: IQM over seeds of the final policy's mean return over held-out episodes, or of their
+            tail where ``statistic`` is "tail".
         low, high: its 95 % bootstrap interval; NaN with fewer than three seeds.
         seeds, unfinished: the numbers of trials with a finite score, which enter, and without.
         env_steps, wall_time_s: of training, mean over seeds.
@@ -62,7 +69,7 @@ class ScoreRow(TableRow):
         standing: "best" in its environment, "tied" if not significantly different from it, or "".
         setting: the value of the setting that ``score_table`` sorts by, if any.
         tail: IQM over seeds of the mean of the worst 10 % of the held-out episodes; NaN if a seed
-            that enters has no record of its episodes.
+            that enters has no record of its episodes, or if it is the score.
         selected: IQM over seeds of the held-out score of the best policy in place of the final
             one; NaN unless it was asked for and every seed that enters has one.
         is_agent: whether an agent made the trials.
@@ -98,6 +105,7 @@ class ScoreRow(TableRow):
     is_agent: bool = False
     overspent: float = 0.0
     variety: Variety = "varied"
+    statistic: EpisodeStatistic = "mean"
 
     @property
     def reference_text(self) -> str:
@@ -126,22 +134,30 @@ class Overall:
     optimality_gap: float
 
 
-def score_table(root: Path, by: str | None = None, selected: bool = False) -> list[ScoreRow]:
+def score_table(
+    root: Path,
+    by: str | None = None,
+    selected: bool = False,
+    statistic: EpisodeStatistic = "mean",
+) -> list[ScoreRow]:
     """One row per environment and algorithm, sorted by environment, the best score first.
 
     With ``by``, a setting of the algorithms, rows are sorted by its value instead. With
-    ``selected``, they also have the scores of the best policies that ``esbench eval`` has kept.
+    ``selected``, they also have the scores of the best policies that ``esbench eval`` has kept. The
+    score of a trial is the ``statistic`` of its held-out episodes.
 
     Raises:
-        UsageError: there is no trial, a trial is not readable, ``by`` has no two values, or no row
-            has a score of its best policies.
+        UsageError: there is no trial, a trial is not readable or has no tail, ``by`` has no two
+            values, or no row has a score of its best policies.
     """
     rows: list[ScoreRow] = []
     found = cells(root)
     if by is not None:
         _require_several(by, found, root)
     for _, members in groupby(found, lambda cell: cell.environment):
-        group = [replace(_row(cell), setting=cell.settings.get(by or "")) for cell in members]
+        group = [
+            replace(_row(cell, statistic), setting=cell.settings.get(by or "")) for cell in members
+        ]
         marks = standings([row.scores for row in group])
         rows += [replace(row, standing=mark) for row, mark in zip(group, marks, strict=True)]
     if selected:
@@ -224,7 +240,7 @@ def sheet(
 
 def footnotes(rows: Sequence[ScoreRow]) -> list[str]:
     """How to read the table, cautions, references and commands."""
-    notes = [f"{PROTOCOL} Steps and time: of training, mean over seeds."]
+    notes = [f"{protocol(rows)} Steps and time: of training, mean over seeds."]
     if any(not math.isnan(row.normalized) for row in rows):
         notes.append(NORMALIZED)
     if any(not math.isnan(row.tail) for row in rows):
@@ -242,10 +258,10 @@ def footnotes(rows: Sequence[ScoreRow]) -> list[str]:
     return [" ".join(note.split()) for note in notes]
 
 
-PROTOCOL: Final = (
-    "Score: interquartile mean (IQM) over training seeds of the final policy's mean return over "
-    "held-out episodes. Interval: 95 % percentile bootstrap over seeds."
-)
+JUDGED: Final[dict[EpisodeStatistic, str]] = {
+    "mean": "mean return over held-out episodes",
+    "tail": "tail, the mean of the worst 10 % of its held-out episodes (at least one)",
+}
 TAIL: Final = (
     "Tail: IQM over training seeds of the mean of the worst 10 % of a final policy's held-out "
     "episodes (at least one)."
@@ -277,9 +293,18 @@ def tail_score(cell: Cell) -> float:
     return float(iqm(tails)) if known else math.nan
 
 
-def _row(cell: Cell) -> ScoreRow:
+def protocol(rows: Sequence[ScoreRow]) -> str:
+    """What the scores and intervals of a table are."""
+    judged = JUDGED["tail" if any(row.statistic == "tail" for row in rows) else "mean"]
+    return (
+        f"Score: interquartile mean (IQM) over training seeds of the final policy's {judged}. "
+        "Interval: 95 % percentile bootstrap over seeds."
+    )
+
+
+def _row(cell: Cell, statistic: EpisodeStatistic) -> ScoreRow:
     scored = scored_results(cell)
-    scores = [float(result["score"]) for result in scored]
+    scores = finite_scores(cell, statistic)
     score = float(iqm(scores)) if scores else math.nan
     low, high = map(float, bootstrap_interval(scores)) if scores else (math.nan, math.nan)
     steps, seconds = (
@@ -318,7 +343,8 @@ def _row(cell: Cell) -> ScoreRow:
         overspent=cell.overspent,
         trials=tuple(str(trial.path) for trial in cell.trials),
         scores=tuple(scores),
-        tail=tail_score(cell),
+        tail=tail_score(cell) if statistic == "mean" else math.nan,
+        statistic=statistic,
         variety=least_varied(scored),
     )
 

@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
+from esbench.analysis.statistics import EpisodeStatistic
 from esbench.errors import UsageError
 from esbench.reporting.tables.render_table import Sheet, command_notes
 from esbench.reporting.tables.score_table import (
     MARKS,
-    PROTOCOL,
     STANDINGS,
     TAIL,
     ScoreRow,
@@ -20,6 +20,7 @@ from esbench.reporting.tables.score_table import (
     interval,
     normalized_scores,
     overall,
+    protocol,
     reference_cell,
     references_of,
 )
@@ -32,12 +33,29 @@ NOT_COMPARABLE: Final = "\N{DAGGER}"
 MOST_EXCEPTIONS: Final = 4
 
 
-def require_one_layout(wide: bool, by: str | None, which: Literal["last", "best"]) -> None:
-    """Raises UsageError for a wide table that is sorted by a setting or has selected scores."""
-    if wide and by is not None:
-        raise UsageError(f"--wide with --by {by}: expected one of them")
-    if wide and which == "best":
-        raise UsageError("--wide with --which best: expected one of them")
+def require_one_layout(
+    wide: bool,
+    by: str | None,
+    which: Literal["last", "best"],
+    statistic: EpisodeStatistic,
+    tail: bool = False,
+) -> None:
+    """Raises UsageError for options of a table that exclude each other.
+
+    A wide table is not sorted by a setting and has no selected scores. A table of tails has no
+    other ones, which are mean returns.
+    """
+    given = {
+        "--wide": wide,
+        f"--by {by}": by is not None,
+        "--which best": which == "best",
+        "--statistic tail": statistic == "tail",
+        "--tail": tail,
+    }
+    options = list(given)
+    for first, second in ((0, 1), (0, 2), (2, 3), (3, 4)):
+        if given[options[first]] and given[options[second]]:
+            raise UsageError(f"{options[first]} with {options[second]}: expected one of them")
 
 
 def wide_sheet(rows: Sequence[ScoreRow], *, tail: bool = False) -> Sheet:
@@ -117,7 +135,7 @@ def _published(rows: Sequence[ScoreRow]) -> list[list[str]]:
 
 
 def _footnotes(rows: Sequence[ScoreRow], order: str, tail: bool) -> list[str]:
-    notes = [PROTOCOL, *([f"In parentheses: tail. {TAIL}"] if tail else [])]
+    notes = [protocol(rows), *([f"In parentheses: tail. {TAIL}"] if tail else [])]
     if any(row.standing for row in rows):
         notes.append(STANDINGS)
     notes += [order, _seeds_note(rows), _steps_note(rows), *cautions(rows)]
