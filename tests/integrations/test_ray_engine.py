@@ -212,6 +212,29 @@ def test_a_node_that_differs_is_refused(
         assert "numpy 0.0.7 here" in file.read_text()
 
 
+def test_a_node_that_joins_later_and_differs_is_refused_while_training_goes_on(
+    make_spec: Spec, pool: WorkerPool, nodes: Nodes, engine: RayEngine
+) -> None:
+    nodes.resize(1)
+    spec, told = make_spec("doubles:Slow-v0", settings={"population_size": 60}), list[str]()
+    with RayEngine(nodes.address) as other:
+        other.notice = told.append
+
+        def join(done: int, total: int) -> None:
+            if len(nodes.nodes) == 1:
+                fleet = other._fleet  # whose first node has been compared
+                fleet._software = fleet._software._replace(esbench="0.0.7")
+                nodes.add()
+
+        other.progress = join
+        assert digests(spec, other) == digests(spec, pool)
+        while not told:
+            other._coordinator.listen(1.0)
+        assert "esbench 0.0.7 here" in told[0]
+        assert len(other.nodes["nodes"]) == 1
+    nodes.resize(1)
+
+
 @pytest.mark.parametrize("module", ["doubles", "nowhere"])
 def test_a_node_with_other_own_code_is_refused(
     esbench: Run,
