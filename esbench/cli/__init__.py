@@ -22,6 +22,7 @@ from esbench.cli import (
     report_commands,
     slurm_command,
     training_commands,
+    trial_commands,
     tuning_commands,
 )
 from esbench.cli.app import (
@@ -56,6 +57,7 @@ __all__ = [
     "report_commands",
     "slurm_command",
     "training_commands",
+    "trial_commands",
     "tuning_commands",
 ]
 

@@ -1,4 +1,4 @@
-"""Commands that train and evaluate: run, plan, status, eval, render and bench."""
+"""Commands that train and plan: run, plan, status and bench."""
 
 from __future__ import annotations
 
@@ -17,22 +17,18 @@ import typer
 from esbench.cli.app import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
-    EXIT_USAGE,
     Address,
     AllowMixed,
     AtOnce,
     DeviceName,
     EngineChosen,
-    Generation,
     GridOptions,
     Overrides,
-    Which,
     Workers,
     all_overrides,
     app,
     complain,
     takes_grid,
-    write,
 )
 from esbench.errors import UsageError
 
@@ -168,173 +164,6 @@ def status(options: GridOptions) -> None:
 
     root, trials = options.open()
     print_standings(map(standing, trials), root)
-
-
-@command(
-    "eval",
-    epilog="Examples: esbench eval results/runs/quick/CartPole-v1/openai_es/seed-0   |   "
-    "esbench eval --random-policy Hopper-v5 --episodes 100",
-)
-def eval_(
-    trial: Annotated[Path | None, typer.Argument(metavar="TRIAL", help="A trial's folder.")] = None,
-    random_policy: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ENV", help="Score uniformly random actions in this environment instead."
-        ),
-    ] = None,
-    episodes: Annotated[int | None, typer.Option(help="Number of held-out episodes.")] = None,
-    generation: Generation = None,
-    which: Which = "last",
-    all_: Annotated[
-        bool, typer.Option("--all", help="Score every trial in TRIAL, a folder of trials.")
-    ] = False,
-    seed: Annotated[int, typer.Option(help="Seed of the random actions.")] = 0,
-    workers: Workers = None,
-) -> None:
-    """Score a stored policy again on its held-out episodes, or score random actions.
-
-    The score of a finished trial's best policy is kept for 'esbench table --which best'.
-    """
-    if (trial is None) == (random_policy is None):
-        raise UsageError("expected either a trial's folder or --random-policy ENV")
-    if random_policy is not None:
-        if generation is not None or all_:
-            option = "--all" if all_ else f"--generation {generation}"
-            raise UsageError(f"{option}: expected a trial, not --random-policy")
-        from esbench.cli.display import returns_text
-        from esbench.grids.environment_files import load_environment
-        from esbench.rollouts.random_policy import random_policy_returns
-
-        spec = load_environment(random_policy).spec()
-        returns = random_policy_returns(spec, 100 if episodes is None else episodes, seed)
-        write(f"{random_policy}, random actions: {returns_text(returns)}")
-        return
-    assert trial is not None
-    _score_again(trial, all_, workers, episodes, generation, which)
-
-
-def _score_again(
-    path: Path,
-    all_: bool,
-    workers: int | None,
-    episodes: int | None,
-    generation: int | None,
-    which: Which,
-) -> None:
-    """Score one trial, or all in a folder; those that cannot be scored are named."""
-    from esbench.cli.display import returns_text
-    from esbench.rollouts.worker_pool import WorkerPool
-    from esbench.store.trial_folder import find_trials
-    from esbench.training.scoring import evaluate_trial, keep_best
-
-    code = 0
-    selected = ", selected as the best" if which == "best" else ""
-    with WorkerPool(workers) as pool:
-        for folder in [item.path for item in find_trials(path)] if all_ else [path]:
-            try:
-                stored = evaluate_trial(folder, pool, episodes, generation, which)
-            except UsageError as error:
-                if not all_:
-                    raise
-                complain(f"{folder}: {error}")
-                code = max(code, EXIT_USAGE)
-                continue
-            name = f"{folder}: " if all_ else ""
-            text = returns_text(stored.score.returns)
-            write(f"{name}generation {stored.generation}{selected}: {text}")
-            if which == "best" and generation is None:
-                keep_best(folder, stored)
-            if stored.identical:
-                write("identical to the recorded score")
-            elif stored.identical is False:
-                write(f"DIFFERENT from the recorded score {stored.recorded!r}")
-                code = EXIT_FAILED
-    raise typer.Exit(code)
-
-
-@command(
-    epilog="Examples: esbench render results/runs/quick/CartPole-v1/openai_es/seed-0   |   "
-    "esbench render results/runs/quick --all --out render.mp4"
-)
-def render(
-    trial: Annotated[Path, typer.Argument(metavar="TRIAL", help="A trial's folder.")],
-    episode: Annotated[int, typer.Option(help="Index of the held-out episode, from 0.")] = 0,
-    generation: Generation = None,
-    which: Which = "last",
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="A .gif or .mp4 file (default: render.gif in the trial's folder); with --all, the "
-            "file's name in each trial's folder.",
-        ),
-    ] = None,
-    max_steps: Annotated[
-        int,
-        typer.Option(help="Largest number of steps to show; the return is of the whole episode."),
-    ] = 1000,
-    all_: Annotated[
-        bool,
-        typer.Option(
-            "--all",
-            help="Write a file for every kept checkpoint of every trial in TRIAL, which may be a "
-            "folder of trials.",
-        ),
-    ] = False,
-) -> None:
-    """Write a GIF or MP4 of a stored policy in one of its held-out episodes."""
-    from esbench.cli.console import working
-    from esbench.units import counted
-    from esbench.video.render_trial import outputs, render_trial
-
-    code = 0
-    for folder, kept, file in outputs(trial, out, all_, generation):
-        try:
-            with working(f"rendering {file}"):
-                rendered = render_trial(folder, file, episode, max_steps, kept, which)
-        except UsageError as error:
-            if not all_:
-                raise
-            complain(f"{folder}: {error}")
-            code = EXIT_USAGE
-            continue
-        cut = "" if rendered.shown == rendered.steps else f", the first {rendered.shown} shown"
-        write(
-            f"{rendered.path}: {rendered.environment}, generation {rendered.generation}, "
-            f"episode {rendered.episode} (seed {rendered.seed}), return {rendered.total!r}, "
-            f"{counted(rendered.steps, 'step')}{cut}"
-        )
-        if rendered.differs:
-            complain(f"DIFFERENT from the recorded return {rendered.recorded!r}")
-            code = max(code, EXIT_FAILED)
-    raise typer.Exit(code)
-
-
-@command(epilog="Example: esbench export results/runs/quick/CartPole-v1/openai_es/seed-0")
-def export(
-    trial: Annotated[Path, typer.Argument(metavar="TRIAL", help="A trial's folder.")],
-    generation: Generation = None,
-    which: Which = "last",
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Default: policy.pt2 in the trial's folder."),
-    ] = None,
-) -> None:
-    """Write a stored policy as a file that torch.export.load reads without esbench."""
-    from esbench.api import load_policy
-    from esbench.cli.console import working
-    from esbench.training.export_policy import export_policy
-
-    file = trial / "policy.pt2" if out is None else out
-    with working(f"exporting {file}"):
-        about = export_policy(load_policy(trial, generation, which), file)
-    inputs, outputs = ("[" + ", ".join(map(str, about[key])) + "]" for key in ("inputs", "outputs"))
-    state = " and the recurrent state" if about["state"] else ""
-    write(
-        f"{file}: {about['environment']}, generation {about['generation']}, observations {inputs} "
-        f"{about['dtype']}{state} to outputs {outputs}"
-    )
 
 
 @command(epilog="Example: esbench bench --env HalfCheetah-v5 --workers 2")
