@@ -32,7 +32,7 @@ from esbench.policies.base import POLICIES, Policy, PolicyBatch, TorchPolicy
 from esbench.registry import Registry
 from esbench.reporting.catalogue import SettingRow, setting_rows
 from esbench.reporting.figures.style import Output
-from esbench.reporting.tables.score_table import overall
+from esbench.reporting.tables.across_environments import overall
 from esbench.rollouts.jobs import Setup
 from esbench.settings import parse
 from esbench.training.evaluator import HeldOutScore

@@ -82,7 +82,8 @@ def table(
     """Print the scores: interquartile mean over seeds with its interval, cost and reference."""
     from esbench.cli.console import print_sheet
     from esbench.reporting.tables.render_table import export
-    from esbench.reporting.tables.score_table import score_table, sheet
+    from esbench.reporting.tables.score_sheet import sheet
+    from esbench.reporting.tables.score_table import score_table
     from esbench.reporting.tables.wide_table import require_one_layout, wide_sheet
 
     if wide and format_ in {"csv", "json"}:

@@ -257,7 +257,8 @@ def _next_steps(root: Path) -> list[str]:
 def _print_results(root: Path) -> None:
     from esbench.cli.console import print_sheet, show
     from esbench.reporting.figures.learning_curves import draw
-    from esbench.reporting.tables.score_table import score_table, sheet
+    from esbench.reporting.tables.score_sheet import sheet
+    from esbench.reporting.tables.score_table import score_table
 
     show("")
     try:

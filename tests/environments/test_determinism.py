@@ -18,7 +18,8 @@ from esbench.leaderboard.suites import read_suite
 from esbench.leaderboard.table import leaderboard_rows, leaderboard_sheet
 from esbench.reporting.diagnosis import diagnose
 from esbench.reporting.tables.render_table import EQUAL_EPISODES, ONE_EPISODE
-from esbench.reporting.tables.score_table import score_table, sheet
+from esbench.reporting.tables.score_sheet import sheet
+from esbench.reporting.tables.score_table import score_table
 from esbench.store.trial_folder import TrialFolder, find_trials
 
 FIXED_LAKE = 'environment."FrozenLake-v1".kwargs.is_slippery=false'

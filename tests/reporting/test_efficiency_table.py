@@ -162,7 +162,7 @@ def test_the_terminal_table_fits_80_columns(
     out = esbench("efficiency", str(tmp_path / "run"), "--window", "1")[1]
     table = out.partition("Reached:")[0]
     assert " ".join(table.splitlines()[0].split()) == (
-        "Environment Algorithm Target Reached Steps Episodes CPU time ERT Area"
+        "Algorithm Target Reached Steps Episodes CPU time ERT Area"
     )
     assert max(map(len, table.splitlines())) <= 80
     assert "120.0 10 of 10" in " ".join(table.split())

@@ -20,7 +20,9 @@ from esbench.files import Json
 from esbench.reporting.figures.across import performance_profile, target_ecdf
 from esbench.reporting.html.charts import HEALTH_MEASURES
 from esbench.reporting.html.page import render, report_contents, write_report
-from esbench.reporting.tables.score_table import normalized_scores, overall, score_table, sheet
+from esbench.reporting.tables.across_environments import normalized_scores, overall
+from esbench.reporting.tables.score_sheet import sheet
+from esbench.reporting.tables.score_table import score_table
 from esbench.store.cells import cells
 
 

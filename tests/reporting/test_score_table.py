@@ -19,14 +19,8 @@ from esbench.cli.console import sheet_table
 from esbench.errors import UsageError
 from esbench.reporting.tables.frames import score_frame
 from esbench.reporting.tables.render_table import as_csv, as_json, as_latex, as_markdown
-from esbench.reporting.tables.score_table import (
-    TAIL,
-    ScoreRow,
-    cautions,
-    footnotes,
-    score_table,
-    sheet,
-)
+from esbench.reporting.tables.score_sheet import TAIL, cautions, footnotes, sheet
+from esbench.reporting.tables.score_table import ScoreRow, score_table
 from esbench.reporting.tables.wide_table import wide_sheet
 from esbench.store.cells import cells
 from esbench.store.selected_score import keep_selected_score
@@ -449,10 +443,11 @@ def test_a_table_loads_no_slow_package(tmp_path: Path) -> None:
         write_scores(tmp_path, [1.0, 2.0, 3.0], environments=[name])
         write_scores(tmp_path, [4.0, 5.0, 6.0], environments=[name], algorithms={"snes": {}})
     code = (
-        "import sys; from pathlib import Path; from esbench.reporting.tables import score_table; "
+        "import sys; from pathlib import Path; "
+        "from esbench.reporting.tables import score_sheet, score_table; "
         "import esbench.reporting.figures.learning_curves, esbench.reporting.tables.efficiency; "
         "rows = score_table.score_table(Path(sys.argv[1])); "
-        "notes = score_table.sheet(rows).notes; "
+        "notes = score_sheet.sheet(rows).notes; "
         "assert any('IQM 0.' in note for note in notes) and rows[0].standing == 'best'; "
         "loaded = {'matplotlib', 'scipy', 'rich', 'pandas'} & set(sys.modules); "
         "sys.exit(', '.join(sorted(loaded)) or 0)"

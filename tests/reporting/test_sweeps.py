@@ -15,7 +15,8 @@ from scipy.stats import trim_mean
 from esbench.errors import UsageError
 from esbench.reporting.figures.sweeps import sweep_drawing, sweep_figures
 from esbench.reporting.html.page import report_contents
-from esbench.reporting.tables.score_table import score_table, sheet
+from esbench.reporting.tables.score_sheet import sheet
+from esbench.reporting.tables.score_table import score_table
 from esbench.store.cells import cells
 
 RATES = (0.02, 0.1, 1.0)

@@ -18,17 +18,16 @@ from esbench.reporting.diagnosis import Diagnosis, diagnose_trial
 from esbench.reporting.figures.style import assign_styles
 from esbench.reporting.html.charts import charts_across, environment_charts
 from esbench.reporting.html.plotly_chart import swatch
-from esbench.reporting.tables.render_table import TEXTS
-from esbench.reporting.tables.score_table import (
+from esbench.reporting.tables.across_environments import (
     Overall,
-    ScoreRow,
     interval,
     normalized_scores,
     overall,
-    score_table,
     sentences,
-    sheet,
 )
+from esbench.reporting.tables.render_table import TEXTS
+from esbench.reporting.tables.score_sheet import sheet
+from esbench.reporting.tables.score_table import ScoreRow, score_table
 from esbench.store.cells import Cell, cells
 from esbench.store.provenance.changes import own_code_of
 from esbench.store.trial_folder import Status, TrialFolder

@@ -24,7 +24,8 @@ from esbench.files import as_text
 from esbench.grids.trial_spec import flatten
 from esbench.reporting.tables import render_table
 from esbench.reporting.tables.render_table import FEW_SEEDS, Sheet
-from esbench.reporting.tables.score_table import JUDGED, TAIL, normalized_score, tail_score
+from esbench.reporting.tables.score_sheet import JUDGED, TAIL
+from esbench.reporting.tables.score_table import normalized_score, tail_score
 from esbench.settings import Table
 from esbench.store.cells import Cell, cells, finite_scores, require_within_budget
 from esbench.units import NONE, counted, format_number

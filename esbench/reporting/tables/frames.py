@@ -11,7 +11,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from esbench.reporting.tables.comparison import Sides, outcome
-from esbench.reporting.tables.score_table import ScoreRow, footnotes, shared_name
+from esbench.reporting.tables.score_sheet import footnotes
+from esbench.reporting.tables.score_table import ScoreRow, shared_name
 from esbench.reporting.tables.wide_table import ACROSS, wide_sheet
 
 if TYPE_CHECKING:

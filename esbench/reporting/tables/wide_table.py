@@ -10,20 +10,18 @@ from typing import Final, Literal
 
 from esbench.analysis.statistics import EpisodeStatistic
 from esbench.errors import UsageError
+from esbench.reporting.tables.across_environments import interval, normalized_scores, overall
 from esbench.reporting.tables.render_table import Sheet, command_notes
-from esbench.reporting.tables.score_table import (
+from esbench.reporting.tables.score_sheet import (
     MARKS,
     STANDINGS,
     TAIL,
-    ScoreRow,
     cautions,
-    interval,
-    normalized_scores,
-    overall,
     protocol,
     reference_cell,
     references_of,
 )
+from esbench.reporting.tables.score_table import ScoreRow
 from esbench.units import NONE, format_number, format_share, format_steps
 
 ACROSS: Final = "Normalized IQM"

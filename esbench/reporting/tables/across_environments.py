@@ -1,0 +1,89 @@
+"""Statistics of an algorithm's normalized scores over all environments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+from esbench.analysis import aggregates
+from esbench.analysis.aggregates import stratified_interval
+from esbench.analysis.statistics import (
+    normalized,
+)
+from esbench.reporting.tables.score_table import ScoreRow
+from esbench.units import format_share
+
+RESAMPLES: Final = 1999
+STATISTICS: Final = (
+    aggregates.iqm,
+    aggregates.mean,
+    aggregates.median,
+    aggregates.optimality_gap,
+)
+
+
+@final
+@dataclass(frozen=True)
+class Overall:
+    """Statistics of one algorithm's normalized scores over all runs of all environments.
+
+    See ``analysis.aggregates``. The IQM has a 95 % stratified percentile bootstrap interval, NaN
+    with fewer than three seeds in an environment.
+    """
+
+    name: str
+    iqm: float
+    low: float
+    high: float
+    mean: float
+    median: float
+    optimality_gap: float
+
+
+def normalized_scores(rows: Sequence[ScoreRow]) -> dict[str, dict[str, list[float]]]:
+    """Normalized scores by algorithm and environment, where random and reference are known."""
+    table: dict[str, dict[str, list[float]]] = {}
+    for row in rows:
+        if not math.isnan(row.normalized):
+            scale = row.random_score, row.reference_score
+            found = [normalized(score, *scale) for score in row.scores]
+            table.setdefault(row.name, {})[row.environment] = found
+    return table
+
+
+def overall(scores: Mapping[str, Mapping[str, Sequence[float]]]) -> list[Overall]:
+    """Statistics of every algorithm with scores in all environments, the best IQM first.
+
+    ``scores`` are normalized, [runs], by algorithm and environment. With fewer than two
+    environments the result is empty.
+    """
+    environments = sorted({name for table in scores.values() for name in table})
+    if len(environments) < 2:
+        return []
+    found = []
+    for name, table in scores.items():
+        strata = [table.get(key, ()) for key in environments]
+        if all(strata):
+            center, *others = (float(statistic(*strata)) for statistic in STATISTICS)
+            low, high = stratified_interval(aggregates.iqm, strata, resamples=RESAMPLES)
+            found.append(Overall(name, center, low, high, *others))
+    return sorted(found, key=lambda item: -item.iqm)
+
+
+def sentences(found: Sequence[Overall]) -> list[str]:
+    """One sentence per algorithm."""
+    return [
+        f"Over all environments, normalized: {item.name}: IQM {format_share(item.iqm)}"
+        f"{interval(item)}, mean {format_share(item.mean)}, median {format_share(item.median)}, "
+        f"optimality gap {format_share(item.optimality_gap)}."
+        for item in found
+    ]
+
+
+def interval(item: Overall) -> str:
+    """The interval as text to follow the IQM; empty if there is none."""
+    if math.isnan(item.low):
+        return ""
+    return f" [{format_share(item.low)}, {format_share(item.high)}]"
