@@ -256,7 +256,7 @@ def _policy_table(policy: str | Table | type | None) -> Table:
             return {"template": import_name("policy", policy)}
         case _:
             raise UsageError(
-                f"policy {policy!r}: expected a template's name, a table, or a class of "
+                f"policy {shown(policy)}: expected a template's name, a table, or a class of "
                 "torch.nn.Module"
             )
 

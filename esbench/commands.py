@@ -98,7 +98,7 @@ def run(
     callbacks = [ImportedCallback(one) if isinstance(one, str) else one for one in given]
     for one in callbacks:
         if not callable(one):
-            raise UsageError(f"callback = {one!r}: expected a function, or its name")
+            raise UsageError(f"callback = {shown(one)}: expected a function, or its name")
     if at_once is None and not all(isinstance(one, ImportedCallback) for one in callbacks):
         at_once = 1
     root, trials = open_grid(

@@ -81,9 +81,9 @@ def suggestion(name: str, known: Iterable[str], cutoff: float = 0.5) -> str:
 def require_choice(name: str, value: object, known: Iterable[object]) -> None:
     """Raises UsageError if the value of an argument is none of those known."""
     options = list(known)
-    if value not in options:
+    if not any(isinstance(value, type(option)) and value == option for option in options):
         expected = " or ".join(map(repr, options))
-        raise UsageError(f"{name} = {value!r}: expected {expected}")
+        raise UsageError(f"{name} = {shown(value)}: expected {expected}")
 
 
 def shown(value: object) -> str:
@@ -104,7 +104,7 @@ def require_integer(name: str, value: object, least: int, most: int, why: str = 
     ``why`` ends the message for a number that is too large.
     """
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise UsageError(f"{name} = {value!r}: expected an integer")
+        raise UsageError(f"{name} = {shown(value)}: expected an integer")
     if int(value) < least:
         raise UsageError(f"{name} = {shown(value)}: expected at least {least}")
     if int(value) > most:
