@@ -68,7 +68,7 @@ def run(
         quiet: print one line per trial.
         engine: what plays the episodes.
         address: HOST:PORT of the Ray cluster that plays them; default a Ray of this machine alone.
-        allow_mixed: also use nodes with other versions or processors; marks trials as not exact.
+        allow_mixed: also use nodes with other versions, processors or own code; marks trials.
         episode_timeout: fail a trial in which no episode has ended for this time [s].
         trial_timeout: stop and fail a trial after this time [s].
 

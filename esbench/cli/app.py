@@ -85,7 +85,7 @@ AllowMixed = Annotated[
     bool,
     typer.Option(
         "--allow-mixed",
-        help="Also use nodes with other versions or processors; marks trials as not exact.",
+        help="Also use nodes with other versions, processors or own code; marks trials as inexact.",
     ),
 ]
 AtOnce = Annotated[

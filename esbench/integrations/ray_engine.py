@@ -36,7 +36,7 @@ class RayEngine(Engine):
         Args:
             address: HOST:PORT of its head; None starts a Ray of this machine alone.
             workers: worker processes per node; default one per CPU that the node offers to Ray.
-            allow_mixed: also use nodes with other versions or processors; bits may differ.
+            allow_mixed: also use nodes with other versions, processors or own code.
 
         Raises:
             UsageError: Ray is not installed, the address is wrong, ``workers`` is below 1, or a

@@ -134,6 +134,8 @@ class CountingPool:
         self.asked: list[tuple[int, int]] = []
         self.now, self._beginning, self._length = 0.0, beginning, length
 
+    def compare_code(self, spec: object) -> None: ...
+
     def configure(self, setup: object) -> None:
         """Take no time."""
 
