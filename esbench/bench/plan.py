@@ -24,7 +24,8 @@ from esbench.files import Json
 from esbench.grids.trial_spec import EnvironmentSpec, TrialSpec
 from esbench.rollouts.engine import Engine
 from esbench.rollouts.jobs import Task, member_tasks
-from esbench.rollouts.worker_pool import WorkerPool, usable_cores
+from esbench.rollouts.pool_sizes import usable_cores
+from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.trial_folder import Status, score_text
 from esbench.training.make import make_trainer
 from esbench.training.run_trial import check_trials

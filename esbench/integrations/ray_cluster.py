@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, final
 
 from esbench.errors import UsageError
 from esbench.registry import DISTRIBUTION, extra_command
-from esbench.rollouts.worker_pool import usable_cores
+from esbench.rollouts.pool_sizes import usable_cores
 from esbench.store.provenance.changes import Origin, changes
 from esbench.store.provenance.record import code_here, provenance
 

@@ -19,8 +19,9 @@ from esbench.integrations.ray_trials import RayNodes
 from esbench.rollouts.coordinator import POLL_SECONDS, Coordinator
 from esbench.rollouts.engine import Engine
 from esbench.rollouts.jobs import Job, Setup, Task
+from esbench.rollouts.pool_sizes import DEFAULT_SLOTS
 from esbench.rollouts.results import Episodes, collect
-from esbench.rollouts.worker_pool import DEFAULT_SLOTS, WorkerPool
+from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.provenance.record import importable_code
 
 

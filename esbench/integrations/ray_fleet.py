@@ -35,7 +35,8 @@ from esbench.rollouts.coordinator import (
 )
 from esbench.rollouts.jobs import Job, Setup
 from esbench.rollouts.node_player import Exchange, Failure, NodePlayer
-from esbench.rollouts.worker_pool import DEFAULT_SLOTS, MAX_DEATHS
+from esbench.rollouts.pool_sizes import DEFAULT_SLOTS
+from esbench.rollouts.worker_pool import MAX_DEATHS
 
 # Fetching an object costs two more round trips. Larger arguments become objects in any case.
 SMALL_JOB_BYTES: Final = 96 * 2**10

@@ -16,13 +16,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, final
 
-from esbench.errors import EnvironmentFailedError, TrainingError, UsageError, require_integer
+from esbench.errors import EnvironmentFailedError, TrainingError, UsageError
 from esbench.files import Json
 from esbench.grids.trial_spec import EnvironmentSpec, TrialSpec
 from esbench.rollouts.child_process import Child, end, single_thread, wait_for
 from esbench.rollouts.engine import Engine
 from esbench.rollouts.jobs import Job, Setup, Task
 from esbench.rollouts.player import Suspended
+from esbench.rollouts.pool_sizes import DEFAULT_SLOTS, PREFETCH, pool_size, portion, round_size
 from esbench.rollouts.results import EpisodeResult, Episodes, collect
 from esbench.rollouts.worker import (
     Begin,
@@ -39,19 +40,8 @@ from esbench.rollouts.worker import (
     worker_main,
 )
 
-DEFAULT_SLOTS: Final = 72
-MOST_SLOTS: Final = 100_000
-WORKERS_PER_CORE: Final = 8  # for environments that wait, such as those with a server
-FEW_WORKERS: Final = 64  # allowed on every machine
 MAX_DEATHS: Final = 3
 PATIENCE: Final = 5.0  # seconds from SIGTERM to SIGKILL
-# The smallest number of episodes sent at once. More could wait in a queue while a worker is idle.
-PREFETCH: Final = 4
-
-
-def usable_cores() -> int:
-    """The number of cores that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @final
@@ -76,12 +66,8 @@ class WorkerPool(Engine):
 
     def __init__(self, workers: int | None = None, slots: int = DEFAULT_SLOTS) -> None:
         """Prepare one worker per core by default; UsageError for a wrong number."""
-        if workers is not None:
-            most = max(FEW_WORKERS, WORKERS_PER_CORE * usable_cores())
-            require_integer("workers", workers, 1, most, ", the most on this machine")
-        require_integer("slots", slots, 1, MOST_SLOTS)
+        self._size = pool_size(workers, slots)
         super().__init__(slots)
-        self._size = workers or usable_cores()
         self.moved = 0
         self._workers: list[_Worker] = []
         self._configuration: Configure | None = None
@@ -189,7 +175,7 @@ class WorkerPool(Engine):
         assert self._configuration is not None, "configure first"
         self._halt()
         slots = min((w.slots for w in self._workers if w.slots), default=self._configuration.slots)
-        begin = self._begin = Begin(job, _width(total, self.size, slots))
+        begin = self._begin = Begin(job, round_size(total, self.size, slots))
         self._pending, self._deaths = deque(tasks), 0
         for worker in self._workers:
             worker.held.clear()
@@ -245,7 +231,7 @@ class WorkerPool(Engine):
 
     def _hand_out(self) -> None:
         for worker in [w for w in self._workers if w.free and self._pending]:
-            self._give(worker, _chunk(len(self._pending), self.size, max(worker.free, PREFETCH)))
+            self._give(worker, portion(len(self._pending), self.size, max(worker.free, PREFETCH)))
 
     def _halt(self) -> None:
         """Stop workers that still play episodes of a job that has ended without them."""
@@ -309,7 +295,7 @@ class WorkerPool(Engine):
         end([dead.child])
         assert self._begin is not None, "begin first"
         worker.child.send(self._begin)
-        self._give(worker, _chunk(len(self._pending), self.size, self._begin.width))
+        self._give(worker, portion(len(self._pending), self.size, self._begin.width))
 
     def _give(self, worker: _Worker, count: int) -> None:
         tasks = [self._pending.popleft() for _ in range(min(count, len(self._pending)))]
@@ -346,18 +332,6 @@ class WorkerPool(Engine):
             target.free, target.can_share = 0, True
             self.moved += len(tasks)
             target.child.send(Work(episodes))
-
-
-def _width(tasks: int, workers: int, slots: int) -> int:
-    """The size of the equal rounds of a worker's share; unequal, a last episode could run alone."""
-    share = -(-tasks // workers)
-    rounds = max(1, -(-share // slots))
-    return max(1, -(-share // rounds))
-
-
-def _chunk(pending: int, workers: int, most: int) -> int:
-    """The number of episodes to send at once: half a fair share, so that all end together."""
-    return max(1, min(most, pending // (2 * workers)))
 
 
 def _describe_deaths(worker: _Worker, deaths: int, lost: list[Task]) -> str:

@@ -21,8 +21,8 @@ from esbench.policies.base import Policy
 from esbench.rollouts.engine import Engine
 from esbench.rollouts.interrupts import interrupts_delayed
 from esbench.rollouts.jobs import Job, Setup
+from esbench.rollouts.pool_sizes import usable_cores
 from esbench.rollouts.results import Episodes, digest, fitness_of, summary
-from esbench.rollouts.worker_pool import usable_cores
 from esbench.seeding import Purpose, stream
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.best_center import WINDOW, BestCenter, Which

@@ -21,12 +21,12 @@ from esbench.algorithms.population import SampledPopulation
 from esbench.errors import EnvironmentFailedError, TrainingError, UsageError
 from esbench.grids.trial_spec import TrialSpec
 from esbench.policies.normalization import ObservationStatistics
-from esbench.rollouts import worker_pool as workers
 from esbench.rollouts.child_process import Child
 from esbench.rollouts.jobs import CENTER, Job, Setup, Task, member_tasks
+from esbench.rollouts.pool_sizes import round_size, usable_cores
 from esbench.rollouts.results import Episodes
 from esbench.rollouts.worker import Share
-from esbench.rollouts.worker_pool import WorkerPool, usable_cores
+from esbench.rollouts.worker_pool import WorkerPool
 from esbench.seeding import Purpose, noise_key
 from esbench.training.search_trainer import SearchTrainer
 
@@ -335,7 +335,7 @@ def test_what_workers_print_goes_to_the_log_and_a_warning_of_mujoco_once(
 def test_a_generation_is_played_in_whole_rounds(
     tasks: int, size: int, slots: int, width: int
 ) -> None:
-    assert workers._width(tasks, size, slots) == width
+    assert round_size(tasks, size, slots) == width
 
 
 def test_started_workers_play_and_know_nothing_of_the_trial_before(make_spec: Spec) -> None:
