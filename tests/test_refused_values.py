@@ -215,3 +215,9 @@ def test_a_value_of_another_type_is_not_among_the_choices() -> None:
         with pytest.raises(UsageError, match="'members'"):
             require_choice("record", value, (None, "members"))
     require_choice("record", np.str_("members"), (None, "members"))
+
+
+@pytest.mark.parametrize("value", [10**5000, -(10**5000), 2**300], ids=["huge", "low", "large"])
+def test_an_integer_of_any_size_can_be_named(value: int) -> None:
+    with pytest.raises(UsageError, match="bits"):
+        require_integer("n", value, 0, 9)
