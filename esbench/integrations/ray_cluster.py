@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import secrets
 import signal
 import socket
 import threading
@@ -24,6 +25,8 @@ from esbench.store.provenance.record import code_here, provenance
 
 ANSWER_SECONDS: Final = 10.0  # Ray itself waits for minutes at a wrong address
 LOCAL_STORE_BYTES: Final = 512 * 2**20  # of a local Ray; it holds recipes and results only
+AUTH_MODE: Final = "RAY_AUTH_MODE"
+AUTH_TOKEN: Final = "RAY_AUTH_TOKEN"
 # The start of an HTTP/2 connection, and the type of the frame that every server answers with.
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 SETTINGS_FRAME: Final = 4
@@ -164,6 +167,7 @@ class RayCluster:
         if address is None:
             options |= {"include_dashboard": False, "object_store_memory": LOCAL_STORE_BYTES}
             options |= {"num_cpus": usable_cores()}
+            _choose_token()
             options["_system_config"] = {"worker_niceness": 0}  # as local workers; Ray's is 15
         # Ray prints pages about a lost node, which the engine reports in a sentence.
         vars(self.ray._private.worker)["print_to_stdstream"] = _print_nothing
@@ -173,6 +177,8 @@ class RayCluster:
         except Exception as error:  # of the network, of a version check, or of starting processes
             where = "a local Ray cannot start" if address is None else f"--address {address}"
             reason = " ".join(str(error).split())
+            if address is not None and AUTH_MODE not in os.environ:
+                reason += f"; if it needs a token, set {AUTH_MODE}=token"
             raise UsageError(f"{where}: {reason} (see docs/how-to/ray.md)") from None
 
 
@@ -218,6 +224,15 @@ def refusal(node: ClusterNode, difference: str) -> str:
         f"node {node.host} would not give the same bits ({difference}); expected the same "
         "versions, processor and files of own code on every node, or --allow-mixed"
     )
+
+
+def _choose_token() -> None:
+    """Give a local Ray a token of its own.
+
+    Ray would write one to the home folder. ``ray start --head`` would find it later and refuse
+    nodes and drivers without one.
+    """
+    os.environ.setdefault(AUTH_TOKEN, secrets.token_hex(32))
 
 
 def _print_nothing(*_: object, **__: object) -> None:

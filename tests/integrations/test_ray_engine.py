@@ -282,6 +282,17 @@ def test_a_trial_that_hangs_fails_after_a_limit_and_its_node_does_not(
     assert digests(make_spec(), engine, 1) == digests(make_spec(), pool, 1)
 
 
+def test_a_local_ray_leaves_nothing_in_the_home_folder(
+    nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    out = str(tmp_path / "out")
+    with python("-m", "esbench", "run", *GRID, "--engine", "ray", "--out", out) as process:
+        _, err = process.communicate()
+    assert process.returncode == 0, err
+    assert not tmp_path.joinpath(".ray").exists()
+
+
 def test_plan_and_bench_use_the_nodes(esbench: Run, nodes: Nodes, engine: RayEngine) -> None:
     nodes.resize(1)
     ray = ("--engine", "ray", "--address", nodes.address)
