@@ -17,11 +17,9 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from esbench.environments.episode_check import is_deterministic
-from esbench.environments.simulator_log import silenced
 from esbench.errors import DamagedTrialError, TrainingError
 from esbench.files import Json
-from esbench.grids.trial_spec import EnvironmentSpec, TrialSpec
+from esbench.grids.trial_spec import TrialSpec
 from esbench.rollouts.engine import Engine
 from esbench.rollouts.jobs import Task, member_tasks
 from esbench.rollouts.pool_sizes import usable_cores
@@ -142,14 +140,8 @@ def _cost(environment: str, groups: Sequence[Sequence[Trial]], pool: Engine) -> 
             seconds += ahead / speed + len(left) * making
     trials = [trial for group in groups for trial in group]
     done = sum(trial.is_done for trial in trials)
-    deterministic = bool(steps) and _is_deterministic(trials[0].spec.environment)
+    deterministic = bool(steps and pool.is_deterministic(trials[0].spec.environment))
     return Cost(environment, len(trials), done, steps, seconds, loading, generations, deterministic)
-
-
-def _is_deterministic(environment: EnvironmentSpec) -> bool:
-    with silenced():
-        found = is_deterministic(environment.id, environment.kwargs, environment.wrappers)
-    return bool(found)
 
 
 def _episodes(spec: TrialSpec, pool: Engine) -> int:

@@ -135,9 +135,16 @@ class RayEngine(Engine):
 
     def check(self, environment: EnvironmentSpec) -> None:
         """Let a worker on this machine check the episodes of an environment."""
+        self._local_worker().check(environment)
+
+    def is_deterministic(self, environment: EnvironmentSpec) -> bool | None:
+        """Let a worker on this machine compare episodes with several seeds."""
+        return self._local_worker().is_deterministic(environment)
+
+    def _local_worker(self) -> WorkerPool:
         if self._checker is None:
             self._checker = WorkerPool(1)
-        self._checker.check(environment)
+        return self._checker
 
     def play(self, job: Job, tasks: Sequence[Task]) -> Episodes:
         """Play every task once and return the results in task order."""

@@ -30,10 +30,11 @@ from esbench.leaderboard.entries import (
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.cells import Cell, RunCurve, run_curves
 from esbench.store.generation_record import GenerationRecord
+from esbench.store.held_out import variety
 from esbench.store.provenance.changes import Origin, own_code_of
 from esbench.store.trial_folder import TrialFolder
 from esbench.training.make import make_trainer
-from esbench.training.scoring import determinism, restore
+from esbench.training.scoring import restore
 from esbench.training.search_trainer import SearchTrainer
 from esbench.units import counted
 
@@ -179,7 +180,7 @@ def _run(trial: TrialFolder, curve: RunCurve, is_agent: bool) -> Run:
         episodes_digest=episodes_digest(result["returns"], result["lengths"]),
         quantiles=tuple(np.quantile(result["returns"], QUANTILES).tolist()),
         tail=tail_mean(result["returns"]),
-        one_episode=bool(determinism(result, trial.spec().environment)),
+        one_episode=variety(result) == "one",
         best_center=float(known.max()) if known.size else None,
         best_so_far=_best_so_far(curve, is_agent),
     )

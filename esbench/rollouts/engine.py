@@ -101,6 +101,13 @@ class Engine(ABC):
         """
 
     @abstractmethod
+    def is_deterministic(self, environment: EnvironmentSpec) -> bool | None:
+        """Let one worker find out whether seeds make no difference to episodes, once per engine.
+
+        None if the environment fails or the worker dies.
+        """
+
+    @abstractmethod
     def play(self, job: Job, tasks: Sequence[Task]) -> Episodes:
         """Play every task once and return the results in task order.
 

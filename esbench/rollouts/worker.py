@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Sequence
 from typing import NamedTuple, final
 
-from esbench.environments.episode_check import check_episodes
+from esbench.environments.episode_check import check_episodes, is_deterministic
 from esbench.environments.make import reason
 from esbench.environments.simulator_log import log_once
 from esbench.errors import UsageError
@@ -75,6 +75,20 @@ class Checked(NamedTuple):
 
 
 @final
+class CompareSeeds(NamedTuple):
+    """To a worker: play an environment with several seeds and the same actions."""
+
+    environment: EnvironmentSpec
+
+
+@final
+class Compared(NamedTuple):
+    """From a worker: whether seeds make no difference; None if the environment failed."""
+
+    deterministic: bool | None
+
+
+@final
 class Ready(NamedTuple):
     """From a worker: it can begin a job of its trial, with up to ``slots`` episodes at once."""
 
@@ -128,6 +142,9 @@ def worker_main(parent: Parent) -> None:
                     _redirect_output(os.devnull)
                     check_episodes(environment.id, environment.kwargs, environment.wrappers)
                     parent.send(Checked())
+                case CompareSeeds(env):
+                    _redirect_output(os.devnull)
+                    parent.send(Compared(is_deterministic(env.id, env.kwargs, env.wrappers)))
                 case Begin() if player is not None:
                     player.begin(message.job, message.width)
                 case Work() if player is not None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Final, final
 
 from esbench.errors import EnvironmentFailedError, TrainingError, UsageError
 from esbench.files import Json
@@ -28,6 +28,8 @@ from esbench.rollouts.results import EpisodeResult, Episodes, collect
 from esbench.rollouts.worker import (
     Begin,
     Check,
+    Compared,
+    CompareSeeds,
     Configure,
     Failed,
     Finished,
@@ -74,7 +76,8 @@ class WorkerPool(Engine):
         self._begin: Begin | None = None
         self._pending: deque[Task] = deque()
         self._deaths = 0  # since the last result
-        self._checked: list[tuple[str, dict[str, Any]]] = []
+        self._checked: list[EnvironmentSpec] = []
+        self._compared: list[tuple[EnvironmentSpec, bool | None]] = []
 
     @property
     def size(self) -> int:
@@ -130,24 +133,19 @@ class WorkerPool(Engine):
 
     def check(self, environment: EnvironmentSpec) -> None:
         """Let one worker check the episodes of an environment, once per pool."""
-        key = environment.id, environment.kwargs
-        if key in self._checked:
-            return
-        self.start()
-        child = self._workers[0].child
-        try:
-            child.send(Check(environment))
-            match child.receive():
-                case Failed(_, text):
-                    raise UsageError(text)
-                case None:
-                    self._workers[0] = self._start()
-                    end([child])
-        except BaseException:
-            self.close()
-            raise
-        self._checked.append(key)
-        self._configuration = None  # that worker's log is another one now
+        if environment not in self._checked:
+            self._ask(Check(environment))
+            self._checked.append(environment)
+
+    def is_deterministic(self, environment: EnvironmentSpec) -> bool | None:
+        """Let one worker compare episodes with several seeds, once per pool."""
+        for known, found in self._compared:
+            if known == environment:
+                return found
+        answer = self._ask(CompareSeeds(environment))
+        deterministic = answer.deterministic if isinstance(answer, Compared) else None
+        self._compared.append((environment, deterministic))
+        return deterministic
 
     def play(self, job: Job, tasks: Sequence[Task]) -> Episodes:
         """TrainingError if workers died ``MAX_DEATHS`` times without a result."""
@@ -232,6 +230,25 @@ class WorkerPool(Engine):
     def _hand_out(self) -> None:
         for worker in [w for w in self._workers if w.free and self._pending]:
             self._give(worker, portion(len(self._pending), self.size, max(worker.free, PREFETCH)))
+
+    def _ask(self, question: Check | CompareSeeds) -> object:
+        """The answer of one worker that plays nothing; None if it died, and was replaced."""
+        try:
+            self._halt()
+            self._configuration = None  # the log of the first worker becomes another one
+            self.start()
+            child = self._workers[0].child
+            child.send(question)
+            answer = child.receive()
+            if isinstance(answer, Failed):
+                raise UsageError(answer.message)
+            if answer is None:
+                self._workers[0] = self._start()
+                end([child])
+        except BaseException:
+            self.close()
+            raise
+        return answer
 
     def _halt(self) -> None:
         """Stop workers that still play episodes of a job that has ended without them."""

@@ -17,11 +17,12 @@ from esbench.own_code import named
 from esbench.rollouts.child_process import ParentGoneError
 from esbench.rollouts.engine import Engine
 from esbench.store.generation_record import GenerationRecord
+from esbench.store.held_out import has_equal_episodes
 from esbench.store.provenance.record import provenance
 from esbench.store.trial_folder import now, score_text
 from esbench.training.callbacks import Callback
 from esbench.training.make import backend_of, make_trainer
-from esbench.training.scoring import determinism, restore
+from esbench.training.scoring import restore
 from esbench.training.trainer import Trainer
 from esbench.training.trial_recorder import FolderRecorder, Start, TrialRecorder, other_code
 from esbench.training.trials import Trial
@@ -304,7 +305,7 @@ def _finish(recorder: TrialRecorder, trainer: Trainer) -> Json:
         "digest": trainer.history[-1].digest if trainer.history else None,
         "finished": now(),
     }
-    if (deterministic := determinism(result, trainer.spec.environment)) is not None:
-        result["deterministic"] = deterministic
+    if has_equal_episodes(result) and (found := trainer.is_deterministic()) is not None:
+        result["deterministic"] = found
     recorder.finish(result)
     return result

@@ -9,15 +9,10 @@ from pathlib import Path
 from typing import final
 
 from esbench.algorithms.base import State
-from esbench.environments.episode_check import is_deterministic
-from esbench.environments.simulator_log import silenced
 from esbench.errors import DamagedTrialError, UsageError, require_integer
-from esbench.files import Json
-from esbench.grids.trial_spec import EnvironmentSpec
 from esbench.rollouts.engine import Engine
 from esbench.settings import MOST_EPISODES
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.held_out import has_equal_episodes
 from esbench.store.selected_score import keep_selected_score, recorded_score
 from esbench.store.trial_folder import TrialFolder
 from esbench.training.best_center import Which
@@ -76,20 +71,6 @@ def keep_best(path: Path, stored: StoredScore) -> None:
     full = stored.score.returns.size == folder.spec().evaluation.episodes
     if folder.is_done and full and stored.recorded is None:
         keep_selected_score(folder, stored.generation, stored.score.as_json)
-
-
-def determinism(result: Json, environment: EnvironmentSpec) -> bool | None:
-    """Whether an environment is deterministic, if all held-out episodes of a result are equal.
-
-    None if they are not, or if the environment fails.
-    """
-    if not has_equal_episodes(result):
-        return None
-    known: bool | None = result.get("deterministic")
-    if known is not None:
-        return known
-    with silenced():
-        return is_deterministic(environment.id, environment.kwargs, environment.wrappers)
 
 
 @contextlib.contextmanager

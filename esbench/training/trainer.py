@@ -190,6 +190,11 @@ class Trainer(ABC):
         UsageError if episodes do not end, or depend on more than their seeds.
         """
 
+    @final
+    def is_deterministic(self) -> bool | None:
+        """Whether seeds make no difference to the environment; None if it fails."""
+        return self._pool.is_deterministic(self.spec.environment)
+
     @abstractmethod
     def evaluate(self, episodes: int | None = None, which: Which = "last") -> HeldOutScore:
         """Score the last or the best policy on held-out episodes.

@@ -1,5 +1,6 @@
 """Environments in which seeds make no difference are found, named, and told from a best return."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from fake_trials import edit, write_scores
 from results_tables import environment_table, suite_results
 
 from esbench.environments.episode_check import is_deterministic
+from esbench.grids.trial_spec import TrialSpec
 from esbench.leaderboard.entries import Entry, read_leaderboard
 from esbench.leaderboard.suites import read_suite
 from esbench.leaderboard.table import leaderboard_rows, leaderboard_sheet
@@ -20,7 +22,9 @@ from esbench.reporting.diagnosis import diagnose
 from esbench.reporting.tables.render_table import EQUAL_EPISODES, ONE_EPISODE
 from esbench.reporting.tables.score_sheet import sheet
 from esbench.reporting.tables.score_table import score_table
+from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.trial_folder import TrialFolder, find_trials
+from esbench.training.make import make_trainer
 
 FIXED_LAKE = 'environment."FrozenLake-v1".kwargs.is_slippery=false'
 TRAIN = [
@@ -124,10 +128,26 @@ def test_a_grid_is_planned_trained_and_read_with_the_caution(esbench: Run) -> No
     findings = [finding.name for item in diagnose(Path("lake")) for finding in item.findings]
     assert findings.count("equal_episodes") == 3
     assert ONE_EPISODE in Path("lake/report.html").read_text()
-    # What the trials of an earlier version lack, ``submit`` asks the environment.
+    # Trials of an earlier version do not know.
     edit(Path("lake"), "result.json", lambda content: content.pop("deterministic"))
     assert esbench("submit", "lake", "--out", "again")[0] == 0
-    assert read_leaderboard(Path("again")) == [entry]
+    (unknown,) = read_leaderboard(Path("again"))
+    assert [run.one_episode for run in unknown.runs] == [False] * 3
+
+
+@pytest.mark.parametrize("way", ["os_exit", "kill", "raise"])
+def test_an_environment_that_dies_ends_a_worker_only(
+    way: str, make_spec: Callable[..., TrialSpec]
+) -> None:
+    spec = make_spec("FrozenLake-v1")
+    lake = spec.environment.model_copy(update={"kwargs": {"is_slippery": False}})
+    hostile = spec.environment.model_copy(update={"id": f"hostile_code:Reset-{way}-v0"})
+    with WorkerPool(1) as pool, make_trainer(spec, pool) as trainer:
+        trainer.train(env_steps=1)
+        assert pool.is_deterministic(hostile) is None
+        assert pool.is_deterministic(lake) is True
+        assert trainer.is_deterministic() is False
+        trainer.train(env_steps=200)
 
 
 def test_a_grid_with_random_starts_has_no_caution(esbench: Run) -> None:
