@@ -92,7 +92,7 @@ class Hosts:
 
 
 def await_nodes(engine: RayEngine, trainer: SearchTrainer, count: int) -> None:
-    """Train until so many nodes play."""
+    """Train until ``count`` nodes play."""
     while len(engine.nodes["nodes"]) != count:
         generation(trainer)
 
