@@ -58,6 +58,10 @@ REFUSED = {
     "workers": (["run", *GRID, "--workers", "999999999999"], "999999999999"),
     "a behavior": (["status", *options(f'{CARTPOLE}.behavior="nope"')], "final_position"),
     "a key like a type": (["status", *options("int=1")], "unknown key int"),
+    "a value in place of a table": (
+        ["status", *options("environment=''", "policy.template=linear")],
+        "environment",
+    ),
     "one wrong seed": (["status", *options("seeds=[-1]")], "seeds.0 = -1"),
     "an empty path": (["check", "out", "--baseline", "b.json", "--markdown", ""], "--markdown"),
     "an empty option": (["table", "out", "--by="], "--by="),

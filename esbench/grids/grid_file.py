@@ -241,9 +241,9 @@ def apply_override(table: Table, assignment: str) -> Table:
     *above, last = path
     result = copy.deepcopy(table)
     if path[0] != "environment":
-        algorithms = result.get("algorithms")
-        own = algorithms.values() if isinstance(algorithms, dict) else ()
-        for changes in (*result.get("environment", {}).values(), *own):
+        tables = (result.get("environment"), result.get("algorithms"))
+        own = (one for each in tables if isinstance(each, dict) for one in each.values())
+        for changes in own:
             for key in above:
                 changes = changes.get(key, {}) if isinstance(changes, dict) else {}
             if isinstance(changes, dict):

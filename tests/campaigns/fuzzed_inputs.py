@@ -37,7 +37,8 @@ os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"
 SECONDS = 120  # of one input, on a slow machine
 MEMORY = 32 << 30  # bytes of address space
 MOST_LINES, MOST_CHARACTERS = 25, 10_000
-MADE = ("figures", "report.html", "new", "results")  # what a command that succeeds may write
+# What a command that succeeds may write.
+MADE = ("figures", "out/figures", "report.html", "new", "results")
 
 Input = tuple[str, Callable[[], object]]  # as text, and what runs it
 
