@@ -19,6 +19,7 @@ from esbench.agents.names import is_agent
 from esbench.algorithms.base import ALGORITHMS, Algorithm, algorithm_class
 from esbench.arrays import Shapes, Vector
 from esbench.errors import UsageError, require_choice, require_integer, shown
+from esbench.files import as_path
 from esbench.grids.environment_files import environment_names
 from esbench.grids.expand import expand
 from esbench.grids.grid_file import parse_grid
@@ -194,7 +195,7 @@ def make_trainer(
         "evaluation": {} if evaluation is None else evaluation,
         "environment": {} if environment is None else {env: environment},
         "policy": _policy_table(policy),
-        "init_from": None if init_from is None else str(init_from),
+        "init_from": None if init_from is None else str(as_path("init_from", init_from)),
     }
     grid, source = parse_grid(table, "make_trainer"), "make_trainer"
     with contextlib.ExitStack() as owned:
@@ -207,7 +208,7 @@ def make_trainer(
             (labelled,) = expand(grid, source, latest_start(grid.init_from))
             trainer = make(labelled.spec, pool)
         else:
-            (trial,) = checked_trials(grid, Path(out), source, extend)
+            (trial,) = checked_trials(grid, as_path("out", out), source, extend)
             trial = replace(trial, record_members=record is not None)
             trainer = owned.enter_context(open_trial(trial, pool))
         trainer.own(owned)
@@ -233,7 +234,8 @@ def load_policy(
     from esbench.training.scoring import stored_trainer
 
     require_choice("which", which, ("last", "best"))
-    with WorkerPool(1) as pool, stored_trainer(TrialFolder(Path(path)), pool, generation) as stored:
+    folder = TrialFolder(as_path("path", path))
+    with WorkerPool(1) as pool, stored_trainer(folder, pool, generation) as stored:
         return stored.policy(which)
 
 

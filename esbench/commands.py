@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from esbench.errors import UsageError, require_choice, require_integer, shown
+from esbench.files import as_path
 from esbench.settings import Table
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def run(
         seeds=seeds if seeds is None or isinstance(seeds, str) else _seeds(seeds),
         env_steps=env_steps,
         overrides=all_overrides(_listed(set), device),
-        out=None if out is None else Path(out),
+        out=None if out is None else as_path("out", out),
         extend=extend,
         keep=keep,
         shard=shard,
@@ -155,7 +156,7 @@ def table(
     require_choice("which", which, ("last", "best"))
     require_choice("statistic", statistic, ("mean", "tail"))
     require_one_layout(wide, by, which, statistic)
-    rows = score_table(Path(folder), by, which == "best", statistic)
+    rows = score_table(as_path("folder", folder), by, which == "best", statistic)
     return wide_frame(rows) if wide else score_frame(rows, by)
 
 
@@ -188,7 +189,7 @@ def compare(
     from esbench.reporting.tables.frames import comparison_frame
 
     require_choice("statistic", statistic, ("mean", "tail"))
-    root = None if in_ is None else Path(in_)
+    root = None if in_ is None else as_path("in_", in_)
     return comparison_frame(compare_sides(str(first), str(second), root, statistic))
 
 
@@ -216,7 +217,9 @@ def plot(
 
     names = [name.strip() for text in _listed(algorithms) for name in text.split(",")]
     text = "x".join(map(str, size)) if isinstance(size, tuple) else str(size)
-    return combined_figure(Path(folder), names, None if size is None else parse_size(text))
+    return combined_figure(
+        as_path("folder", folder), names, None if size is None else parse_size(text)
+    )
 
 
 def merge(folders: str | Path | Sequence[str | Path], *, out: str | Path) -> dict[Action, int]:
@@ -239,7 +242,7 @@ def merge(folders: str | Path | Sequence[str | Path], *, out: str | Path) -> dic
     given = [folders] if isinstance(folders, str | Path) else folders
     if not given:
         raise UsageError("merge: no folder given; expected output folders of 'esbench run'")
-    return join([Path(folder) for folder in given], Path(out))
+    return join([as_path("folders", folder) for folder in given], as_path("out", out))
 
 
 def _listed(value: str | Sequence[str]) -> list[str]:

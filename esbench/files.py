@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from esbench.errors import DamagedTrialError, UsageError
+from esbench.errors import DamagedTrialError, UsageError, shown
 
 Json: TypeAlias = dict[str, Any]
 
@@ -30,6 +30,13 @@ _KINDS: Final = {
     stat.S_IFBLK: "a device",
 }
 RESUMABLE: Final = "; what was saved before is intact, and the same command resumes from it"
+
+
+def as_path(name: str, value: object) -> Path:
+    """The path that an argument of a function names; UsageError if it is neither text nor path."""
+    if not isinstance(value, str | Path):
+        raise UsageError(f"{name} = {shown(value)}: expected a path")
+    return Path(value)
 
 
 @contextlib.contextmanager

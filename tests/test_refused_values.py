@@ -221,6 +221,15 @@ def test_a_value_of_another_type_is_not_among_the_choices() -> None:
     require_choice("record", np.str_("members"), (None, "members"))
 
 
+@pytest.mark.parametrize("value", [10**5000, 1.5, b"out", ["out"]], ids=["huge", "1.5", "b", "l"])
+@pytest.mark.parametrize("argument", ["out", "init_from"])
+def test_a_value_that_is_no_path_is_refused(argument: str, value: Any) -> None:
+    with pytest.raises(UsageError, match=f"{argument} = .*expected a path"):
+        es.make_trainer("openai_es", env="CartPole-v1", workers=1, **{argument: value})
+    with pytest.raises(UsageError, match="expected a path"):
+        es.table(value)
+
+
 @pytest.mark.parametrize("value", [10**5000, -(10**5000), 2**300], ids=["huge", "low", "large"])
 def test_an_integer_of_any_size_can_be_named(value: int) -> None:
     with pytest.raises(UsageError, match="bits"):
