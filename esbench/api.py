@@ -25,7 +25,7 @@ from esbench.grids.expand import expand
 from esbench.grids.grid_file import parse_grid
 from esbench.policies.base import POLICIES
 from esbench.registry import import_name
-from esbench.settings import MOST, Table, parse
+from esbench.settings import MOST_PARAMS, Table, parse
 
 MOST_SEED: Final = 2**64  # of a search without a trial
 
@@ -83,7 +83,7 @@ def make_algorithm(
     Raises:
         UsageError: an unknown name or setting, or a wrong value.
     """
-    require_integer("num_params", num_params, 1, MOST)
+    require_integer("num_params", num_params, 1, MOST_PARAMS)
     require_integer("seed", seed, 0, MOST_SEED)
     named = _algorithm_name(name)
     cls = algorithm_class(named)

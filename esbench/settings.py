@@ -21,6 +21,7 @@ MOST_SENTENCES: Final = 10  # of one table
 MOST_LEVELS: Final = 50  # of tables and arrays inside each other
 MOST: Final = 10**15  # of anything that is counted, and the budget of "esbench bench"
 Count: TypeAlias = Annotated[int, Field(ge=1, le=MOST)]
+MOST_PARAMS: Final = 10**9  # of a policy; 8 GB for each vector of them
 MOST_EPISODES: Final = 1_000_000  # of one kind: held out, or per member
 Episodes: TypeAlias = Annotated[int, Field(ge=1, le=MOST_EPISODES)]
 CountOrZero: TypeAlias = Annotated[int, Field(ge=0, le=MOST)]

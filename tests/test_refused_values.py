@@ -122,6 +122,7 @@ def make(**changes: Any) -> Algorithm[Any]:
         ({"center_init": "a"}, "center_init = 'a'"),
         ({"num_params": "4"}, "num_params = '4'"),
         ({"num_params": 4.5}, "num_params = 4.5"),
+        ({"num_params": 10**12}, "num_params = 1000000000000"),
         ({"shapes": [[-2, -2]]}, "-2"),
         ({"shapes": "ab"}, "shapes = 'ab'"),
         ({"name": None}, "algorithm = None"),
