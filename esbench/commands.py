@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from esbench.errors import UsageError, require_choice, require_integer, shown
-from esbench.files import as_path
+from esbench.files import as_path, require_path
 from esbench.settings import Table
 
 if TYPE_CHECKING:
@@ -102,8 +102,10 @@ def run(
             raise UsageError(f"callback = {shown(one)}: expected a function, or its name")
     if at_once is None and not all(isinstance(one, ImportedCallback) for one in callbacks):
         at_once = 1
+    if not isinstance(grid, dict | None):
+        require_path("grid", grid)
     root, trials = open_grid(
-        grid if grid is None or isinstance(grid, dict) else str(grid),
+        grid if isinstance(grid, dict | None) else str(grid),
         environments=_listed(env),
         algorithms=_listed(algorithm),
         seeds=seeds if seeds is None or isinstance(seeds, str) else _seeds(seeds),
@@ -190,6 +192,8 @@ def compare(
 
     require_choice("statistic", statistic, ("mean", "tail"))
     root = None if in_ is None else as_path("in_", in_)
+    for name, side in (("first", first), ("second", second)):
+        require_path(name, side)
     return comparison_frame(compare_sides(str(first), str(second), root, statistic))
 
 
@@ -216,7 +220,8 @@ def plot(
     from esbench.reporting.figures.style import parse_size
 
     names = [name.strip() for text in _listed(algorithms) for name in text.split(",")]
-    text = "x".join(map(str, size)) if isinstance(size, tuple) else str(size)
+    sides = size if isinstance(size, tuple) else (size,)
+    text = "x".join(each if isinstance(each, str) else shown(each) for each in sides)
     return combined_figure(
         as_path("folder", folder), names, None if size is None else parse_size(text)
     )

@@ -32,10 +32,15 @@ _KINDS: Final = {
 RESUMABLE: Final = "; what was saved before is intact, and the same command resumes from it"
 
 
-def as_path(name: str, value: object) -> Path:
-    """The path that an argument of a function names; UsageError if it is neither text nor path."""
+def require_path(name: str, value: object) -> None:
+    """Raises UsageError if the argument of a function is neither text nor a path."""
     if not isinstance(value, str | Path):
         raise UsageError(f"{name} = {shown(value)}: expected a path")
+
+
+def as_path(name: str, value: str | Path) -> Path:
+    """The path that an argument of a function names; UsageError as ``require_path``."""
+    require_path(name, value)
     return Path(value)
 
 

@@ -227,8 +227,9 @@ def test_a_value_of_another_type_is_not_among_the_choices() -> None:
 def test_a_value_that_is_no_path_is_refused(argument: str, value: Any) -> None:
     with pytest.raises(UsageError, match=f"{argument} = .*expected a path"):
         es.make_trainer("openai_es", env="CartPole-v1", workers=1, **{argument: value})
-    with pytest.raises(UsageError, match="expected a path"):
-        es.table(value)
+    for call in (es.table, es.run, lambda path: es.compare(path, "b")):
+        with pytest.raises(UsageError, match="expected a path"):
+            call(value)
 
 
 @pytest.mark.parametrize("value", [10**5000, -(10**5000), 2**300], ids=["huge", "low", "large"])
