@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import math
@@ -33,9 +34,16 @@ RESUMABLE: Final = "; what was saved before is intact, and the same command resu
 
 
 def require_path(name: str, value: object) -> None:
-    """Raises UsageError if the argument of a function is neither text nor a path."""
+    """Raises UsageError if the argument of a function is no text or path that can exist."""
     if not isinstance(value, str | Path):
         raise UsageError(f"{name} = {shown(value)}: expected a path")
+    try:
+        os.lstat(value)
+    except ValueError as error:
+        raise UsageError(f"{name} = {shown(value)}: expected a path; {error}") from None
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise UsageError(f"{name} = {shown(value)}: {error.strerror}") from None
 
 
 def as_path(name: str, value: str | Path) -> Path:

@@ -222,14 +222,23 @@ def test_a_value_of_another_type_is_not_among_the_choices() -> None:
     require_choice("record", np.str_("members"), (None, "members"))
 
 
-@pytest.mark.parametrize("value", [10**5000, 1.5, b"out", ["out"]], ids=["huge", "1.5", "b", "l"])
+NO_PATHS = {"huge": 10**5000, "a float": 1.5, "bytes": b"out", "a list": ["out"], "NUL": "a\0b"}
+
+
+@pytest.mark.parametrize("value", NO_PATHS.values(), ids=NO_PATHS)
 @pytest.mark.parametrize("argument", ["out", "init_from"])
 def test_a_value_that_is_no_path_is_refused(argument: str, value: Any) -> None:
     with pytest.raises(UsageError, match=f"{argument} = .*expected a path"):
         es.make_trainer("openai_es", env="CartPole-v1", workers=1, **{argument: value})
-    for call in (es.table, es.run, lambda path: es.compare(path, "b")):
+    for call in (es.table, es.run, es.load_results, lambda path: es.compare(path, "b")):
         with pytest.raises(UsageError, match="expected a path"):
             call(value)
+
+
+def test_a_path_that_is_too_long_is_refused() -> None:
+    for call in (es.table, es.run, es.load_policy, es.load_scores, es.load_members):
+        with pytest.raises(UsageError, match="too long"):
+            call(LONG)
 
 
 @pytest.mark.parametrize("value", [10**5000, -(10**5000), 2**300], ids=["huge", "low", "large"])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from esbench.errors import UsageError
-from esbench.files import Json
+from esbench.files import Json, as_path
 from esbench.store.trial_folder import TrialFolder, find_trials
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def load_results(root: Path | str) -> pd.DataFrame:
     """
     import pandas as pd
 
-    trials = find_trials(Path(root))
+    trials = find_trials(as_path("root", root))
     labels = [_labels(trial) for trial in trials]
     rows = [trial.columns() for trial in trials]
     lengths = [len(columns["generation"]) for columns in rows]
@@ -51,7 +51,7 @@ def load_scores(root: Path | str) -> pd.DataFrame:
     Raises:
         UsageError: there is no trial, or one cannot be read.
     """
-    return scores_of(find_trials(Path(root)))
+    return scores_of(find_trials(as_path("root", root)))
 
 
 def scores_of(trials: Iterable[TrialFolder]) -> pd.DataFrame:
@@ -83,7 +83,7 @@ def load_members(trial: Path | str) -> pd.DataFrame:
     """
     import pandas as pd
 
-    folder = TrialFolder(Path(trial))
+    folder = TrialFolder(as_path("trial", trial))
     folder.description()  # raises if it is no trial
     tables = [_members_table(row) for row in folder.members()]
     if not tables:
