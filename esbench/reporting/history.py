@@ -133,12 +133,16 @@ def _compared(before: CheckedCell | None, cell: CheckedCell) -> Digests:
 def _with_score_changes(checks: Sequence[PastCheck]) -> list[PastCheck]:
     """The checks with the levels of their scores.
 
-    Scores that are only the same bits again are no new measurement, and count once.
+    Scores that are only the same bits again are no new measurement, and count once, also where
+    several kinds of runner take turns.
     """
     places: list[int] = []
+    since = 0  # the first one after the last change of bits
     for place, check in enumerate(checks):
-        again = places and np.array_equal(check.scores, checks[places[-1]].scores)
-        if check.scores.size and not (check.digests == "same" and again):
+        if check.digests == "changed":
+            since = len(places)
+        again = any(np.array_equal(check.scores, checks[kept].scores) for kept in places[since:])
+        if check.scores.size and not again:
             places.append(place)
     samples = [checks[place].scores for place in places]
     found = list(checks)
