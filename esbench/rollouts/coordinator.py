@@ -227,7 +227,7 @@ class Coordinator:
             count = min(max(int(len(self._pending) * part / 2), least), fair)
             if share.is_fresh:
                 count = math.ceil(total * part / 2)
-            elif share.backlog > 2 * count:
+            elif share.held and share.backlog > 2 * count:  # a report can be out of date
                 count = 0
             tasks = [self._pending.popleft() for _ in range(min(count, len(self._pending)))]
             if not tasks and (share.sent or not share.held):

@@ -28,6 +28,7 @@ from esbench.rollouts.results import EpisodeResult, Episodes, collect
 from esbench.rollouts.worker import (
     Begin,
     Check,
+    Checked,
     Compared,
     CompareSeeds,
     Configure,
@@ -240,6 +241,10 @@ class WorkerPool(Engine):
             child = self._workers[0].child
             child.send(question)
             answer = child.receive()
+            while not isinstance(answer, Checked | Compared | Failed | None):
+                if isinstance(answer, Ready):  # it was replaced after its last episode
+                    self._workers[0].loading -= 1
+                answer = child.receive()
             if isinstance(answer, Failed):
                 raise UsageError(answer.message)
             if answer is None:
