@@ -64,8 +64,9 @@ def check_episodes(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ()) -
 
 
 def is_deterministic(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ()) -> bool | None:
-    """Whether two seeds with the same random actions give the same episodes; None if they fail.
+    """Whether two seeds with the same random actions give the same episodes.
 
+    None if the environment fails, or takes too long for one step.
     Episodes of one step, such as those of a test function, do not count: they have no trajectory.
     """
     make = partial(make_environment, name, kwargs, wrappers)
@@ -86,7 +87,7 @@ def is_deterministic(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ())
             if mine != other:
                 return False
             longest = max(longest, number)  # the first one is the reset
-        return longest > 1
+        return longest > 1 if longest else None
     return None
 
 
