@@ -22,6 +22,7 @@ from esbench.reporting.diagnosis import diagnose
 from esbench.reporting.tables.render_table import EQUAL_EPISODES, ONE_EPISODE
 from esbench.reporting.tables.score_sheet import sheet
 from esbench.reporting.tables.score_table import score_table
+from esbench.rollouts.child_process import end
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.trial_folder import TrialFolder, find_trials
 from esbench.training.make import make_trainer
@@ -217,3 +218,16 @@ def test_a_leaderboard_and_its_pages_name_the_rows() -> None:
 def marked_entry(entry: Entry) -> Entry:
     runs = tuple(run.model_copy(update={"one_episode": True}) for run in entry.runs)
     return entry.model_copy(update={"runs": runs})
+
+
+def test_a_worker_that_has_just_been_replaced_is_understood(
+    make_spec: Callable[..., TrialSpec],
+) -> None:
+    spec = make_spec("FrozenLake-v1")
+    lake = spec.environment.model_copy(update={"kwargs": {"is_slippery": False}})
+    with WorkerPool(1) as pool, make_trainer(spec, pool) as trainer:
+        trainer.train(env_steps=1)
+        dead, pool._workers[0] = pool._workers[0], pool._start()
+        end([dead.child])
+        assert pool.is_deterministic(lake) is True
+        trainer.train(env_steps=200)

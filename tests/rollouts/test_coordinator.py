@@ -31,6 +31,20 @@ def test_every_episode_has_one_result_whatever_happens(seed: int) -> None:
     assert set(coordinator.shares) <= set(fleet.nodes)
 
 
+def test_a_node_without_episodes_gets_some_whatever_it_has_reported() -> None:
+    fleet = FakeFleet(1)
+    coordinator = Coordinator(fleet, itertools.count().__next__)
+    coordinator.play(JOB, member_tasks(range(4), 1))
+    (share,) = coordinator.shares.values()
+    assert not share.held
+    share.sent.clear()
+    fleet.nodes[0].messages.clear()
+    share.queued = 10  # which other nodes have played since
+    coordinator._pending.extend(member_tasks(range(3), 1))
+    coordinator._supply(share, 3)
+    assert fleet.nodes[0].messages[0].tasks
+
+
 @pytest.mark.parametrize("nodes", [1, 2, 5])
 def test_equal_nodes_play_equal_shares_and_nothing_twice(nodes: int) -> None:
     fleet = FakeFleet(nodes, workers=4)
