@@ -438,6 +438,12 @@ def test_algorithms_are_summed_up_over_environments(tmp_path: Path) -> None:
     assert not any("Over all" in note for note in footnotes(one))
 
 
+def test_a_table_of_tails_says_that_it_is_normalized_by_means() -> None:
+    rows = [make_row(normalized=0.5, statistic=statistic) for statistic in ("mean", "tail")]
+    says = ["not tails" in " ".join(footnotes([row])) for row in rows]
+    assert says == [False, True]
+
+
 def test_a_table_loads_no_slow_package(tmp_path: Path) -> None:
     for name in ("CartPole-v1", "Acrobot-v1"):
         write_scores(tmp_path, [1.0, 2.0, 3.0], environments=[name])

@@ -37,7 +37,11 @@ SELECTED: Final = (
     "final one. It is one of many, chosen after the fact: do not compare it with scores of final "
     "policies. -: not every seed has it (esbench eval --all --which best)."
 )
-NORMALIZED: Final = "Normalized: 0 is the random policy, 1 the reference."
+NORMALIZED: Final[dict[EpisodeStatistic, str]] = {
+    "mean": "Normalized: 0 is the random policy, 1 the reference.",
+    "tail": "Normalized: 0 is the mean return of the random policy, 1 that of the reference; both "
+    "are means, not tails.",
+}
 STANDINGS: Final = (
     "*: the best of its environment. =: not significantly different from the best (with three "
     f"seeds, nothing is): two-sided permutation test of the means at {LEVEL}, Holm-corrected over "
@@ -66,7 +70,9 @@ def sheet(
         crowded = by is not None or not {"Tail", "Selected"} <= hidden
         hidden |= {"Steps", "Time"} if crowded else set()
         texts = [text | {"Algorithm": row.name} for text, row in zip(texts, rows, strict=True)]
-        notes = [note for note in notes if note != NORMALIZED and (tail or note != TAIL)]
+        notes = [
+            note for note in notes if note not in NORMALIZED.values() and (tail or note != TAIL)
+        ]
     if by is not None:
         values = [NONE if row.setting is None else value_text(row.setting) for row in rows]
         texts = [
@@ -85,7 +91,7 @@ def footnotes(rows: Sequence[ScoreRow]) -> list[str]:
     """How to read the table, cautions, references and commands."""
     notes = [f"{protocol(rows)} Steps and time: of training, mean over seeds."]
     if any(not math.isnan(row.normalized) for row in rows):
-        notes.append(NORMALIZED)
+        notes.append(NORMALIZED["tail" if any(row.statistic == "tail" for row in rows) else "mean"])
     if any(not math.isnan(row.tail) for row in rows):
         notes.append(TAIL)
     if any(not math.isnan(row.selected) for row in rows):
