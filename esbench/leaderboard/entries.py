@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
-from typing import Annotated, Final, final
+from typing import Annotated, Any, Final, final
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
 from esbench.analysis.curves import Band, curve_band
@@ -182,3 +183,8 @@ def read_leaderboard(folder: Path) -> list[Entry]:
         what = "no file of a leaderboard in" if folder.is_dir() else "no folder"
         raise UsageError(f"{what} {str(folder)!r}; expected one that 'esbench submit' has written")
     return found
+
+
+def rounded(values: npt.NDArray[np.float64], digits: int = 6) -> tuple[Any, ...]:
+    """Numbers of as many digits as a curve needs; None where one is not finite."""
+    return tuple(float(f"{value:.{digits}g}") if math.isfinite(value) else None for value in values)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,9 @@ from esbench.leaderboard.entries import (
     Run,
     as_file,
     read_entry,
+    rounded,
 )
+from esbench.leaderboard.more_seeds import with_more_seeds
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.cells import Cell, RunCurve, run_curves
 from esbench.store.generation_record import GenerationRecord
@@ -47,37 +49,29 @@ class Action(StrEnum):
     """What submitting did with a file."""
 
     WRITTEN = "written"
-    REPLACED = "replaced"
+    EXTENDED = "extended"
     UNCHANGED = "unchanged"
 
 
 def submit(root: Path, out: Path) -> dict[Path, Action]:
     """Write one file to ``out`` per cell of the trials below ``root``; all cells are checked first.
 
-    A cell whose file exists replaces it if it has all its seeds and more, and leaves it if it is
-    the same.
+    Seeds that the file of a cell lacks are added to it.
 
     Raises:
         UsageError: a trial is not done, is damaged, or does not agree with itself; there are too
-            few seeds; this version does not understand a specification; the file that exists
-            has other content; or a file cannot be written. Nothing is written.
+            few seeds; this version does not understand a specification; a seed of the file that
+            exists has other results; or a file cannot be written. Nothing is written.
     """
-    entries = [make_entry(cell) for cell in done_cells(root)]
-    planned = [(entry, out / entry.file_name) for entry in entries]
-    actions = {path: _action(entry, path) for entry, path in planned}
-    for entry, path in planned:
-        if actions[path] is not Action.UNCHANGED:
+    planned = [_planned(make_entry(cell), out) for cell in done_cells(root)]
+    for path, entry, action in planned:
+        if action is not Action.UNCHANGED:
             write_bytes(path, as_file(entry))
-    return actions
+    return {path: action for path, _, action in planned}
 
 
 def make_entry(cell: Cell) -> Entry:
     """Check the done trials of a cell and freeze them; UsageError as ``submit``."""
-    if len(cell.trials) < MIN_RUNS:
-        raise UsageError(
-            f"{cell.name} on {cell.environment}: {counted(len(cell.trials), 'seed')}; expected "
-            f"{MIN_RUNS} or more"
-        )
     for trial in cell.trials:
         check_trial(trial)
     origins: list[Origin] = []
@@ -152,18 +146,22 @@ def _check_center(trial: TrialFolder, rows: Sequence[GenerationRecord]) -> None:
         )
 
 
-def _action(entry: Entry, path: Path) -> Action:
-    if not path.exists():
-        return Action.WRITTEN
-    known = read_entry(path)
-    if known == entry:
-        return Action.UNCHANGED
-    if set(known.seeds) < set(entry.seeds):
-        return Action.REPLACED
-    raise UsageError(
-        f"{path} has other trials of the seeds {_listed(known.seeds)}, these are "
-        f"{_listed(entry.seeds)}; expected all of its seeds and more (remove it to replace it)"
-    )
+def _planned(entry: Entry, out: Path) -> tuple[Path, Entry, Action]:
+    """The file of an entry, what it is to hold, and what that makes of it; UsageError likewise."""
+    path = out / entry.file_name
+    known = read_entry(path) if path.exists() else None
+    try:
+        whole = entry if known is None else with_more_seeds(known, entry)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error} (remove the file to replace it)") from None
+    if len(whole.seeds) < MIN_RUNS:
+        raise UsageError(
+            f"{entry.cell.name}: {counted(len(whole.seeds), 'seed')}; expected {MIN_RUNS} or more"
+        )
+    if known is None:
+        return path, whole, Action.WRITTEN
+    same = whole.seeds == known.seeds
+    return path, known if same else whole, Action.UNCHANGED if same else Action.EXTENDED
 
 
 def _run(trial: TrialFolder, curve: RunCurve, is_agent: bool) -> Run:
@@ -195,7 +193,7 @@ def _best_so_far(curve: RunCurve, is_agent: bool) -> BestSoFar:
     places = np.unique(np.searchsorted(best, levels))
     after = curve.totals["env_steps"]
     steps = after if is_agent else at_start(after)
-    return BestSoFar(env_steps=_rounded(steps[places]), returns=_rounded(best[places]))
+    return BestSoFar(env_steps=rounded(steps[places]), returns=rounded(best[places]))
 
 
 def episodes_digest(returns: npt.ArrayLike, lengths: npt.ArrayLike) -> str:
@@ -215,16 +213,7 @@ def _curves(cell: Cell, curves: Sequence[RunCurve]) -> Curves | None:
     )
     _, shares = on_grid(totals, ranks, CURVE_POINTS, after=cell.is_agent)
     return Curves(
-        env_steps=_rounded(grid),
-        returns=tuple(map(_rounded, returns)),
-        ranks=tuple(_rounded(run, digits=4) for run in shares),
+        env_steps=rounded(grid),
+        returns=tuple(map(rounded, returns)),
+        ranks=tuple(rounded(run, digits=4) for run in shares),
     )
-
-
-def _rounded(values: npt.NDArray[np.float64], digits: int = 6) -> tuple[Any, ...]:
-    """Numbers of as many digits as a curve needs; None where one is not finite."""
-    return tuple(float(f"{value:.{digits}g}") if math.isfinite(value) else None for value in values)
-
-
-def _listed(seeds: Sequence[int]) -> str:
-    return ", ".join(map(str, seeds))

@@ -113,16 +113,61 @@ def test_submitting_again_changes_nothing(trained: Path, board: Path) -> None:
     assert files(board) == before
 
 
-def test_more_seeds_replace_a_file_and_fewer_do_not(trained: Path, tmp_path: Path) -> None:
-    shutil.move(trained / "seed-3", tmp_path / "seed-3")
+def without(trained: Path, copy: Path, *seeds: int) -> Path:
+    """A copy of the trials that lacks some seeds."""
+    shutil.copytree(trained, copy)
+    for seed in seeds:
+        shutil.rmtree(copy / f"seed-{seed}")
+    return copy
+
+
+def test_seeds_that_a_file_lacks_are_added(trained: Path, board: Path, tmp_path: Path) -> None:
+    whole = read_entry(only(board))
+    parts = tmp_path / "parts"
+    assert list(submit(without(trained, tmp_path / "a", 1), parts).values()) == [Action.WRITTEN]
+    later = without(trained, tmp_path / "b", 0, 3)
+    for path in later.rglob("trial.json"):  # another machine
+        edit(path.parent, "trial.json", lambda c: c["versions"].update(numpy="0.1"))
+    edit(later / "seed-2", "result.json", lambda c: c.update(wall_time_s=1e3))
+    assert submit(later, parts) == {only(parts): Action.EXTENDED}
+    found = read_entry(only(parts))
+    assert found.seeds == whole.seeds == (0, 1, 2, 3)
+    assert found.runs == whole.runs
+    assert [t.last_digest for t in found.cell.trials] == [t.last_digest for t in whole.cell.trials]
+    assert [found.origins[t.origin].versions["numpy"] for t in found.cell.trials] == [
+        whole.origins[0].versions["numpy"] if seed != 1 else "0.1" for seed in range(4)
+    ]
+    assert len(found.origins) == 2
+    assert found.cell.reference_score == pytest.approx(whole.cell.reference_score)
+    assert found.curves is not None
+    assert whole.curves is not None
+    assert found.curves.env_steps[-1] == pytest.approx(whole.curves.env_steps[-1], rel=0.1)
+    for shown, expected in zip(found.curves.returns, whole.curves.returns, strict=True):
+        np.testing.assert_allclose(
+            np.interp(whole.curves.env_steps, found.curves.env_steps, np.array(shown, float)),
+            np.array(expected, float),
+            rtol=0.2,
+        )
+    before = files(parts)
+    for again in (later, trained):
+        assert submit(again, parts) == {only(parts): Action.UNCHANGED}
+    assert files(parts) == before
+
+
+@pytest.mark.parametrize("name", ["result.json", "trial.json"])
+def test_other_results_of_a_known_seed_are_refused(
+    trained: Path, tmp_path: Path, name: str
+) -> None:
     board = tmp_path / "board"
-    assert list(submit(trained, board).values()) == [Action.WRITTEN]
-    shutil.move(tmp_path / "seed-3", trained / "seed-3")
-    assert submit(trained, board) == {only(board): Action.REPLACED}
-    assert read_entry(only(board)).seeds == (0, 1, 2, 3)
+    submit(without(trained, tmp_path / "a", 3), board)
     before = files(board)
-    shutil.rmtree(trained / "seed-0")
-    with pytest.raises(UsageError, match="0, 1, 2, 3"):
+    for seed in range(4):
+        if name == "result.json":
+            change = {"returns": [1.0] * 12, "score": 1.0} if seed == 1 else {}
+        else:
+            change = {"own_code": {"my.py": "other"}}
+        edit(trained / f"seed-{seed}", name, lambda c, change=change: c.update(change))
+    with pytest.raises(UsageError, match=r"seed 1|other"):
         submit(trained, board)
     assert files(board) == before
 
