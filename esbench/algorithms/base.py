@@ -77,11 +77,21 @@ class Algorithm(ABC, Generic[PopulationT]):
         self._center = np.array(center, dtype=np.float64)
         if settings.center_init is not None:
             self._center[:] = fitting("center_init", settings.center_init, center.size)
+        self._average = self._center.copy() if settings.center_average > 1 else None
 
     @property
     def center(self) -> Vector:
-        """The parameters of the unperturbed policy, which the search would return now, [P]."""
+        """The parameters of the unperturbed policy, around which the search samples, [P]."""
         return self._center
+
+    @final
+    @property
+    def averaged_center(self) -> Vector:
+        """The moving average of the centres, which the search would return now, [P].
+
+        With ``center_average = 1``, the default, it is the centre.
+        """
+        return self._center if self._average is None else self._average
 
     @property
     @abstractmethod
@@ -131,14 +141,25 @@ class Algorithm(ABC, Generic[PopulationT]):
         if probe or self.uses_equal_returns or not all_equal(values):
             self._tell(population, values, told)
         self.generation += not probe
+        if not probe:
+            self._average_centers()
+
+    @final
+    def _average_centers(self) -> None:
+        """Move the average towards the centre; it is the mean of the first centres."""
+        if self._average is not None:
+            rate = max(2.0 / (self.settings.center_average + 1.0), 1.0 / self.generation)
+            self._average = (1.0 - rate) * self._average + rate * self._center
 
     @final
     def state_dict(self) -> State:
         """A copy of the whole state, made of arrays, numbers and dictionaries."""
+        average = {} if self._average is None else {"average": self._average.copy()}
         return {
             "algorithm": type(self).__name__,
             "generation": self.generation,
             "center": self._center.copy(),
+            **average,
             **self._state_dict(),
         }
 
@@ -170,12 +191,16 @@ class Algorithm(ABC, Generic[PopulationT]):
     def _restore(self, state: State) -> None:
         rest = {key: value for key, value in state.items() if key != "algorithm"}
         center = np.array(rest.pop("center"), dtype=np.float64)
-        if center.shape != self._center.shape:
-            raise ValueError(f"{center.size} parameters: expected {self._center.size}")
+        average = self._average
+        if average is not None:
+            average = np.array(rest.pop("average"), dtype=np.float64)
+        for vector in (center, center if average is None else average):
+            if vector.shape != self._center.shape:
+                raise ValueError(f"{vector.size} parameters: expected {self._center.size}")
         generation = rest.pop("generation")
         require_integer("generation", generation, 0, MOST)
         self.generation = int(generation)
-        self._center = center
+        self._center, self._average = center, average
         self._load_state_dict(rest)
 
     @final

@@ -14,7 +14,7 @@ from esbench.algorithms.shaping import Shaping
 from esbench.arrays import Vector
 from esbench.errors import UsageError
 from esbench.search_space import Tune
-from esbench.settings import CountOrZero, Settings
+from esbench.settings import Count, CountOrZero, Settings
 
 MOST_MEMBERS: Final = 10_000_000
 
@@ -51,6 +51,10 @@ class AlgorithmSettings(TrainerSettings, ABC):
     reward_shift: float = 0.0
     """Subtracted from every training reward, in addition to the shift of the environment, such as
     the alive bonus in ARS [reward]."""
+
+    center_average: Annotated[Count, Field(exclude_if=lambda span: span == 1)] = 1
+    """The scored policy is an exponential moving average of the centres with this span; 1 is the
+    last centre [generations]."""
 
     @final
     @property

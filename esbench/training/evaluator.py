@@ -148,7 +148,7 @@ class Evaluator:
             generation=0,
             purpose=Purpose.EVALUATION_EPISODE,
             population=None,
-            center=algorithm.center,
+            center=algorithm.averaged_center,
             episodes=self._spec.evaluation.episodes if episodes is None else episodes,
             normalizer=self.normalizer(algorithm.plan.center_lineage),
         )

@@ -75,4 +75,8 @@ def load_start(start: StartSpec, spec: TrialSpec, policy: Policy) -> tuple[Vecto
         )
     lineage = str(source.algorithm.plan.center_lineage)
     statistics = {INITIAL: state["statistics"][lineage]} if lineage in state["statistics"] else {}
-    return source.center, {**state, "statistics": statistics, "mean_length": None}
+    return source.algorithm.averaged_center, {
+        **state,
+        "statistics": statistics,
+        "mean_length": None,
+    }

@@ -3,12 +3,14 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from searches import START, P, climb, maker
 
 import esbench
 from esbench.algorithms.base import ALGORITHMS
 from esbench.algorithms.settings import FirstDeviationSettings
+from esbench.errors import UsageError
 
 DEVIATING = [
     name for name in ALGORITHMS.builtin_names()
@@ -91,3 +93,50 @@ def test_a_rate_of_0_keeps_the_deviations(name, state):
     before = algorithm.state_dict()[state]
     climb(algorithm, 5)
     np.testing.assert_array_equal(algorithm.state_dict()[state], before)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS.builtin_names())
+def test_an_average_of_centres_changes_no_centre(name):
+    plain, averaged = maker(name)(), maker(name)(center_average=4)
+    centers = climb(plain, 6)
+    np.testing.assert_array_equal(climb(averaged, 6), centers)
+    np.testing.assert_array_equal(plain.averaged_center, plain.center)
+    # Rates 1, 1/2, 2/5, 2/5, 2/5, 2/5 (a span of 4 has 2/5).
+    weights = np.array([0.5 * 0.6**4, 0.5 * 0.6**4, *(0.4 * 0.6 ** np.arange(3, -1, -1))])
+    assert weights.sum() == pytest.approx(1.0)
+    np.testing.assert_allclose(averaged.averaged_center, weights @ centers, rtol=1e-12)
+
+
+def test_an_average_over_more_generations_than_there_are_is_the_mean():
+    algorithm = maker("csa_es")(center_average=1_000)
+    np.testing.assert_array_equal(algorithm.averaged_center, START)
+    centers = climb(algorithm, 5)
+    np.testing.assert_allclose(algorithm.averaged_center, centers.mean(axis=0), rtol=1e-12)
+
+
+def test_an_average_forgets_as_pandas_does():
+    algorithm = maker("csa_es")(center_average=9)
+    centers = climb(algorithm, 60)
+    expected = pd.DataFrame(centers).ewm(span=9).mean().iloc[-1]
+    # The two weigh the first centres differently; that is 0.8^55 of them now.
+    np.testing.assert_allclose(algorithm.averaged_center, expected, rtol=1e-4)
+
+
+def test_an_average_is_restored():
+    algorithm, other = maker("csa_es")(center_average=3), maker("csa_es")(center_average=3)
+    climb(algorithm, 4)
+    other.load_state_dict(algorithm.state_dict())
+    climb(algorithm, 2)
+    climb(other, 2)
+    np.testing.assert_array_equal(other.averaged_center, algorithm.averaged_center)
+    state = algorithm.state_dict()
+    del state["average"]
+    with pytest.raises(UsageError):
+        other.load_state_dict(state)
+    np.testing.assert_array_equal(other.averaged_center, algorithm.averaged_center)
+
+
+def test_the_default_average_is_no_part_of_a_specification():
+    settings = maker("csa_es")().settings
+    assert "center_average" not in settings.model_dump(mode="json")
+    assert maker("csa_es")(center_average=2).settings.model_dump()["center_average"] == 2

@@ -195,6 +195,18 @@ def test_the_score_is_of_the_unmodified_environment(make_spec: Spec, pool: Worke
     assert score.lengths.max() > 2
 
 
+def test_the_score_is_of_the_averaged_centre(make_spec: Spec, pool: WorkerPool) -> None:
+    plain = train(make_spec(), pool)
+    averaged = train(make_spec(settings={"center_average": 3}), pool, 2)
+    assert results(averaged) == results(plain)
+    job = averaged.held_out_job()
+    np.testing.assert_array_equal(job.center, averaged.algorithm.averaged_center)
+    assert not np.array_equal(job.center, averaged.center)
+    whole = train(make_spec(settings={"center_average": 3}), pool)
+    np.testing.assert_array_equal(whole.held_out_job().center, job.center)
+    np.testing.assert_array_equal(averaged.policy().parameters, job.center)
+
+
 def test_held_out_episodes_do_not_depend_on_training(make_spec: Spec, pool: WorkerPool) -> None:
     with SearchTrainer(make_spec(), pool) as trainer:
         jobs = [trainer.held_out_job()]

@@ -39,6 +39,7 @@ def trained(make_trial: Make, pool: WorkerPool, *names: str, **table: Any) -> Tr
     [
         (("doubles:Walk-v0", "openai_es"), {}),
         (("doubles:Walk-v0", "nsra_es"), {}),
+        (("doubles:Walk-v0", "openai_es"), {"settings": {"center_average": 3}}),
         ((PICTURES,), {"policy": {**NORMALIZED, "normalize_observations": True}}),
     ],
 )
