@@ -184,6 +184,7 @@ def compose_grid(
         own = table.get("algorithms")
         settings: Table = own if isinstance(own, dict) else {}
         table = {**table, "algorithms": {name: settings.get(name, {}) for name in algorithms}}
+        table = _without_settings_of(table, settings.keys() - set(algorithms))
         if "tune" in table:
             table["tune"] = {k: v for k, v in table["tune"].items() if k in algorithms}
     if seeds is not None:
@@ -191,6 +192,21 @@ def compose_grid(
     if env_steps is not None:
         table = apply_override(table, f"budget.env_steps={env_steps}")
     return parse_grid(_apply_overrides(table, overrides), source, unused), source
+
+
+def _without_settings_of(table: Table, left_out: Collection[str]) -> Table:
+    """A raw grid without what its environments set for some algorithms."""
+    environments = table.get("environment")
+    if not isinstance(environments, dict):
+        return table
+    kept = {}
+    for name, changes in environments.items():
+        own = changes.get("algorithms") if isinstance(changes, dict) else None
+        if isinstance(own, dict):
+            own = {label: each for label, each in own.items() if label not in left_out}
+            changes = {**changes, "algorithms": own}
+        kept[name] = changes
+    return {**table, "environment": kept}
 
 
 def _apply_overrides(table: Table, assignments: Sequence[str]) -> Table:

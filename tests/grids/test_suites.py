@@ -76,6 +76,29 @@ def test_a_suite_has_the_published_budgets_policies_and_seeds(suite: str, tmp_pa
     }
 
 
+@pytest.mark.parametrize("suite", SUITES)
+def test_a_part_of_a_suite_is_the_same_as_in_the_whole(suite: str, tmp_path: Path) -> None:
+    whole = [trial.spec.hash for trial in open_grid(suite, out=tmp_path)[1]]
+    environments = SUITES[suite][2]
+    parts = [
+        trial.spec.hash
+        for environment in environments
+        for name in sorted(SUITES[suite][1])
+        if environment in ONLY_IN.get(name, environments)
+        for trial in open_grid(suite, environments=[environment], algorithms=[name], out=tmp_path)[
+            1
+        ]
+    ]
+    assert sorted(parts) == sorted(whole)
+
+
+def test_settings_of_an_unknown_algorithm_are_refused_also_in_a_part(tmp_path: Path) -> None:
+    text = GRID.replace("seeds = [5]", "algorithms.arz.sigma = 0.1")
+    for chosen in ([], ["ars"], ["openai_es"]):
+        with pytest.raises(UsageError, match="algorithms.arz"):
+            trials(tmp_path, text, algorithms=chosen)
+
+
 def test_the_memory_of_pong_is_observed_with_and_without_sticky_actions(tmp_path: Path) -> None:
     from ale_py.env import AtariEnv
 
