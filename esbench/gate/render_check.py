@@ -21,7 +21,7 @@ from esbench.gate.check import (
 )
 from esbench.gate.match_baseline import DigestResult
 from esbench.store.cells import Cell, cell_name
-from esbench.store.provenance.changes import origin_of
+from esbench.store.provenance.changes import origin_of, was_mixed
 from esbench.store.provenance.record import commit_of
 from esbench.store.stored_check import CHECK_FORMAT
 from esbench.store.trial_folder import now
@@ -243,17 +243,21 @@ def _measured(cell: Cell | None) -> Json:
     """What ``esbench history`` compares besides scores: speeds, digests and their origins.
 
     The first two are in the order of the seeds. A speed is in training steps per second of CPU
-    time.
+    time. A trial that was resumed under other versions has no digest to compare.
     """
     trials = () if cell is None else cell.trials
-    origins = [origin_of(each) for each in (() if cell is None else cell.descriptions)]
+    descriptions = () if cell is None else cell.descriptions
+    origins = [origin_of(each) for each in descriptions]
     results = [trial.result() for trial in trials]
     return {
         "speeds": [
             result["env_steps"] / seconds if (seconds := result.get("cpu_time_s")) else None
             for result in results
         ],
-        "last_digests": [result.get("digest") for result in results],
+        "last_digests": [
+            None if was_mixed(description) else result.get("digest")
+            for description, result in zip(descriptions, results, strict=True)
+        ],
         "origins": [
             origin.model_dump(mode="json")
             for number, origin in enumerate(origins)

@@ -25,7 +25,7 @@ class CheckedCell:
     Attributes:
         scores: of the episode statistic; a diverged run has the worst score.
         speeds: training steps per second of CPU time; null if unknown.
-        last_digests: of the last generation; null if there is none.
+        last_digests: of the last generation; null if there is none to compare.
         origins: versions and hardware of the trials.
     """
 

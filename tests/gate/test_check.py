@@ -144,12 +144,16 @@ def test_elsewhere_digests_are_not_comparable(
 ) -> None:
     edit(base, "trial.json", lambda content: content.update(KNOWN))
     edit(same, "trial.json", lambda content: content.update(KNOWN | change))
+    edit(same, "result.json", lambda content: content.update(digest="bits"))
     set_digest(same / CELL / "seed-0", 1)
     report = held(same, base, exact=True)
     (cell,) = report.cells
     assert cell.match.digests is DigestResult.NOT_COMPARABLE
     assert all(part in cell.match.digests_detail for part in parts)
     assert (cell.verdict, report.exit_code) == (Verdict.NO_WORSE, 0)
+    # In a history of checks, too, bits of mixed versions say nothing.
+    stored = json.loads(verdicts.as_json(report))["cells"][0]["last_digests"]
+    assert all((digest is None) == ("resumed_with" in change) for digest in stored)
 
 
 def test_versions_that_change_no_digest_are_not_compared(base: Path, same: Path) -> None:
