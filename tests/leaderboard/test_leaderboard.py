@@ -161,12 +161,11 @@ def test_other_results_of_a_known_seed_are_refused(
     board = tmp_path / "board"
     submit(without(trained, tmp_path / "a", 3), board)
     before = files(board)
-    for seed in range(4):
-        if name == "result.json":
-            change = {"returns": [1.0] * 12, "score": 1.0} if seed == 1 else {}
-        else:
-            change = {"own_code": {"my.py": "other"}}
-        edit(trained / f"seed-{seed}", name, lambda c, change=change: c.update(change))
+    if name == "result.json":
+        edit(trained / "seed-1", name, lambda c: c.update(returns=[1.0] * 12, score=1.0))
+    else:
+        for seed in range(4):
+            edit(trained / f"seed-{seed}", name, lambda c: c.update(own_code={"my.py": "other"}))
     with pytest.raises(UsageError, match=r"seed 1|other"):
         submit(trained, board)
     assert files(board) == before
