@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from esbench.environments.atari.names import without_alias
 from esbench.errors import UsageError, suggestion
-from esbench.grids.environment_files import environment_table
+from esbench.grids.environment_files import EnvironmentFile, environment_table
 from esbench.grids.environment_registry import merged, read_toml
 from esbench.grids.trial_spec import Seed
 from esbench.settings import MOST_LEVELS, Settings, Table, parse, require_shallow
@@ -133,15 +133,18 @@ def _is_file(path: Path) -> bool:
 
 
 def _require_tables(table: Table, source: str) -> None:
-    """Refuses values in the place of tables, before overrides are merged into them."""
+    """Refuses values in the place of tables."""
     require_shallow(table, source)
     for key in ("algorithms", "policy", "policies", "budget", "evaluation", "environment", "tune"):
         value = table.get(key, {})
         nested = value if key in {"environment", "tune"} and isinstance(value, dict) else {}
         for name, item in ((key, value), *((f"{key}.{k}", v) for k, v in nested.items())):
             if not isinstance(item, dict | (list if name == "algorithms" else dict)):
-                near = "; did you mean 'environments'?" if name == "environment" else ""
-                raise UsageError(f"{source}: {name} = {item!r}: expected a table{near}")
+                hint = "; did you mean 'environments'?" if name == "environment" else ""
+                setting = name.removeprefix("environment.")
+                if setting != name and setting in EnvironmentFile.model_fields:
+                    hint = f", as in environment.CartPole-v1.{setting} = {item!r}"
+                raise UsageError(f"{source}: {name} = {item!r}: expected a table{hint}")
 
 
 def compose_grid(
@@ -191,7 +194,9 @@ def compose_grid(
         table = apply_override(table, f"seeds={parse_seeds(seeds)}")
     if env_steps is not None:
         table = apply_override(table, f"budget.env_steps={env_steps}")
-    return parse_grid(_apply_overrides(table, overrides), source, unused), source
+    table = _apply_overrides(table, overrides)
+    _require_tables(table, source)
+    return parse_grid(table, source, unused), source
 
 
 def _without_settings_of(table: Table, left_out: Collection[str]) -> Table:

@@ -293,9 +293,14 @@ def test_values_where_tables_belong(tmp_path: Path) -> None:
         'environment = ["CartPole-v1"]': "did you mean 'environments'",
         "budget = 3": "budget = 3: expected a table",
         '[environment]\n"CartPole-v1" = 3': "environment.CartPole-v1 = 3: expected a table",
+        "[environment]\nreward_shift = 3": "environment.CartPole-v1.reward_shift = 3",
     }.items():
         with pytest.raises(UsageError, match=words):
             opened(tmp_path, text, overrides=["budget.env_steps=3"], environments=["CartPole-v1"])
+    with pytest.raises(UsageError, match="as in environment.CartPole-v1.reward_shift = 3"):
+        opened(tmp_path, 'environments = ["CartPole-v1"]', overrides=["environment.reward_shift=3"])
+    with pytest.raises(UsageError, match="policy = 3: expected a table$"):
+        opened(tmp_path, "policy = 3")
 
 
 def test_settings_of_an_algorithm_that_is_not_in_the_grid_are_refused(tmp_path: Path) -> None:
