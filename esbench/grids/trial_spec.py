@@ -12,9 +12,19 @@ import json
 import math
 from abc import ABC
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Annotated, Any, Final, Literal, TypeAlias, final
 
-from pydantic import AfterValidator, BeforeValidator, Field, SerializeAsAny, ValidationInfo
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SerializeAsAny,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 from esbench.agents.names import trainer_settings
 from esbench.algorithms.settings import TrainerSettings
@@ -22,11 +32,41 @@ from esbench.environments.behaviors.base import BehaviorSettings, behavior_class
 from esbench.environments.make import Wrappers
 from esbench.files import Json
 from esbench.policies.base import POLICIES, PolicySettings
-from esbench.settings import Count, Episodes, Settings, Table, parse
+from esbench.settings import Count, CountOrZero, Episodes, Settings, Table, parse
 
 Seed: TypeAlias = Annotated[int, Field(ge=0, lt=2**32)]
 DEFAULT_LABEL: Final = "default"
 EpisodeSeeds: TypeAlias = Literal["fresh", "pair", "shared"]
+
+
+def _rising(pairs: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+    starts = [start for start, _ in pairs]
+    if starts[:1] != [0] or any(second <= first for first, second in pairwise(starts)):
+        raise ValueError
+    return pairs
+
+
+def _episode_limit(value: Any, parsed: ValidatorFunctionWrapHandler) -> Any:
+    """One sentence for all the forms of the field."""
+    if isinstance(value, list):  # a strict tuple is no list
+        value = tuple(tuple(pair) if isinstance(pair, list) else pair for pair in value)
+    try:
+        return parsed(value)
+    except ValidationError:
+        raise ValueError(
+            "expected a number of steps, 'adaptive', or pairs of training steps, rising from 0, "
+            "and a limit, such as [[0, 250], [900_000, 1_000]]"
+        ) from None
+
+
+EpisodeLimit: TypeAlias = Annotated[
+    Count
+    | Literal["adaptive"]
+    | Annotated[tuple[tuple[CountOrZero, Count], ...], AfterValidator(_rising)]
+    | None,
+    WrapValidator(_episode_limit),
+]
+"""A limit of training episodes; pairs are training steps and the limit from there on [steps]."""
 
 
 def _settings_of(kind: str, key: str, find: Callable[[str], type[Settings]]) -> BeforeValidator:
@@ -66,8 +106,9 @@ class EnvironmentSettings(Settings, ABC):
             backends give the same bits. ``trial.json`` records the one that was used.
         episodes_per_member: a member's return is the mean over this many episodes.
         max_episode_steps: training episodes are cut after this many steps; "adaptive" is twice the
-            mean length of the previous generation. The default is no cut. A number becomes an
-            argument in ``kwargs`` if the environment has no time limit of its own.
+            mean length of the previous generation. Pairs (training steps, limit) are a schedule:
+            from that many training steps on, the limit applies. The default is no cut. A number
+            becomes an argument in ``kwargs`` if the environment has no time limit of its own.
         action_noise: standard deviation of Gaussian noise on continuous actions.
         reward_shift: subtracted from every reward (the alive bonus, in ARS).
         episode_seeds: "fresh" (every member has its own), "pair" (a mirrored pair shares them;
@@ -83,7 +124,7 @@ class EnvironmentSettings(Settings, ABC):
     wrappers: Wrappers = ()
     backend: str = "auto"
     episodes_per_member: Episodes = 1
-    max_episode_steps: Count | Literal["adaptive"] | None = None
+    max_episode_steps: EpisodeLimit = None
     action_noise: Annotated[float, Field(ge=0)] = 0.0
     reward_shift: float = 0.0
     episode_seeds: EpisodeSeeds = "fresh"

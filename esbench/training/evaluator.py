@@ -11,6 +11,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from esbench.algorithms.base import Algorithm, State
+from esbench.algorithms.plan import EvaluationPlan
 from esbench.algorithms.population import Population
 from esbench.arrays import Vector
 from esbench.environments.simulator_log import silenced
@@ -108,10 +109,11 @@ class Evaluator:
         """Raises UsageError if the behavior does not fit the environment."""
         self._setup.make_behavior()
 
-    @property
-    def episode_cap(self) -> int | None:
-        """The number of steps after which training episodes are cut, or None."""
+    def episode_cap(self, env_steps: int) -> int | None:
+        """The limit of training episodes after ``env_steps`` training steps, or None [steps]."""
         cap = self._spec.environment.max_episode_steps
+        if isinstance(cap, tuple):
+            return next(limit for start, limit in reversed(cap) if start <= env_steps)
         if cap == "adaptive":  # twice the mean length, as in OpenAI-ES
             return None if self._mean_length is None else max(1, math.ceil(2 * self._mean_length))
         return cap
@@ -120,8 +122,10 @@ class Evaluator:
         """Wait until the workers are ready for this trial."""
         self._pool.configure(self.setup, self._log)
 
-    def population_job(self, algorithm: Algorithm[Any], population: Population) -> Job:
-        """The episodes of a population, by the plan of the algorithm."""
+    def population_job(
+        self, algorithm: Algorithm[Any], population: Population, env_steps: int
+    ) -> Job:
+        """The episodes of a population after ``env_steps`` steps, by the plan of the algorithm."""
         environment, plan = self._spec.environment, algorithm.plan
         normalizer = self.normalizer(plan.lineage)
         return Job(
@@ -134,7 +138,7 @@ class Evaluator:
             normalizer=normalizer,
             gather=normalizer is not None and not plan.probe,
             characterize=algorithm.needs_behaviors,
-            max_steps=self.episode_cap,
+            max_steps=self.episode_cap(env_steps),
             action_noise=0.0 if plan.probe else environment.action_noise,
             episode_seeds=environment.episode_seeds,
         )
@@ -158,14 +162,16 @@ class Evaluator:
         played = self._play(job, [Task(CENTER, episode) for episode in range(job.episodes)])
         return HeldOutScore(played.center_returns, played.center_lengths.astype(np.float64))
 
-    def play(self, algorithm: Algorithm[Any]) -> tuple[Population, Episodes]:
+    def play(self, algorithm: Algorithm[Any], env_steps: int) -> tuple[Population, Episodes]:
         """Play the population that the algorithm asks for, and the centre unless it is a probe.
 
-        Returns the population, with all members that it has grown by, and its episodes.
+        ``env_steps`` is the number of training steps so far. Returns the population, with all
+        members that it has grown by, and its episodes.
         """
         population, plan = algorithm.ask(), algorithm.plan
         with_center = self._spec.evaluation.center and not plan.probe
-        played = latest = self._play_members(algorithm, population, 0, with_center)
+        job = self.population_job(algorithm, population, env_steps)
+        played = latest = self._play_members(job, plan, 0, with_center)
         step = len(population)
         while not plan.probe:
             size = len(population)
@@ -173,7 +179,8 @@ class Evaluator:
             if grown == size:
                 break
             population = population.extended(grown)
-            latest = self._play_members(algorithm, population, size, with_center=False)
+            job = replace(job, population=population)
+            latest = self._play_members(job, plan, size, with_center=False)
             played = played.joined(latest)
         return population, played
 
@@ -231,10 +238,9 @@ class Evaluator:
         return self._statistics[lineage]
 
     def _play_members(
-        self, algorithm: Algorithm[Any], population: Population, first: int, with_center: bool
+        self, job: Job, plan: EvaluationPlan, first: int, with_center: bool
     ) -> Episodes:
-        job, plan = self.population_job(algorithm, population), algorithm.plan
-        tasks = member_tasks(range(first, len(population)), job.episodes)
+        tasks = member_tasks(range(first, len(job.population or ())), job.episodes)
         if not with_center:
             return self._play(job, tasks)
         center = [Task(CENTER, episode) for episode in range(job.episodes)]

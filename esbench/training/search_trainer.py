@@ -127,7 +127,8 @@ class SearchTrainer(Trainer):
 
     def next_job(self) -> Job:
         """The episodes of the population that is evaluated next."""
-        return self._evaluator.population_job(self.algorithm, self.algorithm.ask())
+        population = self.algorithm.ask()
+        return self._evaluator.population_job(self.algorithm, population, self.progress.env_steps)
 
     def state_dict(self) -> State:
         """A copy of everything that is needed to continue with the same bits."""
@@ -206,18 +207,18 @@ class SearchTrainer(Trainer):
     def _play(self) -> tuple[Population, Episodes]:
         """Evaluate the population of a generation, and the probes before it."""
         while self.algorithm.plan.probe:
-            probe, played = self._evaluator.play(self.algorithm)
+            probe, played = self._evaluator.play(self.algorithm, self.progress.env_steps)
             with self._update():
                 fitness = fitness_of(played, self._reward_shift)
                 self.algorithm.tell(probe, fitness, played.behaviors)
                 self.progress = self.progress.with_episodes(played)
-        return self._evaluator.play(self.algorithm)
+        return self._evaluator.play(self.algorithm, self.progress.env_steps)
 
     def _learn(self, population: Population, played: Episodes) -> GenerationRecord:
         """Tell the algorithm, update the statistics and return the record, without its times."""
         algorithm, evaluator = self.algorithm, self._evaluator
         fitness = fitness_of(played, self._reward_shift)
-        lineage, cap = algorithm.plan.lineage, evaluator.episode_cap
+        lineage, cap = algorithm.plan.lineage, evaluator.episode_cap(self.progress.env_steps)
         center, normalizer = algorithm.center, evaluator.normalizer(lineage)
         centers_own = evaluator.normalizer(algorithm.plan.center_lineage)
         with drawing_threads(min(self._pool.size, usable_cores())):  # the workers are idle

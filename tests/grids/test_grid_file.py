@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from esbench.grids.grid_file import (
     parse_seeds,
     require_distinct_keys,
 )
+from esbench.grids.trial_spec import TrialSpec
+from esbench.settings import parse
 from esbench.training.search_trainer import SearchTrainer
 from esbench.training.trials import Trial, grid_trials, open_grid
 
@@ -142,6 +145,35 @@ def test_a_key_is_set_once() -> None:
     )
     with pytest.raises(UsageError, match="budget.env_steps is set twice.*=1'.*=2'"):
         require_distinct_keys(["budget.env_steps=1", ' budget."env_steps" =2'])
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        [],
+        [0, 250],
+        [[1, 250]],
+        [[0, 250], [0, 500]],
+        [[0, 250], [9, 0]],
+        [[0, 1, 2]],
+        [[0, 2.5]],
+        0,
+    ],
+)
+def test_a_wrong_limit_of_episodes_is_one_sentence(limit: object) -> None:
+    table = {"environment": {"CartPole-v1": {"max_episode_steps": limit}}}
+    with pytest.raises(UsageError) as caught:
+        trials_of(table)
+    (sentence,) = str(caught.value).splitlines()
+    assert f"max_episode_steps = {json.dumps(limit)}: " in sentence
+
+
+def test_a_schedule_of_limits_survives_its_storage() -> None:
+    pairs = [[0, 250], [900_000, 1_000]]
+    (trial, *_) = trials_of({"environment": {"CartPole-v1": {"max_episode_steps": pairs}}})
+    stored = trial.spec.as_json()
+    assert stored["environment"]["max_episode_steps"] == pairs
+    assert parse(TrialSpec, stored, "stored") == trial.spec
 
 
 def test_one_algorithm_with_two_settings_and_two_policies() -> None:

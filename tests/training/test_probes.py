@@ -224,5 +224,5 @@ def test_an_unknown_behavior_is_refused_before_training(curious: Spec) -> None:
 
 def test_a_behavior_that_nobody_looks_at_is_not_gathered(make_spec: Spec, pool: WorkerPool) -> None:
     with SearchTrainer(make_spec(), pool) as trainer:
-        _, played = trainer._evaluator.play(trainer.algorithm)
+        _, played = trainer._evaluator.play(trainer.algorithm, 0)
     assert played.behaviors.shape == (8, 0)

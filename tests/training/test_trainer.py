@@ -182,6 +182,24 @@ def test_the_adaptive_cap_is_twice_the_mean_length(make_spec: Spec, pool: Worker
     assert all(record.episode_length_mean <= 2 for record in fixed.history)
 
 
+def test_a_schedule_cuts_episodes_later_and_later(make_spec: Spec, pool: WorkerPool) -> None:
+    table = {"max_episode_steps": [[0, 2], [60, 4], [150, 100]]}
+    spec = make_spec(environment={WALK: table}, budget={"env_steps": 1_000})
+    trainer = train(spec, pool)
+    begun = [0, *(record.env_steps for record in trainer.history[:-1])]
+    expected = [2 if steps < 60 else 4 if steps < 150 else 100 for steps in begun]
+    assert [record.max_episode_steps for record in trainer.history] == expected
+    assert set(expected) == {2, 4, 100}
+    for record in trainer.history:
+        assert record.episode_length_mean <= (record.max_episode_steps or 0)
+    assert max(record.episode_length_mean for record in trainer.history) > 4
+    middle = expected.index(4) + 1  # a resumed trial is in the same place of the schedule
+    assert results(train(spec, pool, middle)) == results(trainer)
+    constant = train(make_spec(environment={WALK: {"max_episode_steps": [[0, 2]]}}), pool)
+    fixed = train(make_spec(environment={WALK: {"max_episode_steps": 2}}), pool)
+    assert results(constant) == results(fixed)
+
+
 def test_the_score_is_of_the_unmodified_environment(make_spec: Spec, pool: WorkerPool) -> None:
     table = {"max_episode_steps": 2, "action_noise": 0.5, "reward_shift": 3.0}
     with SearchTrainer(make_spec(environment={WALK: table}), pool) as trained:
