@@ -1,6 +1,9 @@
 """What tests of algorithms share: a quadratic, and short searches on it."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -133,3 +136,17 @@ def assert_same(one: Any, two: Any) -> None:
     else:
         np.testing.assert_array_equal(one, two)
         assert np.asarray(one).dtype == np.asarray(two).dtype
+
+
+def printed_with_one_and_two_threads(script: str) -> tuple[bytes, bytes]:
+    """Return what a script prints in processes whose BLAS has one thread, and two."""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", script],
+            stdout=subprocess.PIPE,
+            env={**os.environ, "OPENBLAS_NUM_THREADS": threads},
+        )
+        for threads in ("1", "2")
+    ]
+    one, two = (process.communicate()[0] for process in processes)
+    return one, two

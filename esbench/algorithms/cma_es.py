@@ -5,8 +5,8 @@ Complexity", PPSN 2008 (doi:10.1007/978-3-540-87700-4_30).
 
 The library ``cmaes`` does the computation (Nomura & Shibata, "cmaes: A Simple yet Practical Python
 Library for CMA-ES", 2024, arXiv:2402.01373). This file adds noise that depends on seed and
-generation only, ranks in which failed members are the worst, and exact checkpoints. The covariance
-goes through BLAS, so its last bits can depend on the number of BLAS threads.
+generation only, ranks in which failed members are the worst, and exact checkpoints. It also limits
+BLAS to one thread: the last bits of a decomposition depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from bisect import bisect_right
 from typing import Annotated, Any, Final, final
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from esbench.algorithms.base import Algorithm, State, register_algorithm
 from esbench.algorithms.population import StoredPopulation
@@ -65,6 +66,7 @@ class CmaesAlgorithm(Algorithm[StoredPopulation], ABC):
             raise UsageError(f"the library cmaes refuses this start: {error}") from None
         # The library leaves this array uninitialised; a checkpoint must not store random memory.
         self._library._funhist_values.fill(0.0)
+        self._threads = ThreadpoolController()
 
     @property
     def sigma(self) -> float:
@@ -79,7 +81,8 @@ class CmaesAlgorithm(Algorithm[StoredPopulation], ABC):
 
     def _ask(self) -> StoredPopulation:
         self._library.reseed_rng(noise_key(self.seed, self.generation) & 0xFFFF_FFFF)
-        members = [self._library.ask() for _ in range(self.population_size)]
+        with self._threads.limit(limits=1, user_api="blas"):
+            members = [self._library.ask() for _ in range(self.population_size)]
         return StoredPopulation(size=len(members), stored=np.array(members))
 
     def _tell(self, population: StoredPopulation, returns: Vector, behaviors: Matrix) -> None:
@@ -87,7 +90,7 @@ class CmaesAlgorithm(Algorithm[StoredPopulation], ABC):
         # The library minimises and uses only the order; ties go to the earlier member.
         losses = (-ranks(returns)).tolist()
         try:
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), self._threads.limit(limits=1, user_api="blas"):
                 self._library.tell(list(zip(population.stored, losses, strict=True)))
             finite = all(np.isfinite(value).all() for _, value in _numbers(self._library))
             sound = finite and self._library._sigma > 0.0

@@ -5,7 +5,7 @@ import sys
 import cmaes
 import numpy as np
 import pytest
-from searches import assert_same, climb, written
+from searches import assert_same, climb, printed_with_one_and_two_threads, written
 
 import esbench
 from esbench.algorithms.cma_es import CMAESSettings
@@ -178,3 +178,23 @@ def test_the_library_is_imported_when_it_is_used():
         "esbench.make_algorithm('cma_es', num_params=2); assert 'cmaes' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+SCRIPT = """
+import numpy as np
+
+import esbench
+
+algorithm = esbench.make_algorithm("cma_es", num_params=150, center_init=1.0, seed=0)
+for _ in range(3):
+    population = algorithm.ask()
+    algorithm.tell(population, -np.sum(population.members() ** 2, axis=1))
+print(algorithm.center.tobytes().hex())
+"""
+
+
+def test_the_bits_do_not_depend_on_the_number_of_threads():
+    """At 150 parameters, those of the library do."""
+    one, two = printed_with_one_and_two_threads(SCRIPT)
+    assert len(one) > 150 * 8
+    assert one == two

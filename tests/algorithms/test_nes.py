@@ -1,7 +1,4 @@
 import math
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -18,6 +15,7 @@ from searches import (
     climb,
     deviations,
     maker,
+    printed_with_one_and_two_threads,
     quadratic,
     signed_noise,
     tilted,
@@ -132,15 +130,7 @@ print(reached.tobytes().hex())
 
 def test_the_bits_do_not_depend_on_the_number_of_threads():
     """At 150 parameters, those of scipy.linalg.expm do."""
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", SCRIPT],
-            stdout=subprocess.PIPE,
-            env={**os.environ, "OPENBLAS_NUM_THREADS": threads},
-        )
-        for threads in ("1", "2")
-    ]
-    one, two = (process.communicate()[0] for process in processes)
+    one, two = printed_with_one_and_two_threads(SCRIPT)
     assert len(one) > 150 * 150 * 8
     assert one == two
 
