@@ -18,7 +18,9 @@ def threshold_table(entries: Sequence[Entry], file: Path = PUBLISHED) -> str:
     """One row per threshold and one column per published method; ours are below theirs, bold."""
     content: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
     methods: dict[str, str] = content["algorithms"]
-    found = {(entry.cell.environment, own_name(entry)): entry for entry in entries}
+    found: dict[tuple[str, str], list[Entry]] = {}
+    for entry in entries:
+        found.setdefault((entry.cell.environment, own_name(entry)), []).append(entry)
     lines = []
     for each in content["thresholds"]:
         name = f"{each['environment']}, {each['threshold']:,}"
@@ -28,8 +30,9 @@ def threshold_table(entries: Sequence[Entry], file: Path = PUBLISHED) -> str:
             theirs = each["steps"].get(method, "")
             text = theirs if isinstance(theirs, str) else f"{theirs:,}"
             if own:
-                entry = found.get((each["environment"], own))
-                text += f"<br>{own_text(entry, each['threshold']) if entry else '-'}"
+                text += (
+                    f"<br>{own_text(found.get((each['environment'], own), []), each['threshold'])}"
+                )
             cells.append(text)
         lines.append(cells)
     headings = ["Environment, threshold", *methods]
@@ -45,9 +48,20 @@ def own_name(entry: Entry) -> str:
     return f"{algorithm['name']} {version}".strip()
 
 
-def own_text(entry: Entry, threshold: float) -> str:
-    """The earliest step of a seed, with how many pass the threshold."""
-    steps = [steps_to(entry, place, threshold) for place in range(len(entry.runs))]
+def own_text(entries: Sequence[Entry], threshold: float) -> str:
+    """The earliest step of a seed, with how many pass the threshold.
+
+    Of the settings that the algorithm has run with, those that pass first.
+    """
+    if not entries:
+        return "-"
+    steps = min(
+        (
+            [steps_to(entry, place, threshold) for place in range(len(entry.runs))]
+            for entry in entries
+        ),
+        key=min,
+    )
     passed = sum(map(math.isfinite, steps))
     earliest = f"{min(steps):,.0f}" if passed else "never"
     return f"**{earliest}** ({passed}/{len(steps)})"
