@@ -46,12 +46,15 @@ def _rising(pairs: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
     return pairs
 
 
+def _tuples(value: Any) -> Any:
+    """Lists as tuples, also inside; a strict tuple is no list."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
 def _episode_limit(value: Any, parsed: ValidatorFunctionWrapHandler) -> Any:
     """One sentence for all the forms of the field."""
-    if isinstance(value, list):  # a strict tuple is no list
-        value = tuple(tuple(pair) if isinstance(pair, list) else pair for pair in value)
     try:
-        return parsed(value)
+        return parsed(_tuples(value))
     except ValidationError:
         raise ValueError(
             "expected a number of steps, 'adaptive', or pairs of training steps, rising from 0, "
@@ -67,6 +70,21 @@ EpisodeLimit: TypeAlias = Annotated[
     WrapValidator(_episode_limit),
 ]
 """A limit of training episodes; pairs are training steps and the limit from there on [steps]."""
+
+
+def _reward_clip(value: Any, parsed: ValidatorFunctionWrapHandler) -> Any:
+    """One sentence for all the wrong forms of the field."""
+    try:
+        clip: tuple[float, float] | None = parsed(_tuples(value))
+        if clip is None or clip[0] < clip[1]:
+            return clip
+    except ValidationError:
+        pass
+    raise ValueError("expected the lowest and the highest reward, such as [-1, 1]")
+
+
+RewardClip: TypeAlias = Annotated[tuple[float, float] | None, WrapValidator(_reward_clip)]
+"""The lowest and the highest reward in training [reward]."""
 
 
 def _settings_of(kind: str, key: str, find: Callable[[str], type[Settings]]) -> BeforeValidator:
@@ -110,7 +128,8 @@ class EnvironmentSettings(Settings, ABC):
             from that many training steps on, the limit applies. The default is no cut. A number
             becomes an argument in ``kwargs`` if the environment has no time limit of its own.
         action_noise: standard deviation of Gaussian noise on continuous actions.
-        reward_shift: subtracted from every reward (the alive bonus, in ARS).
+        reward_clip: the lowest and the highest reward; others become the nearest of the two.
+        reward_shift: subtracted from every reward (the alive bonus, in ARS), after clipping.
         episode_seeds: "fresh" (every member has its own), "pair" (a mirrored pair shares them;
             without pairs the same as fresh) or "shared" (the whole generation shares them).
         behavior: behavior characterisation of novelty search; other algorithms ignore it.
@@ -126,6 +145,7 @@ class EnvironmentSettings(Settings, ABC):
     episodes_per_member: Episodes = 1
     max_episode_steps: EpisodeLimit = None
     action_noise: Annotated[float, Field(ge=0)] = 0.0
+    reward_clip: Annotated[RewardClip, Field(exclude_if=lambda clip: clip is None)] = None
     reward_shift: float = 0.0
     episode_seeds: EpisodeSeeds = "fresh"
     behavior: Annotated[str, AfterValidator(_known_behavior)] = "final_observation"

@@ -39,6 +39,7 @@ class Suspended(NamedTuple):
     task: Task
     simulation: Any  # the state that the backend has saved
     total: float  # the return so far
+    clipped: float  # the sum of the clipped rewards so far
     length: int
     sums: Vector  # of the observations so far, [n]
     squares: Vector
@@ -70,6 +71,8 @@ class Player:
         self._tasks: list[Task | None] = [None] * slots
         self._noise: list[np.random.Generator | None] = [None] * slots
         self._returns = np.zeros(slots)
+        self._clip = setup.environment.reward_clip
+        self._clipped = np.zeros(slots)
         self._lengths = np.zeros(slots, dtype=np.int64)
         self._sums = np.zeros((slots, self._observations.size))
         self._squares = np.zeros((slots, self._observations.size))
@@ -159,6 +162,8 @@ class Player:
         _, rewards, terminated, truncated, _ = self.backend.step(actions)
         watch.lap("simulate")
         self._returns += rewards
+        if self._clip is not None:
+            self._clipped += np.clip(rewards, *self._clip)
         self._lengths[:used] += 1
         if self._can_go_on and self._lengths[:used].max() > LONGEST:
             raise no_time_limit(self._setup.environment.id, LONGEST)
@@ -194,7 +199,7 @@ class Player:
         self.backend.start(slot, job.environment_seed(task))
         self.watch.lap("reset")
         self._noise[slot] = job.noise_stream(task) if job.action_noise else None
-        for counter in (self._returns, self._lengths, self._sums, self._squares):
+        for counter in (self._returns, self._clipped, self._lengths, self._sums, self._squares):
             counter[slot] = 0
         if job.characterize and task.member != CENTER:
             self._behaviors[slot].begin(self._views[slot])
@@ -205,7 +210,8 @@ class Player:
         assert mover is not None, "suspended by a backend that moves episodes"
         mover.restore(slot, episode.simulation)
         self._noise[slot] = episode.noise
-        self._returns[slot], self._lengths[slot] = episode.total, episode.length
+        self._returns[slot], self._clipped[slot] = episode.total, episode.clipped
+        self._lengths[slot] = episode.length
         self._sums[slot], self._squares[slot] = episode.sums, episode.squares
         self.watch.lap("reset")
 
@@ -243,6 +249,7 @@ class Player:
             task=self._vacate(slot),
             simulation=simulation,
             total=float(self._returns[slot]),
+            clipped=float(self._clipped[slot]),
             length=int(self._lengths[slot]),
             sums=self._sums[slot].copy(),
             squares=self._squares[slot].copy(),
@@ -314,4 +321,7 @@ class Player:
             if self._job.characterize:
                 behavior = self._behaviors[slot].end(self._views[slot])
         total = total if np.isfinite(total) else float("nan")
-        return EpisodeResult(task, total, length, moments, behavior)
+        clipped = None
+        if self._clip is not None:
+            clipped = float(self._clipped[slot]) if np.isfinite(total) else total
+        return EpisodeResult(task, total, length, moments, behavior, clipped)

@@ -26,6 +26,12 @@ class EpisodeResult(NamedTuple):
     length: int  # steps
     moments: Moments | None  # of the observations less the mean of the normaliser
     behavior: Vector | None = None
+    clipped: float | None = None  # the sum of the clipped rewards, if they are clipped in training
+
+    @property
+    def training_return(self) -> float:
+        """What the search maximises, without shift; NaN if the return is."""
+        return self.total if self.clipped is None else self.clipped
 
 
 @final
@@ -39,6 +45,8 @@ class Episodes:
     center_lengths: npt.NDArray[np.int64]
     moments: list[Moments]  # of the observations of each member's episodes; empty if not gathered
     behaviors: Matrix  # [members, D], the mean over a member's episodes; D = 0 if not recorded
+    training_returns: Matrix  # as ``returns``, of clipped rewards
+    center_training_returns: Vector
 
     def joined(self, more: Episodes) -> Episodes:
         """These episodes followed by those of further members."""
@@ -49,6 +57,8 @@ class Episodes:
             np.concatenate([self.center_lengths, more.center_lengths]),
             self.moments + more.moments,
             np.concatenate([self.behaviors, more.behaviors]),
+            np.concatenate([self.training_returns, more.training_returns]),
+            np.concatenate([self.center_training_returns, more.center_training_returns]),
         )
 
     def merge_into(self, statistics: ObservationStatistics, shift: Vector) -> None:
@@ -74,6 +84,8 @@ def collect(tasks: Sequence[Task], results: dict[Task, EpisodeResult]) -> Episod
         center_lengths=np.array([r.length for r in center], dtype=np.int64),
         moments=[r.moments for r in members if r.moments is not None],
         behaviors=_mean_behaviors([r.behavior for r in members], episodes),
+        training_returns=np.array([r.training_return for r in members]).reshape(-1, episodes),
+        center_training_returns=np.array([r.training_return for r in center]),
     )
 
 
@@ -88,8 +100,8 @@ def _mean_behaviors(behaviors: list[Vector | None], episodes: int) -> Matrix:
 
 
 def fitness_of(played: Episodes, reward_shift: float) -> Vector:
-    """The fitness of each member: its mean return after the reward shift, [members]."""
-    return _row_means(played.returns - reward_shift * played.lengths)
+    """The fitness of each member: its mean return of clipped, shifted rewards, [members]."""
+    return _row_means(played.training_returns - reward_shift * played.lengths)
 
 
 def summary(played: Episodes, fitness: Vector, reward_shift: float) -> dict[str, Any]:
@@ -99,7 +111,7 @@ def summary(played: Episodes, fitness: Vector, reward_shift: float) -> dict[str,
     if played.center_returns.size:
         shifts = reward_shift * played.center_lengths
         center_return = float(_row_means(played.center_returns[None, :])[0])
-        center_fitness = float(_row_means((played.center_returns - shifts)[None, :])[0])
+        center_fitness = float(_row_means((played.center_training_returns - shifts)[None, :])[0])
         rank = center_rank(center_fitness, fitness)
     finite = returns[np.isfinite(returns)]
     return {

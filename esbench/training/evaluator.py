@@ -250,7 +250,10 @@ class Evaluator:
         own = replace(job, normalizer=self.normalizer(plan.center_lineage), gather=False)
         alone, played = self._play(own, center), self._play(job, tasks)
         return replace(
-            played, center_returns=alone.center_returns, center_lengths=alone.center_lengths
+            played,
+            center_returns=alone.center_returns,
+            center_lengths=alone.center_lengths,
+            center_training_returns=alone.center_training_returns,
         )
 
     def _play(self, job: Job, tasks: Sequence[Task]) -> Episodes:

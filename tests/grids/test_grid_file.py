@@ -168,6 +168,24 @@ def test_a_wrong_limit_of_episodes_is_one_sentence(limit: object) -> None:
     assert f"max_episode_steps = {json.dumps(limit)}: " in sentence
 
 
+@pytest.mark.parametrize("clip", [[], [1], [1, 1], [1, -1], [-1, 0, 1], ["a", 1], 1, True])
+def test_wrong_bounds_of_rewards_are_one_sentence(clip: object) -> None:
+    table = {"environment": {"CartPole-v1": {"reward_clip": clip}}}
+    with pytest.raises(UsageError) as caught:
+        trials_of(table)
+    (sentence,) = str(caught.value).splitlines()
+    assert f"reward_clip = {json.dumps(clip)}: " in sentence
+
+
+def test_bounds_of_rewards_are_stored_if_there_are_any() -> None:
+    (trial, *_) = trials_of({"environment": {"CartPole-v1": {"reward_clip": [-1, 0.5]}}})
+    stored = trial.spec.as_json()
+    assert stored["environment"]["reward_clip"] == [-1.0, 0.5]
+    assert parse(TrialSpec, stored, "stored") == trial.spec
+    (plain, *_) = trials_of({"environment": {"CartPole-v1": {"reward_clip": None}}})
+    assert "reward_clip" not in plain.spec.as_json()["environment"]
+
+
 def test_a_schedule_of_limits_survives_its_storage() -> None:
     pairs = [[0, 250], [900_000, 1_000]]
     (trial, *_) = trials_of({"environment": {"CartPole-v1": {"max_episode_steps": pairs}}})

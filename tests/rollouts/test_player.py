@@ -148,6 +148,22 @@ def test_wrappers_are_those_of_gymnasium(make_spec: Spec) -> None:
     player.close()
 
 
+@pytest.mark.parametrize("environment", ["Pendulum-v1", "Hopper-v5"])
+def test_rewards_are_clipped_as_by_gymnasium(make_spec: Spec, environment: str) -> None:
+    low, high = -1.3, 0.9
+    spec = make_spec(environment, environment={environment: {"reward_clip": [low, high]}})
+    setup = Setup(spec.environment, spec.policy)
+    player = Player(setup, 4)
+    job, tasks = make_job(player, max_steps=60), [Task(CENTER, 0), *member_tasks(range(6), 2)]
+    results = play(player, job, tasks)
+    for task in tasks:
+        clipping = gymnasium.wrappers.ClipReward(gymnasium.make(environment), low, high)
+        expected, _, _ = plain_gymnasium(setup, job, task, clipping)
+        assert results[task].clipped == results[task].training_return == expected
+        assert results[task].total == plain_gymnasium(setup, job, task)[0] != expected
+    player.close()
+
+
 def test_a_fast_backend_does_not_play_wrappers(make_spec: Spec) -> None:
     table = {"wrappers": [{"wrapper": "gymnasium.wrappers:TimeAwareObservation"}]}
     spec = make_spec("CartPole-v1", environment={"CartPole-v1": {**table, "backend": "cartpole"}})
@@ -176,7 +192,8 @@ def test_rows_that_are_normalised_apart_are_the_same(
 
 @pytest.mark.parametrize("environment", ["CartPole-v1", "Hopper-v5", "Humanoid-v5"])
 def test_episodes_that_move_are_the_same(make_spec: Spec, environment: str) -> None:
-    spec = make_spec(environment, settings={"num_interactions": 0})
+    clip = {environment: {"reward_clip": [-0.5, 0.9]}}
+    spec = make_spec(environment, settings={"num_interactions": 0}, environment=clip)
     alone, first, second = (Player(Setup(spec.environment, spec.policy), n) for n in (1, 5, 9))
     noise = 0.0 if environment == "CartPole-v1" else 0.1
     limits = {"max_steps": 60, "size": 12}
@@ -198,6 +215,7 @@ def test_episodes_that_move_are_the_same(make_spec: Spec, environment: str) -> N
     for result in results:
         same = expected[result.task]
         assert (result.total, result.length) == (same.total, same.length)
+        assert result.clipped == same.clipped != result.total
         assert pickle.dumps(result.moments) == pickle.dumps(same.moments)
 
 

@@ -173,6 +173,23 @@ def test_reward_shift_changes_what_is_learnt_and_not_what_is_reported(
     assert first.digest != second.digest  # the update was another one
 
 
+def test_clipped_rewards_change_what_is_learnt_and_not_what_is_reported(
+    make_spec: Spec, pool: WorkerPool
+) -> None:
+    """The oracle is an environment whose rewards Gymnasium clips, for its scores too."""
+    wrapper = {"wrapper": "gymnasium.wrappers:ClipReward", "min_reward": -2.0, "max_reward": -0.5}
+    shift = {"reward_shift": -0.3, "episodes_per_member": 2}
+    wrapped = train(make_spec(environment={WALK: {"wrappers": [wrapper], **shift}}), pool)
+    clipped = train(make_spec(environment={WALK: {"reward_clip": [-2.0, -0.5], **shift}}), pool)
+    np.testing.assert_array_equal(clipped.center, wrapped.center)
+    for one, other in zip(clipped.history, wrapped.history, strict=True):
+        assert one.center_rank == other.center_rank
+        assert one.population_return_mean < other.population_return_mean
+    plain = train(make_spec(environment={WALK: shift}), pool)
+    assert clipped.history[0].center_return == plain.history[0].center_return
+    assert clipped.history[0].digest != plain.history[0].digest  # the update was another one
+
+
 def test_the_adaptive_cap_is_twice_the_mean_length(make_spec: Spec, pool: WorkerPool) -> None:
     trainer = train(make_spec(environment={WALK: {"max_episode_steps": "adaptive"}}), pool)
     assert trainer.history[0].max_episode_steps is None
@@ -201,7 +218,8 @@ def test_a_schedule_cuts_episodes_later_and_later(make_spec: Spec, pool: WorkerP
 
 
 def test_the_score_is_of_the_unmodified_environment(make_spec: Spec, pool: WorkerPool) -> None:
-    table = {"max_episode_steps": 2, "action_noise": 0.5, "reward_shift": 3.0}
+    clip = {"reward_clip": [-0.1, 0.1]}
+    table = {"max_episode_steps": 2, "action_noise": 0.5, "reward_shift": 3.0, **clip}
     with SearchTrainer(make_spec(environment={WALK: table}), pool) as trained:
         trained.train()
         state = trained.state_dict()
