@@ -37,6 +37,7 @@ class Purpose(enum.IntEnum):
     REFERENCE_BATCH = 13
     TUNING = 14
     SAMPLE = 15
+    VALIDATION_EPISODE = 16
 
 
 def _sequence(seed: int, purpose: Purpose, indices: tuple[int, ...]) -> np.random.SeedSequence:

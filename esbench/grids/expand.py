@@ -83,6 +83,16 @@ def _scope(table: Table, source: str, prefix: str) -> Scope:
     return parse(Scope, {key: table[key] for key in SCOPE if key in table}, source, prefix)
 
 
+def _require_candidate(evaluation: EvaluationSpec, budget: BudgetSpec, source: str) -> None:
+    """Raises UsageError if training ends before the first candidate of the validation."""
+    validation = evaluation.validation
+    if validation is not None and validation.start >= budget.env_steps:
+        raise UsageError(
+            f"{source}: evaluation.validation.start = {validation.start}: expected less than "
+            f"budget.env_steps = {budget.env_steps}"
+        )
+
+
 @final
 @dataclass(frozen=True)
 class _Layers:
@@ -98,6 +108,7 @@ class _Layers:
         environment, scores = self._environment()
         budget = parse(BudgetSpec, self._section("budget"), self.source, "budget")
         evaluation = parse(EvaluationSpec, self._section("evaluation"), self.source, "evaluation")
+        _require_candidate(evaluation, budget, self.source)
         own = {key: self._overrides[key] for key in ("seeds",) if key in self._overrides}
         local = _scope(own, self.source, f"environment.{self.file.id}").seeds
         algorithms = (

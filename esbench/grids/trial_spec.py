@@ -200,16 +200,36 @@ class BudgetSpec(Settings):
 
 
 @final
+class ValidationSpec(Settings):
+    """Selection of the final policy of a search among several centres, by validation episodes.
+
+    Attributes:
+        start: training steps before the first candidate.
+        interval: training steps from one candidate to the next.
+        episodes: validation episodes of a candidate; their steps are training steps.
+    """
+
+    start: CountOrZero
+    interval: Count
+    episodes: Episodes = 32
+
+
+@final
 class EvaluationSpec(Settings):
     """How the policy is scored.
 
     Attributes:
         episodes: held-out episodes of the final score.
         center: also evaluate the unperturbed policy in every generation, for its rank.
+        validation: how the final policy is selected; by default it is the last centre. Agents
+            ignore it.
     """
 
     episodes: Episodes = 100
     center: bool = True
+    validation: Annotated[
+        ValidationSpec | None, Field(exclude_if=lambda validation: validation is None)
+    ] = None
 
 
 @final

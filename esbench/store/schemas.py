@@ -96,6 +96,7 @@ class StoredResult(TypedDict):
     deterministic: NotRequired[bool]
     evaluation_episodes: NotRequired[Count]
     generations: NotRequired[Count]
+    validated_generation: NotRequired[Count]
     digest: NotRequired[str | None]
     rows: NotRequired[str]
     stopped: NotRequired[str | None]

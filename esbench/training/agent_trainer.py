@@ -104,6 +104,10 @@ class AgentTrainer(Trainer):
         count = self.spec.evaluation.episodes if episodes is None else episodes
         return self._play(held_out_seeds(self.spec, count))
 
+    @property
+    def validated_generation(self) -> None:
+        """None, because agents have no validation."""
+
     def generation_of(self, which: Which) -> int:
         """The number of rows; UsageError for "best", which is not kept."""
         if which == "best":

@@ -63,9 +63,7 @@ class BestCenter:
             UsageError: there is none yet.
         """
         self._require()
-        scales = self._found["normalizer"]
-        normalizer = Normalizer(**scales) if scales else None
-        return replace(last, center=self._found["center"], normalizer=normalizer)
+        return with_stored_center(last, self._found)
 
     def state_dict(self) -> State:
         """The centre and its normaliser; empty if there is none yet."""
@@ -81,3 +79,10 @@ class BestCenter:
                 f"which = 'best': the trial has no best centre yet, which takes {WINDOW} "
                 "generations with evaluation.center = true; expected which = 'last'"
             )
+
+
+def with_stored_center(job: Job, stored: State) -> Job:
+    """A job with the ``center`` of a stored state, and its ``normalizer``, empty if it has none."""
+    scales = stored["normalizer"]
+    normalizer = Normalizer(**scales) if scales else None
+    return replace(job, center=stored["center"], normalizer=normalizer)

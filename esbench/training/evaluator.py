@@ -41,6 +41,13 @@ class HeldOutScore:
     returns: Vector
     lengths: Vector
 
+    def joined(self, more: HeldOutScore) -> HeldOutScore:
+        """These episodes followed by further ones."""
+        return HeldOutScore(
+            np.concatenate([self.returns, more.returns]),
+            np.concatenate([self.lengths, more.lengths]),
+        )
+
     @property
     def mean(self) -> float:
         """The mean return, which is the score."""
@@ -157,9 +164,9 @@ class Evaluator:
             normalizer=self.normalizer(algorithm.plan.center_lineage),
         )
 
-    def score(self, job: Job) -> HeldOutScore:
-        """Play held-out episodes."""
-        played = self._play(job, [Task(CENTER, episode) for episode in range(job.episodes)])
+    def score(self, job: Job, first: int = 0) -> HeldOutScore:
+        """Play the episodes of a centre from number ``first`` on."""
+        played = self._play(job, [Task(CENTER, number) for number in range(first, job.episodes)])
         return HeldOutScore(played.center_returns, played.center_lengths.astype(np.float64))
 
     def play(self, algorithm: Algorithm[Any], env_steps: int) -> tuple[Population, Episodes]:

@@ -305,6 +305,8 @@ def _finish(recorder: TrialRecorder, trainer: Trainer) -> Json:
         "digest": trainer.history[-1].digest if trainer.history else None,
         "finished": now(),
     }
+    if trainer.validated_generation is not None:
+        result["validated_generation"] = trainer.validated_generation
     if has_equal_episodes(result) and (found := trainer.is_deterministic()) is not None:
         result["deterministic"] = found
     recorder.finish(result)

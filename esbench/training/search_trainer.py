@@ -32,6 +32,7 @@ from esbench.training.evaluator import Evaluator, HeldOutScore
 from esbench.training.progress import Progress
 from esbench.training.trained_policy import TrainedPolicy
 from esbench.training.trainer import Ended, Recorder, Trainer
+from esbench.training.validation import Validation
 
 
 @final
@@ -82,6 +83,8 @@ class SearchTrainer(Trainer):
         self._reward_shift = spec.environment.reward_shift + self.algorithm.settings.reward_shift
         self._gauge = Gauge(self.algorithm.center)
         self._best = BestCenter()
+        validation = spec.evaluation.validation
+        self._validation = None if validation is None else Validation(validation)
         self._consistent = True
 
     def policy(self, which: Which = "last") -> TrainedPolicy:
@@ -119,11 +122,18 @@ class SearchTrainer(Trainer):
     def held_out_job(self, episodes: int | None = None, which: Which = "last") -> Job:
         """The episodes that ``evaluate`` plays."""
         job = self._evaluator.held_out_job(self.algorithm, episodes)
-        return self._best.job(job) if which == "best" else job
+        if which == "best":
+            return self._best.job(job)
+        return job if self._validation is None else self._validation.final_policy(job)
 
     def generation_of(self, which: Which) -> int:
         """The generation after which the search had the last or the best centre."""
         return self._best.generation if which == "best" else self.progress.generation
+
+    @property
+    def validated_generation(self) -> int | None:
+        """The generation that had the best candidate so far; None without one."""
+        return None if self._validation is None else self._validation.generation
 
     def next_job(self) -> Job:
         """The episodes of the population that is evaluated next."""
@@ -137,6 +147,7 @@ class SearchTrainer(Trainer):
             "progress": vars(self.progress).copy(),
             "gauge": self._gauge.state_dict(),
             "best": self._best.state_dict(),
+            **({} if self._validation is None else {"validation": self._validation.state_dict()}),
             "stopped": None if self.stopped is None else self.stopped.reason,
             **self._evaluator.state_dict(),
         }
@@ -152,6 +163,8 @@ class SearchTrainer(Trainer):
         self.progress = Progress(**state["progress"])
         self._gauge.load_state_dict(state["gauge"])
         self._best.load_state_dict(state.get("best", {}))
+        if self._validation is not None:
+            self._validation.load_state_dict(state["validation"])
         self.stopped = None if state["stopped"] is None else Stop(state["stopped"])
         self.history = list(history)
         self._consistent = True
@@ -205,7 +218,9 @@ class SearchTrainer(Trainer):
             self._consistent = True
 
     def _play(self) -> tuple[Population, Episodes]:
-        """Evaluate the population of a generation, and the probes before it."""
+        """Evaluate the population of a generation, and the candidate and probes before it."""
+        if self._validation is not None and self._validation.is_due(self.progress.env_steps):
+            self._validate(self._validation)
         while self.algorithm.plan.probe:
             probe, played = self._evaluator.play(self.algorithm, self.progress.env_steps)
             with self._update():
@@ -213,6 +228,18 @@ class SearchTrainer(Trainer):
                 self.algorithm.tell(probe, fitness, played.behaviors)
                 self.progress = self.progress.with_episodes(played)
         return self._evaluator.play(self.algorithm, self.progress.env_steps)
+
+    def _validate(self, validation: Validation) -> None:
+        """Let the centre play validation episodes, and keep it if it is the best so far."""
+        evaluator, before = self._evaluator, self.progress
+        job = validation.job(evaluator.held_out_job(self.algorithm))
+        score = evaluator.score(replace(job, episodes=validation.quarter))
+        if validation.is_promising(score.returns):
+            score = score.joined(evaluator.score(job, validation.quarter))
+        with self._update():
+            validation.add(job, score.returns, before.generation, before.env_steps)
+            steps = int(score.lengths.sum())
+            self.progress = replace(before, env_steps=before.env_steps + steps)
 
     def _learn(self, population: Population, played: Episodes) -> GenerationRecord:
         """Tell the algorithm, update the statistics and return the record, without its times."""

@@ -205,6 +205,11 @@ class Trainer(ABC):
             UsageError: there is no best policy.
         """
 
+    @property
+    @abstractmethod
+    def validated_generation(self) -> int | None:
+        """The generation whose centre validation has made the final policy; None without one."""
+
     @abstractmethod
     def generation_of(self, which: Which) -> int:
         """The generation after which training had the last or the best policy."""

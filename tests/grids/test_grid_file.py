@@ -186,6 +186,23 @@ def test_bounds_of_rewards_are_stored_if_there_are_any() -> None:
     assert "reward_clip" not in plain.spec.as_json()["environment"]
 
 
+@pytest.mark.parametrize(
+    ("validation", "words"),
+    [
+        ({"start": 100, "interval": 5}, "start = 100: expected less than budget.env_steps = 100"),
+        ({"start": 50}, "interval is missing"),
+        ({"start": 50, "interval": 0}, "interval = 0: expected"),
+        (5, "validation = 5: expected a table"),
+    ],
+)
+def test_a_wrong_validation_is_one_sentence(validation: object, words: str) -> None:
+    evaluation = {"validation": validation}
+    with pytest.raises(UsageError) as caught:
+        trials_of({"budget": {"env_steps": 100}, "evaluation": evaluation})
+    (sentence,) = str(caught.value).splitlines()
+    assert words in sentence
+
+
 def test_a_schedule_of_limits_survives_its_storage() -> None:
     pairs = [[0, 250], [900_000, 1_000]]
     (trial, *_) = trials_of({"environment": {"CartPole-v1": {"max_episode_steps": pairs}}})
