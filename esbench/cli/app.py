@@ -56,6 +56,12 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
+OnlyEnvironments = Annotated[
+    list[str] | None, typer.Option("--env", help="Only this environment; can be repeated.")
+]
+OnlyAlgorithms = Annotated[
+    list[str] | None, typer.Option("--algorithm", help="Only this algorithm; can be repeated.")
+]
 Generation = Annotated[
     int | None,
     typer.Option(help="Generation of a kept checkpoint (default: the latest)."),

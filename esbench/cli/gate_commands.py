@@ -14,6 +14,8 @@ from esbench.cli.app import (
     EXIT_FAILED,
     LEADERBOARD,
     Folder,
+    OnlyAlgorithms,
+    OnlyEnvironments,
     Statistic,
     Workers,
     app,
@@ -163,18 +165,23 @@ def check(
 
 @command(
     epilog="Examples: esbench verify results/runs/quick/CartPole-v1/openai_es/seed-0   |   "
-    "esbench verify results/runs/quick   |   esbench verify --sample 3 --seed 1"
+    "esbench verify results/runs/quick   |   esbench verify --sample 3 --env Hopper-v5"
 )
 def verify(
     trial: Annotated[
         Path | None,
-        typer.Argument(metavar="TRIAL", help="A trial's folder, or a folder of trials."),
+        typer.Argument(
+            metavar="TRIAL",
+            help="A trial's folder, a folder of trials, or a file of a leaderboard.",
+        ),
     ] = None,
     workers: Workers = None,
     sample: Annotated[
         int | None,
-        typer.Option(metavar="K", help="Train K random trials of a leaderboard again instead."),
+        typer.Option(metavar="K", help="Train K random trials of the leaderboard or the file."),
     ] = None,
+    env: OnlyEnvironments = None,
+    algorithm: OnlyAlgorithms = None,
     leaderboard: Annotated[Path, typer.Option(help="Folder of the leaderboard.")] = LEADERBOARD,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random choice.")] = 0,
 ) -> None:
@@ -185,23 +192,30 @@ def verify(
     from esbench.cli.console import show, working
     from esbench.gate.verify import Outcome, sentences
     from esbench.gate.verify import verify as run_again
-    from esbench.leaderboard.sample import verify_sample
+    from esbench.leaderboard.entries import read_leaderboard, selected
+    from esbench.leaderboard.sample import draw, verify_drawn
     from esbench.rollouts.worker_pool import WorkerPool
+    from esbench.units import format_steps
 
-    if (trial is None) == (sample is None):
+    of_file = trial is not None and trial.is_file()
+    if not of_file and (trial is None) == (sample is None):
         raise UsageError(
             f"TRIAL = {trial and str(trial)!r}, --sample = {sample}: expected one of them"
         )
-    what = leaderboard if trial is None else trial
+    if sample is None and (env or algorithm):
+        raise UsageError("--env and --algorithm without --sample: expected them with it only")
+    what, drawn = trial or leaderboard, []
+    if trial is None or of_file:
+        entries = selected(read_leaderboard(what), env or (), algorithm or ())
+        drawn = draw(entries, sample, seed)
+        steps = format_steps(sum(each.env_steps for each in drawn))
+        show(f"{steps} steps of training: {'; '.join(each.name for each in drawn)}")
     with working(f"running {what} again") as tell, WorkerPool(workers) as pool:
 
         def watch(name: str, record: GenerationRecord) -> None:
             tell(f"{name}: {record.generation}")
 
-        if trial is None:
-            found = verify_sample(leaderboard, sample or 0, seed, pool, watch)
-        else:
-            found = run_again(trial, pool, watch)
+        found = verify_drawn(drawn, pool, watch) if drawn else run_again(what, pool, watch)
     for verification in found:
         show(*sentences(verification))
     if any(verification.outcome is Outcome.DIFFERENT for verification in found):

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from esbench.cli.app import LEADERBOARD, Folder, app, write
+from esbench.cli.app import LEADERBOARD, Folder, OnlyAlgorithms, OnlyEnvironments, app, write
 
 command = partial(app.command, rich_help_panel="Leaderboard")
 
@@ -33,12 +33,8 @@ def leaderboard(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="Folder of the leaderboard.")
     ] = LEADERBOARD,
-    env: Annotated[
-        list[str] | None, typer.Option("--env", help="Only this environment; can be repeated.")
-    ] = None,
-    algorithm: Annotated[
-        list[str] | None, typer.Option("--algorithm", help="Only this algorithm; can be repeated.")
-    ] = None,
+    env: OnlyEnvironments = None,
+    algorithm: OnlyAlgorithms = None,
     format_: Annotated[
         Literal["text", "markdown", "json", "html"],
         typer.Option("--format", help="Output format; html is one file with filters."),

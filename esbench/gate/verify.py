@@ -28,6 +28,7 @@ from esbench.training.scoring import evaluate_trial
 from esbench.units import NONE, counted, format_number
 
 MIN_RUNS: Final = 4  # per side: with three, p is never below the level
+SCORE_ONLY: Final = 0  # instead of a generation
 Watch: TypeAlias = Callable[[str, GenerationRecord], None]
 """Called with the name of a trial and every generation's record."""
 
@@ -45,7 +46,7 @@ class Outcome(StrEnum):
 class Rerun:
     """One trial, run again, with its stored and its new score, None if not finite.
 
-    ``parts_at`` is the first generation whose digest differs, one after the last if only held-out
+    ``parts_at`` is the first generation whose digest differs, ``SCORE_ONLY`` if only held-out
     episodes differ, of the new or of the stored policy; None if nothing does.
     """
 
@@ -88,23 +89,29 @@ def sentences(verification: Verification) -> list[str]:
     if verification.outcome is Outcome.IDENTICAL:
         return [f"{verification.name}: identical: {trials}, every digest and score"]
     first = apart[0]
-    how = f"{len(apart)} of {trials} differ, seed {first.seed} from generation {first.parts_at}"
+    where = f"from generation {first.parts_at}"
+    if first.parts_at == SCORE_ONLY:
+        where = "in the held-out episodes only"
+    how = f"{len(apart)} of {trials} differ, seed {first.seed} {where}"
     if len(verification.reruns) == 1:
-        how = f"seed {first.seed} differs from generation {first.parts_at}"
+        how = f"seed {first.seed} differs {where}"
     before, now = (
         NONE if score is None else format_number(score) for score in (first.recorded, first.score)
     )
     scores = f"score {before} before, {now} now"
     if verification.p_value is None:
-        test = f"too few scores for a test; expected a folder with {MIN_RUNS} seeds or more"
+        test = f"too few scores for a test; expected {MIN_RUNS} seeds or more"
     else:
         test = f"p = {verification.p_value:.2g} for a difference of the scores of {trials}"
     why = "; ".join(verification.changed)
+    unchanged = "packages and processor are the same: "
+    if first.parts_at == SCORE_ONLY:
+        unchanged += "the recorded score is not that of the trained policy, or scoring has changed"
+    else:
+        unchanged += "esbench itself or the environment has changed"
     return [
         f"{verification.name}: {verification.outcome.value}: {how} ({scores}); {test}",
-        f"changed: {why}"
-        if why
-        else "packages and processor are the same: esbench itself or the environment has changed",
+        f"changed: {why}" if why else unchanged,
     ]
 
 
@@ -176,6 +183,6 @@ def _rerun(trial: TrialFolder, pool: Engine, watch: Watch) -> Rerun:
     if parts_at is None and stored is not None and score.is_identical(result):
         score = evaluate_trial(trial.path, pool).score  # also what ``esbench eval`` plays
     if parts_at is None and not score.is_identical(result):
-        parts_at = len(digests) + 1
+        parts_at = SCORE_ONLY
     finite = score.mean if math.isfinite(score.mean) else None
     return Rerun(spec.seed, parts_at, result["score"], finite)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Collection, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Final, final
 
@@ -16,17 +18,20 @@ import numpy.typing as npt
 from pydantic import Field
 
 from esbench.analysis.curves import Band, curve_band
-from esbench.errors import UsageError
+from esbench.errors import UsageError, suggestion
 from esbench.files import SEAL, as_text, digest_of, read_json, sealed
 from esbench.gate.baselines import FrozenCell
 from esbench.grids.trial_spec import DEFAULT_LABEL
 from esbench.settings import Settings, parse
 from esbench.store.cells import variant_of
 from esbench.store.provenance.changes import Origin
+from esbench.units import format_number
 
 FORMAT: Final = 2
 QUANTILES: Final = (0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0)
 VARIANT_DIGITS: Final = 8
+SLACK: Final = 1e-9  # of a comparison of means that were added in different orders
+_NAMES: Final = ("environment", "algorithm")
 _NUMBERS: Final = re.compile(r"\[\s+((?:[-+.\deE]+|null)(?:,\s+(?:[-+.\deE]+|null))*)\s+\]")
 _Count = Annotated[int, Field(ge=0)]
 _Seconds = Annotated[float, Field(ge=0)]
@@ -169,6 +174,14 @@ def read_entry(path: Path) -> Entry:
             f"{path}: {len(entry.runs)} runs and {len(entry.scores)} finite scores of "
             f"{len(trials)} trials; expected one of each per trial"
         )
+    for trial, score, run in zip(trials, entry.scores, entry.runs, strict=True):
+        bounds = run.quantiles[0], run.tail, score, run.quantiles[-1]
+        if any(low - high > SLACK * max(1.0, abs(high)) for low, high in pairwise(bounds)):
+            raise UsageError(
+                f"{path}: seed {trial.seed} has the lowest return, the tail, the score and the "
+                f"highest return {', '.join(map(format_number, bounds))}: expected an ascending "
+                "order; its trials do not have this score"
+            )
     if any(trial.origin >= len(entry.origins) for trial in trials):
         raise UsageError(f"{path}: a trial has an origin that the file lacks")
     if path.name != entry.file_name:
@@ -177,12 +190,38 @@ def read_entry(path: Path) -> Entry:
 
 
 def read_leaderboard(folder: Path) -> list[Entry]:
-    """The entries of a folder, sorted by file name; UsageError if it has none or a wrong one."""
+    """The entries of a folder, sorted by file name, or of one file.
+
+    UsageError if there is none or a wrong one.
+    """
+    if folder.is_file():
+        return [read_entry(folder)]
     found = [read_entry(path) for path in sorted(folder.glob("*.json"))]
     if not found:
         what = "no file of a leaderboard in" if folder.is_dir() else "no folder"
         raise UsageError(f"{what} {str(folder)!r}; expected one that 'esbench submit' has written")
     return found
+
+
+def selected(
+    entries: Sequence[Entry], environments: Collection[str], algorithms: Collection[str]
+) -> list[Entry]:
+    """The entries of some environments and algorithms, by default of all.
+
+    UsageError, with the nearest name, if there is no such environment or algorithm.
+    """
+    for name, wanted in zip(_NAMES, (environments, algorithms), strict=True):
+        known = sorted({getattr(entry.cell, name) for entry in entries})
+        for each in wanted:
+            if each not in known:
+                near = suggestion(each, known)
+                raise UsageError(f"no {name} {each!r} in the leaderboard; {near}")
+    return [
+        entry
+        for entry in entries
+        if (not environments or entry.cell.environment in environments)
+        and (not algorithms or entry.cell.algorithm in algorithms)
+    ]
 
 
 def rounded(values: npt.NDArray[np.float64], digits: int = 6) -> tuple[Any, ...]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from typing import final
 
 from esbench.analysis.permutation import p_different
 from esbench.errors import UsageError
 from esbench.gate.verify import (
     MIN_RUNS,
+    SCORE_ONLY,
     Outcome,
     Rerun,
     Verification,
@@ -18,7 +20,7 @@ from esbench.gate.verify import (
     judged,
     train_again,
 )
-from esbench.leaderboard.entries import Entry, read_leaderboard
+from esbench.leaderboard.entries import Entry
 from esbench.leaderboard.submit import episodes_digest
 from esbench.rollouts.engine import Engine
 from esbench.seeding import Purpose, stream
@@ -26,28 +28,51 @@ from esbench.store.provenance.changes import changed_code, changes, origin_of
 from esbench.store.provenance.record import provenance
 
 
-def verify_sample(
-    folder: Path, count: int, seed: int, pool: Engine, watch: Watch
-) -> list[Verification]:
-    """Train ``count`` random trials of a leaderboard again, chosen by ``seed``.
+@final
+@dataclass(frozen=True)
+class Drawn:
+    """Trials of one entry, by their places in it."""
+
+    entry: Entry
+    places: tuple[int, ...]
+
+    @property
+    def env_steps(self) -> int:
+        """The steps of training them again."""
+        return sum(self.entry.runs[place].env_steps for place in self.places)
+
+    @property
+    def name(self) -> str:
+        """The cell and the seeds."""
+        seeds = ", ".join(str(self.entry.seeds[place]) for place in self.places)
+        return f"{self.entry.cell.environment} {self.entry.cell.name}, seed {seeds}"
+
+
+def draw(entries: Sequence[Entry], count: int | None, seed: int) -> list[Drawn]:
+    """Choose ``count`` random trials by ``seed``, or all; UsageError if there are fewer."""
+    trials = [(e, place) for e, entry in enumerate(entries) for place in range(len(entry.runs))]
+    if count is None:
+        count = len(trials)
+    if not 1 <= count <= len(trials):
+        raise UsageError(f"sample = {count}: expected 1 to {len(trials)}, the number of trials")
+    chosen = stream(seed, Purpose.SAMPLE).choice(len(trials), size=count, replace=False)
+    places: dict[int, list[int]] = {}
+    for e, place in (trials[number] for number in sorted(chosen.tolist())):
+        places.setdefault(e, []).append(place)
+    return [Drawn(entries[e], tuple(own)) for e, own in places.items()]
+
+
+def verify_drawn(drawn: Sequence[Drawn], pool: Engine, watch: Watch) -> list[Verification]:
+    """Train trials again.
 
     Where bits differ, as they may with another processor or other versions, more seeds of the cell
     are trained, up to four, and their scores are compared to all of the cell.
 
     Raises:
-        UsageError: as ``read_leaderboard``, the leaderboard has fewer trials, or this version does
-            not understand a specification.
+        UsageError: this version does not understand a specification.
         TrainingError: An environment raised an error.
     """
-    entries = read_leaderboard(folder)
-    trials = [(e, place) for e, entry in enumerate(entries) for place in range(len(entry.runs))]
-    if not 1 <= count <= len(trials):
-        raise UsageError(f"sample = {count}: expected 1 to {len(trials)}, the trials of {folder}")
-    chosen = stream(seed, Purpose.SAMPLE).choice(len(trials), size=count, replace=False)
-    places: dict[int, list[int]] = {}
-    for e, place in (trials[number] for number in sorted(chosen.tolist())):
-        places.setdefault(e, []).append(place)
-    return judged([_verify_entry(entries[e], own, pool, watch) for e, own in places.items()])
+    return judged([_verify_entry(each.entry, each.places, pool, watch) for each in drawn])
 
 
 def _verify_entry(entry: Entry, places: Sequence[int], pool: Engine, watch: Watch) -> Verification:
@@ -81,7 +106,7 @@ def _rerun(entry: Entry, place: int, pool: Engine, watch: Watch) -> Rerun:
     parts_at = next((at + 1 for at, then in recorded if digests[at : at + 1] != [then]), None)
     played = len(digests), episodes_digest(score.returns, score.lengths), score.mean
     if parts_at is None and played != (run.generations, run.episodes_digest, trial.score):
-        parts_at = run.generations + 1
+        parts_at = SCORE_ONLY
     return Rerun(
         trial.seed, parts_at, trial.score, score.mean if math.isfinite(score.mean) else None
     )

@@ -10,10 +10,10 @@ from statistics import fmean
 from typing import Final, final
 
 from esbench.analysis.statistics import bootstrap_interval, iqm, normalized
-from esbench.errors import UsageError, suggestion
+from esbench.errors import UsageError
 from esbench.gate.baselines import OWN_MEAN
 from esbench.grids.trial_spec import DEFAULT_LABEL
-from esbench.leaderboard.entries import Entry
+from esbench.leaderboard.entries import Entry, selected
 from esbench.reporting.tables.render_table import (
     INTERVAL,
     Sheet,
@@ -34,7 +34,6 @@ BEST_NOTE: Final = (
 )
 COST_NOTE: Final = "Steps and CPU time: of training, mean over seeds."
 FULL_ONLY: Final = frozenset({"CPU time", "Normalized"})
-_NAMES: Final = ("environment", "algorithm")
 
 
 @final
@@ -87,18 +86,10 @@ def leaderboard_rows(
 
     UsageError, with the nearest name, if the leaderboard has no such environment or algorithm.
     """
-    for name, wanted in zip(_NAMES, (environments, algorithms), strict=True):
-        known = sorted({getattr(entry.cell, name) for entry in entries})
-        for each in wanted:
-            if each not in known:
-                near = suggestion(each, known)
-                raise UsageError(f"no {name} {each!r} in the leaderboard; {near}")
     labels = Counter(entry.cell.labels for entry in entries)
     rows = [
         _row(entry, labels[entry.cell.labels] > 1)
-        for entry in entries
-        if (not environments or entry.cell.environment in environments)
-        and (not algorithms or entry.cell.algorithm in algorithms)
+        for entry in selected(entries, environments, algorithms)
     ]
     return sorted(rows, key=lambda row: (row.environment, -row.score, row.name))
 

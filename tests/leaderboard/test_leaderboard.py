@@ -14,9 +14,9 @@ from safetensors.numpy import load_file, save_file
 from scipy.stats import trim_mean
 
 from esbench.errors import UsageError
-from esbench.gate.verify import Outcome, Verification
+from esbench.gate.verify import SCORE_ONLY, Outcome, Verification
 from esbench.leaderboard.entries import Entry, as_file, read_entry, read_leaderboard
-from esbench.leaderboard.sample import verify_sample
+from esbench.leaderboard.sample import draw, verify_drawn
 from esbench.leaderboard.submit import Action, submit
 from esbench.leaderboard.table import leaderboard_rows
 from esbench.rollouts.worker_pool import WorkerPool
@@ -57,7 +57,8 @@ def only(board: Path) -> Path:
 
 
 def verified(board: Path, count: int, pool: WorkerPool, seed: int = 0) -> Verification:
-    (found,) = verify_sample(board, count, seed, pool, lambda name, record: None)
+    drawn = draw(read_leaderboard(board), count, seed)
+    (found,) = verify_drawn(drawn, pool, lambda name, record: None)
     return found
 
 
@@ -324,14 +325,39 @@ def test_a_score_that_nobody_reaches_is_found(esbench: Run, board: Path, pool: W
     )
     cell = entry.cell.model_copy(update={"trials": forged})
     write(board, entry.model_copy(update={"cell": cell}))
+    with pytest.raises(UsageError, match="seed 0 has .* 1000"):
+        read_leaderboard(board)  # its quantiles are lower
+    runs = tuple(
+        run.model_copy(update={"quantiles": (trial.score,) * 9, "tail": trial.score})
+        for run, trial in zip(entry.runs, forged, strict=True)
+    )
+    write(board, entry.model_copy(update={"cell": cell, "runs": runs}))
     found = verified(board, 1, pool)
     assert found.outcome is Outcome.DIFFERENT
+    assert found.reruns[0].parts_at == SCORE_ONLY
     assert len(found.reruns) == 4  # enough for a test
     assert found.p_value == pytest.approx(2 / 70)
     command = "verify", "--sample", "1", "--leaderboard", str(board), "--workers", "1"
     assert esbench(*command)[0] == 1
+    assert esbench("verify", str(only(board)), "--sample", "1", "--workers", "1")[0] == 1
     assert esbench("verify", str(board), "--sample", "1")[0] == 2  # one of them
     assert esbench("verify")[0] == 2
+
+
+def test_a_file_or_a_part_of_a_leaderboard_is_trained_again(esbench: Run, board: Path) -> None:
+    path, entry = only(board), read_entry(only(board))
+    code, out, _ = esbench("verify", str(path), "--workers", "1")
+    assert code == 0
+    assert "4 trials" in out
+    sample = "verify", "--leaderboard", str(board), "--workers", "1", "--sample", "2"
+    code, out, _ = esbench(*sample, "--env", entry.cell.environment, "--algorithm", "openai_es")
+    assert code == 0
+    assert "2 trials" in out
+    for wrong in (["--env", "Walk-v1"], ["--algorithm", "openai"]):
+        code, _, err = esbench(*sample, *wrong)
+        assert code == 2
+        assert "no " in err
+    assert esbench("verify", str(path), "--env", entry.cell.environment)[0] == 2  # without --sample
 
 
 def test_other_bits_with_the_same_scores_are_equal(board: Path, pool: WorkerPool) -> None:
@@ -340,4 +366,4 @@ def test_other_bits_with_the_same_scores_are_equal(board: Path, pool: WorkerPool
     write(board, entry.model_copy(update={"runs": runs}))
     found = verified(board, 1, pool)
     assert (found.outcome, found.p_value) == (Outcome.EQUAL, 1.0)
-    assert found.reruns[0].parts_at == entry.runs[found.reruns[0].seed].generations + 1
+    assert found.reruns[0].parts_at == SCORE_ONLY
