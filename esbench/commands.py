@@ -143,8 +143,8 @@ def table(
 
     Returns:
         One row per environment and algorithm. ``score`` is the IQM over seeds, ``low`` and
-        ``high`` its interval, ``tail`` the IQM over seeds of the mean of the worst 10 % of held-out
-        episodes, ``standing`` "best", "tied" or empty. ``attrs["notes"]`` are the
+        ``high`` its interval, ``tail`` the mean over seeds of the mean of the worst 10 % of
+        held-out episodes, ``standing`` "best", "tied" or empty. ``attrs["notes"]`` are the
         footnotes of the printed table.
 
     Raises:

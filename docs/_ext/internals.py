@@ -27,7 +27,12 @@ from esbench.integrations.trackers.base import TrackedRun
 from esbench.leaderboard.entries import Entry, read_leaderboard
 from esbench.leaderboard.figures import suite_drawings
 from esbench.leaderboard.suites import Suite, SuiteCell, read_suite, suite_names
-from esbench.leaderboard.table import LeaderboardRow, leaderboard_rows, one_episode_notes
+from esbench.leaderboard.table import (
+    LeaderboardRow,
+    leaderboard_rows,
+    one_episode_notes,
+    policy_words,
+)
 from esbench.policies.base import POLICIES, Policy, PolicyBatch, TorchPolicy
 from esbench.registry import Registry
 from esbench.reporting.catalogue import SettingRow, setting_rows
@@ -82,6 +87,7 @@ __all__ = [
     "own_names",
     "p_different",
     "played",
+    "policy_words",
     "read_leaderboard",
     "read_suite",
     "setting_rows",

@@ -19,6 +19,7 @@ from internals import (
     leaderboard_rows,
     one_episode_notes,
     p_different,
+    policy_words,
 )
 from markdown_text import escaped, file_name, markdown_table
 
@@ -88,13 +89,8 @@ def suite_results(suite: Suite, environment: str) -> list[Result]:
 def task_of(entry: Entry) -> str:
     """The policy and the budget of an entry in words."""
     spec: dict[str, Any] = entry.cell.spec or {}
-    policy = spec["policy"]
-    steps = format_steps(spec["budget"]["env_steps"])
-    if policy is None:
-        return f"own policy, {steps} steps"
-    hidden = policy["settings"].get("hidden")
-    layers = f" {'-'.join(map(str, hidden))}" if hidden else ""
-    return f"{policy['template']}{layers}, {steps} steps"
+    policy = "own policy" if spec["policy"] is None else policy_words(entry)
+    return f"{policy}, {format_steps(spec['budget']['env_steps'])} steps"
 
 
 def linked_algorithm(result: Result, folder: str) -> str:

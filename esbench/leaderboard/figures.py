@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -163,8 +164,8 @@ def _ranks(axes: Axes, entries: Sequence[Entry], styles: Mapping[str, Style]) ->
 def _tails(axes: Axes, entries: Sequence[Entry], styles: Mapping[str, Style]) -> None:
     points = {
         entry.cell.algorithm: (
-            float(iqm([run.quantiles[MEDIAN] for run in entry.runs])),
-            float(iqm([run.tail for run in entry.runs])),
+            fmean(run.quantiles[MEDIAN] for run in entry.runs),
+            fmean(run.tail for run in entry.runs),
         )
         for entry in entries
     }

@@ -31,6 +31,7 @@ def render(rows: Sequence[LeaderboardRow], entries: Sequence[Entry]) -> str:
             "filters": {
                 "environment": row.environment,
                 "algorithm": found[row.file].cell.algorithm,
+                "policy": row.policy_text,
                 "budget": format_steps(row.budget),
             },
             "title": row.title,
@@ -45,6 +46,7 @@ def render(rows: Sequence[LeaderboardRow], entries: Sequence[Entry]) -> str:
     choices = {
         "environment": list(dict.fromkeys(item["filters"]["environment"] for item in shown)),
         "algorithm": sorted({item["filters"]["algorithm"] for item in shown}),
+        "policy": sorted({row.policy_text for row in rows}),
         "budget": list(dict.fromkeys(map(format_steps, budgets))),
     }
     return template("leaderboard.html").render(
@@ -59,6 +61,8 @@ def render(rows: Sequence[LeaderboardRow], entries: Sequence[Entry]) -> str:
 
 def _facts(row: LeaderboardRow) -> dict[str, str]:
     facts = {
+        "Policy": row.policy_text,
+        "Settings": row.settings,
         "Command": "; ".join(row.commands),
         "Commit": ", ".join(row.commits),
         "Hardware": ", ".join(row.hardware),

@@ -45,7 +45,7 @@ class Drawn:
     def name(self) -> str:
         """The cell and the seeds."""
         seeds = ", ".join(str(self.entry.seeds[place]) for place in self.places)
-        return f"{self.entry.cell.environment} {self.entry.cell.name}, seed {seeds}"
+        return f"{self.entry.cell.name}, seed {seeds}"
 
 
 def draw(entries: Sequence[Entry], count: int | None, seed: int) -> list[Drawn]:

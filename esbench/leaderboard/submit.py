@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import shlex
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -42,6 +43,14 @@ from esbench.units import counted
 
 CURVE_POINTS: Final = 50
 LEVELS: Final = 64
+# Options that change no result, and whether they have a value.
+NO_RESULT: Final = {
+    "--out": True,
+    "--workers": True,
+    "--at-once": True,
+    "--keep": True,
+    "--quiet": False,
+}
 _TOLERANCE: Final = 1e-9  # another processor may add in another order
 
 
@@ -78,7 +87,9 @@ def make_entry(cell: Cell) -> Entry:
     frozen = freeze_cell(cell, origins)
     curves = run_curves(cell)
     code = {k: str(v) for each in cell.descriptions for k, v in own_code_of(each).items()}
-    commands = dict.fromkeys(each.get("command") or "" for each in cell.descriptions)
+    commands = dict.fromkeys(
+        command_of_results(each["command"]) for each in cell.descriptions if each.get("command")
+    )
     return Entry(
         cell=frozen,
         runs=tuple(
@@ -88,8 +99,20 @@ def make_entry(cell: Cell) -> Entry:
         curves=_curves(cell, curves),
         origins=tuple(origins),
         own_code=dict(sorted(code.items())),
-        commands=tuple(filter(None, commands)),
+        commands=tuple(commands),
     )
+
+
+def command_of_results(command: str) -> str:
+    """A command without the options that change no result, so without the folders of a machine."""
+    words = iter(shlex.split(command.replace("python -m esbench", "esbench", 1)))
+    kept = []
+    for word in words:
+        if (option := word.partition("=")[0]) not in NO_RESULT:
+            kept.append(word)
+        elif NO_RESULT[option] and option == word:
+            next(words, "")
+    return shlex.join(kept)
 
 
 def check_trial(trial: TrialFolder) -> None:

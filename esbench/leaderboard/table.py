@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Final, final
+from typing import Any, Final, final
 
+from esbench.agents.names import trainer_settings
 from esbench.analysis.statistics import bootstrap_interval, iqm, normalized
 from esbench.errors import UsageError
 from esbench.gate.baselines import OWN_MEAN
@@ -26,7 +27,7 @@ from esbench.units import NONE, format_duration, format_number, format_share, fo
 SCORE_NOTE: Final = (
     "Score: interquartile mean (IQM) over training seeds of the final policy's mean return over "
     "held-out episodes, with its 95 % percentile bootstrap interval. Tail: the mean of the "
-    "worst tenth of these episodes, IQM over seeds."
+    "worst tenth of these episodes, mean over all seeds."
 )
 BEST_NOTE: Final = (
     "Best seen: the largest mean return of the policy over five generations of training, IQM over "
@@ -44,7 +45,7 @@ class LeaderboardRow(TableRow):
     Attributes:
         score: IQM over seeds of the final policy's mean return over held-out episodes.
         low, high: its 95 % bootstrap interval.
-        tail: IQM over seeds of the mean of the worst tenth of these episodes.
+        tail: mean over seeds of the mean of the worst tenth of these episodes.
         one_episode: whether all these episodes of a seed are the same one.
         best_seen: IQM over seeds of the largest mean return over five generations of training.
         seeds: number of training seeds.
@@ -52,6 +53,8 @@ class LeaderboardRow(TableRow):
         env_steps, wall_time_s, cpu_time_s: of training, mean over seeds.
         random_score, reference_score: those of the file, where ``normalized`` is 0 and 1; it is NaN
             without a published reference.
+        policy_text: the policy in words.
+        settings: those of the algorithm that are not its defaults.
         file: the name of the file.
     """
 
@@ -74,6 +77,8 @@ class LeaderboardRow(TableRow):
     commits: tuple[str, ...]
     hardware: tuple[str, ...]
     versions: dict[str, str]
+    policy_text: str
+    settings: str
     file: str
 
 
@@ -103,13 +108,35 @@ def leaderboard_sheet(rows: Sequence[LeaderboardRow], terminal: bool = False) ->
         raise UsageError("no row of that environment and algorithm; expected one of both")
     texts = [_texts(row) for row in rows]
     hidden = set(FULL_ONLY) if terminal else set()
-    if all(row.policy == DEFAULT_LABEL for row in rows):
+    if len({row.policy_text for row in rows}) == 1:
         hidden.add("Policy")
     header = [name for name in texts[0] if name not in hidden]
     body = [[text[name] for name in header] for text in texts]
     notes = [SCORE_NOTE, BEST_NOTE, COST_NOTE, *seeds_notes([row.seeds for row in rows])]
     notes += one_episode_notes(rows)
     return Sheet(header, body, notes)
+
+
+def policy_words(entry: Entry) -> str:
+    """The label of a policy, or its template with its layers; "own" for that of an agent."""
+    policy: dict[str, Any] | None = (entry.cell.spec or {})["policy"]
+    if entry.cell.policy != DEFAULT_LABEL:
+        return entry.cell.policy
+    if policy is None:
+        return "own"
+    hidden = policy["settings"].get("hidden") or ()
+    return " ".join(filter(None, [policy["template"], "-".join(map(str, hidden))]))
+
+
+def settings_words(entry: Entry) -> str:
+    """The settings of an algorithm that are not its defaults, such as "sigma 0.1"."""
+    algorithm = (entry.cell.spec or {})["algorithm"]
+    fields = trainer_settings(algorithm["name"]).model_fields
+    return ", ".join(
+        f"{name} {value}"
+        for name, value in algorithm["settings"].items()
+        if name not in fields or value != fields[name].get_default(call_default_factory=True)
+    )
 
 
 def one_episode_notes(rows: Sequence[LeaderboardRow]) -> list[str]:
@@ -126,10 +153,12 @@ def _row(entry: Entry, ambiguous: bool) -> LeaderboardRow:
         environment=cell.environment,
         algorithm=f"{cell.algorithm} #{entry.variant}" if ambiguous else cell.algorithm,
         policy=cell.policy,
+        policy_text=policy_words(entry),
+        settings=settings_words(entry),
         score=score,
         low=float(low),
         high=float(high),
-        tail=float(iqm([run.tail for run in runs])),
+        tail=fmean(run.tail for run in runs),
         one_episode=any(run.one_episode for run in runs),
         best_seen=float(iqm(best)),
         seeds=len(runs),
@@ -157,7 +186,7 @@ def _texts(row: LeaderboardRow) -> dict[str, str]:
     return {
         "Environment": row.environment,
         "Algorithm": row.algorithm,
-        "Policy": row.policy,
+        "Policy": row.policy_text,
         "Score": format_number(row.score),
         INTERVAL: f"[{format_number(row.low)}, {format_number(row.high)}]",
         "Tail": format_number(row.tail),

@@ -17,7 +17,7 @@ from esbench.errors import UsageError
 from esbench.gate.verify import SCORE_ONLY, Outcome, Verification
 from esbench.leaderboard.entries import Entry, as_file, read_entry, read_leaderboard
 from esbench.leaderboard.sample import draw, verify_drawn
-from esbench.leaderboard.submit import Action, submit
+from esbench.leaderboard.submit import Action, command_of_results, submit
 from esbench.leaderboard.table import leaderboard_rows
 from esbench.rollouts.worker_pool import WorkerPool
 
@@ -289,7 +289,7 @@ def test_every_format_has_every_cell(esbench: Run) -> None:
         assert all(entry.cell.algorithm in out for entry in entries)
         if format_ == "html":
             assert not re.search(r'(src|href)="(?!#|data:)', out)  # it needs no network
-            assert out.count("<select") == 3
+            assert out.count("<select") == 4
         if format_ == "json":
             assert len(json.loads(out)["rows"]) == len(entries)
 
@@ -367,3 +367,10 @@ def test_other_bits_with_the_same_scores_are_equal(board: Path, pool: WorkerPool
     found = verified(board, 1, pool)
     assert (found.outcome, found.p_value) == (Outcome.EQUAL, 1.0)
     assert found.reruns[0].parts_at == SCORE_ONLY
+
+
+def test_commands_lose_the_options_that_change_no_result() -> None:
+    command = (
+        "python -m esbench run mujoco --out /tmp/x --quiet --workers=2 --set 'a.b=[1, 2]' --keep 9"
+    )
+    assert command_of_results(command) == "esbench run mujoco --set 'a.b=[1, 2]'"

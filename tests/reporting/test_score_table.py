@@ -201,22 +201,25 @@ def _replace(key: str, value: Any, content: dict[str, Any]) -> None:
 
 
 @pytest.mark.usefixtures("freeze")
-def test_the_tail_is_the_iqm_over_seeds_of_the_worst_tenth_of_the_episodes(tmp_path: Path) -> None:
+def test_the_tail_is_the_mean_over_all_seeds_of_the_worst_tenth_of_the_episodes(
+    tmp_path: Path,
+) -> None:
     episodes = np.random.default_rng(0).permuted(np.arange(80.0).reshape(4, 20), axis=1)
+    episodes[0] -= 100.0
     for trial, returns in zip(write_scores(tmp_path, [50.0] * 4), episodes, strict=True):
         edit(trial.folder.path, "result.json", partial(_replace, "returns", list(returns)))
     rows = score_table(tmp_path)
-    worst = [np.sort(returns)[:2].mean() for returns in episodes]  # 0.5, 20.5, 40.5, 60.5
-    assert rows[0].tail == trim_mean(worst, 0.25) == 30.5
-    assert score_frame(rows)["tail"].tolist() == [30.5]
+    worst = [np.sort(returns)[:2].mean() for returns in episodes]  # -99.5, 20.5, 40.5, 60.5
+    assert rows[0].tail == np.mean(worst) == 5.5
+    assert score_frame(rows)["tail"].tolist() == [5.5]
     for table, shown in (
         (sheet(rows), True),
         (sheet(rows, terminal=True), False),
         (sheet(rows, terminal=True, tail=True), True),
     ):
         assert ("Tail" in table.header) == (TAIL in table.notes) == shown
-    assert sheet(rows).body[0][sheet(rows).header.index("Tail")] == "30.5"
-    assert [cells[1] for cells in wide_sheet(rows, tail=True).body[:1]] == ["50.0\n(30.5)"]
+    assert sheet(rows).body[0][sheet(rows).header.index("Tail")] == "5.5"
+    assert [cells[1] for cells in wide_sheet(rows, tail=True).body[:1]] == ["50.0\n(5.5)"]
     edit(trial.folder.path, "result.json", lambda content: content.pop("returns"))
     assert math.isnan(score_table(tmp_path)[0].tail)
 

@@ -40,7 +40,7 @@ LONGEST_VALUE: Final = 40  # characters of one setting: there may be a sigma per
 class Pair:
     """Two algorithms in one environment; ``p_value`` has Holm's correction over all pairs.
 
-    ``tails`` are IQMs over seeds of the mean of the worst 10 % of held-out episodes, or NaN.
+    ``tails`` are means over seeds of the mean of the worst 10 % of held-out episodes, or NaN.
     """
 
     environment: str

@@ -29,7 +29,7 @@ JUDGED: Final[dict[EpisodeStatistic, str]] = {
     "tail": "tail, the mean of the worst 10 % of its held-out episodes (at least one)",
 }
 TAIL: Final = (
-    "Tail: IQM over training seeds of the mean of the worst 10 % of a final policy's held-out "
+    "Tail: mean over all training seeds of the mean of the worst 10 % of a final policy's held-out "
     "episodes (at least one)."
 )
 SELECTED: Final = (

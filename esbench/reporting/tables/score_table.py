@@ -50,7 +50,7 @@ class ScoreRow(TableRow):
         trials, scores: the folder and the score of each seed.
         standing: "best" in its environment, "tied" if not significantly different from it, or "".
         setting: the value of the setting that ``score_table`` sorts by, if any.
-        tail: IQM over seeds of the mean of the worst 10 % of the held-out episodes; NaN if a seed
+        tail: mean over seeds of the mean of the worst 10 % of the held-out episodes; NaN if a seed
             that enters has no record of its episodes, or if it is the score.
         selected: IQM over seeds of the held-out score of the best policy in place of the final
             one; NaN unless it was asked for and every seed that enters has one.
@@ -174,10 +174,13 @@ def scored_results(cell: Cell) -> list[Json]:
 
 
 def tail_score(cell: Cell) -> float:
-    """The IQM over seeds of the mean of the worst 10 % of held-out episodes; NaN if unknown."""
+    """The mean over seeds of the mean of the worst 10 % of held-out episodes; NaN if unknown.
+
+    No seed is left out, as the IQM does: a tail is there to show the worst.
+    """
     tails = [tail_mean(result.get("returns", ())) for result in scored_results(cell)]
     known = tails and not any(map(math.isnan, tails))
-    return float(iqm(tails)) if known else math.nan
+    return fmean(tails) if known else math.nan
 
 
 def _row(cell: Cell, statistic: EpisodeStatistic) -> ScoreRow:
