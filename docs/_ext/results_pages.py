@@ -29,6 +29,7 @@ from results_tables import (
     NOT_RUN,
     Result,
     algorithm_table,
+    combined,
     details,
     environment_table,
     linked_environment,
@@ -200,13 +201,19 @@ def environment_pages(groups: dict[str, list[list[Result]]]) -> Iterator[tuple[s
     lines = []
     for environment, own in groups.items():
         text = [f"# {environment}", linked_environment_file(environment)]
+        every = combined(own)
+        if len(own) > 1:
+            text += ["## All rows", environment_table(every, with_suites=True), MEANING]
         for rows in own:
             suite = rows[0].suite
             where = f" of the suite [{suite}](../suites/{suite}.md)" if suite else ""
-            text += [f"## {task_of(rows[0].entry)}", f"{counted(len(rows), 'row')}{where}."]
+            task = task_of(rows[0].entry)
+            text += [f"## {suite}: {task}" if suite else f"## {task}"]
+            text += [f"{counted(len(rows), 'row')}{where}."]
             text += [environment_table(rows), MEANING, details(rows)]
         yield f"environments/{page_name(environment)}", page(text)
-        best = "; ".join(f"`{rows[0].row.algorithm}` ({task_of(rows[0].entry)})" for rows in own)
+        equal = [each for each in every if each.row.score == every[0].row.score]
+        best = "; ".join(f"`{each.row.algorithm}` ({task_of(each.entry)})" for each in equal)
         lines.append([linked_environment(environment, ""), best])
     table = markdown_table(["Environment", "Best score"], lines)
     yield (

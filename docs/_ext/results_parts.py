@@ -157,20 +157,19 @@ def best_table(suites: Sequence[Suite], folder: str = "../") -> str:
     for suite, environment in places:
         if not (rows := suite_results(suite, environment)):
             continue
-        best, *others = rows
-        tied = [
-            linked_algorithm(each, f"{folder}algorithms/")
-            for each in others
-            if each.standing == "tied"
-        ]
+        best = rows[0]
+        equal = [each for each in rows if each.row.score == best.row.score]
+        others = rows[len(equal) :]
+        tied = [each for each in others if each.standing == "tied"]
+        names = [linked_algorithm(each, f"{folder}algorithms/") for each in rows]
         lines.append(
             {
                 "Environment": linked_environment(environment, f"{folder}environments/"),
                 "Suite": f"[{suite.name}]({folder}suites/{suite.name}.md)",
-                "Best": linked_algorithm(best, f"{folder}algorithms/"),
+                "Best": ", ".join(names[: len(equal)]),
                 "Score": f"{format_number(best.row.score)} {interval_text(best)}",
-                "Interval overlaps": ", ".join(tied) or "-",
-                "Below": f"{len(others) - len(tied)} of {len(others)}",
+                "Interval overlaps": ", ".join(names[len(equal) : len(equal) + len(tied)]) or NONE,
+                "Below": f"{len(others) - len(tied)} of {len(rows)}" if rows[1:] else "only row",
                 "Seeds": seeds_text(best),
             }
         )

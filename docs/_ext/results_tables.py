@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from internals import (
@@ -109,6 +109,11 @@ def page_name(environment: str) -> str:
     return file_name(environment).replace(":", "_")
 
 
+def suite_link(result: Result) -> str:
+    """The suite of a row as a link to its page."""
+    return f"[{result.suite}](../suites/{result.suite}.md)" if result.suite else NONE
+
+
 def score_text(result: Result) -> str:
     """The score: bold if it is the best, with = if its interval overlaps that of the best."""
     score = format_number(result.row.score)
@@ -143,10 +148,25 @@ def number_cells(result: Result) -> dict[str, str]:
     }
 
 
-def environment_table(rows: Sequence[Result], missing: Iterable[SuiteCell] = ()) -> str:
+def combined(groups: Sequence[Sequence[Result]]) -> list[Result]:
+    """The rows of several groups of one environment as one, the best score first."""
+    found = {each.row.file: each for own in groups for each in own}
+    rows = results(
+        [each.entry for each in found.values()],
+        {file: each.settings for file, each in found.items()},
+        {file: each.planned for file, each in found.items()},
+    )
+    return [replace(each, suite=found[each.row.file].suite) for each in rows]
+
+
+def environment_table(
+    rows: Sequence[Result], missing: Iterable[SuiteCell] = (), with_suites: bool = False
+) -> str:
     """The rows of one environment, then the algorithms that have not run."""
     lines = [
-        {"Algorithm": linked_algorithm(each, "../algorithms/")} | number_cells(each)
+        {"Algorithm": linked_algorithm(each, "../algorithms/")}
+        | ({"Suite": suite_link(each), "Task": escaped(task_of(each.entry))} if with_suites else {})
+        | number_cells(each)
         for each in rows
     ]
     headings = list(lines[0])
@@ -163,7 +183,7 @@ def algorithm_table(rows: Sequence[Result]) -> str:
         {
             "Environment": linked_environment(each.row.environment, "../environments/"),
             "Task": escaped(task_of(each.entry)),
-            "Suite": f"[{each.suite}](../suites/{each.suite}.md)" if each.suite else NONE,
+            "Suite": suite_link(each),
             "Place": each.place,
         }
         | number_cells(each)

@@ -15,11 +15,11 @@ PUBLISHED = Path(__file__).resolve().parents[2] / "results" / "published" / "thr
 
 
 def threshold_table(entries: Sequence[Entry], file: Path = PUBLISHED) -> str:
-    """One row per threshold and one column per published method; ours are below theirs, bold."""
+    """One row per threshold, one column per published method; ours are below theirs, in bold."""
     content: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
     methods: dict[str, str] = content["algorithms"]
     found: dict[tuple[str, str], list[Entry]] = {}
-    for entry in entries:
+    for entry in sorted(entries, key=lambda entry: entry.cell.algorithm):
         found.setdefault((entry.cell.environment, own_name(entry)), []).append(entry)
     lines = []
     for each in content["thresholds"]:
@@ -30,9 +30,9 @@ def threshold_table(entries: Sequence[Entry], file: Path = PUBLISHED) -> str:
             theirs = each["steps"].get(method, "")
             text = theirs if isinstance(theirs, str) else f"{theirs:,}"
             if own:
-                text += (
-                    f"<br>{own_text(found.get((each['environment'], own), []), each['threshold'])}"
-                )
+                rows = found.get((each["environment"], own), [])
+                ours = [own_text(entry, each["threshold"]) for entry in rows] or ["-"]
+                text = "<br>".join([text, *ours])
             cells.append(text)
         lines.append(cells)
     headings = ["Environment, threshold", *methods]
@@ -48,23 +48,14 @@ def own_name(entry: Entry) -> str:
     return f"{algorithm['name']} {version}".strip()
 
 
-def own_text(entries: Sequence[Entry], threshold: float) -> str:
-    """The earliest step of a seed, with how many pass the threshold.
-
-    Of the settings that the algorithm has run with, those that pass first.
-    """
-    if not entries:
-        return "-"
-    steps = min(
-        (
-            [steps_to(entry, place, threshold) for place in range(len(entry.runs))]
-            for entry in entries
-        ),
-        key=min,
-    )
+def own_text(entry: Entry, threshold: float) -> str:
+    """The earliest step of a seed, how many pass the threshold, and the label of a variant."""
+    steps = [steps_to(entry, place, threshold) for place in range(len(entry.runs))]
     passed = sum(map(math.isfinite, steps))
     earliest = f"{min(steps):,.0f}" if passed else "never"
-    return f"**{earliest}** ({passed}/{len(steps)})"
+    name, label = (entry.cell.spec or {})["algorithm"]["name"], entry.cell.algorithm
+    variant = "" if name == label else f" `{label}`"
+    return f"**{earliest}** ({passed}/{len(steps)}){variant}"
 
 
 def steps_to(entry: Entry, place: int, threshold: float) -> float:

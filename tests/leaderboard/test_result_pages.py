@@ -147,16 +147,13 @@ def test_a_threshold_is_passed_by_the_earliest_seed(entries: list[Entry]) -> Non
     cell = entry.cell.model_copy(update={"trials": trials})
     own = entry.model_copy(update={"runs": runs, "cell": cell})
     assert thresholds.steps_to(own, 1, 4.0) == 400
-    assert thresholds.own_text([own], 4.0) == "**400** (4/4)"
+    assert thresholds.own_text(own, 4.0) == "**400** (4/4)"
     assert thresholds.steps_to(own, 3, 2.5) == 400  # earlier than by its final score
     assert thresholds.steps_to(own, 0, 9.5) == math.inf
-    assert thresholds.own_text([own], 9.5) == "**never** (0/4)"
-    assert thresholds.own_text([], 4.0) == "-"
-    fewer = {"trials": trials[:1]}
-    slower = own.model_copy(update={"runs": runs[:1], "cell": cell.model_copy(update=fewer)})
-    assert thresholds.own_text([slower], 4.0) == "**600** (1/1)"
-    assert thresholds.own_text([slower, own], 4.0) == "**400** (4/4)"
-    assert thresholds.own_text([own, slower], 4.0) == "**400** (4/4)"
+    assert thresholds.own_text(own, 9.5) == "**never** (0/4)"
+    named = cell.model_copy(update={"algorithm": "mine"})
+    variant = own.model_copy(update={"cell": named})
+    assert thresholds.own_text(variant, 4.0) == "**400** (4/4) `mine`"
     final = entry.model_copy(update={"runs": runs})
     assert thresholds.steps_to(final, 0, min(50.0, final.scores[0])) <= 1000
 
