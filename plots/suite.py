@@ -14,7 +14,7 @@ from pathlib import Path
 from esbench.errors import UsageError
 from esbench.leaderboard.entries import read_leaderboard
 from esbench.leaderboard.figures import suite_drawings
-from esbench.leaderboard.suites import read_suite
+from esbench.leaderboard.suites import read_suite, suite_names
 from esbench.reporting.figures.style import Output
 
 HERE = Path(__file__).parent
@@ -32,7 +32,9 @@ def draw(name: str, leaderboard: Path = LEADERBOARD, out: Path = HERE) -> list[P
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 2 or sys.argv[1] not in suite_names():
+        sys.exit(f"{' '.join(sys.argv[1:2])!r}: expected a suite: {', '.join(suite_names())}")
     try:
-        draw(sys.argv[1] if len(sys.argv) > 1 else "", *map(Path, sys.argv[2:4]))
+        draw(sys.argv[1], *map(Path, sys.argv[2:4]))
     except UsageError as error:
         sys.exit(f"{error}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import combinations
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,23 +45,44 @@ _Fill = Callable[["Axes", Sequence[Entry], Mapping[str, Style]], None]
 def suite_drawings(suite: Suite) -> dict[str, Drawing]:
     """The figures of a suite by name; UsageError if it has no entry.
 
-    "curves", "ranks", "tails" and "best-seen" have one panel per environment; "profile" is over all
-    environments with a published reference, if there are two.
+    "curves", "ranks", "tails" and "best-seen" have one panel per environment. "profile" is over
+    environments with a published reference, if there are two, and algorithms with results in each.
     """
     if not suite.shown:
         raise UsageError(f"the leaderboard has no entry of the suite {suite.name}; expected one")
     drawings = {
         "curves": _panels(suite, "return of the unperturbed policy", _curves, _over_seeds(suite)),
         "ranks": _panels(suite, "share of members that beat it", _ranks, _over_seeds(suite)),
-        "tails": _panels(suite, "mean of the worst tenth", _tails, _POINT),
-        "best-seen": _panels(suite, "largest return in training", _best_seen, _POINT),
+        "tails": _panels(suite, "mean of the worst tenth", _tails, f"mean {_POINT}"),
+        "best-seen": _panels(
+            suite, "largest mean of five generations", _best_seen, f"IQM {_POINT}"
+        ),
     }
-    if profile := profile_of([(_named(e), _normalized(e)) for e in suite.shown if _has_scale(e)]):
+    scaled = [entry for entry in suite.shown if entry.cell.reference_source != OWN_MEAN]
+    if profile := profile_of([(_named(e), _normalized(e)) for e in complete(scaled)]):
         drawings["profile"] = across_drawing(profile)
     return drawings
 
 
-_POINT: Final = "one point per algorithm, IQM over seeds; dotted: equal"
+_POINT: Final = "over seeds, one point per algorithm; dotted: equal"
+
+
+def complete(entries: Sequence[Entry]) -> list[Entry]:
+    """The most entries that have every combination of their environments and algorithms."""
+    names: dict[str, set[str]] = {}
+    for entry in entries:
+        names.setdefault(entry.cell.environment, set()).add(entry.cell.algorithm)
+    choices = [
+        (own, set.intersection(*map(names.__getitem__, own)))
+        for size in range(1, len(names) + 1)
+        for own in combinations(names, size)
+    ]
+    environments, algorithms = max(choices, key=lambda c: len(c[0]) * len(c[1]), default=((), ()))
+    return [
+        entry
+        for entry in entries
+        if entry.cell.environment in environments and entry.cell.algorithm in algorithms
+    ]
 
 
 def _over_seeds(suite: Suite) -> str:
@@ -74,10 +96,6 @@ def _over_seeds(suite: Suite) -> str:
 def _named(entry: Entry) -> Labelled:
     name = entry.cell.algorithm
     return Labelled(entry.cell.environment, name, name)
-
-
-def _has_scale(entry: Entry) -> bool:
-    return entry.cell.reference_source != OWN_MEAN
 
 
 def _normalized(entry: Entry) -> Floats:
@@ -205,7 +223,8 @@ def _scatter(
             label=name,
         )
     axes.margins(0.1)
-    axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())  # the line does not widen them
+    limits = [*axes.get_xlim(), *axes.get_ylim()]
+    axes.set(xlim=(min(limits), max(limits)), ylim=(min(limits), max(limits)))
     axes.axline((0, 0), slope=1, **MARK)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(4))

@@ -22,6 +22,7 @@ from esbench.reporting.tables.render_table import (
     seeds_notes,
     variety_notes,
 )
+from esbench.store.provenance.changes import Origin
 from esbench.units import NONE, format_duration, format_number, format_share, format_steps
 
 SCORE_NOTE: Final = (
@@ -177,9 +178,19 @@ def _row(entry: Entry, ambiguous: bool) -> LeaderboardRow:
         commands=entry.commands,
         commits=tuple(dict.fromkeys(origin.git_commit or NONE for origin in origins)),
         hardware=tuple(dict.fromkeys(str(o.hardware.get("cpu", NONE)) for o in origins)),
-        versions={k: v for origin in origins for k, v in origin.versions.items() if v},
+        versions=_versions(origins),
         file=entry.file_name,
     )
+
+
+def _versions(origins: Sequence[Origin]) -> dict[str, str]:
+    """The versions of each package, joined where origins differ."""
+    found: dict[str, dict[str, None]] = {}
+    for origin in origins:
+        for name, version in origin.versions.items():
+            if version:
+                found.setdefault(name, {})[version] = None
+    return {name: " and ".join(versions) for name, versions in found.items()}
 
 
 def _texts(row: LeaderboardRow) -> dict[str, str]:

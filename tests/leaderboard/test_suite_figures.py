@@ -9,7 +9,7 @@ from suite import draw
 from esbench.analysis.statistics import iqm
 from esbench.errors import UsageError
 from esbench.leaderboard.entries import Entry, as_file
-from esbench.leaderboard.figures import suite_drawings
+from esbench.leaderboard.figures import complete, suite_drawings
 from esbench.leaderboard.suites import SettingsOrigin, Suite, read_suite, suite_names
 from esbench.settings import Table
 from esbench.units import format_number
@@ -108,6 +108,19 @@ def test_every_figure_has_every_algorithm_and_environment(suite: Suite) -> None:
         assert {text.get_text() for text in legend.get_texts()} == algorithms
     with pytest.raises(UsageError, match="mujoco-mlp"):
         suite_drawings(read_suite("mujoco-mlp", []))
+
+
+def test_a_profile_has_the_algorithms_that_have_run_everywhere(suite: Suite) -> None:
+    every = suite.shown
+    assert complete(every) == every
+    (lost, *rest) = every
+    kept = complete(rest)
+    assert {entry.cell.environment for entry in kept} == set(suite.environments)
+    assert {entry.cell.algorithm for entry in kept} == {entry.cell.algorithm for entry in every} - {
+        lost.cell.algorithm
+    }
+    assert complete([lost]) == [lost]
+    assert complete([]) == []
 
 
 def test_a_point_is_the_median_and_the_tail_of_its_cell(suite: Suite) -> None:
