@@ -17,7 +17,7 @@ def test_the_numbers_of_the_purposes_are_frozen():
     names = (
         "INITIALIZATION NOISE TRAINING_EPISODE CENTER_EPISODE ACTION_NOISE EVALUATION_EPISODE "
         "RANDOM_POLICY BOOTSTRAP PROBE_EPISODE CHOICE PERMUTATION SIMULATION REFERENCE_BATCH "
-        "TUNING SAMPLE"
+        "TUNING SAMPLE VALIDATION_EPISODE"
     )
     assert [(purpose.name, purpose.value) for purpose in Purpose] == [
         (name, number) for number, name in enumerate(names.split(), start=1)
