@@ -24,8 +24,8 @@ from internals import (
 from markdown_text import escaped, file_name, markdown_table
 
 NUMBERS = (
-    "Score", "95 % interval", "p", "Tail", "Best seen", "Normalized", "Seeds", "Steps", "CPU time",
-    "Place", "Below", "CPU time of all", "Wall-clock time of one",
+    "Score", "95 % interval", "p", "Tail", "Best seen", "Normalized", "Seeds", "Steps",
+    "Generations", "CPU time", "Place", "Below", "CPU time of all", "Wall-clock time of one",
 )  # fmt: skip
 NOT_RUN = "*not run yet*"
 
@@ -143,6 +143,7 @@ def number_cells(result: Result) -> dict[str, str]:
         "Normalized": format_share(row.normalized),
         "Seeds": seeds_text(result),
         "Steps": format_steps(row.env_steps),
+        "Generations": f"{row.generations:,.0f}",
         "CPU time": format_duration(row.cpu_time_s),
         "Settings": result.settings,
     }

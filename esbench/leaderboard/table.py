@@ -34,8 +34,8 @@ BEST_NOTE: Final = (
     "Best seen: the largest mean return of the policy over five generations of training, IQM over "
     "seeds. Many papers publish such a maximum; it is not the score of the final policy."
 )
-COST_NOTE: Final = "Steps and CPU time: of training, mean over seeds."
-FULL_ONLY: Final = frozenset({"CPU time", "Normalized"})
+COST_NOTE: Final = "Steps, generations and CPU time: of training, mean over seeds."
+FULL_ONLY: Final = frozenset({"Generations", "CPU time", "Normalized"})
 
 
 @final
@@ -51,7 +51,7 @@ class LeaderboardRow(TableRow):
         best_seen: IQM over seeds of the largest mean return over five generations of training.
         seeds: number of training seeds.
         budget: environment steps that a seed may take.
-        env_steps, wall_time_s, cpu_time_s: of training, mean over seeds.
+        env_steps, generations, wall_time_s, cpu_time_s: of training, mean over seeds.
         random_score, reference_score: those of the file, where ``normalized`` is 0 and 1; it is NaN
             without a published reference.
         policy_text: the policy in words.
@@ -68,6 +68,7 @@ class LeaderboardRow(TableRow):
     seeds: int
     budget: int
     env_steps: float
+    generations: float
     wall_time_s: float
     cpu_time_s: float
     random_score: float
@@ -165,6 +166,7 @@ def _row(entry: Entry, ambiguous: bool) -> LeaderboardRow:
         seeds=len(runs),
         budget=(cell.spec or {})["budget"]["env_steps"],
         env_steps=fmean(run.env_steps for run in runs),
+        generations=fmean(run.generations for run in runs),
         wall_time_s=fmean(run.wall_time_s for run in runs),
         cpu_time_s=fmean(run.cpu_time_s for run in runs),
         random_score=cell.random_score,
@@ -204,6 +206,7 @@ def _texts(row: LeaderboardRow) -> dict[str, str]:
         "Best seen": format_number(row.best_seen),
         "Seeds": str(row.seeds),
         "Steps": format_steps(row.env_steps),
+        "Generations": f"{row.generations:,.0f}",
         "CPU time": format_duration(row.cpu_time_s),
         "Normalized": format_share(row.normalized),
     }
