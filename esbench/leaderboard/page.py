@@ -62,7 +62,7 @@ def render(rows: Sequence[LeaderboardRow], entries: Sequence[Entry]) -> str:
 def _facts(row: LeaderboardRow) -> dict[str, str]:
     facts = {
         "Policy": row.policy_text,
-        "Settings": row.settings,
+        "Settings": row.settings or "defaults",
         "Command": "; ".join(row.commands),
         "Commit": ", ".join(row.commits),
         "Hardware": ", ".join(row.hardware),
