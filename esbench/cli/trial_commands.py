@@ -82,7 +82,6 @@ def _score_again(
     from esbench.training.scoring import evaluate_trial, keep_best
 
     code = 0
-    selected = ", selected as the best" if which == "best" else ""
     with WorkerPool(workers) as pool:
         for folder in [item.path for item in find_trials(path)] if all_ else [path]:
             try:
@@ -95,6 +94,9 @@ def _score_again(
                 continue
             name = f"{folder}: " if all_ else ""
             text = returns_text(stored.score.returns)
+            selected = ", selected as the best" if which == "best" else ""
+            if stored.validated is not None:
+                selected = f", final policy of generation {stored.validated}"
             write(f"{name}generation {stored.generation}{selected}: {text}")
             if which == "best" and generation is None:
                 keep_best(folder, stored)

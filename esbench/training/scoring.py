@@ -30,6 +30,7 @@ class StoredScore:
     generation: int
     recorded: float | None  # None: of another generation or number of episodes, or not finite
     identical: bool | None  # whether all episodes are the recorded ones, bit for bit
+    validated: int | None = None  # the generation that validation has made the final policy
 
 
 def evaluate_trial(
@@ -54,11 +55,12 @@ def evaluate_trial(
     with stored_trainer(folder, pool, generation) as trainer:
         score = trainer.evaluate(episodes, which)
         reached = trainer.generation_of(which)
+        validated = trainer.validated_generation if which == "last" else None
     result = recorded_score(folder, reached)
     comparable = result.get("evaluation_episodes") == score.returns.size
     if not comparable:
-        return StoredScore(score, reached, recorded=None, identical=None)
-    return StoredScore(score, reached, result["score"], score.is_identical(result))
+        return StoredScore(score, reached, None, None, validated)
+    return StoredScore(score, reached, result["score"], score.is_identical(result), validated)
 
 
 def keep_best(path: Path, stored: StoredScore) -> None:
