@@ -69,6 +69,9 @@ def suggestion(name: str, known: Iterable[str], cutoff: float = 0.5) -> str:
     The similarity of the nearest name, as ``difflib`` measures it, is at least ``cutoff``.
     """
     options = sorted(known)
+    listed = name[:LONGEST_WORD].split(",")
+    if len(listed) > 1 and all(each.strip() in options for each in listed):
+        return "expected one name; repeat the option for each"
     lowered = {option.lower(): option for option in options}
     near = difflib.get_close_matches(name[:LONGEST_WORD].lower(), lowered, n=1, cutoff=cutoff)
     if near:

@@ -213,6 +213,8 @@ def test_long_values_are_shortened_and_short_ones_are_kept() -> None:
     assert len(shortened("ab " * 5000)) < LONGEST_LINE
     assert shortened(text) == text
     assert suggestion("x" * 10**7, ["a", "b"]) == "known: a, b"
+    assert "repeat" in suggestion("a,b", ["a", "b"])
+    assert "repeat" not in suggestion("a,c", ["a", "b"])
 
 
 def test_a_value_of_another_type_is_not_among_the_choices() -> None:
