@@ -139,7 +139,7 @@ def assert_same(one: Any, two: Any) -> None:
 
 
 def printed_with_one_and_two_threads(script: str) -> tuple[bytes, bytes]:
-    """Return what a script prints in processes whose BLAS has one thread, and two."""
+    """Return the output of a script in a process with one BLAS thread, and in one with two."""
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", script],
