@@ -1,16 +1,18 @@
 """Selection of the final policy by validation episodes."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from trainers import results, train
 
-from esbench.grids.trial_spec import TrialSpec
+from esbench.grids.trial_spec import TrialSpec, ValidationSpec
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.seeding import Purpose, episode_seed
 from esbench.training.search_trainer import SearchTrainer
+from esbench.training.validation import Validation
 
 Spec = Callable[..., TrialSpec]
 EPISODES, QUARTER = 8, 2
@@ -78,6 +80,19 @@ def test_an_interval_spaces_the_candidates(make_spec: Spec, pool: WorkerPool) ->
     assert steps[0] > steps[1] > steps[2] == 0
     assert never.validated_generation is plain.validated_generation is None
     np.testing.assert_array_equal(never.policy().parameters, never.center)
+
+
+@pytest.mark.parametrize(
+    ("env_steps", "due"), [(300, 400), (330, 400), (399, 400), (400, 500), (650, 700)]
+)
+def test_candidates_are_due_at_whole_intervals_from_the_start(env_steps: int, due: int) -> None:
+    validation = Validation(ValidationSpec(start=300, interval=100, episodes=4))
+    assert not validation.is_due(299)
+    assert validation.is_due(300)
+    job: Any = SimpleNamespace(center=np.zeros(1), normalizer=None)
+    validation.add(job, np.zeros(4), 1, env_steps)
+    assert not validation.is_due(due - 1)
+    assert validation.is_due(due)
 
 
 @pytest.mark.parametrize("stops", [(4,), (3, 9)])
