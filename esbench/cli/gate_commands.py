@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -197,6 +198,10 @@ def verify(
     from esbench.rollouts.worker_pool import WorkerPool
     from esbench.units import format_steps
 
+    if trial is not None and not trial.exists():
+        raise UsageError(
+            f"TRIAL = {str(trial)!r}: no such file or folder; {_expected(trial, leaderboard)}"
+        )
     of_file = trial is not None and trial.is_file()
     if not of_file and (trial is None) == (sample is None):
         raise UsageError(
@@ -250,3 +255,14 @@ def history(
         print_history(found, figures)
     else:
         write(as_json(found) if format_ == "json" else as_markdown(found))
+
+
+def _expected(trial: Path, leaderboard: Path) -> str:
+    """The end of a message that ``trial`` is missing: the nearest path, or what it can be."""
+    found = [*trial.parent.glob("*"), *leaderboard.glob("*.json")]
+    near = get_close_matches(trial.name, [path.name for path in found], n=1, cutoff=0.8)
+    if near:
+        return f"did you mean {str(next(path for path in found if path.name == near[0]))!r}?"
+    return (
+        f"expected a trial's folder, a folder of trials, or a file such as those in '{leaderboard}'"
+    )

@@ -317,6 +317,16 @@ def test_a_sample_depends_on_its_seed_alone(board: Path, pool: WorkerPool) -> No
             verified(board, count, pool)
 
 
+def test_a_missing_file_is_an_error_that_names_the_nearest_one(esbench: Run, board: Path) -> None:
+    path = only(board)
+    for wrong in (path.name, str(path)[:-6] + "0.json"):
+        code, _, message = esbench("verify", wrong, "--leaderboard", str(board))
+        assert code == 2
+        assert wrong in message
+        assert str(path) in message
+    assert esbench("verify", "nothing like it", "--leaderboard", str(board))[0] == 2
+
+
 def test_a_score_that_nobody_reaches_is_found(esbench: Run, board: Path, pool: WorkerPool) -> None:
     """A forger can write a valid file, but not the trials that it promises."""
     entry = read_entry(only(board))
