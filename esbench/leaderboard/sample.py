@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import final
+from typing import Final, final
 
+from esbench.analysis.comparison import LEVEL
 from esbench.analysis.permutation import p_different
 from esbench.errors import UsageError
 from esbench.gate.verify import (
@@ -26,6 +27,8 @@ from esbench.rollouts.engine import Engine
 from esbench.seeding import Purpose, stream
 from esbench.store.provenance.changes import changed_code, changes, origin_of
 from esbench.store.provenance.record import provenance
+
+MOST_RUNS: Final = 5  # enough against three recorded scores, the fewest of a published cell
 
 
 @final
@@ -66,7 +69,8 @@ def verify_drawn(drawn: Sequence[Drawn], pool: Engine, watch: Watch) -> list[Ver
     """Train trials again.
 
     Where bits differ, as they may with another processor or other versions, more seeds of the cell
-    are trained, up to four, and their scores are compared to all of the cell.
+    are trained, up to four, and their scores are compared to all of the cell. If the cell has too
+    few scores for that, new seeds follow.
 
     Raises:
         UsageError: this version does not understand a specification.
@@ -82,6 +86,9 @@ def _verify_entry(entry: Entry, places: Sequence[int], pool: Engine, watch: Watc
         others = [place for place in range(len(entry.runs)) if place not in places]
         more = others[: max(0, MIN_RUNS - len(reruns))]
         reruns += [_rerun(entry, place, pool, watch) for place in more]
+        missing = fewest_runs(len(entry.scores)) - len(reruns)
+        new_seeds = range(max(entry.seeds) + 1, max(entry.seeds) + 1 + missing)
+        reruns += [_new_run(entry, seed, pool, watch) for seed in new_seeds]
     new = [rerun.score for rerun in reruns if rerun.score is not None]
     decidable = not same and MIN_RUNS <= len(new) == len(reruns)
     made = provenance(entry.cell.trial_spec(entry.seeds[0]))  # now that it is registered
@@ -95,6 +102,21 @@ def _verify_entry(entry: Entry, places: Sequence[int], pool: Engine, watch: Watc
         p_value=p_different(entry.scores, new) if decidable else None,
         changed=tuple(dict.fromkeys(changed)),
     )
+
+
+def fewest_runs(recorded: int) -> int:
+    """How many new scores a test against those recorded needs so that it can be significant.
+
+    Zero if that takes more than ``MOST_RUNS``.
+    """
+    enough = (n for n in range(MIN_RUNS, MOST_RUNS + 1) if 2 / math.comb(recorded + n, n) <= LEVEL)
+    return next(enough, 0)
+
+
+def _new_run(entry: Entry, seed: int, pool: Engine, watch: Watch) -> Rerun:
+    watched = partial(watch, f"{entry.cell.name}, seed {seed}")
+    _, score = train_again(entry.cell.trial_spec(seed), pool, watched, 0, None)
+    return Rerun(seed, None, None, score.mean if math.isfinite(score.mean) else None)
 
 
 def _rerun(entry: Entry, place: int, pool: Engine, watch: Watch) -> Rerun:

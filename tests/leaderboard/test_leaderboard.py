@@ -16,7 +16,7 @@ from scipy.stats import trim_mean
 from esbench.errors import UsageError
 from esbench.gate.verify import SCORE_ONLY, Outcome, Verification
 from esbench.leaderboard.entries import Entry, as_file, read_entry, read_leaderboard
-from esbench.leaderboard.sample import draw, verify_drawn
+from esbench.leaderboard.sample import draw, fewest_runs, verify_drawn
 from esbench.leaderboard.submit import Action, command_of_results, submit
 from esbench.leaderboard.table import leaderboard_rows
 from esbench.rollouts.worker_pool import WorkerPool
@@ -315,6 +315,23 @@ def test_a_sample_depends_on_its_seed_alone(board: Path, pool: WorkerPool) -> No
     for count in (0, 5):
         with pytest.raises(UsageError, match="1 to 4"):
             verified(board, count, pool)
+
+
+def test_new_seeds_are_trained_where_recorded_ones_are_too_few(
+    trained: Path, tmp_path: Path, pool: WorkerPool
+) -> None:
+    """With three recorded scores, the smallest p of a test with four new ones is 2 / 35."""
+    few = tmp_path / "few"
+    submit(without(trained, tmp_path / "a", 3), few)
+    entry = read_entry(only(few))
+    trials = tuple(t.model_copy(update={"last_digest": "0" * 64}) for t in entry.cell.trials)
+    changed = entry.cell.model_copy(update={"trials": trials})
+    write(few, entry.model_copy(update={"cell": changed}))
+    found = verified(few, 1, pool)
+    assert found.outcome is Outcome.EQUAL
+    assert found.p_value is not None
+    assert sorted(rerun.seed for rerun in found.reruns) == [0, 1, 2, 3, 4]
+    assert [fewest_runs(n) for n in (1, 2, 3, 4, 10)] == [0, 0, 5, 4, 4]
 
 
 def test_a_missing_file_is_an_error_that_names_the_nearest_one(esbench: Run, board: Path) -> None:
