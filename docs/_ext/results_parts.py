@@ -161,14 +161,17 @@ def best_table(suites: Sequence[Suite], folder: str = "../") -> str:
         equal = [each for each in rows if each.row.score == best.row.score]
         others = rows[len(equal) :]
         tied = [each for each in others if each.standing == "tied"]
-        names = [linked_algorithm(each, f"{folder}algorithms/") for each in rows]
+        equal_names, tied_names = (
+            ", ".join(linked_algorithm(each, f"{folder}algorithms/") for each in group)
+            for group in (equal, tied)
+        )
         lines.append(
             {
                 "Environment": linked_environment(environment, f"{folder}environments/"),
                 "Suite": f"[{suite.name}]({folder}suites/{suite.name}.md)",
-                "Best": ", ".join(names[: len(equal)]),
+                "Best": equal_names,
                 "Score": f"{format_number(best.row.score)} {interval_text(best)}",
-                "Interval overlaps": ", ".join(names[len(equal) : len(equal) + len(tied)]) or NONE,
+                "Interval overlaps": tied_names or NONE,
                 "Below": f"{len(others) - len(tied)} of {len(rows)}" if rows[1:] else "only row",
                 "Seeds": seeds_text(best),
             }
