@@ -2,12 +2,14 @@
 
 import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import results_pages
 import thresholds
 from fake_entries import fake_suite
+from results_parts import best_table
 from results_tables import Result, environment_table, suite_results
 
 from esbench.leaderboard.entries import BestSoFar, Entry, as_file
@@ -117,6 +119,34 @@ def test_an_overlapping_interval_is_marked(suite: Suite) -> None:
         for each, line in zip(others, table[1:], strict=True):
             overlaps = each.row.high >= best.row.low
             assert (each.standing == "tied") == overlaps == (" = |" in line)
+
+
+def test_a_wide_interval_overlaps_although_a_better_algorithm_does_not(
+    entries: list[Entry],
+) -> None:
+    scores = {
+        "snes": (100.0, 101.0, 102.0, 103.0),
+        "pgpe": (90.0, 91.0, 92.0, 93.0),
+        "openai_es": (50.0, 60.0, 80.0, 130.0),
+    }
+    changed = [
+        with_scores(entry, scores[entry.cell.algorithm])
+        for entry in entries
+        if entry.cell.environment == "Hopper-v5" and entry.cell.algorithm in scores
+    ]
+    table = best_table([read_suite("mujoco-mlp", changed)]).splitlines()
+    cells = dict(zip(*(re.split(r" \| ", line.strip("| ")) for line in table[1::2]), strict=True))
+    assert "snes" in cells["Best"]
+    assert "openai_es" in cells["Interval overlaps"]
+    assert "pgpe" not in cells["Interval overlaps"]
+    assert cells["Below"] == "1 of 3"
+
+
+def with_scores(entry: Entry, scores: Sequence[float]) -> Entry:
+    """The entry with other scores of its seeds."""
+    pairs = zip(entry.cell.trials, scores, strict=True)
+    trials = tuple(trial.model_copy(update={"score": score}) for trial, score in pairs)
+    return entry.model_copy(update={"cell": entry.cell.model_copy(update={"trials": trials})})
 
 
 def test_the_largest_return_is_compared_with_the_score(pages: Path, suite: Suite) -> None:
