@@ -35,6 +35,7 @@ BEST_NOTE: Final = (
     "seeds. Many papers publish such a maximum; it is not the score of the final policy."
 )
 COST_NOTE: Final = "Steps, generations and CPU time: of training, mean over seeds."
+TERMINAL_COST_NOTE: Final = "Steps: of training, mean over seeds."
 FULL_ONLY: Final = frozenset({"Generations", "CPU time", "Normalized"})
 
 
@@ -114,7 +115,8 @@ def leaderboard_sheet(rows: Sequence[LeaderboardRow], terminal: bool = False) ->
         hidden.add("Policy")
     header = [name for name in texts[0] if name not in hidden]
     body = [[text[name] for name in header] for text in texts]
-    notes = [SCORE_NOTE, BEST_NOTE, COST_NOTE, *seeds_notes([row.seeds for row in rows])]
+    cost = TERMINAL_COST_NOTE if terminal else COST_NOTE
+    notes = [SCORE_NOTE, BEST_NOTE, cost, *seeds_notes([row.seeds for row in rows])]
     notes += one_episode_notes(rows)
     return Sheet(header, body, notes)
 
