@@ -70,20 +70,25 @@ def averaged(centers: Floats, span: int) -> Floats:
 
 
 def returns_of(policy: TrainedPolicy) -> Floats:
-    """The returns of the held-out episodes, [episodes], in a plain Gymnasium loop."""
+    """The returns of the held-out episodes, [episodes]."""
+    return np.array([sum(rewards.tolist()) for rewards in played(policy)])
+
+
+def played(policy: TrainedPolicy) -> list[Floats]:
+    """The rewards of the held-out episodes, [steps] each, in a plain Gymnasium loop."""
     env = policy.make_environment()
-    returns = []
+    episodes = []
     for seed in policy.held_out_seeds:
         observation, _ = env.reset(seed=seed)
         policy.reset()
-        total, ended = 0.0, False
+        rewards, ended = [], False
         while not ended:
             observation, reward, terminated, truncated, _ = env.step(policy.act(observation))
-            total += float(reward)
+            rewards.append(float(reward))
             ended = terminated or truncated
-        returns.append(total)
+        episodes.append(np.array(rewards))
     env.close()
-    return np.array(returns)
+    return episodes
 
 
 if __name__ == "__main__":
