@@ -151,11 +151,15 @@ def tuning(suites: Sequence[Suite]) -> str:
 
 
 def best_table(suites: Sequence[Suite], folder: str = "../") -> str:
-    """The best algorithm of every environment, and those whose intervals overlap its own."""
+    """The best algorithm of every environment, and those whose intervals overlap its own.
+
+    The only row of a suite is left out if another suite compares algorithms in its environment.
+    """
     lines = []
-    places = [(suite, name) for suite in suites for name in suite.environments]
-    for suite, environment in places:
-        if not (rows := suite_results(suite, environment)):
+    found = [(s, name, suite_results(s, name)) for s in suites for name in s.environments]
+    compared = {environment for _, environment, rows in found if len(rows) > 1}
+    for suite, environment, rows in found:
+        if not rows or (len(rows) == 1 and environment in compared):
             continue
         best = rows[0]
         equal = [each for each in rows if each.row.score == best.row.score]
