@@ -153,15 +153,22 @@ def tuning(suites: Sequence[Suite]) -> str:
 def best_table(suites: Sequence[Suite], folder: str = "../") -> str:
     """The best algorithm of every environment, and those whose intervals overlap its own.
 
-    The only row of a suite is left out if another suite compares algorithms in its environment.
+    The only row of a suite is left out if another suite compares algorithms in its environment, and
+    has a better one.
     """
     lines = []
     found = [(s, name, suite_results(s, name)) for s in suites for name in s.environments]
-    compared = {environment for _, environment, rows in found if len(rows) > 1}
+    compared: dict[str, float] = {}
+    for _, environment, rows in found:
+        if len(rows) > 1:
+            score = rows[0].row.score
+            compared[environment] = max(score, compared.get(environment, score))
     for suite, environment, rows in found:
-        if not rows or (len(rows) == 1 and environment in compared):
+        if not rows:
             continue
         best = rows[0]
+        if len(rows) == 1 and best.row.score < compared.get(environment, -math.inf):
+            continue
         equal = [each for each in rows if each.row.score == best.row.score]
         others = rows[len(equal) :]
         tied = [each for each in others if each.standing == "tied"]

@@ -142,16 +142,18 @@ def test_a_wide_interval_overlaps_although_a_better_algorithm_does_not(
     assert cells["Below"] == "1 of 3"
 
 
-def test_the_only_row_of_a_suite_is_left_out_where_another_suite_compares() -> None:
-    several, one = (
+def test_the_only_row_of_a_suite_is_left_out_if_another_suite_has_a_better_one() -> None:
+    several, (one,) = (
         fake_suite("mujoco-mlp"),
         fake_suite("validated", without=["openai_es_validated"]),
     )
-    suites = [read_suite(name, [*several, *one]) for name in ("mujoco-mlp", "validated")]
-    lines = best_table(suites).splitlines()
-    assert sum("HalfCheetah-v5" in line for line in lines) == 1
-    assert not any("cma_es_validated" in line for line in lines)
-    assert "cma_es_validated" in best_table(suites[1:])
+    for score, lines in ((-1e6, 1), (1e6, 2)):  # worse and better than all others
+        only = with_scores(one, [score] * len(one.cell.trials))
+        suites = [read_suite(name, [*several, only]) for name in ("mujoco-mlp", "validated")]
+        table = best_table(suites)
+        assert sum("HalfCheetah-v5" in line for line in table.splitlines()) == lines
+        assert ("cma_es_validated" in table) == (lines == 2)
+        assert "cma_es_validated" in best_table(suites[1:])
 
 
 def with_scores(entry: Entry, scores: Sequence[float]) -> Entry:
