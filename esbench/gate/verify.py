@@ -47,13 +47,15 @@ class Rerun:
     """One trial, run again, with its stored and its new score, None if not finite.
 
     ``parts_at`` is the first generation whose digest differs, ``SCORE_ONLY`` if only held-out
-    episodes differ, of the new or of the stored policy; None if nothing does.
+    episodes differ, of the new or of the stored policy; None if nothing does. A new seed has no
+    record: its score is for the test only.
     """
 
     seed: int
     parts_at: int | None
     recorded: float | None
     score: float | None
+    is_new: bool = False
 
 
 @final
@@ -62,7 +64,7 @@ class Verification:
     """The trials of one cell, run again; ``changed`` are packages and processor that differ.
 
     ``p_value``: two-sided permutation test of the mean scores, Holm-corrected over the cells. None
-    if all is identical, there are fewer than four seeds, or a score is not finite on one side only.
+    if all is identical, there are too few scores, or a score is not finite on one side only.
     """
 
     name: str
@@ -92,8 +94,9 @@ def sentences(verification: Verification) -> list[str]:
     where = f"from generation {first.parts_at}"
     if first.parts_at == SCORE_ONLY:
         where = "in the held-out episodes only"
-    how = f"{len(apart)} of {trials} differ, seed {first.seed} {where}"
-    if len(verification.reruns) == 1:
+    known = sum(not rerun.is_new for rerun in verification.reruns)
+    how = f"{len(apart)} of {counted(known, 'trial')} differ, seed {first.seed} {where}"
+    if known == 1:
         how = f"seed {first.seed} differs {where}"
     before, now = (
         NONE if score is None else format_number(score) for score in (first.recorded, first.score)

@@ -28,7 +28,7 @@ from esbench.seeding import Purpose, stream
 from esbench.store.provenance.changes import changed_code, changes, origin_of
 from esbench.store.provenance.record import provenance
 
-MOST_RUNS: Final = 5  # enough against three recorded scores, the fewest of a published cell
+MOST_RUNS: Final = 8  # enough for three cells with three recorded scores each
 
 
 @final
@@ -76,17 +76,20 @@ def verify_drawn(drawn: Sequence[Drawn], pool: Engine, watch: Watch) -> list[Ver
         UsageError: this version does not understand a specification.
         TrainingError: An environment raised an error.
     """
-    return judged([_verify_entry(each.entry, each.places, pool, watch) for each in drawn])
+    return judged([_verify_entry(each, len(drawn), pool, watch) for each in drawn])
 
 
-def _verify_entry(entry: Entry, places: Sequence[int], pool: Engine, watch: Watch) -> Verification:
+def _verify_entry(drawn: Drawn, tests: int, pool: Engine, watch: Watch) -> Verification:
+    entry, places = drawn.entry, drawn.places
     reruns = [_rerun(entry, place, pool, watch) for place in places]
     same = all(rerun.parts_at is None for rerun in reruns)
     if not same:
         others = [place for place in range(len(entry.runs)) if place not in places]
         more = others[: max(0, MIN_RUNS - len(reruns))]
         reruns += [_rerun(entry, place, pool, watch) for place in more]
-        missing = fewest_runs(len(entry.scores)) - len(reruns)
+        missing = fewest_runs(len(entry.scores), tests) - len(reruns)
+        if any(run.stopped for run in entry.runs):
+            missing = 0  # a callback decided how long to train
         new_seeds = range(max(entry.seeds) + 1, max(entry.seeds) + 1 + missing)
         reruns += [_new_run(entry, seed, pool, watch) for seed in new_seeds]
     new = [rerun.score for rerun in reruns if rerun.score is not None]
@@ -104,19 +107,21 @@ def _verify_entry(entry: Entry, places: Sequence[int], pool: Engine, watch: Watc
     )
 
 
-def fewest_runs(recorded: int) -> int:
+def fewest_runs(recorded: int, tests: int = 1) -> int:
     """How many new scores a test against those recorded needs so that it can be significant.
 
-    Zero if that takes more than ``MOST_RUNS``.
+    That is one of several ``tests``, whose p-values are corrected. Zero if it takes more than
+    ``MOST_RUNS``.
     """
-    enough = (n for n in range(MIN_RUNS, MOST_RUNS + 1) if 2 / math.comb(recorded + n, n) <= LEVEL)
-    return next(enough, 0)
+    counts = range(MIN_RUNS, MOST_RUNS + 1)
+    return next((n for n in counts if 2 * tests / math.comb(recorded + n, n) <= LEVEL), 0)
 
 
 def _new_run(entry: Entry, seed: int, pool: Engine, watch: Watch) -> Rerun:
     watched = partial(watch, f"{entry.cell.name}, seed {seed}")
     _, score = train_again(entry.cell.trial_spec(seed), pool, watched, 0, None)
-    return Rerun(seed, None, None, score.mean if math.isfinite(score.mean) else None)
+    mean = score.mean if math.isfinite(score.mean) else None
+    return Rerun(seed, None, None, mean, is_new=True)
 
 
 def _rerun(entry: Entry, place: int, pool: Engine, watch: Watch) -> Rerun:

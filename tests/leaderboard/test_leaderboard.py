@@ -331,12 +331,15 @@ def test_new_seeds_are_trained_where_recorded_ones_are_too_few(
     assert found.outcome is Outcome.EQUAL
     assert found.p_value is not None
     assert sorted(rerun.seed for rerun in found.reruns) == [0, 1, 2, 3, 4]
-    assert [fewest_runs(n) for n in (1, 2, 3, 4, 10)] == [0, 0, 5, 4, 4]
+    assert {rerun.seed for rerun in found.reruns if rerun.is_new} == {3, 4}
+    assert [fewest_runs(n) for n in (1, 2, 3, 4, 10)] == [0, 8, 5, 4, 4]
+    assert [fewest_runs(3, tests) for tests in (1, 2, 3)] == [5, 6, 7]
+    assert [fewest_runs(4, tests) for tests in (1, 2, 3)] == [4, 5, 5]
 
 
 def test_a_missing_file_is_an_error_that_names_the_nearest_one(esbench: Run, board: Path) -> None:
     path = only(board)
-    for wrong in (path.name, str(path)[:-6] + "0.json"):
+    for wrong in (path.name, str(path)[:-6] + "x.json"):
         code, _, message = esbench("verify", wrong, "--leaderboard", str(board))
         assert code == 2
         assert wrong in message
