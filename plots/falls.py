@@ -32,7 +32,6 @@ HEADER = [
     "mean without a failure",
     f"failures before step {START}",
     "later",
-    "later, per 1,000 steps",
 ]
 
 
@@ -56,14 +55,11 @@ def row(path: Path) -> list[str]:
     steps = np.array([failure(rewards) for rewards in episodes])
     failed = np.isfinite(steps)
     early = steps < START
-    lengths = np.array([rewards.size for rewards in episodes])
-    exposed = np.clip(np.where(failed, steps, lengths) - START, 0, None)[~early].sum()
     later = int((failed & ~early).sum())
     unbroken = f"{returns[~failed].mean():.0f}" if not failed.all() else "-"
-    rate = f"{1_000 * later / exposed:.2f}" if exposed else "-"
     counts = [f"{early.sum()} of {failed.size}", f"{later} of {(~early).sum()}"]
     label = folder.description()["labels"]["algorithm"]
-    return [label, str(folder.spec().seed), f"{returns.mean():.0f}", unbroken, *counts, rate]
+    return [label, str(folder.spec().seed), f"{returns.mean():.0f}", unbroken, *counts]
 
 
 def failure(rewards: Floats) -> float:
