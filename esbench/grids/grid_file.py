@@ -186,6 +186,7 @@ def compose_grid(
             raise UsageError(f"--algorithm {error}") from None
         own = table.get("algorithms")
         settings: Table = own if isinstance(own, dict) else {}
+        _require_labels(algorithms, settings, source)
         table = {**table, "algorithms": {name: settings.get(name, {}) for name in algorithms}}
         table = _without_settings_of(table, settings.keys() - set(algorithms))
         if "tune" in table:
@@ -197,6 +198,22 @@ def compose_grid(
     table = _apply_overrides(table, overrides)
     _require_tables(table, source)
     return parse_grid(table, source, unused), source
+
+
+def _require_labels(names: Sequence[str], tables: Table, source: str) -> None:
+    """Refuses the name of an algorithm to which the grid gives settings under other labels only."""
+    for name in names:
+        labels = [
+            label
+            for label, table in tables.items()
+            if isinstance(table, dict) and table.get("algorithm") == name
+        ]
+        if labels and name not in tables:
+            expected = " or ".join(map(repr, labels))
+            raise UsageError(
+                f"--algorithm {name!r} has settings under another label in {source}; expected "
+                f"{expected}"
+            )
 
 
 def _without_settings_of(table: Table, left_out: Collection[str]) -> Table:

@@ -384,6 +384,25 @@ def test_settings_of_an_algorithm_that_is_not_in_the_grid_are_refused(tmp_path: 
         opened(tmp_path, listed, overrides=[*replaced, "algorithms.openai_es.sigma=1"])
 
 
+def test_an_algorithm_that_the_grid_labels_otherwise_is_not_trained_with_its_defaults(
+    tmp_path: Path,
+) -> None:
+    labelled = """
+    environments = ["CartPole-v1"]
+    algorithms.wide = { algorithm = "snes", sigma = 0.5 }
+    algorithms.narrow = { algorithm = "snes", sigma = 0.1 }
+    algorithms.ars = {}
+    algorithms.ars_wide = { algorithm = "ars", sigma = 0.5 }
+    """
+    with pytest.raises(UsageError, match=r"'snes'.* 'wide' or 'narrow'"):
+        opened(tmp_path, labelled, algorithms=["snes"])
+    with pytest.raises(UsageError, match=r"'ars'.*'ars_short'"):
+        open_grid("short-episodes", algorithms=["ars"])
+    for name in ("wide", "ars", "openai_es"):  # of the grid, or of none of its labels
+        trials = opened(tmp_path, labelled, algorithms=[name])
+        assert {trial.labels["algorithm"] for trial in trials} == {name}
+
+
 def test_a_grid_without_algorithms_gets_those_that_are_set(tmp_path: Path) -> None:
     overrides = ["algorithms.snes.sigma=0.1", "algorithms.openai_es.sigma=0.1"]
     trials = opened(tmp_path, 'environments = ["CartPole-v1"]', overrides=overrides)
