@@ -123,17 +123,17 @@ def _cost(environment: str, groups: Sequence[Sequence[Trial]], pool: Engine) -> 
             except TrainingError as error:
                 raise TrainingError(f"{environment}: {error}") from error
             specs = {trial.labels["algorithm"]: trial.spec for trial, _ in left}
-            sizes = {n: length * _episodes(s, pool) for n, s in specs.items() if s.policy}
+            episodes = {n: _episodes(s, pool) for n, s in specs.items() if s.policy}
             ahead = 0
             for trial, count in left:
                 if trial.spec.policy is None:
                     ahead += count
                     continue
                 name, budget = trial.labels["algorithm"], trial.spec.budget
-                size = max(1, round(sizes[name]))
+                size = max(1, round(length * episodes[name]))
                 most = budget.generations or MAX_STEPS
                 ahead += min(most, -(-count // size)) * size
-                bought = min(most, -(-budget.env_steps // size))
+                bought = min(most, _bought(trial.spec, length, episodes[name]))
                 generations[name] = min(bought, generations.get(name, bought))
             steps += ahead
             loading += len(left) * making
@@ -149,6 +149,21 @@ def _episodes(spec: TrialSpec, pool: Engine) -> int:
     with SearchTrainer(spec, pool) as trainer:
         job = trainer.next_job()
     return len(job.population or (0,)) * job.episodes
+
+
+def _bought(spec: TrialSpec, length: float, episodes: int) -> int:
+    """The generations that a budget buys if their episodes take ``length`` steps.
+
+    If the first limit of a schedule cuts the episodes, later ones are as long as the later limits.
+    """
+    budget, limits = spec.budget.env_steps, spec.environment.max_episode_steps
+    if not isinstance(limits, tuple) or length < limits[0][1]:
+        return math.ceil(budget / max(1, round(length * episodes)))
+    generations = steps = 0
+    for (_, limit), (end, _) in zip(limits, [*limits[1:], (budget, 0)], strict=True):
+        more = max(0, math.ceil((min(end, budget) - steps) / (episodes * limit)))
+        generations, steps = generations + more, steps + more * episodes * limit
+    return generations
 
 
 def probe(spec: TrialSpec, pool: Engine) -> tuple[float, float, float]:

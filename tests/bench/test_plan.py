@@ -52,6 +52,33 @@ def test_generations_are_whole(
     assert cost.seconds == pytest.approx(steps / 100)
 
 
+@pytest.mark.parametrize(
+    ("length", "budget", "generations"),
+    [
+        (10.0, 1_000, 5),  # 200 steps each; the second limit begins with the budget's end
+        (10.0, 3_000, 5 + 4),  # five of 10 x 20 steps, then those of 25 x 20
+        (10.0, 6_100, 5 + 4 + 4),  # the last stage begins at 3,000: 1,000 steps each, rounded up
+        (9.0, 3_600, 20),  # the episodes end by themselves
+    ],
+)
+def test_generations_of_a_schedule_are_those_of_its_limits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: float, budget: int, generations: int
+) -> None:
+    monkeypatch.setattr(plan, "probe", lambda spec, pool: (100.0, 0.0, length))
+    limits = [[0, 10], [1_000, 25], [3_000, 50]]
+    (cost,) = costs(
+        make_trials(
+            tmp_path,
+            seeds=[0],
+            budget={"env_steps": budget},
+            algorithms={"openai_es": {"population_size": 20}},
+            environment={"CartPole-v1": {"max_episode_steps": limits}},
+        ),
+        1,
+    )
+    assert cost.generations == {"openai_es": generations}
+
+
 def test_the_policies_of_each_environment_are_measured_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
