@@ -173,7 +173,7 @@ def verify(
         Path | None,
         typer.Argument(
             metavar="TRIAL",
-            help="A trial's folder, a folder of trials, or a file of a leaderboard.",
+            help="A trial's folder, a folder of trials, or a leaderboard or one of its files.",
         ),
     ] = None,
     workers: Workers = None,
@@ -193,7 +193,7 @@ def verify(
     from esbench.cli.console import show, working
     from esbench.gate.verify import Outcome, sentences
     from esbench.gate.verify import verify as run_again
-    from esbench.leaderboard.entries import read_leaderboard, selected
+    from esbench.leaderboard.entries import is_leaderboard, read_leaderboard, selected
     from esbench.leaderboard.sample import draw, verify_drawn
     from esbench.rollouts.worker_pool import WorkerPool
     from esbench.units import format_steps
@@ -202,15 +202,16 @@ def verify(
         raise UsageError(
             f"TRIAL = {str(trial)!r}: no such file or folder; {_expected(trial, leaderboard)}"
         )
-    of_file = trial is not None and trial.is_file()
-    if not of_file and (trial is None) == (sample is None):
+    of_entries = trial is None or trial.is_file() or sample is not None
+    if sample is None and (trial is None or is_leaderboard(trial)):
         raise UsageError(
-            f"TRIAL = {trial and str(trial)!r}, --sample = {sample}: expected one of them"
+            f"TRIAL = {trial and str(trial)!r}, --sample = None: expected a trial, a file of a "
+            "leaderboard, or --sample K"
         )
     if sample is None and (env or algorithm):
         raise UsageError("--env and --algorithm without --sample: expected them with it only")
     what, drawn = trial or leaderboard, []
-    if trial is None or of_file:
+    if of_entries:
         entries = selected(read_leaderboard(what), env or (), algorithm or ())
         drawn = draw(entries, sample, seed)
         steps = format_steps(sum(each.env_steps for each in drawn))

@@ -33,6 +33,7 @@ VARIANT_DIGITS: Final = 8
 SLACK: Final = 1e-9  # of a comparison of means that were added in different orders
 _NAMES: Final = ("environment", "algorithm")
 _NUMBERS: Final = re.compile(r"\[\s+((?:[-+.\deE]+|null)(?:,\s+(?:[-+.\deE]+|null))*)\s+\]")
+_FILE_NAME: Final = re.compile(rf"-[\da-f]{{{VARIANT_DIGITS}}}\.json$")
 _Count = Annotated[int, Field(ge=0)]
 _Seconds = Annotated[float, Field(ge=0)]
 
@@ -187,6 +188,11 @@ def read_entry(path: Path) -> Entry:
     if path.name != entry.file_name:
         raise UsageError(f"{path}: expected the name {entry.file_name} for its content")
     return entry
+
+
+def is_leaderboard(path: Path) -> bool:
+    """Whether a path is a folder with files of entries, by their names alone."""
+    return path.is_dir() and any(_FILE_NAME.search(each.name) for each in path.glob("*.json"))
 
 
 def read_leaderboard(folder: Path) -> list[Entry]:

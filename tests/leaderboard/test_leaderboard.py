@@ -370,7 +370,7 @@ def test_a_score_that_nobody_reaches_is_found(esbench: Run, board: Path, pool: W
     command = "verify", "--sample", "1", "--leaderboard", str(board), "--workers", "1"
     assert esbench(*command)[0] == 1
     assert esbench("verify", str(only(board)), "--sample", "1", "--workers", "1")[0] == 1
-    assert esbench("verify", str(board), "--sample", "1")[0] == 2  # one of them
+    assert esbench("verify", str(board), "--sample", "1", "--workers", "1")[0] == 1
     assert esbench("verify")[0] == 2
 
 
@@ -379,6 +379,10 @@ def test_a_file_or_a_part_of_a_leaderboard_is_trained_again(esbench: Run, board:
     code, out, _ = esbench("verify", str(path), "--workers", "1")
     assert code == 0
     assert "4 trials" in out
+    code, _, err = esbench("verify", str(board))  # may be days of training
+    assert code == 2
+    assert "--sample K" in err
+    assert esbench("verify", str(board.parent), "--sample", "1")[0] == 2  # not a leaderboard
     sample = "verify", "--leaderboard", str(board), "--workers", "1", "--sample", "2"
     code, out, _ = esbench(*sample, "--env", entry.cell.environment, "--algorithm", "openai_es")
     assert code == 0
