@@ -338,6 +338,27 @@ def test_the_command_says_how_it_was_started(
     assert finished(*start, *run, cwd=tmp_path) == (0, f"{command} run --set 'a=[1, 2]'\n", "")
 
 
+@pytest.mark.parametrize(
+    ("file", "start"),
+    [("tool/__main__.py", "tool"), ("a/b/__main__.py", "a.b"), ("pack/train.py", "pack.train")],
+)
+def test_a_process_of_a_trial_knows_how_the_program_was_started(
+    tmp_path: Path, file: str, start: str
+) -> None:
+    path = tmp_path / file
+    path.parent.mkdir(parents=True)
+    (tmp_path / file.split("/")[0] / "__init__.py").touch()
+    path.write_text(
+        "import multiprocessing\n"
+        "from esbench.store.provenance.record import command\n"
+        "if __name__ == '__main__':\n"
+        "    with multiprocessing.get_context('spawn').Pool(1) as pool:\n"
+        "        print(pool.apply(command))\n"
+    )
+    printed = f"python -m {start} run --seeds 0-1\n"
+    assert finished("-m", start, "run", "--seeds", "0-1", cwd=tmp_path) == (0, printed, "")
+
+
 def test_every_package_has_a_version() -> None:
     content = provenance()
     assert set(content["versions"]) == {"python", "esbench", *PACKAGES}

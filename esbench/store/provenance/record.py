@@ -89,7 +89,17 @@ def _program() -> list[str]:
     if path in {"", "-c"}:
         return ["python", path] if path else ["python"]
     name = Path(path).name
+    if name == "__main__.py":  # in a process that multiprocessing has started
+        return ["python", "-m", _package_name(Path(path).parent)]
     return ["python", name] if name.endswith(".py") else [name]
+
+
+def _package_name(folder: Path) -> str:
+    """The import name of a package in a folder."""
+    names = [folder.name]
+    while (folder := folder.parent).joinpath("__init__.py").exists():
+        names.insert(0, folder.name)
+    return ".".join(names)
 
 
 def _package_version(package: str) -> str | None:
