@@ -111,7 +111,7 @@ class Entry(Settings):
     """One cell of a leaderboard; ``runs`` are in the order of ``cell.trials``.
 
     ``origins`` are those that the trials of the cell name. ``own_code`` has the versions of the
-    user's own code, ``commands`` what trained the trials.
+    user's own code, ``commands`` what trains the trials.
     """
 
     format: int = FORMAT

@@ -1,6 +1,7 @@
 import hashlib
 import json
 import re
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,9 @@ from command_line import Run, execute, files, working_in
 from fake_trials import edit, reseal, set_digest
 from safetensors.numpy import load_file, save_file
 from scipy.stats import trim_mean
+from typer.main import get_command
 
+from esbench.cli.app import app
 from esbench.errors import UsageError
 from esbench.gate.verify import SCORE_ONLY, Outcome, Verification
 from esbench.leaderboard.entries import Entry, as_file, read_entry, read_leaderboard
@@ -20,6 +23,7 @@ from esbench.leaderboard.sample import draw, fewest_runs, verify_drawn
 from esbench.leaderboard.submit import Action, command_of_results, submit
 from esbench.leaderboard.table import leaderboard_rows
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.training.trials import open_grid
 
 PUBLISHED = Path(__file__).parents[2] / "results" / "leaderboard"
 TRAIN = [
@@ -292,6 +296,29 @@ def test_every_format_has_every_cell(esbench: Run) -> None:
             assert out.count("<select") == 4
         if format_ == "json":
             assert len(json.loads(out)["rows"]) == len(entries)
+
+
+def test_published_commands_train_the_published_seeds_and_settings() -> None:
+    commands: Any = get_command(app)
+    for entry in read_leaderboard(PUBLISHED):
+        seeds: set[int] = set()
+        for command in entry.commands:
+            program, name, *options = shlex.split(command)
+            assert (program, name) == ("esbench", "run"), entry.file_name
+            given = commands.commands[name].make_context(name, options).params
+            _, trials = open_grid(
+                given["grid"],
+                environments=given["env"],
+                algorithms=given["algorithm"],
+                seeds=given["seeds"],
+                env_steps=given["env_steps"],
+                overrides=given["set_"] or (),
+            )
+            for trial in trials:
+                spec = trial.spec.model_dump(mode="json", exclude={"seed", "init_from"})
+                if spec == entry.cell.spec:
+                    seeds.add(trial.spec.seed)
+        assert seeds >= set(entry.seeds), entry.file_name
 
 
 def test_a_published_trial_can_be_trained_again(tmp_path: Path, pool: WorkerPool) -> None:
