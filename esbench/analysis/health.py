@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields, replace
 from itertools import islice
 from typing import Final, Literal, TypeAlias, final
 
@@ -88,6 +88,11 @@ class RunMeasurements:
     def generations(self) -> int:
         """The number of generations."""
         return self.sigma.size
+
+    def part(self, first: int, last: int) -> RunMeasurements:
+        """The measurements of generations ``first`` to ``last``, counted from 1."""
+        names = [field.name for field in fields(self) if field.default is MISSING]
+        return replace(self, **{name: getattr(self, name)[first - 1 : last] for name in names})
 
     @property
     def radius(self) -> Floats:

@@ -82,7 +82,10 @@ def diagnose_trial(folder: TrialFolder) -> Diagnosis:
     description, run = folder.description(), run_measurements(folder)
     labels = description["labels"]
     measures = {name: thirds(getattr(run, name)) for name in _SHOWN}
-    found = [*findings(run), *(held_out_findings(folder.result()) if folder.is_done else ())]
+    found = [
+        *_findings_of_one_limit(run, folder),
+        *(held_out_findings(folder.result()) if folder.is_done else ()),
+    ]
     steps = folder.columns("env_steps")["env_steps"]
     return Diagnosis(
         trial=str(folder.path),
@@ -95,6 +98,27 @@ def diagnose_trial(folder: TrialFolder) -> Diagnosis:
         measures=measures | {"update_norm / radius": thirds(run.update_norm / run.radius)},
         findings=tuple(sorted(found, key=lambda item: LEVELS.index(item.level))),
     )
+
+
+def _findings_of_one_limit(run: RunMeasurements, folder: TrialFolder) -> list[HealthFinding]:
+    """The findings about the longest stretch of a run in which episodes have the same limit.
+
+    Returns of episodes with other limits cannot be compared.
+    """
+    if not isinstance(folder.description()["spec"]["environment"]["max_episode_steps"], list):
+        return findings(run)
+    limits = folder.columns("max_episode_steps")["max_episode_steps"]
+    starts = np.flatnonzero(np.diff(limits, prepend=0))
+    lengths = np.diff(starts, append=limits.size)
+    if lengths.size < 2:
+        return findings(run)
+    longest = int(np.argmax(lengths))
+    first, last = int(starts[longest]) + 1, int(starts[longest] + lengths[longest])
+    sentence = (
+        f"The findings are about generations {first} to {last}, the most with one limit of "
+        f"episodes: {limits[first - 1]:.0f} steps."
+    )
+    return [*findings(run.part(first, last)), HealthFinding("one_limit", "ok", sentence)]
 
 
 def held_out_findings(result: Json) -> list[HealthFinding]:

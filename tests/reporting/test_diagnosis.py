@@ -90,6 +90,29 @@ def test_a_healthy_run_gets_none(
     assert said & {finding.name for finding in diagnosis.findings}
 
 
+@pytest.mark.parametrize("limits", [[[0, 5], [600, 9], [4_000, 12]], [[0, 20], [900, 6]]])
+def test_a_schedule_of_limits_is_not_mistaken_for_progress(
+    make_trial: Make, pool: WorkerPool, limits: list[list[int]]
+) -> None:
+    trial = make_trial(
+        "CartPole-v1",
+        "pgpe",
+        settings={"population_size": 16, "sigma": 0.3, "learning_rate": 1e-5},
+        budget={"generations": 60, "env_steps": 10**6},
+        evaluation={"episodes": 1},
+        environment={"CartPole-v1": {"max_episode_steps": limits}},
+    )
+    assert run_trial(trial, pool, Watcher(), [])[0] == "done"
+    diagnosis = diagnose_trial(trial.folder)
+    found = {finding.name: finding.sentence for finding in diagnosis.findings}
+    assert "climbing" not in found
+    used = [row.max_episode_steps for row in trial.folder.records()]
+    longest = max(set(used), key=used.count)
+    first = used.index(longest) + 1
+    assert f"{first} to {first + used.count(longest) - 1}," in found["one_limit"]
+    assert f"{longest} steps" in found["one_limit"]
+
+
 def test_what_was_measured_is_shown_in_thirds(make_trial: Make, pool: WorkerPool) -> None:
     diagnosis = trained(make_trial, pool, SPHERE, "pgpe", sigma=0.5)
     rows = make_trial(SPHERE, "pgpe").folder.records()
