@@ -234,15 +234,26 @@ def algorithm_pages(groups: dict[str, list[list[Result]]]) -> Iterator[tuple[str
         found.setdefault(each.entry.cell.algorithm, []).append(each)
     lines = []
     for name, rows in sorted(found.items()):
-        text = [f"# {name}", linked_reference(name), algorithm_table(rows), MEANING]
+        own = rows[0].entry.algorithm
+        text = [f"# {name}", linked_reference(own), linked_labels(own, found)]
+        text += [algorithm_table(rows), MEANING]
         yield f"algorithms/{name}", page([*text, details(rows, named=True)])
         best = sum(row.standing == "best" for row in rows)
         tied = sum(row.standing == "tied" for row in rows)
         lines.append([f"[`{name}`]({name}.md)", str(len(rows)), str(best), str(tied)])
     headings = ["Algorithm", "Rows", "Best", "Interval overlaps that of the best"]
     table = markdown_table(headings, lines, numbers=headings[1:])
-    intro = "Each page has all rows of one algorithm.\n"
+    intro = "Each page has all rows of one label of an algorithm.\n"
     yield "algorithms/index", index_page("By algorithm", intro, table, sorted(found))
+
+
+def linked_labels(algorithm: str, found: Mapping[str, Sequence[Result]]) -> str:
+    """Links to the pages of all labels of an algorithm; nothing if there is only one."""
+    labels = [
+        label for label, rows in sorted(found.items()) if rows[0].entry.algorithm == algorithm
+    ]
+    links = ", ".join(f"[`{label}`]({label}.md)" for label in labels)
+    return f"Labels of `{algorithm}`, by settings or training: {links}." if len(labels) > 1 else ""
 
 
 def linked_reference(algorithm: str) -> str:

@@ -60,7 +60,8 @@ OnlyEnvironments = Annotated[
     list[str] | None, typer.Option("--env", help="Only this environment; can be repeated.")
 ]
 OnlyAlgorithms = Annotated[
-    list[str] | None, typer.Option("--algorithm", help="Only this algorithm; can be repeated.")
+    list[str] | None,
+    typer.Option("--algorithm", help="Only this algorithm or label; can be repeated."),
 ]
 Generation = Annotated[
     int | None,

@@ -209,7 +209,7 @@ def verify(
             "leaderboard, or --sample K"
         )
     if sample is None and (env or algorithm):
-        raise UsageError("--env and --algorithm without --sample: expected them with it only")
+        raise UsageError("--env and --algorithm without --sample: expected --sample K too")
     what, drawn = trial or leaderboard, []
     if of_entries:
         entries = selected(read_leaderboard(what), env or (), algorithm or ())

@@ -138,6 +138,12 @@ class Entry(Settings):
         return variant_of(self.cell.spec or {})[:VARIANT_DIGITS]
 
     @property
+    def algorithm(self) -> str:
+        """The registered name of the algorithm, which its label need not be."""
+        spec: dict[str, Any] = self.cell.spec or {}
+        return str(spec["algorithm"]["name"])
+
+    @property
     def file_name(self) -> str:
         """The name of the file, which is that of every entry with this specification."""
         policy = () if self.cell.policy == DEFAULT_LABEL else (self.cell.policy,)
@@ -214,20 +220,31 @@ def selected(
 ) -> list[Entry]:
     """The entries of some environments and algorithms, by default of all.
 
-    UsageError, with the nearest name, if there is no such environment or algorithm.
+    An algorithm is named by its label or by its own name, which stands for all of its labels.
+
+    UsageError, with the nearest name, if there is no such environment or algorithm, or if there is
+    no entry of both.
     """
-    for name, wanted in zip(_NAMES, (environments, algorithms), strict=True):
-        known = sorted({getattr(entry.cell, name) for entry in entries})
+    labels = {name for e in entries for name in (e.cell.algorithm, e.algorithm)}
+    names = [{entry.cell.environment for entry in entries}, labels]
+    for what, known, wanted in zip(_NAMES, names, (environments, algorithms), strict=True):
         for each in wanted:
             if each not in known:
                 near = suggestion(each, known)
-                raise UsageError(f"no {name} {each!r} in the leaderboard; {near}")
-    return [
+                raise UsageError(f"no {what} {each!r} in the leaderboard; {near}")
+    of_algorithms = [
         entry
         for entry in entries
-        if (not environments or entry.cell.environment in environments)
-        and (not algorithms or entry.cell.algorithm in algorithms)
+        if not algorithms or {entry.cell.algorithm, entry.algorithm} & {*algorithms}
     ]
+    found = [e for e in of_algorithms if not environments or e.cell.environment in environments]
+    if entries and not found:
+        others = ", ".join(sorted({entry.cell.environment for entry in of_algorithms}))
+        raise UsageError(
+            f"no result of {' or '.join(algorithms)} on {' or '.join(environments)} in the "
+            f"leaderboard; it has {others}"
+        )
+    return found
 
 
 def rounded(values: npt.NDArray[np.float64], digits: int = 6) -> tuple[Any, ...]:

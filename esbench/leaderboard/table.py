@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -13,8 +14,9 @@ from esbench.agents.names import trainer_settings
 from esbench.analysis.statistics import bootstrap_interval, iqm, normalized
 from esbench.errors import UsageError
 from esbench.gate.baselines import OWN_MEAN
-from esbench.grids.trial_spec import DEFAULT_LABEL
+from esbench.grids.trial_spec import DEFAULT_LABEL, EnvironmentSpec, EvaluationSpec
 from esbench.leaderboard.entries import Entry, selected
+from esbench.policies.base import POLICIES
 from esbench.reporting.tables.render_table import (
     INTERVAL,
     Sheet,
@@ -22,6 +24,7 @@ from esbench.reporting.tables.render_table import (
     seeds_notes,
     variety_notes,
 )
+from esbench.settings import Settings
 from esbench.store.provenance.changes import Origin
 from esbench.units import NONE, format_duration, format_number, format_share, format_steps
 
@@ -36,6 +39,7 @@ BEST_NOTE: Final = (
 )
 COST_NOTE: Final = "Steps, generations and CPU time: of training, mean over seeds."
 TERMINAL_COST_NOTE: Final = "Steps: of training, mean over seeds."
+_NAMES: Final = frozenset({"id", "backend"})
 FULL_ONLY: Final = frozenset({"Generations", "CPU time", "Normalized"})
 
 
@@ -56,7 +60,7 @@ class LeaderboardRow(TableRow):
         random_score, reference_score: those of the file, where ``normalized`` is 0 and 1; it is NaN
             without a published reference.
         policy_text: the policy in words.
-        settings: those of the algorithm that are not its defaults.
+        settings: those of training that are not defaults.
         file: the name of the file.
     """
 
@@ -90,10 +94,7 @@ def leaderboard_rows(
     environments: Collection[str] = (),
     algorithms: Collection[str] = (),
 ) -> list[LeaderboardRow]:
-    """The rows of some environments and algorithms, by default of all.
-
-    UsageError, with the nearest name, if the leaderboard has no such environment or algorithm.
-    """
+    """The rows of the entries that ``selected`` finds; UsageError likewise."""
     labels = Counter(entry.cell.labels for entry in entries)
     rows = [
         _row(entry, labels[entry.cell.labels] > 1)
@@ -108,7 +109,7 @@ def leaderboard_sheet(rows: Sequence[LeaderboardRow], terminal: bool = False) ->
     UsageError if there is no row.
     """
     if not rows:
-        raise UsageError("no row of that environment and algorithm; expected one of both")
+        raise UsageError("no row; expected one or more")
     texts = [_texts(row) for row in rows]
     hidden = set(FULL_ONLY) if terminal else set()
     if len({row.policy_text for row in rows}) == 1:
@@ -133,14 +134,30 @@ def policy_words(entry: Entry) -> str:
 
 
 def settings_words(entry: Entry) -> str:
-    """The settings of an algorithm that are not its defaults, such as "sigma 0.1"."""
-    algorithm = (entry.cell.spec or {})["algorithm"]
-    fields = trainer_settings(algorithm["name"]).model_fields
+    """What is not default of algorithm, policy, training episodes and validation: "sigma 0.1"."""
+    spec: dict[str, Any] = entry.cell.spec or {}
+    algorithm, policy = spec["algorithm"], spec["policy"]
+    played = {key: value for key, value in spec["environment"].items() if key not in _NAMES}
+    validation = {key: value for key, value in spec["evaluation"].items() if key == "validation"}
+    parts: list[tuple[type[Settings], dict[str, Any]]] = [
+        (trainer_settings(algorithm["name"]), algorithm["settings"]),
+        (EnvironmentSpec, played),
+        (EvaluationSpec, validation),
+    ]
+    if policy is not None:
+        others = {key: value for key, value in policy["settings"].items() if key != "hidden"}
+        parts.insert(1, (POLICIES.get(policy["template"]).Settings, others))
     return ", ".join(
-        f"{name} {value}"
-        for name, value in algorithm["settings"].items()
-        if name not in fields or value != fields[name].get_default(call_default_factory=True)
+        f"{name} {json.dumps(value) if isinstance(value, list | dict) else value}"
+        for cls, values in parts
+        for name, value in values.items()
+        if value not in ([], {}) and value != _default(cls, name)
     )
+
+
+def _default(settings: type[Settings], name: str) -> Any:
+    field = settings.model_fields.get(name)
+    return field and field.get_default(call_default_factory=True)
 
 
 def one_episode_notes(rows: Sequence[LeaderboardRow]) -> list[str]:

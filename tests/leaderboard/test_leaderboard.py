@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import Run, execute, files, working_in
+from fake_entries import fake_suite
 from fake_trials import edit, reseal, set_digest
 from safetensors.numpy import load_file, save_file
 from scipy.stats import trim_mean
@@ -283,6 +284,28 @@ def test_rows_are_sorted_and_filtered(board: Path) -> None:
     assert len(leaderboard_rows(entries, algorithms=["openai_es"])) == 2
     with pytest.raises(UsageError, match="openai_es"):
         leaderboard_rows(entries, algorithms=["openai_is"])
+
+
+def test_the_name_of_an_algorithm_selects_all_of_its_labels(esbench: Run) -> None:
+    entries = fake_suite("short-episodes") + fake_suite("quick", without=["random_search"])
+    assert {e.algorithm for e in entries if e.cell.algorithm == "ars_short"} == {"ars"}
+    rows = leaderboard_rows(entries, ["HalfCheetah-v5"], ["openai_es", "ars_short"])
+    assert {row.algorithm for row in rows} == {"openai_es_short", "ars_short"}
+    assert all(row.algorithm == "openai_es" for row in leaderboard_rows(entries, ["CartPole-v1"]))
+    with pytest.raises(UsageError, match=r"cma_es on CartPole-v1 .*it has HalfCheetah-v5$"):
+        leaderboard_rows(entries, ["CartPole-v1"], ["cma_es"])
+
+
+def test_settings_include_those_of_policy_episodes_and_validation() -> None:
+    (short,) = leaderboard_rows(fake_suite("short-episodes"), algorithms=["cma_es"])
+    (checked,) = leaderboard_rows(fake_suite("validated"), algorithms=["cma_es"])
+    for row in (short, checked):
+        assert {"population_size 18", "sigma 0.084"} <= {*row.settings.split(", ")}
+        assert "normalize_observations True" in row.settings
+    assert "max_episode_steps [[0, 250], " in short.settings
+    assert "validation" not in short.settings
+    assert 'validation {"start": 2400000, ' in checked.settings
+    assert "max_episode_steps" not in checked.settings
 
 
 def test_every_format_has_every_cell(esbench: Run) -> None:
