@@ -137,7 +137,8 @@ def _sentences(
                 lines[key] += f", or {problem.removeprefix('expected ')}"
             case _:
                 lines[key] = f"{seen}: {problem}"
-                hints[key] = _NO_SWEEP if isinstance(error["input"], list) else ""
+                is_value = error["type"] != "too_short" and isinstance(error["input"], list)
+                hints[key] = _NO_SWEEP if is_value else ""
     found = [f"{source}: {line}{hints.get(key, '')}" for key, line in lines.items()]
     left = len(found) - MOST_SENTENCES
     return [*found[:MOST_SENTENCES], *([f"{source}: and {left} more"] if left > 0 else [])]
@@ -153,6 +154,9 @@ def _problem(error: ErrorDetails) -> str:
             return f"expected {expected}{near}"
         case "value_error":
             return error["msg"].removeprefix("Value error, ")
+        case "too_short":
+            least = error.get("ctx", {}).get("min_length", 1)
+            return f"expected at least {least} item{'s' if least > 1 else ''}"
         case _:
             text = error["msg"].removeprefix("Input should be ")
             for words, plain in _PLAIN_WORDS.items():

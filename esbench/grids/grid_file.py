@@ -31,6 +31,14 @@ def _distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return values
 
 
+def _folder_name(name: str) -> str:
+    if not re.fullmatch(r"[\w+-][\w.+-]*", name):
+        raise ValueError(
+            "expected a folder's name of letters, digits, '_', '+', '-' and '.', and not '.' first"
+        )
+    return name
+
+
 Seeds = Annotated[tuple[Seed, ...], Field(min_length=1), AfterValidator(_distinct)]
 Environments = Annotated[tuple[Name, ...], Field(min_length=1), AfterValidator(_distinct)]
 
@@ -69,7 +77,7 @@ class Grid(Settings):
         tune: label -> setting -> its search space for ``esbench tune``, false to leave it out.
     """
 
-    name: Annotated[str, Field(pattern=r"^[\w+-][\w.+-]*$")]
+    name: Annotated[str, AfterValidator(_folder_name)]
     description: str = ""
     seeds: Seeds = (0, 1, 2)
     environments: Environments
@@ -144,7 +152,8 @@ def _require_tables(table: Table, source: str) -> None:
                 setting = name.removeprefix("environment.")
                 if setting != name and setting in EnvironmentFile.model_fields:
                     hint = f", as in environment.CartPole-v1.{setting} = {item!r}"
-                raise UsageError(f"{source}: {name} = {item!r}: expected a table{hint}")
+                what = "a table or a list of names" if name == "algorithms" else "a table"
+                raise UsageError(f"{source}: {name} = {item!r}: expected {what}{hint}")
 
 
 def compose_grid(

@@ -42,7 +42,7 @@ EpisodeSeeds: TypeAlias = Literal["fresh", "pair", "shared"]
 def _rising(pairs: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
     starts = [start for start, _ in pairs]
     if starts[:1] != [0] or any(second <= first for first, second in pairwise(starts)):
-        raise ValueError
+        raise ValueError(f"expected training steps that rise from 0, not {starts}")
     return pairs
 
 
@@ -55,10 +55,13 @@ def _episode_limit(value: Any, parsed: ValidatorFunctionWrapHandler) -> Any:
     """One sentence for all the forms of the field."""
     try:
         return parsed(_tuples(value))
-    except ValidationError:
+    except ValidationError as error:
+        for each in error.errors():
+            if each["type"] == "value_error":
+                raise ValueError(str(each["ctx"]["error"])) from None
         raise ValueError(
-            "expected a number of steps, 'adaptive', or pairs of training steps, rising from 0, "
-            "and a limit, such as [[0, 250], [900_000, 1_000]]"
+            "expected a whole number of steps, 'adaptive', or pairs of training steps and a limit, "
+            "such as [[0, 250], [900_000, 1_000]]"
         ) from None
 
 

@@ -279,6 +279,7 @@ BAD = [
     ({"policies": {"a": {"hidden": [0]}}}, ["policies.a.hidden.0 = 0"]),
     ({"policy": {"bias": True}, "policies": {"a": {}}}, ["both [policy] and [policies]"]),
     ({"seeds": []}, ["seeds = []", "at least 1"]),
+    ({"name": "../x"}, ['name = "../x"', "folder"]),
     ({"seeds": [1, 2, 1]}, ["seeds", "1 is given 2 times; expected once"]),
     ({"seeds": [-1]}, ["seeds.0 = -1"]),
     ({"environments": ["CartPole-v1"] * 2}, ["'CartPole-v1' is given 2 times"]),
