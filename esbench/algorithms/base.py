@@ -286,7 +286,7 @@ def algorithm_class(name: str) -> type[Algorithm[Any]]:
         raise UsageError(
             f"algorithm {name!r} is not an algorithm; expected a subclass of "
             "esbench.algorithms.base.Algorithm with _ask, _tell, _state_dict and _load_state_dict, "
-            "or of an agent a class with train(env, env_steps, seed)"
+            "or, for an agent, a class with train(env, env_steps, seed)"
         )
     if not hasattr(found, "Settings"):
         raise UsageError(f"algorithm {name!r} has no Settings; expected its class of settings")

@@ -101,7 +101,7 @@ def check(
     until_conclusive: Annotated[
         bool,
         typer.Option(
-            "--until-conclusive", help="Train more seeds into FOLDER until every verdict stands."
+            "--until-conclusive", help="Train more seeds into DIR until every verdict stands."
         ),
     ] = False,
     max_seeds: Annotated[

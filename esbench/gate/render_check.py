@@ -108,7 +108,8 @@ def notes(report: CheckReport) -> list[str]:
     if report.looks:
         sizes = ", ".join(map(str, report.looks))
         lines.append(
-            f"Looks at {sizes} seeds; each spends a share of the levels, and all together 1."
+            f"The check looks at {sizes} seeds. Each look uses a share of the error levels; the "
+            "shares add up to 1."
         )
     if report.changed:
         lines.append(

@@ -61,6 +61,12 @@ class Cell:
         return bool(self.descriptions[0]["spec"]["policy"] is None)
 
     @property
+    def cuts_episodes(self) -> bool:
+        """Whether training episodes have a limit, which those of the score do not have."""
+        limit = self.descriptions[0]["spec"]["environment"]["max_episode_steps"]
+        return not self.is_agent and limit is not None
+
+    @property
     def overspent(self) -> float:
         """The share of its budget by which an agent exceeded it, the largest of the trials.
 

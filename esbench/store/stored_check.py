@@ -14,7 +14,7 @@ from esbench.errors import UsageError
 from esbench.files import read_json
 
 CHECK_FORMAT: Final = 1
-EXPECTED: Final = "expected a file of 'esbench check --json' by this version"
+EXPECTED: Final = "expected files of 'esbench check --json' by this version, and no other JSON"
 
 
 @final

@@ -12,8 +12,10 @@ from fake_trials import COMMAND, make_records, make_trials, write_trial
 from esbench.analysis.efficiency import share_interval
 from esbench.analysis.statistics import bootstrap_interval
 from esbench.errors import UsageError
+from esbench.reporting.figures.learning_curves import learning_curves
 from esbench.reporting.tables import render_table as layout
 from esbench.reporting.tables.efficiency import efficiency_table, parse_targets, sheet
+from esbench.store.cells import cells
 
 
 @pytest.fixture(autouse=True)
@@ -151,6 +153,20 @@ def test_footnotes_warn_of_few_seeds_and_name_who_made_the_rows(tmp_path: Path) 
     assert "fewer than 10 seeds" in ten
     assert "fewer than 3 seeds" in three
     assert made == f"Made by: {COMMAND}"
+
+
+@pytest.mark.parametrize("limit", [None, [[0, 50], [200, 100]]])
+def test_cut_training_episodes_are_named_in_table_and_figure(
+    tmp_path: Path, limit: list[list[int]] | None
+) -> None:
+    table = {} if limit is None else {"max_episode_steps": limit}
+    write_runs(tmp_path, [[50.0] * 4] * 3, environment={"CartPole-v1": table})
+    rows = efficiency_table(tmp_path, {})
+    assert [row.cut for row in rows] == [limit is not None]
+    assert any("max_episode_steps" in note for note in sheet(rows).notes) == (limit is not None)
+    shown = learning_curves(cells(tmp_path))
+    assert shown is not None
+    assert ("cut" in shown.return_label) == (limit is not None)
 
 
 def test_the_terminal_table_fits_80_columns(

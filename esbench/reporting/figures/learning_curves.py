@@ -80,6 +80,7 @@ class LearningCurves:
     ends: tuple[float, float]
     trials: dict[str, list[TrialFolder]]
     evaluated: int  # the number of curves that show the unperturbed policy
+    cut: bool  # whether returns are of episodes that a limit of training cuts
 
     @property
     def return_label(self) -> str:
@@ -87,8 +88,10 @@ class LearningCurves:
         if not self.evaluated:
             return f"mean return of the population\n({NOT_EVALUATED})"
         policy = "return of the unperturbed policy"
-        mixed = self.evaluated < len(self.over_steps)
-        return f"{policy}\n({OF_POPULATION}: mean of training episodes)" if mixed else policy
+        notes = ["training episodes are cut"] if self.cut else []
+        if self.evaluated < len(self.over_steps):
+            notes.append(f"{OF_POPULATION}: mean of training episodes")
+        return f"{policy}\n({'; '.join(notes)})" if notes else policy
 
 
 def draw(
@@ -233,7 +236,8 @@ def learning_curves(
     evaluated = sum(
         center for cell, center in zip(group, centers, strict=True) if cell.name in trials
     )
-    return LearningCurves(over_steps, over_time, rank, unit, totals, trials, evaluated)
+    cut = any(cell.cuts_episodes for cell in group if cell.name in trials)
+    return LearningCurves(over_steps, over_time, rank, unit, totals, trials, evaluated, cut)
 
 
 def _drawn_rows(trial: TrialFolder, in_training: bool) -> dict[str, npt.NDArray[Any]]:

@@ -53,6 +53,7 @@ class EfficiencyRow(TableRow):
         unfinished: the number of runs without a result, which count with what they have spent.
         empty: the number of trials without a training step, which are left out.
         center: whether the unperturbed policy was evaluated in every generation.
+        cut: whether ``max_episode_steps`` cuts the episodes of training.
     """
 
     target: float
@@ -74,6 +75,7 @@ class EfficiencyRow(TableRow):
     unfinished: int
     empty: int
     center: bool
+    cut: bool
     commands: tuple[str, ...]
     differs: tuple[str, ...]
 
@@ -210,6 +212,7 @@ def _row(
         unfinished=sum(not run.done for run in runs),
         empty=len(cell.trials) - len(runs),
         center=bool(cell.descriptions[0]["spec"]["evaluation"]["center"]),
+        cut=cell.cuts_episodes,
         commands=commands_of(cell),
         differs=cell.differs,
     )
@@ -255,6 +258,12 @@ def _footnotes(rows: Sequence[EfficiencyRow], window: int) -> list[str]:
         "training, so only the final score can reach the target."
         for row in rows
         if not row.center
+    ]
+    lines += [
+        f"{row.title}: max_episode_steps cuts the episodes of training, so their returns may stay "
+        "below the target and the reference."
+        for row in rows
+        if row.cut
     ]
     lines += settings_notes({row.title: row.differs for row in rows})
     return lines + command_notes({row.title: row.commands for row in rows})
