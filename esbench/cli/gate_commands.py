@@ -173,7 +173,7 @@ def verify(
         Path | None,
         typer.Argument(
             metavar="TRIAL",
-            help="A trial's folder, a folder of trials, or a leaderboard or one of its files.",
+            help="A trial's folder, a folder of trials, a leaderboard, or one of its files.",
         ),
     ] = None,
     workers: Workers = None,

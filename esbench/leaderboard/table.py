@@ -39,7 +39,7 @@ BEST_NOTE: Final = (
 )
 COST_NOTE: Final = "Steps, generations and CPU time: of training, mean over seeds."
 TERMINAL_COST_NOTE: Final = "Steps: of training, mean over seeds."
-_NAMES: Final = frozenset({"id", "backend"})
+_NOT_SETTINGS: Final = frozenset({"id", "backend"})
 FULL_ONLY: Final = frozenset({"Generations", "CPU time", "Normalized"})
 
 
@@ -137,7 +137,7 @@ def settings_words(entry: Entry) -> str:
     """What is not default of algorithm, policy, training episodes and validation: "sigma 0.1"."""
     spec: dict[str, Any] = entry.cell.spec or {}
     algorithm, policy = spec["algorithm"], spec["policy"]
-    played = {key: value for key, value in spec["environment"].items() if key not in _NAMES}
+    played = {key: value for key, value in spec["environment"].items() if key not in _NOT_SETTINGS}
     validation = {key: value for key, value in spec["evaluation"].items() if key == "validation"}
     parts: list[tuple[type[Settings], dict[str, Any]]] = [
         (trainer_settings(algorithm["name"]), algorithm["settings"]),

@@ -115,8 +115,8 @@ def _findings_of_one_limit(run: RunMeasurements, folder: TrialFolder) -> list[He
     longest = int(np.argmax(lengths))
     first, last = int(starts[longest]) + 1, int(starts[longest] + lengths[longest])
     sentence = (
-        f"The findings are about generations {first} to {last}, the most with one limit of "
-        f"episodes: {limits[first - 1]:.0f} steps."
+        f"The findings are about generations {first} to {last}, the longest stretch with one limit "
+        f"of episodes: {limits[first - 1]:.0f} steps."
     )
     return [*findings(run.part(first, last)), HealthFinding("one_limit", "ok", sentence)]
 

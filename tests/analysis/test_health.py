@@ -55,6 +55,12 @@ def run(generations: int = GENERATIONS, **given: Any) -> RunMeasurements:
     return RunMeasurements(**arrays, **{"num_params": 100.0, **rest})
 
 
+def test_a_part_of_a_run_has_its_first_and_its_last_generation() -> None:
+    part = run(sigma=np.arange(1.0, GENERATIONS + 1), num_params=7.0).part(3, 5)
+    assert part.sigma.tolist() == [3.0, 4.0, 5.0]
+    assert (part.generations, part.center_return.size, part.num_params) == (3, 3, 7.0)
+
+
 def told(of: RunMeasurements) -> dict[str, str]:
     return {finding.name: finding.level for finding in findings(of)}
 
