@@ -10,6 +10,9 @@ from playwright.sync_api import Browser, Locator, Page, Playwright, sync_playwri
 from programs import require
 from report_folder import ALGORITHMS, ENVIRONMENTS, write_folder
 
+from esbench.leaderboard.entries import read_leaderboard
+from esbench.leaderboard.page import render
+from esbench.leaderboard.table import leaderboard_rows
 from esbench.reporting.html.page import write_report
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -21,6 +24,7 @@ QUIET = (
     "--disable-component-update",
     "--disable-sync",
 )
+PUBLISHED = Path(__file__).parents[2] / "results/leaderboard"
 PHONE = {"width": 390, "height": 844}
 
 
@@ -242,3 +246,19 @@ def test_without_scripts_the_tables_are_there(browser: Browser, file: Path) -> N
     with opened(browser, file, java_script_enabled=False) as page:
         assert len(rows(page)) == len(ALGORITHMS) * len(ENVIRONMENTS)
         assert page.locator("noscript:visible").count() == page.locator("figure.chart").count()
+
+
+def test_filters_of_the_leaderboard_hide_other_rows(browser: Browser, tmp_path: Path) -> None:
+    entries = read_leaderboard(PUBLISHED)
+    hopper = [entry for entry in entries if entry.cell.environment == "Hopper-v5"]
+    page_file = tmp_path / "leaderboard.html"
+    page_file.write_text(render(leaderboard_rows(entries), entries))
+    with opened(browser, page_file, viewport={"width": 1240, "height": 900}) as page:
+        table = page.locator("main .scroll").first
+        assert table.evaluate("node => node.scrollWidth <= node.clientWidth")
+        assert table.locator("tr[data-environment]:visible").count() == len(entries)
+        page.get_by_label("Environment").select_option("Hopper-v5")
+        assert table.locator("th.group:visible").all_text_contents() == ["Hopper-v5"]
+        assert table.locator("tr[data-environment]:visible").count() == len(hopper)
+        page.get_by_label("Environment").select_option("")
+        assert table.locator("tr[data-environment]:visible").count() == len(entries)
