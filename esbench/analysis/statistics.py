@@ -5,12 +5,13 @@ Agarwal et al., "Deep reinforcement learning at the edge of the statistical prec
 at the jackknife", Annals of Statistics 7, 1979, for the percentile interval.
 
 A value that is not finite makes its results NaN: leaving it out would favour algorithms that
-diverge. The caller drops such runs and reports it, or shows the gap.
+diverge. ``diverged_as_worst`` gives such a run a score.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
@@ -55,6 +56,21 @@ def tail_mean(returns: npt.ArrayLike) -> float:
     array = _finite(returns)
     worst = -(-array.size // TAIL_PARTS)
     return float(np.sort(array)[:worst].mean()) if np.isfinite(array).all() and worst else math.nan
+
+
+def diverged_as_worst(
+    sides: Sequence[Sequence[float | None]], random_score: float = math.inf
+) -> list[list[float]]:
+    """The scores of several sides, in which a run that diverged, None, counts as the worst.
+
+    That is the smallest of the random policy's score and the finite scores of all sides. Without
+    any, the sides have no scores.
+    """
+    finite = [score for side in sides for score in side if score is not None]
+    worst = min([random_score, *finite])
+    if worst == math.inf:
+        return [[] for _ in sides]
+    return [[worst if score is None else score for score in side] for side in sides]
 
 
 def bootstrap_interval(values: npt.ArrayLike) -> tuple[Floats, Floats]:

@@ -10,7 +10,7 @@ from typing import final
 import numpy as np
 
 from esbench.analysis.gate import Sample
-from esbench.analysis.statistics import EpisodeStatistic
+from esbench.analysis.statistics import EpisodeStatistic, diverged_as_worst
 from esbench.gate.baselines import FrozenCell, FrozenTrial, labels_of, trial_digests
 from esbench.grids.trial_spec import differences
 from esbench.store.cells import Cell, run_score
@@ -97,13 +97,11 @@ def find_cell(frozen: FrozenCell, found: Sequence[Cell]) -> tuple[Cell | None, s
 def make_sample(frozen: FrozenCell, scores: Sequence[float | None]) -> Sample:
     """Pair the scores of a cell with those of the baseline.
 
-    A run without a finite score counts as the worst of random actions and all runs of both sides.
-    Leaving it out would hide a change that makes runs diverge.
+    A run that diverged counts as the worst: leaving it out would hide a change that makes runs
+    diverge.
     """
     before = [trial.score for trial in frozen.trials]
-    finite = [score for score in (*before, *scores) if score is not None]
-    worst = min([frozen.random_score, *finite])
-    sides = [[worst if s is None else s for s in side] for side in (before, scores)]
+    sides = diverged_as_worst((before, scores), frozen.random_score)
     return Sample(np.array(sides[0]), np.array(sides[1]), frozen.span)
 
 

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, final
 import numpy as np
 
 from esbench.analysis.efficiency import WINDOW, first_totals, judged
-from esbench.analysis.statistics import EpisodeStatistic, Floats, tail_mean
+from esbench.analysis.statistics import EpisodeStatistic, Floats, diverged_as_worst, tail_mean
 from esbench.errors import UsageError
 from esbench.files import Json
 from esbench.grids.environment_files import Scores, frozen_scores
@@ -65,6 +65,11 @@ class Cell:
         """Whether training episodes have a limit, which those of the score do not have."""
         limit = self.descriptions[0]["spec"]["environment"]["max_episode_steps"]
         return not self.is_agent and limit is not None
+
+    @property
+    def diverged(self) -> int:
+        """The number of done trials without a finite score."""
+        return sum(trial.result()["score"] is None for trial in self.trials if trial.is_done)
 
     @property
     def overspent(self) -> float:
@@ -141,10 +146,18 @@ def run_score(trial: TrialFolder, statistic: EpisodeStatistic = "mean") -> float
     return tail if math.isfinite(tail) else None
 
 
-def finite_scores(cell: Cell, statistic: EpisodeStatistic = "mean") -> list[float]:
-    """The finite scores of the done trials of a cell; errors as ``run_score``."""
-    scores = (run_score(trial, statistic) for trial in cell.trials if trial.is_done)
-    return [float(score) for score in scores if score is not None]
+def seed_scores(group: Sequence[Cell], statistic: EpisodeStatistic = "mean") -> list[list[float]]:
+    """The scores of the done trials of one environment's cells, one list per cell.
+
+    A run that diverged counts as the worst of the random policy and all runs of these cells. A cell
+    whose runs have all diverged has no scores. Errors as ``run_score``.
+    """
+    found = [
+        [run_score(trial, statistic) for trial in cell.trials if trial.is_done] for cell in group
+    ]
+    known = [scores if any(s is not None for s in scores) else [] for scores in found]
+    random = min((c.scores.random.mean for c in group if c.scores.random), default=math.inf)
+    return diverged_as_worst(known, random)
 
 
 def run_curves(cell: Cell) -> list[RunCurve]:

@@ -17,6 +17,7 @@ from scipy.stats import trim_mean
 
 from esbench.cli.console import sheet_table
 from esbench.errors import UsageError
+from esbench.reporting.tables.comparison import compare_sides
 from esbench.reporting.tables.frames import score_frame
 from esbench.reporting.tables.render_table import as_csv, as_json, as_latex, as_markdown
 from esbench.reporting.tables.score_sheet import TAIL, cautions, footnotes, sheet
@@ -155,18 +156,37 @@ def test_rows_are_sorted_by_environment_then_score_with_the_missing_last(tmp_pat
 
 
 @pytest.mark.usefixtures("freeze")
-def test_trials_without_a_score_are_counted_and_left_out(tmp_path: Path) -> None:
-    done, failed, partial, diverged, untouched = make_trials(tmp_path, seeds=[0, 1, 2, 3, 4])
+def test_trials_that_are_not_done_are_counted_and_left_out(tmp_path: Path) -> None:
+    done, failed, partial, untouched = make_trials(tmp_path, seeds=[0, 1, 2, 3])
     write_trial(done, make_records([1.0, 2.0]), 8.0, wall_time_s=4.0)
     write_trial(failed, make_records([1.0]), error="Traceback")
     write_trial(partial, make_records([1.0]))
-    write_trial(diverged, make_records([1.0, 2.0, 3.0]), math.nan, wall_time_s=100.0)
     assert untouched.folder.status == "missing"
     (row,) = score_table(tmp_path)
-    assert (row.score, row.seeds, row.unfinished) == (8.0, 1, 3)
+    assert (row.score, row.seeds, row.unfinished) == (8.0, 1, 2)
     assert (row.env_steps, row.wall_time_s) == (200.0, 4.0)
-    assert "| 1 of 4 |" in markdown(row)
-    assert any(note.startswith("3 trials without a score") for note in footnotes([row]))
+    assert "| 1 of 3 |" in markdown(row)
+    assert any("2 trials" in note for note in footnotes([row]))
+
+
+@pytest.mark.usefixtures("_scores_of_cartpole")
+def test_a_run_that_diverged_counts_as_the_worst_of_its_environment(tmp_path: Path) -> None:
+    write_scores(tmp_path / "a", [300.0, 301.0, 302.0, 303.0, 304.0])
+    diverging = [490.0, 495.0, 500.0, math.nan, math.nan, math.nan]
+    write_scores(tmp_path / "b", diverging, algorithms={"snes": {}})
+    write_scores(tmp_path / "c", [math.nan] * 3, algorithms={"ars": {}})
+    first, second, last = score_table(tmp_path)
+    assert (first.algorithm, first.standing, first.diverged) == ("openai_es", "best", 0)
+    assert (second.algorithm, second.seeds, second.unfinished, second.diverged) == ("snes", 6, 0, 3)
+    assert sorted(second.scores) == [20.0, 20.0, 20.0, 490.0, 495.0, 500.0]  # 20: random actions
+    assert second.score == trim_mean(second.scores, 0.25)
+    assert (last.algorithm, last.scores, last.diverged) == ("ars", (), 3)
+    assert all(math.isnan(row.score) == (row is last) for row in (first, second, last))
+    assert sum("diverged" in note for note in footnotes([first, second, last])) == 2
+    sides = compare_sides(str(tmp_path / "a"), str(tmp_path / "b"))
+    assert sides.pairs[0].comparison.second == second.score
+    with pytest.raises(UsageError, match="finite"):
+        compare_sides(str(tmp_path / "a"), str(tmp_path / "c"))
 
 
 @pytest.mark.usefixtures("freeze")

@@ -104,7 +104,7 @@ def test_the_report_has_a_chart_per_setting_with_its_own_legend(swept: Path) -> 
     assert not any("showlegend" in item["figure"]["layout"] for item in environment["learning"])
 
 
-def test_seeds_without_a_score_are_left_out(tmp_path: Path) -> None:
+def test_a_value_whose_runs_have_all_diverged_is_left_out(tmp_path: Path) -> None:
     sweep = {"snes": {"sigma": [0.1, 0.2, 0.3]}}
     for trial, result in zip(
         make_trials(tmp_path, seeds=[0], algorithms=sweep), (5.0, math.nan, 7.0), strict=True

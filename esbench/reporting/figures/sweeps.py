@@ -12,8 +12,8 @@ import numpy as np
 from esbench.analysis.statistics import bootstrap_interval, iqm
 from esbench.grids.sweep import swept_keys, value_text, without_setting
 from esbench.reporting.figures.style import Curve, Drawing, Size, add_legend, assign_styles
-from esbench.reporting.tables.score_table import scored_results, value_order
-from esbench.store.cells import Cell
+from esbench.reporting.tables.score_table import value_order
+from esbench.store.cells import Cell, seed_scores
 
 if TYPE_CHECKING:
     from matplotlib.figure import FigureBase
@@ -46,8 +46,9 @@ def sweep_figures(group: Sequence[Cell]) -> list[SweepFigure]:
 
 def _sweep(group: Sequence[Cell], key: str) -> SweepFigure | None:
     families: dict[str, list[Cell]] = {}
+    scores_of = dict(zip([cell.name for cell in group], seed_scores(group), strict=True))
     for cell in group:
-        if key in swept_keys(cell.algorithm, cell.settings) and scored_results(cell):
+        if key in swept_keys(cell.algorithm, cell.settings) and scores_of[cell.name]:
             name = without_setting(cell.name, key, cell.settings[key])
             families.setdefault(name, []).append(cell)
     found = {value_text(v): v for own in families.values() for v in _values(own, key)}
@@ -61,7 +62,7 @@ def _sweep(group: Sequence[Cell], key: str) -> SweepFigure | None:
     curves = []
     for name, style in assign_styles({name: name for name in sorted(families)}).items():
         own = sorted(families[name], key=lambda cell: value_order(cell.settings[key]))
-        scores = [[float(result["score"]) for result in scored_results(cell)] for cell in own]
+        scores = [scores_of[cell.name] for cell in own]
         x = np.array([place[value_text(value)] for value in _values(own, key)])
         y = np.array([float(iqm(each)) for each in scores])
         low, high = np.array([bootstrap_interval(each) for each in scores]).T

@@ -27,7 +27,7 @@ from esbench.reporting.tables.render_table import FEW_SEEDS, Sheet
 from esbench.reporting.tables.score_sheet import JUDGED, TAIL
 from esbench.reporting.tables.score_table import normalized_score, tail_score
 from esbench.settings import Table
-from esbench.store.cells import Cell, cells, finite_scores, require_within_budget
+from esbench.store.cells import Cell, cells, require_within_budget, seed_scores
 from esbench.units import NONE, counted, format_number
 
 NARROW_BELOW: Final = 6
@@ -90,7 +90,7 @@ def compare_sides(
         raise UsageError(
             f"nothing to compare: {first} has {_contents(ours)}, {second} has {_contents(theirs)}"
         )
-    scores = [(_finite(a, statistic), _finite(b, statistic)) for a, b in matched]
+    scores = [_scores(a, b, statistic) for a, b in matched]
     comparisons = [compare(mine, other) for mine, other in scores]
     pairs = tuple(
         Pair(a.environment, a.name, b.name, comparison, float(p), (tail_score(a), tail_score(b)))
@@ -201,10 +201,14 @@ def _contents(side: Sequence[Cell]) -> str:
     return ", ".join(f"{cell.name} on {cell.environment}" for cell in side)
 
 
-def _finite(cell: Cell, statistic: EpisodeStatistic) -> list[float]:
-    if not (scores := finite_scores(cell, statistic)):
-        raise UsageError(f"{_contents([cell])} has no finished trial")
-    return scores
+def _scores(
+    mine: Cell, other: Cell, statistic: EpisodeStatistic
+) -> tuple[list[float], list[float]]:
+    first, second = seed_scores([mine, other], statistic)
+    for cell, scores in ((mine, first), (other, second)):
+        if not scores:
+            raise UsageError(f"{_contents([cell])} has no finished trial with a finite score")
+    return first, second
 
 
 def _across(
@@ -247,6 +251,11 @@ def _notes(
     runs = sum(sum(pair.comparison.runs) for pair in pairs)
     if unfinished := sum(len(cell.trials) for cell in paired) - runs:
         notes.append(f"{counted(unfinished, 'trial')} without a score left out.")
+    if diverged := sum(cell.diverged for cell in paired):
+        notes.append(
+            f"{counted(diverged, 'run')} diverged, counted as the worst of both sides and the "
+            "random policy."
+        )
     if alone := [cell for cell in (*ours, *theirs) if cell not in paired]:
         notes.append(f"On one side only, not compared: {_contents(alone)}.")
     for first, second in matched:

@@ -121,9 +121,15 @@ def cautions(rows: Sequence[ScoreRow]) -> list[str]:
     lines = seeds_notes([row.seeds for row in rows])
     if left_out := sum(row.unfinished for row in rows):
         lines.append(
-            f"{counted(left_out, 'trial')} without a score left out (partial, running, failed or "
-            "diverged): see 'esbench status'."
+            f"{counted(left_out, 'trial')} without a score left out (partial, running or failed): "
+            "see 'esbench status'."
         )
+    lines += [
+        f"{row.title}: {counted(row.diverged, 'run')} diverged; "
+        + ("they count as the worst score of the environment." if row.seeds else "no score.")
+        for row in rows
+        if row.diverged
+    ]
     lines += [
         f"{row.title}: seeds of different code: {'; '.join(row.mixture)}."
         for row in rows

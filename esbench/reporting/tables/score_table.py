@@ -26,7 +26,7 @@ from esbench.reporting.tables.render_table import (
     TableRow,
     nan_last,
 )
-from esbench.store.cells import Cell, cells, finite_scores
+from esbench.store.cells import Cell, cells, seed_scores
 from esbench.store.held_out import Variety, least_varied
 from esbench.store.provenance.changes import mixture
 from esbench.store.selected_score import selected_score
@@ -41,7 +41,9 @@ class ScoreRow(TableRow):
         score: IQM over seeds of the final policy's mean return over held-out episodes, or of their
             tail where ``statistic`` is "tail".
         low, high: its 95 % bootstrap interval; NaN with fewer than three seeds.
-        seeds, unfinished: the numbers of trials with a finite score, which enter, and without.
+        seeds, unfinished: the numbers of trials that enter, and of those that are not done.
+        diverged: the number of done trials without a finite score. They enter as the worst score
+            of the environment, that of the random policy included; if all diverged, none enters.
         env_steps, wall_time_s: of training, mean over seeds.
         normalized: the score on a scale where random actions are 0 and the reference, the first
             published score in the environment's file, is 1.
@@ -51,9 +53,9 @@ class ScoreRow(TableRow):
         standing: "best" in its environment, "tied" if not significantly different from it, or "".
         setting: the value of the setting that ``score_table`` sorts by, if any.
         tail: mean over seeds of the mean of the worst 10 % of the held-out episodes; NaN if a seed
-            that enters has no record of its episodes, or if it is the score.
+            diverged or has no record of its episodes, or if it is the score.
         selected: IQM over seeds of the held-out score of the best policy in place of the final
-            one; NaN unless it was asked for and every seed that enters has one.
+            one; NaN unless it was asked for and every done seed has a finite one.
         is_agent: whether an agent made the trials.
         overspent: the share of its budget by which an agent exceeded it.
         variety: of the held-out episodes, that of the least varied trial.
@@ -88,6 +90,7 @@ class ScoreRow(TableRow):
     overspent: float = 0.0
     variety: Variety = "varied"
     statistic: EpisodeStatistic = "mean"
+    diverged: int = 0
 
     @property
     def reference_text(self) -> str:
@@ -119,9 +122,7 @@ def score_table(
     if by is not None:
         _require_several(by, found, root)
     for _, members in groupby(found, lambda cell: cell.environment):
-        group = [
-            replace(_row(cell, statistic), setting=cell.settings.get(by or "")) for cell in members
-        ]
+        group = _rows(list(members), by or "", statistic)
         marks = standings([row.scores for row in group])
         rows += [replace(row, standing=mark) for row, mark in zip(group, marks, strict=True)]
     if selected:
@@ -141,7 +142,7 @@ def score_table(
 def _selected(cell: Cell) -> float:
     best = [selected_score(trial) for trial in cell.trials if trial.is_done]
     scores = [float(item["score"]) for item in best if item and item["score"] is not None]
-    return float(iqm(scores)) if scores and len(scores) == len(scored_results(cell)) else math.nan
+    return float(iqm(scores)) if scores and len(scores) == len(best) else math.nan
 
 
 def _require_several(by: str, found: Sequence[Cell], root: Path) -> None:
@@ -167,10 +168,8 @@ def value_order(value: Any) -> tuple[bool, float, str]:
     return not number, float(value) if number else 0.0, value_text(value)
 
 
-def scored_results(cell: Cell) -> list[Json]:
-    """The results with a finite score."""
-    results = [trial.result() for trial in cell.trials if trial.is_done]
-    return [result for result in results if result["score"] is not None]
+def _results(cell: Cell) -> list[Json]:
+    return [trial.result() for trial in cell.trials if trial.is_done]
 
 
 def tail_score(cell: Cell) -> float:
@@ -178,18 +177,29 @@ def tail_score(cell: Cell) -> float:
 
     No seed is left out, as the IQM does: a tail is there to show the worst.
     """
-    tails = [tail_mean(result.get("returns", ())) for result in scored_results(cell)]
+    tails = [tail_mean(_numbers(result.get("returns", ()))) for result in _results(cell)]
     known = tails and not any(map(math.isnan, tails))
     return fmean(tails) if known else math.nan
 
 
-def _row(cell: Cell, statistic: EpisodeStatistic) -> ScoreRow:
-    scored = scored_results(cell)
-    scores = finite_scores(cell, statistic)
+def _numbers(returns: Sequence[float | None]) -> list[float]:
+    return [math.nan if value is None else value for value in returns]
+
+
+def _rows(group: Sequence[Cell], by: str, statistic: EpisodeStatistic) -> list[ScoreRow]:
+    """The rows of one environment's cells."""
+    return [
+        replace(_row(cell, scores, statistic), setting=cell.settings.get(by))
+        for cell, scores in zip(group, seed_scores(group, statistic), strict=True)
+    ]
+
+
+def _row(cell: Cell, scores: Sequence[float], statistic: EpisodeStatistic) -> ScoreRow:
+    results = _results(cell)
     score = float(iqm(scores)) if scores else math.nan
     low, high = map(float, bootstrap_interval(scores)) if scores else (math.nan, math.nan)
     steps, seconds = (
-        fmean(result[key] for result in scored) if scored else math.nan
+        fmean(result[key] for result in results) if results else math.nan
         for key in ("env_steps", "wall_time_s")
     )
     reference = cell.scores.references[0] if cell.scores.references else None
@@ -204,8 +214,9 @@ def _row(cell: Cell, statistic: EpisodeStatistic) -> ScoreRow:
         score=score,
         low=low,
         high=high,
-        seeds=len(scored),
-        unfinished=len(cell.trials) - len(scored),
+        seeds=len(scores),
+        unfinished=len(cell.trials) - len(results),
+        diverged=cell.diverged,
         env_steps=steps,
         wall_time_s=seconds,
         random_score=cell.scores.random.mean if cell.scores.random else math.nan,
@@ -226,7 +237,7 @@ def _row(cell: Cell, statistic: EpisodeStatistic) -> ScoreRow:
         scores=tuple(scores),
         tail=tail_score(cell) if statistic == "mean" else math.nan,
         statistic=statistic,
-        variety=least_varied(scored),
+        variety=least_varied(results),
     )
 
 
