@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -245,7 +246,9 @@ def merge(folders: str | Path | Sequence[str | Path], *, out: str | Path) -> dic
     from esbench.store.merge import merge as join
 
     given = [folders] if isinstance(folders, str | Path) else folders
-    if not given:
+    if not isinstance(given, Iterable):
+        raise UsageError(f"folders = {shown(given)}: expected a folder, or a list of folders")
+    if not (given := list(given)):
         raise UsageError("merge: no folder given; expected output folders of 'esbench run'")
     return join([as_path("folders", folder) for folder in given], as_path("out", out))
 
@@ -258,9 +261,10 @@ def _listed(value: str | Sequence[str]) -> list[str]:
 
 
 def _seeds(seeds: int | Sequence[int]) -> str:
-    numbers = [seeds] if isinstance(seeds, int) else seeds
-    if not isinstance(numbers, Iterable):
+    given: object = [seeds] if isinstance(seeds, Integral) else seeds
+    if not isinstance(given, Iterable):
         raise UsageError(f"seeds = {shown(seeds)}: expected an integer, a list of them or text")
+    numbers = list(given)
     for number in numbers:
         require_integer("seeds", number, 0, 2**32 - 1)
     return ",".join(map(str, numbers))

@@ -10,7 +10,7 @@ from typing import Final
 
 from esbench.escape import printable
 
-# An error of own code must not end esbench, also if it asks for the end of the process.
+# An error of own code must not end esbench, even if it asks for the end of the process.
 OWN_CODE_ERRORS: Final = (Exception, SystemExit)
 MOST_CHARACTERS: Final = 1000  # of a message
 LIBRARIES: Final = [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]

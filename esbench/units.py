@@ -24,6 +24,13 @@ def format_number(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 1 else f"{value:#.2g}"
 
 
+def three_digits(value: float) -> str:
+    """A number with three significant digits, and all digits before the point; "-" if it is NaN."""
+    if math.isnan(value):
+        return NONE
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+
+
 def format_steps(steps: float) -> str:
     """A number of steps for reading: 950, 1.5 k, 100 k, 3.0 M; "-" if it is not finite."""
     if not math.isfinite(steps):

@@ -122,6 +122,14 @@ def test_a_function_has_no_name_for_trials_side_by_side(tmp_path: Path) -> None:
         ({"grid": {**GRID, "algorithms": 3}}, "algorithms"),
         ({"grid": GRID, "set": "budget.env_step=3"}, "env_steps"),
         ({"grid": GRID, "keep": 0}, "keep"),
+        ({"grid": GRID, "set": "budget env_steps=3"}, "budget env_steps"),
+        ({"grid": GRID, "set": "budget..env_steps=3"}, "budget..env_steps"),
+        ({"grid": GRID, "set": 'budget."env_steps=3'}, "env_steps=3"),
+        ({"grid": GRID, "set": "budget.env_steps=3\nseed = 1"}, "env_steps"),
+        (
+            {"grid": GRID, "set": ["budget.target_return=9", "evaluation.center=false"]},
+            "budget.target_return = 9.*evaluation.center = true",
+        ),
         ({}, "nothing to run"),
     ],
 )
@@ -145,6 +153,8 @@ def test_wrong_grids_write_nothing(tmp_path: Path, options: dict[str, Any], word
         (lambda out: esbench.table(out, which="bst"), "which = 'bst'.*'best'"),
         (lambda out: esbench.load_policy(out, which="bst"), "which = 'bst'.*'best'"),
         (lambda out: esbench.merge([], out=out), "no folder given"),
+        (lambda out: esbench.merge(3, out=out), "folders = 3"),
+        (lambda out: esbench.run(GRID, out=out, seeds=1.5), "seeds = 1.5"),
         (lambda out: esbench.merge("missing", out=out), "'missing'"),
         (lambda out: esbench.merge(Path("missing"), out=out), "'missing'"),
     ],

@@ -1,1 +1,1 @@
-"""The algorithms: one file a family, found by the registry."""
+"""The algorithms: one file per family, found by the registry."""

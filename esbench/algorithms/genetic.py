@@ -4,7 +4,7 @@ Are a Competitive Alternative for Training Deep Neural Networks for Reinforcemen
 
 A genome is the chain of its mutations, each the number of a noise row; only these numbers go to
 workers and into checkpoints. A probe at the beginning of the next generation chooses the elite of a
-generation. Until then, also at the end of a trial, the centre is the previous elite. Three things
+generation. Until then, even at the end of a trial, the centre is the previous elite. Three things
 differ from the paper:
 
 - The paper draws every policy of the first generation from its initialiser. Here the initial

@@ -1,7 +1,7 @@
 """Sample efficiency: what runs spend until they reach a target, as pure functions on arrays.
 
 A run is one training seed. After G generations it has had G + 1 policies: the one it began with and
-one after each update. Policy g was reached when generations 1 to g were paid for. One episode a
+one after each update. Policy g was reached when generations 1 to g were paid for. One episode per
 generation is noisy, so a policy is judged by the mean over the last generations, as in early
 stopping (``esbench.TargetReturn``): a run that was stopped at its target has reached it. Where
 returns rise, that is late by up to a window. The last policy is judged by its held-out score.

@@ -26,6 +26,7 @@ from esbench.analysis.generations import (
     uniform_band,
 )
 from esbench.analysis.statistics import Floats
+from esbench.units import three_digits
 
 Level: TypeAlias = Literal["ok", "note", "warning"]
 LEVELS: Final[tuple[Level, ...]] = ("warning", "note", "ok")  # worst first
@@ -201,7 +202,7 @@ def _same_returns(run: RunMeasurements) -> HealthFinding | None:
     if share < SAME_RETURNS:
         return None
     values = np.unique(run.population_return_max[same])
-    what = f", always {_number(float(values[0]))}" if values.size == 1 else ""
+    what = f", always {three_digits(float(values[0]))}" if values.size == 1 else ""
     return HealthFinding(
         "constant_reward",
         "warning",
@@ -300,7 +301,7 @@ def _progress(run: RunMeasurements) -> HealthFinding:
         best = run.population_return_max
         same = run.population_return_min[-last:] == best[-last:]
         if same.all() and best[-1] == best.max():
-            said = f"The return has risen until all members have {_number(float(best.max()))}"
+            said = f"The return has risen until all members have {three_digits(float(best.max()))}"
             end = "the best of the run: solved, or as good as its episodes can tell."
             return HealthFinding("solved", "ok", f"{said}, {end}")
         flat = all(not trend(values[run.generations // 2 :])[1] > 0 for values in returns)
@@ -320,7 +321,7 @@ def _rank(run: RunMeasurements) -> HealthFinding | None:
         return None
     (low, high), (slope, least, most) = _chance(run), trend(ranks)
     moving = "rising" if least > 0 else "falling" if most < 0 else "without a trend"
-    by = "" if moving == "without a trend" else f" by {abs(slope):.2g} a generation"
+    by = "" if moving == "without a trend" else f" by {abs(slope):.2g} per generation"
     return HealthFinding(
         "rank",
         "ok",
@@ -362,7 +363,7 @@ def _way(run: RunMeasurements) -> str:
         return "in some of them it is not finite"
     start, _, end = thirds(returns[-1])
     who = "the centre's" if len(returns) == 2 else "the population's mean"
-    return f"{who} is {_number(start)} in the first third and {_number(end)} in the last"
+    return f"{who} is {three_digits(start)} in the first third and {three_digits(end)} in the last"
 
 
 def _percent(share: float) -> str:
@@ -372,7 +373,3 @@ def _percent(share: float) -> str:
 def _factor(value: float) -> str:
     """A factor with one significant digit."""
     return f"{float(f'{value:.1g}'):g}"
-
-
-def _number(value: float) -> str:
-    return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"

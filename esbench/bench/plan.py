@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeAlias, final
 
-import gymnasium
 import numpy as np
 import numpy.typing as npt
 
+from esbench.environments.make import time_limit
 from esbench.errors import DamagedTrialError, TrainingError
 from esbench.files import Json
 from esbench.grids.trial_spec import TrialSpec
@@ -201,9 +201,7 @@ def probe(spec: TrialSpec, pool: Engine) -> tuple[float, float, float]:
     tasks = at_least(min(most_tasks, max(pool.size, int(len(few) * BEGIN_SECONDS / one))))
     (_, first), (_, begun) = play(tasks, 1), play(tasks, 1)
     making += max(0.0, first - begun)  # the environments of the other slots
-    registered = gymnasium.registry.get(spec.environment.id.rpartition(":")[2])
-    limit = None if registered is None else registered.max_episode_steps
-    limit = spec.environment.kwargs.get("max_episode_steps", limit)
+    limit = time_limit(spec.environment.id, spec.environment.kwargs)
     most = min(job.max_steps or MAX_STEPS, limit or MAX_STEPS)
     speed, length = _speed(partial(play, tasks), begun, most)
     return speed, making, length

@@ -41,7 +41,7 @@ class _Commands(typer.core.TyperGroup):
         except OWN_CODE_ERRORS as error:
             place = location(error)
             if place or isinstance(error, SystemExit):
-                raise TrainingError(f"own code failed: {named(error)}{place}") from error
+                raise TrainingError(f"user code failed: {named(error)}{place}") from error
             raise
 
 
@@ -70,7 +70,7 @@ Generation = Annotated[
 Which = Annotated[
     Literal["last", "best"],
     typer.Option(
-        help="The last policy, or the best one: of the largest mean return over five generations."
+        help="The final policy, or the best one: of the largest mean return over five generations."
     ),
 ]
 Workers = Annotated[

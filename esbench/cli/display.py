@@ -18,7 +18,14 @@ from esbench.arrays import Vector
 from esbench.cli.console import print_sheet, show
 from esbench.grids.sweep import value_text
 from esbench.reporting.catalogue import NOT_SET, CatalogueEntry, example, settings_of
-from esbench.units import NONE, counted, format_duration, format_number, format_steps
+from esbench.units import (
+    NONE,
+    counted,
+    format_duration,
+    format_number,
+    format_steps,
+    three_digits,
+)
 
 if TYPE_CHECKING:  # slow to import, and used by few commands
     from esbench.bench.plan import Cost, Standing
@@ -293,7 +300,7 @@ def print_diagnosis(diagnosis: Diagnosis) -> None:
     )
     table = _table("mean over a third of the run", "start", "middle", "end")
     for name, values in diagnosis.measures.items():
-        table.add_row(name, *map(_digits, values))
+        table.add_row(name, *map(three_digits, values))
     rows = _table("level", "finding", no_header=True)
     for finding in diagnosis.findings:
         advice = ("\n", (finding.advice, "bold")) if finding.advice else ()
@@ -364,12 +371,6 @@ def _setting_text(value: object) -> str:
 
 def _or_none(value: float | None, form: str) -> str:
     return NONE if value is None else format(value, form)
-
-
-def _digits(value: float) -> str:
-    if math.isnan(value):
-        return NONE
-    return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
 
 
 def _table(*columns: str, title: str | None = None, no_header: bool = False) -> Table:

@@ -205,8 +205,8 @@ def verify(
     of_entries = trial is None or trial.is_file() or sample is not None
     if sample is None and (trial is None or is_leaderboard(trial)):
         raise UsageError(
-            f"TRIAL = {trial and str(trial)!r}, --sample = None: expected a trial, a file of a "
-            "leaderboard, or --sample K"
+            "expected a trial's folder, a file of a leaderboard, or --sample K"
+            + (f", not {str(trial)!r} alone" if trial else "")
         )
     if sample is None and (env or algorithm):
         raise UsageError("--env and --algorithm without --sample: expected --sample K too")

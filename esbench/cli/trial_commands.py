@@ -42,7 +42,9 @@ def eval_(
     all_: Annotated[
         bool, typer.Option("--all", help="Score every trial in TRIAL, a folder of trials.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Seed of the random actions.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the random actions (default: 0).")
+    ] = None,
     workers: Workers = None,
 ) -> None:
     """Score a stored policy again on its held-out episodes, or score random actions.
@@ -52,18 +54,24 @@ def eval_(
     if (trial is None) == (random_policy is None):
         raise UsageError("expected either a trial's folder or --random-policy ENV")
     if random_policy is not None:
-        if generation is not None or all_:
-            option = "--all" if all_ else f"--generation {generation}"
-            raise UsageError(f"{option}: expected a trial, not --random-policy")
+        options = {
+            "--all": all_,
+            f"--generation {generation}": generation is not None,
+            f"--which {which}": which != "last",
+        }
+        if wrong := [option for option, is_given in options.items() if is_given]:
+            raise UsageError(f"{wrong[0]}: expected a trial, not --random-policy")
         from esbench.cli.display import returns_text
         from esbench.grids.environment_files import load_environment
         from esbench.rollouts.random_policy import random_policy_returns
 
         spec = load_environment(random_policy).spec()
-        returns = random_policy_returns(spec, 100 if episodes is None else episodes, seed)
+        returns = random_policy_returns(spec, 100 if episodes is None else episodes, seed or 0)
         write(f"{random_policy}, random actions: {returns_text(returns)}")
         return
     assert trial is not None
+    if seed is not None:
+        raise UsageError(f"--seed {seed}: expected --random-policy ENV, not a trial")
     _score_again(trial, all_, workers, episodes, generation, which)
 
 
@@ -104,7 +112,7 @@ def _score_again(
                 write("identical to the recorded score")
             elif stored.identical is False:
                 write(f"DIFFERENT from the recorded score {stored.recorded!r}")
-                code = EXIT_FAILED
+                code = max(code, EXIT_FAILED)
     raise typer.Exit(code)
 
 
@@ -152,7 +160,7 @@ def render(
             if not all_:
                 raise
             complain(f"{folder}: {error}")
-            code = EXIT_USAGE
+            code = max(code, EXIT_USAGE)
             continue
         cut = "" if rendered.shown == rendered.steps else f", the first {rendered.shown} shown"
         write(

@@ -30,6 +30,7 @@ SECONDS: Final = 2.0  # likewise, for slow environments
 SEEDS: Final = (1, 2, 3)  # of the episodes before
 SEED: Final = 4  # of the compared episode
 UNENDED: Final = 10_000  # steps without an end, in an environment without a time limit
+LONGEST: Final = 100_000  # likewise, in training and scoring
 PATIENCE: Final = 10.0  # seconds for them
 PAIRS: Final = 10  # of episodes with two seeds; short ones may be equal by chance
 PAIRED_STEPS: Final = 1000  # of all pairs
@@ -89,6 +90,12 @@ def is_deterministic(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ())
             longest = max(longest, number)  # the first one is the reset
         return longest > 1 if longest else None
     return None
+
+
+def require_end(steps: int, name: str, kwargs: dict[str, Any]) -> None:
+    """Raises UsageError if an episode goes on after ``LONGEST`` steps without a time limit."""
+    if steps > LONGEST and not has_time_limit(name, kwargs):
+        raise no_time_limit(name, LONGEST)
 
 
 def no_time_limit(name: str, steps: int) -> UsageError:

@@ -125,8 +125,15 @@ def has_time_limit(environment_id: str, kwargs: dict[str, Any]) -> bool:
     spec = registered(environment_id)
     if spec is None or module_of(spec.id).startswith(("ale_py.", "esbench.")):
         return True
-    limit = kwargs.get("max_episode_steps") or spec.max_episode_steps
-    return limit is not None and limit != -1  # which removes the limit
+    return time_limit(environment_id, kwargs) is not None
+
+
+def time_limit(environment_id: str, kwargs: dict[str, Any]) -> int | None:
+    """The steps of an episode after which Gymnasium truncates it; None if it does not."""
+    spec = registered(environment_id)
+    known = None if spec is None else spec.max_episode_steps
+    limit: int | None = kwargs.get("max_episode_steps") or known
+    return None if limit == -1 else limit  # -1 removes the limit
 
 
 def entry_point(environment_id: str, kwargs: dict[str, Any]) -> str | None:

@@ -56,10 +56,10 @@ class FrozenTrial(Settings):
 
 @final
 class FrozenCell(Settings):
-    """The trials that differ only in the seed; the two scores are the ends of the range of drops.
+    """The trials that differ only in the seed. Drops are shares of the range of the two scores.
 
     ``spec`` has no seed. It is null if esbench did not train the trials. The ends of the range are
-    mean returns, also where the tail is judged.
+    mean returns, even where the tail is judged.
     """
 
     environment: str
@@ -98,9 +98,9 @@ class FrozenCell(Settings):
 class Baseline(Settings):
     """A frozen output folder.
 
-    ``statistics`` are those of the gate's tests over seeds, chosen before there are scores to
-    judge, as the episode statistic of each cell. A file without them is of a version that tested
-    means.
+    ``statistics`` are those of the gate's tests over seeds. They and the episode statistic of each
+    cell are chosen before there are scores to judge. A file without ``statistics`` is of a version
+    that tested means.
     """
 
     format: int = FORMAT

@@ -6,6 +6,7 @@ seeds must give equal digests. Statistical: ``analysis.gate`` judges the scores,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, final
@@ -16,6 +17,7 @@ from esbench.analysis.gate import GateRules, Judgement, Verdict, judge
 from esbench.analysis.statistics import Floats
 from esbench.gate.baselines import Baseline, labels_of, load_cells
 from esbench.gate.match_baseline import CellMatch, DigestResult, match_cell
+from esbench.store.cells import Cell
 
 EXIT_SAME: Final = 0
 EXIT_REGRESSION: Final = 1
@@ -108,9 +110,16 @@ def check(
     ]
     judgements = judge([match.sample for match in matches], rules)
     reports = tuple(map(report_cell, matches, judgements))
+    new = new_cells(found, baseline)
+    return CheckReport(reports, rules, exact, allow_inconclusive, new)
+
+
+def new_cells(found: Sequence[Cell], baseline: Baseline) -> tuple[str, ...]:
+    """The names of the cells that the baseline does not have."""
     known = {cell.labels for cell in baseline.cells}
-    new = (f"{cell.name} on {cell.environment}" for cell in found if labels_of(cell) not in known)
-    return CheckReport(reports, rules, exact, allow_inconclusive, tuple(new))
+    return tuple(
+        f"{cell.name} on {cell.environment}" for cell in found if labels_of(cell) not in known
+    )
 
 
 def report_cell(

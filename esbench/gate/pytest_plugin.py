@@ -229,8 +229,10 @@ def _seeds(seeds: Iterable[int]) -> list[int]:
         found = [operator.index(seed) for seed in seeds]
     except TypeError:
         found = []
-    if not found or min(found) < 0 or len(set(found)) < len(found):
-        raise UsageError(f"seeds = {seeds!r}: expected one or more distinct integers of at least 0")
+    if not found or len(set(found)) < len(found) or not 0 <= min(found) <= max(found) < 2**32:
+        raise UsageError(
+            f"seeds = {seeds!r}: expected one or more distinct integers from 0 to {2**32 - 1}"
+        )
     return found
 
 

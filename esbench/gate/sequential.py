@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from esbench.analysis.gate import GateRules, Verdict, judge, looks, shares_of_looks
 from esbench.gate.baselines import Baseline, FrozenCell, load_cells
-from esbench.gate.check import CellReport, CheckReport, report_cell
+from esbench.gate.check import CellReport, CheckReport, new_cells, report_cell
 from esbench.gate.match_baseline import find_cell, match_cell
 from esbench.store.cells import Cell
 from esbench.store.trial_folder import has_trials
@@ -64,7 +64,8 @@ def check_until_conclusive(
                 reports[place] = report_cell(match, judgement, earlier.looks if earlier else ())
     rules = replace(rules, statistics=baseline.statistics)
     decided = tuple(report for report in reports if report is not None)
-    return CheckReport(decided, rules, exact, allow_inconclusive, (), sizes)
+    new = new_cells(load_cells(folder), baseline)
+    return CheckReport(decided, rules, exact, allow_inconclusive, new, sizes)
 
 
 def _missing_trials(cells: Sequence[FrozenCell], folder: Path, seeds: int) -> list[Trial]:

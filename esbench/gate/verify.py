@@ -103,7 +103,7 @@ def sentences(verification: Verification) -> list[str]:
     )
     scores = f"score {before} before, {now} now"
     if verification.p_value is None:
-        test = f"too few scores for a test; expected {MIN_RUNS} seeds or more"
+        test = f"no test of the scores; expected {MIN_RUNS} seeds or more, all with finite scores"
     else:
         test = f"p = {verification.p_value:.2g} for a difference of the scores of {trials}"
     why = "; ".join(verification.changed)
@@ -170,7 +170,7 @@ def _verify_cell(cell: Cell, pool: Engine, watch: Watch) -> Verification:
 def _p_value(reruns: Sequence[Rerun]) -> float | None:
     then = [rerun.recorded for rerun in reruns if rerun.recorded is not None]
     now = [rerun.score for rerun in reruns if rerun.score is not None]
-    if len(then) != len(now) or len(then) < MIN_RUNS:
+    if not len(reruns) == len(then) == len(now) >= MIN_RUNS:
         return None
     return p_different(then, now)
 

@@ -93,6 +93,15 @@ def _require_candidate(evaluation: EvaluationSpec, budget: BudgetSpec, source: s
         )
 
 
+def _require_center(evaluation: EvaluationSpec, budget: BudgetSpec, source: str) -> None:
+    """Raises UsageError if training is to stop at a return that is not measured."""
+    if budget.target_return is not None and not evaluation.center:
+        raise UsageError(
+            f"{source}: budget.target_return = {budget.target_return:g} with evaluation.center = "
+            "false: the unperturbed policy is not evaluated; expected evaluation.center = true"
+        )
+
+
 @final
 @dataclass(frozen=True)
 class _Layers:
@@ -109,6 +118,7 @@ class _Layers:
         budget = parse(BudgetSpec, self._section("budget"), self.source, "budget")
         evaluation = parse(EvaluationSpec, self._section("evaluation"), self.source, "evaluation")
         _require_candidate(evaluation, budget, self.source)
+        _require_center(evaluation, budget, self.source)
         own = {key: self._overrides[key] for key in ("seeds",) if key in self._overrides}
         local = _scope(own, self.source, f"environment.{self.file.id}").seeds
         algorithms = (

@@ -22,6 +22,7 @@ from esbench.settings import MOST_LEVELS, Settings, Table, parse, require_shallo
 
 NAMED: Final = Path(__file__).parent / "named"
 MOST_SEEDS: Final = 100_000
+KEY_PART: Final = r'(?:"([^"]+)"|([^.\s"]+))'
 LONGEST_SEED: Final = 20  # digits that are read; more than ten are too many anyway
 Name = Annotated[str, Field(pattern=r"[^.]")]  # a folder: not empty, "." or ".."
 
@@ -185,7 +186,7 @@ def compose_grid(
         environment_table(environment)  # an unknown name is reported before anything else
     unused: list[str] = []
     if environments:
-        changed = [_split_key(assignment.partition("=")[0])[:2] for assignment in overrides]
+        changed = [_split_key(assignment.partition("=")[0].strip())[:2] for assignment in overrides]
         unused = [n for n in table.get("environment", {}) if ["environment", n] not in changed]
         table = {**table, "environments": list(environments)}
     if algorithms:
@@ -263,7 +264,7 @@ def require_distinct_keys(assignments: Sequence[str]) -> None:
     seen: dict[tuple[str, ...], str] = {}
     for assignment in assignments:
         key = tuple(_split_key(assignment.partition("=")[0].strip()))
-        if key in seen:
+        if key and key in seen:
             raise UsageError(f"{'.'.join(key)} is set twice, by {seen[key]!r} and {assignment!r}")
         seen[key] = assignment
 
@@ -372,13 +373,15 @@ def _require_distinct(values: Sequence[Any]) -> None:
 
 
 def _split_key(key: str) -> list[str]:
-    """The parts of a dotted TOML key; a part with dots in it is quoted."""
-    parts = re.findall(r'"([^"]+)"|([^.\s"]+)', key)
-    return [quoted or plain for quoted, plain in parts]
+    """The parts of a dotted TOML key, in which one with dots is quoted; none if it is wrong."""
+    if not re.fullmatch(rf"{KEY_PART}(\.{KEY_PART})*", key):
+        return []
+    return [quoted or plain for quoted, plain in re.findall(KEY_PART, key)]
 
 
 def _toml_value(text: str) -> Any:
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        found = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
         return text
+    return found["value"] if len(found) == 1 else text  # else there is a second line

@@ -7,7 +7,6 @@ holds them as JSON, and the registries say which class its settings have.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from abc import ABC
@@ -30,7 +29,7 @@ from esbench.agents.names import trainer_settings
 from esbench.algorithms.settings import TrainerSettings
 from esbench.environments.behaviors.base import BehaviorSettings, behavior_class
 from esbench.environments.make import Wrappers
-from esbench.files import Json
+from esbench.files import Json, digest_of
 from esbench.policies.base import POLICIES, PolicySettings
 from esbench.settings import Count, CountOrZero, Episodes, Settings, Table, parse
 
@@ -272,8 +271,7 @@ class TrialSpec(Settings):
     @property
     def hash(self) -> str:
         """SHA-256 of the canonical JSON of the specification."""
-        text = json.dumps(self.as_json(), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
+        return digest_of(self.as_json())
 
 
 def differences(stored: Json, wanted: Json) -> list[str]:

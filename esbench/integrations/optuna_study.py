@@ -44,7 +44,7 @@ class Configuration:
         number: from 0; configuration 0 has the default settings.
         settings: the searched settings by dotted name; those of the default are incomplete if some
             of them lie outside of the space.
-        state: "running" until its scores are stored, also if the search was killed.
+        state: "running" until its scores are stored, even if the search was killed.
         rungs: the scores of the seeds at each rung that it reached; minus infinity for a failure.
         value: the objective, or None.
         problem: why the settings were refused, if they were.

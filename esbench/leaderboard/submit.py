@@ -50,6 +50,12 @@ NO_RESULT: Final = {
     "--at-once": True,
     "--keep": True,
     "--quiet": False,
+    "--engine": True,
+    "--address": True,
+    "--track": True,
+    "--record": True,
+    "--episode-timeout": True,
+    "--trial-timeout": True,
 }
 _TOLERANCE: Final = 1e-9  # another processor may add in another order
 

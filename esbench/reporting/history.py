@@ -133,7 +133,7 @@ def _compared(before: CheckedCell | None, cell: CheckedCell) -> Digests:
 def _with_score_changes(checks: Sequence[PastCheck]) -> list[PastCheck]:
     """The checks with the levels of their scores.
 
-    Scores that are only the same bits again are no new measurement, and count once, also where
+    Scores that are only the same bits again are no new measurement, and count once, even where
     several kinds of runner take turns.
     """
     places: list[int] = []

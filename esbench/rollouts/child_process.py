@@ -139,7 +139,7 @@ def end(children: Sequence[Child], patience: float | None = None) -> None:
             child.process.terminate()
         for child in children:
             child.process.join(patience)
-    finally:  # also if an interrupt ends the waiting
+    finally:  # even if an interrupt ends the waiting
         for child in children:
             child.process.kill()
             child.process.join()

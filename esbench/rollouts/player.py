@@ -18,7 +18,7 @@ import numpy.typing as npt
 from esbench.arrays import Vector
 from esbench.environments.backends.base import MovableBackend
 from esbench.environments.behaviors.base import Behavior, SlotView
-from esbench.environments.episode_check import no_time_limit
+from esbench.environments.episode_check import LONGEST, no_time_limit
 from esbench.environments.make import has_time_limit
 from esbench.policies.base import LowRankBatch, ReferredBatch, SharingBatch
 from esbench.policies.normalization import Moments
@@ -29,7 +29,6 @@ from esbench.rollouts.stopwatch import Stopwatch
 
 # The number of observation elements that are normalised at once; they fit in a core's cache.
 TOGETHER: Final = 2**15
-LONGEST: Final = 100_000  # steps of an episode in an environment without a time limit
 
 
 @final
@@ -165,7 +164,8 @@ class Player:
         if self._clip is not None:
             self._clipped += np.clip(rewards, *self._clip)
         self._lengths[:used] += 1
-        if self._can_go_on and self._lengths[:used].max() > LONGEST:
+        endless = self._can_go_on and job.max_steps is None
+        if endless and self._lengths[:used].max() > LONGEST:
             raise no_time_limit(self._setup.environment.id, LONGEST)
         if job.characterize:
             for slot, task in enumerate(self._tasks[:used]):

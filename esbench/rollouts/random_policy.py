@@ -12,6 +12,7 @@ import gymnasium
 import numpy as np
 
 from esbench.arrays import Vector
+from esbench.environments.episode_check import require_end
 from esbench.environments.make import make_environment
 from esbench.environments.simulator_log import silenced
 from esbench.errors import require_integer
@@ -28,7 +29,8 @@ def random_policy_returns(environment: EnvironmentSpec, episodes: int, seed: int
     Only the id, kwargs and wrappers of ``environment`` are used. Every episode has its own seeds.
 
     Raises:
-        UsageError: a number is too small, or the environment cannot be made.
+        UsageError: a number is too small, the environment cannot be made, or an episode does not
+            end.
     """
     require_integer("episodes", episodes, 1, MOST_EPISODES)
     require_integer("seed", seed, 0, MOST)
@@ -38,11 +40,12 @@ def random_policy_returns(environment: EnvironmentSpec, episodes: int, seed: int
     for episode in range(episodes):
         env.reset(seed=episode_seed(seed, Purpose.RANDOM_POLICY, episode, 0))
         env.action_space.seed(episode_seed(seed, Purpose.RANDOM_POLICY, episode, 1))
-        ended = False
+        steps, ended = 0, False
         while not ended:
             _, reward, terminated, truncated, _ = env.step(env.action_space.sample())
             returns[episode] += float(reward)
-            ended = terminated or truncated
+            steps, ended = steps + 1, terminated or truncated
+            require_end(steps, environment.id, environment.kwargs)
     env.close()
     return returns
 

@@ -61,6 +61,14 @@ class Cell:
         return bool(self.descriptions[0]["spec"]["policy"] is None)
 
     @property
+    def evaluates_policy(self) -> bool:
+        """Whether the rows have returns of the unperturbed policy; an agent may show none."""
+        if self.is_agent:
+            returns = self.trials[0].columns("center_return")["center_return"]
+            return bool(np.isfinite(returns).any())
+        return bool(self.descriptions[0]["spec"]["evaluation"]["center"])
+
+    @property
     def cuts_episodes(self) -> bool:
         """Whether training episodes have a limit, which those of the score do not have."""
         limit = self.descriptions[0]["spec"]["environment"]["max_episode_steps"]

@@ -37,7 +37,7 @@ def merge(sources: Sequence[Path], out: Path) -> dict[Action, int]:
     Raises:
         UsageError: two trials in one place contradict each other, one is running or damaged, or a
             folder has no trial or lies inside another. Nothing is written then. Or the file system
-            refuses; the same merge goes on later.
+            refuses; then the same merge, run again, continues.
     """
     _check_folders(sources, out)
     there = {trial.path.relative_to(out): trial for trial in _trials(out)}
@@ -120,7 +120,10 @@ def _require_not_running(trial: TrialFolder) -> None:
 
 def _copy(trial: TrialFolder, target: Path, out: Path) -> None:
     """Copy a trial, which cannot start meanwhile, and move it to its place."""
-    with disk_errors(out, "; the same merge goes on later"), contextlib.ExitStack() as stack:
+    with (
+        disk_errors(out, "; run the same merge again to continue"),
+        contextlib.ExitStack() as stack,
+    ):
         out.mkdir(parents=True, exist_ok=True)
         hidden = Path(stack.enter_context(TemporaryDirectory(prefix=HIDDEN, dir=out)))
         if not stack.enter_context(shared(trial.path / "lock")):
@@ -131,7 +134,9 @@ def _copy(trial: TrialFolder, target: Path, out: Path) -> None:
             )
         except shutil.Error as error:
             file, _, why = error.args[0][0]
-            raise UsageError(f"cannot copy {file}: {why}; the same merge goes on later") from None
+            raise UsageError(
+                f"cannot copy {file}: {why}; run the same merge again to continue"
+            ) from None
         if target.exists():
             if not stack.enter_context(TrialFolder(target).locked()):
                 raise UsageError(f"{target} is running; expected a trial that no process trains")

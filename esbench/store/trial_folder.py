@@ -18,7 +18,6 @@ is never ahead of them. Every other file is replaced atomically. There is no pic
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import math
 import os
 from collections.abc import Iterator, Mapping
@@ -34,7 +33,6 @@ from esbench.files import (
     Json,
     disk_errors,
     open_regular,
-    read_bytes,
     remove_temporaries,
     replace,
     require_no_links,
@@ -217,8 +215,8 @@ class TrialFolder:
         dropped. If versions, the user's own code, the hardware or the number of workers have
         changed, ``resumed_with`` records it.
 
-        With ``record_members``, the members' data of the next generations are stored too. Once that
-        has begun, it goes on without it.
+        With ``record_members``, the members' data of the next generations are stored too. Once
+        recording has begun, later runs continue it without the option.
 
         With ``extend``, a trial with a smaller budget gets the budget of ``spec`` and is no longer
         done. Its checkpoint and result are kept, and ``extended`` records them.
@@ -389,13 +387,6 @@ def is_trial(path: Path) -> bool:
 def has_trials(root: Path) -> bool:
     """Whether there is a trial anywhere below ``root``."""
     return any(_files_below(root, "trial.json"))
-
-
-def results_digest(root: Path) -> str:
-    """The SHA-256 of all results below ``root``."""
-    results = sorted(path.relative_to(root) for path in _files_below(root, "result.json"))
-    content = b"".join(str(path).encode() + read_bytes(root / path, below=root) for path in results)
-    return hashlib.sha256(content).hexdigest()
 
 
 def check_format(root: Path) -> None:

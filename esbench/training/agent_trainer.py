@@ -243,7 +243,7 @@ class AgentTrainer(Trainer):
             done = self.progress.env_steps - self._row_at
             self._pool.progress(done, self._row_steps)
         if self.progress.env_steps % self._row_steps == 0 and self._record():
-            self._limit = self.progress.env_steps  # also if the agent catches what follows
+            self._limit = self.progress.env_steps  # even if the agent catches what follows
             raise _TrainingEnds
 
     def _record(self) -> bool:
@@ -291,9 +291,10 @@ class AgentTrainer(Trainer):
 
     def _play(self, seeds: Sequence[int]) -> HeldOutScore:
         found = []
+        own = self.spec.environment
         for number, seed in enumerate(seeds, start=1):
             self._stage = self._stage or self._plain()
-            found.append(play(self._acting(), self._stage, seed))
+            found.append(play(self._acting(), self._stage, seed, own.id, own.kwargs))
             if self._pool.progress is not None:
                 self._pool.progress(number, len(seeds))
         rows = np.array(found).reshape(-1, 2)

@@ -1,4 +1,4 @@
-"""Scores a stored policy again, and asks the environment why all episodes are equal."""
+"""Scores a stored policy again."""
 
 from __future__ import annotations
 

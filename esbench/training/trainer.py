@@ -47,7 +47,7 @@ class Trainer(ABC):
         spec, progress: the specification and the counters so far.
         folder, done: where the trial is stored, if anywhere, and whether it has its score there.
         history: the records of the generations so far.
-        stopped: the ``Stop`` that ended training early, also if that was before a resume.
+        stopped: the ``Stop`` that ended training early, even if that was before a resume.
         watch: the seconds spent on playing, updating and storing.
     """
 

@@ -116,7 +116,7 @@ class MessageRecorder:
         self._temporary.cleanup()
 
     def send(self, message: Event | Recorded) -> None:
-        """Send a message whole, also if an interrupt arrives meanwhile."""
+        """Send a message whole, even if an interrupt arrives meanwhile."""
         with interrupts_delayed():
             self._parent.send(message)
 

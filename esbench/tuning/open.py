@@ -27,13 +27,14 @@ def open_studies(
         raise UsageError(
             f"the tuning seeds are {', '.join(map(str, search.seeds))}; expected each seed once"
         )
-    if both := sorted({*search.seeds} & {*grid.seeds}):
+    trials = grid_trials(grid, out, source)
+    if both := sorted({*search.seeds} & {trial.spec.seed for trial in trials}):
         raise UsageError(
             f"the tuning seeds {', '.join(map(str, both))} are seeds of the grid; expected seeds "
             "that are not, because the best settings fit the seeds on which they were found"
         )
     firsts: dict[str, Trial] = {}
-    for trial in grid_trials(grid, out, source):
+    for trial in trials:
         firsts.setdefault(str(trial.folder.path.parent), trial)
     spaces = [_space(trial, grid, source) for trial in firsts.values()]
     check_format(out)

@@ -15,6 +15,7 @@ from typing import Final, final
 import numpy as np
 
 from esbench.agents.base import Environment
+from esbench.environments.episode_check import require_end
 from esbench.environments.make import make_environment, reason
 from esbench.environments.simulator_log import silenced
 from esbench.errors import UsageError
@@ -179,6 +180,7 @@ def _film(
     while not ended:
         observation, reward, terminated, truncated, _ = env.step(policy.act(observation))
         total, steps, ended = total + float(reward), steps + 1, terminated or truncated
+        require_end(steps, policy.environment.id, policy.environment.kwargs)
         if steps <= max_steps and (ended or steps == max_steps or steps % video.stride == 0):
             video.add(_draw(env, policy.environment))
             shown = steps

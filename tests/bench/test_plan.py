@@ -148,6 +148,8 @@ def test_a_trial_is_measured_by_playing_it(make_trial: Callable[..., Trial]) -> 
         assert probe(make_trial("CartPole-v1", "eggroll").spec, pool)[0] > 0
         often = {"environment": {"CartPole-v1": {"episodes_per_member": 3}}}
         assert probe(make_trial("CartPole-v1", **often).spec, pool)[0] > 0
+        endless = {"environment": {"CartPole-v1": {"kwargs": {"max_episode_steps": -1}}}}
+        assert probe(make_trial("CartPole-v1", **endless).spec, pool)[2] > 5
         _, making, _ = probe(make_trial("doubles:Heavy-v0").spec, pool)
     assert making > 3 * 0.6  # each of its four environments takes 0.6 to make
 

@@ -348,6 +348,8 @@ REFUSED = {
     "eval --random-policy CartPole-v1 --episodes 0": "episodes = 0",
     "eval --random-policy CartPole-v1 --seed -1": "seed = -1: expected",
     "eval --random-policy CartPole-v1 --generation 3": "--generation 3: expected a trial",
+    "eval --random-policy CartPole-v1 --which best": "--which best: expected a trial",
+    "eval somewhere --seed 5": "--seed 5: expected --random-policy",
     "eval --random-policy Missing-v0": MISSING,
     "render out --all --generation 3": "--generation 3 cannot",
     "small --keep 0": "keep 0",

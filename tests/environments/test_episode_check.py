@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -15,15 +16,20 @@ from doubles import Walk
 from gymnasium.wrappers import NormalizeObservation, NormalizeReward, TransformReward
 
 import esbench
+from esbench.environments import episode_check
 from esbench.environments.episode_check import check_episodes
-from esbench.environments.make import has_time_limit
+from esbench.environments.make import has_time_limit, make_environment, time_limit
 from esbench.errors import UsageError
 from esbench.grids.environment_files import load_environment
+from esbench.grids.trial_spec import EnvironmentSpec
 from esbench.rollouts import player
+from esbench.rollouts.random_policy import random_policy_returns
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.trial_folder import TrialFolder
+from esbench.training.play import play
 from esbench.training.run_trial import check_trials
 from esbench.training.search_trainer import SearchTrainer
+from esbench.video import render_trial
 
 
 class Drifts(Walk):
@@ -225,6 +231,8 @@ def test_the_limit_is_of_the_environment_only_if_it_has_none(
     name: str, kwargs: dict[str, Any], limited: bool
 ) -> None:
     assert has_time_limit(name, kwargs) is limited
+    if not limited:
+        assert time_limit(name, kwargs) is None
     if name.startswith("nowhere"):
         return
     for cap in (7, "adaptive"):
@@ -248,3 +256,23 @@ def test_an_episode_that_goes_on_in_training_is_refused(
     playing.add([player.Task(player.CENTER, 0)])
     with pytest.raises(UsageError, match=r"not ended after 50 steps; .*max_episode_steps"):
         [playing.step() for _ in range(60)]
+
+
+def test_an_episode_without_an_end_ends_every_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(episode_check, "LONGEST", 50)
+    monkeypatch.setattr(render_trial, "_draw", lambda env, environment: None)
+    kwargs = {"length": 2**40, "max_episode_steps": -1}
+    spec = EnvironmentSpec(id="doubles:Walk-v0", kwargs=kwargs)
+    env = make_environment(spec.id, kwargs)
+    still: Any = SimpleNamespace(reset=lambda: None, act=lambda seen: 0 * seen, environment=spec)
+    video: Any = SimpleNamespace(add=lambda frame: None, stride=1)
+    for endless in (
+        partial(play, still, env, 0, spec.id, kwargs),
+        partial(random_policy_returns, spec, 1, 0),
+        partial(render_trial._film, env, still, 0, video, 0),
+    ):
+        with pytest.raises(UsageError, match="no time limit"):
+            endless()
+    limited = {"length": 2**40, "max_episode_steps": 60}
+    env = make_environment(spec.id, limited)
+    assert play(still, env, 0, spec.id, limited)[1] == 60

@@ -100,7 +100,7 @@ def test_bad_input_is_one_sentence(path: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no file .*expected one of 'esbench baseline'"):
         hold(tmp_path / "none.json", Agent())
 
-    for seeds in ([], [-1], [1.5], [3, 3]):
+    for seeds in ([], [-1], [2**32], [1.5], [3, 3]):
         with pytest.raises(UsageError, match="seeds = "):
             Gate(path, False, False)(Agent(), "mine", environment="CartPole-v1", seeds=seeds)
     with pytest.raises(UsageError, match="no seed has a finite score"):

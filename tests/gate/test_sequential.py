@@ -114,6 +114,10 @@ def test_only_cells_without_a_verdict_are_trained(tmp_path: Path) -> None:
     assert training.looks == [(16, list(range(8, 16)))]  # of one cell
     looks = {cell.match.frozen.environment: len(cell.looks) for cell in report.cells}
     assert looks == {"CartPole-v1": 2, "Acrobot-v1": 1}
+    assert report.new == ()
+    write_scores(tmp_path / "wide", GOOD, algorithms={"snes": {}})
+    report = check_until_conclusive(tmp_path / "wide", baseline, GateRules(), 16, training)
+    assert report.new == ("snes on CartPole-v1",)
 
 
 def test_a_seed_that_fails_is_not_measured(tmp_path: Path, check: Check) -> None:

@@ -21,7 +21,7 @@ from esbench.errors import UsageError
 from esbench.gate.verify import SCORE_ONLY, Outcome, Verification
 from esbench.leaderboard.entries import Entry, as_file, read_entry, read_leaderboard
 from esbench.leaderboard.sample import draw, fewest_runs, verify_drawn
-from esbench.leaderboard.submit import Action, command_of_results, submit
+from esbench.leaderboard.submit import NO_RESULT, Action, command_of_results, submit
 from esbench.leaderboard.table import leaderboard_rows
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.training.trials import open_grid
@@ -458,3 +458,11 @@ def test_commands_lose_the_options_that_change_no_result() -> None:
         "python -m esbench run mujoco --out /tmp/x --quiet --workers=2 --set 'a.b=[1, 2]' --keep 9"
     )
     assert command_of_results(command) == "esbench run mujoco --set 'a.b=[1, 2]'"
+    command = "esbench run mujoco --engine ray --address 10.0.0.5:6379 --track wandb --seeds 0-9"
+    assert command_of_results(command) == "esbench run mujoco --seeds 0-9"
+
+
+def test_options_that_change_no_result_are_those_of_run() -> None:
+    commands: Any = get_command(app)
+    options = {name: each for each in commands.commands["run"].params for name in each.opts}
+    assert all(takes_value is not options[name].is_flag for name, takes_value in NO_RESULT.items())

@@ -315,6 +315,6 @@ class Recurrent:
 
 def test_a_policy_with_a_memory_begins_every_episode_anew() -> None:
     env, policy = gymnasium.make("CartPole-v1"), Recurrent()
-    played = [play(policy, env, seed) for seed in (1, 2, 1)]
+    played = [play(policy, env, seed, "CartPole-v1", {}) for seed in (1, 2, 1)]
     assert played[0] == played[2]
-    assert played[1] == play(Recurrent(), env, seed=2)
+    assert played[1] == play(Recurrent(), env, 2, "CartPole-v1", {})

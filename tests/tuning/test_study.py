@@ -18,6 +18,7 @@ from esbench.errors import UsageError
 from esbench.grids.expand import expand
 from esbench.grids.grid_file import parse_grid, read_grid
 from esbench.training.trials import Trial
+from esbench.tuning.open import open_studies
 from esbench.tuning.pruning import RUNGS
 from esbench.tuning.study import Search, Study
 from esbench.tuning.summary import summarize, write_best
@@ -223,6 +224,9 @@ def test_trials_without_their_storage_and_seeds_of_the_grid_are_refused(tmp_path
     assert not (tmp_path / "study.journal").exists()
     with pytest.raises(UsageError, match="101"):
         open_search(tmp_path / "new", seeds=[5, 101])
+    grid = parse_grid({**GRID, "algorithms": {"snes": {"seeds": [7, 101]}}}, "grid")
+    with pytest.raises(UsageError, match="7"):
+        open_studies(grid, "grid", Search([7]), tmp_path / "new")
 
 
 def test_optuna_reads_what_was_stored(whole: Study) -> None:

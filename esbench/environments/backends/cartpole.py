@@ -49,7 +49,7 @@ class CartPoleBackend(MovableBackend):
         return {}
 
     def environment(self, slot: int) -> gymnasium.Env[Any, Any]:
-        """An environment whose ``state`` is that of the slot, also after later steps."""
+        """An environment whose ``state`` is that of the slot, even after later steps."""
         return self._lend(state=self._state[:, slot])
 
     def step(self, actions: Array) -> StepResult:

@@ -104,9 +104,9 @@ def target_ecdf(group: Sequence[Cell]) -> AcrossFigure | None:
         "Targets reached within a budget",
         "environment steps of training (log scale)",
         "share of targets reached",
-        f"{TARGETS} targets an environment, even from the random policy's score to the reference; "
-        f"all runs. Reached\nby the unperturbed policy's mean return over {WINDOW} generations, or "
-        "by the final score.",
+        f"{TARGETS} targets per environment, evenly spaced from the random policy's score to the "
+        f"reference; all runs. Reached\nby the unperturbed policy's mean return over {WINDOW} "
+        "generations, or by the final score.",
         environments,
         curves,
         _scale_budgets,

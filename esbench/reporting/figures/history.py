@@ -23,7 +23,6 @@ from esbench.reporting.figures.style import (
     ORANGE,
     VERMILLION,
     Drawing,
-    Output,
     Size,
     place_legend,
 )
@@ -41,15 +40,13 @@ LABELS: Final = ("digests changed", "same digests", "level", "change")
 CHANGE: Final[Any] = {"color": VERMILLION, "linestyle": "--", "linewidth": 1.0, "zorder": 1}
 
 
-def draw_history(
-    found: Sequence[CellHistory], out: Path, output: Output = DEFAULT_OUTPUT
-) -> list[Path]:
+def draw_history(found: Sequence[CellHistory], out: Path) -> list[Path]:
     """Write the figure of every cell that was measured; UsageError if a file cannot be written."""
     written = []
     for cell in found:
         if any(check.scores.size for check in cell.checks):
             name = re.sub(r"[^\w.+-]", "_", f"history-{cell.title.replace(' on ', '-')}")
-            for suffix, content in history_drawing(cell).files(output).items():
+            for suffix, content in history_drawing(cell).files(DEFAULT_OUTPUT).items():
                 path = out / f"{name}.{suffix}"
                 write_bytes(path, content)
                 written.append(path)

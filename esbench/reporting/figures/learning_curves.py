@@ -197,7 +197,7 @@ def learning_curves(
     ``styles`` are by the names of the cells, by default those of ``assign_styles``.
     """
     styles = styles or assign_styles({cell.name: cell.algorithm for cell in group})
-    centers = [_evaluates_policy(cell) for cell in group]
+    centers = [cell.evaluates_policy for cell in group]
     over_steps: list[Curve] = []
     rank: list[Curve] = []
     times: list[Band] = []
@@ -247,13 +247,6 @@ def _drawn_rows(trial: TrialFolder, in_training: bool) -> dict[str, npt.NDArray[
         return columns
     known = np.isfinite(columns["population_return_mean"])
     return {name: values[known] for name, values in columns.items()}
-
-
-def _evaluates_policy(cell: Cell) -> bool:
-    """Whether the rows have returns of the unperturbed policy; an agent may show none."""
-    if cell.is_agent:
-        return bool(np.isfinite(cell.trials[0].columns("center_return")["center_return"]).any())
-    return bool(cell.descriptions[0]["spec"]["evaluation"]["center"])
 
 
 def _seeds(drawn: int, total: int, done: bool) -> str:

@@ -211,7 +211,7 @@ def _row(
         area_env_steps=budget,
         unfinished=sum(not run.done for run in runs),
         empty=len(cell.trials) - len(runs),
-        center=bool(cell.descriptions[0]["spec"]["evaluation"]["center"]),
+        center=cell.evaluates_policy,
         cut=cell.cuts_episodes,
         commands=commands_of(cell),
         differs=cell.differs,

@@ -119,7 +119,7 @@ class MujocoBackend(MovableBackend):
         return self._rules.info(slot, data)
 
     def environment(self, slot: int) -> gymnasium.Env[Any, Any]:
-        """An environment whose ``data`` are those of the slot, also after later steps.
+        """An environment whose ``data`` are those of the slot, even after later steps.
 
         Its other attributes are those of the environment in which all episodes begin.
         """
