@@ -39,8 +39,8 @@ class Algorithm(ABC, Generic[PopulationT]):
         Settings: the class of its settings.
         paper: where it was published.
         needs_behaviors: whether ``tell`` requires the behaviours of the members.
-        uses_equal_returns: whether ``_tell`` is also called when all returns are equal. By default
-            such a generation changes nothing: no step, no momentum and no decay.
+        uses_equal_returns: whether ``_tell`` is also called when the returns of several members are
+            all equal. By default such a generation changes nothing: no step, no momentum, no decay.
         population_size: members per generation.
         generation: the number of completed generations.
         plan: how the trainer evaluates the next population.
@@ -136,9 +136,10 @@ class Algorithm(ABC, Generic[PopulationT]):
         probe = self.plan.probe
         if not probe and not np.isfinite(values).any():
             raise TrainingError(
-                f"generation {self.generation}: none of the {values.size} returns is finite"
+                f"generation {self.generation + 1}: none of the {values.size} returns is finite: a "
+                "reward or an observation of the environment is not a number"
             )
-        if probe or self.uses_equal_returns or not all_equal(values):
+        if probe or self.uses_equal_returns or values.size == 1 or not all_equal(values):
             self._tell(population, values, told)
         self.generation += not probe
         if not probe:

@@ -23,8 +23,8 @@ from esbench.algorithms.optimizers.select import Ascent
 from esbench.algorithms.population import SampledPopulation
 from esbench.algorithms.settings import (
     AscentSettings,
+    AtLeastTwo,
     DeviationSettings,
-    Members,
     NonNegative,
     PairSettings,
     PerParameter,
@@ -45,7 +45,7 @@ class NaturalSettings(
 ):
     """Settings that natural evolution strategies share; the defaults are those of the papers."""
 
-    population_size: Members | None = None
+    population_size: AtLeastTwo | None = None
     """Members per generation; by default 4 + floor(3 ln P) for P parameters [members]."""
 
     sigma: Annotated[PerParameter | None, Tune(low=0.02, high=1.0, log=True)] = 0.1

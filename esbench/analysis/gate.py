@@ -67,7 +67,7 @@ class GateRules:
     Attributes:
         alpha: the probability that a check fails although nothing got worse, over all its cells
             and looks; in (0, 1).
-        margin: the smallest drop that matters, as a share of a cell's range; above 0.
+        margin: the smallest drop that matters, as a share of a cell's range; in (0, 1].
         statistics: of the permutation tests; the baseline names them.
         share: of the levels, which this look may spend; in (0, 1].
 
@@ -83,8 +83,10 @@ class GateRules:
     def __post_init__(self) -> None:
         if not 0 < self.alpha < 1:
             raise UsageError(f"alpha = {self.alpha}: expected a number between 0 and 1, as 0.01")
-        if not 0 < self.margin < math.inf:
-            raise UsageError(f"margin = {self.margin}: expected a share above 0, as 0.05")
+        if not 0 < self.margin <= 1:
+            raise UsageError(
+                f"margin = {self.margin}: expected a share above 0 and at most 1, as 0.05 for 5 %"
+            )
 
     @property
     def level(self) -> float:

@@ -26,7 +26,7 @@ from esbench.analysis.generations import (
     uniform_band,
 )
 from esbench.analysis.statistics import Floats
-from esbench.units import three_digits
+from esbench.units import counted, three_digits
 
 Level: TypeAlias = Literal["ok", "note", "warning"]
 LEVELS: Final[tuple[Level, ...]] = ("warning", "note", "ok")  # worst first
@@ -118,8 +118,8 @@ Rule: TypeAlias = Callable[[RunMeasurements], HealthFinding | None]
 def findings(run: RunMeasurements) -> list[HealthFinding]:
     """The findings about a run, worst first."""
     if run.generations < MIN_GENERATIONS:
-        few = f"{run.generations} generations are too few to judge"
-        return [HealthFinding("too_short", "ok", f"{few}; expected {MIN_GENERATIONS} or more")]
+        few = f"{counted(run.generations, 'generation')}: too few to judge"
+        return [HealthFinding("too_short", "note", f"{few}; expected {MIN_GENERATIONS} or more")]
     if not run.has_population:
         return [_progress(run)]
     judged = run.seeks_returns and not climbs(run)

@@ -264,8 +264,7 @@ def standing(trial: Trial) -> Standing:
         if status == "done":
             detail = score_text(trial.folder.result())
         elif status == "failed":
-            lines = trial.folder.error().strip().splitlines()
-            detail = lines[-1] if lines else ""
+            detail = trial.folder.last_error_line
         elif status == "running":
             nodes = trial.folder.nodes()
         if rows:

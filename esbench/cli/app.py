@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
+import shlex
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, final
@@ -263,6 +265,17 @@ def write(text: str) -> None:
     """Print a result to standard output, ended by a newline."""
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
     sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def resumable() -> Iterator[None]:
+    """Print the command that resumes what is interrupted, and exit."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        command = shlex.join(["esbench", *sys.argv[1:]])
+        complain(f"interrupted; progress is saved. Resume with: {command}")
+        raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
 def complain(text: str) -> None:

@@ -21,6 +21,7 @@ from esbench.cli.app import (
     Workers,
     app,
     complain,
+    resumable,
     write,
 )
 from esbench.cli.training_commands import train
@@ -130,7 +131,8 @@ def check(
 
     def train_seeds(seeds: int, trials: Sequence[Trial]) -> None:
         show(f"look at {seeds} seeds: {counted(len(trials), 'trial')} to train")
-        train(trials, EngineChoice(workers), quiet=True)
+        with resumable():
+            train(trials, EngineChoice(workers), quiet=True)
 
     if max_seeds is not None and not until_conclusive:
         raise UsageError(f"--max-seeds {max_seeds}: expected together with --until-conclusive")

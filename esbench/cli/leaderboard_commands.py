@@ -8,7 +8,15 @@ from typing import Annotated, Literal
 
 import typer
 
-from esbench.cli.app import LEADERBOARD, Folder, OnlyAlgorithms, OnlyEnvironments, app, write
+from esbench.cli.app import (
+    LEADERBOARD,
+    Folder,
+    OnlyAlgorithms,
+    OnlyEnvironments,
+    app,
+    complain,
+    write,
+)
 
 command = partial(app.command, rich_help_panel="Leaderboard")
 
@@ -19,10 +27,14 @@ def submit(
     out: Annotated[Path, typer.Option(help="Folder of the leaderboard.")] = LEADERBOARD,
 ) -> None:
     """Check finished trials and write one leaderboard file per algorithm and environment."""
+    from esbench.leaderboard.entries import read_entry
+    from esbench.leaderboard.submit import cautions
     from esbench.leaderboard.submit import submit as write_files
 
     for path, action in write_files(folder, out).items():
         write(f"{action}: {path}")
+        for caution in cautions(read_entry(path)):
+            complain(caution)
 
 
 @command(

@@ -16,7 +16,6 @@ import typer
 
 from esbench.cli.app import (
     EXIT_FAILED,
-    EXIT_INTERRUPTED,
     Address,
     AllowMixed,
     AtOnce,
@@ -28,6 +27,7 @@ from esbench.cli.app import (
     all_overrides,
     app,
     complain,
+    resumable,
     takes_grid,
 )
 from esbench.errors import UsageError
@@ -110,12 +110,8 @@ def run(
     root, trials = options.open(keep)
     trackers = {name: make_tracker(name, root) for name in track or []}
     trials = [replace(trial, record_members=record == "members") for trial in trials]
-    try:
+    with resumable():
         report = train(trials, chosen, at_once, quiet, callbacks, trackers, root, limits)
-    except KeyboardInterrupt:
-        command = shlex.join(["esbench", *sys.argv[1:]])
-        complain(f"interrupted; progress is saved. Resume with: {command}")
-        raise typer.Exit(EXIT_INTERRUPTED) from None
     _print_results(root)
     if not quiet and sys.stdout.isatty() and not {"done", "skipped"}.isdisjoint(report):
         show(*_next_steps(root))

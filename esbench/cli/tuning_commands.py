@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -13,12 +11,11 @@ import typer
 
 from esbench.cli.app import (
     EXIT_FAILED,
-    EXIT_INTERRUPTED,
     AtOnce,
     GridOptions,
     Workers,
     app,
-    complain,
+    resumable,
     takes_grid,
 )
 from esbench.errors import UsageError
@@ -80,12 +77,8 @@ def tune(
     schedule((), WorkerPool(workers).size, at_once)  # refuses wrong numbers before it writes
     root = Path("results/tuning") / grid.name if out is None else out
     studies = open_studies(grid, source, search, root, storage)
-    try:
+    with resumable():
         _run(studies, trials, workers, at_once, quiet)
-    except KeyboardInterrupt:
-        command = shlex.join(["esbench", *sys.argv[1:]])
-        complain(f"interrupted; progress is saved. Resume with: {command}")
-        raise typer.Exit(EXIT_INTERRUPTED) from None
     _print_results(studies)
 
 

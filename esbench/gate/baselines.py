@@ -91,7 +91,7 @@ class FrozenCell(Settings):
         """The specification of one seed; a UsageError if this version does not understand it."""
         if self.spec is None:
             raise UsageError(f"{self.name} was not trained by esbench, so it has no specification")
-        return parse(TrialSpec, {**self.spec, "seed": seed}, f"baseline of {self.name}", "spec")
+        return parse(TrialSpec, {**self.spec, "seed": seed}, self.name, "spec")
 
 
 @final
@@ -204,6 +204,9 @@ def read_baseline(path: Path) -> Baseline:
                 f"{path}: {cell.name}: random_score and reference_score are both "
                 f"{cell.random_score:g}; expected them to differ"
             )
+        if len({trial.seed for trial in cell.trials}) < len(cell.trials):
+            seeds = ", ".join(str(trial.seed) for trial in cell.trials)
+            raise UsageError(f"{path}: {cell.name} has seeds {seeds}; expected each once")
         for trial in cell.trials:
             if trial.origin >= len(baseline.origins):
                 raise UsageError(

@@ -128,6 +128,8 @@ class Gate:
         __tracebackhide__ = True  # read by pytest
         require_choice("statistic", statistic, get_args(EpisodeStatistic))
         scale = _scale(environment, random_score, reference_score)
+        if not (self.update or self.path.exists()):  # before anything is trained
+            raise UsageError(f"no file {str(self.path)!r}; write it with: pytest --esbench-update")
         trials = tuple(
             FrozenTrial(seed=seed, score=_score(agent.train(seed), name, seed, statistic))
             for seed in _seeds(seeds)

@@ -48,7 +48,8 @@ class Rerun:
 
     ``parts_at`` is the first generation whose digest differs, ``SCORE_ONLY`` if only held-out
     episodes differ, of the new or of the stored policy; None if nothing does. A new seed has no
-    record: its score is for the test only.
+    record: its score is for the test only. ``edited`` are the fields of a leaderboard's file that
+    contradict a trial with the same digests.
     """
 
     seed: int
@@ -56,6 +57,7 @@ class Rerun:
     recorded: float | None
     score: float | None
     is_new: bool = False
+    edited: tuple[str, ...] = ()
 
 
 @final
@@ -90,6 +92,10 @@ def sentences(verification: Verification) -> list[str]:
     trials = counted(len(verification.reruns), "trial")
     if verification.outcome is Outcome.IDENTICAL:
         return [f"{verification.name}: identical: {trials}, every digest and score"]
+    if edited := [rerun for rerun in verification.reruns if rerun.edited]:
+        fields = "; ".join(f"seed {rerun.seed}: {', '.join(rerun.edited)}" for rerun in edited)
+        what = f"the digests are those of the file, but other numbers are not ({fields})"
+        return [f"{verification.name}: DIFFERENT: {what}: the file was edited"]
     first = apart[0]
     where = f"from generation {first.parts_at}"
     if first.parts_at == SCORE_ONLY:
@@ -124,8 +130,8 @@ def train_again(
     watch: Callable[[GenerationRecord], None],
     generations: int,
     stopped: str | None,
-) -> tuple[list[str], HeldOutScore]:
-    """The digests of all generations and the score of a specification.
+) -> tuple[list[GenerationRecord], HeldOutScore]:
+    """The records of all generations and the score of a specification.
 
     If a callback ``stopped`` the recorded training, it stops after as many ``generations``.
     """
@@ -139,7 +145,7 @@ def train_again(
     with make_trainer(spec, pool) as trainer:
         trainer.train(callbacks=[watched])
         score = trainer.evaluate()
-        return [record.digest for record in trainer.history], score
+        return [*trainer.history], score
 
 
 def judged(found: Sequence[Verification]) -> list[Verification]:
@@ -180,7 +186,8 @@ def _rerun(trial: TrialFolder, pool: Engine, watch: Watch) -> Rerun:
     stored = trial.load_checkpoint()  # damage is named before anything is trained
     recorded = [str(row["digest"]) for row in trial.rows()]
     watched = partial(watch, str(trial.path))
-    digests, score = train_again(spec, pool, watched, len(recorded), result.get("stopped"))
+    records, score = train_again(spec, pool, watched, len(recorded), result.get("stopped"))
+    digests = [record.digest for record in records]
     pairs = enumerate(zip_longest(recorded, digests), start=1)
     parts_at = next((number for number, (then, now) in pairs if then != now), None)
     if parts_at is None and stored is not None and score.is_identical(result):

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from esbench.analysis.curves import Band, curve_band
+from esbench.analysis.statistics import MIN_RUNS
 from esbench.errors import UsageError, suggestion
 from esbench.files import SEAL, as_text, digest_of, read_json, sealed
 from esbench.gate.baselines import FrozenCell
@@ -189,6 +190,9 @@ def read_entry(path: Path) -> Entry:
                 f"highest return {', '.join(map(format_number, bounds))}: expected an ascending "
                 "order; its trials do not have this score"
             )
+    if len({*entry.seeds}) < len(trials) or len(trials) < MIN_RUNS:
+        seeds = ", ".join(map(str, entry.seeds))
+        raise UsageError(f"{path} has seeds {seeds}; expected {MIN_RUNS} or more, each once")
     if any(trial.origin >= len(entry.origins) for trial in trials):
         raise UsageError(f"{path}: a trial has an origin that the file lacks")
     if path.name != entry.file_name:

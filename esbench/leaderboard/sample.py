@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, final
 
+import numpy as np
+
 from esbench.analysis.comparison import LEVEL
 from esbench.analysis.permutation import p_different
 from esbench.errors import UsageError
@@ -21,12 +23,14 @@ from esbench.gate.verify import (
     judged,
     train_again,
 )
-from esbench.leaderboard.entries import Entry
-from esbench.leaderboard.submit import episodes_digest
+from esbench.leaderboard.entries import Entry, Run
+from esbench.leaderboard.run_summary import edited_fields, run_summary
 from esbench.rollouts.engine import Engine
 from esbench.seeding import Purpose, stream
+from esbench.store.generation_record import GenerationRecord
 from esbench.store.provenance.changes import changed_code, changes, origin_of
 from esbench.store.provenance.record import provenance
+from esbench.training.evaluator import HeldOutScore
 
 MOST_RUNS: Final = 8  # enough for three cells with three recorded scores each
 
@@ -83,7 +87,8 @@ def _verify_entry(drawn: Drawn, tests: int, pool: Engine, watch: Watch) -> Verif
     entry, places = drawn.entry, drawn.places
     reruns = [_rerun(entry, place, pool, watch) for place in places]
     same = all(rerun.parts_at is None for rerun in reruns)
-    if not same:
+    is_edited = any(rerun.edited for rerun in reruns)
+    if not same and not is_edited:
         others = [place for place in range(len(entry.runs)) if place not in places]
         more = others[: max(0, MIN_RUNS - len(reruns))]
         reruns += [_rerun(entry, place, pool, watch) for place in more]
@@ -93,14 +98,14 @@ def _verify_entry(drawn: Drawn, tests: int, pool: Engine, watch: Watch) -> Verif
         new_seeds = range(max(entry.seeds) + 1, max(entry.seeds) + 1 + missing)
         reruns += [_new_run(entry, seed, pool, watch) for seed in new_seeds]
     new = [rerun.score for rerun in reruns if rerun.score is not None]
-    decidable = not same and MIN_RUNS <= len(new) == len(reruns)
+    decidable = not same and not is_edited and MIN_RUNS <= len(new) == len(reruns)
     made = provenance(entry.cell.trial_spec(entry.seeds[0]))  # now that it is registered
     here = origin_of(made)
     changed = [phrase for origin in entry.origins for phrase in changes(origin, here)]
     changed += changed_code({"own_code": entry.own_code}, made["own_code"])
     return Verification(
         name=entry.cell.name,
-        outcome=Outcome.IDENTICAL if same else Outcome.DIFFERENT,
+        outcome=Outcome.IDENTICAL if same and not is_edited else Outcome.DIFFERENT,
         reruns=tuple(reruns),
         p_value=p_different(entry.scores, new) if decidable else None,
         changed=tuple(dict.fromkeys(changed)),
@@ -128,12 +133,30 @@ def _rerun(entry: Entry, place: int, pool: Engine, watch: Watch) -> Rerun:
     trial, run = entry.cell.trials[place], entry.runs[place]
     spec = entry.cell.trial_spec(trial.seed)
     watched = partial(watch, f"{entry.cell.name}, seed {trial.seed}")
-    digests, score = train_again(spec, pool, watched, run.generations, run.stopped)
+    records, score = train_again(spec, pool, watched, run.generations, run.stopped)
+    digests = [record.digest for record in records]
     recorded = [*enumerate(trial.first_digests), (run.generations - 1, trial.last_digest)]
     parts_at = next((at + 1 for at, then in recorded if digests[at : at + 1] != [then]), None)
-    played = len(digests), episodes_digest(score.returns, score.lengths), score.mean
+    again = _summary(run, records, score, spec.policy is None)
+    played = again.generations, again.episodes_digest, score.mean
     if parts_at is None and played != (run.generations, run.episodes_digest, trial.score):
         parts_at = SCORE_ONLY
-    return Rerun(
-        trial.seed, parts_at, trial.score, score.mean if math.isfinite(score.mean) else None
+    finite = score.mean if math.isfinite(score.mean) else None
+    edited = edited_fields(run, again) if parts_at is None else ()
+    return Rerun(trial.seed, parts_at, trial.score, finite, edited=edited)
+
+
+def _summary(
+    run: Run, records: Sequence[GenerationRecord], score: HeldOutScore, is_agent: bool
+) -> Run:
+    result = {
+        **run.model_dump(),
+        **score.as_json,
+        "generations": len(records),
+        "env_steps": records[-1].env_steps,
+    }
+    steps, returns = (
+        np.array([getattr(record, name) for record in records], dtype=np.float64)
+        for name in ("env_steps", "center_return")
     )
+    return run_summary(result, steps, returns, is_agent)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import shlex
 from collections.abc import Sequence
@@ -11,29 +10,24 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from esbench.analysis.curves import at_start, on_grid
-from esbench.analysis.efficiency import judged
-from esbench.analysis.statistics import MIN_RUNS, tail_mean
+from esbench.analysis.curves import on_grid
+from esbench.analysis.statistics import MIN_RUNS
 from esbench.errors import UsageError
 from esbench.files import write_bytes
 from esbench.gate.baselines import done_cells, freeze_cell
 from esbench.leaderboard.entries import (
-    QUANTILES,
-    BestSoFar,
     Curves,
     Entry,
-    Run,
     as_file,
     read_entry,
     rounded,
 )
 from esbench.leaderboard.more_seeds import with_more_seeds
+from esbench.leaderboard.run_summary import run_summary
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.cells import Cell, RunCurve, run_curves
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.held_out import variety
 from esbench.store.provenance.changes import Origin, own_code_of
 from esbench.store.trial_folder import TrialFolder
 from esbench.training.make import make_trainer
@@ -42,7 +36,6 @@ from esbench.training.search_trainer import SearchTrainer
 from esbench.units import counted
 
 CURVE_POINTS: Final = 50
-LEVELS: Final = 64
 # Options that change no result, and whether they have a value.
 NO_RESULT: Final = {
     "--out": True,
@@ -99,7 +92,7 @@ def make_entry(cell: Cell) -> Entry:
     return Entry(
         cell=frozen,
         runs=tuple(
-            _run(trial, curve, cell.is_agent)
+            run_summary(trial.result(), curve.totals["env_steps"], curve.returns, cell.is_agent)
             for trial, curve in zip(cell.trials, curves, strict=True)
         ),
         curves=_curves(cell, curves),
@@ -107,6 +100,16 @@ def make_entry(cell: Cell) -> Entry:
         own_code=dict(sorted(code.items())),
         commands=tuple(commands),
     )
+
+
+def cautions(entry: Entry) -> list[str]:
+    """What keeps others from training an entry again, one sentence each."""
+    found = []
+    if any((origin.git_commit or "+").endswith("+") for origin in entry.origins):
+        found.append("trained with files of esbench that are in no commit; expected a clean commit")
+    if code := ", ".join(sorted(entry.own_code)):
+        found.append(f"trained with your own code ({code}); only who has it can verify this row")
+    return [f"{entry.cell.name}: {caution}" for caution in found]
 
 
 def command_of_results(command: str) -> str:
@@ -191,44 +194,6 @@ def _planned(entry: Entry, out: Path) -> tuple[Path, Entry, Action]:
         return path, whole, Action.WRITTEN
     same = whole.seeds == known.seeds
     return path, known if same else whole, Action.UNCHANGED if same else Action.EXTENDED
-
-
-def _run(trial: TrialFolder, curve: RunCurve, is_agent: bool) -> Run:
-    result = trial.result()
-    center = judged(curve.returns)[:-1]
-    known = center[np.isfinite(center)]
-    return Run(
-        generations=result["generations"],
-        env_steps=result["env_steps"],
-        wall_time_s=float(result["wall_time_s"]),
-        cpu_time_s=float(result["cpu_time_s"]),
-        stopped=result["stopped"],
-        episodes=len(result["returns"]),
-        episodes_digest=episodes_digest(result["returns"], result["lengths"]),
-        quantiles=tuple(np.quantile(result["returns"], QUANTILES).tolist()),
-        tail=tail_mean(result["returns"]),
-        one_episode=variety(result) == "one",
-        best_center=float(known.max()) if known.size else None,
-        best_so_far=_best_so_far(curve, is_agent),
-    )
-
-
-def _best_so_far(curve: RunCurve, is_agent: bool) -> BestSoFar:
-    values = judged(curve.returns)[:-1]
-    if not np.isfinite(values).any():
-        return BestSoFar(env_steps=(), returns=())
-    best = np.maximum.accumulate(np.where(np.isfinite(values), values, -np.inf))
-    levels = np.linspace(best[np.isfinite(best)][0], best[-1], LEVELS)
-    places = np.unique(np.searchsorted(best, levels))
-    after = curve.totals["env_steps"]
-    steps = after if is_agent else at_start(after)
-    return BestSoFar(env_steps=rounded(steps[places]), returns=rounded(best[places]))
-
-
-def episodes_digest(returns: npt.ArrayLike, lengths: npt.ArrayLike) -> str:
-    """SHA-256 of held-out episodes: returns, then lengths, as little-endian float64."""
-    parts = (np.asarray(part, dtype="<f8").tobytes() for part in (returns, lengths))
-    return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
 def _curves(cell: Cell, curves: Sequence[RunCurve]) -> Curves | None:

@@ -86,6 +86,8 @@ def diagnose_trial(folder: TrialFolder) -> Diagnosis:
         *_findings_of_one_limit(run, folder),
         *(held_out_findings(folder.result()) if folder.is_done else ()),
     ]
+    if folder.status == "failed":
+        found.append(HealthFinding("failed", "warning", f"It failed: {folder.last_error_line}"))
     steps = folder.columns("env_steps")["env_steps"]
     return Diagnosis(
         trial=str(folder.path),

@@ -147,6 +147,11 @@ class TrialFolder:
         known = (self.path / kept).exists()
         return self._files.read(kept, StoredResult) if known else None
 
+    @property
+    def last_error_line(self) -> str:
+        """The last line of the traceback of a failed trial."""
+        return self.error().strip().rpartition("\n")[2]
+
     def error(self) -> str:
         """The traceback of a failed trial."""
         path = self.path / "error.txt"

@@ -174,3 +174,10 @@ def test_higher_is_better_and_random_search_is_worse(name, seed):
     assert value > threshold
     if name != "random_search":
         assert value > reached("random_search", {}, seed, evaluations)[1]
+
+
+def test_the_return_of_a_single_member_counts():
+    algorithm = make("random_search", {"population_size": 1}, center_init=START)
+    before = sphere(algorithm.center[None])
+    run(algorithm, 50)
+    assert sphere(algorithm.center[None]) > before

@@ -79,10 +79,9 @@ def test_weight_decay_pulls_the_centre_by_this_much_of_itself(name):
 
 
 @pytest.mark.parametrize("name", ["snes", "xnes"])
-def test_one_member_says_nothing(name):
-    algorithm = maker(name)(population_size=1)
-    climb(algorithm, 3)
-    np.testing.assert_array_equal(algorithm.center, START)
+def test_one_member_is_refused(name):
+    with pytest.raises(UsageError, match="population_size = 1"):
+        maker(name)(population_size=1)
 
 
 @pytest.mark.parametrize(

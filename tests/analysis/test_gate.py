@@ -133,7 +133,7 @@ def test_unequal_numbers_of_seeds_and_equal_scores_work() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("alpha", 0.0), ("alpha", 1.5), ("margin", 0.0), ("margin", math.nan)],
+    [("alpha", 0.0), ("alpha", 1.5), ("margin", 0.0), ("margin", 5.0), ("margin", math.nan)],
 )
 def test_rules_out_of_range_are_refused(name: str, value: float) -> None:
     with pytest.raises(UsageError, match=f"{name} = {value}"):

@@ -109,6 +109,8 @@ def test_hand_made_nonsense_is_refused(tmp_path: Path) -> None:
     refused(r"cells = \[\]: expected", cells=[])
     refused(r"unknown key cell .*did you mean 'cells'", cell=[])
     negative = [trial | {"origin": -1} for trial in cell["trials"]]
+    twice = [{**cell["trials"][0]} for _ in range(2)]
+    refused("seeds 0, 0; expected each once", cells=[cell | {"trials": twice}])
     refused("origin = -1: expected", cells=[cell | {"trials": negative}])
 
 

@@ -97,8 +97,9 @@ def test_an_environment_of_ones_own_has_its_range(tmp_path: Path) -> None:
 def test_bad_input_is_one_sentence(path: Path, tmp_path: Path) -> None:
     with pytest.raises(pytest.fail.Exception, match=r"absent on CartPole-v1 is not in .*; freeze"):
         Gate(path, False, False)(Agent(), "absent", environment="CartPole-v1", seeds=[0])
-    with pytest.raises(UsageError, match="no file .*expected one of 'esbench baseline'"):
-        hold(tmp_path / "none.json", Agent())
+    untrained: Any = SimpleNamespace(train=lambda seed: pytest.fail("it was trained first"))
+    with pytest.raises(UsageError, match="no file .*--esbench-update"):
+        hold(tmp_path / "none.json", untrained)
 
     for seeds in ([], [-1], [2**32], [1.5], [3, 3]):
         with pytest.raises(UsageError, match="seeds = "):

@@ -18,10 +18,16 @@ from typer.main import get_command
 
 from esbench.cli.app import app
 from esbench.errors import UsageError
-from esbench.gate.verify import SCORE_ONLY, Outcome, Verification
+from esbench.gate.verify import SCORE_ONLY, Outcome, Verification, sentences
 from esbench.leaderboard.entries import Entry, as_file, read_entry, read_leaderboard
 from esbench.leaderboard.sample import draw, fewest_runs, verify_drawn
-from esbench.leaderboard.submit import NO_RESULT, Action, command_of_results, submit
+from esbench.leaderboard.submit import (
+    NO_RESULT,
+    Action,
+    cautions,
+    command_of_results,
+    submit,
+)
 from esbench.leaderboard.table import leaderboard_rows
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.training.trials import open_grid
@@ -442,6 +448,58 @@ def test_a_file_or_a_part_of_a_leaderboard_is_trained_again(esbench: Run, board:
         assert code == 2
         assert "no " in err
     assert esbench("verify", str(path), "--env", entry.cell.environment)[0] == 2  # without --sample
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [{"best_center": 9999.0}, {"env_steps": 10}, {"tail": None}, {"best_so_far": None}],
+    ids=str,
+)
+def test_numbers_that_the_trial_does_not_have_are_found(
+    board: Path, pool: WorkerPool, edit: dict[str, Any]
+) -> None:
+    entry = read_entry(only(board))
+    made_up = {
+        "tail": lambda run: run.quantiles[0],
+        "best_so_far": lambda run: run.best_so_far.model_copy(
+            update={"returns": tuple(2 * value for value in run.best_so_far.returns)}
+        ),
+    }
+    runs = tuple(
+        run.model_copy(update={k: made_up[k](run) if v is None else v for k, v in edit.items()})
+        for run in entry.runs
+    )
+    write(board, entry.model_copy(update={"runs": runs}))
+    found = verified(board, 1, pool)
+    assert found.outcome is Outcome.DIFFERENT
+    assert found.reruns[0].edited == tuple(edit)
+    assert next(iter(edit)) in sentences(found)[0]
+
+
+def test_seeds_are_different_and_at_least_three(board: Path) -> None:
+    entry = read_entry(only(board))
+    for places in ([0, 0, 0, 0], [0, 1]):
+        cell = entry.cell.model_copy(
+            update={"trials": tuple(entry.cell.trials[place] for place in places)}
+        )
+        runs = tuple(entry.runs[place] for place in places)
+        write(board, entry.model_copy(update={"cell": cell, "runs": runs, "curves": None}))
+        with pytest.raises(UsageError, match="expected 3 or more, each once"):
+            read_leaderboard(board)
+
+
+def test_rows_that_others_cannot_train_again_have_a_caution(board: Path) -> None:
+    entry = read_entry(only(board))
+    origins = {
+        commit: tuple(o.model_copy(update={"git_commit": commit}) for o in entry.origins)
+        for commit in ("1234", "1234+", None)
+    }
+    plain = entry.model_copy(update={"own_code": {}, "origins": origins["1234"]})
+    assert cautions(plain) == []
+    for commit in ("1234+", None):
+        assert len(cautions(plain.model_copy(update={"origins": origins[commit]}))) == 1
+    (text,) = cautions(plain.model_copy(update={"own_code": {"tiny": "1"}}))
+    assert "tiny" in text
 
 
 def test_other_bits_with_the_same_scores_are_equal(board: Path, pool: WorkerPool) -> None:

@@ -81,6 +81,8 @@ CASES = {
     "module": Case("module", (4,), 3, module("TwoLayers"), members=7),
     "recurrent_module": Case("module", (4,), 3, module("Recurrent"), members=7, steps=3),
 }
+TESTED = {case.template for case in CASES.values()}
+CASES |= {name: Case(name, (5,), 3, {}, 7) for name in POLICIES.names() if name not in TESTED}
 every_case = pytest.mark.parametrize("name", CASES)
 
 

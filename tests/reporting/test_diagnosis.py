@@ -1,8 +1,10 @@
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_trials import make_records, make_trials, write_trial
 from watchers import Watcher
 
 from esbench.reporting.diagnosis import Diagnosis, diagnose_trial
@@ -111,6 +113,14 @@ def test_a_schedule_of_limits_is_not_mistaken_for_progress(
     first = used.index(longest) + 1
     assert f"{first} to {first + used.count(longest) - 1}," in found["one_limit"]
     assert f"{longest} steps" in found["one_limit"]
+
+
+def test_a_failed_trial_is_not_healthy(tmp_path: Path) -> None:
+    (trial,) = make_trials(tmp_path, seeds=[0])
+    write_trial(trial, make_records([1.0]), error="Traceback\nValueError: broken")
+    first, second = diagnose_trial(trial.folder).findings
+    assert (first.name, first.level, second.name) == ("failed", "warning", "too_short")
+    assert "ValueError: broken" in first.sentence
 
 
 def test_what_was_measured_is_shown_in_thirds(make_trial: Make, pool: WorkerPool) -> None:

@@ -418,7 +418,7 @@ def test_the_best_of_an_environment_and_what_is_tied_with_it_are_marked(tmp_path
     latex = as_latex(sheet(rows))
     assert [line.partition("}")[0] for line in latex.split(r"\textbf{")[1:]] == ["483.5 *"]
     (note,) = [note for note in footnotes(rows) if note.startswith("*: ")]
-    assert "=: not significantly different" in note
+    assert "=: no significant difference" in note
 
 
 @pytest.mark.parametrize(("seeds", "marked"), [(2, False), (3, True)])

@@ -3,6 +3,8 @@
 import importlib
 import json
 import os
+import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +21,7 @@ from esbench.store.provenance.changes import mixture, was_mixed
 from esbench.store.provenance.record import (
     PACKAGES,
     code_here,
+    commit_of,
     importable_code,
     own_code,
     provenance,
@@ -367,3 +370,26 @@ def test_every_package_has_a_version() -> None:
     info = Path("/proc/cpuinfo")
     flags = info.read_text().split() if info.exists() else []
     assert ("avx2" in content["hardware"]["instructions"].split()) == ("avx2" in flags)
+
+
+def test_a_commit_says_if_files_are_changed_or_new(tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
+        who = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+        subprocess.run(["git", "-C", tmp_path, *who, *arguments], check=True, capture_output=True)
+
+    git("init")
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "a.py").write_text("1")
+    git("add", ".")
+    git("commit", "-m", "first")
+    commit, date = commit_of(tmp_path, ["own"])
+    assert commit is not None
+    assert re.fullmatch("[0-9a-f]{40}", commit)
+    assert date
+    (tmp_path / "notes.txt").touch()
+    assert commit_of(tmp_path, ["own"])[0] == commit
+    (tmp_path / "own" / "b.py").touch()
+    assert commit_of(tmp_path, ["own"])[0] == f"{commit}+"
+    assert commit_of(tmp_path)[0] == commit
+    (tmp_path / "own" / "a.py").write_text("2")
+    assert commit_of(tmp_path)[0] == f"{commit}+"

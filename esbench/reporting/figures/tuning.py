@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 COLUMNS: Final = 3
 HEIGHT: Final = 2.1  # of a row [inches]
 SHOWN: Final = 4  # times the distance from the best score to the median: the extent of the axis
+FEW: Final = 10  # scores, which are all shown
 MARGIN: Final = 1.2  # factor beside the ends of a logarithmic axis
 MOST_TICKS: Final = 5
 LOOKS: Final[dict[str, Any]] = {
@@ -78,6 +79,8 @@ def _draw(summary: Summary, figure: FigureBase, size: Size) -> None:
 def lowest_shown(summary: Summary) -> float:
     """The lower end of the axis: configurations that diverged would hide all differences."""
     scores = [value for c in summary.configurations if math.isfinite(value := last_score(c))]
+    if len(scores) < FEW:
+        return min(scores)
     extent = summary.best_score - float(np.median(scores))
     limit = summary.best_score - SHOWN * extent
     return min((score for score in scores if score >= limit), default=summary.best_score)

@@ -189,7 +189,7 @@ def _duplicates(found: Sequence[Cell]) -> list[str]:
 
 def _health(diagnoses: Sequence[tuple[Cell, Diagnosis]]) -> str:
     total = len(diagnoses)
-    short = sum(any(f.name == "too_short" for f in item.findings) for _, item in diagnoses)
+    short = sum(item.findings[0].name == "too_short" for _, item in diagnoses)
     sick = sum(item.level == "warning" for _, item in diagnoses)
     if short == total:
         return f"Health: {counted(total, 'trial')} too short to judge."
@@ -235,7 +235,7 @@ def _trial(trial: TrialFolder) -> dict[str, str]:
     score = trial.result()["score"] if status == "done" else None
     generations = len(spent["digest"])
     if status == "failed":
-        text = f"failed: {trial.error().strip().rpartition(chr(10))[2]}"
+        text = f"failed: {trial.last_error_line}"
     else:
         text = "done, diverged" if status == "done" and score is None else status
     return {

@@ -12,7 +12,7 @@ import site
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec
@@ -109,16 +109,21 @@ def _package_version(package: str) -> str | None:
 
 
 def _git_commit() -> str | None:
-    """The commit of the checkout that esbench runs from, with "+" if files have changed."""
+    """The commit of the checkout that esbench runs from, as ``commit_of``."""
     folder = Path(__file__).resolve().parents[3]
-    return commit_of(folder)[0] if (folder / ".git").exists() else None
+    return commit_of(folder, ("esbench", "envs"))[0] if (folder / ".git").exists() else None
 
 
-def commit_of(folder: Path) -> tuple[str | None, str | None]:
-    """The commit of the checkout that a folder is in, as ``_git_commit``, and its date."""
+def commit_of(folder: Path, own: Sequence[str] = ()) -> tuple[str | None, str | None]:
+    """The commit of the checkout that a folder is in, and its date.
+
+    The commit ends with "+" if files have changed, or files are new in the folders ``own``.
+    """
     try:
         commit, date = _git(folder, "show", "-s", "--format=%H %cI", "HEAD").split()
-        return commit + ("+" if _git(folder, "status", "--porcelain", "-uno") else ""), date
+        changed = _git(folder, "status", "--porcelain", "-uno")
+        new = own and _git(folder, "ls-files", "--others", "--exclude-standard", "--", *own)
+        return commit + ("+" if changed or new else ""), date
     except (OSError, subprocess.SubprocessError, ValueError):
         return None, None
 

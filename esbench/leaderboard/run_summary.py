@@ -1,0 +1,66 @@
+"""The summary of one training run, as a leaderboard's file has it."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from esbench.analysis.curves import at_start
+from esbench.analysis.efficiency import judged
+from esbench.analysis.statistics import Floats, tail_mean
+from esbench.files import Json
+from esbench.leaderboard.entries import QUANTILES, BestSoFar, Run, rounded
+from esbench.store.held_out import variety
+
+LEVELS: Final = 64
+# The time differs from run to run; the others depend on what is not trained again.
+_NOT_TRAINED: Final = {"wall_time_s", "cpu_time_s", "one_episode", "stopped"}
+
+
+def run_summary(result: Json, env_steps: Floats, returns: Floats, is_agent: bool) -> Run:
+    """The summary of a run with the content of its ``result.json``.
+
+    ``env_steps`` of training so far and ``returns`` of the unperturbed policy have one value per
+    generation.
+    """
+    center = judged(returns)[:-1]
+    known = center[np.isfinite(center)]
+    return Run(
+        generations=result["generations"],
+        env_steps=result["env_steps"],
+        wall_time_s=float(result["wall_time_s"]),
+        cpu_time_s=float(result["cpu_time_s"]),
+        stopped=result["stopped"],
+        episodes=len(result["returns"]),
+        episodes_digest=episodes_digest(result["returns"], result["lengths"]),
+        quantiles=tuple(np.quantile(result["returns"], QUANTILES).tolist()),
+        tail=tail_mean(result["returns"]),
+        one_episode=variety(result) == "one",
+        best_center=float(known.max()) if known.size else None,
+        best_so_far=_best_so_far(env_steps, center, is_agent),
+    )
+
+
+def edited_fields(recorded: Run, again: Run) -> tuple[str, ...]:
+    """The fields that differ although training again has given the same digests."""
+    before, now = (each.model_dump(exclude=_NOT_TRAINED) for each in (recorded, again))
+    return tuple(name for name, value in before.items() if value != now[name])
+
+
+def episodes_digest(returns: npt.ArrayLike, lengths: npt.ArrayLike) -> str:
+    """SHA-256 of held-out episodes: returns, then lengths, as little-endian float64."""
+    parts = (np.asarray(part, dtype="<f8").tobytes() for part in (returns, lengths))
+    return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+def _best_so_far(env_steps: Floats, center: Floats, is_agent: bool) -> BestSoFar:
+    if not np.isfinite(center).any():
+        return BestSoFar(env_steps=(), returns=())
+    best = np.maximum.accumulate(np.where(np.isfinite(center), center, -np.inf))
+    levels = np.linspace(best[np.isfinite(best)][0], best[-1], LEVELS)
+    places = np.unique(np.searchsorted(best, levels))
+    steps = env_steps if is_agent else at_start(env_steps)
+    return BestSoFar(env_steps=rounded(steps[places]), returns=rounded(best[places]))
