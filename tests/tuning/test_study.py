@@ -17,6 +17,7 @@ from scipy.stats import trim_mean
 from esbench.errors import UsageError
 from esbench.grids.expand import expand
 from esbench.grids.grid_file import parse_grid, read_grid
+from esbench.reporting.figures.tuning import last_score, lowest_shown
 from esbench.training.trials import Trial
 from esbench.tuning.open import open_studies
 from esbench.tuning.pruning import RUNGS
@@ -260,3 +261,20 @@ def test_importances_name_the_settings_that_matter(whole: Study) -> None:
     shares = summarize(whole).importances
     assert sum(shares.values()) == pytest.approx(1.0)
     assert shares["sigma"] + shares["learning_rate"] > 0.6
+
+
+def test_the_figure_of_few_configurations_shows_all_finite_scores(
+    tmp_path: Path, whole: Study
+) -> None:
+    scores = {0: -280.7, 1: -312.4, 2: -284.6, 3: None}
+    study = open_search(tmp_path, Search(SEEDS, rungs=RUNGS[-1:]))
+    places: dict[str, int] = {}
+
+    def score(trial: Trial) -> float | None:
+        settings = trial.spec.algorithm.model_dump_json()
+        return scores[places.setdefault(settings, len(places))]
+
+    study.run(4, player(score))
+    assert lowest_shown(summarize(study)) == -312.4
+    known = [last_score(each) for each in whole.store.configurations]
+    assert min(known) < lowest_shown(summarize(whole))  # of many, the worst would hide the others
