@@ -181,8 +181,7 @@ class StableBaselines(Agent, ABC):
             buffer.pos, buffer.full = kept.pop("position"), kept.pop("full")
             for name, values in kept.items():
                 fill(getattr(buffer, name), values)
-        if "action_stream" in state:
-            model.action_space.np_random.bit_generator.state = state["action_stream"]
+        model.action_space.np_random.bit_generator.state = state["action_stream"]
         self._streams = {name: state[name] for name in ("torch_stream", "numpy_stream")}
 
     def _running(self) -> dict[str, Any]:

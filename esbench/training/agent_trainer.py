@@ -138,7 +138,7 @@ class AgentTrainer(Trainer):
         self.progress = Progress(**state["progress"])
         self.stopped = None if state["stopped"] is None else Stop(state["stopped"])
         self.history = list(history)
-        self._row_at, self._learnt = self.progress.env_steps, state.get("learnt", 0)
+        self._row_at, self._learnt = self.progress.env_steps, state["learnt"]
         self._episodes = []
         self._started[:] = state["episodes"]
         self._started += [0] * (len(self._environments) - len(self._started))

@@ -162,7 +162,7 @@ class SearchTrainer(Trainer):
         self.algorithm.load_state_dict(state["algorithm"])
         self.progress = Progress(**state["progress"])
         self._gauge.load_state_dict(state["gauge"])
-        self._best.load_state_dict(state.get("best", {}))
+        self._best.load_state_dict(state["best"])
         if self._validation is not None:
             self._validation.load_state_dict(state["validation"])
         self.stopped = None if state["stopped"] is None else Stop(state["stopped"])
