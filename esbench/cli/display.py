@@ -140,8 +140,9 @@ def print_costs(costs: Sequence[Cost], layout: Schedule, root: Path) -> None:
 def few_generations(name: str, generations: int) -> str:
     """The warning about a budget that buys few generations."""
     return (
-        f"{name}: the budget buys about {counted(generations, 'generation')}, fewer than "
-        f"{FEW_GENERATIONS}: too few to learn. Raise budget.env_steps or shrink the population."
+        f"{name}: the budget buys about {counted(generations, 'generation')} if all episodes are "
+        f"as long as the first ones. Fewer than {FEW_GENERATIONS} are often too few to learn: "
+        "raise budget.env_steps or shrink the population."
     )
 
 
