@@ -184,13 +184,13 @@ def test_diagnose_says_how_a_trial_is_and_which_of_several_is_worst(
     code, out, _ = esbench("diagnose", "out")
     assert code == 0
     assert out.index("seed 1") < out.index("seed 0")
-    assert "2 generations are too few to judge" in " ".join(out.split())
-    assert "3 trials: 1 warning, 2 ok" in out
+    assert "2 generations: too few to judge" in " ".join(out.split())
+    assert "3 trials: 1 warning, 1 note, 1 ok" in out
     code, out, _ = esbench("diagnose", "out", "--format", "json")
     assert code == 0
     trials = json.loads(out)["trials"]
     found = [(trial["seed"], trial["level"]) for trial in trials]
-    assert found == [(1, "warning"), (0, "ok"), (2, "ok")]
+    assert found == [(1, "warning"), (0, "note"), (2, "ok")]
     assert trials[0]["findings"][0]["name"] == "constant_reward"
     assert trials[0]["measures"]["distance"] == [None, None, None]  # rows without it
 
