@@ -176,8 +176,14 @@ def test_higher_is_better_and_random_search_is_worse(name, seed):
         assert value > reached("random_search", {}, seed, evaluations)[1]
 
 
-def test_the_return_of_a_single_member_counts():
-    algorithm = make("random_search", {"population_size": 1}, center_init=START)
-    before = sphere(algorithm.center[None])
-    run(algorithm, 50)
-    assert sphere(algorithm.center[None]) > before
+def test_the_return_of_a_single_member_is_told(monkeypatch):
+    told = []
+    algorithm = make("openai_es", {"population_size": 1, "antithetic": False})
+
+    def keep(self, members, returns, behaviors):
+        told.append(returns)
+
+    monkeypatch.setattr(type(algorithm), "_tell", keep)
+    for value in (1.0, 2.0):
+        algorithm.tell(algorithm.ask(), np.array([value]))
+    assert [float(returns[0]) for returns in told] == [1.0, 2.0]
