@@ -106,7 +106,7 @@ def cautions(entry: Entry) -> list[str]:
     """What keeps others from training an entry again, one sentence each."""
     found = []
     if any((origin.git_commit or "+").endswith("+") for origin in entry.origins):
-        found.append("trained with files of esbench that are in no commit; expected a clean commit")
+        found.append("trained at no known commit, or with changed files; expected a clean commit")
     if code := ", ".join(sorted(entry.own_code)):
         found.append(f"trained with your own code ({code}); only who has it can verify this row")
     return [f"{entry.cell.name}: {caution}" for caution in found]
