@@ -205,8 +205,8 @@ def make_trainer(
         if out is None:
             if record is not None:
                 raise UsageError(f"record = {record!r}: expected out, the folder to store it in")
-            (labelled,) = expand(grid, source, latest_start(grid.init_from))
-            trainer = make(labelled.spec, pool)
+            (labeled,) = expand(grid, source, latest_start(grid.init_from))
+            trainer = make(labeled.spec, pool)
         else:
             (trial,) = checked_trials(grid, as_path("out", out), source, extend)
             trial = replace(trial, record_members=record is not None)

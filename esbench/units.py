@@ -57,7 +57,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_share(value: float) -> str:
-    """A normalised score for reading: two decimals, never "-0.00"; "-" if it is NaN."""
+    """A normalized score for reading: two decimals, never "-0.00"; "-" if it is NaN."""
     return NONE if math.isnan(value) else f"{round(value, 2) + 0.0:.2f}"
 
 

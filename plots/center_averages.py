@@ -1,9 +1,9 @@
-"""Scores averages of the last centres of trials, and writes ``center_averages.md``.
+"""Scores averages of the last centers of trials, and writes ``center_averages.md``.
 
     esbench run mujoco --env HalfCheetah-v5 --algorithm csa_es --seeds 0-2 --keep 1000
     python plots/center_averages.py results/runs/mujoco
 
-``--keep`` stores the centre of every generation. A score with span N is the one that the trial
+``--keep`` stores the center of every generation. A score with span N is the one that the trial
 would have with ``center_average = N``: training is the same, and so are the held-out episodes.
 """
 
@@ -54,7 +54,7 @@ def scored(path: Path) -> list[list[str]]:
 
 
 def all_centers(folder: TrialFolder) -> Floats:
-    """The centre after every generation, [generations, P]."""
+    """The center after every generation, [generations, P]."""
     last = len(folder.records())
     states = (folder.load_checkpoint(generation) for generation in range(1, last + 1))
     return np.array([state["algorithm"]["center"] for state in states if state is not None])

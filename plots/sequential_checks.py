@@ -63,9 +63,9 @@ def check(baseline: Floats, scores: Floats, sizes: tuple[int, ...]) -> tuple[Ver
     verdict = Verdict.INCONCLUSIVE
     for size, share in zip(sizes, shares_of_looks(sizes), strict=True):
         sample = Sample(baseline, scores[:size], 1.0)
-        (judgement,) = judge([sample], GateRules(share=share), resamples=SPLITS)
-        assert judgement is not None
-        verdict = judgement.verdict
+        (judgment,) = judge([sample], GateRules(share=share), resamples=SPLITS)
+        assert judgment is not None
+        verdict = judgment.verdict
         if verdict is not Verdict.INCONCLUSIVE:
             break
     return verdict, size

@@ -13,11 +13,11 @@ from typing import Final, TypeAlias, final
 
 import numpy as np
 
-from esbench.analysis.gate import GateRules, Judgement, Sample, Verdict
+from esbench.analysis.gate import GateRules, Judgment, Sample, Verdict
 from esbench.analysis.statistics import Floats
 from esbench.seeding import Purpose, stream
 
-Judge: TypeAlias = Callable[[Sequence[Sample | None], GateRules], list[Judgement | None]]
+Judge: TypeAlias = Callable[[Sequence[Sample | None], GateRules], list[Judgment | None]]
 Draw: TypeAlias = Callable[[np.random.Generator, int, float], Floats]
 """Draws scores from a generator, the number of seeds, and the drop of their mean."""
 
@@ -60,7 +60,7 @@ DISTRIBUTIONS: Final[Mapping[str, Draw]] = {
 
 
 def resampled(pool: Floats) -> Draw:
-    """A ``Draw`` that samples measured normalised scores, [runs], with replacement."""
+    """A ``Draw`` that samples measured normalized scores, [runs], with replacement."""
     return lambda rng, runs, drop: rng.choice(pool, runs) - drop
 
 
@@ -103,7 +103,7 @@ def rates(
             Sample(draw(rng, runs, 0.0), draw(rng, runs, 0.0 if cell else drop), 1.0)
             for cell, draw in enumerate(draws)
         ]
-        found = [judgement.verdict for judgement in judge(samples, rules) if judgement]
+        found = [judgment.verdict for judgment in judge(samples, rules) if judgment]
         failed += Verdict.REGRESSION in found
         verdicts += found[:1] if drop else found
     return Rates(

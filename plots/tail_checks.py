@@ -45,9 +45,9 @@ def main() -> None:
             for _ in range(REPETITIONS):
                 sides = (returns(rng, seeds, 0.0, 0.0), returns(rng, seeds, falls, higher))
                 before, now = (np.array([float(statistic(own)) for own in side]) for side in sides)
-                (judgement,) = judge([Sample(before, now, 1.0)], GateRules())
-                assert judgement is not None
-                found[judgement.verdict] += 1
+                (judgment,) = judge([Sample(before, now, 1.0)], GateRules())
+                assert judgment is not None
+                found[judgment.verdict] += 1
             row += [f"{found[v] / REPETITIONS:.1%}" for v in (Verdict.REGRESSION, Verdict.NO_WORSE)]
         rows.append(row)
         print(*row, flush=True)  # noqa: T201

@@ -24,7 +24,7 @@ def sphere(members: Any) -> Any:
 
 
 def run(algorithm: Any, generations: int) -> Any:
-    """Return the centres [generations, P] of a run on the sphere."""
+    """Return the centers [generations, P] of a run on the sphere."""
     return climb(algorithm, generations, sphere)
 
 

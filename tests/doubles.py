@@ -215,7 +215,7 @@ class FailsInWorkers(Walk):
     def __init__(self) -> None:
         super().__init__()
         if multiprocessing.parent_process() is not None:
-            raise OSError("no licence")
+            raise OSError("no license")
 
 
 class DiesInWorkers(Walk):

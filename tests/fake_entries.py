@@ -11,7 +11,7 @@ import numpy as np
 from esbench.analysis.statistics import tail_mean
 from esbench.gate.baselines import FrozenCell, FrozenTrial
 from esbench.grids.environment_files import frozen_scores
-from esbench.grids.expand import LabelledSpec, expand
+from esbench.grids.expand import LabeledSpec, expand
 from esbench.grids.grid_file import compose_grid
 from esbench.leaderboard.entries import QUANTILES, BestSoFar, Curves, Entry, Run
 from esbench.store.provenance.changes import Origin
@@ -19,7 +19,7 @@ from esbench.store.provenance.changes import Origin
 POINTS = 20
 
 
-def fake_entry(trial: LabelledSpec, seeds: Sequence[int], level: float = 0.5) -> Entry:
+def fake_entry(trial: LabeledSpec, seeds: Sequence[int], level: float = 0.5) -> Entry:
     """An entry of the cell of a trial, whose runs end at about ``level`` of the reference."""
     spec = {k: v for k, v in trial.spec.as_json().items() if k != "seed"}
     scores = frozen_scores(spec["environment"])
@@ -74,7 +74,7 @@ def fake_entry(trial: LabelledSpec, seeds: Sequence[int], level: float = 0.5) ->
 
 def fake_suite(name: str, seeds: int = 4, without: Iterable[str] = ()) -> list[Entry]:
     """Entries of all cells of a named grid, except those of some algorithms."""
-    first: dict[tuple[str, str], LabelledSpec] = {}
+    first: dict[tuple[str, str], LabeledSpec] = {}
     for trial in expand(*compose_grid(name)):
         labels = trial.labels
         if labels["algorithm"] not in without:

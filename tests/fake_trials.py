@@ -38,7 +38,7 @@ def make_records(
     steps: int = 100,
     seconds: float = 0.5,
 ) -> list[GenerationRecord]:
-    """Return a record for each generation: the centre's return, its rank fraction, and the rest.
+    """Return a record for each generation: the center's return, its rank fraction, and the rest.
 
     ``steps`` and ``seconds`` are of one generation.
     """
@@ -92,7 +92,7 @@ def write_trial(
 ) -> None:
     """Write a trial: done if it has a score (NaN: done, but it diverged), failed if an error.
 
-    With a number of parameters it has a checkpoint, of a centre at 0.
+    With a number of parameters it has a checkpoint, of a center at 0.
     """
     with trial.folder.locked() as mine:
         assert mine

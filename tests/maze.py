@@ -53,14 +53,14 @@ class DeceptiveMaze(gymnasium.Env[np.ndarray, np.ndarray]):
 
 
 class ReachSettings(BehaviorSettings):
-    """Settings of a behaviour of one's own."""
+    """Settings of a behavior of one's own."""
 
     scale: float = 1.0
     """What it is multiplied by."""
 
 
 class Reach(Behavior):
-    """How far to the right the point has been: a behaviour of one's own."""
+    """How far to the right the point has been: a behavior of one's own."""
 
     Settings = ReachSettings
 

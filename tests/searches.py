@@ -64,7 +64,7 @@ def tell(algorithm: Any, population: Any, returns: Any) -> None:
 
 
 def climb(algorithm: Any, updates: int, function: Function = quadratic) -> Any:
-    """Run some generations; return the centre after each, [updates, P]."""
+    """Run some generations; return the center after each, [updates, P]."""
     centers = []
     for _ in range(updates):
         population = answer(algorithm, function)

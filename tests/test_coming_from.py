@@ -60,7 +60,7 @@ def test_defaults_that_the_page_compares() -> None:
 
 
 def step(shaping: str = "centered") -> tuple[Any, Any, Any]:
-    """A step of plain gradient ascent, the members less the centre, and their ranks."""
+    """A step of plain gradient ascent, the members less the center, and their ranks."""
     settings: dict[str, Any] = {
         "population_size": N, "sigma": SIGMA, "optimizer": "sgd", "learning_rate": 1.0,
         "weight_decay": 0.0, "shaping": shaping,

@@ -37,7 +37,7 @@ def test_latex_has_no_command_of_a_label() -> None:
 
 
 @pytest.fixture
-def labelled(tmp_path: Path) -> Path:
+def labeled(tmp_path: Path) -> Path:
     """Three seeds with a label that outputs may take for something else."""
     folder = tmp_path / "base"
     write_scores(folder, [1.0, 2.0, 3.0])
@@ -47,22 +47,22 @@ def labelled(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_label_is_no_formula_of_a_figure(labelled: Path, tmp_path: Path) -> None:
+def test_a_label_is_no_formula_of_a_figure(labeled: Path, tmp_path: Path) -> None:
     with warnings.catch_warnings(action="ignore"):  # a character that no font of ours has
-        paths = draw(labelled, tmp_path / "figures")
+        paths = draw(labeled, tmp_path / "figures")
     for path in paths:
         if path.suffix == ".svg":
             ElementTree.parse(path)
 
 
-def test_outputs_have_no_control_characters(esbench: Run, labelled: Path) -> None:
-    assert esbench("baseline", str(labelled), "--out", "b.json")[0] == 0
-    check = ["check", str(labelled), "--baseline", "b.json", "--junit", "c.xml", "--markdown"]
+def test_outputs_have_no_control_characters(esbench: Run, labeled: Path) -> None:
+    assert esbench("baseline", str(labeled), "--out", "b.json")[0] == 0
+    check = ["check", str(labeled), "--baseline", "b.json", "--junit", "c.xml", "--markdown"]
     for command in (
-        ["table", str(labelled)],
-        ["table", str(labelled), "--format", "markdown"],
-        ["table", str(labelled), "--format", "latex"],
-        ["diagnose", str(labelled)],
+        ["table", str(labeled)],
+        ["table", str(labeled), "--format", "markdown"],
+        ["table", str(labeled), "--format", "latex"],
+        ["diagnose", str(labeled)],
         [*check, "c.md", "--allow-inconclusive"],
     ):
         code, out, err = esbench(*command)

@@ -43,7 +43,7 @@ def test_streams_of_different_addresses_are_different():
     assert len(set(draws)) == len(draws)
 
 
-def test_neighbouring_streams_are_uncorrelated():
+def test_neighboring_streams_are_uncorrelated():
     generators = [stream(0, purpose, i) for purpose, i in product(Purpose, range(4))]
     draws = np.stack([generator.standard_normal(10_000) for generator in generators])
     correlations = np.corrcoef(draws) - np.eye(len(draws))
@@ -84,7 +84,7 @@ def test_an_episode_seed_is_never_the_trial_seed_plus_something():
         assert np.abs(steps).min() > 1000
 
 
-def test_trials_with_neighbouring_seeds_share_no_episode():
+def test_trials_with_neighboring_seeds_share_no_episode():
     episodes = [
         {episode_seed(seed, Purpose.TRAINING_EPISODE, g, m) for g in range(10) for m in range(50)}
         for seed in range(3)

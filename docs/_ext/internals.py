@@ -35,7 +35,7 @@ from esbench.leaderboard.table import (
 )
 from esbench.policies.base import POLICIES, Policy, PolicyBatch, TorchPolicy
 from esbench.registry import Registry
-from esbench.reporting.catalogue import SettingRow, setting_rows
+from esbench.reporting.catalog import SettingRow, setting_rows
 from esbench.reporting.figures.style import Output
 from esbench.reporting.tables.across_environments import overall
 from esbench.rollouts.jobs import Setup

@@ -270,7 +270,7 @@ def score_sections(scores: Any) -> Iterator[str]:
 def backends_and_behaviors() -> str:
     """The page of both, which have few names each."""
     parts = [
-        "# Backends and behaviours",
+        "# Backends and behaviors",
         "## Backends",
         (
             "A backend steps many copies of an environment. All backends give the same bits; "
@@ -279,10 +279,10 @@ def backends_and_behaviors() -> str:
         ),
     ]
     rows = [[f"`{n}`", escaped(summary(BACKENDS.get(n)))] for n in internals.own_names(BACKENDS)]
-    parts += [markdown_table(["Name", "Backend"], rows), "## Behaviours"]
+    parts += [markdown_table(["Name", "Backend"], rows), "## Behaviors"]
     parts.append(
         "Novelty search ([`ns_es`](algorithms/ns_es.md), [`nsr_es`](algorithms/nsr_es.md), "
-        "[`nsra_es`](algorithms/nsra_es.md)) compares episodes by a behaviour, which is a vector. "
+        "[`nsra_es`](algorithms/nsra_es.md)) compares episodes by a behavior, which is a vector. "
         "`environment.behavior` names it; see [](../how-to/novelty.md)."
     )
     for name in internals.own_names(BEHAVIORS):

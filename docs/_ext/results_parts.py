@@ -211,7 +211,7 @@ def score_matrix(suite: Suite) -> str:
 
 
 def across_table(suite: Suite) -> str:
-    """Normalised scores over all environments of a suite, of algorithms that have run in each."""
+    """Normalized scores over all environments of a suite, of algorithms that have run in each."""
     scores: dict[str, dict[str, list[float]]] = {}
     for environment in suite.environments:
         for each in suite_results(suite, environment):

@@ -20,17 +20,17 @@ trainer = esbench.make_trainer(
 trainer.train()
 
 # %%
-# Every generation leaves a record. The *centre* is the policy that the population is drawn
+# Every generation leaves a record. The *center* is the policy that the population is drawn
 # around, without a perturbation; it is what training improves.
 
 for record in trainer.history[::4]:
     print(
         f"generation {record.generation:2}  steps {record.env_steps:6,}  "
-        f"centre {record.center_return:6.1f}  members {record.population_return_mean:6.1f}"
+        f"center {record.center_return:6.1f}  members {record.population_return_mean:6.1f}"
     )
 
 # %%
-# The return of the centre, and the range of the members around it:
+# The return of the center, and the range of the members around it:
 
 steps = [record.env_steps for record in trainer.history]
 fig, ax = plt.subplots(figsize=(6, 3.5), layout="constrained")
@@ -41,8 +41,8 @@ ax.fill_between(
     alpha=0.2,
     label="members, worst to best",
 )
-centre = [record.center_return for record in trainer.history]
-ax.plot(steps, centre, marker=".", label="centre")
+center = [record.center_return for record in trainer.history]
+ax.plot(steps, center, marker=".", label="center")
 ax.set(xlabel="environment steps", ylabel="return", title="CartPole-v1, OpenAI-ES, seed 0")
 ax.legend(loc="upper left")
 

@@ -61,7 +61,7 @@ for color, (name, runs) in zip(("C0", "C1"), curves.groupby("algorithm"), strict
         axes[0].plot(one["env_steps"], one["center_return"], color=color, alpha=0.5)
     final = scores[scores["algorithm"] == name]
     axes[1].scatter([name] * len(final), final["score"], color=color)
-axes[0].set(xlabel="environment steps", ylabel="return of the centre", title="every run")
+axes[0].set(xlabel="environment steps", ylabel="return of the center", title="every run")
 axes[1].set(title="score per seed")
 
 # %%

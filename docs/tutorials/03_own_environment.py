@@ -18,7 +18,7 @@ import esbench
 
 # %%
 # There is no file with settings for it, so the policy is the default one (64-64 tanh units with
-# normalised observations). A smaller network and larger noise suit so small a task.
+# normalized observations). A smaller network and larger noise suit so small a task.
 
 trainer = esbench.make_trainer(
     "openai_es",
@@ -50,7 +50,7 @@ print(f"score {trainer.evaluate(episodes=50).mean:.2f}")
 
 fig, ax = plt.subplots(figsize=(6, 3.2), layout="constrained")
 ax.plot([r.env_steps for r in trainer.history], [r.center_return for r in trainer.history])
-ax.set(xlabel="environment steps", ylabel="return of the centre", title="point:Point-v0")
+ax.set(xlabel="environment steps", ylabel="return of the center", title="point:Point-v0")
 trainer.close()
 
 # %%

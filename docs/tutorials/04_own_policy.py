@@ -42,7 +42,7 @@ with esbench.make_trainer("openai_es", env="CartPole-v1", policy=Network) as oth
 steps = [record.env_steps for record in trainer.history]
 members = [record.population_return_mean for record in trainer.history]
 fig, ax = plt.subplots(figsize=(6, 3.2), layout="constrained")
-ax.plot(steps, [record.center_return for record in trainer.history], label="centre")
+ax.plot(steps, [record.center_return for record in trainer.history], label="center")
 ax.plot(steps, members, label="mean of the members")
 ax.set(xlabel="environment steps", ylabel="return", title="CartPole-v1")
 ax.legend()
@@ -51,4 +51,4 @@ trainer.close()
 # %%
 # A module computes one slot at a time. The templates that come with esbench compute all slots of
 # a worker at once, and are much faster: use :doc:`/reference/policies/mlp` where it serves.
-# :doc:`/how-to/add-policy` has more, virtual batch normalisation included.
+# :doc:`/how-to/add-policy` has more, virtual batch normalization included.

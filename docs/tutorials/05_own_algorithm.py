@@ -3,7 +3,7 @@ Your own algorithm
 ==================
 
 An algorithm proposes a population and learns from its returns. It never sees an environment, a
-policy or a process. This tutorial writes one: the centre moves to the mean of the best quarter.
+policy or a process. This tutorial writes one: the center moves to the mean of the best quarter.
 """
 
 import matplotlib.pyplot as plt
@@ -30,9 +30,9 @@ class BestQuarterSettings(DeviationSettings):
 
 
 # %%
-# ``_ask`` returns a population: a recipe with a centre, a deviation and named noise, not an array.
+# ``_ask`` returns a population: a recipe with a center, a deviation and named noise, not an array.
 # ``_tell`` learns from its returns; higher is better. ``_state_dict`` and ``_load_state_dict``
-# hold what a checkpoint needs besides the centre and the generation.
+# hold what a checkpoint needs besides the center and the generation.
 
 
 @esbench.register_algorithm("best_quarter")
@@ -95,7 +95,7 @@ for name in ("best_quarter", "random_search"):
         steps = [record.env_steps for record in trainer.history]
         ax.plot(steps, [record.center_return for record in trainer.history], label=name)
         print(f"{name:14} score {trainer.evaluate(episodes=50).mean:.2f}")
-ax.set(xlabel="environment steps", ylabel="return of the centre", title="point:Point-v0")
+ax.set(xlabel="environment steps", ylabel="return of the center", title="point:Point-v0")
 ax.legend()
 
 # %%

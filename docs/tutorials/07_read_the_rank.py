@@ -2,8 +2,8 @@
 Read the rank of the unperturbed policy
 =======================================
 
-In every generation the centre plays as many episodes as a member. Its rank says what the
-perturbations do: the share of the population that beats the centre is near one half on a slope,
+In every generation the center plays as many episodes as a member. Its rank says what the
+perturbations do: the share of the population that beats the center is near one half on a slope,
 near 0 when almost no perturbation helps, and near 1 when almost every one does.
 """
 
@@ -36,7 +36,7 @@ def train(env, **settings):
 # * **Slope.** Rosenbrock's function, a bent valley, with small noise. Nearly half of the
 #   perturbations help, and the return rises steadily.
 # * **Cliff.** The same function with noise wider than the valley. Almost every member is worse
-#   than the centre. Their ranking still shows the way at first; then the run stalls.
+#   than the center. Their ranking still shows the way at first; then the run stalls.
 # * **Pit.** CartPole with a linear policy. It starts at zero and always pushes to one side, so
 #   that almost any perturbation is better.
 
@@ -59,8 +59,8 @@ for (title, history), (above, below) in zip(runs.items(), axes.T, strict=True):
     below.axhline(0.5, color="gray", linewidth=0.8, linestyle=":")
     below.set(ylim=(-0.05, 1.05), xlabel="generation")
 axes[0, 1].sharey(axes[0, 0])
-axes[0, 0].set_ylabel("return of the centre")
-axes[1, 0].set_ylabel("share that beats the centre")
+axes[0, 0].set_ylabel("return of the center")
+axes[1, 0].set_ylabel("share that beats the center")
 
 # %%
 # The numbers are in every record, and in ``metrics.jsonl`` of a stored trial:

@@ -55,7 +55,7 @@ class ARSSettings(DecayingDeviationSettings, NormalizationSettings):
     b); all by default. It grows in proportion to the population [pairs]."""
 
     version: Version = "V2-t"
-    """V2 and V2-t normalise observations, V1 and V1-t do not; only V1-t and V2-t can drop pairs."""
+    """V2 and V2-t normalize observations, V1 and V1-t do not; only V1-t and V2-t can drop pairs."""
 
     sigma: Annotated[PerParameter | None, Tune(low=0.005, high=0.3, log=True)] = 0.03
     """Standard deviation of the population at the start (the paper's nu, which is constant): one
@@ -97,7 +97,7 @@ class ARSSettings(DecayingDeviationSettings, NormalizationSettings):
 
     @property
     def normalizes_observations(self) -> bool:
-        """Whether the version normalises observations."""
+        """Whether the version normalizes observations."""
         return self.version in {"V2", "V2-t"}
 
     def num_kept(self, num_pairs: int) -> int:

@@ -1,7 +1,7 @@
 """The interface of every algorithm: ``ask`` for a population, ``tell`` its returns.
 
-Returns are maximised: HIGHER IS BETTER, here and everywhere in esbench. An algorithm never sees the
-evaluation of its own centre, an environment or a policy.
+Returns are maximized: HIGHER IS BETTER, here and everywhere in esbench. An algorithm never sees the
+evaluation of its own center, an environment or a policy.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Algorithm(ABC, Generic[PopulationT]):
     Attributes:
         Settings: the class of its settings.
         paper: where it was published.
-        needs_behaviors: whether ``tell`` requires the behaviours of the members.
+        needs_behaviors: whether ``tell`` requires the behaviors of the members.
         uses_equal_returns: whether ``_tell`` is also called when the returns of several members are
             all equal. By default such a generation changes nothing: no step, no momentum, no decay.
         population_size: members per generation.
@@ -87,9 +87,9 @@ class Algorithm(ABC, Generic[PopulationT]):
     @final
     @property
     def averaged_center(self) -> Vector:
-        """The moving average of the centres, which the search would return now, [P].
+        """The moving average of the centers, which the search would return now, [P].
 
-        With ``center_average = 1``, the default, it is the centre.
+        With ``center_average = 1``, the default, it is the center.
         """
         return self._center if self._average is None else self._average
 
@@ -147,7 +147,7 @@ class Algorithm(ABC, Generic[PopulationT]):
 
     @final
     def _average_centers(self) -> None:
-        """Move the average towards the centre; it is the mean of the first centres."""
+        """Move the average toward the center; it is the mean of the first centers."""
         if self._average is not None:
             rate = max(2.0 / (self.settings.center_average + 1.0), 1.0 / self.generation)
             self._average = (1.0 - rate) * self._average + rate * self._center
@@ -236,7 +236,7 @@ class Algorithm(ABC, Generic[PopulationT]):
     ) -> SampledPopulation:
         """Members center + sigma * noise, in pairs if the settings say so; sigma [], [P] or [P, P].
 
-        By default with ``gaussian_noise`` around the centre of the search.
+        By default with ``gaussian_noise`` around the center of the search.
         """
         return SampledPopulation(
             center=self._center if center is None else center,

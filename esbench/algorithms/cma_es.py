@@ -62,9 +62,9 @@ class CmaesAlgorithm(Algorithm[StoredPopulation], ABC):
         try:
             with np.errstate(divide="ignore"):  # 2 or 3 members have a rank-mu learning rate of 0
                 self._library = self._make_library(sigma)
-        except AssertionError as error:  # a centre of 1e32 and more
+        except AssertionError as error:  # a center of 1e32 and more
             raise UsageError(f"the library cmaes refuses this start: {error}") from None
-        # The library leaves this array uninitialised; a checkpoint must not store random memory.
+        # The library leaves this array uninitialized; a checkpoint must not store random memory.
         self._library._funhist_values.fill(0.0)
         self._threads = ThreadpoolController()
 
@@ -87,7 +87,7 @@ class CmaesAlgorithm(Algorithm[StoredPopulation], ABC):
 
     def _tell(self, population: StoredPopulation, returns: Vector, behaviors: Matrix) -> None:
         before = self._state_dict()
-        # The library minimises and uses only the order; ties go to the earlier member.
+        # The library minimizes and uses only the order; ties go to the earlier member.
         losses = (-ranks(returns)).tolist()
         try:
             with np.errstate(all="ignore"), self._threads.limit(limits=1, user_api="blas"):

@@ -1,4 +1,4 @@
-"""The bases of algorithms that sample around a centre with one deviation, or one per parameter."""
+"""The bases of algorithms that sample around a center with one deviation, or one per parameter."""
 
 from __future__ import annotations
 

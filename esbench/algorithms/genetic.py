@@ -4,10 +4,10 @@ Are a Competitive Alternative for Training Deep Neural Networks for Reinforcemen
 
 A genome is the chain of its mutations, each the number of a noise row; only these numbers go to
 workers and into checkpoints. A probe at the beginning of the next generation chooses the elite of a
-generation. Until then, even at the end of a trial, the centre is the previous elite. Three things
+generation. Until then, even at the end of a trial, the center is the previous elite. Three things
 differ from the paper:
 
-- The paper draws every policy of the first generation from its initialiser. Here the initial
+- The paper draws every policy of the first generation from its initializer. Here the initial
   parameters of the policy are the first elite, and the other members add noise of ``sigma_init`` to
   them; so do its children in later generations, as long as it stays the elite.
 - The elite is not only copied: it plays again as member 0, on the same terms as the others.

@@ -64,7 +64,7 @@ class SNESSettings(NaturalSettings, SeparableSettings):
     """Settings of SNES."""
 
     learning_rate: Annotated[Positive, Tune(low=0.1, high=2.0, log=True)] = 1.0
-    """Learning rate of the optimizer; with sgd, 1 moves the centre to the weighted mean of the
+    """Learning rate of the optimizer; with sgd, 1 moves the center to the weighted mean of the
     members."""
 
     sigma_learning_rate: Annotated[NonNegative | None, Tune(low=0.005, high=0.5, log=True)] = None
@@ -79,11 +79,11 @@ class XNESSettings(NaturalSettings):
 
     learning_rate: Annotated[Positive, Tune(low=0.1, high=2.0, log=True)] = 1.0
     """Learning rate of the optimizer, which steps in units of the deviation; with sgd, 1 moves the
-    centre to the weighted mean of the members."""
+    center to the weighted mean of the members."""
 
     weight_decay: NonNegative = 0.0
-    """Weight decay: the learning rate times this multiple of the centre is subtracted from the
-    centre, without the optimizer."""
+    """Weight decay: the learning rate times this multiple of the center is subtracted from the
+    center, without the optimizer."""
 
     sigma_learning_rate: Annotated[NonNegative | None, Tune(low=0.0001, high=0.2, log=True)] = None
     """Learning rate of the covariance; by default (9 + 3 ln P) / (5 P sqrt(P)) for P parameters. A
@@ -94,7 +94,7 @@ class XNESSettings(NaturalSettings):
 @final
 @register_algorithm("snes")
 class SNES(SeparableSearch):
-    """SNES: the natural gradient of the centre and of one deviation per parameter."""
+    """SNES: the natural gradient of the center and of one deviation per parameter."""
 
     Settings = SNESSettings
     paper = "Schaul et al. 2011, doi:10.1145/2001576.2001692; Wierstra et al. 2014, arXiv:1106.4487"
@@ -118,7 +118,7 @@ class SNES(SeparableSearch):
 @final
 @register_algorithm("xnes")
 class XNES(Algorithm[SampledPopulation]):
-    """xNES: the natural gradient of the centre and of the full covariance matrix."""
+    """xNES: the natural gradient of the center and of the full covariance matrix."""
 
     Settings = XNESSettings
     paper = (
@@ -158,7 +158,7 @@ class XNES(Algorithm[SampledPopulation]):
         self._factor = self._adapted(population, utilities)
 
     def _moved(self, gradient: Vector) -> Vector:
-        """The centre mu + eta_delta A grad_delta J, with weight decay, [P]."""
+        """The center mu + eta_delta A grad_delta J, with weight decay, [P]."""
         settings = self.settings
         origin = np.zeros_like(gradient)  # in the local coordinates s
         local = self._ascent.step(origin, gradient, self.generation)

@@ -2,13 +2,13 @@
 Exploration in Evolution Strategies for Deep Reinforcement Learning via a Population of
 Novelty-Seeking Agents", NeurIPS 2018 (arXiv:1712.06560).
 
-Each generation is one of OpenAI-ES around one of M centres, for novelty, or for novelty and the
-return. A probe evaluates all M centres before the first generation, and the centre that was updated
-last before every later generation. Its behaviour is added to the archive, from which novelty is
-measured. ``center`` is the centre whose last probe had the highest return (the first one of equal
-centres). A centre that was updated since its probe counts with the return of that probe. As in the
-authors' code, returns and novelties are shaped separately, and the archive contains the behaviour
-of the centre whose novelty is measured.
+Each generation is one of OpenAI-ES around one of M centers, for novelty, or for novelty and the
+return. A probe evaluates all M centers before the first generation, and the center that was updated
+last before every later generation. Its behavior is added to the archive, from which novelty is
+measured. ``center`` is the center whose last probe had the highest return (the first one of equal
+centers). A center that was updated since its probe counts with the return of that probe. As in the
+authors' code, returns and novelties are shaped separately, and the archive contains the behavior
+of the center whose novelty is measured.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def novelties(behaviors: Matrix, archive: Matrix, k: int) -> Vector:
     """The novelties N(b, A) = 1/|S| sum_{j in S} |b - a_j|, S the k nearest of A (section 3.1).
 
     ``behaviors`` are [N, D], the archive is [A, D], and S is all of it if it is smaller than k. The
-    novelty is NaN for a behaviour that is not finite, and 0 for all others while A is empty.
+    novelty is NaN for a behavior that is not finite, and 0 for all others while A is empty.
     """
     from scipy.spatial.distance import cdist  # here, because SciPy takes long to import
 
@@ -58,7 +58,7 @@ def novelties(behaviors: Matrix, archive: Matrix, k: int) -> Vector:
 class NoveltyWeight:
     """The weight of novelty, 1 - w in the paper; it is constant without a ``delta``.
 
-    It decreases by ``delta`` when an updated centre has a new ``best`` return, and increases, up to
+    It decreases by ``delta`` when an updated center has a new ``best`` return, and increases, up to
     ``most``, when ``stale`` (the updates without one) reaches ``patience``.
     """
 
@@ -70,7 +70,7 @@ class NoveltyWeight:
     stale: int = 0
 
     def adapt(self, updated: float) -> None:
-        """Adapt the weight to the return of an updated centre (section 3.2)."""
+        """Adapt the weight to the return of an updated center (section 3.2)."""
         if updated > self.best:
             self.best, self.stale = updated, 0
             self._add(-self.delta)  # w <- min(1, w + delta_w)
@@ -89,22 +89,22 @@ class NoveltySettings(OpenAIESFamilySettings, ABC):
     """Settings of all three; the others, with their defaults, are those of OpenAI-ES."""
 
     k: Annotated[Count, Tune(low=5, high=25)] = 10
-    """Nearest behaviours in the archive, to which novelty is the mean distance [behaviours]."""
+    """Nearest behaviors in the archive, to which novelty is the mean distance [behaviors]."""
 
     meta_population_size: Members = 5
-    """Centres of the search, M. Each has its own optimizer and observation statistics
-    [centres]."""
+    """Centers of the search, M. Each has its own optimizer and observation statistics
+    [centers]."""
 
     center_spread: NonNegative = 5.0
-    """Initial deviation of the other centres around the first one, which is the policy's
-    initialisation. (In the paper, every centre is drawn from the initialiser) [sigma]."""
+    """Initial deviation of the other centers around the first one, which is the policy's
+    initialization. (In the paper, every center is drawn from the initializer) [sigma]."""
 
     probe_episodes: Episodes | None = None
-    """Episodes of a probed centre; by default as many as of a member [episodes]."""
+    """Episodes of a probed center; by default as many as of a member [episodes]."""
 
     archive_size_max: Count = 1000
-    """Largest size of the archive, which keeps the latest behaviours; the paper keeps all
-    [behaviours]."""
+    """Largest size of the archive, which keeps the latest behaviors; the paper keeps all
+    [behaviors]."""
 
     @abstractmethod
     def weight(self) -> NoveltyWeight:
@@ -171,7 +171,7 @@ class NoveltySearch(DecayingSearch[SampledPopulation | StoredPopulation], ABC):
 
     paper = "Conti et al. 2018, arXiv:1712.06560"
     needs_behaviors = True
-    uses_equal_returns = True  # their behaviours may differ
+    uses_equal_returns = True  # their behaviors may differ
     settings: NoveltySettings
 
     def __init__(
@@ -195,13 +195,13 @@ class NoveltySearch(DecayingSearch[SampledPopulation | StoredPopulation], ABC):
 
     @final
     def _plan_next(self) -> None:
-        """Plan a probe of the centres that need one, or else a generation around a parent."""
+        """Plan a probe of the centers that need one, or else a generation around a parent."""
         probe = bool(self._unprobed)
         self.plan = replace(
             self.plan,
             probe=probe,
             episodes=self.settings.probe_episodes if probe else None,
-            # The probe of all centres comes before any lineage has seen an observation.
+            # The probe of all centers comes before any lineage has seen an observation.
             lineage=self._unprobed[0] if probe else self._choose_parent(),
             center_lineage=int(np.argmax(self._returns)),
         )
@@ -262,7 +262,7 @@ class NoveltySearch(DecayingSearch[SampledPopulation | StoredPopulation], ABC):
 
     @final
     def _keep(self, returns: Vector, behaviors: Matrix) -> None:
-        """Add the behaviours b(theta_{t+1}^m) of the probed centres to A."""
+        """Add the behaviors b(theta_{t+1}^m) of the probed centers to A."""
         if self.generation == 0:
             self._behaviors, self._archive = np.empty_like(behaviors), behaviors[:0]
         else:
@@ -291,7 +291,7 @@ class NoveltySearch(DecayingSearch[SampledPopulation | StoredPopulation], ABC):
     def _load_state_dict(self, state: State) -> None:
         centers = np.array(state["centers"])
         if len(centers) != len(self._centers):
-            raise ValueError(f"state of {len(centers)} centres: expected {len(self._centers)}")
+            raise ValueError(f"state of {len(centers)} centers: expected {len(self._centers)}")
         self._centers = list(centers)
         for m, ascent in enumerate(self._ascents):
             ascent.optimizer.load_state_dict(state["optimizers"][str(m)])

@@ -6,7 +6,7 @@ Optimizer for Distribution-Based Policy Evolution", PPSN 2020 (arXiv:2008.02387)
 those of the authors' library.
 
 PEPG is as in the package PEPG-ES (github.com/goktug97/PEPG-ES). It differs from PGPE in three ways.
-The centre uses Adam with weight decay; the deviations follow their gradient without a limit; the
+The center uses Adam with weight decay; the deviations follow their gradient without a limit; the
 estimates are divided by the N members instead of the N/2 pairs, so that the gradient of the
 deviations is half of PGPE's. Two differences from the package:
 
@@ -108,7 +108,7 @@ class PGPEFamily(SeparableSearch, ABC):
 @final
 @register_algorithm("pgpe")
 class PGPE(PGPEFamily):
-    """PGPE: gradients of the centre, followed by ClipUp, and of one deviation per parameter."""
+    """PGPE: gradients of the center, followed by ClipUp, and of one deviation per parameter."""
 
     Settings = PGPESettings
     paper = "Sehnke et al. 2010, doi:10.1016/j.neunet.2009.12.004; Toklu et al. 2020"
@@ -118,7 +118,7 @@ class PGPE(PGPEFamily):
 @final
 @register_algorithm("pepg")
 class PEPG(PGPEFamily):
-    """PEPG: PGPE with Adam and weight decay on the centre, as in the package PEPG-ES."""
+    """PEPG: PGPE with Adam and weight decay on the center, as in the package PEPG-ES."""
 
     Settings = PEPGSettings
     paper = "Sehnke et al. 2010, doi:10.1016/j.neunet.2009.12.004"

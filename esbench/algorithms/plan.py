@@ -40,7 +40,7 @@ class Growth:
 @final
 @dataclass(frozen=True)
 class EvaluationPlan:
-    """How the trainer evaluates the population that ``ask`` returns next, and the centre.
+    """How the trainer evaluates the population that ``ask`` returns next, and the center.
 
     This is the extension point for algorithms that need more than one evaluation per generation:
     they replace their attribute ``plan``. The default plan suits all others.
@@ -51,7 +51,7 @@ class EvaluationPlan:
             end the generation. All members play the same episodes, without action noise.
         episodes: episodes per member; None for the environment's number.
         lineage: the observation statistics that the members use and, unless they are a probe,
-            update. An algorithm that searches from several centres has one lineage per centre.
+            update. An algorithm that searches from several centers has one lineage per center.
         center_lineage: the observation statistics that ``center`` uses.
         growth: how the population grows within a generation.
     """

@@ -34,7 +34,7 @@ def drawing_threads(count: int) -> Iterator[None]:
 @final
 @dataclass(frozen=True, eq=False)
 class LowRankMember:
-    """A member as the shared centre [P] and the factors of its noise; the scale is +-sigma."""
+    """A member as the shared center [P] and the factors of its noise; the scale is +-sigma."""
 
     center: Vector
     scale: float
@@ -61,7 +61,7 @@ class Population(ABC):
 
     @abstractmethod
     def low_rank(self, index: int) -> LowRankMember | None:
-        """A member as centre and factors; None if its noise has full rank."""
+        """A member as center and factors; None if its noise has full rank."""
 
     @abstractmethod
     def row(self, member: int) -> int:
@@ -82,7 +82,7 @@ class Population(ABC):
 @final
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SampledPopulation(Population):
-    """Members around a centre [P]: center + sigma * noise; sigma is a number, [P] or [P, P].
+    """Members around a center [P]: center + sigma * noise; sigma is a number, [P] or [P, P].
 
     If ``antithetic``, members 2i and 2i + 1 are center plus and minus the same noise.
     """
@@ -116,7 +116,7 @@ class SampledPopulation(Population):
         return self.center + step if self.sign(index) > 0 else self.center - step
 
     def low_rank(self, index: int) -> LowRankMember | None:
-        """A member as centre and factors; None if its noise has full rank."""
+        """A member as center and factors; None if its noise has full rank."""
         factors = self.noise.factors(self.row(index))
         if factors is None or isinstance(self.sigma, np.ndarray):
             return None

@@ -1,7 +1,7 @@
 """Pure random search (Rastrigin, "The convergence of the random search method in the extremal
 control of a many parameter system", 1963): the baseline that every algorithm must beat.
 
-Every generation samples around the starting point; the centre is the best member so far.
+Every generation samples around the starting point; the center is the best member so far.
 """
 
 from __future__ import annotations

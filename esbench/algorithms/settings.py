@@ -53,8 +53,8 @@ class AlgorithmSettings(TrainerSettings, ABC):
     the alive bonus in ARS [reward]."""
 
     center_average: Annotated[Count, Field(exclude_if=lambda span: span == 1)] = 1
-    """The scored policy is an exponential moving average of the centres with this span; 1 is the
-    last centre [generations]."""
+    """The scored policy is an exponential moving average of the centers with this span; 1 is the
+    last center [generations]."""
 
     @final
     @property
@@ -64,12 +64,12 @@ class AlgorithmSettings(TrainerSettings, ABC):
 
 
 class NormalizationSettings(AlgorithmSettings, ABC):
-    """Settings of algorithms that decide whether the policy normalises its observations."""
+    """Settings of algorithms that decide whether the policy normalizes its observations."""
 
     @property
     @abstractmethod
     def normalizes_observations(self) -> bool:
-        """Whether the policy normalises its observations."""
+        """Whether the policy normalizes its observations."""
 
 
 class GrowingSettings(AlgorithmSettings, ABC):
@@ -112,7 +112,7 @@ class PairSettings(GrowingSettings, ABC):
     """Settings of algorithms that can sample antithetic pairs."""
 
     antithetic: bool = True
-    """Whether to sample in pairs: the centre plus and minus the same noise."""
+    """Whether to sample in pairs: the center plus and minus the same noise."""
 
 
 class FirstDeviationSettings(AlgorithmSettings, ABC):
@@ -125,7 +125,7 @@ class FirstDeviationSettings(AlgorithmSettings, ABC):
     [parameter units]."""
 
     radius: Positive | None = None
-    """Alternative to sigma: the expected distance between a member and the centre, so that sigma
+    """Alternative to sigma: the expected distance between a member and the center, so that sigma
     is radius / sqrt(P) for P parameters [parameter units]."""
 
     @model_validator(mode="before")
@@ -154,7 +154,7 @@ class FirstDeviationSettings(AlgorithmSettings, ABC):
 
 
 class DeviationSettings(FirstDeviationSettings, GrowingSettings, ABC):
-    """Settings of algorithms that sample around a centre."""
+    """Settings of algorithms that sample around a center."""
 
 
 class DecayingDeviationSettings(DeviationSettings, ABC):
@@ -247,7 +247,7 @@ class AscentSettings(Settings, ABC):
     """Further arguments of the optimizer, such as momentum, max_speed or betas."""
 
     weight_decay: NonNegative = 0.0
-    """L2 coefficient: this multiple of the centre is subtracted from the gradient estimate."""
+    """L2 coefficient: this multiple of the center is subtracted from the gradient estimate."""
 
 
 class ShapingSettings(Settings, ABC):

@@ -36,7 +36,7 @@ def ranks(returns: Vector) -> Vector:
 
 
 def centered(returns: Vector) -> Vector:
-    """Centred ranks in [-0.5, 0.5] (Salimans et al. 2017, section 2.1), [N]."""
+    """Centered ranks in [-0.5, 0.5] (Salimans et al. 2017, section 2.1), [N]."""
     if returns.size == 1:
         return np.zeros(1)
     return ranks(returns) / (returns.size - 1) - 0.5
@@ -50,7 +50,7 @@ def linear(returns: Vector) -> Vector:
 def nes(returns: Vector) -> Vector:
     """Utilities of natural evolution strategies (Wierstra et al. 2014, section 3.1), [N].
 
-    u_k = max(0, ln(N/2 + 1) - ln k), normalised to sum 1, minus 1/N, where k = 1 is the best;
+    u_k = max(0, ln(N/2 + 1) - ln k), normalized to sum 1, minus 1/N, where k = 1 is the best;
     members with equal returns share the mean of their utilities.
     """
     size = returns.size
@@ -100,7 +100,7 @@ def center_rank(center_return: float, returns: Vector) -> float:
     """The rank of the unperturbed policy among the perturbed ones, in [1, N + 1].
 
     1 + the number of members with a higher return; ties count as one half. Rank 1 means that no
-    perturbation improved on the centre, so the generation carried little information.
+    perturbation improved on the center, so the generation carried little information.
     """
     members = worst_if_not_finite(returns)
     center = center_return if np.isfinite(center_return) else -np.inf

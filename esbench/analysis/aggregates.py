@@ -4,7 +4,7 @@ Agarwal et al., "Deep reinforcement learning at the edge of the statistical prec
 2021: interquartile mean, optimality gap, performance profile and probability of improvement;
 Hedges, "Distribution theory for Glass's estimator of effect size", J. Educ. Stat. 6, 1981.
 
-A stratum holds the normalised scores of one environment: [runs] or, for bootstrap resamples,
+A stratum holds the normalized scores of one environment: [runs] or, for bootstrap resamples,
 [..., runs]. All environments have equal weight, whatever their number of runs.
 """
 

@@ -2,7 +2,7 @@
 
 Binary segmentation (Vostrikova, "Detecting 'disorder' in multidimensional random processes", Soviet
 Math. Dokl. 24, 1981): the border that separates a series best is a change point if a test says so,
-and then each side is searched in the same way. The statistic of a border is the standardised
+and then each side is searched in the same way. The statistic of a border is the standardized
 difference of the mean ranks before and after it (Pettitt, "A non-parametric approach to the
 change-point problem", Appl. Stat. 28, 1979). The largest one is compared with that of shuffled
 values (Antoch and Huskova, "Permutation tests in change point analysis", Stat. Probab. Lett. 53,
@@ -51,7 +51,7 @@ def _change_point(arrays: Sequence[Floats], level: float, *stream_name: int) -> 
     """The number of samples before the border that separates them best; 0 if not significant."""
     if len(arrays) < 2:
         return 0
-    ranks = _centred_ranks(np.concatenate(arrays))
+    ranks = _centered_ranks(np.concatenate(arrays))
     borders = np.cumsum([array.size for array in arrays])[:-1]
     observed = _separations(ranks[None], borders)[0]
     rng = stream(0, Purpose.PERMUTATION, *stream_name)
@@ -66,13 +66,13 @@ def _change_point(arrays: Sequence[Floats], level: float, *stream_name: int) -> 
 
 
 def _separations(ranks: Floats, borders: npt.NDArray[np.int64]) -> Floats:
-    """The standardised differences of mean ranks on both sides: [series, borders]."""
+    """The standardized differences of mean ranks on both sides: [series, borders]."""
     before = np.cumsum(ranks, axis=1)[:, borders - 1]
     result: Floats = np.abs(before) / np.sqrt(borders * (ranks.shape[1] - borders))
     return result
 
 
-def _centred_ranks(values: Floats) -> Floats:
+def _centered_ranks(values: Floats) -> Floats:
     """The ranks of [values], less their mean; equal values share theirs."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]

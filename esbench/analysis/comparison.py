@@ -79,7 +79,7 @@ def compare_across(
 
     The difference is of the interquartile means over all runs of all environments, the probability
     the mean over environments. Both sides have the same environments in the same order, [runs]
-    finite normalised scores each.
+    finite normalized scores each.
     """
     strata = [*first, *second]
     return _estimate(_difference, strata), _estimate(_improvement, strata)

@@ -44,7 +44,7 @@ def align(
     """Interpolate runs linearly, of [its points] each, on a common grid.
 
     The grid is even, from the largest first x to the smallest last x; all runs must overlap. A NaN
-    makes the interval between its neighbours NaN.
+    makes the interval between its neighbors NaN.
 
     Returns:
         The grid [points] and the values [runs, points].
@@ -61,7 +61,7 @@ def align(
 
 
 def blocks(values: npt.ArrayLike, most: int = POINTS) -> Floats:
-    """The means of at most ``most`` blocks of neighbours, as equal in length as can be.
+    """The means of at most ``most`` blocks of neighbors, as equal in length as can be.
 
     [..., min(points, most)] from [..., points]; a NaN makes its block NaN.
     """
@@ -99,7 +99,7 @@ def on_grid(
 ) -> tuple[Floats, Floats]:
     """A grid of totals from 0, [points], and the returns of each run there, [runs, points].
 
-    Runs longer than ``points`` generations are averaged over blocks of neighbours. Each run has
+    Runs longer than ``points`` generations are averaged over blocks of neighbors. Each run has
     ``totals`` after, and ``returns`` before, the updates of [its generations], as for ``align``.
     ``after``: the returns are those after the updates too, as of an agent.
     """
@@ -114,7 +114,7 @@ def generation_curve(
     """The curve of one value per generation over generations, counted from 1.
 
     Each run has [its generations]; longer ones are cut to the shortest, and more than ``points``
-    generations are averaged over blocks of neighbours. ``gaps`` leaves NaN out of a block's mean.
+    generations are averaged over blocks of neighbors. ``gaps`` leaves NaN out of a block's mean.
     """
     shortest = min(map(np.size, values))
     array = np.stack([np.asarray(run, dtype=np.float64)[:shortest] for run in values])

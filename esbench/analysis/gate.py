@@ -124,7 +124,7 @@ class Sample:
 
 @final
 @dataclass(frozen=True)
-class Judgement:
+class Judgment:
     """The result of one look at one cell.
 
     Attributes:
@@ -149,8 +149,8 @@ class Judgement:
 
 def judge(
     samples: Sequence[Sample | None], rules: GateRules, seed: int = 0, resamples: int = RESAMPLES
-) -> list[Judgement | None]:
-    """The judgement of every cell at one look.
+) -> list[Judgment | None]:
+    """The judgment of every cell at one look.
 
     A cell without measurements (None) still takes its share of the level, so the choice of cells
     may depend on earlier results. ``seed`` names the stream of random permutations, used if there
@@ -175,7 +175,7 @@ def judge(
             margins[cell] = p_within(sample, rules, seed, resamples)
     columns = zip(samples, holm(drops), holm(gains), margins, strict=True)
     return [
-        None if sample is None else _judgement(sample, rules, len(samples), *map(float, p_values))
+        None if sample is None else _judgment(sample, rules, len(samples), *map(float, p_values))
         for sample, *p_values in columns
     ]
 
@@ -200,7 +200,7 @@ def shares_of_looks(sizes: Sequence[int]) -> list[float]:
 
 
 def p_within(sample: Sample, rules: GateRules, seed: int = 0, resamples: int = RESAMPLES) -> float:
-    """The p-value of the test for "no drop as large as the margin", as in ``Judgement``."""
+    """The p-value of the test for "no drop as large as the margin", as in ``Judgment``."""
     moved = sample.scores + rules.margin * sample.span
     test = partial(p_greater, moved, sample.baseline, seed, resamples)
     return max(test(statistics=rules.statistics), test(statistics=("mean",)) / MEAN_LEVELS)
@@ -231,9 +231,9 @@ def seeds_to_fail(rules: GateRules, cells: int = 1) -> int:
     )
 
 
-def _judgement(
+def _judgment(
     sample: Sample, rules: GateRules, cells: int, p_drop: float, p_gain: float, p_margin: float
-) -> Judgement:
+) -> Judgment:
     change, iqm_change = sample.change, sample.iqm_change
     if p_drop <= rules.level and min(change, iqm_change) <= -rules.margin:
         verdict = Verdict.REGRESSION
@@ -248,4 +248,4 @@ def _judgement(
         seeds = seeds_needed(sample, rules, cells)
     if seeds <= min(sample.baseline.size, sample.scores.size):
         seeds = math.nan
-    return Judgement(verdict, change, iqm_change, p_drop, p_gain, p_margin, seeds)
+    return Judgment(verdict, change, iqm_change, p_drop, p_gain, p_margin, seeds)

@@ -25,9 +25,9 @@ def thirds(values: Floats) -> tuple[float, float, float]:
 
 
 def uniform_band(members: float, generations: int) -> tuple[float, float]:
-    """The 95 % band of a mean rank fraction if the centre is no better than its members.
+    """The 95 % band of a mean rank fraction if the center is no better than its members.
 
-    If perturbing changes nothing, the number of the n members that beat the centre is uniform on
+    If perturbing changes nothing, the number of the n members that beat the center is uniform on
     0 .. n: its fraction has mean 1/2 and variance (n + 2) / (12 n). The band of the mean over k
     generations is the normal one, cut to [0, 1].
     """
@@ -38,7 +38,7 @@ def uniform_band(members: float, generations: int) -> tuple[float, float]:
 
 
 def uniform_curve_band(members: int, runs: int, generations: int) -> tuple[float, float]:
-    """The 95 % band of a point of a rank curve, if all centres are no better than their members.
+    """The 95 % band of a point of a rank curve, if all centers are no better than their members.
 
     That is the interquartile mean over runs of means over as many generations as are averaged in a
     point. Its band is wider than ``uniform_band`` from four runs on. By simulation.
@@ -90,7 +90,7 @@ def signal_to_noise(cosine: float) -> float:
 def ascent(values: Floats) -> float:
     """The net rise of returns [generations], divided by the length of their path; in [-1, 1].
 
-    The path is the first value, then the means of ten blocks of neighbours. The first value keeps
+    The path is the first value, then the means of ten blocks of neighbors. The first value keeps
     a run that falls at once from looking like one that climbs. NaN if the path is constant.
     """
     path = np.concatenate([values[:1], blocks(values, BLOCKS)])

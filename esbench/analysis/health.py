@@ -36,7 +36,7 @@ MIN_GENERATIONS: Final = 10  # the rank of a run below has a band wider than 0.3
 CLIMBING: Final = 0.5
 CLEAR_GAIN: Final = 2.0  # median changes from one generation to the next
 # Length of an update in radii of the population, sigma sqrt(P): 0.1 to 0.6 in healthy runs. From 3
-# on, the centre leaves the population. Up to 0.01, with a total distance below 0.3, the population
+# on, the center leaves the population. Up to 0.01, with a total distance below 0.3, the population
 # does not move.
 LONG_STEP: Final = 3.0
 SHORT_STEP: Final = 0.01
@@ -158,17 +158,17 @@ def _wrong_step(run: RunMeasurements) -> HealthFinding | None:
     way = float(run.distance[-1] / np.median(run.radius))
     if step >= LONG_STEP:
         times = f"{step:.0f}" if step >= 10 else f"{step:.1f}"
-        said = f"An update moves the centre by {times} times the radius of the population"
+        said = f"An update moves the center by {times} times the radius of the population"
         rate, sigma = "large", "small"
         factor = _factor(step / GOOD_STEP)
         change = f"Divide learning_rate by about {factor}: an update should stay among the members."
-        other = "Raise sigma until members act differently from the centre"
+        other = "Raise sigma until members act differently from the center"
     elif step <= SHORT_STEP and way <= SHORT_WAY:
-        moves = f"In {run.generations} generations the centre moved by {way:.2g}"
+        moves = f"In {run.generations} generations the center moved by {way:.2g}"
         said = f"{moves} of the radius of the population"
         rate, sigma = "small", "large"
         change = f"Multiply learning_rate by about {_factor(GOOD_STEP / step)}."
-        other = "Lower sigma: members so far out have nothing in common with the centre"
+        other = "Lower sigma: members so far out have nothing in common with the center"
     else:
         return None
     said += ", and the return does not rise"
@@ -220,7 +220,7 @@ def _mostly_first(run: RunMeasurements) -> HealthFinding | None:
     return HealthFinding(
         "sigma_too_large",
         "warning",
-        f"The rank of the centre is 1 in {_percent(share)} of generations, and the return does not "
+        f"The rank of the center is 1 in {_percent(share)} of generations, and the return does not "
         "rise: sigma is too large or the population too small.",
         "Halve sigma, or double population_size.",
     )
@@ -244,7 +244,7 @@ def _no_information(run: RunMeasurements) -> HealthFinding | None:
     return HealthFinding(
         "no_information",
         "warning",
-        f"The rank of the centre is uniform (mean {mean:.2f}; chance gives {low:.2f} to {high:.2f})"
+        f"The rank of the center is uniform (mean {mean:.2f}; chance gives {low:.2f} to {high:.2f})"
         f"{ratio}: sigma is too small, or the episodes are too noisy, for the update to carry "
         "information.",
         "Raise sigma; if that does not help, raise episodes_per_member or population_size.",
@@ -325,7 +325,7 @@ def _rank(run: RunMeasurements) -> HealthFinding | None:
     return HealthFinding(
         "rank",
         "ok",
-        f"On average {_percent(float(ranks.mean()))} of the members beat the centre, {moving}{by}; "
+        f"On average {_percent(float(ranks.mean()))} of the members beat the center, {moving}{by}; "
         f"if perturbing changed nothing, it would be {_percent(low)} to {_percent(high)}.",
     )
 
@@ -362,7 +362,7 @@ def _way(run: RunMeasurements) -> str:
     if not returns:
         return "in some of them it is not finite"
     start, _, end = thirds(returns[-1])
-    who = "the centre's" if len(returns) == 2 else "the population's mean"
+    who = "the center's" if len(returns) == 2 else "the population's mean"
     return f"{who} is {three_digits(start)} in the first third and {three_digits(end)} in the last"
 
 

@@ -4,7 +4,7 @@ Agarwal et al., "Deep reinforcement learning at the edge of the statistical prec
 2021, for the interquartile mean and its bootstrap interval; Efron, "Bootstrap methods: another look
 at the jackknife", Annals of Statistics 7, 1979, for the percentile interval.
 
-A value that is not finite makes its results NaN: leaving it out would favour algorithms that
+A value that is not finite makes its results NaN: leaving it out would favor algorithms that
 diverge. ``diverged_as_worst`` gives such a run a score.
 """
 

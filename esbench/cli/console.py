@@ -52,7 +52,7 @@ class _Printable:
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """The console on standard output or error, with colours if it is a terminal."""
+    """The console on standard output or error, with colors if it is a terminal."""
     terminal = (sys.stderr if stderr else sys.stdout).isatty()
     console = PipeConsole(force_terminal=None if terminal else False, stderr=stderr)
     console.push_render_hook(_PrintableHook())

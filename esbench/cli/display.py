@@ -17,7 +17,7 @@ from esbench.analysis.gate import MARGIN, GateRules, Verdict, seeds_to_fail
 from esbench.arrays import Vector
 from esbench.cli.console import print_sheet, show
 from esbench.grids.sweep import value_text
-from esbench.reporting.catalogue import NOT_SET, CatalogueEntry, example, settings_of
+from esbench.reporting.catalog import NOT_SET, CatalogEntry, example, settings_of
 from esbench.units import (
     NONE,
     counted,
@@ -43,7 +43,7 @@ LONGEST_DEFAULT: Final = 24
 FEW_GENERATIONS: Final = 10
 DETERMINISTIC: Final = (
     "two seeds with the same random actions give the same episodes. All held-out episodes of a "
-    "policy will be one trajectory, which it can memorise. Use random starts or, in an Atari game, "
+    "policy will be one trajectory, which it can memorize. Use random starts or, in an Atari game, "
     "sticky actions."
 )
 NUMERIC: Final = {
@@ -74,7 +74,7 @@ PARTS_OF_A_GENERATION: Final = {
 }
 
 
-def print_catalogue(kinds: Mapping[str, Iterable[CatalogueEntry]]) -> None:
+def print_catalog(kinds: Mapping[str, Iterable[CatalogEntry]]) -> None:
     """Print the entries of each kind with their papers."""
     for number, (kind, entries) in enumerate(kinds.items()):
         table = _table("name", "", title=kind if len(kinds) > 1 else None, no_header=True)

@@ -36,14 +36,14 @@ def list_(
     ] = None,
 ) -> None:
     """List algorithms, agents, environments, policies and other names, or settings."""
-    from esbench.cli.display import print_catalogue, print_settings
-    from esbench.reporting.catalogue import catalogue, kind_with_settings
+    from esbench.cli.display import print_catalog, print_settings
+    from esbench.reporting.catalog import catalog, kind_with_settings
 
     if settings is not None:
         print_settings(kind or kind_with_settings(settings), settings)
         return
     kinds = [kind] if kind else get_args(Kind)
-    print_catalogue({chosen: catalogue(chosen) for chosen in kinds})
+    print_catalog({chosen: catalog(chosen) for chosen in kinds})
 
 
 @command(

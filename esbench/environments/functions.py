@@ -1,6 +1,6 @@
-"""Test functions of optimisation, as NumPy functions and as Gymnasium environments of one step.
+"""Test functions of optimization, as NumPy functions and as Gymnasium environments of one step.
 
-The ``FUNCTIONS`` are to be minimised and are 0 at their optimum. They map points [..., P] to values
+The ``FUNCTIONS`` are to be minimized and are 0 at their optimum. They map points [..., P] to values
 [...]. In an environment such as ``esbench/Sphere-v0``, the action is the point and the reward is
 minus the function. Its optimum is ``shift(P)``, which is neither the origin, where weight decay
 pulls, nor the start of a policy.

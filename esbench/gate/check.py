@@ -13,7 +13,7 @@ from typing import Final, final
 
 import numpy as np
 
-from esbench.analysis.gate import GateRules, Judgement, Verdict, judge
+from esbench.analysis.gate import GateRules, Judgment, Verdict, judge
 from esbench.analysis.statistics import Floats
 from esbench.gate.baselines import Baseline, labels_of, load_cells
 from esbench.gate.match_baseline import CellMatch, DigestResult, match_cell
@@ -30,13 +30,13 @@ EXIT_INCONCLUSIVE: Final = 4
 class CellReport:
     """The verdict on a cell's scores, and why it was not measured or a caution.
 
-    ``looks`` are the judgements that led to it: one, or several of a sequential check.
+    ``looks`` are the judgments that led to it: one, or several of a sequential check.
     """
 
     match: CellMatch
     verdict: Verdict
     reason: str
-    looks: tuple[Judgement, ...] = ()
+    looks: tuple[Judgment, ...] = ()
 
     @property
     def scores(self) -> Floats:
@@ -108,8 +108,8 @@ def check(
     matches = [
         match_cell(cell, found, len(cell.trials), baseline.origins) for cell in baseline.cells
     ]
-    judgements = judge([match.sample for match in matches], rules)
-    reports = tuple(map(report_cell, matches, judgements))
+    judgments = judge([match.sample for match in matches], rules)
+    reports = tuple(map(report_cell, matches, judgments))
     new = new_cells(found, baseline)
     return CheckReport(reports, rules, exact, allow_inconclusive, new)
 
@@ -123,12 +123,12 @@ def new_cells(found: Sequence[Cell], baseline: Baseline) -> tuple[str, ...]:
 
 
 def report_cell(
-    match: CellMatch, judgement: Judgement | None, earlier: tuple[Judgement, ...] = ()
+    match: CellMatch, judgment: Judgment | None, earlier: tuple[Judgment, ...] = ()
 ) -> CellReport:
-    """The report on a cell after a look; ``earlier`` are the judgements of those before."""
-    if judgement is None:
+    """The report on a cell after a look; ``earlier`` are the judgments of those before."""
+    if judgment is None:
         return CellReport(match, Verdict.NOT_MEASURED, match.reason, earlier)
     # Identical bits are no worse, however few the seeds are.
     identical = match.digests is DigestResult.IDENTICAL
-    verdict = Verdict.NO_WORSE if identical else judgement.verdict
-    return CellReport(match, verdict, match.reason, (*earlier, judgement))
+    verdict = Verdict.NO_WORSE if identical else judgment.verdict
+    return CellReport(match, verdict, match.reason, (*earlier, judgment))

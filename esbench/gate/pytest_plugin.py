@@ -32,7 +32,7 @@ from esbench.gate.baselines import (
     write_baseline,
 )
 from esbench.gate.match_baseline import make_sample
-from esbench.gate.render_check import judgement_text
+from esbench.gate.render_check import judgment_text
 from esbench.grids.environment_files import Scores, environment_names, load_environment
 from esbench.grids.trial_spec import DEFAULT_LABEL
 from esbench.store.provenance.changes import origin_of
@@ -187,12 +187,12 @@ class Gate:
         scores = [trial.score for trial in measured.trials]
         others = [None] * (len(baseline.cells) - 1)
         rules = GateRules(alpha, margin, statistics=baseline.statistics)
-        judgement = judge([make_sample(frozen, scores), *others], rules)[0]
-        assert judgement is not None
-        text = f"{measured.name}: {judgement.verdict.value}: {judgement_text(judgement)}"
-        if judgement.verdict is Verdict.REGRESSION:
+        judgment = judge([make_sample(frozen, scores), *others], rules)[0]
+        assert judgment is not None
+        text = f"{measured.name}: {judgment.verdict.value}: {judgment_text(judgment)}"
+        if judgment.verdict is Verdict.REGRESSION:
             return text
-        if judgement.verdict is Verdict.INCONCLUSIVE and not self.allow_inconclusive:
+        if judgment.verdict is Verdict.INCONCLUSIVE and not self.allow_inconclusive:
             return f"{text} (it passes with --esbench-allow-inconclusive)"
         return ""
 

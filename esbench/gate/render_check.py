@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
 
-from esbench.analysis.gate import Judgement, Verdict
+from esbench.analysis.gate import Judgment, Verdict
 from esbench.analysis.statistics import Floats
 from esbench.escape import markdown, printable
 from esbench.files import Json, as_text
@@ -65,28 +65,28 @@ def sentence(cell: CellReport) -> str:
     if cell.verdict is Verdict.NO_WORSE and cell.match.digests is DigestResult.IDENTICAL:
         words = f"identical bits, {cell.match.digests_detail}"
     else:
-        words = judgement_text(cell.looks[-1])
+        words = judgment_text(cell.looks[-1])
     return f"{words}; {cell.reason}" if cell.reason else words
 
 
-def judgement_text(judgement: Judgement) -> str:
-    """The judgement of one look in words."""
-    change, iqm_change = _in_words(judgement.change), _in_words(judgement.iqm_change)
-    match judgement.verdict:
+def judgment_text(judgment: Judgment) -> str:
+    """The judgment of one look in words."""
+    change, iqm_change = _in_words(judgment.change), _in_words(judgment.iqm_change)
+    match judgment.verdict:
         case Verdict.REGRESSION | Verdict.IMPROVEMENT as verdict:
-            p_value = judgement.p_drop if verdict is Verdict.REGRESSION else judgement.p_gain
-            if abs(judgement.iqm_change) > abs(judgement.change):
+            p_value = judgment.p_drop if verdict is Verdict.REGRESSION else judgment.p_gain
+            if abs(judgment.iqm_change) > abs(judgment.change):
                 change = f"interquartile mean {iqm_change} (mean {change})"
             return f"{change}, p = {p_value:.2g}"
         case Verdict.NO_WORSE:
-            return f"{change}; a drop of the margin is excluded, p = {judgement.p_margin:.2g}"
-    if math.isnan(judgement.seeds_needed):
+            return f"{change}; a drop of the margin is excluded, p = {judgment.p_margin:.2g}"
+    if math.isnan(judgment.seeds_needed):
         needed = "too near the margin to decide"
-    elif math.isinf(judgement.seeds_needed):
+    elif math.isinf(judgment.seeds_needed):
         needed = "its scores vary so much that a thousand seeds would not decide"
     else:
-        needed = f"about {judgement.seeds_needed:.0f} seeds on both sides would decide"
-    return f"{change}, p = {judgement.p_drop:.2g}; {needed}"
+        needed = f"about {judgment.seeds_needed:.0f} seeds on both sides would decide"
+    return f"{change}, p = {judgment.p_drop:.2g}; {needed}"
 
 
 def _in_words(change: float) -> str:

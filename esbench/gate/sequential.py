@@ -57,11 +57,11 @@ def check_until_conclusive(
             for cell, is_open in zip(baseline.cells, still_open, strict=True)
         ]
         part = replace(rules, statistics=baseline.statistics, share=share)
-        judgements = judge([match and match.sample for match in matches], part, seed=look)
-        for place, (match, judgement) in enumerate(zip(matches, judgements, strict=True)):
+        judgments = judge([match and match.sample for match in matches], part, seed=look)
+        for place, (match, judgment) in enumerate(zip(matches, judgments, strict=True)):
             if match is not None:
                 earlier = reports[place]
-                reports[place] = report_cell(match, judgement, earlier.looks if earlier else ())
+                reports[place] = report_cell(match, judgment, earlier.looks if earlier else ())
     rules = replace(rules, statistics=baseline.statistics)
     decided = tuple(report for report in reports if report is not None)
     new = new_cells(load_cells(folder), baseline)

@@ -56,7 +56,7 @@ class Scores(Settings):
 
     Attributes:
         solved: the return at which the environment counts as solved, if it has one.
-        references: published scores; tables show the first one and normalise by it. A file of
+        references: published scores; tables show the first one and normalize by it. A file of
             ``envs/`` has a table per method: ``[scores.references."PPO (rl-zoo)"]``.
     """
 
@@ -79,7 +79,7 @@ class EnvironmentFile(EnvironmentSettings):
     Attributes:
         algorithms: tuned settings by algorithm name.
         description: one line for ``esbench list``.
-        kind: "function" is a test function of optimisation. Its returns approach 0, the best
+        kind: "function" is a test function of optimization. Its returns approach 0, the best
             possible one, over many orders of magnitude; figures use a logarithmic axis.
     """
 

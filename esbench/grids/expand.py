@@ -46,7 +46,7 @@ RESERVED: Final = ("algorithm", "policy", *SCOPE)
 
 @final
 @dataclass(frozen=True)
-class LabelledSpec:
+class LabeledSpec:
     """One trial of a grid, with the grid's names of its environment, algorithm and policy."""
 
     spec: TrialSpec
@@ -55,7 +55,7 @@ class LabelledSpec:
     scores: Scores | None  # to record, because ``envs/`` does not have them
 
 
-def expand(grid: Grid, source: str, start: StartSpec | None = None) -> list[LabelledSpec]:
+def expand(grid: Grid, source: str, start: StartSpec | None = None) -> list[LabeledSpec]:
     """The trials by environment, algorithm, policy and seed; UsageError for wrong input.
 
     ``start`` is the checkpoint that ``grid.init_from`` stands for.
@@ -65,7 +65,7 @@ def expand(grid: Grid, source: str, start: StartSpec | None = None) -> list[Labe
         for label, settings in grid.algorithms.items()
     }
     for named in {name for scope in scopes.values() for name in scope.environments or ()}:
-        load_environment(named)  # a misspelt name is not that of an environment left out
+        load_environment(named)  # a misspelled name is not that of an environment left out
     found = [
         trial
         for name in grid.environments
@@ -113,7 +113,7 @@ class _Layers:
     start: StartSpec | None
     scopes: Mapping[str, Scope]
 
-    def trials(self) -> Iterator[LabelledSpec]:
+    def trials(self) -> Iterator[LabeledSpec]:
         environment, scores = self._environment()
         budget = parse(BudgetSpec, self._section("budget"), self.source, "budget")
         evaluation = parse(EvaluationSpec, self._section("evaluation"), self.source, "evaluation")
@@ -141,7 +141,7 @@ class _Layers:
                         seed=seed,
                         init_from=self.start,
                     )
-                    yield LabelledSpec(spec, labels, inherited, scores)
+                    yield LabeledSpec(spec, labels, inherited, scores)
 
     @property
     def _overrides(self) -> Table:
@@ -267,7 +267,7 @@ def _policy(table: Table, source: str, prefix: str) -> PolicySpec:
 
 
 def _normalizing(policy: PolicySpec, algorithm: AlgorithmSpec) -> PolicySpec:
-    """The policy, with observation normalisation as the algorithm's definition requires it."""
+    """The policy, with observation normalization as the algorithm's definition requires it."""
     if not isinstance(algorithm.settings, NormalizationSettings):
         return policy
     wanted = {"normalize_observations": algorithm.settings.normalizes_observations}

@@ -1,4 +1,4 @@
-"""Lists in an algorithm's table are a sweep: one labelled algorithm per combination of values."""
+"""Lists in an algorithm's table are a sweep: one labeled algorithm per combination of values."""
 
 from __future__ import annotations
 

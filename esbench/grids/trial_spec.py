@@ -134,8 +134,8 @@ class EnvironmentSettings(Settings, ABC):
         reward_shift: subtracted from every reward (the alive bonus, in ARS), after clipping.
         episode_seeds: "fresh" (every member has its own), "pair" (a mirrored pair shares them;
             without pairs the same as fresh) or "shared" (the whole generation shares them).
-        behavior: behavior characterisation of novelty search; other algorithms ignore it.
-        behavior_settings: settings of the behavior characterisation.
+        behavior: behavior characterization of novelty search; other algorithms ignore it.
+        behavior_settings: settings of the behavior characterization.
 
     All but the first four apply to training only: scores come from the unmodified environment.
     """
@@ -203,7 +203,7 @@ class BudgetSpec(Settings):
 
 @final
 class ValidationSpec(Settings):
-    """Selection of the final policy of a search among several centres, by validation episodes.
+    """Selection of the final policy of a search among several centers, by validation episodes.
 
     Attributes:
         start: training steps before the first candidate.
@@ -223,7 +223,7 @@ class EvaluationSpec(Settings):
     Attributes:
         episodes: held-out episodes of the final score.
         center: also evaluate the unperturbed policy in every generation, for its rank.
-        validation: how the final policy is selected; by default it is the last centre. Agents
+        validation: how the final policy is selected; by default it is the last center. Agents
             ignore it.
     """
 

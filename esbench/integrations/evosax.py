@@ -1,11 +1,11 @@
 """evosax's strategies: Lange, "evosax: JAX-based Evolution Strategies", 2022 (arXiv:2212.04180).
 
-evosax minimises, so the adapter reverses the sign of the returns. It computes in float32, unless
-JAX is configured otherwise; members and centre are its numbers, converted to float64.
+evosax minimizes, so the adapter reverses the sign of the returns. It computes in float32, unless
+JAX is configured otherwise; members and center are its numbers, converted to float64.
 
 The adapter converts a strategy's state to NumPy after every update, so that a running search
 continues from the same arrays as a restored one (JAX gives a value that began as a Python number a
-weaker type). A strategy without a centre gets its first population from the adapter; its centre is
+weaker type). A strategy without a center gets its first population from the adapter; its center is
 the best member so far.
 """
 
@@ -43,7 +43,7 @@ optax: Any = LazyModule("optax")
 distribution_based: Any = LazyModule("evosax.algorithms.distribution_based")
 population_based: Any = LazyModule("evosax.algorithms.population_based")
 
-# RandomSearch needs a sampling function; the Stein variational strategies have several centres.
+# RandomSearch needs a sampling function; the Stein variational strategies have several centers.
 _NOT_SUPPORTED: Final = {"RandomSearch", "SV_CMA_ES", "SV_Open_ES"}
 _LARGEST: Final = float(np.finfo(np.float32).max)
 
@@ -120,7 +120,7 @@ class Evosax(ExternalAlgorithm):
     def _load_state_dict(self, state: State) -> None:
         self._origin = np.array(state["origin"])
         search = state["search"]
-        self._state = None  # before the first update of a strategy without a centre
+        self._state = None  # before the first update of a strategy without a center
         if search:
             self._state = jax.tree_util.tree_map_with_path(
                 lambda path, _: np.array(search[_name_of(path)]),
@@ -129,7 +129,7 @@ class Evosax(ExternalAlgorithm):
         self._draw(self.generation)
 
     def _initial_state(self) -> Any:
-        """The first state; only its structure, for a strategy without a centre."""
+        """The first state; only its structure, for a strategy without a center."""
         key, _ = keys(self.seed)
         if self._has_center:
             return self._strategy.init(key, jnp.asarray(self._origin), self._params)
@@ -149,7 +149,7 @@ class Evosax(ExternalAlgorithm):
 
     def _learn(self, told: Vector) -> None:
         _, key = keys(self.seed, self.generation)
-        fitness = jnp.asarray(-told)  # evosax minimises
+        fitness = jnp.asarray(-told)  # evosax minimizes
         if self._state is None:
             state = self._strategy.init(key, self._sampled, fitness, self._params)
         else:

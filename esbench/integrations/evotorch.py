@@ -11,7 +11,7 @@ One evaluation is one generation: the first step of Cosyne evaluates twice, so i
 algorithms update at the beginning of a step, so between generations the search is in the middle of
 a step and has learnt from all returns.
 
-A search cannot be serialised, so the state is the history of all returns: 8 bytes per member and
+A search cannot be serialized, so the state is the history of all returns: 8 bytes per member and
 generation. Restoring replays it through a new search, which reaches the same bits; that takes the
 time of all updates, without the evaluations. After equal returns, which move nothing, the step goes
 back to its latest evaluation and continues from there with another seed.
@@ -103,7 +103,7 @@ class EvotorchSettings(ExternalSettings):
 class Evotorch(ExternalAlgorithm):
     """A search algorithm of evotorch, run by the library itself.
 
-    The centre is the search's own, or the best member so far if the search has none.
+    The center is the search's own, or the best member so far if the search has none.
     """
 
     Settings = EvotorchSettings
@@ -146,7 +146,7 @@ class Evotorch(ExternalAlgorithm):
         if not np.array_equal(self._center, reached):
             raise TrainingError(
                 f"the replay of {len(state['sizes'])} generations did not arrive at the saved "
-                "centre; expected the seed, evotorch and torch that it was saved with"
+                "center; expected the seed, evotorch and torch that it was saved with"
             )
 
     def _start(self) -> None:

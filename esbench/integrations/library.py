@@ -62,7 +62,7 @@ class ExternalSettings(AlgorithmSettings, ABC):
     """Further arguments, by the library's own names."""
 
     initial_width: Positive = 1.0
-    """Half the width of the box around center_init from which algorithms without a centre draw
+    """Half the width of the box around center_init from which algorithms without a center draw
     their first population, uniformly [parameter units]."""
 
 

@@ -60,7 +60,7 @@ class Configuration:
 
 @final
 class OptunaStudy:
-    """A stored search of the settings that maximise an objective."""
+    """A stored search of the settings that maximize an objective."""
 
     def __init__(
         self, storage: str, name: str, identity: Json, sampler: Sampler, seed: int

@@ -77,7 +77,7 @@ class StableBaselines(Agent, ABC):
 
     @final
     def _made(self, make_environment: MakeEnvironment, seed: int) -> Any:
-        """The untrained model; sets the statistics that normalise its observations, if any."""
+        """The untrained model; sets the statistics that normalize its observations, if any."""
         settings = self._settings
         vectors = sb3_vec_env.DummyVecEnv([make_environment] * settings.n_envs)
         self._statistics: Any = None
@@ -197,7 +197,7 @@ class StableBaselines(Agent, ABC):
 @final
 @register_agent("ppo")
 class PPO(StableBaselines):
-    """Proximal policy optimisation, of Stable-Baselines3."""
+    """Proximal policy optimization, of Stable-Baselines3."""
 
     paper = "Schulman et al. 2017, arXiv:1707.06347"
     class_name = "PPO"
@@ -252,7 +252,7 @@ class ContribARS(StableBaselines):
 @final
 @register_agent("sb3_trpo")
 class ContribTRPO(StableBaselines):
-    """Trust region policy optimisation, of sb3-contrib."""
+    """Trust region policy optimization, of sb3-contrib."""
 
     paper = "Schulman et al. 2015, arXiv:1502.05477"
     library = sb3_contrib

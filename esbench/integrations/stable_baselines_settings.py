@@ -35,7 +35,7 @@ class StableBaselinesSettings(AgentSettings, ABC):
     """Environments that are stepped in turn; an update uses n_steps of each [environments]."""
 
     normalize: bool | dict[str, Any] = False
-    """Whether to normalise observations and rewards (VecNormalize), or its arguments."""
+    """Whether to normalize observations and rewards (VecNormalize), or its arguments."""
 
     action_noise_std: NonNegative = 0.0
     """Standard deviation of normal noise on the actions of SAC and TD3 [action units]."""

@@ -16,7 +16,7 @@ from esbench.errors import UsageError
 from esbench.gate.baselines import OWN_MEAN
 from esbench.leaderboard.entries import QUANTILES, Entry
 from esbench.leaderboard.suites import Suite
-from esbench.reporting.figures.across import Labelled, across_drawing, profile_of
+from esbench.reporting.figures.across import Labeled, across_drawing, profile_of
 from esbench.reporting.figures.learning_curves import SHARES
 from esbench.reporting.figures.style import (
     MARK,
@@ -93,9 +93,9 @@ def _over_seeds(suite: Suite) -> str:
     return f"IQM over {seeds}, shaded: 95 % bootstrap interval"
 
 
-def _named(entry: Entry) -> Labelled:
+def _named(entry: Entry) -> Labeled:
     name = entry.cell.algorithm
-    return Labelled(entry.cell.environment, name, name)
+    return Labeled(entry.cell.environment, name, name)
 
 
 def _normalized(entry: Entry) -> Floats:

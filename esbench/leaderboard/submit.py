@@ -153,7 +153,7 @@ def check_trial(trial: TrialFolder) -> None:
 
 
 def _check_center(trial: TrialFolder, rows: Sequence[GenerationRecord]) -> None:
-    """Raises UsageError if the centre of the checkpoint is not where the last row says."""
+    """Raises UsageError if the center of the checkpoint is not where the last row says."""
     state = trial.load_checkpoint()
     if state is None:
         if trial.spec().policy is None:
@@ -173,7 +173,7 @@ def _check_center(trial: TrialFolder, rows: Sequence[GenerationRecord]) -> None:
         moved = float(np.linalg.norm(trainer.center - start))
     if not math.isclose(moved, distance, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
         raise UsageError(
-            f"{trial.path}: the centre of the checkpoint is {moved:.9g} from its start; expected "
+            f"{trial.path}: the center of the checkpoint is {moved:.9g} from its start; expected "
             f"{distance:.9g}, as in the last row"
         )
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final, final
 
 from esbench.files import Json
-from esbench.grids.expand import RESERVED, LabelledSpec, expand
+from esbench.grids.expand import RESERVED, LabeledSpec, expand
 from esbench.grids.grid_file import Grid, compose_grid, grid_names, parse_grid, read_grid
 from esbench.leaderboard.entries import Entry
 
@@ -85,7 +85,7 @@ def read_suite(name: str, entries: Sequence[Entry]) -> Suite:
     may be others.
     """
     grid, source = compose_grid(name)
-    planned: dict[tuple[str, str], list[LabelledSpec]] = {}
+    planned: dict[tuple[str, str], list[LabeledSpec]] = {}
     for trial in expand(grid, source):
         key = trial.labels["environment"], trial.labels["algorithm"]
         planned.setdefault(key, []).append(trial)
@@ -132,7 +132,7 @@ def _without_settings(grid: Grid) -> Grid:
     return parse_grid(table, grid.name)
 
 
-def _origin(spec: Json, planned: LabelledSpec | None, plain: LabelledSpec | None) -> SettingsOrigin:
+def _origin(spec: Json, planned: LabeledSpec | None, plain: LabeledSpec | None) -> SettingsOrigin:
     if planned is None or plain is None:
         return SettingsOrigin.OTHER
     if spec["algorithm"] == plain.spec.as_json()["algorithm"]:

@@ -35,7 +35,7 @@ class PolicySettings(Settings, ABC):
     """Whether to subtract each observation's running mean and divide by its running deviation."""
 
     observation_clip: Annotated[float, Field(gt=0)] = 5.0
-    """Largest normalised observation, on either side of the mean [deviations]."""
+    """Largest normalized observation, on either side of the mean [deviations]."""
 
 
 class PolicyBatch(ABC):
@@ -62,7 +62,7 @@ class PolicyBatch(ABC):
 
 
 class ReferredBatch(PolicyBatch, ABC):
-    """A batch with virtual batch normalisation."""
+    """A batch with virtual batch normalization."""
 
     @abstractmethod
     def refer(self, observations: Rows) -> None:
@@ -81,7 +81,7 @@ class SharingBatch(PolicyBatch, ABC):
 
 
 class LowRankBatch(PolicyBatch, ABC):
-    """A batch that loads a member as the shared centre plus low-rank factors.
+    """A batch that loads a member as the shared center plus low-rank factors.
 
     Attributes:
         takes_low_rank: whether ``load_low_rank`` is faster than ``load``.

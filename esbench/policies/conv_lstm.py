@@ -86,7 +86,7 @@ class ConvLSTM(PreparedPolicy, TorchPolicy):
         return architecture.convolution_shapes + ends
 
     def initial_parameters(self, generator: np.random.Generator) -> Vector:
-        """Normalised weights and zero biases, except for the forget gates, [P]."""
+        """Normalized weights and zero biases, except for the forget gates, [P]."""
         matrices, units = self.shapes[::2], self.settings.units
         weights = normalized_weights(generator, matrices)
         biases = [np.zeros(shape[1]) for shape in matrices]

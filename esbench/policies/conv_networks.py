@@ -1,6 +1,6 @@
 """Convolutional networks for images: those of the papers, and a small one.
 
-Initialised as in OpenAI's evolution-strategies-starter. With virtual batch normalisation the units
+Initialized as in OpenAI's evolution-strategies-starter. With virtual batch normalization the units
 have no bias but a gain, initially 1, and an offset, initially 0.
 """
 
@@ -58,7 +58,7 @@ class ConvSettings(PolicySettings, ABC):
     """Device of the forward passes: cpu, or cuda for an NVIDIA GPU, whose rounding differs."""
 
     virtual_batch_norm: bool = False
-    """Whether to normalise every unit except the outputs by its values on a reference batch."""
+    """Whether to normalize every unit except the outputs by its values on a reference batch."""
 
     reference_size: Annotated[int, Field(ge=2, le=4096)] = 128
     """Size of that batch, from random play at the start of training [observations]."""
@@ -102,7 +102,7 @@ class ConvNetwork(PreparedPolicy, TorchPolicy, ABC):
         if settings.device != "cpu" and settings.virtual_batch_norm:
             raise UsageError(
                 f"device = {settings.device!r} with virtual_batch_norm = true: expected only one "
-                "of them, because virtual batch normalisation needs device = 'cpu'"
+                "of them, because virtual batch normalization needs device = 'cpu'"
             )
         self._architecture = image_architecture(self, settings.layers, settings.hidden)
         if settings.virtual_batch_norm:
@@ -113,7 +113,7 @@ class ConvNetwork(PreparedPolicy, TorchPolicy, ABC):
     def shapes(self) -> Shapes:
         """The shapes of weights and biases, layer by layer; convolutions as matrices.
 
-        With virtual batch normalisation, gains and offsets replace all biases except the last.
+        With virtual batch normalization, gains and offsets replace all biases except the last.
         """
         if self.settings.virtual_batch_norm:
             return member_shapes(self._architecture)
@@ -121,7 +121,7 @@ class ConvNetwork(PreparedPolicy, TorchPolicy, ABC):
 
     @final
     def initial_parameters(self, generator: np.random.Generator) -> Vector:
-        """Normalised weights, zero biases and offsets, unit gains, [P]."""
+        """Normalized weights, zero biases and offsets, unit gains, [P]."""
         parts = []
         *before, outputs = normalized_weights(generator, self._architecture.shapes[::2])
         for weights in before:
@@ -140,7 +140,7 @@ class ConvNetwork(PreparedPolicy, TorchPolicy, ABC):
 
     @final
     def torch_layers(self, parameters: Vector, reference: Rows | None) -> torch.nn.Module:
-        """Convolutions and fully connected layers; virtual batch normalisation is folded in."""
+        """Convolutions and fully connected layers; virtual batch normalization is folded in."""
         from esbench.policies.kernels.torch_networks import convolutional
 
         values = parameters.astype(np.float32)

@@ -1,4 +1,4 @@
-"""Multi-layer perceptron, initialised as in OpenAI's evolution-strategies-starter."""
+"""Multi-layer perceptron, initialized as in OpenAI's evolution-strategies-starter."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class MLP(TorchPolicy):
         return self.num_inputs, *self.settings.hidden, self.num_outputs
 
     def initial_parameters(self, generator: np.random.Generator) -> Vector:
-        """Normalised weights and zero biases, [P]."""
+        """Normalized weights and zero biases, [P]."""
         parts = []
         for weights in normalized_weights(generator, list(pairwise(self._sizes))):
             parts.append(weights.reshape(-1))

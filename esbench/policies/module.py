@@ -104,7 +104,7 @@ class ModulePolicy(PreparedPolicy, TorchPolicy):
         return self._shapes
 
     def initial_parameters(self, generator: np.random.Generator) -> Vector:
-        """The module's own initialisation [P], with torch seeded from ``generator``."""
+        """The module's own initialization [P], with torch seeded from ``generator``."""
         module = self._build(seed=int(generator.integers(2**63)))
         return np.concatenate([p.detach().double().numpy().ravel() for p in module.parameters()])
 

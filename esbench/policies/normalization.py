@@ -24,22 +24,22 @@ Moments: TypeAlias = tuple[int, Vector, Vector]
 @final
 @dataclass(frozen=True, eq=False)
 class Normalizer:
-    """Normalises observations to mean 0 and deviation 1; frozen for one generation."""
+    """Normalizes observations to mean 0 and deviation 1; frozen for one generation."""
 
     mean: Vector  # [n]
     scale: Vector  # one over the standard deviation, [n]
-    clip: float  # largest absolute value after normalisation [deviations]
+    clip: float  # largest absolute value after normalization [deviations]
 
-    def scale_into(self, shown: Rows, centred: Vector) -> None:
-        """Write normalised observations to ``shown``; overwrites ``centred`` (less the mean)."""
-        centred *= self.scale
-        np.maximum(centred, -self.clip, out=centred)
-        np.minimum(centred, self.clip, out=centred)
-        shown[...] = centred
+    def scale_into(self, shown: Rows, centered: Vector) -> None:
+        """Write normalized observations to ``shown``; overwrites ``centered`` (less the mean)."""
+        centered *= self.scale
+        np.maximum(centered, -self.clip, out=centered)
+        np.minimum(centered, self.clip, out=centered)
+        shown[...] = centered
 
 
 def policy_inputs(observations: npt.NDArray[Any], normalizer: Normalizer | None) -> Rows:
-    """The inputs of a policy for observations [k, n], normalised if there is a normaliser."""
+    """The inputs of a policy for observations [k, n], normalized if there is a normalizer."""
     inputs = observations.astype(np.float32)
     if normalizer is not None:
         normalizer.scale_into(inputs, observations - normalizer.mean)
@@ -60,7 +60,7 @@ class ObservationStatistics:
         self.squares = np.full(size, INITIAL_COUNT)
 
     def normalizer(self, clip: float) -> Normalizer:
-        """A normaliser with the current statistics."""
+        """A normalizer with the current statistics."""
         deviation = np.maximum(np.sqrt(self.squares / self.count), STD_FLOOR)
         return Normalizer(self.mean.copy(), 1.0 / deviation, clip)
 

@@ -167,6 +167,6 @@ def _num_params(folder: TrialFolder) -> float:
         return float(state["algorithm"]["center"].size)
     except (KeyError, TypeError, AttributeError):
         raise UsageError(
-            f"{folder.path} is damaged (its checkpoint has no centre); remove the folder to start "
+            f"{folder.path} is damaged (its checkpoint has no center); remove the folder to start "
             "that trial over"
         ) from None

@@ -130,7 +130,7 @@ class NodeShare:
         return len(self.sent) < IN_FLIGHT and self.late <= IN_FLIGHT
 
     @property
-    def travelling(self) -> int:
+    def traveling(self) -> int:
         """The number of episodes that it plays while a message and its answer travel."""
         speed = self.episodes / self.seconds if self.seconds else 0.0
         return math.ceil(speed * self.round_trip)
@@ -223,7 +223,7 @@ class Coordinator:
         part = share.node.workers / self.workers
         while share.can_send:
             fair = math.ceil((total - len(self._results)) * part) - len(share.held)
-            least = max(share.node.workers, share.travelling)
+            least = max(share.node.workers, share.traveling)
             count = min(max(int(len(self._pending) * part / 2), least), fair)
             if share.is_fresh:
                 count = math.ceil(total * part / 2)

@@ -115,7 +115,7 @@ class Engine(ABC):
 
         Raises:
             EnvironmentFailedError: an environment raised an exception.
-            UsageError: the policy or the behaviour does not support the environment.
+            UsageError: the policy or the behavior does not support the environment.
             TrainingError: workers died too often without a result.
         """
 

@@ -46,24 +46,24 @@ class Job:
     seed: int  # of the trial
     generation: int  # selects the random streams, together with the purpose
     purpose: Purpose  # a training, probe or evaluation episode
-    population: Population | None  # None if only the centre plays
+    population: Population | None  # None if only the center plays
     center: Vector  # the parameters of the unperturbed policy, [P]
     episodes: int  # per member
     normalizer: Normalizer | None = None
     gather: bool = False  # the moments of the members' observations
-    characterize: bool = False  # record the behaviours of the members
+    characterize: bool = False  # record the behaviors of the members
     max_steps: int | None = None  # per episode; None for the limit of the environment alone
     action_noise: float = 0.0  # standard deviation, on continuous actions
     episode_seeds: EpisodeSeeds = "fresh"  # which members share environment seeds
 
     def parameters(self, member: int) -> Vector:
-        """The parameters of a member or of the centre, [P]."""
+        """The parameters of a member or of the center, [P]."""
         if member == CENTER or self.population is None:
             return self.center
         return self.population.member(member)
 
     def low_rank(self, member: int) -> LowRankMember | None:
-        """A member as centre and low-rank factors, or None if it has no such form."""
+        """A member as center and low-rank factors, or None if it has no such form."""
         if member == CENTER or self.population is None:
             return None
         return self.population.low_rank(member)
@@ -91,9 +91,9 @@ class Job:
 @final
 @dataclass(frozen=True, eq=False)
 class ReferenceBatch:
-    """The observations from which virtual batch normalisation computes its statistics."""
+    """The observations from which virtual batch normalization computes its statistics."""
 
-    observations: Array  # [R, inputs], not normalised
+    observations: Array  # [R, inputs], not normalized
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ReferenceBatch) and np.array_equal(
@@ -110,7 +110,7 @@ class Setup:
 
     environment: EnvironmentSpec
     policy: PolicySpec
-    reference_batch: ReferenceBatch | None = None  # required by virtual batch normalisation
+    reference_batch: ReferenceBatch | None = None  # required by virtual batch normalization
 
     def with_reference_batch(self, size: int, seed: int) -> Setup:
         """A setup with every eighth observation of episodes with uniformly random actions.
@@ -168,7 +168,7 @@ class Setup:
         return backend_name(spec.backend, spec.id, spec.kwargs)
 
     def make_behavior(self) -> Behavior:
-        """A behaviour recorder for one slot; UsageError if it does not fit the environment."""
+        """A behavior recorder for one slot; UsageError if it does not fit the environment."""
         spec = self.environment
         return behavior_class(spec.behavior)(spec.behavior_settings, spec.id)
 

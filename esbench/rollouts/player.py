@@ -2,7 +2,7 @@
 
 An episode depends on its own seed, parameters and observations only: the slot, the other episodes
 and their order do not change a bit. It can therefore continue in another slot or in another player,
-if the backend can move it and neither the policy nor a behaviour keeps state for it. Players use
+if the backend can move it and neither the policy nor a behavior keeps state for it. Players use
 this to move the last episodes to the first slots, and to share episodes.
 """
 
@@ -27,7 +27,7 @@ from esbench.rollouts.jobs import CENTER, Job, Setup, Task
 from esbench.rollouts.results import EpisodeResult
 from esbench.rollouts.stopwatch import Stopwatch
 
-# The number of observation elements that are normalised at once; they fit in a core's cache.
+# The number of observation elements that are normalized at once; they fit in a core's cache.
 TOGETHER: Final = 2**15
 
 
@@ -76,7 +76,7 @@ class Player:
         self._sums = np.zeros((slots, self._observations.size))
         self._squares = np.zeros((slots, self._observations.size))
         together = min(slots, max(1, TOGETHER // self._observations.size))
-        self._centred, self._squared = np.zeros((2, together, self._observations.size))
+        self._centered, self._squared = np.zeros((2, together, self._observations.size))
         self._pending: deque[Task | Suspended] = deque()
         self._job: Job
         self.watch = Stopwatch()
@@ -279,16 +279,16 @@ class Player:
         if job.normalizer is None:
             return observations.astype(np.float32)
         inputs = np.empty(observations.shape, np.float32)
-        together = len(self._centred)
+        together = len(self._centered)
         for first in range(0, used, together):
             rows = slice(first, min(first + together, used))
-            centred = self._centred[: rows.stop - first]
-            np.subtract(observations[rows], job.normalizer.mean, out=centred)
+            centered = self._centered[: rows.stop - first]
+            np.subtract(observations[rows], job.normalizer.mean, out=centered)
             if job.gather:
                 squared = self._squared[: rows.stop - first]
-                self._sums[rows] += centred
-                self._squares[rows] += np.multiply(centred, centred, out=squared)
-            job.normalizer.scale_into(inputs[rows], centred)
+                self._sums[rows] += centered
+                self._squares[rows] += np.multiply(centered, centered, out=squared)
+            job.normalizer.scale_into(inputs[rows], centered)
         return inputs
 
     def _act(self, outputs: npt.NDArray[np.float32]) -> npt.NDArray[np.generic]:

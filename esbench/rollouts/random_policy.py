@@ -1,4 +1,4 @@
-"""Uniformly random actions: the zero of normalised scores, and the speed of plain Gymnasium.
+"""Uniformly random actions: the zero of normalized scores, and the speed of plain Gymnasium.
 
 The loops use Gymnasium only and share no code with the rollouts with which they are compared.
 """

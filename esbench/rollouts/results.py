@@ -1,4 +1,4 @@
-"""Results of episodes and their summary: returns, lengths, observations and behaviours."""
+"""Results of episodes and their summary: returns, lengths, observations and behaviors."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from esbench.rollouts.jobs import CENTER, Task
 
 @final
 class EpisodeResult(NamedTuple):
-    """The result of one episode, with moments and behaviour [D] if they were gathered."""
+    """The result of one episode, with moments and behavior [D] if they were gathered."""
 
     task: Task
     total: float  # the undiscounted return without shift; NaN if not finite
     length: int  # steps
-    moments: Moments | None  # of the observations less the mean of the normaliser
+    moments: Moments | None  # of the observations less the mean of the normalizer
     behavior: Vector | None = None
     clipped: float | None = None  # the sum of the clipped rewards, if they are clipped in training
 
     @property
     def training_return(self) -> float:
-        """What the search maximises, without shift; NaN if the return is."""
+        """What the search maximizes, without shift; NaN if the return is."""
         return self.total if self.clipped is None else self.clipped
 
 
@@ -41,7 +41,7 @@ class Episodes:
 
     returns: Matrix  # [members, episodes], NaN where an action or reward was not finite
     lengths: npt.NDArray[np.int64]  # [members, episodes] in steps
-    center_returns: Vector  # [episodes]; empty if the centre did not play
+    center_returns: Vector  # [episodes]; empty if the center did not play
     center_lengths: npt.NDArray[np.int64]
     moments: list[Moments]  # of the observations of each member's episodes; empty if not gathered
     behaviors: Matrix  # [members, D], the mean over a member's episodes; D = 0 if not recorded
@@ -90,7 +90,7 @@ def collect(tasks: Sequence[Task], results: dict[Task, EpisodeResult]) -> Episod
 
 
 def _mean_behaviors(behaviors: list[Vector | None], episodes: int) -> Matrix:
-    """The mean behaviour of each member, [members, D]; episodes are added in order."""
+    """The mean behavior of each member, [members, D]; episodes are added in order."""
     given = [behavior for behavior in behaviors if behavior is not None]
     rows = np.array(given).reshape(len(behaviors), -1) if given else np.empty((len(behaviors), 0))
     total = np.zeros((len(rows) // episodes, rows.shape[1]))
@@ -129,7 +129,7 @@ def summary(played: Episodes, fitness: Vector, reward_shift: float) -> dict[str,
 
 
 def digest(center: Vector, played: Episodes) -> str:
-    """SHA-256 of the centre and all returns in member order, as little-endian float64."""
+    """SHA-256 of the center and all returns in member order, as little-endian float64."""
     parts = (center, played.returns, played.center_returns)
     return hashlib.sha256(b"".join(p.astype("<f8").tobytes() for p in parts)).hexdigest()
 

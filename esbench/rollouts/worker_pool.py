@@ -1,6 +1,6 @@
 """A pool of local worker processes that play the episodes of a job.
 
-A worker with free slots receives as many new episodes, or fewer towards the end of a generation,
+A worker with free slots receives as many new episodes, or fewer toward the end of a generation,
 so that all workers finish at about the same time. When no episode is left to begin, an idle worker
 takes over half of the running episodes of another one. When a worker dies, a new one plays its
 episodes again, with the same seeds and therefore the same results.

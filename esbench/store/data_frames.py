@@ -72,7 +72,7 @@ def load_members(trial: Path | str) -> pd.DataFrame:
 
     Columns: generation, member and episode (from 0), return (without reward shift) and length; and
     what the algorithm adds, which is the same in all episodes of a member: behavior_0 to
-    behavior_D, novelty, novelty_weight and parent (the chosen centre) of novelty search. NaN where
+    behavior_D, novelty, novelty_weight and parent (the chosen center) of novelty search. NaN where
     a number is not finite. The unperturbed policy is not among the members.
 
     Args:

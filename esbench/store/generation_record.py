@@ -17,7 +17,7 @@ class GenerationRecord:
     Attributes:
         generation: counted from 1.
         env_steps: training steps of the population so far.
-        eval_env_steps: steps of evaluating the centre so far.
+        eval_env_steps: steps of evaluating the center so far.
         episodes: episodes of the population so far.
         wall_time_s: seconds of training so far, without loading and pauses between runs.
         cpu_time_s: CPU seconds of all processes so far.
@@ -31,21 +31,21 @@ class GenerationRecord:
         episode_length_mean: mean length of the members' episodes, in steps.
         max_episode_steps: cap on the length of this generation's episodes, or None.
         sigma: standard deviation of the population after the update.
-        update_norm: Euclidean length of the centre's step.
-        digest: SHA-256 of the centre after the update and the returns in member order.
+        update_norm: Euclidean length of the center's step.
+        digest: SHA-256 of the center after the update and the returns in member order.
         tied_returns: fraction of the members, in [0, 1], whose return equals another member's, as
             the algorithm sees them.
-        update_cosine: cosine between this step of the centre and the previous one; NaN in the first
+        update_cosine: cosine between this step of the center and the previous one; NaN in the first
             generation and if either is zero. Momentum keeps it near 1.
         split_half_cosine: cosine between the updates that each half of the population would make;
             with mean r, the signal-to-noise ratio of the update is 2 r / (1 - r). NaN where the
             members' noise is not known (cma_es, sep_cma_es, evotorch, evosax), where the update is
             not a mean of it (genetic), where it does not follow the returns alone (novelty search),
             below four rows of noise, and if all returns are equal.
-        center_norm: Euclidean length of the centre before the update.
-        distance: Euclidean distance of the centre from where the search started.
-        observation_drift: root mean square change of a normalised input, in standard deviations,
-            by this generation's update of the statistics; NaN without observation normalisation.
+        center_norm: Euclidean length of the center before the update.
+        distance: Euclidean distance of the center from where the search started.
+        observation_drift: root mean square change of a normalized input, in standard deviations,
+            by this generation's update of the statistics; NaN without observation normalization.
     """
 
     generation: int

@@ -1,7 +1,7 @@
 """What every member did: ``members.jsonl.gz``, one JSON object per generation, if asked for.
 
 Each object is compressed on its own and appended. The file is then a gzip file of many parts, which
-``zcat`` prints, whose torn end is recognised, and which can be cut after any generation.
+``zcat`` prints, whose torn end is recognized, and which can be cut after any generation.
 """
 
 from __future__ import annotations

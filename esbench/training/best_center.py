@@ -20,9 +20,9 @@ WINDOW: Final = 5  # generations
 
 @final
 class BestCenter:
-    """The centre with the largest smoothed return, the first of equal ones.
+    """The center with the largest smoothed return, the first of equal ones.
 
-    The smoothed return of a centre is the mean of its own return and those of the four centres
+    The smoothed return of a center is the mean of its own return and those of the four centers
     before it, each over the episodes that training plays anyway.
     """
 
@@ -31,7 +31,7 @@ class BestCenter:
 
     @property
     def generation(self) -> int:
-        """The generation after which the search had this centre.
+        """The generation after which the search had this center.
 
         Raises:
             UsageError: there is none yet.
@@ -57,7 +57,7 @@ class BestCenter:
             }
 
     def job(self, last: Job) -> Job:
-        """The job ``last`` with this centre.
+        """The job ``last`` with this center.
 
         Raises:
             UsageError: there is none yet.
@@ -66,7 +66,7 @@ class BestCenter:
         return with_stored_center(last, self._found)
 
     def state_dict(self) -> State:
-        """The centre and its normaliser; empty if there is none yet."""
+        """The center and its normalizer; empty if there is none yet."""
         return self._found
 
     def load_state_dict(self, state: State) -> None:
@@ -76,7 +76,7 @@ class BestCenter:
     def _require(self) -> None:
         if not self._found:
             raise UsageError(
-                f"which = 'best': the trial has no best centre yet, which takes {WINDOW} "
+                f"which = 'best': the trial has no best center yet, which takes {WINDOW} "
                 "generations with evaluation.center = true; expected which = 'last'"
             )
 

@@ -62,7 +62,7 @@ class ImportedCallback:
 
 @final
 class TargetReturn:
-    """Stops when the mean return of the centre over ``window`` generations reaches a target.
+    """Stops when the mean return of the center over ``window`` generations reaches a target.
 
     Use a new one for each training run. A resumed run must first call it with the earlier records,
     as ``Trainer`` does.
@@ -82,5 +82,5 @@ class TargetReturn:
         self._recent = [*self._recent, record.center_return][-self.window :]
         mean = sum(self._recent) / len(self._recent)
         if len(self._recent) == self.window and mean >= self.target:
-            return Stop(f"the centre's return reached {self.target:g} (mean {mean:.1f})")
+            return Stop(f"the center's return reached {self.target:g} (mean {mean:.1f})")
         return None

@@ -90,7 +90,7 @@ def split_half_cosine(population: Population, returns: Vector) -> float:
     """The cosine between the updates of the two halves of a population.
 
     The update of a half is the mean of the standard noise z of its members, weighted by the
-    centred ranks u of their returns in the whole population: 1/n sum_i (u_i z_i). Algorithms
+    centered ranks u of their returns in the whole population: 1/n sum_i (u_i z_i). Algorithms
     average the same terms, up to shaping, scale and optimizer. The halves are the even and the odd
     rows of noise, so antithetic pairs stay together.
 
@@ -118,12 +118,12 @@ def split_half_cosine(population: Population, returns: Vector) -> float:
 
 
 def drift(before: Normalizer | None, after: Normalizer | None) -> float:
-    """The root mean square change of a normalised input by an update of the statistics.
+    """The root mean square change of a normalized input by an update of the statistics.
 
-    An input with mean m and standard deviation s that was normalised to z becomes
+    An input with mean m and standard deviation s that was normalized to z becomes
     (m + s z - m') / s'. As z has mean 0 and standard deviation 1, the mean square change is
     (s/s' - 1)^2 + ((m - m')/s')^2, averaged over the inputs. Clipping is ignored. NaN without
-    normalisers.
+    normalizers.
     """
     if before is None or after is None:
         return math.nan

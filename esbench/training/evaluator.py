@@ -70,7 +70,7 @@ class HeldOutScore:
 
 @final
 class Evaluator:
-    """Evaluates the populations and the centre of one trial, with the policy ``policy``.
+    """Evaluates the populations and the center of one trial, with the policy ``policy``.
 
     Raises:
         UsageError: the environment or the policy cannot be made, or a node of a cluster has other
@@ -151,7 +151,7 @@ class Evaluator:
         )
 
     def held_out_job(self, algorithm: Algorithm[Any], episodes: int | None = None) -> Job:
-        """The held-out episodes of the centre; by default as many as specified."""
+        """The held-out episodes of the center; by default as many as specified."""
         if episodes is not None:
             require_integer("episodes", episodes, 1, MOST_EPISODES)
         return Job(
@@ -165,12 +165,12 @@ class Evaluator:
         )
 
     def score(self, job: Job, first: int = 0) -> HeldOutScore:
-        """Play the episodes of a centre from number ``first`` on."""
+        """Play the episodes of a center from number ``first`` on."""
         played = self._play(job, [Task(CENTER, number) for number in range(first, job.episodes)])
         return HeldOutScore(played.center_returns, played.center_lengths.astype(np.float64))
 
     def play(self, algorithm: Algorithm[Any], env_steps: int) -> tuple[Population, Episodes]:
-        """Play the population that the algorithm asks for, and the centre unless it is a probe.
+        """Play the population that the algorithm asks for, and the center unless it is a probe.
 
         ``env_steps`` is the number of training steps so far. Returns the population, with all
         members that it has grown by, and its episodes.
@@ -199,7 +199,7 @@ class Evaluator:
         self._mean_length = float(played.lengths.mean())
 
     def normalizer(self, lineage: int) -> Normalizer | None:
-        """The observation normaliser of a lineage, or None if the policy does not use one."""
+        """The observation normalizer of a lineage, or None if the policy does not use one."""
         settings = self.policy.settings
         if not settings.normalize_observations:
             return None
@@ -233,7 +233,7 @@ class Evaluator:
             seen = "it has none" if found is None else f"it has one of shape {list(found.shape)}"
             raise UsageError(
                 f"no reference batch of shape {list(expected)} in the trained state ({seen}), "
-                "which the policy's virtual batch normalisation needs"
+                "which the policy's virtual batch normalization needs"
             )
         return ReferenceBatch(found)
 
@@ -253,7 +253,7 @@ class Evaluator:
         center = [Task(CENTER, episode) for episode in range(job.episodes)]
         if job.normalizer is None or plan.center_lineage == plan.lineage:
             return self._play(job, [*center, *tasks])
-        # The centre uses the observation statistics of another lineage than the members.
+        # The center uses the observation statistics of another lineage than the members.
         own = replace(job, normalizer=self.normalizer(plan.center_lineage), gather=False)
         alone, played = self._play(own, center), self._play(job, tasks)
         return replace(

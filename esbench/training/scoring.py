@@ -43,11 +43,11 @@ def evaluate_trial(
     """Score a checkpoint of the trial in a folder on its held-out episodes.
 
     By default, that is the latest checkpoint, and as many episodes as the specification says. The
-    best centre is the best one up to that checkpoint.
+    best center is the best one up to that checkpoint.
 
     Raises:
         UsageError: the folder holds no trial, a damaged one, or one without that checkpoint or
-            without a best centre.
+            without a best center.
     """
     if episodes is not None:
         require_integer("episodes", episodes, 1, MOST_EPISODES)

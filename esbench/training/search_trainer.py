@@ -88,10 +88,10 @@ class SearchTrainer(Trainer):
         self._consistent = True
 
     def policy(self, which: Which = "last") -> TrainedPolicy:
-        """The last or the best centre as a policy, for use in any Gymnasium loop.
+        """The last or the best center as a policy, for use in any Gymnasium loop.
 
         Raises:
-            UsageError: there is no best centre yet.
+            UsageError: there is no best center yet.
         """
         return TrainedPolicy(self.setup, self.held_out_job(which=which), self.generation_of(which))
 
@@ -116,7 +116,7 @@ class SearchTrainer(Trainer):
             self._pool.check(self.spec.environment)
 
     def evaluate(self, episodes: int | None = None, which: Which = "last") -> HeldOutScore:
-        """Score the last or the best centre on held-out episodes."""
+        """Score the last or the best center on held-out episodes."""
         return self._evaluator.score(self.held_out_job(episodes, which))
 
     def held_out_job(self, episodes: int | None = None, which: Which = "last") -> Job:
@@ -127,7 +127,7 @@ class SearchTrainer(Trainer):
         return job if self._validation is None else self._validation.final_policy(job)
 
     def generation_of(self, which: Which) -> int:
-        """The generation after which the search had the last or the best centre."""
+        """The generation after which the search had the last or the best center."""
         return self._best.generation if which == "best" else self.progress.generation
 
     @property
@@ -230,7 +230,7 @@ class SearchTrainer(Trainer):
         return self._evaluator.play(self.algorithm, self.progress.env_steps)
 
     def _validate(self, validation: Validation) -> None:
-        """Let the centre play validation episodes, and keep it if it is the best so far."""
+        """Let the center play validation episodes, and keep it if it is the best so far."""
         evaluator, before = self._evaluator, self.progress
         job = validation.job(evaluator.held_out_job(self.algorithm))
         score = evaluator.score(replace(job, episodes=validation.quarter))

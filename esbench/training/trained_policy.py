@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @final
 class TrainedPolicy:
-    """The unperturbed policy of a trial: normalisation, network, recurrent state and actions.
+    """The unperturbed policy of a trial: normalization, network, recurrent state and actions.
 
     In the recorded environment, with the recorded seeds, it has the recorded returns, bit for bit::
 
@@ -46,7 +46,7 @@ class TrainedPolicy:
     """
 
     def __init__(self, setup: Setup, job: Job, generation: int) -> None:
-        """Prepare the policy of the centre of ``job``, the held-out episodes."""
+        """Prepare the policy of the center of ``job``, the held-out episodes."""
         self.environment: EnvironmentSpec = setup.environment
         self.generation = generation
         with silenced():
@@ -123,7 +123,7 @@ class TrainedPolicy:
     def module(self) -> PolicyModule:
         """A new torch module from observations [N, ...] to outputs [N, outputs].
 
-        It normalises the observations and has the outputs of ``outputs`` within 2e-5 of the largest
+        It normalizes the observations and has the outputs of ``outputs`` within 2e-5 of the largest
         one. Discrete observations are one-hot rows, as ``gymnasium.spaces.flatten`` makes them. A
         module of a recurrent template also takes its state, None at the start of an episode, and
         returns outputs and the next state. A user's own module keeps its state as it always does.

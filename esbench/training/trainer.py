@@ -208,7 +208,7 @@ class Trainer(ABC):
     @property
     @abstractmethod
     def validated_generation(self) -> int | None:
-        """The generation whose centre validation has made the final policy; None without one."""
+        """The generation whose center validation has made the final policy; None without one."""
 
     @abstractmethod
     def generation_of(self, which: Which) -> int:

@@ -20,7 +20,7 @@ from esbench.training.best_center import with_stored_center
 class Validation:
     """The candidate with the largest mean return over validation episodes.
 
-    The candidates are the centres that the search has at ``start`` training steps and every
+    The candidates are the centers that the search has at ``start`` training steps and every
     ``interval`` steps from there on. They all play the same episodes, which are neither those of
     training nor held out. A candidate that is worse than the best one in the first quarter of the
     episodes does not play the others.

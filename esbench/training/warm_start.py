@@ -37,7 +37,7 @@ def latest_start(path: str | Path | None) -> StartSpec | None:
 
 
 def load_start(start: StartSpec, spec: TrialSpec, policy: Policy) -> tuple[Vector, State]:
-    """The centre [P] of a start, and the state of an evaluator that has its normaliser.
+    """The center [P] of a start, and the state of an evaluator that has its normalizer.
 
     Args:
         start: the checkpoint of the other trial.

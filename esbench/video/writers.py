@@ -51,7 +51,7 @@ class Video(ABC):
 
 @final
 class Gif(Video):
-    """A looping GIF with at most 256 colours per frame."""
+    """A looping GIF with at most 256 colors per frame."""
 
     max_fps = 30.0  # a GIF stores complete frames, so its size grows with their number
 

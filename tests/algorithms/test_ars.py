@@ -62,7 +62,7 @@ def test_the_version_is_only_the_filter_and_the_truncation():
 
 
 @pytest.mark.parametrize(("version", "normalizes"), VERSIONS.items())
-def test_the_second_versions_normalise_observations(make_spec, version, normalizes):
+def test_the_second_versions_normalize_observations(make_spec, version, normalizes):
     given = {"version": version, "num_pairs": 4, "num_best": 4}
     spec = make_spec(algorithms={"ars": given}, policy={"normalize_observations": not normalizes})
     assert spec.policy.settings.normalize_observations is normalizes

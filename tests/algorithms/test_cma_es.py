@@ -20,7 +20,7 @@ both = pytest.mark.parametrize("name", LIBRARY)
 
 
 def run(algorithm, generations, function=sphere):
-    """Return the centres [generations, P] of a run that minimises a function."""
+    """Return the centers [generations, P] of a run that minimizes a function."""
     return climb(algorithm, generations, lambda points: -function(points))
 
 
@@ -68,7 +68,7 @@ def test_a_state_that_went_through_files_continues_bit_for_bit(name, sampled):
 
 @both
 def test_a_checkpoint_holds_nothing_that_lay_in_memory(name):
-    for filling in (1.0, math.nan):  # memory that the library might get for its uninitialised array
+    for filling in (1.0, math.nan):  # memory that the library might get for its uninitialized array
         dirt = [np.full(64, filling) for _ in range(1000)]
         del dirt
         library = make(name).state_dict()["library"]

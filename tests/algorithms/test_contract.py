@@ -44,7 +44,7 @@ CASES = [pytest.param(name, {}, id=name) for name in BUILTIN] + [
     pytest.param("nsr_es", {"meta_population_size": 1}, id="nsr_es-single"),
 ]
 
-# Settings, evaluations and the value that the best-so-far centre reaches on -|x|^2 from x = 1 in 10
+# Settings, evaluations and the value that the best-so-far center reaches on -|x|^2 from x = 1 in 10
 # dimensions (-10), for each of three seeds.
 SPHERE = {
     "openai_es": ({"sigma": 0.1, "learning_rate": 0.1, "weight_decay": 0.0}, 2000, -0.05),
@@ -118,9 +118,9 @@ def test_any_members_are_rebuilt_elsewhere_with_the_same_bits(name, settings):
     run(algorithm, 4)
     population = ask(algorithm)
     everyone = population.members()
-    travelled = pickle.loads(pickle.dumps(population))  # noqa: S301
+    traveled = pickle.loads(pickle.dumps(population))  # noqa: S301
     for chosen in ([3], [7, 2], range(SIZE - 1, -1, -1)):
-        np.testing.assert_array_equal(travelled.members(chosen), everyone[list(chosen)])
+        np.testing.assert_array_equal(traveled.members(chosen), everyone[list(chosen)])
     assert {population.row(member) for member in range(SIZE)} <= set(range(SIZE))
 
 
@@ -155,7 +155,7 @@ def test_a_single_parameter_works_or_is_refused(name, settings):
 
 
 def reached(name, settings, seed, evaluations):
-    """Return the value of the start and the best value of a centre, on the sphere."""
+    """Return the value of the start and the best value of a center, on the sphere."""
     algorithm = make(name, {"population_size": 20, **settings}, seed=seed, num_params=10)
     start = -float(np.sum(algorithm.center**2))
     return start, sphere(run(algorithm, evaluations // 20)).max()

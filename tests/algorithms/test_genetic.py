@@ -190,11 +190,11 @@ def test_a_long_chain_has_the_same_bits_however_it_is_decoded(episodes, monkeypa
             for member in range(0, SIZE, 7):
                 expected = from_the_start(population, population.genome(member))
                 np.testing.assert_array_equal(everyone[member], expected)
-            travelled = pickle.loads(pickle.dumps(population))  # noqa: S301
+            traveled = pickle.loads(pickle.dumps(population))  # noqa: S301
             with monkeypatch.context() as patch:
                 fresh(patch)
-                np.testing.assert_array_equal(travelled.members([17, 3]), everyone[[17, 3]])
-                np.testing.assert_array_equal(travelled.members(), everyone)
+                np.testing.assert_array_equal(traveled.members([17, 3]), everyone[[17, 3]])
+                np.testing.assert_array_equal(traveled.members(), everyone)
     assert max(map(len, algorithm.ask().genomes)) > 15
 
 

@@ -39,7 +39,7 @@ WORST = {
 
 @cache
 def reached(name: str) -> list[float]:
-    """Return the values of the last centres of all seeds."""
+    """Return the values of the last centers of all seeds."""
     function, values = FUNCTIONS["rotated_ellipsoid"], []
     for seed in SEEDS:
         start = np.random.default_rng(seed).standard_normal(P)
@@ -73,7 +73,7 @@ def test_a_full_covariance_beats_a_separable_one(full: str, separable: str) -> N
 
 @pytest.mark.parametrize("name", WORST)
 def test_default_settings_come_ten_times_nearer_in_40_000_evaluations(name: str) -> None:
-    """On a shifted sphere in ten dimensions, the last centre of three seeds."""
+    """On a shifted sphere in ten dimensions, the last center of three seeds."""
     goal = np.random.default_rng(0).standard_normal(10)
     for seed in range(3):
         algorithm = esbench.make_algorithm(name, num_params=10, seed=seed)

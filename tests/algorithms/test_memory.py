@@ -80,6 +80,6 @@ def test_many_parameters_need_a_few_vectors_and_not_a_population() -> None:
     assert {name for name, _ in measured} == set(names)
     for name in names:
         few, many = measured[name, 10], measured[name, 20]
-        # The optimizer's moments included; novelty search keeps five centres, each with its own.
+        # The optimizer's moments included; novelty search keeps five centers, each with its own.
         assert few < (40 if name in FIVE_CENTERS else 30), (name, few)
         assert many < few + 4, (name, few, many)  # 10 more members would be 10 more vectors

@@ -153,9 +153,9 @@ def test_what_takes_few_draws_needs_no_helpers():
 
 def test_a_pickle_is_the_recipe():
     noise = low_rank(((1000, 1000),), 2)
-    travelled = pickle.loads(pickle.dumps(noise))  # noqa: S301
+    traveled = pickle.loads(pickle.dumps(noise))  # noqa: S301
     assert len(pickle.dumps(noise)) < 300
-    np.testing.assert_array_equal(travelled.row(9), noise.row(9))
+    np.testing.assert_array_equal(traveled.row(9), noise.row(9))
 
 
 def test_shapes_must_fill_the_vector():

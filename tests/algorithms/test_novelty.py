@@ -51,7 +51,7 @@ def step(algorithm, returns=fitness, behaviors=behavior):
 
 
 def run(algorithm, generations, returns=fitness, behaviors=behavior):
-    """Return the centres [generations, P], and the parent of every generation."""
+    """Return the centers [generations, P], and the parent of every generation."""
     centers, parents = [], []
     for _ in range(generations):
         answer(algorithm, returns, behaviors)
@@ -81,7 +81,7 @@ def adam():
 
 
 def paper(name, iterations, *, seed, M, k, delta_w=0.2, t_w=2, spread=5.0):  # noqa: N803
-    """Conti et al. 2018, algorithms 1 to 3: centres and archive at the end, and every w."""
+    """Conti et al. 2018, algorithms 1 to 3: centers and archive at the end, and every w."""
 
     def novelty(point):
         return np.mean(sorted(math.dist(point, a) for a in A)[:k])
@@ -248,7 +248,7 @@ def test_the_default_schedule_has_exact_ends():
 def scripted(returns, **changes):
     """Return the weights of NSRA-ES after probes with these returns."""
     algorithm = make("nsra_es", meta_population_size=1, **changes)
-    answer(algorithm, constant(1e9))  # the start is no updated centre
+    answer(algorithm, constant(1e9))  # the start is no updated center
     weights = []
     for value in returns:
         step(algorithm)
@@ -257,7 +257,7 @@ def scripted(returns, **changes):
     return weights
 
 
-def test_the_best_return_is_that_of_updated_centres():
+def test_the_best_return_is_that_of_updated_centers():
     changes = {"weight_patience": 2, "weight_delta": 0.25}
     assert scripted([1, 1, 1, 1, 1, 2], **changes) == [0.0, 0.0, 0.25, 0.25, 0.5, 0.25]
 
@@ -271,7 +271,7 @@ def test_the_weight_of_novelty_has_a_maximum():
 
 
 @every_search
-def test_it_starts_with_a_probe_of_centres_about_the_first(name):
+def test_it_starts_with_a_probe_of_centers_about_the_first(name):
     start = np.linspace(-1, 1, P)
     algorithm = make(name, center_init=start, meta_population_size=4, center_spread=2.0)
     probe, again = algorithm.ask(), algorithm.ask()
@@ -324,7 +324,7 @@ def test_after_every_generation_the_updated_parent_is_asked_about(name):
 
 
 def parents_with(behaviors, generations, k=10):
-    """The number of times each centre is the parent, for these behaviours of the centres."""
+    """The number of times each center is the parent, for these behaviors of the centers."""
     algorithm = make("ns_es", meta_population_size=len(behaviors), k=k)
     probe = algorithm.ask()
     algorithm.tell(probe, np.zeros(len(behaviors)), behaviors)
@@ -365,7 +365,7 @@ def test_behaviors_too_far_apart_for_a_distance_count_as_none():
         ([math.nan, math.inf, math.nan], 0),
     ],
 )
-def test_the_centre_is_the_one_with_the_best_probe(returns, best):
+def test_the_center_is_the_one_with_the_best_probe(returns, best):
     algorithm = make("ns_es", meta_population_size=3)
     probe = algorithm.ask()
     members = probe.members()
@@ -378,11 +378,11 @@ def test_the_centre_is_the_one_with_the_best_probe(returns, best):
     np.testing.assert_array_equal(restored.center, members[best])
 
 
-def test_the_centre_is_the_best_member_as_it_is_now():
+def test_the_center_is_the_best_member_as_it_is_now():
     algorithm = make("nsr_es", meta_population_size=2)
     probe = algorithm.ask()
     algorithm.tell(probe, [1, 0], np.array([[5.0], [5.0]]))
-    while (population := algorithm.ask()) and algorithm.plan.lineage != 0:  # the first centre leads
+    while (population := algorithm.ask()) and algorithm.plan.lineage != 0:  # the first center leads
         algorithm.tell(population, fitness(population.members()), np.ones((SIZE, 1)))
         algorithm.tell(algorithm.ask(), [-1], [[5.0]])
     algorithm.tell(population, fitness(population.members()), np.ones((SIZE, 1)))
@@ -413,7 +413,7 @@ def test_what_is_not_finite_is_not_archived():
     probe = algorithm.ask()
     algorithm.tell(probe, [1, 2, 3], [[0, 0], [math.nan, 1], [math.inf, 2]])
     np.testing.assert_array_equal(algorithm.state_dict()["archive"], [[0, 0]])
-    assert algorithm.plan.center_lineage == 0  # a member without a behaviour counts as the worst
+    assert algorithm.plan.center_lineage == 0  # a member without a behavior counts as the worst
 
 
 # --- edges ---
@@ -507,7 +507,7 @@ def test_a_state_between_probe_and_generation_goes_on_bit_for_bit(name, asked):
 
 def test_a_state_of_another_meta_population_is_refused():
     state = make("ns_es", meta_population_size=3).state_dict()
-    with pytest.raises(ValueError, match="state of 3 centres: expected 2"):
+    with pytest.raises(ValueError, match="state of 3 centers: expected 2"):
         make("ns_es", meta_population_size=2).load_state_dict(state)
 
 

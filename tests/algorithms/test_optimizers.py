@@ -35,7 +35,7 @@ ROUND_TRIPS = [
 
 
 def climb(optimizer, center, gradients, decay=1.0):
-    """Return the centre after every step, [steps, P]."""
+    """Return the center after every step, [steps, P]."""
     centers = []
     for step, gradient in enumerate(gradients):
         center = optimizer.step(center, gradient, decay**step)
@@ -44,7 +44,7 @@ def climb(optimizer, center, gradients, decay=1.0):
 
 
 def evotorch_climb(center, gradients, decay=1.0, **settings):
-    """Return the centres of evotorch's ClipUp after each gradient, [steps, P].
+    """Return the centers of evotorch's ClipUp after each gradient, [steps, P].
 
     None of them may be zero: it divides by their length.
     """
@@ -90,7 +90,7 @@ def test_clipup_sees_only_the_direction(length):
 
 
 def torch_climb(optimizer, parameter, gradients):
-    """Return the centres of one of torch's optimizers after each gradient, [steps, P]."""
+    """Return the centers of one of torch's optimizers after each gradient, [steps, P]."""
     centers = []
     for gradient in gradients:
         parameter.grad = torch.from_numpy(-gradient)

@@ -15,7 +15,7 @@ def evotorchs(sigma=0.1, **given):
     """Return evotorch's PGPE in float64.
 
     ``compare`` gives it members mu + sigma z with its own mu, which at first are ours bit for bit.
-    Ours themselves would feed the rounding error of the centres back in, because evotorch takes
+    Ours themselves would feed the rounding error of the centers back in, because evotorch takes
     members minus mu for the noise.
     """
     rates = {"center_learning_rate": 0.15, "stdev_learning_rate": 0.1}
@@ -86,7 +86,7 @@ def test_bounds_and_limits_of_the_deviations_are_evotorchs(low, high, change, an
 
 @pytest.mark.parametrize("antithetic", [True, False])
 @pytest.mark.parametrize("shaping", SHAPINGS)
-def test_shapings_are_centred_as_evotorchs(shaping, antithetic):
+def test_shapings_are_centered_as_evotorchs(shaping, antithetic):
     rates = {"raw": (0.02, 0.002), "normalized": (0.05, 0.1)}
     rate, sigma_rate = rates.get(shaping, (0.15, 0.1))
     # Ours divide by the deviation with N below the sum of squares, evotorch's with N - 1.
@@ -120,7 +120,7 @@ def test_decaying_rates_are_evotorchs_with_a_schedule(optimizer):
     compare(make(optimizer=optimizer, **decays), oracle, 40, before_update=schedule)
 
 
-def test_one_pair_moves_the_centre_only():
+def test_one_pair_moves_the_center_only():
     algorithm = make(population_size=2)
     population = algorithm.ask()
     algorithm.tell(population, [0.0, 1.0])

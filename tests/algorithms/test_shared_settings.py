@@ -70,7 +70,7 @@ def test_a_radius_is_the_expected_distance_of_a_member(name):
 
 
 @pytest.mark.parametrize("name", ["snes", "xnes", "pgpe"])
-def test_weight_decay_pulls_the_centre_by_this_much_of_itself(name):
+def test_weight_decay_pulls_the_center_by_this_much_of_itself(name):
     make = maker(name, optimizer="sgd", learning_rate=0.5)
     plain, decayed = make(), make(weight_decay=0.04)
     for algorithm in (plain, decayed):
@@ -95,7 +95,7 @@ def test_a_rate_of_0_keeps_the_deviations(name, state):
 
 
 @pytest.mark.parametrize("name", ALGORITHMS.builtin_names())
-def test_an_average_of_centres_changes_no_centre(name):
+def test_an_average_of_centers_changes_no_center(name):
     plain, averaged = maker(name)(), maker(name)(center_average=4)
     centers = climb(plain, 6)
     np.testing.assert_array_equal(climb(averaged, 6), centers)
@@ -117,7 +117,7 @@ def test_an_average_forgets_as_pandas_does():
     algorithm = maker("csa_es")(center_average=9)
     centers = climb(algorithm, 60)
     expected = pd.DataFrame(centers).ewm(span=9).mean().iloc[-1]
-    # The two weigh the first centres differently; that is 0.8^55 of them now.
+    # The two weigh the first centers differently; that is 0.8^55 of them now.
     np.testing.assert_allclose(algorithm.averaged_center, expected, rtol=1e-4)
 
 

@@ -37,7 +37,7 @@ def test_align_refuses_an_x_out_of_order(x: list[float]) -> None:
         align([x], [[1, 2]])
 
 
-def test_blocks_average_neighbours() -> None:
+def test_blocks_average_neighbors() -> None:
     npt.assert_array_equal(blocks([1, 3, 5, 7], most=2), [2, 6])
     npt.assert_array_equal(blocks([1, 3, 5, 7, 9], most=2), [2, 7])
     npt.assert_array_equal(blocks([[1, 3], [5, np.nan]], most=1), [[2], [np.nan]])

@@ -72,7 +72,7 @@ def test_a_run_that_early_stopping_would_stop_has_reached_its_target_there(seed:
 
 
 def test_the_interval_of_a_share_is_wilsons() -> None:
-    # By hand: n = 10, p = 1/2, z = 1.959964: centre 1/2, half width z sqrt(p q / n + z^2 / 4 n^2)
+    # By hand: n = 10, p = 1/2, z = 1.959964: center 1/2, half width z sqrt(p q / n + z^2 / 4 n^2)
     # / (1 + z^2 / n) = 0.26340.
     npt.assert_allclose(share_interval(5, 10), [0.2366, 0.7634], atol=5e-5)
     low, high = share_interval(3, 3)  # 1 / (1 + z^2 / n) = 0.43850

@@ -12,7 +12,7 @@ from simulated_checks import DISTRIBUTIONS, Judge, bimodal, normal, rates, resam
 
 from esbench.analysis.gate import (
     GateRules,
-    Judgement,
+    Judgment,
     Sample,
     Verdict,
     judge,
@@ -30,7 +30,7 @@ def sample(baseline: Sequence[float], scores: Sequence[float], span: float = 1.0
     return Sample(np.asarray(baseline, dtype=float), np.asarray(scores, dtype=float), span)
 
 
-def judged(*samples: Sample, rules: GateRules = RULES) -> list[Judgement]:
+def judged(*samples: Sample, rules: GateRules = RULES) -> list[Judgment]:
     return [item for item in judge(samples, rules) if item is not None]
 
 
@@ -163,12 +163,12 @@ def trustworthy(judge_: Judge, repetitions: int = 300) -> list[str]:
     return problems
 
 
-def always_passes(samples: Sequence[Sample | None], rules: GateRules) -> list[Judgement | None]:
+def always_passes(samples: Sequence[Sample | None], rules: GateRules) -> list[Judgment | None]:
     found = quick(samples, rules)
     return [item and dataclasses.replace(item, verdict=Verdict.NO_WORSE) for item in found]
 
 
-def uncorrected(samples: Sequence[Sample | None], rules: GateRules) -> list[Judgement | None]:
+def uncorrected(samples: Sequence[Sample | None], rules: GateRules) -> list[Judgment | None]:
     """A gate that forgets that it looks at many cells, at the usual level, and has no margin."""
     loose = GateRules(alpha=0.05, margin=0.0001)
     return [found for sample in samples for found in quick([sample], loose)]

@@ -190,7 +190,7 @@ FIRST = np.where(np.arange(GENERATIONS) < 0.8 * GENERATIONS, 0.0, 0.5)
         ("learning_rate_too_large", None, {"has_learning_rate": False}),
         ("learning_rate_too_small", None, {"has_learning_rate": False}),
         ("unclear", "ok", {"sigma": 0.0}),  # such as of members that are all equal
-        # A centre that nothing beats is sick if it takes steps, unlike that of random search.
+        # A center that nothing beats is sick if it takes steps, unlike that of random search.
         ("unclear", "ok", {"center_rank_fraction": FIRST, "update_norm": 0.0}),
         # Nothing is claimed of what was not recorded.
         ("unclear", "ok", {"num_params": math.nan, "update_norm": 10.0}),

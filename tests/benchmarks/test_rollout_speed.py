@@ -1,7 +1,7 @@
 """Rollouts end to end beside the simulator alone and beside evotorch: tox -e bench.
 
 One run, 64 members of a 64-64 network (256 for ``test_esbench[256-...]``), all cores, observations
-normalised. ``extra_info`` has env steps/s; ``esbench bench`` measures the first two in turn.
+normalized. ``extra_info`` has env steps/s; ``esbench bench`` measures the first two in turn.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ROUNDS = 3
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 @pytest.mark.parametrize("size", [64, 256])
 def test_esbench(benchmark: BenchmarkFixture, environment: str, size: int) -> None:
-    """One generation: sampling, rollouts, update; the centre's episodes are not counted."""
+    """One generation: sampling, rollouts, update; the center's episodes are not counted."""
     benchmark.group = environment
     with esbench.make_trainer(
         "openai_es", env=environment, policy=POLICY, population_size=size

@@ -13,7 +13,7 @@ from fake_trials import edit, learning, make_records, make_trials, write_scores,
 
 from esbench.grids.grid_file import compose_grid
 from esbench.policies.base import POLICIES, Policy
-from esbench.reporting.catalogue import example, settings_of
+from esbench.reporting.catalog import example, settings_of
 from esbench.settings import Settings
 
 SMALL = [

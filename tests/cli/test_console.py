@@ -16,9 +16,9 @@ BODY = (
 SHEET = Sheet(HEADER, BODY, [], best=frozenset({(1, 2), (2, 2)}))
 
 
-def printed(width: int, *, colours: bool = False) -> list[str]:
+def printed(width: int, *, colors: bool = False) -> list[str]:
     """The lines of the table on a terminal of a width."""
-    console = Console(width=width, force_terminal=colours or None, no_color=True)
+    console = Console(width=width, force_terminal=colors or None, no_color=True)
     with console.capture() as capture:
         print_sheet(SHEET, console)
     return [line.rstrip() for line in capture.get().splitlines()]
@@ -42,6 +42,6 @@ def test_a_narrow_terminal_has_each_environment_once_above_its_algorithms() -> N
 
 def test_the_best_scores_stay_bold_on_a_narrow_terminal() -> None:
     bold = "\x1b[1m"
-    lines = printed(70, colours=True)[2:]
+    lines = printed(70, colors=True)[2:]
     assert [bold in line for line in lines] == [True, False, True, True, True]
     assert lines[2].index(bold) < lines[2].index("9182.9")

@@ -94,7 +94,7 @@ def test_the_values_of_a_running_trial(trial: Trial) -> None:
     assert screen.cells(trial) == expected
 
 
-def test_a_search_whose_centre_does_not_play_shows_the_population(trial: Trial) -> None:
+def test_a_search_whose_center_does_not_play_shows_the_population(trial: Trial) -> None:
     screen = Screen()
     screen.display.trial_started(trial, 0)
     record = one_record(population_return_mean=7.0, **NO_CENTER)

@@ -105,12 +105,12 @@ def test_every_bit_is_gymnasiums(name: str, kwargs: dict[str, Any]) -> None:
     assert play_one(f"esbench/{name}-v5", 63, **kwargs) >= 1
 
 
-def test_an_ale_of_other_greys_is_taken_in_grey(monkeypatch: pytest.MonkeyPatch) -> None:
-    greys = list(range(256))
+def test_an_ale_of_other_grays_is_taken_in_gray(monkeypatch: pytest.MonkeyPatch) -> None:
+    grays = list(range(256))
     game = Game(rom="pong", protocol="v5")
-    assert camera(game.emulator(0.0))[1].tolist() != greys
+    assert camera(game.emulator(0.0))[1].tolist() != grays
     monkeypatch.setattr(screens, "NTSC", bytes(level ^ 1 for level in screens.NTSC))
-    assert camera(game.emulator(0.0))[1].tolist() == greys
+    assert camera(game.emulator(0.0))[1].tolist() == grays
     play_one("esbench/Pong-v5", 30, max_num_frames_per_episode=84, screen_size=21)
 
 
@@ -251,7 +251,7 @@ def test_episodes_of_a_member_share_its_parameters(monkeypatch: pytest.MonkeyPat
     assert len(loaded) == 4
 
 
-def test_members_of_low_rank_share_their_centre(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_members_of_low_rank_share_their_center(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = count_loads(monkeypatch, "load_low_rank")
     expected = play_members("auto", 1, WIDE)
     assert loaded == [0, 0, 0, 0]

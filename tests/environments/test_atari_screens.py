@@ -9,16 +9,16 @@ from esbench.environments.atari.games import Game
 from esbench.environments.atari.resizing import AreaResize, Frames
 from esbench.environments.atari.screens import Screens, camera
 
-GREY = np.random.default_rng(5).integers(0, 256, 256).astype(np.uint8)
+GRAY = np.random.default_rng(5).integers(0, 256, 256).astype(np.uint8)
 
 
 def shown(pictures: Frames, size: int) -> Frames:
     """Return the small frames [S, size, size] of pictures [2, S, H, W], all made anew."""
-    return AreaResize(pictures.shape[2:], size)(GREY[pictures].max(0))
+    return AreaResize(pictures.shape[2:], size)(GRAY[pictures].max(0))
 
 
 def change(pictures: Frames, random: np.random.Generator, share: float) -> None:
-    """Draw another colour for some pixels, most of them in one of the two pictures only."""
+    """Draw another color for some pixels, most of them in one of the two pictures only."""
     where = random.random(pictures.shape) < share
     pictures[where] = random.integers(0, 256, where.sum())
 
@@ -29,7 +29,7 @@ def change(pictures: Frames, random: np.random.Generator, share: float) -> None:
 def test_small_frames_are_those_of_the_whole_pictures(height: int, size: int) -> None:
     random = np.random.default_rng(0)
     small = np.zeros((3, 2, size, size), np.uint8)  # the second frames of stacks of two
-    screens = Screens((height, 160), GREY, small[:, 1])
+    screens = Screens((height, 160), GRAY, small[:, 1])
     change(screens.pictures, random, 1.0)
     for share in (0.0, 1e-5, 1e-3, 0.1, 1.0, 1e-4):
         change(screens.pictures, random, share)
@@ -45,7 +45,7 @@ def test_small_frames_are_those_of_the_whole_pictures(height: int, size: int) ->
 def test_the_lighter_of_two_pictures_is_kept_beside_a_third() -> None:
     random = np.random.default_rng(2)
     small = np.zeros((2, 42, 42), np.uint8)
-    screens = Screens((210, 160), GREY, small)
+    screens = Screens((210, 160), GRAY, small)
     change(screens.pictures, random, 1.0)
     screens.refresh()
     three = np.concatenate([screens.pictures, np.zeros((1, 2, 210, 160), np.uint8)])
@@ -57,10 +57,10 @@ def test_the_lighter_of_two_pictures_is_kept_beside_a_third() -> None:
 
 
 @pytest.mark.parametrize("rom", ["journey_escape", "qbert"])
-def test_every_colour_is_as_grey_as_the_ale_shows_it(rom: str) -> None:
+def test_every_color_is_as_gray_as_the_ale_shows_it(rom: str) -> None:
     """In two games that show most of the 128."""
     emulator = Game(rom=rom, protocol="v5").emulator(0.0)
-    look, grey = camera(emulator)
+    look, gray = camera(emulator)
     picture = np.zeros(emulator.ale.getScreenDims(), np.uint8)
     random = np.random.default_rng(0)
     met = np.zeros(256, np.bool_)
@@ -69,6 +69,6 @@ def test_every_colour_is_as_grey_as_the_ale_shows_it(rom: str) -> None:
         for _ in range(4):
             emulator.ale.act(random.choice(emulator._action_set))
         look(picture)
-        np.testing.assert_array_equal(grey[picture], emulator.ale.getScreenGrayscale())
+        np.testing.assert_array_equal(gray[picture], emulator.ale.getScreenGrayscale())
         met[picture] = True
     assert met.sum() > 64

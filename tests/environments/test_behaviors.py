@@ -198,7 +198,7 @@ def test_ram_frames_at_intervals() -> None:
     plain = gymnasium.make("ALE/Pong-v5", frameskip=2)
 
     def episode(steps: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the behaviour and the RAM after every step, the start first."""
+        """Return the behavior and the RAM after every step, the start first."""
         plain.reset(seed=3)
         ram = [plain.unwrapped.ale.getRAM()]  # type: ignore[attr-defined]
         backend.start(0, seed=3)

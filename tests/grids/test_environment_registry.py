@@ -13,7 +13,7 @@ from esbench.errors import UsageError
 from esbench.gate.baselines import freeze
 from esbench.grids.environment_files import load_environment
 from esbench.grids.environment_registry import ENVIRONMENTS
-from esbench.reporting.catalogue import catalogue
+from esbench.reporting.catalog import catalog
 from esbench.store.cells import cells
 from esbench.training.trials import Trial
 
@@ -83,7 +83,7 @@ def test_a_plugin_that_has_no_file_for_its_name(esbench: Run, plugin: Path) -> N
     code, _, err = esbench("plan", "--env", "Gone-v0", "--algorithm", "openai_es")
     assert code == 2
     assert "'walks.files'" in err
-    listed = {entry.name: entry.text for entry in catalogue("environments")}
+    listed = {entry.name: entry.text for entry in catalog("environments")}
     assert "'walks.files'" in listed["Gone-v0"]
 
 

@@ -388,7 +388,7 @@ def test_settings_of_an_algorithm_that_is_not_in_the_grid_are_refused(tmp_path: 
 def test_an_algorithm_that_the_grid_labels_otherwise_is_not_trained_with_its_defaults(
     tmp_path: Path,
 ) -> None:
-    labelled = """
+    labeled = """
     environments = ["CartPole-v1"]
     algorithms.wide = { algorithm = "snes", sigma = 0.5 }
     algorithms.narrow = { algorithm = "snes", sigma = 0.1 }
@@ -396,11 +396,11 @@ def test_an_algorithm_that_the_grid_labels_otherwise_is_not_trained_with_its_def
     algorithms.ars_wide = { algorithm = "ars", sigma = 0.5 }
     """
     with pytest.raises(UsageError, match=r"'snes'.* 'wide' or 'narrow'"):
-        opened(tmp_path, labelled, algorithms=["snes"])
+        opened(tmp_path, labeled, algorithms=["snes"])
     with pytest.raises(UsageError, match=r"'ars'.*'ars_short'"):
         open_grid("short-episodes", algorithms=["ars"])
     for name in ("wide", "ars", "openai_es"):  # of the grid, or of none of its labels
-        trials = opened(tmp_path, labelled, algorithms=[name])
+        trials = opened(tmp_path, labeled, algorithms=[name])
         assert {trial.labels["algorithm"] for trial in trials} == {name}
 
 

@@ -29,7 +29,7 @@ with warnings.catch_warnings():
 CASES: dict[str, dict[str, Any]] = {
     "SNES": {"std_init": 0.3},
     "Open_ES": {"std_schedule": 0.1, "optimizer": {"name": "adam", "learning_rate": 0.1}},
-    "MR15_GA": {"std_init": 0.2},  # without a centre
+    "MR15_GA": {"std_init": 0.2},  # without a center
 }
 
 
@@ -115,7 +115,7 @@ def sphere_value(center: Any) -> float:
     return float(ellipsoid(center[None])[0])
 
 
-def test_a_strategy_without_a_centre_is_evosax_alone() -> None:
+def test_a_strategy_without_a_center_is_evosax_alone() -> None:
     algorithm = make_evosax("MR15_GA", seed=3, arguments={"std_init": 0.3})
     strategy = compiled("MR15_GA")
     params = strategy.default_params.replace(std_init=jnp.float32(0.3))

@@ -69,7 +69,7 @@ def rosenbrock(members: Matrix) -> Any:
 
 
 def alone(name: str, seed: int, steps: int) -> tuple[list[Matrix], list[Any]]:
-    """Run evotorch by itself: what it evaluated, and its centre after every step."""
+    """Run evotorch by itself: what it evaluated, and its center after every step."""
     evaluated: list[Matrix] = []
 
     def objective(values: torch.Tensor) -> torch.Tensor:
@@ -221,7 +221,7 @@ def test_a_replay_that_goes_astray_is_an_error() -> None:
     run(algorithm, 3)
     state = copy.deepcopy(algorithm.state_dict())
     state["returns"] *= -1.0
-    with pytest.raises(TrainingError, match="3 generations did not arrive at the saved centre"):
+    with pytest.raises(TrainingError, match="3 generations did not arrive at the saved center"):
         make_evotorch("SNES").load_state_dict(state)
     with pytest.raises(TrainingError, match="expected the seed"):
         make_evotorch("SNES", seed=1).load_state_dict(algorithm.state_dict())
@@ -237,7 +237,7 @@ def test_the_state_is_the_history_of_returns() -> None:
     state = algorithm.state_dict()
     assert state["sizes"].tolist() == [SIZE, SIZE, 0, SIZE]
     np.testing.assert_array_equal(state["returns"], np.concatenate(told[:2] + told[3:]))
-    assert len(list(arrays_in(state))) == 4  # and the two centres
+    assert len(list(arrays_in(state))) == 4  # and the two centers
 
 
 def test_a_state_does_not_change_later() -> None:

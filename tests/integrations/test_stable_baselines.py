@@ -127,7 +127,7 @@ def test_training_is_that_of_the_library(pool: WorkerPool) -> None:
 
 
 @pytest.mark.parametrize("name", ["ppo", "sac"])
-def test_a_dict_of_observations_is_normalised_and_resumes(name: str, pool: WorkerPool) -> None:
+def test_a_dict_of_observations_is_normalized_and_resumes(name: str, pool: WorkerPool) -> None:
     spec = trial_of(name, 100, "esbench-test/Parts-v0", normalize=True).spec
     with AgentTrainer(spec, pool) as trainer, AgentTrainer(spec, pool) as again:
         trainer.train()

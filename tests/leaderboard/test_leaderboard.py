@@ -210,7 +210,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "digest of the rows": (lambda trial: set_digest(trial, 0), "ffff"),
     "steps": (changed("result.json", env_steps=10), "10"),
-    "centre": (change_center, "centre"),
+    "center": (change_center, "center"),
     "no checkpoint": (lambda trial: shutil.rmtree(trial / "checkpoint"), "no checkpoint"),
     "older checkpoint": (
         lambda trial: edit(

@@ -54,7 +54,7 @@ def torch_outputs(
 ) -> np.ndarray:
     """Compute the outputs with PyTorch in float64, from parameters rounded to float32.
 
-    With a reference batch, its batch normalisation is in training mode on that batch, whose
+    With a reference batch, its batch normalization is in training mode on that batch, whose
     statistics it keeps, and in evaluation mode on the rows.
     """
     settings: Any = policy.settings
@@ -146,7 +146,7 @@ def load_low_rank(
     batch.load_low_rank(slot, member)
 
 
-def test_members_around_one_centre_are_those_of_the_population() -> None:
+def test_members_around_one_center_are_those_of_the_population() -> None:
     """Nearly: x W + (x A) B^T is rounded otherwise than x (W + A B^T)."""
     policy = make("openai_conv")
     population, later = low_rank_population(policy), low_rank_population(policy, key=6)
@@ -164,7 +164,7 @@ def test_members_around_one_centre_are_those_of_the_population() -> None:
     npt.assert_allclose(around.forward(rows), expected, atol=2e-5 * np.abs(expected).max())
 
 
-def test_members_around_one_centre_do_not_see_each_other() -> None:
+def test_members_around_one_center_do_not_see_each_other() -> None:
     policy = make("openai_conv")
     population, rows = low_rank_population(policy), frames(6)
     together = policy.batch(6)

@@ -70,7 +70,7 @@ def test_without_a_gpu_it_is_said_at_once(capsys: pytest.CaptureFixture[str]) ->
     assert "device = 'cuda': PyTorch" in capsys.readouterr().err
 
 
-def test_normalised_members_are_for_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_normalized_members_are_for_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     with pytest.raises(UsageError, match="virtual_batch_norm = true"):
         make("small_conv", device="cuda", virtual_batch_norm=True)

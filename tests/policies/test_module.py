@@ -174,7 +174,7 @@ def test_a_module_sees_images_of_any_shape(shape, expected, layout, pixels):
     np.testing.assert_array_equal(batch.forward(images.reshape(3, -1)), wanted.reshape(3, -1))
 
 
-def test_images_that_are_normalised_are_not_scaled_again():
+def test_images_that_are_normalized_are_not_scaled_again():
     table = {"factory": f"{__name__}:Sees", "normalize_observations": True}
     settings = parse(ModulePolicy.Settings, table, "test")
     batch = ModulePolicy(settings, 24, 24, (2, 3, 4), (0.0, 255.0)).batch(1)

@@ -68,7 +68,7 @@ def test_an_episode_without_observations_changes_nothing():
         np.testing.assert_array_equal(value, before[key])
 
 
-def test_fresh_statistics_normalise_to_the_observations_themselves():
+def test_fresh_statistics_normalize_to_the_observations_themselves():
     normalizer = ObservationStatistics(SIZE).normalizer(2.0)
     np.testing.assert_array_equal(normalizer.mean, 0.0)
     np.testing.assert_array_equal(normalizer.scale, 1.0)
@@ -107,7 +107,7 @@ def test_rounding_cannot_make_a_sum_of_squares_negative():
     assert np.isfinite(statistics.normalizer(5.0).scale).all()
 
 
-def test_a_normaliser_is_frozen():
+def test_a_normalizer_is_frozen():
     statistics = ObservationStatistics(SIZE)
     normalizer = statistics.normalizer(5.0)
     mean, scale = normalizer.mean.copy(), normalizer.scale.copy()

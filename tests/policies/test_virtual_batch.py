@@ -1,4 +1,4 @@
-"""Virtual batch normalisation against PyTorch's batch normalisation in training mode."""
+"""Virtual batch normalization against PyTorch's batch normalization in training mode."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def module_policy(name: str) -> ModulePolicy:
     return ModulePolicy(parse(ModulePolicy.Settings, table, "test"), inputs, 6, IMAGE)
 
 
-def test_a_module_normalises_by_the_batch_that_its_policy_is_given() -> None:
+def test_a_module_normalizes_by_the_batch_that_its_policy_is_given() -> None:
     own = module_policy("Network")
     assert own.reference_size == 9
     parameters, rows = members(own, 3, 0.3), frames(3, IMAGE)

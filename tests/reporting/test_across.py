@@ -174,7 +174,7 @@ def check_layout(figure: Figure, labels: list[str]) -> None:
     assert figure.bbox.containsx(frame.x1)
 
 
-def test_the_figures_are_labelled_and_no_texts_overlap(tmp_path: Path) -> None:
+def test_the_figures_are_labeled_and_no_texts_overlap(tmp_path: Path) -> None:
     for trial in make_trials(tmp_path / "run", environments=[*BOTH]):
         returns = learning(20, 100.0, trial.spec.seed)
         write_trial(trial, make_records(returns), 20.0 + 30.0 * trial.spec.seed)

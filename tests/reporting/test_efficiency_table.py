@@ -48,7 +48,7 @@ def test_a_row_of_four_runs_by_hand(tmp_path: Path) -> None:
     assert (row.unfinished, row.empty, row.commands) == (0, 0, (COMMAND,))
 
 
-def test_the_area_is_normalised_by_frozen_scores_up_to_a_budget_all_have_played(
+def test_the_area_is_normalized_by_frozen_scores_up_to_a_budget_all_have_played(
     tmp_path: Path,
 ) -> None:
     write_runs(tmp_path / "a", [[20.0, 120.0, 70.0, 70.0], [20.0] * 4, [120.0] * 4])

@@ -136,7 +136,7 @@ def test_unfinished_seeds_are_drawn_only_when_none_is_done(tmp_path: Path) -> No
     assert figure.axes[0].lines[0].get_xdata()[-1] == 300
 
 
-def test_without_evaluations_of_the_centre_the_population_is_drawn_and_it_says_so(
+def test_without_evaluations_of_the_center_the_population_is_drawn_and_it_says_so(
     tmp_path: Path,
 ) -> None:
     nan = [math.nan] * 3
@@ -379,7 +379,7 @@ def test_hours_of_training_are_given_in_hours(tmp_path: Path) -> None:
     assert axes.lines[0].get_xdata()[-1] == 6
 
 
-def test_known_algorithms_differ_without_colour() -> None:
+def test_known_algorithms_differ_without_color() -> None:
     assert len({(style.line, style.marker) for style in STYLES.values()}) == len(STYLES)
     assert len({style.color for style in STYLES.values()}) == 9
 

@@ -172,7 +172,7 @@ def test_a_fast_backend_does_not_play_wrappers(make_spec: Spec) -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3])
-def test_rows_that_are_normalised_apart_are_the_same(
+def test_rows_that_are_normalized_apart_are_the_same(
     make_spec: Spec, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
     spec = make_spec("Acrobot-v1", settings={"num_interactions": 0})
@@ -220,7 +220,7 @@ def test_episodes_that_move_are_the_same(make_spec: Spec, environment: str) -> N
 
 
 def test_an_episode_that_cannot_go_on_is_played_from_the_start(make_spec: Spec) -> None:
-    """A backend that was exposed for behaviours does not move episodes."""
+    """A backend that was exposed for behaviors does not move episodes."""
     spec = make_spec("Hopper-v5")
     source, target = (Player(Setup(spec.environment, spec.policy), 4) for _ in range(2))
     job, tasks = make_job(source), member_tasks(range(4), 1)
@@ -314,7 +314,7 @@ def test_every_episode_has_action_noise_of_its_own_stream(make_spec: Spec) -> No
         np.testing.assert_allclose(moved, 0.5 * draws, atol=1e-6)
 
 
-def test_action_noise_changes_episodes_and_not_their_neighbours(make_spec: Spec) -> None:
+def test_action_noise_changes_episodes_and_not_their_neighbors(make_spec: Spec) -> None:
     spec = make_spec("Pendulum-v1")
     tasks = member_tasks(range(6), 1)
     totals = []
@@ -343,7 +343,7 @@ def test_an_action_that_is_not_finite_never_reaches_the_simulator(make_spec: Spe
     assert all(np.isfinite(results[task].total) for task in tasks)
 
 
-def test_sick_episodes_leave_their_neighbours_and_the_statistics_alone(make_spec: Spec) -> None:
+def test_sick_episodes_leave_their_neighbors_and_the_statistics_alone(make_spec: Spec) -> None:
     spec = make_spec("doubles:BadObservation-v0")
     tasks = member_tasks(range(20), 2)
     outcomes = []

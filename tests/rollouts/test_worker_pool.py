@@ -143,7 +143,7 @@ def test_episodes_are_counted_while_they_are_played(make_spec: Spec, trio: Worke
     np.testing.assert_array_equal(played.returns, expected.returns)
     assert len(counts) > 1
     assert counts == sorted(set(counts))
-    assert counts[-1] == (41, 41)  # with the centre
+    assert counts[-1] == (41, 41)  # with the center
 
 
 def test_a_killed_worker_is_replaced_and_its_episodes_are_the_same(
@@ -391,7 +391,7 @@ def test_what_workers_cannot_load_is_said_at_once_and_ends_them(make_spec: Spec)
     good, bad = make_spec("doubles:Walk-v0"), make_spec("doubles:FailsInWorkers-v0")
     with WorkerPool(2, slots=3) as pool:
         expected = play_walks(pool, good)
-        with pytest.raises(EnvironmentFailedError, match="made: OSError: no licence"):
+        with pytest.raises(EnvironmentFailedError, match="made: OSError: no license"):
             pool.configure(Setup(bad.environment, bad.policy))
         assert pool.process_ids == []
         np.testing.assert_array_equal(play_walks(pool, good).returns, expected.returns)

@@ -7,7 +7,7 @@
 # in a temporary folder, and the system's own Slurm is not touched. The node claims four CPUs, so that jobs run side by side.
 set -euo pipefail
 PATH="$PATH:/usr/sbin:/sbin"
-PATIENCE=60  # seconds until the node must be idle, and until cancelled jobs must be gone
+PATIENCE=60  # seconds until the node must be idle, and until canceled jobs must be gone
 
 folder=$(mktemp -d "${TMPDIR:-/tmp}/slurm.XXXXXX")
 daemons=()

@@ -1,4 +1,4 @@
-"""The best centre follows from the recorded returns, also after an interrupt."""
+"""The best center follows from the recorded returns, also after an interrupt."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ SETTINGS = {"population_size": 4, "optimizer": "clipup", "learning_rate": 0.3}
 
 
 def smoothed(trial: Trial) -> np.ndarray[Any, Any]:
-    """The mean centre return of each five generations in a row."""
+    """The mean center return of each five generations in a row."""
     returns = trial.folder.columns("center_return")["center_return"]
     return np.convolve(returns, np.ones(WINDOW) / WINDOW, "valid")
 
 
 @pytest.mark.parametrize("algorithm", ["openai_es", "nsra_es"])
-def test_it_is_the_centre_of_its_generation_and_survives_an_interrupt(
+def test_it_is_the_center_of_its_generation_and_survives_an_interrupt(
     make_trial: Make, pool: WorkerPool, algorithm: str
 ) -> None:
     trial = make_trial("doubles:Walk-v0", algorithm, budget=BUDGET, settings=SETTINGS)
@@ -113,11 +113,11 @@ def test_a_short_or_unobserved_trial_has_none(make_trial: Make, pool: WorkerPool
         trial = make_trial(**{"budget": BUDGET, "settings": dict(SETTINGS), **change})
         with SearchTrainer(trial.spec, pool) as trainer:
             trainer.train()
-            with pytest.raises(UsageError, match="no best centre yet"):
+            with pytest.raises(UsageError, match="no best center yet"):
                 trainer.evaluate(which="best")
 
 
-def test_of_equal_centres_the_first_is_kept() -> None:
+def test_of_equal_centers_the_first_is_kept() -> None:
     history, best = make_records([1, 1, 1, 1, 1, 1, 0, 0]), BestCenter()
     for count in range(1, len(history) + 1):
         best.update(history[:count], np.full(1, float(count)), None)

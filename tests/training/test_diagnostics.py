@@ -53,7 +53,7 @@ def test_the_cosine_is_of_the_angle() -> None:
     assert math.isnan(cosine(x, np.zeros(2)))
 
 
-def test_drift_is_the_change_of_a_normalised_input() -> None:
+def test_drift_is_the_change_of_a_normalized_input() -> None:
     before = Normalizer(mean=np.array([1.0, 0.0]), scale=np.array([0.5, 1.0]), clip=5.0)
     after = Normalizer(mean=np.array([2.0, 0.0]), scale=np.array([0.25, 1.0]), clip=5.0)
     # Of the first: ((2 / 4 - 1)^2 + ((1 - 2) / 4)^2) = 0.3125; the second sees what it saw.

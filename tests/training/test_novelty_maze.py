@@ -72,7 +72,7 @@ SHORT: dict[str, Any] = {
 def test_every_lineage_has_its_own_statistics_and_probes_cost_steps(pool: WorkerPool) -> None:
     trainer = trained(pool, "ns_es", **SHORT)
     generations = trainer.progress.generation
-    probes = 3 * 3 + 3 * (generations - 1)  # of 3 episodes: the 3 centres, then each parent
+    probes = 3 * 3 + 3 * (generations - 1)  # of 3 episodes: the 3 centers, then each parent
     assert trainer.progress.episodes == generations * 8 * 2 + probes
     learnt = sum(16 * record.episode_length_mean for record in trainer.history)
     assert learnt + probes <= trainer.progress.env_steps

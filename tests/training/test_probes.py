@@ -25,7 +25,7 @@ LINEAGES = 2
 
 @final
 class Curious(Algorithm[Population]):
-    """Probes its centre before every generation, and stores the arguments of ``tell``."""
+    """Probes its center before every generation, and stores the arguments of ``tell``."""
 
     Settings = AlgorithmSettings
     needs_behaviors: ClassVar[bool] = True
@@ -106,7 +106,7 @@ def test_probes_come_before_each_generation_with_episodes_of_their_own(
     assert trainer.algorithm.generation == 5
     probes = set()
     for probe, returns, behaviors in told(trainer):
-        if probe:  # both members are the centre and play the same episodes, without noise
+        if probe:  # both members are the center and play the same episodes, without noise
             probes.add(float(returns[0]))
             assert returns[0] == returns[1]
             np.testing.assert_array_equal(behaviors[0], behaviors[1])
@@ -146,7 +146,7 @@ def test_every_lineage_has_its_own_observation_statistics(curious: Spec, pool: W
         assert statistics[str(lineage)]["count"] == pytest.approx(seen, abs=0.1)
 
 
-def test_the_score_is_under_the_statistics_of_the_centres_lineage(
+def test_the_score_is_under_the_statistics_of_the_centers_lineage(
     curious: Spec, pool: WorkerPool
 ) -> None:
     trainer = trained(curious(), pool, 3)
@@ -156,7 +156,7 @@ def test_the_score_is_under_the_statistics_of_the_centres_lineage(
     assert not np.array_equal(trainer.evaluate(5).returns, right)
 
 
-def test_the_centre_plays_under_the_statistics_of_its_own_lineage(
+def test_the_center_plays_under_the_statistics_of_its_own_lineage(
     curious: Spec, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
@@ -174,7 +174,7 @@ def test_the_centre_plays_under_the_statistics_of_its_own_lineage(
     for (normalizer, played), record in zip(centers, trainer.history, strict=True):
         assert played.center_returns.mean() == record.center_return
         assert normalizer is not None
-    # In generation 3 the centre is of lineage 1, which has learnt from generation 2 alone; the
+    # In generation 3 the center is of lineage 1, which has learnt from generation 2 alone; the
     # members are of lineage 0.
     after_one = trained(curious(), pool, 2)._evaluator.normalizer(lineage=1)
     assert after_one is not None

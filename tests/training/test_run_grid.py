@@ -47,9 +47,9 @@ def test_an_environment_that_workers_cannot_make_fails_its_trial_alone(
     bad, good = make_trial("doubles:FailsInWorkers-v0"), make_trial(seed=1)
     (failed, detail), (done, _) = run(pool, bad, good)
     assert (failed, done) == ("failed", "done")
-    assert "OSError: no licence (" in detail
+    assert "OSError: no license (" in detail
     assert "doubles.py, line" in detail
-    assert "no licence" in (bad.folder.path / "error.txt").read_text()
+    assert "no license" in (bad.folder.path / "error.txt").read_text()
 
 
 @pytest.mark.parametrize(

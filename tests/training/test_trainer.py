@@ -90,7 +90,7 @@ def test_counters_add_up(make_spec: Spec, pool: WorkerPool) -> None:
 
 
 @pytest.mark.parametrize("shift", [0.0, 5.0])
-def test_the_rank_is_of_the_centre_among_what_the_algorithm_was_told(
+def test_the_rank_is_of_the_center_among_what_the_algorithm_was_told(
     make_spec: Spec, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, shift: float
 ) -> None:
     told: list[np.ndarray] = []
@@ -108,10 +108,10 @@ def test_the_rank_is_of_the_centre_among_what_the_algorithm_was_told(
         assert record.center_rank == 1 + np.count_nonzero(returns > record.center_return - shift)
 
 
-def test_the_centre_that_plays_is_the_one_the_search_would_return(
+def test_the_center_that_plays_is_the_one_the_search_would_return(
     make_spec: Spec, pool: WorkerPool
 ) -> None:
-    """Random search draws around the start; its centre is its best member."""
+    """Random search draws around the start; its center is its best member."""
     spec = make_spec("CartPole-v1", "random_search", budget={"env_steps": 1})
     with SearchTrainer(spec, pool) as trainer:
         trainer.train()
@@ -139,7 +139,7 @@ def test_the_rank_diagnostic_changes_nothing_else(make_spec: Spec, pool: WorkerP
         assert math.isnan(other.center_return)
         assert math.isnan(other.center_rank)
         assert other.eval_env_steps == 0
-        assert one.digest != other.digest  # of the centre's returns too
+        assert one.digest != other.digest  # of the center's returns too
 
 
 def test_a_generation_grows_until_it_has_made_its_interactions(
@@ -231,7 +231,7 @@ def test_the_score_is_of_the_unmodified_environment(make_spec: Spec, pool: Worke
     assert score.lengths.max() > 2
 
 
-def test_the_score_is_of_the_averaged_centre(make_spec: Spec, pool: WorkerPool) -> None:
+def test_the_score_is_of_the_averaged_center(make_spec: Spec, pool: WorkerPool) -> None:
     plain = train(make_spec(), pool)
     averaged = train(make_spec(settings={"center_average": 3}), pool, 2)
     assert results(averaged) == results(plain)

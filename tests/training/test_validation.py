@@ -24,7 +24,7 @@ def make(make_spec: Spec, **validation: Any) -> TrialSpec:
 
 
 def played(trainer: SearchTrainer) -> tuple[np.ndarray, np.ndarray]:
-    """The last centre on the validation episodes, in a plain Gymnasium loop: returns, lengths."""
+    """The last center on the validation episodes, in a plain Gymnasium loop: returns, lengths."""
     policy = trainer.policy()
     env = policy.make_environment()
     totals, lengths = np.zeros(EPISODES), np.zeros(EPISODES, int)

@@ -12,7 +12,7 @@ from esbench.grids.environment_files import environment_names
 from esbench.grids.expand import expand, with_settings
 from esbench.grids.grid_file import parse_grid
 from esbench.grids.trial_spec import TrialSpec
-from esbench.reporting.catalogue import settings_of
+from esbench.reporting.catalog import settings_of
 from esbench.search_space import SettingSpace, declared_space
 from esbench.tuning.space import contains, is_integer, nested, search_space, values_of
 
@@ -59,8 +59,8 @@ def test_defaults_that_are_set_lie_in_the_space(name: str) -> None:
 
 def test_no_change_of_settings_is_the_same_trial_for_every_environment_file() -> None:
     grid = {**GRID, "environments": environment_names(), "algorithms": [*OWN[:4], "openai_es"]}
-    for labelled in expand(parse_grid(grid, "test"), "test"):
-        assert with_settings(labelled.spec, {}, "test") == labelled.spec
+    for labeled in expand(parse_grid(grid, "test"), "test"):
+        assert with_settings(labeled.spec, {}, "test") == labeled.spec
 
 
 def test_a_setting_displaces_its_alternatives_and_decides_about_normalization() -> None:
@@ -106,9 +106,9 @@ def test_a_grid_replaces_adds_and_removes_settings() -> None:
         ("sigma", ["small"], ("sigma", "small")),
         ("population_size", {"low": 0, "high": 8}, ("population_size", "0")),
         ("population_size", {"low": 1.5, "high": 8.0}, ("population_size", "1.5", "whole")),
-        ("shaping", ["raw", "centred"], ("shaping", "centred", "'centered'")),
+        ("shaping", ["raw", "centered"], ("shaping", "centered", "'centered'")),
         ("antithetic", False, ("antithetic", "not searched")),
-        ("sigma", {"low": 0.1, "high": 1.0, "when": {"optimiser": "sgd"}}, ("'optimizer'",)),
+        ("sigma", {"low": 0.1, "high": 1.0, "when": {"optimizer": "sgd"}}, ("'optimizer'",)),
     ],
 )
 def test_wrong_spaces_are_refused_in_one_sentence(

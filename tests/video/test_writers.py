@@ -14,14 +14,14 @@ from esbench.video.writers import Frame, Gif, Mp4, gif_durations, video_class
 
 
 def square(value: int, height: int = 31, width: int = 45) -> Frame:
-    """Return a frame whose left part is as grey as ``value``, and the rest red."""
+    """Return a frame whose left part is as gray as ``value``, and the rest red."""
     frame = np.zeros((height, width, 3), np.uint8)
     frame[:, : width // 2] = value
     frame[:, width // 2 :, 0] = 200
     return frame
 
 
-def test_a_gif_has_every_pixel_of_few_colours() -> None:
+def test_a_gif_has_every_pixel_of_few_colors() -> None:
     frames = [square(value) for value in (10, 90, 160, 250)]
     video = Gif(fps=20.0)
     for frame in frames:

@@ -3,7 +3,7 @@
 Adam and SGD are implemented here, not taken from torch, for two reasons:
 
 - A trial that does not use torch starts faster, because ``import torch`` is slow.
-- Torch's vectorised loops use fused multiply-add where the processor has it, so their bits depend
+- Torch's vectorized loops use fused multiply-add where the processor has it, so their bits depend
   on the processor. The operations here round one by one and give the same bits everywhere, except
   for the powers of Adam's betas.
 """
@@ -23,7 +23,7 @@ class Optimizer(ABC):
 
     @abstractmethod
     def step(self, center: Vector, gradient: Vector, scale: float = 1.0) -> Vector:
-        """The new centre, [P], from a gradient [P] that points to higher returns.
+        """The new center, [P], from a gradient [P] that points to higher returns.
 
         ``scale`` is a factor on the learning rate and on every setting in its units.
         """

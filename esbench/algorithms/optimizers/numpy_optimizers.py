@@ -54,14 +54,14 @@ class Adam(NumpyOptimizer):
     """Adam (Kingma & Ba 2015, algorithm 1), or AMSGrad (Reddi, Kale & Kumar 2018, algorithm 2).
 
     As in torch, AMSGrad takes the maximum of the second moments before their bias correction, and
-    ``weight_decay`` times the centre is subtracted from the gradient. The state has torch's layout:
+    ``weight_decay`` times the center is subtracted from the gradient. The state has torch's layout:
     the moments of the downhill gradient.
     """
 
     Settings = AdamSettings
 
     def step(self, center: Vector, gradient: Vector, scale: float = 1.0) -> Vector:
-        """The new centre, [P]."""
+        """The new center, [P]."""
         settings, state = self._settings, self._state
         beta1, beta2 = settings.betas
         names = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")[: 3 if settings.amsgrad else 2]
@@ -111,7 +111,7 @@ class SGD(NumpyOptimizer):
     Settings = SGDSettings
 
     def step(self, center: Vector, gradient: Vector, scale: float = 1.0) -> Vector:
-        """The new centre, [P]."""
+        """The new center, [P]."""
         settings = self._settings
         step = downhill = settings.weight_decay * center - gradient
         if settings.momentum > 0.0:
@@ -144,7 +144,7 @@ class ClipUp(NumpyOptimizer):
     Settings = ClipUpSettings
 
     def step(self, center: Vector, gradient: Vector, scale: float = 1.0) -> Vector:
-        """The new centre, [P]; ``scale`` also multiplies the maximum speed."""
+        """The new center, [P]; ``scale`` also multiplies the maximum speed."""
         velocity: Vector = self._state.get("velocity", np.zeros_like(center))
         velocity = self._settings.momentum * velocity
         length = _norm(gradient)

@@ -41,7 +41,7 @@ class Ascent:
         )
 
     def step(self, center: Vector, gradient: Vector, generation: int) -> Vector:
-        """The new centre, [P], after ``generation`` decays of the learning rate."""
+        """The new center, [P], after ``generation`` decays of the learning rate."""
         settings = self._settings
         scale = settings.learning_rate_decay**generation
         with np.errstate(all="ignore"):  # the trainer reports a divergence, once

@@ -33,7 +33,7 @@ class TorchInterface(Optimizer, ABC):
 
     @final
     def step(self, center: Vector, gradient: Vector, scale: float = 1.0) -> Vector:
-        """The new centre, [P]; torch minimises, hence the sign.
+        """The new center, [P]; torch minimizes, hence the sign.
 
         ``scale`` has no effect on Rprop after the first step, because it adapts its own step sizes,
         and takes effect one step late in ASGD.

@@ -1,1 +1,1 @@
-"""Atari games as Gymnasium environments of small grey frames, under two named protocols."""
+"""Atari games as Gymnasium environments of small gray frames, under two named protocols."""

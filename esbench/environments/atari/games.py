@@ -11,7 +11,7 @@ Scores of different protocols are not comparable. Each has environment names of 
 - ``esbench/Pong-ram-v5``: as ``esbench/Pong-v5``, but an observation is the memory of the console,
   [128] of uint8: ``ALE/Pong-v5`` with ``obs_type="ram"``, to the bit.
 
-The others show small grey frames, [4, 84, 84] of uint8, bit-identical to those of Gymnasium's
+The others show small gray frames, [4, 84, 84] of uint8, bit-identical to those of Gymnasium's
 ``AtariPreprocessing`` (which needs OpenCV) and ``FrameStackObservation``. Rewards are not clipped,
 lost lives do not end episodes, and FIRE is not pressed automatically.
 """
@@ -164,7 +164,7 @@ class Memory(gymnasium.ActionWrapper[Any, Any, Any]):
 
 @final
 class Preprocessing(AtariPreprocessing):
-    """Gymnasium's preprocessing without OpenCV: one small grey frame per step."""
+    """Gymnasium's preprocessing without OpenCV: one small gray frame per step."""
 
     def __init__(self, game: Game, render_mode: RenderMode | None = None) -> None:
         emulator = game.emulator(game.repeat_action_probability, render_mode)

@@ -58,7 +58,7 @@ def without_alias(name: str, kwargs: Any) -> tuple[str, Any]:
     if observed not in ("rgb", "grayscale", "ram"):
         raise UsageError(
             f"{name}: obs_type = {observed!r}: expected 'ram', or 'rgb' or 'grayscale', which both "
-            f"mean the small grey frames of esbench/{game}"
+            f"mean the small gray frames of esbench/{game}"
         )
     if own.get("repeat_action_probability") == STICKY:
         del own["repeat_action_probability"]

@@ -1,8 +1,8 @@
 """The small frames of several emulators, updated only where their screens have changed.
 
 Few words of eight pixels change from one step to the next, and an emulator returns its screen in
-palette colours much faster than in grey. So the last two screens of each emulator are compared with
-the previous ones in palette colours; only the changed words are made grey and combined, and only
+palette colors much faster than in gray. So the last two screens of each emulator are compared with
+the previous ones in palette colors; only the changed words are made gray and combined, and only
 the blocks that contain one are resized.
 """
 
@@ -18,7 +18,7 @@ from esbench.environments.atari.resizing import WORD, AreaResize, Frames
 if TYPE_CHECKING:
     from ale_py.env import AtariEnv
 
-# The grey values of the ALE for the colours 0, 2, 4 to 254, which are all that NTSC games use.
+# The gray values of the ALE for the colors 0, 2, 4 to 254, which are all that NTSC games use.
 NTSC: Final = bytes.fromhex(
     "004a6f8eaac0d6ec405f7a94acc1d6e93f576e8396a7b8c73b556b8194a7b7c7"
     "2c445a6e8092a1b0334a5f738495a4b2273f556b7d8f9fae16314960748899a9"
@@ -29,29 +29,29 @@ PAL_HEIGHT: Final = 250  # rows; NTSC games have 210 to 230
 
 
 def camera(emulator: AtariEnv) -> tuple[Callable[[Frames], None], Frames]:
-    """A function that copies the screen of an emulator, and the grey [256] of its colours.
+    """A function that copies the screen of an emulator, and the gray [256] of its colors.
 
-    Screens are copied in grey for PAL games, whose palette is unknown here, and whenever the first
-    screen of the emulator has other greys than ``NTSC``.
+    Screens are copied in gray for PAL games, whose palette is unknown here, and whenever the first
+    screen of the emulator has other grays than ``NTSC``.
     """
-    ale, grey = emulator.ale, np.repeat(np.frombuffer(NTSC, np.uint8), 2)
+    ale, gray = emulator.ale, np.repeat(np.frombuffer(NTSC, np.uint8), 2)
     picture = np.zeros(ale.getScreenDims(), np.uint8)
     ale.getScreen(picture)
-    known = np.array_equal(grey[picture], ale.getScreenGrayscale())
+    known = np.array_equal(gray[picture], ale.getScreenGrayscale())
     if len(picture) == PAL_HEIGHT or not known:
         return ale.getScreenGrayscale, np.arange(256, dtype=np.uint8)
-    return ale.getScreen, grey
+    return ale.getScreen, gray
 
 
 @final
 class Screens:
     """The small frame of each slot: the pixelwise maximum of its last two pictures.
 
-    The slots write these to ``pictures`` [2, S, H, W], in the colours of ``grey``.
+    The slots write these to ``pictures`` [2, S, H, W], in the colors of ``gray``.
     """
 
-    def __init__(self, shape: tuple[int, ...], grey: Frames, small: Frames) -> None:
-        """Begin with black pictures of ``shape`` (H, W); ``grey`` [256] is that of each colour.
+    def __init__(self, shape: tuple[int, ...], gray: Frames, small: Frames) -> None:
+        """Begin with black pictures of ``shape`` (H, W); ``gray`` [256] is that of each color.
 
         ``refresh`` writes the small frames to ``small``, [S, size, size] of zeros.
         """
@@ -59,9 +59,9 @@ class Screens:
         self.pictures = np.zeros((2, slots, *shape), np.uint8)
         self._words = self.pictures.reshape(2, -1).view(np.uint64)
         self._seen = np.zeros_like(self._words)  # the pictures of the small frames
-        self._grey = grey
+        self._gray = gray
         # Two pixels per lookup, which is faster than one.
-        self._grey_of_two = grey[np.arange(2**16, dtype=np.uint16).view(np.uint8)].view(np.uint16)
+        self._gray_of_two = gray[np.arange(2**16, dtype=np.uint16).view(np.uint8)].view(np.uint16)
         self._differs = np.zeros(self._words.shape, np.bool_)
         self._changed = np.zeros(self._words.shape[1:], np.bool_)
 
@@ -86,7 +86,7 @@ class Screens:
         before, last = (
             words.view(np.uint8) for words in self._seen.reshape(2, len(self._small), -1)[:, slot]
         )
-        lighter = np.where(self._grey[before] > self._grey[last], before, last)
+        lighter = np.where(self._gray[before] > self._gray[last], before, last)
         self.pictures[1, slot] = lighter.reshape(self.pictures.shape[2:])
 
     def refresh(self) -> None:
@@ -97,8 +97,8 @@ class Screens:
         if not len(words):
             return
         self._seen[:, words] = fresh = self._words.take(words, axis=1)
-        grey = self._grey_of_two.take(fresh.view(np.uint16), mode="clip").view(np.uint8)
-        self._joined_words[self._places[words]] = np.maximum(*grey).view(np.uint64)
+        gray = self._gray_of_two.take(fresh.view(np.uint16), mode="clip").view(np.uint8)
+        self._joined_words[self._places[words]] = np.maximum(*gray).view(np.uint64)
         stale = self._stale
         stale[self._blocks[words]] = True
         blocks = np.flatnonzero(stale)

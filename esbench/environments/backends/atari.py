@@ -1,7 +1,7 @@
 """Atari games without Gymnasium's Python code around every frame, bit-identical to Gymnasium's.
 
 The emulators of the slots are stepped one after the other; then the changed parts of their screens
-are made grey and small together. No screen is looked at if the memory is observed. A slot differs
+are made gray and small together. No screen is looked at if the memory is observed. A slot differs
 from ``AtariEnv`` in three ways:
 
 - Gymnasium reloads the ROM in every seeded reset, which takes longer than hundreds of steps. Here
@@ -51,10 +51,10 @@ class AtariBackend(FastBackend):
         emulator: AtariEnv = self._plain
         self._screens: Screens | None = None
         if self._game.protocol != "ram":
-            _, grey = camera(emulator)
+            _, gray = camera(emulator)
             self._stacks = self.observations.reshape(slots, -1)  # flat, for the shift by one frame
             self._frame = self._game.screen_size**2
-            self._screens = Screens(emulator.ale.getScreenDims(), grey, self.observations[:, -1])
+            self._screens = Screens(emulator.ale.getScreenDims(), gray, self.observations[:, -1])
         self._slots: list[_AtariSlot] = []  # made on first use
         self._earned = np.zeros(slots)
         self._ended = np.zeros((2, slots), np.bool_)

@@ -1,6 +1,6 @@
 """CartPole for all slots at once, bit-identical to Gymnasium's.
 
-Gymnasium's vectorised CartPole draws all first states from one generator, so that it cannot seed
+Gymnasium's vectorized CartPole draws all first states from one generator, so that it cannot seed
 single episodes. The equations here are the same, in the same order. Episodes begin in the plain
 environment. The tests compare NumPy's sine and cosine of arrays with those of numbers.
 """
@@ -19,7 +19,7 @@ from esbench.environments.backends.base import Array, MovableBackend, StepResult
 @final
 @register_backend("cartpole")
 class CartPoleBackend(MovableBackend):
-    """Gymnasium's CartPole, one vectorised step for all slots."""
+    """Gymnasium's CartPole, one vectorized step for all slots."""
 
     name = "cartpole"
     entry_points = ("gymnasium.envs.classic_control.cartpole:CartPoleEnv",)

@@ -1,1 +1,1 @@
-"""Behaviour characterisations: what novelty search compares episodes by; one file each."""
+"""Behavior characterizations: what novelty search compares episodes by; one file each."""

@@ -1,4 +1,4 @@
-"""The contract of every behaviour characterisation: it maps an episode to a vector.
+"""The contract of every behavior characterization: it maps an episode to a vector.
 
 Each slot of a worker has its own recorder, which sees the episodes of that slot only.
 """
@@ -20,7 +20,7 @@ from esbench.settings import Settings
 
 
 class BehaviorSettings(Settings, ABC):
-    """Settings of a behaviour characterisation; none by default."""
+    """Settings of a behavior characterization; none by default."""
 
 
 @final
@@ -74,7 +74,7 @@ class Behavior(ABC):
 
     @abstractmethod
     def end(self, view: SlotView) -> Vector:
-        """The behaviour of the episode, [D]; D is the same for all episodes."""
+        """The behavior of the episode, [D]; D is the same for all episodes."""
 
 
 def behavior_class(name: str) -> type[Behavior]:

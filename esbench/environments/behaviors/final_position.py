@@ -1,4 +1,4 @@
-"""The final position of a robot: the behaviour of locomotion tasks in Conti et al. 2018."""
+"""The final position of a robot: the behavior of locomotion tasks in Conti et al. 2018."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class FinalPosition(Behavior):
         """The position (x, y), with 0 for a missing coordinate.
 
         It is the info's ``x_position`` and ``y_position``, as in Gymnasium's MuJoCo tasks, or else
-        the first two generalised coordinates of the MuJoCo data. NaN if the environment has no such
+        the first two generalized coordinates of the MuJoCo data. NaN if the environment has no such
         data and the episode had no step whose info could hold the position.
 
         Raises:

@@ -1,4 +1,4 @@
-"""The RAM of an Atari game over an episode: the behaviour of Atari games in Conti et al. 2018.
+"""The RAM of an Atari game over an episode: the behavior of Atari games in Conti et al. 2018.
 
 The authors keep the RAM of every step and, to compare two episodes, repeat the last state of the
 shorter one. Here, an interval and a number of samples give a vector of fixed length.
@@ -29,7 +29,7 @@ class RamTrajectorySettings(BehaviorSettings):
     """A sample is taken at the start and then at this interval [environment steps]."""
 
     samples: Count = 32
-    """Samples per behaviour, 128 numbers each; a shorter episode repeats its last frame, and a
+    """Samples per behavior, 128 numbers each; a shorter episode repeats its last frame, and a
     longer one is cut after the last sample [frames]."""
 
 

@@ -187,7 +187,7 @@ class ConvBatch(SharingBatch, LowRankBatch):
         layers = list(enumerate(self._shapes[::2]))
         self._wide = [number for number, shape in layers[depth:] if is_wide(*shape)]
         self.takes_low_rank = bool(self._wide)  # sharing the weights of a wide layer is faster
-        # Members around one centre share the weights of its wide layers, stored by layer number.
+        # Members around one center share the weights of its wide layers, stored by layer number.
         self._center: Vector | None = None
         self._shared: dict[int, Rows] = {}
 
@@ -197,7 +197,7 @@ class ConvBatch(SharingBatch, LowRankBatch):
         self._slots[slot] = self._network(split_tensors(parameters, self._shapes), {})
 
     def load_low_rank(self, slot: int, member: LowRankMember) -> None:
-        """Load a member into a slot; its wide layers are those of the centre plus factors."""
+        """Load a member into a slot; its wide layers are those of the center plus factors."""
         self._slots[slot] = None
         parts = split_tensors(member.center, self._shapes)
         if self._center is not member.center:

@@ -2,7 +2,7 @@
 
 Memory limits the speed of a large layer: the weights of 3136 x 512 units do not fit into the cache.
 Slots share weights if they play episodes of one member, or members with low-rank noise around one
-centre (Sarkar et al. 2025, arXiv:2511.16652): x (W + s A B^T) = x W + s (x A) B^T. The weights are
+center (Sarkar et al. 2025, arXiv:2511.16652): x (W + s A B^T) = x W + s (x A) B^T. The weights are
 processed in pieces that stay in the cache while each slot is multiplied by them on its own. One
 product for several rows would be faster still, but BLAS rounds differently for different numbers of
 rows, so the bits of a slot would depend on the others.

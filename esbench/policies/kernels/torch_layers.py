@@ -17,7 +17,7 @@ from esbench.policies.kernels.virtual_batch import EPSILON
 
 @final
 class VirtualBatchNorm(torch.nn.Module):  # type: ignore[misc]
-    """Virtual batch normalisation, with the statistics of the same member on a reference batch.
+    """Virtual batch normalization, with the statistics of the same member on a reference batch.
 
     Computes gamma * (x - mean) / sqrt(variance + eps) + beta, with mean and variance of x over the
     reference batch (sources in ``kernels.virtual_batch``). The policy template ``module`` finds
@@ -43,7 +43,7 @@ class VirtualBatchNorm(torch.nn.Module):  # type: ignore[misc]
         self.measuring = False
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Normalise x [N, C] or [N, C, H, W] per channel.
+        """Normalize x [N, C] or [N, C, H, W] per channel.
 
         Raises:
             ValueError: x has another shape.

@@ -33,11 +33,11 @@ MODULES: Final[dict[Activation, type[torch.nn.Module]]] = {
 
 @final
 class PolicyModule(torch.nn.Module):  # type: ignore[misc]
-    """Observations [N, ...] to outputs [N, outputs], with the observation normalisation inside.
+    """Observations [N, ...] to outputs [N, outputs], with the observation normalization inside.
 
     Attributes:
-        network: the layers after the normalisation.
-        mean, scale: [inputs], in float64; None without normalisation.
+        network: the layers after the normalization.
+        mean, scale: [inputs], in float64; None without normalization.
     """
 
     def __init__(self, network: torch.nn.Module, normalizer: Normalizer | None) -> None:

@@ -1,4 +1,4 @@
-"""Virtual batch normalisation, folded into the weights of a convolutional network.
+"""Virtual batch normalization, folded into the weights of a convolutional network.
 
 Salimans et al. 2016, "Improved techniques for training GANs" (arXiv:1606.03498), section 3.4; used
 for ES on Atari games in Salimans et al. 2017 (arXiv:1703.03864), section 2.2. The input x of a
@@ -31,7 +31,7 @@ EPSILON: Final = 1e-3
 
 
 def scale_and_shift(sums: Rows, gamma: Rows, beta: Rows) -> tuple[Rows, Rows]:
-    """The normalisation ``x * scale + shift``, [units] each, of a layer's ``sums`` [R, ..., units].
+    """The normalization ``x * scale + shift``, [units] each, of a layer's ``sums`` [R, ..., units].
 
     R is the size of the reference batch.
     """
@@ -60,10 +60,10 @@ def member_shapes(architecture: Architecture) -> Shapes:
 
 @final
 class NormalizedBatch(ReferredBatch, SharingBatch):
-    """Convolutional networks with virtual batch normalisation.
+    """Convolutional networks with virtual batch normalization.
 
     ``load`` computes the statistics and folds them into the weights of an equivalent network
-    without normalisation, so that a step costs the same.
+    without normalization, so that a step costs the same.
     """
 
     remembers = False

@@ -52,7 +52,7 @@ MARKS: Final = {0.0: "random policy", 1.0: "reference"}
 
 @final
 @dataclass(frozen=True)
-class Labelled:
+class Labeled:
     """A cell without its trials; ``name`` is that of its curve."""
 
     environment: str
@@ -114,15 +114,15 @@ def target_ecdf(group: Sequence[Cell]) -> AcrossFigure | None:
 
 
 def performance_profile(group: Sequence[Cell]) -> AcrossFigure | None:
-    """The share of runs above each normalised score.
+    """The share of runs above each normalized score.
 
     None if fewer than two environments have frozen random and reference scores and a done run.
     """
     return profile_of([(cell, cell_scores(cell)) for cell in group if cell.has_scale])
 
 
-def profile_of(found: Sequence[tuple[Cell | Labelled, Floats]]) -> AcrossFigure | None:
-    """The performance profile of cells with their normalised scores, [runs]; None as above."""
+def profile_of(found: Sequence[tuple[Cell | Labeled, Floats]]) -> AcrossFigure | None:
+    """The performance profile of cells with their normalized scores, [runs]; None as above."""
     pairs = [(cell, scores) for cell, scores in found if scores.size]
     environments = _environments(pairs)
     if len(environments) < 2:
@@ -142,13 +142,13 @@ def profile_of(found: Sequence[tuple[Cell | Labelled, Floats]]) -> AcrossFigure 
 
 
 def cell_scores(cell: Cell) -> Floats:
-    """The normalised scores [runs] of the done runs; minus infinity for one that diverged."""
+    """The normalized scores [runs] of the done runs; minus infinity for one that diverged."""
     scores = [trial.result()["score"] for trial in cell.trials if trial.is_done]
     scale = _scale(cell)
     return np.array([-math.inf if s is None else normalized(float(s), *scale) for s in scores])
 
 
-def profile_curves(pairs: Sequence[tuple[Cell | Labelled, Floats]]) -> list[Curve]:
+def profile_curves(pairs: Sequence[tuple[Cell | Labeled, Floats]]) -> list[Curve]:
     """The curves of a performance profile, from cells with their scores [runs]."""
     total = len(_environments(pairs))
     thresholds = _thresholds(np.concatenate([scores for _, scores in pairs]))
@@ -182,11 +182,11 @@ def _draw(shown: AcrossFigure, figure: FigureBase, size: Size) -> None:
     add_legend(figure, size, axes, shown.reading)
 
 
-def _environments(pairs: Sequence[tuple[Cell | Labelled, object]]) -> list[str]:
+def _environments(pairs: Sequence[tuple[Cell | Labeled, object]]) -> list[str]:
     return sorted({cell.environment for cell, _ in pairs})
 
 
-def _by_algorithm(pairs: Sequence[tuple[Cell | Labelled, T]]) -> list[tuple[str, Style, list[T]]]:
+def _by_algorithm(pairs: Sequence[tuple[Cell | Labeled, T]]) -> list[tuple[str, Style, list[T]]]:
     """The data of the cells grouped by algorithm and policy, sorted."""
     groups: dict[str, list[T]] = {}
     for cell, values in pairs:

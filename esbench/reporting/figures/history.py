@@ -17,8 +17,8 @@ from esbench.files import write_bytes
 from esbench.reporting.figures.style import (
     BLUE,
     DEFAULT_OUTPUT,
+    GRAY,
     GREEN,
-    GREY,
     NOTE,
     ORANGE,
     VERMILLION,
@@ -65,7 +65,7 @@ def _draw(cell: CellHistory, figure: FigureBase, size: Size) -> None:
     checks = cell.checks
     _draw_scores(above, checks)
     speeds = np.array([check.speed for check in checks])
-    below.plot(np.arange(len(checks)), speeds, ".", color=GREY, markersize=6, zorder=3)
+    below.plot(np.arange(len(checks)), speeds, ".", color=GRAY, markersize=6, zorder=3)
     _draw_levels(below, [check.speed_level for check in checks])
     _mark_changes(below, checks, [check.speed_change for check in checks], "{:+.0%}".format)
     below.yaxis.set_major_formatter(lambda value, _: format_steps(value))

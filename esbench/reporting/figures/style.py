@@ -48,7 +48,7 @@ NOTE: Final[Any] = {"textcoords": "offset points", "fontsize": 8, "color": "#444
 @final
 @dataclass(frozen=True)
 class Style:
-    """The look of a line; its dashes and marker identify it without colour."""
+    """The look of a line; its dashes and marker identify it without color."""
 
     color: str
     line: str
@@ -79,7 +79,7 @@ def band_curve(name: str, label: str, style: Style, band: Band, unit: float = 1.
 
 
 # Okabe & Ito, "Color universal design", 2008, without yellow, which is too light on white.
-BLACK, ORANGE, SKY, GREEN, BLUE, VERMILLION, PURPLE, GREY = COLORS = (
+BLACK, ORANGE, SKY, GREEN, BLUE, VERMILLION, PURPLE, GRAY = COLORS = (
     "#000000",
     "#E69F00",
     "#56B4E9",
@@ -89,10 +89,10 @@ BLACK, ORANGE, SKY, GREEN, BLUE, VERMILLION, PURPLE, GREY = COLORS = (
     "#CC79A7",
     "#777777",
 )
-WINE: Final = "#882255"  # Tol, "Colour schemes", 2021: one more, for a table of nine algorithms
+WINE: Final = "#882255"  # Tol, "Color schemes", 2021: one more, for a table of nine algorithms
 STYLES: Final = {
     "openai_es": Style(BLUE, "-", "o"),
-    "random_search": Style(GREY, "--", "X"),
+    "random_search": Style(GRAY, "--", "X"),
     "ars": Style(VERMILLION, "-.", "s"),
     "pgpe": Style(GREEN, "-", "^"),
     "pepg": Style(GREEN, "--", "v"),
@@ -107,7 +107,7 @@ STYLES: Final = {
     "sep_cma_es": Style(SKY, "--", "P"),
     "csa_es": Style(WINE, "-.", "v"),
     "eggroll": Style(VERMILLION, "--", "H"),
-    "ppo": Style(GREY, ":", "d"),
+    "ppo": Style(GRAY, ":", "d"),
 }
 _LOOKS: Final = tuple(itertools.product("oXs^vDdP<>8p*hH", ("-", "--", "-.")))
 

@@ -14,7 +14,7 @@ from esbench.grids.sweep import value_text
 from esbench.integrations.optuna_study import Configuration
 from esbench.reporting.figures.style import (
     BLUE,
-    GREY,
+    GRAY,
     VERMILLION,
     Drawing,
     Size,
@@ -35,7 +35,7 @@ FEW: Final = 10  # scores, which are all shown
 MARGIN: Final = 1.2  # factor beside the ends of a logarithmic axis
 MOST_TICKS: Final = 5
 LOOKS: Final[dict[str, Any]] = {
-    "pruned, at its rung": {"marker": "o", "s": 22, "facecolors": "none", "edgecolors": GREY},
+    "pruned, at its rung": {"marker": "o", "s": 22, "facecolors": "none", "edgecolors": GRAY},
     "complete": {"marker": "o", "s": 22, "color": BLUE},
     "failed or below the axis": {"marker": "x", "s": 30, "color": VERMILLION},
     "default": {"marker": "D", "s": 60, "facecolors": "white", "edgecolors": "black"},

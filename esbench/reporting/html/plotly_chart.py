@@ -1,7 +1,7 @@
 """One chart as a Plotly figure.
 
-A figure is plain JSON: ``data`` and ``layout`` of Plotly's schema. A colour is the name of a
-variable of the page's style sheet, which the page replaces by the colour for light or dark.
+A figure is plain JSON: ``data`` and ``layout`` of Plotly's schema. A color is the name of a
+variable of the page's style sheet, which the page replaces by the color for light or dark.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def make_chart(
 
 
 def swatch(style: Style) -> Json:
-    """A marker's SVG path, within -1 to 1 with y pointing down, its colour and its dashes."""
+    """A marker's SVG path, within -1 to 1 with y pointing down, its color and its dashes."""
     from matplotlib.markers import MarkerStyle
 
     marker = MarkerStyle(style.marker)

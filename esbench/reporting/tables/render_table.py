@@ -23,11 +23,11 @@ INTERVAL: Final = "95 % interval"
 FEW_SEEDS: Final = 10
 ONE_EPISODE: Final = (
     "every held-out episode is the same one, because the environment is deterministic. The score "
-    "is that of one trajectory, which a policy can memorise."
+    "is that of one trajectory, which a policy can memorize."
 )
 EQUAL_EPISODES: Final = (
     "all held-out episodes of a seed have the same return and length. If 'esbench plan' calls the "
-    "environment deterministic, they are one trajectory, which a policy can memorise."
+    "environment deterministic, they are one trajectory, which a policy can memorize."
 )
 
 _LATEX_HEAD: Final = r"""% \usepackage[T1]{fontenc}

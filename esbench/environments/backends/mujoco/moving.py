@@ -216,7 +216,7 @@ class HumanoidRules(Rules, ABC):
 
 @final
 class Humanoid(HumanoidRules, TouchingRules):
-    """Humanoid-v5; its velocity is that of the centre of mass."""
+    """Humanoid-v5; its velocity is that of the center of mass."""
 
     places = (
         "x_position",

@@ -72,7 +72,7 @@ _UNIT: Final = re.compile(r"\s*\[([^\W\d][^\[\]]*)\]\.?$")
 
 @final
 @dataclass(frozen=True)
-class CatalogueEntry:
+class CatalogEntry:
     """One line of ``esbench list``; ``paper`` is empty if there is none."""
 
     name: str
@@ -98,15 +98,15 @@ class SettingRow:
     search: str = ""
 
 
-def catalogue(kind: str) -> Iterator[CatalogueEntry]:
+def catalog(kind: str) -> Iterator[CatalogEntry]:
     """Yield every algorithm, agent, environment, policy, behavior, backend or grid."""
     match kind:
         case "environments":
             for name in environment_names():
-                yield CatalogueEntry(name, _environment_text(name))
+                yield CatalogEntry(name, _environment_text(name))
         case "grids":
             for name in grid_names():
-                yield CatalogueEntry(name, str(read_grid(name)[0].get("description", "")))
+                yield CatalogEntry(name, str(read_grid(name)[0].get("description", "")))
         case _:
             for name in _REGISTRIES[kind].names():
                 yield _entry(_REGISTRIES[kind], name)
@@ -229,7 +229,7 @@ def _environment_text(name: str) -> str:
         return str(error).partition("\n")[0]
 
 
-def _entry(registry: Registry[Any], name: str) -> CatalogueEntry:
+def _entry(registry: Registry[Any], name: str) -> CatalogEntry:
     """The first line of a class's docstring; for a plugin that cannot be imported, the reason."""
     paper = ""
     try:
@@ -237,7 +237,7 @@ def _entry(registry: Registry[Any], name: str) -> CatalogueEntry:
         text, paper = inspect.getdoc(cls) or "", getattr(cls, "paper", "")
     except UsageError as error:
         text = str(error).removeprefix(f"{registry.kind} {name!r}: ")
-    return CatalogueEntry(name, text.partition("\n")[0], paper)
+    return CatalogEntry(name, text.partition("\n")[0], paper)
 
 
 def _description(model: type[BaseModel], name: str) -> str:

@@ -15,10 +15,10 @@ from esbench.errors import UsageError
 from esbench.grids.environment_files import environment_names
 from esbench.grids.grid_file import apply_override, grid_names, parse_grid
 from esbench.policies.base import POLICIES
-from esbench.reporting.catalogue import (
+from esbench.reporting.catalog import (
     REQUIRED,
     SettingRow,
-    catalogue,
+    catalog,
     example,
     setting_rows,
     settings_of,
@@ -53,7 +53,7 @@ def installed(kind: str, name: str) -> Any:
 
 @pytest.mark.parametrize("kind", NAMES)
 def test_everything_is_listed_with_one_line(kind: str) -> None:
-    listed = list(catalogue(kind))
+    listed = list(catalog(kind))
     assert [entry.name for entry in listed] == list(NAMES[kind])
     assert listed
     for entry in listed:
@@ -62,9 +62,9 @@ def test_everything_is_listed_with_one_line(kind: str) -> None:
 
 
 def test_papers_are_listed() -> None:
-    papers = {entry.name: entry.paper for entry in catalogue("algorithms")}
+    papers = {entry.name: entry.paper for entry in catalog("algorithms")}
     assert papers["openai_es"] == "Salimans et al. 2017, arXiv:1703.03864"
-    others = [entry for kind in NAMES if kind != "algorithms" for entry in catalogue(kind)]
+    others = [entry for kind in NAMES if kind != "algorithms" for entry in catalog(kind)]
     assert not any(entry.paper for entry in others)
 
 
@@ -261,7 +261,7 @@ def test_plugins_that_cannot_be_imported_are_listed_with_the_reason(
     modules = {f"zoo_{name}": source for name, source in PLUGINS.items()}
     extras = "Provides-Extra: hare\nProvides-Extra: fox-trot\n"
     install(modules, "\n".join(["[esbench.algorithms]", *lines]), extras)
-    listed = {entry.name: entry for entry in catalogue("algorithms")}
+    listed = {entry.name: entry for entry in catalog("algorithms")}
     for name, facts in LISTED.items():
         assert [fact for fact in facts if fact not in listed[name].text] == [], name
     assert listed["openai_es"].paper
