@@ -59,7 +59,7 @@ def baseline(
 ) -> None:
     """Save scores, digests, settings and versions to a file that later runs are checked against."""
     from esbench.cli.console import working
-    from esbench.cli.display import print_baseline, print_suggestions
+    from esbench.cli.display.gate import print_baseline, print_suggestions
     from esbench.gate.baselines import freeze, write_baseline
     from esbench.gate.suggest import suggestions
 
@@ -119,7 +119,7 @@ def check(
     """
     from esbench.analysis.gate import GateRules
     from esbench.cli.console import show
-    from esbench.cli.display import print_check
+    from esbench.cli.display.gate import print_check
     from esbench.files import write_bytes
     from esbench.gate import render_check
     from esbench.gate.baselines import read_baseline, require_statistic
@@ -247,7 +247,7 @@ def history(
     ] = "text",
 ) -> None:
     """Show scores, speeds and digests of past checks by commit, and mark where they changed."""
-    from esbench.cli.display import print_history
+    from esbench.cli.display.gate import print_history
     from esbench.reporting.figures.history import draw_history
     from esbench.reporting.history import as_json, as_markdown
     from esbench.reporting.history import history as past

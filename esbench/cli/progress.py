@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, Task, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from esbench.cli.display import FEW_GENERATIONS, few_generations
+from esbench.cli.display.grids import FEW_GENERATIONS, few_generations
 from esbench.cli.progress_lines import progress_line, progress_rows, shown_return
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.run_trial import Outcome

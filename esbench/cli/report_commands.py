@@ -36,7 +36,7 @@ def list_(
     ] = None,
 ) -> None:
     """List algorithms, agents, environments, policies and other names, or settings."""
-    from esbench.cli.display import print_catalog, print_settings
+    from esbench.cli.display.catalog import print_catalog, print_settings
     from esbench.reporting.catalog import catalog, kind_with_settings
 
     if settings is not None:
@@ -128,7 +128,7 @@ def compare(
     statistic: Statistic = "mean",
 ) -> None:
     """Compare two sides: difference and its interval, probability of improvement, test."""
-    from esbench.cli.display import print_comparison
+    from esbench.cli.display.scores import print_comparison
     from esbench.reporting.tables.comparison import as_json, as_markdown, compare_sides
 
     sides = compare_sides(first, second, root, statistic)
@@ -217,7 +217,7 @@ def diagnose(
     ] = "text",
 ) -> None:
     """Check the health of training from the diagnostics of its updates, with advice."""
-    from esbench.cli.display import print_diagnosis, print_health
+    from esbench.cli.display.diagnosis import print_diagnosis, print_health
     from esbench.reporting import diagnosis
     from esbench.store.trial_folder import is_trial
 

@@ -135,7 +135,7 @@ def plan(
     """Estimate the cost of a grid: trials, steps and time, from a measured speed."""
     from esbench.bench.plan import costs, costs_on
     from esbench.cli.console import show, working
-    from esbench.cli.display import print_costs
+    from esbench.cli.display.grids import print_costs
     from esbench.grids.shards import parse_shard
     from esbench.training.engines import EngineChoice
     from esbench.training.run_grid import layout_of
@@ -156,7 +156,7 @@ def plan(
 def status(options: GridOptions) -> None:
     """Show which trials of a grid are done, running, partial, failed or missing."""
     from esbench.bench.plan import standing
-    from esbench.cli.display import print_standings
+    from esbench.cli.display.grids import print_standings
 
     root, trials = options.open()
     print_standings(map(standing, trials), root)
@@ -185,7 +185,7 @@ def bench(
     """Compare the speed of training with Gymnasium and with the simulator alone."""
     from esbench.bench.throughput import measure
     from esbench.cli.console import working
-    from esbench.cli.display import print_throughput
+    from esbench.cli.display.throughput import print_throughput
     from esbench.training.engines import EngineChoice
 
     settings = all_overrides(set_, device)

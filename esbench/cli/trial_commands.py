@@ -61,7 +61,7 @@ def eval_(
         }
         if wrong := [option for option, is_given in options.items() if is_given]:
             raise UsageError(f"{wrong[0]}: expected a trial, not --random-policy")
-        from esbench.cli.display import returns_text
+        from esbench.cli.display.scores import returns_text
         from esbench.grids.environment_files import load_environment
         from esbench.rollouts.random_policy import random_policy_returns
 
@@ -84,7 +84,7 @@ def _score_again(
     which: Which,
 ) -> None:
     """Score one trial, or all in a folder; those that cannot be scored are named."""
-    from esbench.cli.display import returns_text
+    from esbench.cli.display.scores import returns_text
     from esbench.rollouts.worker_pool import WorkerPool
     from esbench.store.trial_folder import find_trials
     from esbench.training.scoring import evaluate_trial, keep_best

@@ -114,7 +114,7 @@ def _run(
 
 def _print_results(studies: Sequence[Study]) -> None:
     from esbench.cli.console import show
-    from esbench.cli.display import print_tuning, print_tuning_costs
+    from esbench.cli.display.tuning import print_tuning, print_tuning_costs
     from esbench.reporting.figures.tuning import draw_tuning
     from esbench.tuning.summary import summarize, write_best
 

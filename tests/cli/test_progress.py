@@ -9,7 +9,7 @@ import pytest
 from fake_trials import make_records, make_trials, write_trial
 from rich.console import Console
 
-from esbench.cli.display import few_generations
+from esbench.cli.display.grids import few_generations
 from esbench.cli.progress import GridDisplay
 from esbench.cli.progress_lines import progress_cells
 from esbench.store.generation_record import GenerationRecord

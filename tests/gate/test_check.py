@@ -11,7 +11,7 @@ from fake_trials import edit, make_records, make_trials, set_digest, write_score
 from rich.console import Console
 
 from esbench.analysis.gate import GateRules, Verdict
-from esbench.cli.display import check_table
+from esbench.cli.display.gate import check_table
 from esbench.errors import UsageError
 from esbench.gate import render_check as verdicts
 from esbench.gate.baselines import freeze
