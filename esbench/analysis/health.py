@@ -47,6 +47,7 @@ USUAL_SIGMA: Final = 0.1  # beside the root mean square of the starting paramete
 MOSTLY_FIRST: Final = 0.8
 SAME_RETURNS: Final = 0.5  # share of generations with equal returns of all members
 MOSTLY_TIED: Final = 0.9  # mean share; at most 0.75 in healthy runs
+SHORTENED: Final = 0.5  # share of the first length of episodes
 NOT_FINITE: Final = 0.05  # share of members; 0 in healthy runs
 # In the last third: at most 0.09 in healthy runs of ten generations, 0.02 from thirty on.
 DRIFTING: Final = 0.3
@@ -60,8 +61,9 @@ MIN_UNIFORM: Final = 30
 class RunMeasurements:
     """The measurements of a run, [generations] each, named as in its rows.
 
-    ``num_params`` is NaN if unknown; novelty search does not seek returns; ``has_learning_rate`` is
-    whether a setting controls the length of an update; an agent has no population.
+    ``num_params`` is NaN if unknown; ``reward_shift`` is subtracted from every reward in training;
+    novelty search does not seek returns; ``has_learning_rate`` is whether a setting controls the
+    length of an update; an agent has no population.
     """
 
     population_size: Floats
@@ -80,7 +82,9 @@ class RunMeasurements:
     center_norm: Floats
     distance: Floats
     observation_drift: Floats
+    episode_length_mean: Floats
     num_params: float = math.nan
+    reward_shift: float = 0.0
     seeks_returns: bool = True
     has_learning_rate: bool = True
     has_population: bool = True
@@ -134,20 +138,22 @@ def findings(run: RunMeasurements) -> list[HealthFinding]:
 
 def climbs(run: RunMeasurements) -> bool:
     """Whether the return of the center or of the population clearly rises."""
-    return any(
-        gain(values) > CLEAR_GAIN * float(np.median(np.abs(np.diff(values))))
-        and ascent(values) >= CLIMBING
-        for values in _returns(run)
-    )
+    return any(map(_climbs, _returns(run).values()))
+
+
+def _climbs(returns: Floats) -> bool:
+    usual = float(np.median(np.abs(np.diff(returns))))
+    return gain(returns) > CLEAR_GAIN * usual and ascent(returns) >= CLIMBING
 
 
 def _applying(rules: Sequence[Rule], run: RunMeasurements) -> Iterator[HealthFinding]:
     return (finding for rule in rules if (finding := rule(run)))
 
 
-def _returns(run: RunMeasurements) -> list[Floats]:
-    given = (run.population_return_mean, run.center_return)
-    return [values for values in given if np.isfinite(values).all()]
+def _returns(run: RunMeasurements) -> dict[str, Floats]:
+    """The known curves of returns by whose they are, the most important one first."""
+    given = {"the center's": run.center_return, "the population's mean": run.population_return_mean}
+    return {who: values for who, values in given.items() if np.isfinite(values).all()}
 
 
 def _wrong_step(run: RunMeasurements) -> HealthFinding | None:
@@ -232,7 +238,7 @@ def _no_information(run: RunMeasurements) -> HealthFinding | None:
     ranks, low, high = run.center_rank_fraction, *_chance(run)
     mean, signal = float(ranks.mean()), mean_interval(run.split_half_cosine)[1]
     spread, returns = float(np.median(run.population_return_std)), _returns(run)
-    still = bool(returns) and all(gain(values) < spread for values in returns)
+    still = bool(returns) and all(gain(values) < spread for values in returns.values())
     if run.generations < MIN_UNIFORM or signal > 0 or not (still and low <= mean <= high):
         return None
     # The test assumes continuous values; ranks pass it slightly more often.
@@ -277,6 +283,27 @@ def _not_finite(run: RunMeasurements) -> HealthFinding | None:
     )
 
 
+def _ending_early(run: RunMeasurements) -> HealthFinding | None:
+    """Whether the shifted return rises because episodes become short, and the return falls."""
+    lengths = run.episode_length_mean
+    shifted = run.population_return_mean - run.reward_shift * lengths
+    if not (run.seeks_returns and run.reward_shift > 0 and np.isfinite(shifted).all()):
+        return None
+    first, last = _ends(lengths)
+    who, returns = next(iter(_returns(run).items()))
+    if not (last < SHORTENED * first and gain(shifted) > 0 and gain(returns) < 0):
+        return None
+    return HealthFinding(
+        "ends_early",
+        "warning",
+        f"The policy has learned to end its episodes: their mean length is {three_digits(first)} "
+        f"steps in the first generation and {three_digits(last)} in the last tenth, and the return "
+        f"falls: {_way(who, returns)}. Training subtracts reward_shift = {run.reward_shift:g} "
+        "from every reward, so every step costs.",
+        "Compare with environment.reward_shift = 0: then a step costs nothing.",
+    )
+
+
 def _drifting(run: RunMeasurements) -> HealthFinding | None:
     late = thirds(run.observation_drift)[2]
     if not late >= DRIFTING:
@@ -295,7 +322,9 @@ def _progress(run: RunMeasurements) -> HealthFinding:
     if not run.seeks_returns:
         said = "The search follows novelty, so that its returns need not rise: they are not judged."
         return HealthFinding("novelty", "ok", said)
-    returns, way = _returns(run), _way(run)
+    returns = _returns(run)
+    who = next(filter(lambda who: _climbs(returns[who]), returns), next(iter(returns), None))
+    way = _way(who, returns[who]) if who else "in some of them it is not finite"
     if climbs(run):
         last = run.generations // BLOCKS
         best = run.population_return_max
@@ -304,11 +333,12 @@ def _progress(run: RunMeasurements) -> HealthFinding:
             said = f"The return has risen until all members have {three_digits(float(best.max()))}"
             end = "the best of the run: solved, or as good as its episodes can tell."
             return HealthFinding("solved", "ok", f"{said}, {end}")
-        flat = all(not trend(values[run.generations // 2 :])[1] > 0 for values in returns)
-        end = "; it has levelled off in the second half" if flat else ""
+        half = run.generations // 2
+        flat = all(not trend(values[half:])[1] > 0 for values in returns.values())
+        end = "; it has leveled off in the second half" if flat else ""
         return HealthFinding("climbing", "ok", f"The return rises: {way}{end}.")
     spread = float(np.median(run.population_return_std))
-    if returns and all(gain(values) < -spread for values in returns):
+    if returns and all(gain(values) < -spread for values in returns.values()):
         advice = "Lower learning_rate, or let it decay (learning_rate_decay)."
         return HealthFinding("falling", "note", f"The return falls: {way}.", advice)
     said = f"The return has not clearly risen in {run.generations} generations: {way}."
@@ -344,7 +374,7 @@ def _signal(run: RunMeasurements) -> HealthFinding | None:
 SICKNESSES: Final[tuple[Rule, ...]] = (
     _wrong_step, _same_returns, _mostly_first, _no_information, _mostly_tied,
 )  # fmt: skip
-ALWAYS: Final[tuple[Rule, ...]] = (_not_finite, _drifting)
+ALWAYS: Final[tuple[Rule, ...]] = (_not_finite, _ending_early, _drifting)
 SIGNS: Final[tuple[Rule, ...]] = (_rank, _signal)
 
 
@@ -357,13 +387,14 @@ def _ratio(run: RunMeasurements) -> str:
     return f"{mean:.2g} (95 % interval {low:.2g} to {high:.2g})"
 
 
-def _way(run: RunMeasurements) -> str:
-    returns = _returns(run)
-    if not returns:
-        return "in some of them it is not finite"
-    start, _, end = thirds(returns[-1])
-    who = "the center's" if len(returns) == 2 else "the population's mean"
-    return f"{who} is {three_digits(start)} in the first third and {three_digits(end)} in the last"
+def _way(who: str, returns: Floats) -> str:
+    first, last = map(three_digits, _ends(returns))
+    return f"{who} is {first} in the first generation and {last} in the last tenth"
+
+
+def _ends(values: Floats) -> tuple[float, float]:
+    """The first value and the mean of the last tenth, which ``gain`` compares."""
+    return float(values[0]), float(values[0]) + gain(values)
 
 
 def _percent(share: float) -> str:

@@ -26,6 +26,7 @@ _SHOWN: Final = (
     "center_return",
     "population_return_mean",
     "population_return_std",
+    "episode_length_mean",
     "center_rank_fraction",
     "tied_returns",
     "update_cosine",
@@ -147,6 +148,7 @@ def run_measurements(folder: TrialFolder) -> RunMeasurements:
     return RunMeasurements(
         **{name: values.astype(np.float64) for name, values in columns.items()},
         num_params=math.nan if is_agent else _num_params(folder),
+        reward_shift=spec["environment"]["reward_shift"],
         seeks_returns=seeks_returns,
         has_learning_rate=has_learning_rate,
         has_population=not is_agent,

@@ -44,6 +44,7 @@ def run(generations: int = GENERATIONS, **given: Any) -> RunMeasurements:
         "center_norm": 10.0,
         "distance": np.linspace(0.3, 6.0, generations),
         "observation_drift": 0.01,
+        "episode_length_mean": 100.0,
         **given,
     }
     arrays = {
@@ -212,6 +213,41 @@ def test_that_nothing_can_be_seen_means_little_in_few_generations() -> None:
     assert "no_information" not in told(run(29, **few))
 
 
+# Episodes shrink from 60 steps to 8, and the return from 40 to 0: with a shift of 1, it rises.
+ENDING: dict[str, Any] = {
+    "reward_shift": 1.0,
+    "episode_length_mean": np.linspace(60.0, 8.0, GENERATIONS),
+    "population_return_mean": np.linspace(40.0, 0.0, GENERATIONS),
+    "center_return": np.linspace(90.0, 0.0, GENERATIONS),
+}
+
+
+def test_a_policy_that_ends_its_episodes_because_steps_cost_is_told() -> None:
+    assert told(run(**ENDING))["ends_early"] == "warning"
+    # The mean of members that are far apart may rise although the center falls.
+    below = {"population_return_mean": np.linspace(-7.0, -1.0, GENERATIONS)}
+    assert told(run(**ENDING | below))["ends_early"] == "warning"
+    # Each of its signs is needed.
+    assert "ends_early" not in told(run(**ENDING | {"reward_shift": 0.0}))
+    assert "ends_early" not in told(run(**ENDING | {"seeks_returns": False}))
+    assert "ends_early" not in told(run(**ENDING | {"center_return": RISING}))
+    assert "ends_early" not in told(run(**ENDING | {"episode_length_mean": 60.0}))
+    shifted_falls = {"population_return_mean": np.linspace(40.0, -40.0, GENERATIONS)}
+    assert "ends_early" not in told(run(**ENDING | shifted_falls))
+
+
+def test_a_sentence_has_the_two_values_that_are_compared() -> None:
+    # It falls at once and then rises slowly: by thirds it would rise.
+    fallen = np.concatenate([[90.0], np.linspace(0.0, 4.0, GENERATIONS - 1)])
+    (finding, *_) = findings(run(center_return=fallen, population_return_mean=fallen))
+    assert finding.name == "falling"
+    assert "is 90 in the first generation and 3.8" in finding.sentence
+    # The center falls, and the population rises: it is the population that is told of.
+    (finding, *_) = findings(run(center_return=-RISING, population_return_mean=RISING))
+    assert finding.name == "climbing"
+    assert "the population's mean is 0 in the first generation and 48" in finding.sentence
+
+
 FLAT = np.minimum(RISING, 25.0) + np.random.default_rng(0).normal(size=GENERATIONS)
 LAST = np.arange(GENERATIONS) < 30
 SOLVED = {
@@ -227,8 +263,8 @@ SOLVED = {
         ({"center_rank_fraction": FIRST}, "sigma_too_large", "is 1 in 80 % of generations"),
         ({"update_norm": 12.0}, "learning_rate_too_large", "by 12 times the .* by about 40"),
         (SICK["constant_reward"], "constant_reward", "in 100 % of generations, always 3:"),
-        ({"center_return": RISING}, "climbing", r"^The return rises((?!levelled).)*$"),
-        ({"center_return": FLAT}, "climbing", "levelled off"),
+        ({"center_return": RISING}, "climbing", r"^The return rises((?!leveled).)*$"),
+        ({"center_return": FLAT}, "climbing", "leveled off"),
         (SOLVED, "solved", "all members have 50"),
     ],
 )
