@@ -45,6 +45,16 @@ def test_commands_run_one_after_the_other(esbench: Run) -> None:
         assert out
 
 
+def test_the_best_rows_are_those_of_the_leaderboard(esbench: Run) -> None:
+    command = "esbench leaderboard --best --format markdown"
+    assert command in README
+    folder = ROOT / "results" / "leaderboard"
+    code, out, _ = esbench(*shlex.split(command)[1:], str(folder))
+    table = [line for line in out.splitlines() if line.startswith("|")]
+    assert code == 0
+    assert "\n".join(table) in README
+
+
 def test_the_grid_is_valid(tmp_path: Path) -> None:
     (text,) = blocks("toml")
     (tmp_path / "grid.toml").write_text(text)

@@ -38,7 +38,7 @@ def submit(
 
 
 @command(
-    epilog="Examples: esbench leaderboard   |   esbench leaderboard --env Hopper-v5   |   "
+    epilog="Examples: esbench leaderboard --best   |   esbench leaderboard --env Hopper-v5   |   "
     "esbench leaderboard --format html > leaderboard.html"
 )
 def leaderboard(
@@ -47,6 +47,9 @@ def leaderboard(
     ] = LEADERBOARD,
     env: OnlyEnvironments = None,
     algorithm: OnlyAlgorithms = None,
+    best: Annotated[
+        bool, typer.Option("--best", help="Only the row with the best score of each environment.")
+    ] = False,
     format_: Annotated[
         Literal["text", "markdown", "json", "html"],
         typer.Option("--format", help="Output format; html is one file with filters."),
@@ -56,12 +59,18 @@ def leaderboard(
     from esbench.cli.console import print_sheet
     from esbench.leaderboard.entries import read_leaderboard
     from esbench.leaderboard.page import render
-    from esbench.leaderboard.table import leaderboard_rows, leaderboard_sheet
+    from esbench.leaderboard.table import (
+        best_rows,
+        best_sheet,
+        leaderboard_rows,
+        leaderboard_sheet,
+    )
     from esbench.reporting.tables.render_table import as_json, as_markdown
 
     entries = read_leaderboard(folder)
     rows = leaderboard_rows(entries, env or (), algorithm or ())
-    sheet = leaderboard_sheet(rows, terminal=format_ == "text")
+    sheet = best_sheet(rows) if best else leaderboard_sheet(rows, terminal=format_ == "text")
+    rows = best_rows(rows) if best else rows
     if format_ == "text":
         print_sheet(sheet)
     elif format_ == "html":

@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from statistics import fmean
 from typing import Any, Final, final
 
@@ -40,6 +41,14 @@ BEST_NOTE: Final = (
 COST_NOTE: Final = "Steps, generations and CPU time: of training, mean over seeds."
 TERMINAL_COST_NOTE: Final = "Steps: of training, mean over seeds."
 _NOT_SETTINGS: Final = frozenset({"id", "backend"})
+OVERLAP: Final = "Overlap"
+OVERLAP_NOTE: Final = (
+    "Overlap: how many other rows of the environment have an interval that overlaps that of the "
+    "best, so that chance may have decided between them."
+)
+BEST_COLUMNS: Final = (
+    "Environment", "Algorithm", "Policy", "Score", INTERVAL, OVERLAP, "Tail", "Seeds", "Steps",
+)  # fmt: skip
 FULL_ONLY: Final = frozenset({"Generations", "CPU time", "Normalized"})
 
 
@@ -120,6 +129,26 @@ def leaderboard_sheet(rows: Sequence[LeaderboardRow], terminal: bool = False) ->
     notes = [SCORE_NOTE, BEST_NOTE, cost, *seeds_notes([row.seeds for row in rows])]
     notes += one_episode_notes(rows)
     return Sheet(header, body, notes)
+
+
+def best_rows(rows: Sequence[LeaderboardRow]) -> list[LeaderboardRow]:
+    """The first row of each environment, which has the best score."""
+    return [next(group) for _, group in groupby(rows, lambda row: row.environment)]
+
+
+def best_sheet(rows: Sequence[LeaderboardRow]) -> Sheet:
+    """The table of the best row of each environment; UsageError if there is no row."""
+    found = best_rows(rows)
+    sheet = leaderboard_sheet(found)
+    header = [name for name in BEST_COLUMNS if name in (*sheet.header, OVERLAP)]
+    body = []
+    for best in found:
+        others = [row for row in rows if row.environment == best.environment and row is not best]
+        overlapping = sum(row.high >= best.low for row in others)
+        texts = _texts(best) | {OVERLAP: f"{overlapping} of {len(others)}"}
+        body.append([texts[name] for name in header])
+    notes = [note for note in sheet.notes if note not in (BEST_NOTE, COST_NOTE)]
+    return Sheet(header, body, [*notes, OVERLAP_NOTE])
 
 
 def policy_words(entry: Entry) -> str:

@@ -28,7 +28,7 @@ from esbench.leaderboard.submit import (
     command_of_results,
     submit,
 )
-from esbench.leaderboard.table import leaderboard_rows
+from esbench.leaderboard.table import best_sheet, leaderboard_rows
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.training.trials import open_grid
 
@@ -290,6 +290,21 @@ def test_rows_are_sorted_and_filtered(board: Path) -> None:
     assert len(leaderboard_rows(entries, algorithms=["openai_es"])) == 2
     with pytest.raises(UsageError, match="openai_es"):
         leaderboard_rows(entries, algorithms=["openai_is"])
+
+
+def test_of_each_environment_the_best_row_and_how_many_overlap_it(esbench: Run) -> None:
+    rows = leaderboard_rows(read_leaderboard(PUBLISHED))
+    code, out, _ = esbench("leaderboard", str(PUBLISHED), "--best", "--format", "json")
+    best = json.loads(out)["rows"]
+    assert (code, len(best)) == (0, len({row.environment for row in rows}))
+    sheet = best_sheet(rows)
+    for one, cells in zip(best, sheet.body, strict=True):
+        own = [row for row in rows if row.environment == one["environment"]]
+        assert one["score"] == max(row.score for row in own)
+        overlapping = sum(row.high >= one["low"] for row in own) - 1  # it overlaps itself
+        named = dict(zip(sheet.header, cells, strict=True))
+        assert named["Environment"] == one["environment"]
+        assert named["Overlap"] == f"{overlapping} of {len(own) - 1}"
 
 
 def test_the_name_of_an_algorithm_selects_all_of_its_labels(esbench: Run) -> None:
