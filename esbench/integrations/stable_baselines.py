@@ -15,9 +15,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final, final
 
+import gymnasium
 import numpy as np
+from gymnasium import spaces
 
-from esbench.agents.base import ActingPolicy, Agent, MakeEnvironment, register_agent
+from esbench.agents.base import (
+    ActingPolicy,
+    Agent,
+    Environment,
+    MakeEnvironment,
+    register_agent,
+)
 from esbench.algorithms.base import State
 from esbench.errors import UsageError, suggestion
 from esbench.integrations.library import LazyModule
@@ -79,7 +87,9 @@ class StableBaselines(Agent, ABC):
     def _made(self, make_environment: MakeEnvironment, seed: int) -> Any:
         """The untrained model; sets the statistics that normalize its observations, if any."""
         settings = self._settings
-        vectors = sb3_vec_env.DummyVecEnv([make_environment] * settings.n_envs)
+        vectors = sb3_vec_env.DummyVecEnv(
+            [lambda: self._from_zero(make_environment())] * settings.n_envs
+        )
         self._statistics: Any = None
         if settings.normalize:
             given = settings.normalize if isinstance(settings.normalize, dict) else {}
@@ -101,6 +111,29 @@ class StableBaselines(Agent, ABC):
                 policy, vectors, seed=seed, device="cpu", verbose=0, **arguments
             )
 
+    @final
+    def _from_zero(self, env: Environment) -> Environment:
+        """The environment with actions that count from 0, as the library expects."""
+        if any(np.any(start) for start in _starts(env.observation_space)):
+            raise UsageError(
+                f"{self.class_name}: the observation space is {env.observation_space}; expected "
+                "Discrete and MultiDiscrete spaces that start at 0"
+            )
+        space = env.action_space
+        self._first_action: Any = next(_starts(space), 0)
+        if not np.any(self._first_action):
+            return env
+        zero: Any
+        if isinstance(space, spaces.Discrete):
+            zero = spaces.Discrete(space.n)
+        else:
+            zero = spaces.MultiDiscrete(space.nvec)  # type: ignore[attr-defined]
+        return gymnasium.wrappers.TransformAction(env, self._shifted, zero)
+
+    @final
+    def _shifted(self, action: Any) -> Any:
+        return action + self._first_action
+
     @property
     @final
     def policy(self) -> ActingPolicy | None:
@@ -110,7 +143,7 @@ class StableBaselines(Agent, ABC):
             model = copy.copy(model)
             model.policy = copy.deepcopy(model.policy)
             model.policy.load_from_vector(model.weights.cpu())
-        return _Deterministic(model, self._statistics)
+        return _Deterministic(model, self._statistics, self._first_action)
 
     @final
     def learn(self, env_steps: int) -> None:
@@ -263,9 +296,10 @@ class ContribTRPO(StableBaselines):
 class _Deterministic:
     """The policy of a model without exploration."""
 
-    def __init__(self, model: Any, statistics: Any) -> None:
+    def __init__(self, model: Any, statistics: Any, first_action: Any) -> None:
         self._model = model
         self._statistics = statistics
+        self._first_action = first_action
 
     def reset(self) -> None:
         pass  # no recurrent state
@@ -274,7 +308,18 @@ class _Deterministic:
         if self._statistics is not None:
             observation = self._statistics.normalize_obs(observation)
         action, _ = self._model.predict(observation, deterministic=True)
+        if np.any(self._first_action):
+            action = action + self._first_action
         return action[()] if isinstance(action, np.ndarray) else action  # a number, not 0-d
+
+
+def _starts(space: Any) -> Iterator[Any]:
+    """The first numbers of the discrete spaces in a space."""
+    parts = getattr(space, "spaces", ())
+    for part in parts.values() if isinstance(parts, dict) else parts:
+        yield from _starts(part)
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        yield space.start
 
 
 def _argument(name: str, value: Any) -> Any:

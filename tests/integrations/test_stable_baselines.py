@@ -148,6 +148,58 @@ def test_a_discrete_action_is_a_number(pool: WorkerPool) -> None:
         assert trainer.policy().act(0) in range(4)
 
 
+class Signed(gymnasium.Env[Any, Any]):
+    """An environment with actions from -1 to 1; the reward is the action."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+    action_space: Any = gymnasium.spaces.Discrete(3, start=-1)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        """Begin an episode."""
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        """Take one step; the time limit ends the episode."""
+        assert self.action_space.contains(action)
+        return np.zeros(1, np.float32), float(np.sum(action)), False, False, {}
+
+
+class SignedPair(Signed):
+    """The same with two actions."""
+
+    action_space = gymnasium.spaces.MultiDiscrete([3, 3], start=[-1, -1])
+
+
+class Marked(Signed):
+    """The same with observations that count from 1."""
+
+    observation_space = gymnasium.spaces.Discrete(2, start=1)  # type: ignore[assignment]
+
+
+for each in (Signed, SignedPair, Marked):
+    gymnasium.register(f"esbench-test/{each.__name__}-v0", each, max_episode_steps=10)
+
+
+@pytest.mark.parametrize(
+    ("name", "environment", "best"),
+    [("ppo", "Signed", 10.0), ("dqn", "Signed", 10.0), ("ppo", "SignedPair", 20.0)],
+)
+def test_discrete_actions_start_where_their_space_does(
+    name: str, environment: str, best: float, pool: WorkerPool
+) -> None:
+    spec = trial_of(name, 300, f"esbench-test/{environment}-v0").spec
+    with AgentTrainer(spec, pool) as trainer:
+        trainer.train()  # the environment asserts that its space contains every action
+        assert np.all(np.abs(trainer.evaluate().returns) <= best)
+        space = gymnasium.make(f"esbench-test/{environment}-v0").action_space
+        assert space.contains(trainer.policy().act(np.zeros(1, np.float32)))
+
+
+def test_discrete_observations_that_do_not_start_at_0_are_refused(pool: WorkerPool) -> None:
+    with pytest.raises(UsageError, match=r"PPO: .*Discrete\(2, start=1\)"):
+        AgentTrainer(trial_of("ppo", 300, "esbench-test/Marked-v0").spec, pool)
+
+
 def test_random_streams_are_the_agents_own(pool: WorkerPool) -> None:
     spec = trial_of("dqn", 100).spec
     other = spec.model_copy(update={"seed": 1})
