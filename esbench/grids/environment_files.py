@@ -160,6 +160,7 @@ def environment_table(name: str) -> tuple[Table, str]:
     name, _ = without_alias(name, {})
     if found := ENVIRONMENTS.get(name):
         return found
+    _require_whole_name(name)
     _require_registered(name)
     if name in atari_environments():
         _, protocol = atari_environments()[name]
@@ -182,9 +183,23 @@ def load_environment(
 def _parsed(table: Table, source: str) -> EnvironmentFile:
     file = parse(EnvironmentFile, table, source)
     for algorithm, settings in file.algorithms.items():
+        if algorithm not in (known := [*ALGORITHMS.names(), *AGENTS.names()]):
+            near = suggestion(algorithm, known)
+            raise UsageError(f"{source}: algorithms.{algorithm} is not an algorithm; {near}")
         if algorithm not in AGENTS.names():  # their library need not be installed
             parse(ALGORITHMS.get(algorithm).Settings, settings, source, f"algorithms.{algorithm}")
     return file
+
+
+def _require_whole_name(name: str) -> None:
+    """UsageError if a file has the name without its module, and only the module registers it."""
+    import gymnasium
+
+    _, module, registered = name.rpartition(":")
+    if module and registered not in gymnasium.registry and (found := ENVIRONMENTS.get(registered)):
+        raise UsageError(
+            f"{found[1]}: id = {registered!r}: expected id = {name!r}, the name with its module"
+        )
 
 
 def _require_registered(name: str) -> None:

@@ -106,18 +106,20 @@ def environments_in(source: Path | Table) -> dict[str, Table]:
     """The environments of a file, a folder of files or the content of a file, by name.
 
     ``shared`` names a file of the folder ``shared`` beside the file, with settings below those of
-    the table; a table of ``protocols`` goes on top of them. The name of the file is the default of
-    an environment's ``id``.
+    the table; a table of ``protocols`` goes on top of them. UsageError for a file without ``id``.
     """
     if isinstance(source, dict):
-        return _environments(source, folder(), "")
+        return _environments(source, folder())
     if source.is_dir():
         return {
             name: table
             for path in sorted(source.glob("*.toml"))
             for name, table in environments_in(path).items()
         }
-    return _environments(read_toml(source), source.parent, source.stem)
+    found = _environments(read_toml(source), source.parent)
+    if "" in found:
+        raise UsageError(f"{source}: id is missing; expected the Gymnasium name")
+    return found
 
 
 @cache
@@ -126,13 +128,13 @@ def _paths(envs: Path) -> dict[str, Path]:
     return {name: path for path in envs.glob("*.toml") for name in environments_in(path)}
 
 
-def _environments(table: Table, envs: Path, default: str) -> dict[str, Table]:
+def _environments(table: Table, envs: Path) -> dict[str, Table]:
     table = dict(table)
     if shared := table.pop("shared", None):
         table = merged(read_toml(envs / "shared" / f"{shared}.toml"), table)
     protocols = table.pop("protocols", {"": {}})
     environments = [merged(table, protocol) for protocol in protocols.values()]
-    return {str(environment.get("id", default)): environment for environment in environments}
+    return {str(environment.get("id", "")): environment for environment in environments}
 
 
 def _table_of(plugin: EntryPoint) -> tuple[Table, str]:

@@ -16,8 +16,10 @@ from esbench.algorithms.settings import NormalizationSettings, TrainerSettings
 from esbench.environments.backends.base import check_backend
 from esbench.errors import UsageError, suggestion
 from esbench.grids.environment_files import (
+    DEFAULT_ENV_STEPS,
     EnvironmentFile,
     Scores,
+    environment_table,
     frozen_scores,
     load_environment,
 )
@@ -69,7 +71,7 @@ def expand(grid: Grid, source: str, start: StartSpec | None = None) -> list[Labe
     found = [
         trial
         for name in grid.environments
-        for trial in _Layers(grid, load_environment(name), source, start, scopes).trials()
+        for trial in _Layers(grid, _checked_file(name), source, start, scopes).trials()
     ]
     if not found:
         raise UsageError(
@@ -77,6 +79,15 @@ def expand(grid: Grid, source: str, start: StartSpec | None = None) -> list[Labe
             f"{' or '.join(grid.environments)} among its environments"
         )
     return found
+
+
+def _checked_file(name: str) -> EnvironmentFile:
+    """The file of an environment; a table that is wrong without a grid is the file's mistake."""
+    file, (_, origin) = load_environment(name), environment_table(name)
+    _policy(file.policy, origin, "policy")
+    parse(BudgetSpec, {"env_steps": DEFAULT_ENV_STEPS, **file.budget}, origin, "budget")
+    parse(EvaluationSpec, file.evaluation, origin, "evaluation")
+    return file
 
 
 def _scope(table: Table, source: str, prefix: str) -> Scope:
@@ -188,6 +199,10 @@ class _Layers:
         if not isinstance(name, str) or (":" not in name and name not in trainer_names()):
             key = f"algorithms.{label}" + (".algorithm" if "algorithm" in settings else "")
             near = suggestion(str(name), trainer_names())
+            if "." in str(name):
+                near = f"a class is named as 'package.file:Class'; {near}"
+            elif settings and "algorithm" not in settings:
+                near = f"a label of your own needs algorithm = 'NAME' in its table; {near}"
             raise UsageError(f"{self.source}: unknown algorithm {name!r} ({key}); {near}")
         model = trainer_settings(name)
         reserved = {*RESERVED} - ({"policy"} if is_agent(name) else set())

@@ -319,6 +319,44 @@ def test_a_users_own_file_that_does_not_import(
         load_environment("broken_file:Env-v0")
 
 
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ("[policy]\nhiden = [8]", "unknown key policy.hiden"),
+        ("[policy]\ntemplate = 'mpl'", "unknown policy template 'mpl'"),
+        ("[budget]\nenv_steps = 'many'", "budget.env_steps = .many"),
+        ("[evaluation]\nepisode = 3", "unknown key evaluation.episode"),
+        ("[algorithms.sness]\nsigma = 1.0", "algorithms.sness .*'snes'"),
+    ],
+)
+def test_a_mistake_in_a_file_is_reported_with_its_path(
+    table: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "CartPole-v1.toml").write_text(f"id = 'CartPole-v1'\n{table}")
+    monkeypatch.setattr(environment_registry, "folder", lambda: tmp_path)
+    grid = parse_grid({"name": "t", "environments": ["CartPole-v1"], "algorithms": ["snes"]}, "t")
+    with pytest.raises(UsageError, match=words) as caught:
+        expand(grid, "t")
+    assert str(caught.value).startswith(str(tmp_path / "CartPole-v1.toml"))
+
+
+def test_a_file_has_the_name_with_its_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "whole_name.py").write_text(
+        "import gymnasium\ngymnasium.register('Whole-v0', 'doubles:Walk')"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    path = tmp_path / "mine.toml"
+    monkeypatch.setattr(environment_registry, "folder", lambda: tmp_path)
+    path.write_text("id = 'Whole-v0'\ndescription = 'mine'")
+    with pytest.raises(UsageError, match=r"mine.toml: id = 'Whole-v0'.*'whole_name:Whole-v0'"):
+        load_environment("whole_name:Whole-v0")
+    environment_registry._paths.cache_clear()
+    path.write_text("id = 'whole_name:Whole-v0'\ndescription = 'mine'")
+    assert load_environment("whole_name:Whole-v0").description == "mine"
+
+
 def test_tables_merge_and_values_replace() -> None:
     below = {"a": {"b": 1, "c": [1, 2]}, "d": 3}
     assert merged(below, {"a": {"c": [9]}, "d": {"e": 0}}) == {
