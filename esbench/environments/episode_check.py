@@ -27,6 +27,7 @@ from esbench.own_code import OWN_CODE_ERRORS
 
 STEPS: Final = 500  # of the episodes before, and of the compared one
 SECONDS: Final = 2.0  # likewise, for slow environments
+FIRST: Final = 10  # steps whose rewards are looked at
 SEEDS: Final = (1, 2, 3)  # of the episodes before
 SEED: Final = 4  # of the compared episode
 UNENDED: Final = 10_000  # steps without an end, in an environment without a time limit
@@ -47,17 +48,19 @@ Step: TypeAlias = tuple[int, bytes, bool, bool]  # the observation as a hash, th
 
 
 def check_episodes(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ()) -> None:
-    """Refuse an environment whose episodes do not end, or do not depend on their seed only.
+    """Refuse an environment whose episodes have no rewards, do not end or depend on earlier ones.
 
     An exception of the environment ends the check: training reports it, with its traceback.
 
     Raises:
-        UsageError: names the wrapper or the class that keeps state, or the missing setting.
+        UsageError: names the wrapper or the class that keeps state, the missing setting, or the
+            reward that is not a number.
     """
     error: UsageError | None = None
     make = partial(make_environment, name, kwargs, wrappers)
     with contextlib.suppress(*OWN_CODE_ERRORS):
-        if not has_time_limit(name, kwargs):
+        error = _without_rewards(name, make)
+        if not error and not has_time_limit(name, kwargs):
             error = _endless(name, make)
         error = error or _irregular(name, make)
     if error is not None:
@@ -104,6 +107,19 @@ def no_time_limit(name: str, steps: int) -> UsageError:
         f"environment {name!r} has no time limit, and an episode has not ended after {steps:,} "
         "steps; expected a number for environment.max_episode_steps, which then limits training "
         f"and scoring: --set 'environment.\"{name}\".max_episode_steps=1000'"
+    )
+
+
+def _without_rewards(name: str, make: Callable[[], Environment]) -> UsageError | None:
+    """The error of an environment whose first rewards are not numbers, or None."""
+    with contextlib.closing(make()) as env:
+        steps = islice(_limited(_episode(env, SEED), FIRST + 1, SECONDS), 1, None)
+        rewards = [np.frombuffer(reward) for _, reward, _, _ in steps]
+    if not rewards or np.isfinite(rewards).any():
+        return None
+    return UsageError(
+        f"environment {name!r}: the reward of step 1 is {rewards[0][0]}, and the next ones are no "
+        "numbers either; expected finite numbers"
     )
 
 

@@ -61,6 +61,18 @@ class Unseeded(Walk):
         return observation, reward + np.random.random(), *rest  # noqa: NPY002
 
 
+class Lately(Walk):
+    """Has one reward that is no number."""
+
+    def step(self, action: np.ndarray) -> Any:
+        observation, reward, *rest = super().step(action)
+        return observation, reward if self.left else np.nan, *rest
+
+
+def no_number(reward: Any) -> float:
+    return float("nan")
+
+
 class Best(gymnasium.RewardWrapper[np.ndarray, np.ndarray]):
     """Rewards the best reward ever."""
 
@@ -89,6 +101,8 @@ ENVIRONMENTS = {
     "Drifts": Drifts,
     "Grows": Grows,
     "Unseeded": Unseeded,
+    "Unrewarded": partial(wrapped, partial(TransformReward, func=no_number)),
+    "Lately": Lately,
     "Healthy": partial(wrapped, partial(TransformReward, func=double)),
 }
 for name, make in ENVIRONMENTS.items():
@@ -114,6 +128,7 @@ RUN = ["--env", CLIFF, "--algorithm", "openai_es", "--seeds", "0", "--env-steps"
         ("Best", "the wrapper Best keeps state"),
         ("Drifts", "class Drifts keeps state .* the reward of step 1 .*wrappers:NewInstance"),
         ("Grows", "the class Grows keeps state .* the termination of "),
+        ("Unrewarded", "the reward of step 1 is nan"),
         ("Unseeded", r"the class Unseeded does not depend on its seed .* self\.np_random"),
     ],
 )
@@ -127,6 +142,7 @@ def test_what_survives_an_episode_is_named(name: str, words: str) -> None:
     "name",
     [
         "HealthyCheck-v0",
+        "LatelyCheck-v0",  # training counts such an episode as the worst
         "doubles:Walk-v0",
         "doubles:BadObservation-v0",  # a NaN equals itself
         "doubles:Raises-v0",  # training reports it
