@@ -115,13 +115,16 @@ def catalog(kind: str) -> Iterator[CatalogEntry]:
 def kind_with_settings(name: str) -> str:
     """The kind of an algorithm, agent, policy or behavior; a UsageError for any other name.
 
-    A class by its import name is a behavior if it is one, else an algorithm or an agent.
+    A class by its import name is a behavior or a policy if it is one, else an algorithm or an
+    agent.
     """
     if ":" in name:
-        found = import_object("algorithm or behavior", name)
-        return (
-            "behaviors" if inspect.isclass(found) and issubclass(found, Behavior) else "algorithms"
-        )
+        found = import_object("algorithm, policy or behavior", name)
+        bases = found.__mro__ if inspect.isclass(found) else ()
+        if Behavior in bases:
+            return "behaviors"
+        is_module = any(base.__module__.startswith("torch.nn.") for base in bases)
+        return "policies" if is_module else "algorithms"
     kinds = {known: kind for kind in reversed(_PLACES) for known in _REGISTRIES[kind].names()}
     if name not in kinds:
         raise unknown("algorithm, agent, policy or behavior", name, kinds)
@@ -132,7 +135,34 @@ def settings_of(kind: str, name: str) -> list[SettingRow]:
     """The rows of a name; a UsageError if it is unknown or its kind has no settings."""
     if kind not in _SETTINGS:
         raise UsageError(f"{kind} have no --settings; only {', '.join(_SETTINGS)} have")
+    if kind == "policies" and ":" in name:
+        return module_rows(name)
     return setting_rows(_SETTINGS[kind](name))
+
+
+def module_rows(name: str) -> list[SettingRow]:
+    """The rows of a torch.nn.Module by its import name: its own arguments, then those of all.
+
+    Raises:
+        UsageError: it cannot be imported, or is no class.
+    """
+    found = import_object("policy", name)
+    if not inspect.isclass(found):
+        raise UsageError(f"policy {name!r}: expected a torch.nn.Module class")
+    parameters = list(inspect.signature(found).parameters.values())[2:]  # inputs and outputs
+    own = [
+        SettingRow(
+            each.name,
+            type_text(type(each.default)),  # of an annotation, only text may be known
+            REQUIRED if each.default is each.empty else json.dumps(each.default, default=str),
+            "",
+            "An argument of the constructor.",
+        )
+        for each in parameters
+        if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+    ]
+    general = setting_rows(POLICIES.get("module").Settings)
+    return [*own, *(row for row in general if row.name not in ("factory", "arguments"))]
 
 
 def setting_rows(model: type[BaseModel], prefix: str = "") -> list[SettingRow]:

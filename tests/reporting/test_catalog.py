@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
+from command_line import Run
 from pydantic import Field
 
 from esbench.algorithms.base import ALGORITHMS
@@ -225,6 +226,27 @@ def test_the_examples_of_every_kind() -> None:
     )
     assert example("algorithms", "es", rows[9:10]) == ""
     assert example("algorithms", "es", []) == ""
+
+
+def test_a_module_has_its_own_arguments_first(esbench: Run, tmp_path: Path) -> None:
+    (tmp_path / "polynomial.py").write_text(
+        "import torch\n"
+        "class Polynomial(torch.nn.Module):\n"
+        "    def __init__(self, inputs, outputs, degree: int = 2, name='x', *, root): ...\n"
+        "number = 1\n"
+    )
+    code, out, _ = esbench("list", "--settings", "polynomial:Polynomial")
+    assert code == 0
+    assert 'template = "polynomial:Polynomial"' in out
+    rows = settings_of("policies", "polynomial:Polynomial")
+    assert [(row.name, row.type, row.default) for row in rows[:3]] == [
+        ("degree", "integer", "2"),
+        ("name", "string", '"x"'),
+        ("root", "value", "required"),
+    ]
+    assert {"normalize_observations", "reference_size"} < {row.name for row in rows}
+    assert not {"factory", "arguments"} & {row.name for row in rows}
+    assert esbench("list", "policies", "--settings", "polynomial:number")[0] == 2
 
 
 PLUGINS = {
