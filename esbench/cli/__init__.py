@@ -113,7 +113,8 @@ def _run() -> int:
         message = getattr(error, "format_message", None)  # of an error of typer's
         if message is None:
             raise
-        complain(str(UsageError(message() or "expected a command; see: esbench --help")))
+        said = message().replace("Value error, ", "")  # of pydantic, which checks the choices
+        complain(str(UsageError(said or "expected a command; see: esbench --help")))
         return EXIT_USAGE
 
 

@@ -210,6 +210,11 @@ def verify(
             "expected a trial's folder, a file of a leaderboard, or --sample K"
             + (f", not {str(trial)!r} alone" if trial else "")
         )
+    if sample is not None and trial and trial.is_dir() and not is_leaderboard(trial):
+        raise UsageError(
+            f"--sample {sample}: expected a leaderboard, but {str(trial)!r} has none of its files; "
+            "without --sample, the trials of a folder are trained again"
+        )
     if sample is None and (env or algorithm):
         raise UsageError("--env and --algorithm without --sample: expected --sample K too")
     what, drawn = trial or leaderboard, []

@@ -43,9 +43,9 @@ NORMALIZED: Final[dict[EpisodeStatistic, str]] = {
     "are means, not tails.",
 }
 STANDINGS: Final = (
-    "*: the best of its environment. =: no significant difference from the best (with three seeds, "
-    f"no difference can be): two-sided permutation test of the means at {LEVEL}, Holm-corrected "
-    "over the rows of the environment. Unmarked: significantly worse."
+    "*: the best of its environment. =: no significant difference from the best (between rows of "
+    "three seeds, no difference can be): two-sided permutation test of the means at "
+    f"{LEVEL}, Holm-corrected over the rows of the environment. Unmarked: significantly worse."
 )
 MARKS: Final[dict[Standing, str]] = {"best": " *", "tied": " =", "": ""}
 
