@@ -14,7 +14,14 @@ from esbench.analysis.statistics import EpisodeStatistic, diverged_as_worst
 from esbench.gate.baselines import FrozenCell, FrozenTrial, labels_of, trial_digests
 from esbench.grids.trial_spec import differences
 from esbench.store.cells import Cell, run_score
-from esbench.store.provenance.changes import Origin, changes, origin_of, was_mixed
+from esbench.store.provenance.changes import (
+    Origin,
+    changed_code,
+    changes,
+    origin_of,
+    own_code_of,
+    was_mixed,
+)
 from esbench.store.provenance.record import changed_since
 from esbench.store.trial_folder import TrialFolder
 from esbench.units import counted
@@ -136,10 +143,12 @@ def _digest_result(
             reasons.append(
                 f"seed {seed} was resumed under other versions, or played by nodes that differ"
             )
-        elif other := changes(origins[known[seed].origin], origin_of(description)):
+        elif other := changes(before := origins[known[seed].origin], origin_of(description)):
             reasons.append("; ".join(other))
         elif where := _first_difference(known[seed], trial, frozen.episode_statistic):
-            return DigestResult.CHANGED, f"seed {seed} {where}"
+            code = changed_code(before.model_dump(), own_code_of(description))
+            detail = "".join(f"; your code has changed: {each}" for each in code)
+            return DigestResult.CHANGED, f"seed {seed} {where}{detail}"
         else:
             same += 1
     if reasons:

@@ -13,6 +13,7 @@ from rich.console import Console
 from esbench.analysis.gate import GateRules, Verdict
 from esbench.cli.display.gate import check_table
 from esbench.errors import UsageError
+from esbench.gate import match_baseline
 from esbench.gate import render_check as verdicts
 from esbench.gate.baselines import freeze
 from esbench.gate.check import CheckReport, check
@@ -100,6 +101,21 @@ def test_a_changed_digest_is_reported_and_fails_only_if_exact(base: Path, same: 
         junit = ElementTree.fromstring(verdicts.as_junit(report))
         assert junit[0].get("failures") == failures
     assert verdicts.headline(report).startswith("FAILED: 1 cell")
+
+
+def test_a_changed_digest_comes_with_the_own_code_that_has_changed(
+    base: Path, same: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(match_baseline, "changed_since", lambda _: [])  # trained with code of today
+    other = {"other": "sha256:3"}
+    edit(base, "trial.json", lambda c: c.update(own_code={"mine": "sha256:1", **other}))
+    edit(same, "trial.json", lambda c: c.update(own_code={"mine": "sha256:2", **other}))
+    assert held(same, base).cells[0].match.digests is DigestResult.IDENTICAL
+    set_digest(same / CELL / "seed-3", 2)
+    (cell,) = held(same, base).cells
+    assert cell.match.digests is DigestResult.CHANGED
+    assert "mine sha256:1 then, sha256:2 now" in cell.match.digests_detail
+    assert "other" not in cell.match.digests_detail
 
 
 def test_a_later_change_is_seen_in_the_last_digest(tmp_path: Path) -> None:

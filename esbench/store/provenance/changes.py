@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, final
+from typing import Annotated, Any, Final, final
 
 from pydantic import Field
 
@@ -20,6 +20,9 @@ class Origin(Settings):
     versions: dict[str, str | None] = Field(default_factory=dict)
     hardware: Table = Field(default_factory=dict)
     git_commit: str | None = None
+    own_code: Annotated[Table, Field(exclude_if=lambda code: not code)] = Field(
+        default_factory=dict
+    )
 
 
 def origin_of(description: Json) -> Origin:
