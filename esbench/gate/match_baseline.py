@@ -147,7 +147,7 @@ def _digest_result(
             reasons.append("; ".join(other))
         elif where := _first_difference(known[seed], trial, frozen.episode_statistic):
             code = changed_code(before.model_dump(), own_code_of(description))
-            detail = "".join(f"; your code has changed: {each}" for each in code)
+            detail = "".join(f"; changed: {each}" for each in code)
             return DigestResult.CHANGED, f"seed {seed} {where}{detail}"
         else:
             same += 1

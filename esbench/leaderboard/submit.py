@@ -29,6 +29,7 @@ from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.cells import Cell, RunCurve, run_curves
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.provenance.changes import Origin, own_code_of
+from esbench.store.provenance.record import OWN_FILES
 from esbench.store.trial_folder import TrialFolder
 from esbench.training.make import make_trainer
 from esbench.training.scoring import restore
@@ -107,7 +108,8 @@ def cautions(entry: Entry) -> list[str]:
     found = []
     if any((origin.git_commit or "+").endswith("+") for origin in entry.origins):
         found.append("trained at no known commit, or with changed files; expected a clean commit")
-    if code := ", ".join(sorted(entry.own_code)):
+    files = [name for name, version in entry.own_code.items() if version.startswith(OWN_FILES)]
+    if code := ", ".join(sorted(files)):
         found.append(f"trained with your own code ({code}); only who has it can verify this row")
     return [f"{entry.cell.name}: {caution}" for caution in found]
 

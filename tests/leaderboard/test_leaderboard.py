@@ -513,7 +513,9 @@ def test_rows_that_others_cannot_train_again_have_a_caution(board: Path) -> None
     assert cautions(plain) == []
     for commit in ("1234+", None):
         assert len(cautions(plain.model_copy(update={"origins": origins[commit]}))) == 1
-    (text,) = cautions(plain.model_copy(update={"own_code": {"tiny": "1"}}))
+    code = {"tiny": "sha256:1", "Box2D": "2.3.10"}  # anyone can install the second
+    (text,) = cautions(plain.model_copy(update={"own_code": code}))
+    assert "Box2D" not in text
     assert "tiny" in text
 
 

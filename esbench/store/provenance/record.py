@@ -46,7 +46,7 @@ PACKAGES: Final = (
     "safetensors",
 )
 _DIGITS: Final = 12
-_SHA256: Final = "sha256:"
+OWN_FILES: Final = "sha256:"  # begins the version of own files, which are not installed
 _ALWAYS_RECORDED: Final = frozenset({"", "esbench", "gymnasium", "ale_py", "evotorch", "evosax"})
 _VECTOR_INSTRUCTIONS: Final = re.compile(r"sse4|fma|avx|amx|bmi")
 
@@ -181,7 +181,7 @@ def changed_since(description: Json) -> list[str]:
 def code_here(code: Mapping[str, str]) -> dict[str, str | None]:
     """The versions that own code, as ``own_code`` returns it, has here; None if it is missing."""
     return {
-        name: _versions(name).get(name) if there.startswith(_SHA256) else _package_version(name)
+        name: _versions(name).get(name) if there.startswith(OWN_FILES) else _package_version(name)
         for name, there in code.items()
     }
 
@@ -276,4 +276,4 @@ def _digest(source: _Source) -> str:
             digest.update(f"{name} {len(content)}\n".encode() + content)
     except OSError as error:
         return f"not readable ({error.strerror})"
-    return f"{_SHA256}{digest.hexdigest()[:_DIGITS]}"
+    return f"{OWN_FILES}{digest.hexdigest()[:_DIGITS]}"
