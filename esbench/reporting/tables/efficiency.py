@@ -145,13 +145,13 @@ def sheet(rows: Sequence[EfficiencyRow], window: int = WINDOW, *, terminal: bool
         hidden.add("Area")
     header = [name for name in texts[0] if name not in hidden]
     body = [[text[name] for name in header] for text in texts]
-    return Sheet(header, body, _footnotes(rows, window))
+    return Sheet(header, body, _footnotes(rows, window, terminal))
 
 
 _REACHED: Final = (
     "Reached: runs in which the unperturbed policy's mean return over {window} generations, or the "
-    "final policy's score, is at least the target. Interval: Wilson's interval of their share. "
-    "The target is the reference score of the environment, or the score given with --target."
+    "final policy's score, is at least the target. {interval}The target is the reference score of "
+    "the environment, or the score given with --target."
 )
 _COST: Final = (
     "Steps, episodes, CPU time (of all processes): the cost of training until then, median over "
@@ -231,8 +231,9 @@ def _mean_return(runs: Sequence[RunCurve], budget: float) -> tuple[float, float,
     return float(iqm(returns)), float(low), float(high)
 
 
-def _footnotes(rows: Sequence[EfficiencyRow], window: int) -> list[str]:
-    lines = [_REACHED.format(window=window), _COST, _EXPECTED]
+def _footnotes(rows: Sequence[EfficiencyRow], window: int, terminal: bool) -> list[str]:
+    interval = "" if terminal else "Interval: Wilson's interval of their share. "
+    lines = [_REACHED.format(window=window, interval=interval), _COST, _EXPECTED]
     if any(not math.isnan(row.area) for row in rows):
         budgets = {row.environment: row.area_env_steps for row in rows if not math.isnan(row.area)}
         listed = ", ".join(f"{format_steps(steps)} on {name}" for name, steps in budgets.items())
