@@ -97,8 +97,8 @@ def test_a_wrong_value_is_shown_with_what_was_expected(values, seen, expected):
     ("values", "line"),
     [
         (
-            {"shaping": "centered"},
-            "shaping = \"centered\": expected 'centered', 'nes' or 'raw'; did you mean 'centered'?",
+            {"shaping": "centred"},
+            "shaping = \"centred\": expected 'centered', 'nes' or 'raw'; did you mean 'centered'?",
         ),
         (
             {"layer": {"activation": "rellu"}},

@@ -15,7 +15,7 @@ CASES: list[tuple[str, dict[str, Any], str]] = [
     ("openai_es", {"sigma": 0.1, "radius": 1.0}, "exactly one of them"),
     ("openai_es", {"learning_rate": 0.0}, "learning_rate = 0"),
     ("openai_es", {"weight_decay": -0.1}, "weight_decay = -0.1"),
-    ("openai_es", {"shaping": "centered"}, "did you mean 'centered'"),
+    ("openai_es", {"shaping": "centred"}, "did you mean 'centered'"),
     ("openai_es", {"optimizer": "adm"}, "did you mean 'adam'"),
     ("openai_es", {"optimizer_settings": {"beta": 1}}, "did you mean 'betas'"),
     ("openai_es", {"sigam": 0.1}, "did you mean 'sigma'"),

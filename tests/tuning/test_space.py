@@ -106,9 +106,9 @@ def test_a_grid_replaces_adds_and_removes_settings() -> None:
         ("sigma", ["small"], ("sigma", "small")),
         ("population_size", {"low": 0, "high": 8}, ("population_size", "0")),
         ("population_size", {"low": 1.5, "high": 8.0}, ("population_size", "1.5", "whole")),
-        ("shaping", ["raw", "centered"], ("shaping", "centered", "'centered'")),
+        ("shaping", ["raw", "centred"], ("shaping", "centred", "'centered'")),
         ("antithetic", False, ("antithetic", "not searched")),
-        ("sigma", {"low": 0.1, "high": 1.0, "when": {"optimizer": "sgd"}}, ("'optimizer'",)),
+        ("sigma", {"low": 0.1, "high": 1.0, "when": {"optimiser": "sgd"}}, ("'optimizer'",)),
     ],
 )
 def test_wrong_spaces_are_refused_in_one_sentence(
