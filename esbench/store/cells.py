@@ -107,12 +107,16 @@ class RunCurve:
     returns: Floats  # ``center_return``, [generations]
     score: float  # of the final policy over held-out episodes; NaN if there is none
     done: bool
+    is_agent: bool = False  # its rows have the return of the policy after their steps
 
     def first_totals(
         self, targets: Floats, window: int = WINDOW, costs: Sequence[str] = COSTS
     ) -> dict[str, Floats]:
         """The cost at which each target was first reached, [targets]; infinity if it was not."""
         values = judged(self.returns, self.score, window)
+        if self.is_agent:  # the policies of searches are those before the rows
+            values = np.concatenate([[math.nan], values[:-1]])
+            values[-1] = np.fmax(values[-1], self.score)
         return {cost: first_totals(self.totals[cost], values, targets) for cost in costs}
 
 
@@ -178,7 +182,8 @@ def run_curves(cell: Cell) -> list[RunCurve]:
         returns = columns.pop("center_return")
         if len(returns):
             totals = {name: values.astype(np.float64) for name, values in columns.items()}
-            curves.append(RunCurve(totals, returns, math.nan if score is None else score, done))
+            held_out = math.nan if score is None else score
+            curves.append(RunCurve(totals, returns, held_out, done, cell.is_agent))
     return curves
 
 

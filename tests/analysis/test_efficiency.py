@@ -19,6 +19,7 @@ from esbench.analysis.efficiency import (
     share_interval,
     share_reached,
 )
+from esbench.store.cells import RunCurve
 from esbench.training.callbacks import TargetReturn
 
 INF, NAN = math.inf, math.nan
@@ -143,3 +144,15 @@ def test_share_reached_counts_triples_and_weighs_environments_the_same() -> None
     points = np.linspace(0, 3, 11)
     expected = scipy.stats.ecdf(times.ravel()).cdf.evaluate(points)
     npt.assert_allclose(share_reached([times], points), expected)
+
+
+def test_an_agents_row_is_of_the_policy_after_it() -> None:
+    totals = {"env_steps": np.array([5.0, 10.0, 15.0, 20.0, 25.0, 30.0])}
+    returns = np.array([0.0, 0.0, 0.0, 0.0, 5.0, 0.0])  # the mean of five reaches 1 with the fifth
+    for is_agent, expected in ((True, 25.0), (False, 20.0)):
+        run = RunCurve(totals, returns, math.nan, True, is_agent)
+        first = run.first_totals(np.array([1.0]), costs=["env_steps"])["env_steps"]
+        assert first.tolist() == [expected]
+    by_score = RunCurve(totals, np.zeros(6), 2.0, True, is_agent=True)
+    first = by_score.first_totals(np.array([1.0, 3.0]), costs=["env_steps"])["env_steps"]
+    assert first.tolist() == [30.0, math.inf]
