@@ -120,14 +120,14 @@ class StableBaselines(Agent, ABC):
                 "Discrete and MultiDiscrete spaces that start at 0"
             )
         space = env.action_space
-        self._first_action: Any = next(_starts(space), 0)
-        if not np.any(self._first_action):
-            return env
-        zero: Any
+        zero: Any = None  # other spaces are for the library to take or to refuse
         if isinstance(space, spaces.Discrete):
             zero = spaces.Discrete(space.n)
-        else:
-            zero = spaces.MultiDiscrete(space.nvec)  # type: ignore[attr-defined]
+        elif isinstance(space, spaces.MultiDiscrete):
+            zero = spaces.MultiDiscrete(space.nvec)
+        self._first_action: Any = 0 if zero is None else space.start  # type: ignore[attr-defined]
+        if not np.any(self._first_action):
+            return env
         return gymnasium.wrappers.TransformAction(env, self._shifted, zero)
 
     @final

@@ -170,13 +170,21 @@ class SignedPair(Signed):
     action_space = gymnasium.spaces.MultiDiscrete([3, 3], start=[-1, -1])
 
 
+class Both(Signed):
+    """The same with actions that the library does not support."""
+
+    action_space = gymnasium.spaces.Tuple(
+        [gymnasium.spaces.Discrete(2, start=1), gymnasium.spaces.Discrete(2)]
+    )
+
+
 class Marked(Signed):
     """The same with observations that count from 1."""
 
     observation_space = gymnasium.spaces.Discrete(2, start=1)  # type: ignore[assignment]
 
 
-for each in (Signed, SignedPair, Marked):
+for each in (Signed, SignedPair, Both, Marked):
     gymnasium.register(f"esbench-test/{each.__name__}-v0", each, max_episode_steps=10)
 
 
@@ -192,12 +200,24 @@ def test_discrete_actions_start_where_their_space_does(
         trainer.train()  # the environment asserts that its space contains every action
         assert np.all(np.abs(trainer.evaluate().returns) <= best)
         space = gymnasium.make(f"esbench-test/{environment}-v0").action_space
-        assert space.contains(trainer.policy().act(np.zeros(1, np.float32)))
+        action = trainer.policy().act(np.zeros(1, np.float32))
+        assert space.contains(action)
+        model = trainer.agent._model  # type: ignore[attr-defined]
+        chosen, _ = model.predict(np.zeros(1, np.float32), deterministic=True)
+        np.testing.assert_array_equal(action, chosen - 1)
+        for each in (0, 2):  # whatever it has learned
+            model.predict = lambda *_, each=each, **__: (chosen * 0 + each, None)
+            assert np.all(trainer.policy().act(np.zeros(1, np.float32)) == each - 1)
 
 
 def test_discrete_observations_that_do_not_start_at_0_are_refused(pool: WorkerPool) -> None:
     with pytest.raises(UsageError, match=r"PPO: .*Discrete\(2, start=1\)"):
         AgentTrainer(trial_of("ppo", 300, "esbench-test/Marked-v0").spec, pool)
+
+
+def test_actions_that_the_library_lacks_are_refused(pool: WorkerPool) -> None:
+    with pytest.raises(UsageError, match="PPO: .*Tuple"):
+        AgentTrainer(trial_of("ppo", 300, "esbench-test/Both-v0").spec, pool)
 
 
 def test_random_streams_are_the_agents_own(pool: WorkerPool) -> None:
