@@ -300,7 +300,7 @@ def _ending_early(run: RunMeasurements) -> HealthFinding | None:
         f"steps in the first generation and {three_digits(last)} in the last tenth, and the return "
         f"falls: {_way(who, returns)}. Training subtracts reward_shift = {run.reward_shift:g} "
         "from every reward, so every step costs.",
-        "Compare with environment.reward_shift = 0: then a step costs nothing.",
+        "Compare with reward_shift = 0, of the environment or the algorithm: no step costs then.",
     )
 
 

@@ -148,7 +148,8 @@ def run_measurements(folder: TrialFolder) -> RunMeasurements:
     return RunMeasurements(
         **{name: values.astype(np.float64) for name, values in columns.items()},
         num_params=math.nan if is_agent else _num_params(folder),
-        reward_shift=spec["environment"]["reward_shift"],
+        reward_shift=spec["environment"]["reward_shift"]
+        + spec["algorithm"]["settings"].get("reward_shift", 0.0),
         seeks_returns=seeks_returns,
         has_learning_rate=has_learning_rate,
         has_population=not is_agent,

@@ -7,7 +7,7 @@ import pytest
 from fake_trials import make_records, make_trials, write_trial
 from watchers import Watcher
 
-from esbench.reporting.diagnosis import Diagnosis, diagnose_trial
+from esbench.reporting.diagnosis import Diagnosis, diagnose_trial, run_measurements
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.training.run_trial import run_trial
 from esbench.training.trials import Trial
@@ -121,6 +121,19 @@ def test_a_failed_trial_is_not_healthy(tmp_path: Path) -> None:
     first, second = diagnose_trial(trial.folder).findings
     assert (first.name, first.level, second.name) == ("failed", "warning", "too_short")
     assert "ValueError: broken" in first.sentence
+
+
+@pytest.mark.parametrize(("of_environment", "of_algorithm"), [(1.0, 0.0), (0.0, 1.0), (0.5, 0.5)])
+def test_shifts_of_environment_and_algorithm_are_added(
+    of_environment: float, of_algorithm: float, tmp_path: Path
+) -> None:
+    trial, *_ = make_trials(
+        tmp_path,
+        algorithms={"openai_es": {"reward_shift": of_algorithm}},
+        environment={"CartPole-v1": {"reward_shift": of_environment}},
+    )
+    write_trial(trial, make_records([1.0] * 12), 1.0)
+    assert run_measurements(trial.folder).reward_shift == 1.0
 
 
 def test_what_was_measured_is_shown_in_thirds(make_trial: Make, pool: WorkerPool) -> None:
