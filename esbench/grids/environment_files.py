@@ -195,7 +195,10 @@ def _require_whole_name(name: str) -> None:
     """UsageError if a file has the name without its module, and only the module registers it."""
     import gymnasium
 
-    _, module, registered = name.rpartition(":")
+    from esbench.environments.make import register_family
+
+    module, _, registered = name.rpartition(":")
+    register_family(registered)
     if module and registered not in gymnasium.registry and (found := ENVIRONMENTS.get(registered)):
         raise UsageError(
             f"{found[1]}: id = {registered!r}: expected id = {name!r}, the name with its module"

@@ -106,7 +106,7 @@ def environments_in(source: Path | Table) -> dict[str, Table]:
     """The environments of a file, a folder of files or the content of a file, by name.
 
     ``shared`` names a file of the folder ``shared`` beside the file, with settings below those of
-    the table; a table of ``protocols`` goes on top of them. UsageError for a file without ``id``.
+    the table; a table of ``protocols`` goes on top of them. The name is empty without ``id``.
     """
     if isinstance(source, dict):
         return _environments(source, folder())
@@ -116,16 +116,16 @@ def environments_in(source: Path | Table) -> dict[str, Table]:
             for path in sorted(source.glob("*.toml"))
             for name, table in environments_in(path).items()
         }
-    found = _environments(read_toml(source), source.parent)
-    if "" in found:
-        raise UsageError(f"{source}: id is missing; expected the Gymnasium name")
-    return found
+    return _environments(read_toml(source), source.parent)
 
 
 @cache
 def _paths(envs: Path) -> dict[str, Path]:
-    """The file of each environment in a folder, by the environment's name."""
-    return {name: path for path in envs.glob("*.toml") for name in environments_in(path)}
+    """The file of each environment in a folder, by its name; other files have none."""
+    found = {name: path for path in envs.glob("*.toml") for name in environments_in(path)}
+    if (other := found.pop("", None)) and envs == folder():
+        raise UsageError(f"{other}: id is missing; expected the Gymnasium name")
+    return found
 
 
 def _environments(table: Table, envs: Path) -> dict[str, Table]:

@@ -357,6 +357,21 @@ def test_a_file_has_the_name_with_its_module(
     assert load_environment("whole_name:Whole-v0").description == "mine"
 
 
+def test_a_name_that_needs_no_module_may_have_it() -> None:
+    assert load_environment("esbench.environments.functions:esbench/Sphere-v0").id
+
+
+def test_a_file_without_an_id_is_a_mistake_in_envs_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config.toml").write_text("[tool]\nx = 1")
+    assert environment_registry._paths(tmp_path) == {}  # the folder of a package
+    environment_registry._paths.cache_clear()
+    monkeypatch.setattr(environment_registry, "folder", lambda: tmp_path)
+    with pytest.raises(UsageError, match=r"config.toml: id is missing"):
+        environment_names()
+
+
 def test_tables_merge_and_values_replace() -> None:
     below = {"a": {"b": 1, "c": [1, 2]}, "d": 3}
     assert merged(below, {"a": {"c": [9]}, "d": {"e": 0}}) == {
