@@ -69,8 +69,11 @@ def leaderboard(
 
     entries = read_leaderboard(folder)
     rows = leaderboard_rows(entries, env or (), algorithm or ())
-    sheet = best_sheet(rows) if best else leaderboard_sheet(rows, terminal=format_ == "text")
-    rows = best_rows(rows) if best else rows
+    if best:
+        rows = best_rows(rows)
+        sheet = best_sheet(rows, leaderboard_rows(entries, env or ()))
+    else:
+        sheet = leaderboard_sheet(rows, terminal=format_ == "text")
     if format_ == "text":
         print_sheet(sheet)
     elif format_ == "html":

@@ -136,14 +136,15 @@ def best_rows(rows: Sequence[LeaderboardRow]) -> list[LeaderboardRow]:
     return [next(group) for _, group in groupby(rows, lambda row: row.environment)]
 
 
-def best_sheet(rows: Sequence[LeaderboardRow]) -> Sheet:
-    """The table of the best row of each environment; UsageError if there is no row."""
-    found = best_rows(rows)
+def best_sheet(found: Sequence[LeaderboardRow], rows: Sequence[LeaderboardRow]) -> Sheet:
+    """The table of the best row of each environment among ``rows``; UsageError if there is none."""
     sheet = leaderboard_sheet(found)
     header = [name for name in BEST_COLUMNS if name in (*sheet.header, OVERLAP)]
     body = []
     for best in found:
-        others = [row for row in rows if row.environment == best.environment and row is not best]
+        others = [
+            row for row in rows if row.environment == best.environment and row.file != best.file
+        ]
         overlapping = sum(row.high >= best.low for row in others)
         texts = _texts(best) | {OVERLAP: f"{overlapping} of {len(others)}"}
         body.append([texts[name] for name in header])

@@ -28,7 +28,7 @@ from esbench.leaderboard.submit import (
     command_of_results,
     submit,
 )
-from esbench.leaderboard.table import best_sheet, leaderboard_rows
+from esbench.leaderboard.table import best_rows, best_sheet, leaderboard_rows
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.training.trials import open_grid
 
@@ -297,7 +297,7 @@ def test_of_each_environment_the_best_row_and_how_many_overlap_it(esbench: Run) 
     code, out, _ = esbench("leaderboard", str(PUBLISHED), "--best", "--format", "json")
     best = json.loads(out)["rows"]
     assert (code, len(best)) == (0, len({row.environment for row in rows}))
-    sheet = best_sheet(rows)
+    sheet = best_sheet(best_rows(rows), rows)
     for one, cells in zip(best, sheet.body, strict=True):
         own = [row for row in rows if row.environment == one["environment"]]
         assert one["score"] == max(row.score for row in own)
@@ -305,6 +305,9 @@ def test_of_each_environment_the_best_row_and_how_many_overlap_it(esbench: Run) 
         named = dict(zip(sheet.header, cells, strict=True))
         assert named["Environment"] == one["environment"]
         assert named["Overlap"] == f"{overlapping} of {len(own) - 1}"
+    # Rows of other algorithms count although they are not shown.
+    code, out, _ = esbench("leaderboard", str(PUBLISHED), "--best", "--algorithm", "csa_es")
+    assert (code, "0 of 0" in out.replace("\n", " ")) == (0, False)
 
 
 def test_the_name_of_an_algorithm_selects_all_of_its_labels(esbench: Run) -> None:
