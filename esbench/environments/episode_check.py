@@ -24,6 +24,7 @@ from gymnasium.spaces.utils import flatten
 from esbench.environments.make import Wrappers, has_time_limit, make_environment
 from esbench.errors import UsageError
 from esbench.own_code import OWN_CODE_ERRORS
+from esbench.units import counted
 
 STEPS: Final = 500  # of the episodes before, and of the compared one
 SECONDS: Final = 2.0  # likewise, for slow environments
@@ -118,8 +119,8 @@ def _without_rewards(name: str, make: Callable[[], Environment]) -> UsageError |
     if not rewards or np.isfinite(rewards).any():
         return None
     return UsageError(
-        f"environment {name!r}: the reward of step 1 is {rewards[0][0]}, and the next ones are no "
-        "numbers either; expected finite numbers"
+        f"environment {name!r}: the reward of step 1 is {rewards[0][0]}, and of the first "
+        f"{counted(len(rewards), 'step')} none has a finite one; expected finite numbers"
     )
 
 

@@ -199,10 +199,10 @@ class _Layers:
         if not isinstance(name, str) or (":" not in name and name not in trainer_names()):
             key = f"algorithms.{label}" + (".algorithm" if "algorithm" in settings else "")
             near = suggestion(str(name), trainer_names())
-            if "." in str(name):
-                near = f"a class is named as 'package.file:Class'; {near}"
-            elif settings and "algorithm" not in settings:
+            if settings and "algorithm" not in settings:
                 near = f"a label of your own needs algorithm = 'NAME' in its table; {near}"
+            elif "." in str(name):
+                near = f"a class is named as 'package.file:Class'; {near}"
             raise UsageError(f"{self.source}: unknown algorithm {name!r} ({key}); {near}")
         model = trainer_settings(name)
         reserved = {*RESERVED} - ({"policy"} if is_agent(name) else set())

@@ -32,6 +32,7 @@ from esbench.registry import Registry, import_object
 from esbench.search_space import space_of_field
 from esbench.settings import MOST, model_in
 
+_EXPECTED: Final = "expected an algorithm, an agent, a torch.nn.Module or a behavior"
 NOT_SET: Final = "-"
 REQUIRED: Final = "required"
 
@@ -120,11 +121,11 @@ def kind_with_settings(name: str) -> str:
     """
     if ":" in name:
         found = import_object("algorithm, policy or behavior", name)
-        bases = found.__mro__ if inspect.isclass(found) else ()
-        if Behavior in bases:
+        if not inspect.isclass(found):
+            raise UsageError(f"{name!r} is not a class; {_EXPECTED}")
+        if issubclass(found, Behavior):
             return "behaviors"
-        is_module = any(base.__module__.startswith("torch.nn.") for base in bases)
-        return "policies" if is_module else "algorithms"
+        return "policies" if _is_module(found) else "algorithms"
     kinds = {known: kind for kind in reversed(_PLACES) for known in _REGISTRIES[kind].names()}
     if name not in kinds:
         raise unknown("algorithm, agent, policy or behavior", name, kinds)
@@ -144,10 +145,10 @@ def module_rows(name: str) -> list[SettingRow]:
     """The rows of a torch.nn.Module by its import name: its own arguments, then those of all.
 
     Raises:
-        UsageError: it cannot be imported, or is no class.
+        UsageError: it cannot be imported, or is no torch.nn.Module.
     """
     found = import_object("policy", name)
-    if not inspect.isclass(found):
+    if not (inspect.isclass(found) and _is_module(found)):
         raise UsageError(f"policy {name!r}: expected a torch.nn.Module class")
     parameters = list(inspect.signature(found).parameters.values())[2:]  # inputs and outputs
     own = [
@@ -163,6 +164,10 @@ def module_rows(name: str) -> list[SettingRow]:
     ]
     general = setting_rows(POLICIES.get("module").Settings)
     return [*own, *(row for row in general if row.name not in ("factory", "arguments"))]
+
+
+def _is_module(cls: type) -> bool:
+    return any(base.__module__.startswith("torch.nn.") for base in cls.__mro__)  # not imported
 
 
 def setting_rows(model: type[BaseModel], prefix: str = "") -> list[SettingRow]:
