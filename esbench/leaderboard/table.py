@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections import Counter
@@ -164,19 +165,21 @@ def policy_words(entry: Entry) -> str:
 
 
 def settings_words(entry: Entry) -> str:
-    """What is not default of algorithm, policy, training episodes and validation: "sigma 0.1"."""
+    """What is not default of algorithm, policy, training episodes and validation: "sigma 0.1".
+
+    The defaults of an agent are known only where its library is installed.
+    """
     spec: dict[str, Any] = entry.cell.spec or {}
     algorithm, policy = spec["algorithm"], spec["policy"]
     played = {key: value for key, value in spec["environment"].items() if key not in _NOT_SETTINGS}
     validation = {key: value for key, value in spec["evaluation"].items() if key == "validation"}
-    parts: list[tuple[type[Settings], dict[str, Any]]] = [
-        (trainer_settings(algorithm["name"]), algorithm["settings"]),
-        (EnvironmentSpec, played),
-        (EvaluationSpec, validation),
-    ]
+    parts: list[tuple[type[Settings], dict[str, Any]]] = []
+    with contextlib.suppress(UsageError):
+        parts.append((trainer_settings(algorithm["name"]), algorithm["settings"]))
     if policy is not None:
         others = {key: value for key, value in policy["settings"].items() if key != "hidden"}
-        parts.insert(1, (POLICIES.get(policy["template"]).Settings, others))
+        parts.append((POLICIES.get(policy["template"]).Settings, others))
+    parts += [(EnvironmentSpec, played), (EvaluationSpec, validation)]
     return ", ".join(
         f"{name} {json.dumps(value) if isinstance(value, list | dict) else value}"
         for cls, values in parts

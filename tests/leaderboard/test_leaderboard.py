@@ -19,6 +19,7 @@ from typer.main import get_command
 from esbench.cli.app import app
 from esbench.errors import UsageError
 from esbench.gate.verify import SCORE_ONLY, Outcome, Verification, sentences
+from esbench.leaderboard import table
 from esbench.leaderboard.entries import Entry, as_file, read_entry, read_leaderboard
 from esbench.leaderboard.sample import draw, fewest_runs, verify_drawn
 from esbench.leaderboard.submit import (
@@ -332,6 +333,22 @@ def test_settings_include_those_of_policy_episodes_and_validation() -> None:
     assert "validation" not in short.settings
     assert 'validation {"start": 2400000, ' in checked.settings
     assert "max_episode_steps" not in checked.settings
+
+
+def test_rows_of_an_agent_without_its_library_have_no_settings_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing(name: str) -> Any:
+        raise UsageError(f"agent {name!r}: its package is not installed")
+
+    entries = [e for e in read_leaderboard(PUBLISHED) if e.cell.algorithm == "ppo"]
+    known = leaderboard_rows(entries)
+    monkeypatch.setattr(table, "trainer_settings", missing)
+    rows = leaderboard_rows(entries)
+    assert [row.score for row in rows] == [row.score for row in known]
+    assert all(
+        len(row.settings) < len(other.settings) for row, other in zip(rows, known, strict=True)
+    )
 
 
 def test_every_format_has_every_cell(esbench: Run) -> None:
