@@ -242,7 +242,7 @@ def test_a_sentence_has_the_two_values_that_are_compared() -> None:
     (finding, *_) = findings(run(center_return=fallen, population_return_mean=fallen))
     assert finding.name == "falling"
     assert "is 90 in the first generation and 3.8" in finding.sentence
-    # The center falls, and the population rises: it is the population that is told of.
+    # The center falls, and the population rises: the sentence is about the population.
     (finding, *_) = findings(run(center_return=-RISING, population_return_mean=RISING))
     assert finding.name == "climbing"
     assert "the population's mean is 0 in the first generation and 48" in finding.sentence
