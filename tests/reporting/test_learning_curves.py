@@ -379,6 +379,20 @@ def test_hours_of_training_are_given_in_hours(tmp_path: Path) -> None:
     assert axes.lines[0].get_xdata()[-1] == 6
 
 
+@pytest.mark.parametrize(("slower", "scale"), [(9, "linear"), (10, "log")])
+def test_times_are_logarithmic_where_one_row_takes_ten_times_as_long(
+    tmp_path: Path, slower: int, scale: str
+) -> None:
+    fast, slow = make_trials(tmp_path, seeds=[0], algorithms=["snes", "openai_es"])
+    write_trial(fast, make_records([1, 2, 3, 4], seconds=1), 4.0)
+    write_trial(slow, make_records([1, 2, 3, 4], seconds=slower), 4.0)
+    steps, seconds, _ = draw_figure(tmp_path).axes
+    assert (steps.get_xscale(), seconds.get_xscale()) == ("linear", scale)
+    low, high = seconds.get_xlim()
+    drawn = [line.get_xdata() for line in seconds.lines[:2]]
+    assert all(low <= times[-1] <= high for times in drawn)
+
+
 def test_known_algorithms_differ_without_color() -> None:
     assert len({(style.line, style.marker) for style in STYLES.values()}) == len(STYLES)
     assert len({style.color for style in STYLES.values()}) == 9

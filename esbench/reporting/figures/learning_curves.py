@@ -49,6 +49,7 @@ OPACITY: Final = 0.18
 HEIGHT: Final = 2.95  # inches, without the legend
 LABEL_WIDTH: Final = 3  # characters of a vertical label per inch of a figure of three panels
 DECADES: Final = 6  # most ticks of a logarithmic axis
+SLOWEST: Final = 10.0  # times as long as the fastest row: from there on, times are logarithmic
 TIME_UNITS: Final = (("h", 3600.0), ("min", 60.0), ("s", 1.0))  # as in tables
 OF_POPULATION: Final = "\N{DAGGER}"
 NOT_EVALUATED: Final = "unperturbed policy not evaluated"
@@ -175,6 +176,7 @@ def _draw(
         axes.margins(x=0.02)
     for axes, end in zip((steps, seconds), shown.ends, strict=True):
         axes.set_xlim(-0.02 * end, 1.02 * end)
+    _scale_times(seconds, [float(curve.x[-1]) for curve in shown.over_time])
     if stacked:
         seconds.tick_params(labelleft=True)
         seconds.set_ylabel(steps.get_ylabel())
@@ -272,6 +274,20 @@ def _draw_returns(steps: Axes, seconds: Axes, shown: LearningCurves) -> None:
     for axes in (steps, seconds):
         axes.xaxis.set_major_locator(MaxNLocator(4))
     steps.xaxis.set_major_formatter(EngFormatter())
+
+
+def _scale_times(axes: Axes, ends: Sequence[float]) -> None:
+    """Make the axis of times logarithmic if the slowest row would squeeze the fastest one."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    if max(ends) < SLOWEST * min(ends):
+        return
+    axes.set_xscale("log")
+    axes.set_xlim(left=min(ends) / SLOWEST)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1,)))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel(f"{axes.get_xlabel()}\n(log scale)")
 
 
 def _scale_returns(axes: Axes, exponent: int) -> None:
