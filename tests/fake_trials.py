@@ -97,6 +97,7 @@ def write_trial(
     with trial.folder.locked() as mine:
         assert mine
         about = {"labels": trial.labels, "inherited": list(trial.inherited)}
+        about["defaults"] = list(trial.spec.algorithm.defaults)
         description = {"created": CREATED, **about, "command": command, "hardware": HARDWARE}
         trial.folder.begin(trial.spec, description)
         for record in records:

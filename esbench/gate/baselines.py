@@ -6,6 +6,7 @@ which drops are measured, so a corrected reference never changes an old verdict.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Final, TypeAlias, final
@@ -29,6 +30,7 @@ from esbench.store.cells import (
     run_score,
 )
 from esbench.store.provenance.changes import Origin, origin_of, was_mixed
+from esbench.store.provenance.record import changed_since
 from esbench.store.trial_folder import TrialFolder, now
 from esbench.units import counted
 
@@ -58,14 +60,16 @@ class FrozenTrial(Settings):
 class FrozenCell(Settings):
     """The trials that differ only in the seed. Drops are shares of the range of the two scores.
 
-    ``spec`` has no seed. It is null if esbench did not train the trials. The ends of the range are
-    mean returns, even where the tail is judged.
+    ``spec`` has no seed. It is null if esbench did not train the trials. Of the settings of its
+    algorithm, ``defaults`` were not given: their values belong to the code that is judged. The ends
+    of the range are mean returns, even where the tail is judged.
     """
 
     environment: str
     algorithm: str
     policy: str
     spec: Table | None = None
+    defaults: Annotated[tuple[str, ...], Field(exclude_if=lambda names: not names)] = ()
     random_score: float
     reference_score: float
     reference_source: str
@@ -93,6 +97,11 @@ class FrozenCell(Settings):
             raise UsageError(f"{self.name} was not trained by esbench, so it has no specification")
         return parse(TrialSpec, {**self.spec, "seed": seed}, self.name, "spec")
 
+    def judged_spec(self, seed: int) -> TrialSpec:
+        """As ``trial_spec``, with the values that ``defaults`` have in the code of today."""
+        spec = self.trial_spec(seed).as_json()
+        return parse(TrialSpec, without_settings(spec, self.defaults), self.name, "spec")
+
 
 @final
 class Baseline(Settings):
@@ -119,10 +128,21 @@ def freeze(root: Path, command: str, statistic: EpisodeStatistic = "mean") -> Ba
     score, or the mean of the cell itself.
 
     Raises:
-        UsageError: As ``done_cells``, or a range is empty, or a trial has no tail.
+        UsageError: As ``done_cells``, or own code has changed since it trained the trials, or a
+            range is empty, or a trial has no tail.
     """
     origins: list[Origin] = []
-    frozen = tuple(freeze_cell(cell, origins, statistic) for cell in done_cells(root))
+    found = done_cells(root)
+    for cell in found:
+        if changed := changed_code_of(cell):
+            raise UsageError(
+                f"{cell.name} on {cell.environment}: trained with a different version of {changed}"
+                "; train again into a new folder"
+            )
+    frozen = tuple(
+        freeze_cell(cell, origins, statistic).model_copy(update={"defaults": defaults_of(cell)})
+        for cell in found
+    )
     return Baseline(
         created=now(), command=command, statistics=OMNIBUS, origins=tuple(origins), cells=frozen
     )
@@ -237,6 +257,25 @@ def labels_of(cell: Cell) -> Labels:
     """Environment, algorithm and policy of stored trials."""
     labels = cell.descriptions[0]["labels"]
     return labels["environment"], labels["algorithm"], labels["policy"]
+
+
+def defaults_of(cell: Cell) -> tuple[str, ...]:
+    """The algorithm's settings that were not given to stored trials; none if they do not say."""
+    first, *others = (each.get("defaults", ()) for each in cell.descriptions)
+    return tuple(name for name in first if all(name in other for other in others))
+
+
+def changed_code_of(cell: Cell) -> str:
+    """The names of own code that has changed since it trained the trials of a cell, in words."""
+    changed = [name for description in cell.descriptions for name in changed_since(description)]
+    return " and ".join(dict.fromkeys(changed))
+
+
+def without_settings(spec: Table, names: Collection[str]) -> Table:
+    """A specification without some settings of its algorithm."""
+    algorithm = spec["algorithm"]
+    kept = {key: value for key, value in algorithm["settings"].items() if key not in names}
+    return {**spec, "algorithm": {**algorithm, "settings": kept}}
 
 
 def trial_digests(trial: TrialFolder) -> tuple[tuple[str, ...], str | None]:

@@ -11,18 +11,27 @@ import numpy as np
 
 from esbench.analysis.gate import Sample
 from esbench.analysis.statistics import EpisodeStatistic, diverged_as_worst
-from esbench.gate.baselines import FrozenCell, FrozenTrial, labels_of, trial_digests
+from esbench.gate.baselines import (
+    FrozenCell,
+    FrozenTrial,
+    changed_code_of,
+    defaults_of,
+    labels_of,
+    trial_digests,
+    without_settings,
+)
 from esbench.grids.trial_spec import differences
 from esbench.store.cells import Cell, run_score
 from esbench.store.provenance.changes import (
     Origin,
+    all_own_code,
     changed_code,
     changes,
     origin_of,
     own_code_of,
     was_mixed,
 )
-from esbench.store.provenance.record import changed_since
+from esbench.store.provenance.record import code_here
 from esbench.store.trial_folder import TrialFolder
 from esbench.units import counted
 
@@ -76,29 +85,46 @@ def match_cell(
     Without the origins of the baseline, digests are not compared.
     """
     cell, reason = find_cell(frozen, found)
-    reason = reason if cell is None else _why_not_comparable(cell, min_seeds)
-    if cell is None or reason:
-        return CellMatch(frozen, None, reason)
+    problem = reason if cell is None else _why_not_comparable(frozen, cell, min_seeds)
+    if cell is None or problem:
+        return CellMatch(frozen, None, problem)
     digests = _digest_result(frozen, cell, origins) if origins else ()
     match = CellMatch(frozen, cell, "", *digests)
     diverged = match.run_scores.count(None)
-    caution = f"{counted(diverged, 'run')} diverged, counted as the worst" if diverged else ""
-    return replace(match, reason=caution)
+    cautions = [reason, _missing_code(cell)]
+    cautions += [f"{counted(diverged, 'run')} diverged, counted as the worst"] * bool(diverged)
+    return replace(match, reason="; ".join(filter(None, cautions)))
 
 
 def find_cell(frozen: FrozenCell, found: Sequence[Cell]) -> tuple[Cell | None, str]:
-    """The stored cell with the labels and the settings of a baseline's, or None and the reason."""
+    """The stored cell with the labels and the settings of a baseline's, or None and the reason.
+
+    A setting that neither side was given may differ: its default is part of the code. The text
+    names such settings.
+    """
     candidates = [cell for cell in found if labels_of(cell) == frozen.labels]
     if not candidates:
         return None, _why_missing(frozen, found)
-    wanted = {**(frozen.spec or {}), "seed": 0}
-    differing = [
-        differences(wanted, {**cell.descriptions[0]["spec"], "seed": 0}) for cell in candidates
-    ]
-    if all(differing):
-        _, fewest = min((len(phrases), phrases) for phrases in differing)
+    differing = [_differences(frozen, cell) for cell in candidates]
+    if all(given for given, _ in differing):
+        fewest, _ = min(differing, key=lambda phrases: len(phrases[0]))
         return None, f"other settings: {'; '.join(fewest)}"
-    return candidates[differing.index([])], ""
+    place = next(place for place, (given, _) in enumerate(differing) if not given)
+    changed = differing[place][1]
+    return candidates[place], f"changed defaults: {'; '.join(changed)}" if changed else ""
+
+
+def _differences(frozen: FrozenCell, cell: Cell) -> tuple[list[str], list[str]]:
+    """The settings in which a stored cell differs: those that were given, and the defaults."""
+    stored = {**cell.descriptions[0]["spec"], "seed": 0}
+    if frozen.spec is None:
+        return differences({"seed": 0}, stored), []
+    wanted, defaults = {**frozen.spec, "seed": 0}, defaults_of(cell)
+    before, after = wanted["algorithm"]["settings"], stored["algorithm"]["settings"]
+    names = {name for name in frozen.defaults if name in defaults or name not in after}
+    names |= {name for name in defaults if name not in before}
+    given = differences(without_settings(wanted, names), without_settings(stored, names))
+    return given, [each for each in differences(wanted, stored) if each not in given]
 
 
 def make_sample(frozen: FrozenCell, scores: Sequence[float | None]) -> Sample:
@@ -112,21 +138,31 @@ def make_sample(frozen: FrozenCell, scores: Sequence[float | None]) -> Sample:
     return Sample(np.array(sides[0]), np.array(sides[1]), frozen.span)
 
 
-def _why_not_comparable(cell: Cell, min_seeds: int) -> str:
+def _why_not_comparable(frozen: FrozenCell, cell: Cell, min_seeds: int) -> str:
     """The reason why a cell with the right settings has no verdict; empty if it can have one."""
     undone = [trial for trial in cell.trials if not trial.is_done]
     if undone:
         what = f"{counted(len(undone), 'trial')} not done, {undone[0].path} the first"
         return f"{what} ({undone[0].status})"
     if len(cell.trials) < min_seeds:
-        return f"{counted(len(cell.trials), 'seed')}; expected {min_seeds}"
+        has = {description["spec"]["seed"] for description in cell.descriptions}
+        lacks = [str(trial.seed) for trial in frozen.trials if trial.seed not in has]
+        named = f"; the baseline also has {', '.join(lacks)}" if lacks else ""
+        return f"{counted(len(cell.trials), 'seed')}; expected {min_seeds}{named}"
     # The scores belong to the code that trained them: a folder left from an earlier commit must
     # not let the present one pass.
-    changed = [name for description in cell.descriptions for name in changed_since(description)]
-    if changed:
-        names = " and ".join(dict.fromkeys(changed))
-        return f"trained with a different version of {names}; train again into a new folder"
+    if changed := changed_code_of(cell):
+        return f"trained with a different version of {changed}; train again into a new folder"
     return ""
+
+
+def _missing_code(cell: Cell) -> str:
+    """A caution about own code that is not here, so that it is unknown whether it has changed."""
+    code = {name: version for each in cell.descriptions for name, version in all_own_code(each)}
+    missing = [name for name, here in code_here(code).items() if here is None]
+    if not missing:
+        return ""
+    return f"not found here, so whether it has changed is unknown: {' and '.join(missing)}"
 
 
 def _digest_result(

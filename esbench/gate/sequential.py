@@ -75,7 +75,7 @@ def _missing_trials(cells: Sequence[FrozenCell], folder: Path, seeds: int) -> li
     for frozen in cells:
         cell, _ = find_cell(frozen, found)
         for seed in _seeds(frozen, cell, seeds):
-            trial = trial_at(frozen.trial_spec(seed), *frozen.labels, folder)
+            trial = trial_at(frozen.judged_spec(seed), *frozen.labels, folder)
             if not trial.is_done and not _is_elsewhere(cell, trial):
                 trials.append(trial)
     return trials

@@ -171,6 +171,12 @@ class AlgorithmSpec(Settings):
         SerializeAsAny[TrainerSettings], _settings_of("algorithm", "name", trainer_settings)
     ]
 
+    @property
+    def defaults(self) -> tuple[str, ...]:
+        """The settings that were not given, so that their values are those of the code."""
+        given = self.settings.model_fields_set
+        return tuple(name for name in type(self.settings).model_fields if name not in given)
+
 
 @final
 class PolicySpec(Settings):

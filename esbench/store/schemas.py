@@ -79,6 +79,7 @@ class StoredDescription(TypedDict):
     created: NotRequired[str | None]
     scores: NotRequired[dict[str, Any] | None]
     inherited: NotRequired[list[str]]
+    defaults: NotRequired[list[str]]
     workers: NotRequired[int | None]
     resumed_with: NotRequired[list[StoredOrigin]]
     extended: NotRequired[list[dict[str, Any]]]

@@ -63,6 +63,7 @@ class FolderRecorder:
         description = {
             "labels": trial.labels,
             "inherited": list(trial.inherited),
+            "defaults": list(trial.spec.algorithm.defaults),
             "created": now(),
             **about,
             "command": command(),

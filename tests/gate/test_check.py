@@ -13,7 +13,7 @@ from rich.console import Console
 from esbench.analysis.gate import GateRules, Verdict
 from esbench.cli.display.gate import check_table
 from esbench.errors import UsageError
-from esbench.gate import match_baseline
+from esbench.gate import baselines
 from esbench.gate import render_check as verdicts
 from esbench.gate.baselines import freeze
 from esbench.gate.check import CheckReport, check
@@ -106,7 +106,7 @@ def test_a_changed_digest_is_reported_and_fails_only_if_exact(base: Path, same: 
 def test_a_changed_digest_comes_with_the_own_code_that_has_changed(
     base: Path, same: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(match_baseline, "changed_since", lambda _: [])  # trained with code of today
+    monkeypatch.setattr(baselines, "changed_since", lambda _: [])  # trained with code of today
     other = {"other": "sha256:3"}
     edit(base, "trial.json", lambda c: c.update(own_code={"mine": "sha256:1", **other}))
     edit(same, "trial.json", lambda c: c.update(own_code={"mine": "sha256:2", **other}))
@@ -226,6 +226,58 @@ def test_what_cannot_be_compared(
     assert all(part in not_measured(report) for part in parts)
     assert report.new == new
     assert all(any(name in note for note in verdicts.notes(report)) for name in new)
+
+
+def of_defaults(root: Path, names: list[str], **settings: object) -> None:
+    """Let trials say which settings were defaults, and what these were."""
+
+    def change(description: Any) -> None:
+        description["defaults"] = names
+        description["spec"]["algorithm"]["settings"].update(settings)
+
+    edit(root, "trial.json", change)
+
+
+def test_a_changed_default_is_judged_as_code(base: Path, same: Path) -> None:
+    of_defaults(base, ["sigma", "shaping"], sigma=0.5)
+    of_defaults(same, ["sigma", "shaping", "added"], sigma=0.25, added=3)
+    report = held(same, base)
+    (cell,) = report.cells
+    assert (cell.verdict, report.exit_code) == (Verdict.NO_WORSE, 0)
+    assert numbers_in(cell.reason) == [0.5, 0.25, 3]
+    # A setting that one of the sides was given is not the code's.
+    of_defaults(same, ["shaping"], sigma=0.25)
+    assert numbers_in(not_measured(held(same, base))) == [0.5, 0.25, 3]
+    of_defaults(base, [], sigma=0.5)
+    of_defaults(same, ["sigma", "added"], sigma=0.25)
+    assert numbers_in(not_measured(held(same, base))) == [0.5, 0.25]
+
+
+def test_a_check_that_trains_takes_the_defaults_of_today(base: Path) -> None:
+    today = freeze(base, "").cells[0].trial_spec(0)
+    of_defaults(base, ["sigma_decay"], sigma_decay=0.5, learning_rate=0.5)
+    (cell,) = freeze(base, "").cells
+    settings = cell.judged_spec(0).algorithm.settings.model_dump()
+    now = today.algorithm.settings.model_dump()
+    assert settings == {**now, "learning_rate": 0.5}
+
+
+def test_missing_seeds_are_named(tmp_path: Path, base: Path, same: Path) -> None:
+    shutil.rmtree(same / CELL / "seed-3")
+    assert numbers_in(not_measured(held(same, base))) == [7, 8, 3]
+
+
+def test_own_code_that_is_not_here_is_a_caution(base: Path, same: Path) -> None:
+    edit(same, "trial.json", lambda c: c.update(own_code={"nowhere": "sha256:1"}))
+    report = held(same, base)
+    assert report.exit_code == 0
+    assert "nowhere" in report.cells[0].reason
+
+
+def test_scores_of_code_that_has_changed_are_not_frozen(base: Path) -> None:
+    edit(base, "trial.json", lambda c: c.update(own_code={"own_search": "sha256:1"}))
+    with pytest.raises(UsageError, match="own_search"):
+        freeze(base, "")
 
 
 def test_a_setting_that_is_gone(base: Path, same: Path) -> None:
