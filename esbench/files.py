@@ -10,6 +10,7 @@ import math
 import os
 import stat
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -123,6 +124,16 @@ def read_bytes(path: Path, below: Path | None = None, largest: int = LARGEST) ->
         raise
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def nearest_path(path: Path, others: Iterable[Path] = ()) -> Path | None:
+    """The path beside a missing one, or among ``others``, with the nearest name; None if none."""
+    try:
+        found = {each.name: each for each in [*path.parent.glob("*"), *others]}
+    except OSError:  # a folder that may not be read
+        return None
+    near = get_close_matches(path.name, found, n=1, cutoff=0.8)
+    return found[near[0]] if near else None
 
 
 def read_json(path: Path) -> Any:

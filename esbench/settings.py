@@ -110,9 +110,9 @@ def _sentences(
     """One line per wrong key; the expectations of a union's branches are joined."""
     lines: dict[str, str] = {}
     hints: dict[str, str] = {}
-    inner = [error["loc"][:-1] for error in errors]
+    above = {error["loc"][:depth] for error in errors for depth in range(len(error["loc"]))}
     for error in errors:
-        if error["type"] == "too_short" and error["loc"] in inner:
+        if error["type"] == "too_short" and error["loc"] in above:
             continue  # it counts only the items that have no error
         path = [
             str(part)

@@ -36,7 +36,7 @@ import numpy as np
 
 from esbench.analysis.permutation import OMNIBUS, RESAMPLES, TestStatistic, holm, p_greater
 from esbench.analysis.statistics import Floats, iqm
-from esbench.errors import UsageError
+from esbench.errors import UsageError, require_finite
 
 ALPHA: Final = 0.01
 MARGIN: Final = 0.05
@@ -81,6 +81,8 @@ class GateRules:
     share: float = 1.0
 
     def __post_init__(self) -> None:
+        require_finite("alpha", self.alpha)
+        require_finite("margin", self.margin)
         if not 0 < self.alpha < 1:
             raise UsageError(f"alpha = {self.alpha}: expected a number between 0 and 1, as 0.01")
         if not 0 < self.margin <= 1:

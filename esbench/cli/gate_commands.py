@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -26,14 +25,16 @@ from esbench.cli.app import (
 )
 from esbench.cli.training_commands import train
 from esbench.errors import TrainingError, UsageError
+from esbench.files import nearest_path
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from esbench.store.generation_record import GenerationRecord
     from esbench.training.trials import Trial
 
 MAX_SEEDS: Final = 32
+POWER: Final = 0.8
 
 command = partial(app.command, rich_help_panel="Gate")
 
@@ -54,8 +55,11 @@ def baseline(
         ),
     ] = False,
     power: Annotated[
-        float, typer.Option(help="Wanted share of unchanged checks that end with 'no worse'.")
-    ] = 0.8,
+        float | None,
+        typer.Option(
+            help="Share of unchanged checks with --suggest that end with 'no worse' (default: 0.8)."
+        ),
+    ] = None,
 ) -> None:
     """Save scores, digests, settings and versions to a file that later runs are checked against."""
     from esbench.cli.console import working
@@ -65,16 +69,19 @@ def baseline(
 
     if out is None and not suggest:
         raise UsageError("--out is missing; expected a file, or --suggest to write none")
-    if not 0 < power < 1:
-        raise UsageError(f"--power {power}: expected a number between 0 and 1, as 0.8")
+    if power is not None and not suggest:
+        raise UsageError(f"--power {power}: expected together with --suggest")
+    wanted = POWER if power is None else power
+    if not 0 < wanted < 1:
+        raise UsageError(f"--power {power}: expected a number between 0 and 1, such as 0.8")
     frozen = freeze(folder, shlex.join(["esbench", *sys.argv[1:]]), statistic)
     if out is not None:
         write_baseline(out, frozen, replace)
         print_baseline(frozen, out)
     if suggest:
         with working("simulating checks"):
-            found = suggestions(frozen, power)
-        print_suggestions(found, power)
+            found = suggestions(frozen, wanted)
+        print_suggestions(found, wanted)
 
 
 @command(
@@ -134,8 +141,10 @@ def check(
         with resumable():
             train(trials, EngineChoice(workers), quiet=True)
 
-    if max_seeds is not None and not until_conclusive:
-        raise UsageError(f"--max-seeds {max_seeds}: expected together with --until-conclusive")
+    for option, value in (("--max-seeds", max_seeds), ("--workers", workers)):
+        if value is not None and not until_conclusive:
+            raise UsageError(f"{option} {value}: expected together with --until-conclusive")
+    require_distinct_outputs(baseline, {"--markdown": markdown, "--junit": junit, "--json": json})
     rules, frozen = GateRules(alpha, margin), read_baseline(baseline)
     if statistic is not None:
         require_statistic(frozen, statistic, baseline)
@@ -265,12 +274,18 @@ def history(
         write(as_json(found) if format_ == "json" else as_markdown(found))
 
 
+def require_distinct_outputs(baseline: Path, outputs: Mapping[str, Path | None]) -> None:
+    """Raises UsageError if a check would write over its baseline, or two files at one path."""
+    owners = {baseline.resolve(): "--baseline"}
+    for option, path in outputs.items():
+        if path is not None and (other := owners.setdefault(path.resolve(), option)) != option:
+            raise UsageError(f"{option} {path} is the file of {other}; expected another one")
+
+
 def _expected(trial: Path, leaderboard: Path) -> str:
     """The end of a message that ``trial`` is missing: the nearest path, or what it can be."""
-    found = [*trial.parent.glob("*"), *leaderboard.glob("*.json")]
-    near = get_close_matches(trial.name, [path.name for path in found], n=1, cutoff=0.8)
-    if near:
-        return f"did you mean {str(next(path for path in found if path.name == near[0]))!r}?"
+    if near := nearest_path(trial, leaderboard.glob("*.json")):
+        return f"did you mean {str(near)!r}?"
     return (
         f"expected a trial's folder, a folder of trials, or a file such as those in '{leaderboard}'"
     )

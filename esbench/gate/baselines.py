@@ -17,7 +17,7 @@ from pydantic import Field
 from esbench.analysis.permutation import OMNIBUS, TestStatistic
 from esbench.analysis.statistics import EpisodeStatistic
 from esbench.errors import UsageError
-from esbench.files import Json, as_text, read_json, write_bytes
+from esbench.files import Json, as_text, nearest_path, read_json, write_bytes
 from esbench.grids.trial_spec import EnvironmentSpec, Seed, TrialSpec
 from esbench.rollouts.random_policy import random_policy_returns
 from esbench.settings import Settings, Table, parse
@@ -212,13 +212,24 @@ def read_baseline(path: Path) -> Baseline:
     try:
         content = read_json(path)
     except FileNotFoundError:
-        raise UsageError(f"no file {str(path)!r}; expected one of 'esbench baseline'") from None
-    known = content.get("format") if isinstance(content, dict) else None
-    if known != FORMAT:
-        expected = f"expected {FORMAT}, of a file by 'esbench baseline'"
-        raise UsageError(f"{path}: baseline format {known!r}; {expected}")
+        near = nearest_path(path)
+        expected = f"did you mean {str(near)!r}?" if near else "expected one of 'esbench baseline'"
+        raise UsageError(f"no file {str(path)!r}; {expected}") from None
+    if not isinstance(content, dict) or "format" not in content or "exit_code" in content:
+        seen = "a file of 'esbench check --json'" if "exit_code" in content else "no baseline"
+        raise UsageError(f"{path} is {seen}; expected a file of 'esbench baseline'")
+    if (known := content.get("format")) != FORMAT:
+        raise UsageError(
+            f"{path}: baseline format {known!r}; expected {FORMAT}: make it again with 'esbench "
+            "baseline'"
+        )
     baseline = parse(Baseline, content, str(path))
+    names = [cell.name for cell in baseline.cells]
     for cell in baseline.cells:
+        if names.count(cell.name) > 1:
+            raise UsageError(
+                f"{path} has {cell.name} {names.count(cell.name)} times; expected once"
+            )
         if not cell.span > 0:
             raise UsageError(
                 f"{path}: {cell.name}: random_score and reference_score are both "

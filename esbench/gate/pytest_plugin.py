@@ -6,7 +6,7 @@
 ``MyAgent().train(seed)`` trains from scratch and returns a score; higher is better. The first run
 with ``--esbench-update`` freezes the scores in ``--esbench-baseline FILE``. Later runs compare with
 them. Every call is one cell. It fails by the rules of ``esbench check``; all cells of a file share
-its level.
+its level, also those that no test checks any more: the end of the session names them.
 """
 
 from __future__ import annotations
@@ -14,16 +14,19 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Protocol, final, get_args
+from statistics import fmean
+from typing import Any, Final, Protocol, final, get_args
 
 import pytest
 
 from esbench.analysis.gate import ALPHA, MARGIN, GateRules, Verdict, judge
 from esbench.analysis.permutation import OMNIBUS
 from esbench.analysis.statistics import EpisodeStatistic, tail_mean
-from esbench.errors import UsageError, require_choice
+from esbench.errors import UsageError, require_choice, require_finite, shown
+from esbench.escape import printable
 from esbench.gate.baselines import (
     Baseline,
     FrozenCell,
@@ -38,6 +41,7 @@ from esbench.grids.trial_spec import DEFAULT_LABEL
 from esbench.store.provenance.changes import origin_of
 from esbench.store.provenance.record import provenance
 from esbench.store.trial_folder import now
+from esbench.units import NONE, counted, format_number
 
 DEFAULT_BASELINE = "esbench-baseline.json"
 
@@ -83,17 +87,58 @@ def esbench_check(request: pytest.FixtureRequest) -> Gate:
         request.config.rootpath / str(request.config.getoption("--esbench-baseline")),
         update=update,
         allow_inconclusive=bool(request.config.getoption("--esbench-allow-inconclusive")),
+        test=request.node.nodeid,
+        session=request.config.stash.setdefault(SESSION, Session()),
     )
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Print what was frozen, and the cells of the baseline that no test has checked."""
+    session = config.stash.get(SESSION, None)
+    if session is None or not session.owners:
+        return
+    path = config.rootpath / str(config.getoption("--esbench-baseline"))
+    lines = list(session.frozen)
+    names = [cell.name for cell in read_baseline(path).cells] if path.exists() else []
+    if left := [name for name in names if name not in session.owners]:
+        lines.append(
+            f"not checked: {', '.join(left)}. Every cell of {path.name} makes the tests of the "
+            "others stricter; to remove those without a test, delete the file and freeze all again"
+        )
+    if lines:
+        terminalreporter.section("esbench")
+        for line in lines:
+            terminalreporter.line(printable(line))
+
+
+@final
+@dataclass
+class Session:
+    """The cells of a session by the test that has each, and what was frozen, in words."""
+
+    owners: dict[str, str] = field(default_factory=dict)
+    frozen: list[str] = field(default_factory=list)
+
+
+SESSION: Final = pytest.StashKey[Session]()
 
 
 @final
 @dataclass(frozen=True)
 class Gate:
-    """Compares agents' scores with the baseline in one file, or freezes them there."""
+    """Compares agents' scores with the baseline in one file, or freezes them there.
+
+    ``test`` and ``session`` are for the errors of tests that share a name.
+    """
 
     path: Path
     update: bool
     allow_inconclusive: bool
+    test: str = ""
+    session: Session = field(default_factory=Session)
+    names: set[str] = field(default_factory=set)
 
     def __call__(
         self,
@@ -127,7 +172,10 @@ class Gate:
         """
         __tracebackhide__ = True  # read by pytest
         require_choice("statistic", statistic, get_args(EpisodeStatistic))
+        _require_agent(agent, name)
+        rules = GateRules(alpha, margin)
         scale = _scale(environment, random_score, reference_score)
+        self._claim(f"{name} on {environment}")
         if not (self.update or self.path.exists()):  # before anything is trained
             raise UsageError(f"no file {str(self.path)!r}; write it with: pytest --esbench-update")
         trials = tuple(
@@ -144,8 +192,15 @@ class Gate:
         )
         if self.update:
             self._freeze(measured)
-        elif problem := self._problem(measured, alpha, margin):
+        elif problem := self._problem(measured, rules):
             pytest.fail(problem, pytrace=False)
+
+    def _claim(self, cell: str) -> None:
+        """Raises UsageError if this test or another one has a cell of that name."""
+        owner = self.session.owners.setdefault(cell, self.test)
+        if owner != self.test or cell in self.names:
+            raise UsageError(f"{cell} is already checked by {owner}; expected another name")
+        self.names.add(cell)
 
     def _freeze(self, measured: FrozenCell) -> None:
         """Write a cell in place of one with the same name."""
@@ -155,6 +210,7 @@ class Gate:
         origin = origin_of(here)
         known = read_baseline(self.path) if self.path.exists() else None
         others = [cell for cell in known.cells if cell.name != measured.name] if known else []
+        before = [cell for cell in known.cells if cell.name == measured.name] if known else []
         origins = known.origins if known else ()
         if origin not in origins:
             origins = (*origins, origin)
@@ -169,8 +225,10 @@ class Gate:
             cells=cells,
         )
         write_baseline(self.path, baseline, replace=True)
+        scores = " -> ".join(_mean_text(cell) for cell in (*before, measured))
+        self.session.frozen.append(f"frozen: {measured.name}: mean {scores}")
 
-    def _problem(self, measured: FrozenCell, alpha: float, margin: float) -> str:
+    def _problem(self, measured: FrozenCell, rules: GateRules) -> str:
         """Empty if the test passes."""
         baseline = read_baseline(self.path)
         frozen = next((cell for cell in baseline.cells if cell.name == measured.name), None)
@@ -182,25 +240,56 @@ class Gate:
                 f"{measured.name}; expected {declared!r}, or freeze it with --esbench-update"
             )
         before = {trial.seed: trial.score for trial in frozen.trials}
-        if all(before.get(trial.seed, math.nan) == trial.score for trial in measured.trials):
-            return ""  # identical scores
+        same = all(before.get(trial.seed, math.nan) == trial.score for trial in measured.trials)
+        few = len(measured.trials) < len(frozen.trials)
+        if same and not few:
+            return ""
         scores = [trial.score for trial in measured.trials]
         others = [None] * (len(baseline.cells) - 1)
-        rules = GateRules(alpha, margin, statistics=baseline.statistics)
+        rules = replace(rules, statistics=baseline.statistics)
         judgment = judge([make_sample(frozen, scores), *others], rules)[0]
         assert judgment is not None
-        text = f"{measured.name}: {judgment.verdict.value}: {judgment_text(judgment)}"
-        if judgment.verdict is Verdict.REGRESSION:
+        verdict = Verdict.INCONCLUSIVE if same else judgment.verdict
+        text = (
+            f"{measured.name}: {verdict.value}: mean {_mean_text(measured)}, baseline "
+            f"{_mean_text(frozen)}: {judgment_text(judgment)}"
+        )
+        if verdict is Verdict.REGRESSION:
             return text
-        if judgment.verdict is Verdict.INCONCLUSIVE and not self.allow_inconclusive:
-            return f"{text} (it passes with --esbench-allow-inconclusive)"
+        if few and not self.allow_inconclusive:
+            seeds = f"{counted(len(measured.trials), 'seed')}; expected {len(frozen.trials)}"
+            return f"{measured.name}: {Verdict.INCONCLUSIVE.value}: {seeds} ({_ALLOWED})"
+        if verdict is Verdict.INCONCLUSIVE and not self.allow_inconclusive:
+            return f"{text} ({_ALLOWED})"
         return ""
+
+
+_ALLOWED: Final = "it passes with --esbench-allow-inconclusive"
+
+
+def _mean_text(cell: FrozenCell) -> str:
+    """The mean of the finite scores of a cell."""
+    scores = [trial.score for trial in cell.trials if trial.score is not None]
+    return f"{format_number(fmean(scores)) if scores else NONE} ({len(cell.trials)} seeds)"
+
+
+def _require_agent(agent: Any, name: Any) -> None:
+    if not isinstance(name, str) or not name:
+        raise UsageError(f"name = {shown(name)}: expected the name of the agent")
+    if isinstance(agent, type):
+        raise UsageError(f"{name}: {agent.__name__} is a class; expected an object, as of a call")
+    if not callable(getattr(agent, "train", None)):
+        kind = type(agent).__name__
+        raise UsageError(f"{name}: a {kind} has no train(seed); expected one that returns a score")
 
 
 def _scale(
     environment: str, random_score: float | None, reference_score: float | None
 ) -> dict[str, Any]:
     """As fields of a cell."""
+    for key, value in (("random_score", random_score), ("reference_score", reference_score)):
+        if value is not None:
+            require_finite(key, value)
     known = environment in environment_names()
     scores = load_environment(environment).scores if known else Scores()
     if random_score is None and scores.random:
@@ -209,8 +298,10 @@ def _scale(
     if reference_score is None and scores.references:
         reference_score, source = scores.references[0].score, scores.references[0].source
     if random_score is None or reference_score is None:
+        near = get_close_matches(str(environment), environment_names(), n=1, cutoff=0.8)
+        meant = f"did you mean {near[0]!r}, or give " if near and not known else "expected "
         raise UsageError(
-            f"environment={environment!r} has no random or reference score; expected "
+            f"environment={environment!r} has no random or reference score; {meant}"
             "random_score= and reference_score="
         )
     span = abs(reference_score - random_score)
@@ -242,6 +333,8 @@ def _score(value: Any, name: str, seed: int, statistic: EpisodeStatistic) -> flo
     """The episode statistic of what an agent returned; None if not finite."""
     expected = "a number" if statistic == "mean" else "the returns of one or more episodes"
     try:
+        if isinstance(value, str | bytes):
+            raise TypeError
         score = float(value) if statistic == "mean" else tail_mean([float(each) for each in value])
         if statistic == "tail" and not len(value):
             raise ValueError

@@ -116,6 +116,11 @@ def notes(report: CheckReport) -> list[str]:
             "changed: the digests differ from the baseline's on the same versions and processor, "
             "so the computation has changed. Only --exact fails on this."
         )
+    unknown = sum(cell.match.digests is DigestResult.NOT_COMPARABLE for cell in report.cells)
+    if report.exact and unknown:
+        lines.append(
+            f"--exact could not compare the digests of {unknown} of {len(report.cells)} cells."
+        )
     if report.new:
         lines.append(f"Not in the baseline, so not judged: {', '.join(report.new)}.")
     return lines

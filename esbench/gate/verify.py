@@ -117,7 +117,10 @@ def sentences(verification: Verification) -> list[str]:
     if first.parts_at == SCORE_ONLY:
         unchanged += "the recorded score is not that of the trained policy, or scoring has changed"
     else:
-        unchanged += "esbench itself or the environment has changed"
+        unchanged += (
+            "esbench itself or the environment has changed, or the trial was resumed by code that "
+            "does not restore its whole state"
+        )
     return [
         f"{verification.name}: {verification.outcome.value}: {how} ({scores}); {test}",
         f"changed: {why}" if why else unchanged,
@@ -153,9 +156,18 @@ def judged(found: Sequence[Verification]) -> list[Verification]:
     tested = [place for place, item in enumerate(found) if item.p_value is not None]
     decided = list(found)
     for place, p_value in zip(tested, holm([found[p].p_value or 0.0 for p in tested]), strict=True):
-        outcome = Outcome.EQUAL if p_value > LEVEL else Outcome.DIFFERENT
+        equal = p_value > LEVEL and not _contradicts(found[place])
+        outcome = Outcome.EQUAL if equal else Outcome.DIFFERENT
         decided[place] = replace(found[place], outcome=outcome, p_value=float(p_value))
     return decided
+
+
+def _contradicts(found: Verification) -> bool:
+    """Whether the recorded score of a policy that was trained again bit by bit is another one.
+
+    Other packages or another processor may change the bits of held-out episodes.
+    """
+    return not found.changed and any(rerun.parts_at == SCORE_ONLY for rerun in found.reruns)
 
 
 def _verify_cell(cell: Cell, pool: Engine, watch: Watch) -> Verification:

@@ -111,6 +111,8 @@ def test_hand_made_nonsense_is_refused(tmp_path: Path) -> None:
     negative = [trial | {"origin": -1} for trial in cell["trials"]]
     twice = [{**cell["trials"][0]} for _ in range(2)]
     refused("seeds 0, 0; expected each once", cells=[cell | {"trials": twice}])
+    refused("has openai_es on CartPole-v1 2 times", cells=[cell, cell])
+    refused(r"\A[^\n]*random_score = [^\n]*\Z", cells=[cell | {"random_score": "x"}])
     refused("origin = -1: expected", cells=[cell | {"trials": negative}])
 
 
@@ -128,10 +130,11 @@ def test_a_trial_resumed_under_other_versions_is_frozen_without_digests(tmp_path
     ("text", "message"),
     [
         ("{", "not readable as JSON"),
-        ("[]", "format None"),
-        ('{"rows": []}', "format None"),
+        ("[]", "no baseline"),
+        ('{"rows": []}', "no baseline"),
         ('{"format": 99}', "format 99; expected 1"),
         ('{"format": 1}', "created is missing"),
+        ('{"format": 1, "exit_code": 0, "cells": []}', "check --json"),
     ],
 )
 def test_a_file_that_is_no_baseline_is_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -53,7 +53,7 @@ def test_what_is_frozen(path: Path) -> None:
 
 
 def test_the_same_scores_other_seeds_and_small_drops_pass(path: Path) -> None:
-    hold(path, Agent(), last=1)  # the same score to the last bit
+    hold(path, Agent())  # the same score to the last bit
     hold(path, Agent(), first=20, last=28)
     hold(path, Agent(drop=10.0))  # 2 % of the range
 
@@ -69,6 +69,9 @@ def test_too_few_seeds_fail_unless_allowed(path: Path) -> None:
     with pytest.raises(pytest.fail.Exception, match="inconclusive: .*--esbench-allow-inconclusive"):
         hold(path, Agent(drop=100.0), last=1)
     hold(path, Agent(drop=100.0), last=1, allow_inconclusive=True)
+    with pytest.raises(pytest.fail.Exception, match="7 seeds; expected 8"):
+        hold(path, Agent(), last=7)  # the one left out may be the one that fails
+    hold(path, Agent(), last=7, allow_inconclusive=True)
 
 
 def test_the_cells_of_a_file_share_the_level(tmp_path: Path) -> None:
@@ -106,9 +109,32 @@ def test_bad_input_is_one_sentence(path: Path, tmp_path: Path) -> None:
             Gate(path, False, False)(Agent(), "mine", environment="CartPole-v1", seeds=seeds)
     with pytest.raises(UsageError, match="no seed has a finite score"):
         freeze(path, Agent(drop=math.inf))
+    call = Gate(path, False, False)
+    bad: list[tuple[Any, Any, dict[str, Any], str]] = [
+        (object(), "mine", {}, "train"),
+        (Agent, "mine", {}, "Agent is a class"),
+        (Agent(), "", {}, "name = ''"),
+        (Agent(), "mine", {"random_score": "x"}, "random_score = 'x'"),
+        (Agent(), "mine", {"alpha": "x"}, "alpha"),
+        (Agent(), "mine", {"margin": 7}, "margin"),
+        (Agent(), "mine", {"environment": "CartPol-v1"}, "did you mean 'CartPole-v1'"),
+    ]
+    for agent, name, options, message in bad:
+        with pytest.raises(UsageError, match=message):
+            call(agent, name, **{"environment": "CartPole-v1", **options})
+    text: Any = SimpleNamespace(train=lambda seed: "490")
+    with pytest.raises(UsageError, match="returned '490'"):
+        freeze(path, text)
     silent: Any = SimpleNamespace(train=lambda seed: None)
     with pytest.raises(UsageError, match=r"mine.train\(0\) returned None"):
         freeze(path, silent)
+
+
+def test_a_name_belongs_to_one_call(path: Path) -> None:
+    gate = Gate(path, False, False)
+    gate(Agent(), "mine", environment="CartPole-v1")
+    with pytest.raises(UsageError, match="another name"):
+        gate(Agent(), "mine", environment="CartPole-v1")
 
 
 SUITE = """
@@ -132,5 +158,16 @@ def test_the_options_reach_the_fixture(pytester: pytest.Pytester) -> None:
     result = run(0.0, "--esbench-update", "-n", "1")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*--esbench-update writes one file; expected one process*"])
+    twice = SUITE + SUITE[SUITE.index("def test") :].replace("test_agent", "test_two")
+    pytester.makepyfile(twice.format(drop=0.0))
+    result = pytester.runpytest_subprocess("--esbench-baseline", "deep/b.json")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*already checked by *::test_agent*"])
+    result = run(1.0, "--esbench-update")
+    result.stdout.fnmatch_lines(["*mine on CartPole-v1: mean 493* -> 492*"])
+    pytester.makepyfile(SUITE.format(drop=0.0).replace('"mine"', '"new"'))
+    result = pytester.runpytest_subprocess("--esbench-baseline", "deep/b.json", "--esbench-update")
+    result.stdout.fnmatch_lines(["not checked: mine on CartPole-v1*"])
+    run(0.0, "--esbench-update").assert_outcomes(passed=1)
     run(22.0).assert_outcomes(failed=1)  # 4.6 %: too near the margin to tell
     run(22.0, "--esbench-allow-inconclusive").assert_outcomes(passed=1)

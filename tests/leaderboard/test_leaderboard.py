@@ -543,11 +543,24 @@ def test_rows_that_others_cannot_train_again_have_a_caution(board: Path) -> None
 
 def test_other_bits_with_the_same_scores_are_equal(board: Path, pool: WorkerPool) -> None:
     entry = read_entry(only(board))
+    other = tuple(each.model_copy(update={"last_digest": "0" * 64}) for each in entry.cell.trials)
+    write(board, entry.model_copy(update={"cell": entry.cell.model_copy(update={"trials": other})}))
+    found = verified(board, 1, pool)
+    assert (found.outcome, found.p_value) == (Outcome.EQUAL, 1.0)
+
+
+def test_other_episodes_of_the_same_policy_are_different_on_the_same_machine(
+    board: Path, pool: WorkerPool
+) -> None:
+    entry = read_entry(only(board))
     runs = tuple(run.model_copy(update={"episodes_digest": "0" * 64}) for run in entry.runs)
     write(board, entry.model_copy(update={"runs": runs}))
     found = verified(board, 1, pool)
-    assert (found.outcome, found.p_value) == (Outcome.EQUAL, 1.0)
+    assert (found.outcome, found.p_value) == (Outcome.DIFFERENT, 1.0)
     assert found.reruns[0].parts_at == SCORE_ONLY
+    origins = tuple(each.model_copy(update={"versions": {"numpy": "1"}}) for each in entry.origins)
+    write(board, entry.model_copy(update={"runs": runs, "origins": origins}))
+    assert verified(board, 1, pool).outcome is Outcome.EQUAL
 
 
 def test_commands_lose_the_options_that_change_no_result() -> None:

@@ -17,7 +17,7 @@ from esbench.cli.display.tables import plain_table
 from esbench.units import counted, format_number
 
 if TYPE_CHECKING:  # slow to import
-    from esbench.gate.baselines import Baseline
+    from esbench.gate.baselines import Baseline, FrozenCell
     from esbench.gate.check import CheckReport
     from esbench.gate.suggest import Suggestion
     from esbench.reporting.history import CellHistory
@@ -50,7 +50,16 @@ def print_baseline(baseline: Baseline, path: Path) -> None:
             f"With fewer than {least} seeds a check with as many seeds cannot detect a drop: "
             f"{', '.join(few)}."
         )
+    if equal := [cell.name for cell in baseline.cells if _all_equal(cell)]:
+        show(
+            "All seeds have the same score, so slower learning that still reaches it is not "
+            f"noticed; expected a smaller budget: {', '.join(equal)}."
+        )
     show(f"{path}: {counted(len(baseline.cells), 'cell')} frozen")
+
+
+def _all_equal(cell: FrozenCell) -> bool:
+    return len(cell.trials) > 1 and len({trial.score for trial in cell.trials}) == 1
 
 
 def print_suggestions(suggestions: Sequence[Suggestion], power: float) -> None:
