@@ -291,7 +291,10 @@ def test_a_check_does_not_pass_on_what_other_code_has_left(esbench: Run, own: Pa
     assert esbench(*longer, "--seeds", "1", "--extend")[0] == 0
     edit(ENVIRONMENT)
     assert esbench(*longer, "--seeds", "0", "--extend")[0] == 0
-    assert esbench("baseline", "out", "--out", "b.json", "--replace")[0] == 0
+    code, _, err = esbench("baseline", "out", "--out", "b.json", "--replace")
+    assert (code, "different version of holding" in err) == (2, True)
+    (first,) = Path("out").rglob("seed-0")
+    assert esbench("baseline", str(first), "--out", "b.json", "--replace")[0] == 0
     assert check() == (3, True)  # the second half of seed 1 is of other code
 
 
