@@ -11,6 +11,7 @@ its level, also those that no test checks any more: the end of the session names
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
 from collections.abc import Iterable, Sequence
@@ -101,7 +102,9 @@ def pytest_terminal_summary(
         return
     path = config.rootpath / str(config.getoption("--esbench-baseline"))
     lines = list(session.frozen)
-    names = [cell.name for cell in read_baseline(path).cells] if path.exists() else []
+    names: list[str] = []
+    with contextlib.suppress(UsageError):  # the tests have reported a damaged file
+        names = [cell.name for cell in read_baseline(path).cells] if path.exists() else []
     if left := [name for name in names if name not in session.owners]:
         lines.append(
             f"not checked: {', '.join(left)}. Every cell of {path.name} makes the tests of the "

@@ -22,8 +22,11 @@ def test_the_same_run_passes_and_fresh_seeds_decide_on_another(
 ) -> None:
     assert esbench(*TRAIN, "--out", "base")[0] == 0
     for path in Path("base").rglob("trial.json"):
-        inherited = json.loads(path.read_text())["inherited"]
-        assert inherited == ["sigma", "learning_rate", "weight_decay"]
+        recorded = json.loads(path.read_text())
+        assert recorded["inherited"] == ["sigma", "learning_rate", "weight_decay"]
+        given = {"population_size", *recorded["inherited"]}
+        settings = {*recorded["spec"]["algorithm"]["settings"]}
+        assert settings & {*recorded["defaults"]} == settings - given
     code, out, _ = esbench("baseline", "base", "--out", "new/b.json")
     assert code == 0
     assert "new/b.json" in out

@@ -169,5 +169,9 @@ def test_the_options_reach_the_fixture(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess("--esbench-baseline", "deep/b.json", "--esbench-update")
     result.stdout.fnmatch_lines(["not checked: mine on CartPole-v1*"])
     run(0.0, "--esbench-update").assert_outcomes(passed=1)
+    (pytester.path / "bad.json").write_text("{")
+    result = pytester.runpytest_subprocess("--esbench-baseline", "bad.json")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*bad.json: not readable as JSON*"])
     run(22.0).assert_outcomes(failed=1)  # 4.6 %: too near the margin to tell
     run(22.0, "--esbench-allow-inconclusive").assert_outcomes(passed=1)

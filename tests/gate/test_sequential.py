@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
-from fake_trials import make_records, write_scores, write_trial
+from fake_trials import edit, make_records, write_scores, write_trial
 
 from esbench.analysis.gate import GateRules, Verdict
 from esbench.errors import UsageError
@@ -99,6 +100,27 @@ def test_without_trials_it_begins_with_the_seeds_of_the_baseline(check: Check) -
     (cell,) = check(training).cells
     assert training.looks == [(8, list(range(8)))]
     assert cell.verdict is Verdict.NO_WORSE  # the same bits
+
+
+def test_it_trains_the_defaults_of_today(tmp_path: Path) -> None:
+    trials = write_scores(tmp_path / "base", [*GOOD, *GOOD])
+    today = trials[0].spec.algorithm.settings.model_dump()
+
+    def change(description: Any) -> None:
+        description["defaults"] = ["sigma_decay"]
+        description["spec"]["algorithm"]["settings"]["sigma_decay"] = 0.5
+
+    edit(tmp_path / "base", "trial.json", change)
+    trained: list[Trial] = []
+
+    def train(_: int, missing: Sequence[Trial]) -> None:
+        trained.extend(missing)
+        Training(GOOD)(8, missing)
+
+    frozen = freeze(tmp_path / "base", "")
+    (cell,) = check_until_conclusive(tmp_path / "out", frozen, GateRules(), 8, train).cells
+    assert [trial.spec.algorithm.settings.model_dump() for trial in trained] == [today] * 8
+    assert "sigma_decay" in cell.reason
 
 
 def test_only_cells_without_a_verdict_are_trained(tmp_path: Path) -> None:
