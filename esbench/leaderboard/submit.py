@@ -25,14 +25,15 @@ from esbench.leaderboard.entries import (
 )
 from esbench.leaderboard.more_seeds import with_more_seeds
 from esbench.leaderboard.run_summary import run_summary
+from esbench.rollouts.engine import Engine
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.cells import Cell, RunCurve, run_curves
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.provenance.changes import Origin, own_code_of
-from esbench.store.provenance.record import OWN_FILES
+from esbench.store.provenance.changes import Origin, changes, origin_of, own_code_of, was_mixed
+from esbench.store.provenance.record import OWN_FILES, provenance
 from esbench.store.trial_folder import TrialFolder
 from esbench.training.make import make_trainer
-from esbench.training.scoring import restore
+from esbench.training.scoring import evaluate_trial, restore
 from esbench.training.search_trainer import SearchTrainer
 from esbench.units import counted
 
@@ -65,24 +66,27 @@ class Action(StrEnum):
 def submit(root: Path, out: Path) -> dict[Path, Action]:
     """Write one file to ``out`` per cell of the trials below ``root``; all cells are checked first.
 
-    Seeds that the file of a cell lacks are added to it.
+    Final policies play their held-out episodes again where versions and processor are those of
+    training. Seeds that the file of a cell lacks are added to it.
 
     Raises:
         UsageError: a trial is not done, is damaged, or does not agree with itself; there are too
             few seeds; this version does not understand a specification; a seed of the file that
             exists has other results; or a file cannot be written. Nothing is written.
     """
-    planned = [_planned(make_entry(cell), out) for cell in done_cells(root)]
+    found = done_cells(root)
+    with WorkerPool() as pool:
+        planned = [_planned(make_entry(cell, pool), out) for cell in found]
     for path, entry, action in planned:
         if action is not Action.UNCHANGED:
             write_bytes(path, as_file(entry))
     return {path: action for path, _, action in planned}
 
 
-def make_entry(cell: Cell) -> Entry:
+def make_entry(cell: Cell, pool: Engine) -> Entry:
     """Check the done trials of a cell and freeze them; UsageError as ``submit``."""
     for trial in cell.trials:
-        check_trial(trial)
+        check_trial(trial, pool)
     origins: list[Origin] = []
     frozen = freeze_cell(cell, origins)
     curves = run_curves(cell)
@@ -126,7 +130,7 @@ def command_of_results(command: str) -> str:
     return shlex.join(kept)
 
 
-def check_trial(trial: TrialFolder) -> None:
+def check_trial(trial: TrialFolder, pool: Engine) -> None:
     """Raises UsageError if specification, rows, checkpoint and result of a trial do not agree."""
     spec, result, description = trial.spec(), trial.result(), trial.description()
     if spec.init_from is not None:
@@ -151,10 +155,25 @@ def check_trial(trial: TrialFolder) -> None:
     ):
         if seen != expected:
             raise UsageError(f"{trial.path}: {what} is {seen!r}; expected {expected!r}")
-    _check_center(trial, rows)
+    _check_center(trial, rows, pool)
+    _check_episodes(trial, pool)
 
 
-def _check_center(trial: TrialFolder, rows: Sequence[GenerationRecord]) -> None:
+def _check_episodes(trial: TrialFolder, pool: Engine) -> None:
+    """Raises UsageError if the final policy does not get the returns that are recorded, here."""
+    if trial.load_checkpoint() is None:
+        return  # an agent without state_dict
+    scored, description = evaluate_trial(trial.path, pool), trial.description()
+    here = origin_of(provenance(trial.spec()))  # now that its environment is registered
+    if not (scored.identical or was_mixed(description) or changes(origin_of(description), here)):
+        raise UsageError(
+            f"{trial.path}: the final policy scores {scored.score.mean:g} in the held-out episodes "
+            f"on the versions and the processor of training; expected {scored.recorded:g} and the "
+            "returns in result.json"
+        )
+
+
+def _check_center(trial: TrialFolder, rows: Sequence[GenerationRecord], pool: Engine) -> None:
     """Raises UsageError if the center of the checkpoint is not where the last row says."""
     state = trial.load_checkpoint()
     if state is None:
@@ -168,7 +187,7 @@ def _check_center(trial: TrialFolder, rows: Sequence[GenerationRecord]) -> None:
         )
     if math.isnan(distance := rows[-1].distance):
         return
-    with WorkerPool(1) as pool, make_trainer(trial.spec(), pool) as trainer:  # nothing is played
+    with make_trainer(trial.spec(), pool) as trainer:  # nothing is played
         assert isinstance(trainer, SearchTrainer), "only a search records a distance"
         start = trainer.center.copy()
         restore(trainer, trial, state, rows)

@@ -195,6 +195,16 @@ def changed(name: str, **values: Any) -> Callable[[Path], None]:
     return lambda trial: edit(trial, name, lambda content: content.update(values))
 
 
+def raise_returns(trial: Path) -> None:
+    """Edit held-out returns and their mean, so that they agree with each other."""
+
+    def change(content: Any) -> None:
+        content["returns"] = [value + 1.0 for value in content["returns"]]
+        content["score"] = float(np.mean(content["returns"]))
+
+    edit(trial, "result.json", change)
+
+
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "score": (changed("result.json", score=1e6), "1000000"),
     "not finite": (
@@ -209,6 +219,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda trial: edit(trial, "result.json", lambda c: c["returns"].pop()),
         "11.*12",
     ),
+    "other returns": (raise_returns, "final policy scores"),
     "digest of the rows": (lambda trial: set_digest(trial, 0), "ffff"),
     "steps": (changed("result.json", env_steps=10), "10"),
     "center": (change_center, "center"),
@@ -250,6 +261,12 @@ def test_trials_that_do_not_add_up_are_refused(trained: Path, tmp_path: Path, na
     with pytest.raises(UsageError, match=words):
         submit(trained, tmp_path / "board")
     assert not (tmp_path / "board").exists()
+
+
+def test_returns_are_not_compared_on_another_processor(trained: Path, tmp_path: Path) -> None:
+    raise_returns(trained / "seed-1")
+    edit(trained, "trial.json", lambda c: c["hardware"].update(cpu="Abacus"))
+    assert list(submit(trained, tmp_path / "board").values()) == [Action.WRITTEN]
 
 
 def test_the_specification_is_of_this_version(trained: Path, tmp_path: Path) -> None:
