@@ -51,6 +51,16 @@ class Cell:
         return cell_name(self.algorithm, self.policy)
 
     @property
+    def labels(self) -> tuple[str, str, str]:
+        """Environment, algorithm and policy as the grid calls them, without "#"."""
+        return _labels(self.descriptions[0])
+
+    @property
+    def variant(self) -> str:
+        """The hash of the specification without its seed."""
+        return variant_of(self.descriptions[0]["spec"])
+
+    @property
     def settings(self) -> Json:
         """The settings of the algorithm; one inside a table has a dotted key."""
         return flatten(self.descriptions[0]["spec"]["algorithm"]["settings"])
@@ -129,9 +139,7 @@ def cells(root: Path) -> list[Cell]:
     alike: dict[tuple[str, str, str], list[_Member]] = {}
     for trial in find_trials(root):
         description = trial.description()
-        labels = description["labels"]
-        key = (labels["environment"], labels["algorithm"], labels["policy"])
-        alike.setdefault(key, []).append((trial, description))
+        alike.setdefault(_labels(description), []).append((trial, description))
     return [
         cell
         for (environment, algorithm, policy), members in sorted(alike.items())
@@ -205,6 +213,11 @@ def require_within_budget(found: Sequence[Cell]) -> None:
                 f"{cell.name} on {cell.environment} took {cell.overspent:.0%} more environment "
                 "steps than its budget; expected an agent that ends at env_steps"
             )
+
+
+def _labels(description: Json) -> tuple[str, str, str]:
+    labels = description["labels"]
+    return labels["environment"], labels["algorithm"], labels["policy"]
 
 
 def cell_name(algorithm: str, policy: str) -> str:

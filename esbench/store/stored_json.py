@@ -100,7 +100,7 @@ class StoredJson:
         elif path.name != "result.json":
             remedy = f"remove the folder {self.path} to train that trial again"
         elif path.exists():
-            remedy = "remove it, and the same command scores the trial again"
+            remedy = "remove it, and 'esbench run' scores the trial again"
         else:
             remedy = "the trial is not done, or is being extended at this moment"
         return DamagedTrialError(f"{path} is damaged ({problem}); {remedy}")

@@ -98,6 +98,21 @@ def test_several_algorithms_on_both_sides_are_paired_by_name(tmp_path: Path) -> 
     assert "openai_es on CartPole-v1" in note
 
 
+def test_several_settings_of_a_name_are_paired_with_equal_settings(tmp_path: Path) -> None:
+    for side, sizes in (("a", (0.1, 0.2)), ("b", (0.2, 0.3))):
+        for sigma in sizes:
+            write_scores(tmp_path / side / str(sigma), GOOD, algorithms={"ars": {"sigma": sigma}})
+        write_scores(tmp_path / side, GOOD, algorithms={"snes": {}})
+    sides = compare_sides(str(tmp_path / "a"), str(tmp_path / "b"))
+    names = [(pair.first_name, pair.second_name) for pair in sides.pairs]
+    (name,) = [first for first, _ in names if first.startswith("ars #")]
+    assert names == [(name, name), ("snes", "snes")]
+    assert not [note for note in sides.notes if note.startswith("On one side only")]
+    (note,) = [note for note in sides.notes if note.startswith("Not compared")]
+    assert note.count("ars #") == 2
+    assert name not in note
+
+
 def test_what_to_beware_of_is_said(tmp_path: Path) -> None:
     write_scores(tmp_path / "a", GOOD[:3])
     write_scores(tmp_path / "b", GOOD, budget={"env_steps": 2000})

@@ -186,14 +186,22 @@ def _side(name: str, root: Path | None) -> list[Cell]:
 
 
 def _matched(ours: Sequence[Cell], theirs: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
-    """The cells of equal environments and names; names may differ where both have one cell."""
-    counts = Counter(cell.environment for cell in ours), Counter(c.environment for c in theirs)
+    """The cells of equal environments and labels; labels may differ where both have one cell.
+
+    Where a side has several cells with the same labels, those of equal settings.
+    """
+    environments = [Counter(cell.environment for cell in side) for side in (ours, theirs)]
+    labels = [Counter(cell.labels for cell in side) for side in (ours, theirs)]
     return [
         (mine, other)
         for mine in ours
         for other in theirs
         if mine.environment == other.environment
-        and (mine.name == other.name or all(count[mine.environment] == 1 for count in counts))
+        and (
+            all(count[mine.environment] == 1 for count in environments)
+            or (mine.labels == other.labels and all(count[mine.labels] == 1 for count in labels))
+            or (mine.labels == other.labels and mine.variant == other.variant)
+        )
     ]
 
 
@@ -256,8 +264,15 @@ def _notes(
             f"{counted(diverged, 'run')} diverged, counted as the worst of both sides and the "
             "random policy."
         )
-    if alone := [cell for cell in (*ours, *theirs) if cell not in paired]:
+    common = {cell.labels for cell in ours} & {cell.labels for cell in theirs}
+    left_out = [cell for cell in (*ours, *theirs) if cell not in paired]
+    if alone := [cell for cell in left_out if cell.labels not in common]:
         notes.append(f"On one side only, not compared: {_contents(alone)}.")
+    if unequal := [cell for cell in left_out if cell.labels in common]:
+        notes.append(
+            "Not compared, because a side has several rows of this name and none on the other side "
+            f"has equal settings: {_contents(unequal)}."
+        )
     for first, second in matched:
         if settings := _differences(first, second):
             rest = len(settings) - MOST_DIFFERENCES

@@ -155,8 +155,8 @@ _REACHED: Final = (
 )
 _COST: Final = (
     "Steps, episodes, CPU time (of all processes): the cost of training until then, median over "
-    "all runs (Kaplan-Meier: a run that did not reach the target costs more than it spent); "
-    f"{NONE} if fewer than half of the runs reached it."
+    "all runs by the Kaplan-Meier estimate, where a run that did not reach the target costs more "
+    f"than it spent; {NONE} if the estimated share of runs that reach it stays below one half."
 )
 _EXPECTED: Final = (
     "ERT (expected running time, as in COCO): steps of all runs until the target or their end, "
