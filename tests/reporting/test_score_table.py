@@ -113,6 +113,7 @@ def test_a_row_has_scores_cost_reference_and_command(tmp_path: Path) -> None:
         commands=(COMMAND,),
         hardware=("Test CPU, 2 cores",),
         differs=(),
+        budget=1000,
         trials=tuple(str(tmp_path / f"run/CartPole-v1/openai_es/seed-{n}") for n in range(3)),
         scores=(10.0, 20.0, 90.0),
     )
@@ -457,8 +458,32 @@ def test_algorithms_are_summed_up_over_environments(tmp_path: Path) -> None:
     mean = ((3 + cart) / 4 + (3 + acro) / 4) / 2
     assert f"mean {mean:.2f}" in lines[1]
     assert f"optimality gap {1 - mean:.2f}" in lines[1]
+    (missing,) = [note for note in footnotes(rows) if note.startswith("Not in the statistics")]
+    assert missing.endswith(": ars.")
     one = [row for row in rows if row.environment == "CartPole-v1"]
-    assert not any("Over all" in note for note in footnotes(one))
+    assert not any("ver all" in note for note in footnotes(one))
+
+
+def test_a_table_without_statistics_over_environments_says_why(tmp_path: Path) -> None:
+    for environment in ("CartPole-v1", "Acrobot-v1", "esbench/Sphere-v0"):
+        write_scores(tmp_path, [1.0] * 4, environments=[environment])
+    rows = score_table(tmp_path)
+    bare = [row for row in rows if math.isnan(row.normalized)]
+    for table, expected in (
+        (rows, "Not in the statistics over all environments, .*: esbench/Sphere-v0."),
+        ([*bare, rows[0]], "No statistics over all environments: .*; Acrobot-v1 has both."),
+        ([*bare, dataclasses.replace(bare[0], environment="B")], "No statistics .*; none has both"),
+    ):
+        assert any(re.match(expected, note) for note in footnotes(table))
+
+
+def test_rows_of_different_budgets_are_named(tmp_path: Path) -> None:
+    for name, steps in (("openai_es", 1000), ("snes", 3000)):
+        write_scores(tmp_path, [1.0] * 4, algorithms={name: {}}, budget={"env_steps": steps})
+    write_scores(tmp_path, [1.0] * 4, environments=["Acrobot-v1"])
+    (note,) = [note for note in footnotes(score_table(tmp_path)) if "budgets" in note]
+    assert note.startswith("CartPole-v1: ")
+    assert "1.0 k (openai_es); 3.0 k (snes)" in note
 
 
 def test_a_table_of_tails_says_that_it_is_normalized_by_means() -> None:

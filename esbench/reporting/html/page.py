@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -21,6 +21,7 @@ from esbench.reporting.html.plotly_chart import swatch
 from esbench.reporting.tables.across_environments import (
     Overall,
     interval,
+    left_out,
     normalized_scores,
     overall,
     sentences,
@@ -97,7 +98,8 @@ def report_contents(root: Path, title: str | None = None) -> Json:
     environments = itertools.groupby(found, lambda cell: cell.environment)
     table, scores = sheet(rows), normalized_scores(rows)
     totals = overall(scores)
-    shown = set(sentences(totals))  # as a table
+    missing = left_out([row.environment for row in rows], scores, totals)
+    shown = {*sentences(totals), *missing}
     made = [_origin(description) for cell in found for description in cell.descriptions]
     origins = list({str(origin): origin for origin in made}.values())
     return {
@@ -105,7 +107,7 @@ def report_contents(root: Path, title: str | None = None) -> Json:
         "facts": _facts(found),
         "sentences": [
             *_best(rows),
-            *_left_out(scores, totals),
+            *missing,
             *_duplicates(found),
             _health(diagnoses),
         ],
@@ -170,13 +172,6 @@ def _best(rows: Sequence[ScoreRow]) -> list[str]:
 def _seeds(row: ScoreRow) -> str:
     total = row.seeds + row.unfinished
     return f"{row.seeds} of {total} seeds" if row.unfinished else counted(row.seeds, "seed")
-
-
-def _left_out(names: Iterable[str], totals: Sequence[Overall]) -> list[str]:
-    missing = [name for name in names if name not in {item.name for item in totals}]
-    if not (totals and missing):
-        return []
-    return [f"Not in the overall table, since some environment is missing: {', '.join(missing)}."]
 
 
 def _duplicates(found: Sequence[Cell]) -> list[str]:

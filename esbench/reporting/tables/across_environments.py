@@ -72,6 +72,42 @@ def overall(scores: Mapping[str, Mapping[str, Sequence[float]]]) -> list[Overall
     return sorted(found, key=lambda item: -item.iqm)
 
 
+def overall_notes(rows: Sequence[ScoreRow]) -> list[str]:
+    """One sentence per algorithm, and why there are not more."""
+    scores = normalized_scores(rows)
+    found = overall(scores)
+    return sentences(found) + left_out([row.environment for row in rows], scores, found)
+
+
+def left_out(
+    environments: Sequence[str],
+    scores: Mapping[str, Mapping[str, Sequence[float]]],
+    found: Sequence[Overall],
+) -> list[str]:
+    """Which environments and algorithms of a table are not in ``overall(scores)``, and why."""
+    names = list(dict.fromkeys(environments))
+    if len(names) < 2:
+        return []
+    scaled = {name for table in scores.values() for name in table}
+    if len(scaled) < 2:
+        known = ", ".join(scaled) or "none"
+        need = "they need a random and a reference score in two or more"
+        return [f"No statistics over all environments: {need}; {known} has both."]
+    notes = []
+    if bare := [name for name in names if name not in scaled]:
+        notes.append(
+            "Not in the statistics over all environments, without a random or a reference score: "
+            f"{', '.join(bare)}."
+        )
+    included = {item.name for item in found}
+    if missing := [name for name in scores if name not in included]:
+        notes.append(
+            "Not in the statistics over all environments, without a score in some of them: "
+            f"{', '.join(missing)}."
+        )
+    return notes
+
+
 def sentences(found: Sequence[Overall]) -> list[str]:
     """One sentence per algorithm."""
     return [

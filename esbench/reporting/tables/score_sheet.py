@@ -11,7 +11,7 @@ from esbench.analysis.comparison import LEVEL, Standing
 from esbench.analysis.statistics import EpisodeStatistic
 from esbench.grids.sweep import value_text
 from esbench.grids.trial_spec import DEFAULT_LABEL
-from esbench.reporting.tables.across_environments import normalized_scores, overall, sentences
+from esbench.reporting.tables.across_environments import overall_notes
 from esbench.reporting.tables.render_table import (
     INTERVAL,
     Sheet,
@@ -98,7 +98,7 @@ def footnotes(rows: Sequence[ScoreRow]) -> list[str]:
         notes.append(SELECTED)
     if any(row.standing for row in rows):
         notes.append(STANDINGS)
-    notes += sentences(overall(normalized_scores(rows)))
+    notes += overall_notes(rows)
     notes += cautions(rows)
     notes += [f"[{number}] {text}" for text, number in references_of(rows).items()]
     if hardware := dict.fromkeys(item for row in rows for item in row.hardware):
@@ -135,6 +135,7 @@ def cautions(rows: Sequence[ScoreRow]) -> list[str]:
         for row in rows
         if row.mixture
     ]
+    lines += _budget_notes(rows)
     lines += _inherited_notes(rows)
     if agents := dict.fromkeys(row.name for row in rows if row.is_agent):
         lines.append(
@@ -148,6 +149,22 @@ def cautions(rows: Sequence[ScoreRow]) -> list[str]:
     ]
     lines += variety_notes({row.title: row.variety for row in rows})
     return lines + settings_notes({row.title: row.differs for row in rows})
+
+
+def _budget_notes(rows: Sequence[ScoreRow]) -> list[str]:
+    """Environments whose rows have different budgets."""
+    lines = []
+    for environment, several in groupby(rows, key=lambda row: row.environment):
+        names: dict[int, list[str]] = {}
+        for row in several:
+            names.setdefault(row.budget, []).append(row.name)
+        if len(names) > 1:
+            listed = "; ".join(f"{format_steps(b)} ({', '.join(names[b])})" for b in sorted(names))
+            lines.append(
+                f"{environment}: different budgets of steps: {listed}. Compare scores of equal "
+                "budgets only."
+            )
+    return lines
 
 
 def _inherited_notes(rows: Sequence[ScoreRow]) -> list[str]:

@@ -42,6 +42,7 @@ class ScoreRow(TableRow):
             tail where ``statistic`` is "tail".
         low, high: its 95 % bootstrap interval; NaN with fewer than three seeds.
         seeds, unfinished: the numbers of trials that enter, and of those that are not done.
+        budget: environment steps that a run may take; 0 if unknown.
         diverged: the number of done trials without a finite score. They enter as the worst score
             of the environment, that of the random policy included; if all diverged, none enters.
         env_steps, wall_time_s: of training, mean over seeds.
@@ -91,6 +92,7 @@ class ScoreRow(TableRow):
     variety: Variety = "varied"
     statistic: EpisodeStatistic = "mean"
     diverged: int = 0
+    budget: int = 0
 
     @property
     def reference_text(self) -> str:
@@ -238,6 +240,7 @@ def _row(cell: Cell, scores: Sequence[float], statistic: EpisodeStatistic) -> Sc
         tail=tail_score(cell) if statistic == "mean" else math.nan,
         statistic=statistic,
         variety=least_varied(results),
+        budget=descriptions[0]["spec"]["budget"]["env_steps"],
     )
 
 
