@@ -203,6 +203,7 @@ def plot(
     *,
     algorithms: str | Sequence[str] = (),
     size: str | tuple[float, float] | None = None,
+    panels: str | Sequence[str] = (),
 ) -> Figure:
     """The figures of ``esbench plot`` below each other in one figure.
 
@@ -213,18 +214,24 @@ def plot(
         folder: an output folder, or the folder of one environment in it.
         algorithms: names to draw, by default all.
         size: width and height of each part in inches, such as "6.6x3" or (6.6, 3).
+        panels: those of the learning curves, from "steps", "time" and "rank"; by default all.
 
     Raises:
-        UsageError: no trial has two generations yet, or an algorithm has no trial.
+        UsageError: no trial has two generations yet, an algorithm has no trial, or the size is too
+            small.
     """
     from esbench.reporting.figures.combined import combined_figure
+    from esbench.reporting.figures.learning_curves import PANELS, parse_panels
     from esbench.reporting.figures.style import parse_size
 
     names = [name.strip() for text in _listed(algorithms) for name in text.split(",")]
     sides = size if isinstance(size, tuple) else (size,)
     text = "x".join(each if isinstance(each, str) else shown(each) for each in sides)
     return combined_figure(
-        as_path("folder", folder), names, None if size is None else parse_size(text)
+        as_path("folder", folder),
+        names,
+        None if size is None else parse_size(text),
+        parse_panels(",".join(_listed(panels))) if panels else PANELS,
     )
 
 

@@ -171,7 +171,7 @@ def efficiency(
 
 @command(
     epilog="Examples: esbench plot results/runs/quick --out plots   |   "
-    "esbench plot results/runs/classic --algorithms openai_es,cma_es --size 3.3x6 --format pdf"
+    "esbench plot results/runs/classic --panels steps --size 3.3x2.6 --format pdf"
 )
 def plot(
     folder: Folder,
@@ -190,19 +190,27 @@ def plot(
             "wide.",
         ),
     ] = None,
+    panels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Panels of the learning curves, such as steps,rank (default: steps,time,rank).",
+        ),
+    ] = None,
     format_: Annotated[
         Literal["png", "svg", "pdf"] | None,
         typer.Option("--format", help="File format (default: png and svg)."),
     ] = None,
 ) -> None:
     """Draw learning curves, ranks, targets reached, score profiles and the scores of sweeps."""
-    from esbench.reporting.figures.learning_curves import draw
+    from esbench.reporting.figures.learning_curves import PANELS, draw, parse_panels
     from esbench.reporting.figures.style import SUFFIXES, Output, parse_size
 
     names = [name.strip() for name in algorithms.split(",")] if algorithms is not None else []
     suffixes = (format_,) if format_ else SUFFIXES
     output = Output(suffixes, None if size is None else parse_size(size))
-    for path in draw(folder, out, names, output):
+    chosen = PANELS if panels is None else parse_panels(panels)
+    for path in draw(folder, out, names, output, chosen):
         write(str(path))
 
 

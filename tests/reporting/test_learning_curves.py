@@ -1,3 +1,4 @@
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,9 +14,12 @@ from esbench.errors import UsageError
 from esbench.grids.environment_files import PublishedScore, RandomScore, Scores
 from esbench.reporting.figures.learning_curves import (
     LearningCurves,
+    Panel,
     curves_drawing,
     draw,
+    drawings,
     learning_curves,
+    parse_panels,
 )
 from esbench.reporting.figures.style import STYLES, Drawing, Output, assign_styles, parse_size
 from esbench.reporting.tables.score_table import score_table
@@ -286,6 +290,67 @@ def test_algorithms_format_and_size_of_choice(tmp_path: Path) -> None:
         draw(tmp_path, out, ["sne"])
 
 
+@pytest.mark.parametrize(
+    ("panels", "size", "labels"),
+    [
+        (["steps"], (3.3, 2.6), {"environment steps"}),
+        (["rank"], (3.3, 2.6), {"generation"}),
+        (["time", "rank"], (2.5, 5.0), {"wall-clock time (s)", "generation"}),
+        (["steps", "time", "rank"], (5.4, 2.6), None),
+        (["steps", "time", "rank"], (3.3, 6.0), None),
+    ],
+)
+def test_chosen_panels_fit_a_column_of_a_paper(
+    tmp_path: Path, panels: list[Panel], size: tuple[float, float], labels: set[str] | None
+) -> None:
+    write_learning(tmp_path, algorithms={"openai_es": {}, "snes": {}})
+    figure = drawings(tmp_path, panels=panels)["CartPole-v1"].make(size)
+    assert len(figure.axes) == len(panels)
+    assert (
+        labels is None or {axes.get_xlabel().replace("\n", " ") for axes in figure.axes} == labels
+    )
+    figure.draw_without_rendering()
+    titles = [*figure.texts, figure.legends[0].get_title()]
+    x_labels, y_labels = ([getattr(a, f"{n}axis").label for a in figure.axes] for n in "xy")
+    whole = figure.bbox
+    for text in (*titles, *x_labels, *y_labels):
+        box = text.get_window_extent()
+        assert whole.x0 <= box.x0
+        assert box.x1 <= whole.x1
+        assert whole.y0 <= box.y0
+        assert box.y1 <= whole.y1
+    boxes = [box for text in x_labels if (box := text.get_window_extent()).width]
+    assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
+
+
+def test_a_size_without_room_is_refused(tmp_path: Path) -> None:
+    write_learning(tmp_path)
+    with pytest.raises(UsageError, match=r"3\.3x2\.6: no room for 3 panels .* 5\.4x"):
+        draw(tmp_path, output=Output(size=(3.3, 2.6)))
+    assert not (tmp_path / "figures").exists()
+    assert parse_panels("rank, steps") == ["steps", "rank"]
+    with pytest.raises(UsageError, match=r"'step'.*'steps'"):
+        parse_panels("step")
+
+
+def test_styles_do_not_depend_on_the_chosen_algorithms(tmp_path: Path) -> None:
+    write_learning(tmp_path, algorithms={name: {"algorithm": "snes"} for name in "abcd"})
+
+    def styles(*names: str) -> dict[str, tuple[str, str, str]]:
+        axes = drawings(tmp_path, names)["CartPole-v1"].make().axes[0]
+        lines = {str(line.get_label()): line for line in axes.lines}
+        return {
+            label: (str(line.get_color()), str(line.get_linestyle()), str(line.get_marker()))
+            for label, line in lines.items()
+            if "seeds" in label
+        }
+
+    everything = styles()
+    assert len(set(everything.values())) == 4
+    for name in "abcd":
+        assert styles(name).items() < everything.items()
+
+
 @pytest.mark.parametrize("text", ["3", "1x3", "3x1", "nanx3", "3x999", "axb", ""])
 def test_a_size_is_width_and_height_in_inches(text: str) -> None:
     assert parse_size("6.6x3") == (6.6, 3.0)
@@ -418,9 +483,11 @@ def test_frozen_scores_come_from_the_environments_file(
     write_learning(tmp_path / "run")
     found = []
 
-    def drawing(environment: str, shown: LearningCurves, scores: Scores) -> Drawing:
+    def drawing(
+        environment: str, shown: LearningCurves, scores: Scores, panels: Sequence[Panel]
+    ) -> Drawing:
         found.append(scores.solved)
-        return curves_drawing(environment, shown, scores)
+        return curves_drawing(environment, shown, scores, panels)
 
     monkeypatch.setattr("esbench.reporting.figures.learning_curves.curves_drawing", drawing)
     draw(tmp_path / "run")

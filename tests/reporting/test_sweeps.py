@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from command_line import Run
 from fake_trials import make_records, make_trials, write_trial
+from matplotlib.collections import LineCollection
 from scipy.stats import trim_mean
 
 from esbench.errors import UsageError
@@ -85,6 +86,11 @@ def test_a_curve_per_algorithm_through_the_iqms_with_their_intervals(swept: Path
     axes = sweep_drawing(shaping).make().axes[0]
     assert [text.get_text() for text in axes.get_xticklabels()] == ["nes", "raw"]
     assert len(shaping.curves) == 3
+    figure = sweep_drawing(shaping).make()
+    figure.draw_without_rendering()
+    bars = [bar for bar in figure.axes[0].collections if isinstance(bar, LineCollection)]
+    first = [bar.get_transform().transform(bar.get_segments()[0])[0, 0] for bar in bars]
+    assert np.diff(first).min() > 5  # pixels between the bars of one value
 
 
 def test_the_report_has_a_chart_per_setting_with_its_own_legend(swept: Path) -> None:

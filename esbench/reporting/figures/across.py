@@ -9,7 +9,7 @@ above a threshold on this scale. With one environment the table already shows ev
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar, final
@@ -74,11 +74,14 @@ class AcrossFigure:
     decorate: Callable[[Axes], None]
 
 
-def target_ecdf(group: Sequence[Cell]) -> AcrossFigure | None:
+def target_ecdf(
+    group: Sequence[Cell], styles: Mapping[str, Style] | None = None
+) -> AcrossFigure | None:
     """The share of triples (environment, target, run) reached within a budget.
 
     A curve is made of the done runs of each cell or, if there is none, of the unfinished ones. It
     ends at the most that one of its runs spent. None if no cell has a scale and a generation.
+    ``styles`` are by the names of the cells, by default those of ``assign_styles``.
     """
     pairs = []
     for cell in group:
@@ -91,7 +94,7 @@ def target_ecdf(group: Sequence[Cell]) -> AcrossFigure | None:
     members = [member for _, own in pairs for member in own]
     first = _first_budget([times for _, times in members], max(_spent(run) for run, _ in members))
     curves = []
-    for name, style, own in _by_algorithm(pairs):
+    for name, style, own in _by_algorithm(pairs, styles):
         runs = [run for cell_members in own for run, _ in cell_members]
         budgets = np.geomspace(first, max(first, *map(_spent, runs)), POINTS)
         note = "" if all(run.done for run in runs) else ", unfinished"
@@ -105,7 +108,7 @@ def target_ecdf(group: Sequence[Cell]) -> AcrossFigure | None:
         "environment steps of training (log scale)",
         "share of targets reached",
         f"{TARGETS} targets per environment, evenly spaced from the random policy's score to the "
-        f"reference; all runs. Reached\nby the unperturbed policy's mean return over {WINDOW} "
+        f"reference; all runs. Reached by the unperturbed policy's mean return over {WINDOW} "
         "generations, or by the final score.",
         environments,
         curves,
@@ -113,21 +116,25 @@ def target_ecdf(group: Sequence[Cell]) -> AcrossFigure | None:
     )
 
 
-def performance_profile(group: Sequence[Cell]) -> AcrossFigure | None:
+def performance_profile(
+    group: Sequence[Cell], styles: Mapping[str, Style] | None = None
+) -> AcrossFigure | None:
     """The share of runs above each normalized score.
 
     None if fewer than two environments have frozen random and reference scores and a done run.
     """
-    return profile_of([(cell, cell_scores(cell)) for cell in group if cell.has_scale])
+    return profile_of([(cell, cell_scores(cell)) for cell in group if cell.has_scale], styles)
 
 
-def profile_of(found: Sequence[tuple[Cell | Labeled, Floats]]) -> AcrossFigure | None:
+def profile_of(
+    found: Sequence[tuple[Cell | Labeled, Floats]], styles: Mapping[str, Style] | None = None
+) -> AcrossFigure | None:
     """The performance profile of cells with their normalized scores, [runs]; None as above."""
     pairs = [(cell, scores) for cell, scores in found if scores.size]
     environments = _environments(pairs)
     if len(environments) < 2:
         return None
-    curves = profile_curves(pairs)
+    curves = profile_curves(pairs, styles)
     banded = any(not np.isnan(curve.low).all() for curve in curves)
     shaded = "; shaded: pointwise 95 % stratified bootstrap interval" if banded else ""
     return AcrossFigure(
@@ -148,12 +155,14 @@ def cell_scores(cell: Cell) -> Floats:
     return np.array([-math.inf if s is None else normalized(float(s), *scale) for s in scores])
 
 
-def profile_curves(pairs: Sequence[tuple[Cell | Labeled, Floats]]) -> list[Curve]:
+def profile_curves(
+    pairs: Sequence[tuple[Cell | Labeled, Floats]], styles: Mapping[str, Style] | None = None
+) -> list[Curve]:
     """The curves of a performance profile, from cells with their scores [runs]."""
     total = len(_environments(pairs))
     thresholds = _thresholds(np.concatenate([scores for _, scores in pairs]))
     curves = []
-    for name, style, strata in _by_algorithm(pairs):
+    for name, style, strata in _by_algorithm(pairs, styles):
         label = _label(name, len(strata), total, sum(map(len, strata)))
         share = aggregates.performance_profile(strata, thresholds)
         low, high = aggregates.profile_interval(strata, thresholds)
@@ -186,14 +195,16 @@ def _environments(pairs: Sequence[tuple[Cell | Labeled, object]]) -> list[str]:
     return sorted({cell.environment for cell, _ in pairs})
 
 
-def _by_algorithm(pairs: Sequence[tuple[Cell | Labeled, T]]) -> list[tuple[str, Style, list[T]]]:
+def _by_algorithm(
+    pairs: Sequence[tuple[Cell | Labeled, T]], styles: Mapping[str, Style] | None
+) -> list[tuple[str, Style, list[T]]]:
     """The data of the cells grouped by algorithm and policy, sorted."""
     groups: dict[str, list[T]] = {}
     for cell, values in pairs:
         groups.setdefault(cell.name, []).append(values)
     algorithms = {cell.name: cell.algorithm for cell, _ in pairs}
-    styles = assign_styles({name: algorithms[name] for name in sorted(groups)})
-    return [(name, style, groups[name]) for name, style in styles.items()]
+    styles = styles or assign_styles({name: algorithms[name] for name in sorted(groups)})
+    return [(name, styles[name], groups[name]) for name in sorted(groups)]
 
 
 def _label(name: str, environments: int, total: int, runs: int, note: str = "") -> str:

@@ -10,8 +10,8 @@ from typing import final
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from esbench.reporting.figures.learning_curves import drawings
-from esbench.reporting.figures.style import DPI, Size, style
+from esbench.reporting.figures.learning_curves import PANELS, Panel, drawings
+from esbench.reporting.figures.style import DPI, Size, style, wrap_texts
 
 
 @final
@@ -26,10 +26,13 @@ class CombinedFigure(Figure):
 
 
 def combined_figure(
-    root: Path, algorithms: Sequence[str] = (), size: Size | None = None
+    root: Path,
+    algorithms: Sequence[str] = (),
+    size: Size | None = None,
+    panels: Sequence[Panel] = PANELS,
 ) -> CombinedFigure:
     """The figures of ``draw`` below each other, each of the given size; UsageError as there."""
-    parts = list(drawings(root, algorithms).values())
+    parts = list(drawings(root, algorithms, panels).values())
     sizes = [part.size(size) for part in parts]
     widths, heights = zip(*sizes, strict=True)
     with style():
@@ -38,5 +41,6 @@ def combined_figure(
         places = figure.subfigures(len(parts), 1, height_ratios=heights, squeeze=False).flat
         for place, part, own in zip(places, parts, sizes, strict=True):
             part.fill(place, own)
+        wrap_texts(figure)
         figure.draw_without_rendering()  # ticks take their style when they are first drawn
     return figure

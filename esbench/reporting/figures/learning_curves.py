@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,7 @@ from esbench.reporting.figures.style import (
     band_curve,
     draw_curves,
     fitting,
+    is_stacked,
 )
 from esbench.reporting.figures.sweeps import sweep_drawing, sweep_figures
 from esbench.store.cells import Cell, cells
@@ -47,10 +48,14 @@ if TYPE_CHECKING:
 
 OPACITY: Final = 0.18
 HEIGHT: Final = 2.95  # inches, without the legend
-LABEL_WIDTH: Final = 3  # characters of a vertical label per inch of a figure of three panels
+MOST_TICKS: Final = 4  # on the horizontal axis
+TICK_WIDTH: Final = 0.4  # least width of an axis per tick [inches]
+LABELS: Final = 0.6  # width of what stands beside an axis [inches]
 DECADES: Final = 6  # most ticks of a logarithmic axis
 SLOWEST: Final = 10.0  # times as long as the fastest row: from there on, times are logarithmic
 TIME_UNITS: Final = (("h", 3600.0), ("min", 60.0), ("s", 1.0))  # as in tables
+Panel: TypeAlias = Literal["steps", "time", "rank"]
+PANELS: Final[tuple[Panel, ...]] = ("steps", "time", "rank")
 OF_POPULATION: Final = "\N{DAGGER}"
 NOT_EVALUATED: Final = "unperturbed policy not evaluated"
 SHARES: Final = ((0, 0.25, 0.5, 0.75, 1), ("none", "1/4", "half", "3/4", "all"))
@@ -100,28 +105,42 @@ def draw(
     out: Path | None = None,
     algorithms: Sequence[str] = (),
     output: Output = DEFAULT_OUTPUT,
+    panels: Sequence[Panel] = PANELS,
 ) -> list[Path]:
     """Write the figures of ``root``, by default to its folder "figures".
 
     There is one for each environment and for each setting swept in it, "ecdf" if an environment
     has frozen random and reference scores, and "profile" if two environments have. ``algorithms``
-    are names as in tables, or labels of algorithms with any policy; by default all.
+    are names as in tables, or labels of algorithms with any policy; by default all. Their styles do
+    not depend on the choice. ``panels`` are those of the figures of environments.
 
     Raises:
-        UsageError: no trial has two generations yet, an algorithm has no trial, or a file cannot be
-            written.
+        UsageError: no trial has two generations yet, an algorithm has no trial, the size is too
+            small, or a file cannot be written.
     """
     folder = root / "figures" if out is None else out
     return [
         path
-        for name, drawing in drawings(root, algorithms).items()
+        for name, drawing in drawings(root, algorithms, panels).items()
         for path in _write(folder / name, drawing.files(output))
     ]
 
 
-def drawings(root: Path, algorithms: Sequence[str] = ()) -> dict[str, Drawing]:
+def parse_panels(text: str) -> list[Panel]:
+    """The panels of "steps,rank"; UsageError for a name that is no panel."""
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in PANELS:
+            raise unknown("panel", name, PANELS)
+    return [panel for panel in PANELS if panel in names]
+
+
+def drawings(
+    root: Path, algorithms: Sequence[str] = (), panels: Sequence[Panel] = PANELS
+) -> dict[str, Drawing]:
     """The figures of ``draw`` by name; UsageError as there."""
     found = cells(root)
+    styles = assign_styles(dict(sorted((cell.name, cell.algorithm) for cell in found)))
     for name in algorithms:
         if not any(name in (cell.name, cell.algorithm) for cell in found):
             raise unknown(f"algorithm in {root}", name, {cell.name for cell in found})
@@ -130,14 +149,14 @@ def drawings(root: Path, algorithms: Sequence[str] = ()) -> dict[str, Drawing]:
     drawn = {}
     for environment, members in itertools.groupby(found, lambda cell: cell.environment):
         group, stem = list(members), re.sub(r"[^\w.+-]", "_", environment)
-        if shown := learning_curves(group):
-            drawn[stem] = curves_drawing(environment, shown, shared_scores(group))
+        if shown := learning_curves(group, styles):
+            drawn[stem] = curves_drawing(environment, shown, shared_scores(group), panels)
         for sweep in sweep_figures(group):
             drawn[f"{stem}-{sweep.setting}"] = sweep_drawing(sweep)
     if not drawn:
         raise UsageError(f"nothing to draw in {str(root)!r}: no trial has 2 generations yet")
     for name, make in (("ecdf", across.target_ecdf), ("profile", across.performance_profile)):
-        if overall := make(found):
+        if overall := make(found, styles):
             drawn[name] = across.across_drawing(overall)
     return drawn
 
@@ -149,44 +168,54 @@ def _write(stem: Path, contents: dict[str, bytes]) -> list[Path]:
     return paths
 
 
-def curves_drawing(environment: str, shown: LearningCurves, scores: Scores) -> Drawing:
+def curves_drawing(
+    environment: str, shown: LearningCurves, scores: Scores, panels: Sequence[Panel] = PANELS
+) -> Drawing:
     """Return against steps and against time, with marked scores, and rank over generations.
 
-    The returns of a function have a logarithmic axis, since the best possible is 0. The panels are
-    below each other if the figure is higher than wide.
+    The returns of a function have a logarithmic axis, since the best possible is 0.
     """
     labels = [curve.label for curve in shown.over_steps]
-    return Drawing(HEIGHT, labels, partial(_draw, environment, shown, scores))
+    draw = partial(_draw, environment, shown, scores, panels)
+    return Drawing(HEIGHT, labels, draw, len(panels))
 
 
 def _draw(
-    environment: str, shown: LearningCurves, scores: Scores, figure: FigureBase, size: Size
+    environment: str,
+    shown: LearningCurves,
+    scores: Scores,
+    panels: Sequence[Panel],
+    figure: FigureBase,
+    size: Size,
 ) -> None:
-    width, height = size
-    stacked = height > width
-    steps, seconds, rank = figure.subplots(*((3, 1) if stacked else (1, 3)))
-    seconds.sharey(steps)
-    _draw_returns(steps, seconds, shown)
-    _draw_rank(rank, shown.rank)
-    if environment_kind(environment) == "function":
-        _scale_returns(steps, smallest_decade(shown, scores))
-    _mark_scores(steps, seconds, marks(scores))
-    for axes in (steps, seconds, rank):
+    stacked = is_stacked(size)
+    shape = (len(panels), 1) if stacked else (1, len(panels))
+    axes_of = dict(zip(panels, figure.subplots(*shape, squeeze=False).flat, strict=True))
+    width = size[0] / shape[1] - LABELS
+    ticks = int(np.clip(width / TICK_WIDTH, 2, MOST_TICKS))
+    returns = _draw_returns(axes_of, shown, ticks)
+    if returns and environment_kind(environment) == "function":
+        _scale_returns(returns[0], smallest_decade(shown, scores))
+    if returns:
+        _mark_scores(returns, marks(scores))
+    if "rank" in axes_of:
+        _draw_rank(axes_of["rank"], shown.rank, ticks)
+    for axes in axes_of.values():
         axes.grid(visible=True)
         axes.margins(x=0.02)
-    for axes, end in zip((steps, seconds), shown.ends, strict=True):
-        axes.set_xlim(-0.02 * end, 1.02 * end)
-    _scale_times(seconds, [float(curve.x[-1]) for curve in shown.over_time])
-    if stacked:
-        seconds.tick_params(labelleft=True)
-        seconds.set_ylabel(steps.get_ylabel())
-        for axes in (steps, seconds, rank):  # a panel is lower than its label is long
-            lines = textwrap.wrap(axes.get_ylabel(), int(LABEL_WIDTH * height))
-            axes.set_ylabel("\n".join(lines))
+    for panel, end in zip(("steps", "time"), shown.ends, strict=True):
+        if panel in axes_of:
+            axes_of[panel].set_xlim(-0.02 * end, 1.02 * end)
+    if "time" in axes_of:
+        _scale_times(axes_of["time"], [float(curve.x[-1]) for curve in shown.over_time])
+    for axes in returns[1:]:
+        if stacked:
+            axes.set_ylabel(returns[0].get_ylabel())
+        axes.tick_params(labelleft=stacked)
     figure.suptitle(environment, fontsize=10)
     banded = any(not np.isnan(curve.low).all() for curve in shown.over_steps)
     interval = ", shaded: 95 % bootstrap interval" if banded else ""
-    add_legend(figure, size, steps, f"IQM over seeds{interval}")
+    add_legend(figure, size, next(iter(axes_of.values())), f"IQM over seeds{interval}")
 
 
 def learning_curves(
@@ -262,18 +291,25 @@ def shared_scores(group: Sequence[Cell]) -> Scores:
     return first if all(other == first for other in others) else Scores()
 
 
-def _draw_returns(steps: Axes, seconds: Axes, shown: LearningCurves) -> None:
+def _draw_returns(axes_of: Mapping[Panel, Axes], shown: LearningCurves, ticks: int) -> list[Axes]:
+    """Draw the panels of returns, which share an axis, and return them."""
     from matplotlib.ticker import EngFormatter, MaxNLocator
 
-    draw_curves(steps, shown.over_steps, OPACITY)
-    draw_curves(seconds, shown.over_time, OPACITY)
-    steps.set_xlabel("environment steps")
-    steps.set_ylabel(shown.return_label)
-    seconds.set_xlabel(f"wall-clock time ({shown.time_unit})")
-    seconds.tick_params(labelleft=False)
-    for axes in (steps, seconds):
-        axes.xaxis.set_major_locator(MaxNLocator(4))
-    steps.xaxis.set_major_formatter(EngFormatter())
+    found = [axes_of[panel] for panel in ("steps", "time") if panel in axes_of]
+    if steps := axes_of.get("steps"):
+        draw_curves(steps, shown.over_steps, OPACITY)
+        steps.set_xlabel("environment steps")
+        steps.xaxis.set_major_formatter(EngFormatter())
+    if seconds := axes_of.get("time"):
+        draw_curves(seconds, shown.over_time, OPACITY)
+        seconds.set_xlabel(f"wall-clock time ({shown.time_unit})")
+    for axes in found:
+        axes.xaxis.set_major_locator(MaxNLocator(ticks))
+        if axes is not found[0]:
+            axes.sharey(found[0])
+    if found:
+        found[0].set_ylabel(shown.return_label)
+    return found
 
 
 def _scale_times(axes: Axes, ends: Sequence[float]) -> None:
@@ -315,7 +351,7 @@ def smallest_decade(shown: LearningCurves, scores: Scores) -> int:
     return math.floor(math.log10(abs(values.max()))) if values.size else 0
 
 
-def _draw_rank(axes: Axes, curves: Sequence[Curve]) -> None:
+def _draw_rank(axes: Axes, curves: Sequence[Curve], ticks: int) -> None:
     """Draw rank fractions; at one half, perturbations make no difference."""
     from matplotlib.ticker import MaxNLocator
 
@@ -332,33 +368,34 @@ def _draw_rank(axes: Axes, curves: Sequence[Curve]) -> None:
     draw_curves(axes, curves, OPACITY)
     if any(curve.x[0] > 1 for curve in curves):  # the mean of a first block of several
         axes.set_xlabel("generation\n(averaged in blocks)")
-    axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(ticks, integer=True))
 
 
-def _mark_scores(steps: Axes, seconds: Axes, found: Sequence[tuple[float, str]]) -> None:
-    """Mark the random policy and the goal by dotted lines, with their names beside the axes.
+def _mark_scores(panels: Sequence[Axes], found: Sequence[tuple[float, str]]) -> None:
+    """Mark the random policy and the goal by dotted lines, with their names beside the last axes.
 
     One that would squeeze the curves has no line; its name stands at the end of the axis.
     """
-    scale = seconds.yaxis.get_transform()
+    last = panels[-1]
+    scale = last.yaxis.get_transform()
     values = [value for value, _ in found]
     levels = scale.transform(values).tolist()
-    shown = fitting(levels, scale.transform(steps.dataLim.intervaly))
+    shown = fitting(levels, scale.transform(panels[0].dataLim.intervaly))
     for value, level in zip(values, levels, strict=True):
         if level in shown:
-            steps.axhline(value, **MARK)
-            seconds.axhline(value, **MARK)
-    ends = seconds.get_ylim()
+            for axes in panels:
+                axes.axhline(value, **MARK)
+    ends = last.get_ylim()
     places = np.clip(values, *ends).tolist()
     low, high, *heights = scale.transform([*ends, *places])
     close = len(found) > 1 and max(heights) - min(heights) < 0.3 * (high - low)
     for (value, text), level, place in zip(found, levels, places, strict=True):
         apart = "bottom" if value == max(values) else "top"
         arrow = "\N{UPWARDS ARROW}" if value > place else "\N{DOWNWARDS ARROW}"
-        seconds.annotate(
+        last.annotate(
             text if level in shown else f"{text}\n{format_number(value)} {arrow}",
             (1, place),
-            xycoords=seconds.get_yaxis_transform(),
+            xycoords=last.get_yaxis_transform(),
             xytext=(3, 0),
             verticalalignment=apart if close else "center",
             annotation_clip=False,

@@ -7,6 +7,7 @@ import hashlib
 import io
 import itertools
 import math
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, final
@@ -18,10 +19,12 @@ from esbench.analysis.curves import Band
 from esbench.analysis.statistics import Floats
 from esbench.errors import UsageError
 from esbench.escape import printable
+from esbench.units import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, FigureBase
+    from matplotlib.text import Text
 
 T = TypeVar("T")
 Suffix: TypeAlias = Literal["png", "svg", "pdf"]
@@ -30,6 +33,8 @@ Size: TypeAlias = tuple[float, float]  # width and height [inches]
 DPI: Final = 150
 WIDTH: Final = 6.6  # inches
 SMALLEST: Final = 2.0
+LONGEST: Final = (1.35, 0.92)  # length of a label in its panel's, and of a title in the width
+MIN_LINE: Final = 12  # characters
 LARGEST: Final = 40.0
 SUFFIXES: Final[tuple[Suffix, ...]] = ("png", "svg")
 METADATA: Final[dict[Suffix, Any]] = {
@@ -39,6 +44,7 @@ METADATA: Final[dict[Suffix, Any]] = {
 }
 FILLED: Final = 0.5  # least share of an axis that the data take
 LEGEND_ROW: Final = 0.19
+ROOM: Final = (1.8, 1.5)  # least width and height of a panel with its labels [inches]
 LEGEND_WIDTH: Final = 95 / WIDTH  # characters per inch
 MARKERS: Final = 5  # on a line
 MARK: Final[Any] = {"color": "#888888", "linestyle": ":", "linewidth": 1.2, "zorder": 2}
@@ -151,22 +157,44 @@ class Drawing:
         height: in inches, without the legend.
         labels: of the legend.
         draw: fills an empty figure of a size.
+        panels: their number. They are below each other in a figure that is higher than wide.
     """
 
     height: float
     labels: Sequence[str]
     draw: Callable[[FigureBase, Size], None]
+    panels: int = 1
 
     def size(self, wanted: Size | None = None) -> Size:
-        """The size of the whole figure: the wanted one, or that of its content."""
-        rows = -(-len(self.labels) // _columns(self.labels, WIDTH))
-        return wanted or (WIDTH, self.height + LEGEND_ROW * rows)
+        """The size of the whole figure: the wanted one, or that of its content.
+
+        Raises:
+            UsageError: the wanted size has no room for the panels and the legend.
+        """
+        if wanted is None:
+            return WIDTH, self.height + self._legend_height(WIDTH)
+        width, height = wanted
+        columns, rows = (1, self.panels) if is_stacked(wanted) else (self.panels, 1)
+        legend = self._legend_height(width)
+        least = ROOM[0] * columns, ROOM[1] * rows + legend
+        if width < least[0] or height < least[1]:
+            expected = "x".join(f"{math.ceil(10 * side) / 10:g}" for side in least)
+            fewer = ", a figure that is higher than wide, or fewer panels" * (self.panels > 1)
+            raise UsageError(
+                f"--size {width:g}x{height:g}: no room for {counted(self.panels, 'panel')} and "
+                f"{counted(len(self.labels), 'label')}; expected at least {expected}{fewer}"
+            )
+        return wanted
+
+    def _legend_height(self, width: float) -> float:
+        return LEGEND_ROW * -(-len(self.labels) // _columns(self.labels, width))
 
     def make(self, wanted: Size | None = None) -> Figure:
         """The figure, in the current style of matplotlib."""
         size = self.size(wanted)
         figure = empty_figure(size)
         self.fill(figure, size)
+        wrap_texts(figure)
         return figure
 
     def fill(self, figure: FigureBase, size: Size) -> None:
@@ -239,6 +267,34 @@ def empty_figure(size: Size) -> Figure:
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
+
+
+def is_stacked(size: Size) -> bool:
+    """Whether the panels of a figure of this size are below each other."""
+    return size[1] > size[0]
+
+
+def wrap_texts(figure: Figure) -> None:
+    """Break the lines of titles and labels that are longer than their figure or panel."""
+    figure.draw_without_rendering()
+    for part in (figure, *figure.subfigs):
+        titles = [legend.get_title() for legend in part.legends]
+        for text in [*part.texts, *titles]:
+            _wrap(text, figure.bbox.width * LONGEST[1])
+    for axes in figure.axes:
+        _wrap(axes.xaxis.label, axes.bbox.width)
+        _wrap(axes.yaxis.label, axes.bbox.height * LONGEST[0])
+
+
+def _wrap(text: Text, longest: float) -> None:
+    """Break the lines of a text so that none is longer than ``longest`` pixels."""
+    extent = text.get_window_extent()
+    length = max(extent.width, extent.height)
+    if length <= longest:
+        return
+    lines = text.get_text().split("\n")
+    most = max(MIN_LINE, int(max(map(len, lines)) * longest / length))
+    text.set_text("\n".join(part for line in lines for part in textwrap.wrap(line, most)))
 
 
 def add_legend(figure: FigureBase, size: Size, axes: Axes, title: str) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import FigureBase
 
 HEIGHT: Final = 2.95  # inches, without the legend
+BAR_WIDTH: Final = 0.06  # inches
 LOG_RATIO: Final = 4  # of the largest and smallest value, from which the axis is logarithmic
 
 
@@ -79,8 +80,11 @@ def sweep_drawing(shown: SweepFigure) -> Drawing:
 
 
 def _draw(shown: SweepFigure, figure: FigureBase, size: Size) -> None:
+    from matplotlib.transforms import offset_copy
+
     axes = figure.subplots()
-    for curve in shown.curves:
+    for number, curve in enumerate(shown.curves):  # beside each other, so that all bars are seen
+        shift = BAR_WIDTH * (number - (len(shown.curves) - 1) / 2)
         axes.errorbar(
             curve.x,
             curve.y,
@@ -92,6 +96,7 @@ def _draw(shown: SweepFigure, figure: FigureBase, size: Size) -> None:
             capsize=3,
             elinewidth=1,
             label=curve.label,
+            transform=offset_copy(axes.transData, axes.get_figure(root=True), x=shift),
         )
     if shown.is_logarithmic:
         axes.set_xscale("log")

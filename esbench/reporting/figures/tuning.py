@@ -33,6 +33,7 @@ HEIGHT: Final = 2.1  # of a row [inches]
 SHOWN: Final = 4  # times the distance from the best score to the median: the extent of the axis
 FEW: Final = 10  # scores, which are all shown
 MARGIN: Final = 1.2  # factor beside the ends of a logarithmic axis
+EDGE: Final = 0.05  # of the range, beside the ends of a linear axis
 MOST_TICKS: Final = 5
 LOOKS: Final[dict[str, Any]] = {
     "pruned, at its rung": {"marker": "o", "s": 22, "facecolors": "none", "edgecolors": GRAY},
@@ -109,8 +110,21 @@ def _draw_panel(axes: Axes, summary: Summary, name: str, lowest: float) -> None:
         axes.set_xlim(-0.5, len(space.choices) - 0.5)
     elif space.log:
         _logarithmic(axes, space)
+    else:
+        _linear(axes, space)
     axes.set_xlabel(name)
     axes.grid(visible=True)
+
+
+def _linear(axes: Axes, space: SettingSpace) -> None:
+    """An axis over the whole space, with few ticks."""
+    from matplotlib.ticker import MaxNLocator
+
+    assert space.low is not None
+    assert space.high is not None
+    margin = EDGE * (space.high - space.low)
+    axes.set_xlim(space.low - margin, space.high + margin)
+    axes.xaxis.set_major_locator(MaxNLocator(MOST_TICKS - 1))
 
 
 def _logarithmic(axes: Axes, space: SettingSpace) -> None:
