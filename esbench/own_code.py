@@ -33,6 +33,12 @@ def named(error: BaseException) -> str:
     return f"{name}: {message}" if message else name
 
 
+def where_from(module: str) -> str:
+    """What to do about a missing module, for the end of a message."""
+    root = module.partition(".")[0]
+    return f"expected {root!r} in the current folder or in an installed package"
+
+
 def location(error: BaseException) -> str:
     """Where the user's own code raised an error, as " (maze.py, line 12)"; empty if it did not."""
     found = ""

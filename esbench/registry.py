@@ -14,7 +14,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, Generic, TypeVar, final
 
 from esbench.errors import UsageError, suggestion, unknown
-from esbench.own_code import OWN_CODE_ERRORS, location, message_of, named
+from esbench.own_code import OWN_CODE_ERRORS, location, message_of, named, where_from
 
 DISTRIBUTION: Final = "esbench-rl"  # "esbench" on the package index is another project
 MOST_PARTS: Final = 50  # of the name of an object
@@ -140,6 +140,8 @@ def import_object(kind: str, name: str) -> Any:
         raise
     except OWN_CODE_ERRORS as error:
         why = message_of(error) if isinstance(error, ImportError) else named(error)
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            why = f"{why}; {where_from(error.name)}"
         raise UsageError(
             f"{kind} {name!r}: cannot import {module_name!r} ({why}{location(error)})"
         ) from error

@@ -274,7 +274,7 @@ def resumable() -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         command = shlex.join(["esbench", *sys.argv[1:]])
-        complain(f"interrupted; progress is saved. Resume with: {command}")
+        complain(f"interrupted. Resume with: {command}")
         raise typer.Exit(EXIT_INTERRUPTED) from None
 
 

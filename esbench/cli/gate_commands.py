@@ -184,7 +184,8 @@ def verify(
         Path | None,
         typer.Argument(
             metavar="TRIAL",
-            help="A trial's folder, a folder of trials, a leaderboard, or one of its files.",
+            help="A trial's folder, a folder of trials, a file of a leaderboard or, with "
+            "--sample, a leaderboard.",
         ),
     ] = None,
     workers: Workers = None,

@@ -13,7 +13,7 @@ from pydantic import ConfigDict
 
 from esbench.errors import EsbenchError, OwnCodeError, UsageError
 from esbench.flat_spaces import require_space
-from esbench.own_code import OWN_CODE_ERRORS, location, message_of, named
+from esbench.own_code import OWN_CODE_ERRORS, location, message_of, named, where_from
 from esbench.registry import DISTRIBUTION, extra_command, import_object
 from esbench.settings import Settings
 
@@ -178,7 +178,7 @@ def reason(error: BaseException) -> str:
     if isinstance(error, gymnasium.error.DependencyNotInstalled) and "Box2D" in line:
         return f"Box2D is not installed; install it with: {extra_command(DISTRIBUTION, 'box2d')}"
     if isinstance(error, ModuleNotFoundError) and error.name:
-        return f"{line}; install the package that provides {error.name.partition('.')[0]!r}"
+        return f"{line}; {where_from(error.name)}"
     if line and isinstance(error, ImportError | gymnasium.error.Error | EsbenchError):
         return line
     return f"{type(error).__name__}: {line}" if line else named(error)

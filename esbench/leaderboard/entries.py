@@ -215,7 +215,10 @@ def read_leaderboard(folder: Path) -> list[Entry]:
     found = [read_entry(path) for path in sorted(folder.glob("*.json"))]
     if not found:
         what = "no file of a leaderboard in" if folder.is_dir() else "no folder"
-        raise UsageError(f"{what} {str(folder)!r}; expected one that 'esbench submit' has written")
+        raise UsageError(
+            f"{what} {str(folder)!r}; expected one that 'esbench submit' has written, such as "
+            "results/leaderboard in a checkout of esbench"
+        )
     return found
 
 

@@ -51,6 +51,11 @@ class Cell:
         return cell_name(self.algorithm, self.policy)
 
     @property
+    def names(self) -> set[str]:
+        """The names by which a user may choose it: its own, its label, and its algorithm's."""
+        return {self.name, self.algorithm, self.descriptions[0]["spec"]["algorithm"]["name"]}
+
+    @property
     def labels(self) -> tuple[str, str, str]:
         """Environment, algorithm and policy as the grid calls them, without "#"."""
         return _labels(self.descriptions[0])

@@ -88,6 +88,19 @@ def test_two_algorithms_of_one_folder(tmp_path: Path) -> None:
         compare_sides("ars", "snse", tmp_path)
 
 
+def test_the_name_of_an_algorithm_stands_for_its_only_row(tmp_path: Path) -> None:
+    sweep = {
+        "one": {"algorithm": "ars"},
+        "low": {"algorithm": "snes"},
+        "high": {"algorithm": "snes"},
+    }
+    for label, settings in sweep.items():
+        write_scores(tmp_path, GOOD, algorithms={label: settings})
+    assert compare_sides("ars", "low", tmp_path).pairs[0].first_name == "one"
+    with pytest.raises(UsageError, match=r"'snes' has several rows in .*; expected .* high, low"):
+        compare_sides("ars", "snes", tmp_path)
+
+
 def test_several_algorithms_on_both_sides_are_paired_by_name(tmp_path: Path) -> None:
     for side, name in (("a", "ars"), ("a", "snes"), ("b", "snes"), ("b", "openai_es")):
         write_scores(tmp_path / side, GOOD, algorithms={name: {}})

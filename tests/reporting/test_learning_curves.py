@@ -288,6 +288,8 @@ def test_algorithms_format_and_size_of_choice(tmp_path: Path) -> None:
     assert len(set(tops)) == 3
     with pytest.raises(UsageError, match="'sne'.*'snes'"):
         draw(tmp_path, out, ["sne"])
+    drawn = drawings(tmp_path, ["openai_es"])["CartPole-v1"]
+    assert [label.split()[0] for label in drawn.labels] == ["mine"]
 
 
 @pytest.mark.parametrize(

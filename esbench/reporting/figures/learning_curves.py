@@ -111,8 +111,8 @@ def draw(
 
     There is one for each environment and for each setting swept in it, "ecdf" if an environment
     has frozen random and reference scores, and "profile" if two environments have. ``algorithms``
-    are names as in tables, or labels of algorithms with any policy; by default all. Their styles do
-    not depend on the choice. ``panels`` are those of the figures of environments.
+    are names as in tables, or labels or names of algorithms for all of their rows; by default all.
+    Styles do not depend on the choice. ``panels`` are those of the figures of environments.
 
     Raises:
         UsageError: no trial has two generations yet, an algorithm has no trial, the size is too
@@ -142,10 +142,10 @@ def drawings(
     found = cells(root)
     styles = assign_styles(dict(sorted((cell.name, cell.algorithm) for cell in found)))
     for name in algorithms:
-        if not any(name in (cell.name, cell.algorithm) for cell in found):
+        if not any(name in cell.names for cell in found):
             raise unknown(f"algorithm in {root}", name, {cell.name for cell in found})
     if algorithms:
-        found = [cell for cell in found if {cell.name, cell.algorithm} & set(algorithms)]
+        found = [cell for cell in found if cell.names & set(algorithms)]
     drawn = {}
     for environment, members in itertools.groupby(found, lambda cell: cell.environment):
         group, stem = list(members), re.sub(r"[^\w.+-]", "_", environment)

@@ -179,8 +179,13 @@ def _side(name: str, root: Path | None) -> list[Cell]:
             )
         return cells(Path(name))
     found = cells(root)
-    chosen = [cell for cell in found if cell.name == name]
-    if not chosen:
+    if chosen := [cell for cell in found if cell.name == name]:
+        return chosen
+    chosen = [cell for cell in found if name in cell.names]
+    rows = sorted({cell.name for cell in chosen})
+    if len(rows) > 1:
+        raise UsageError(f"{name!r} has several rows in {root}; expected one of {', '.join(rows)}")
+    if not rows:
         raise unknown(f"algorithm in {root}", name, {cell.name for cell in found})
     return chosen
 
