@@ -129,7 +129,7 @@ def table(
     wide: bool = False,
     by: str | None = None,
     which: Literal["last", "best"] = "last",
-    statistic: Literal["mean", "tail"] = "mean",
+    statistic: Literal["mean", "tail", "area"] = "mean",
 ) -> pd.DataFrame:
     """The scores of an output folder, as ``esbench table``, in full precision.
 
@@ -139,8 +139,8 @@ def table(
         by: sort by this setting of the algorithms and give it a column.
         which: "best" also shows the scores of the best policies, in the column ``selected``; first
             run ``esbench eval --all --which best``.
-        statistic: the score of a seed is the mean return of its held-out episodes, or their tail:
-            the mean of the worst 10 %.
+        statistic: the score of a seed is the mean return of its held-out episodes, their tail (the
+            mean of the worst 10 %), or the area under its learning curve, divided by the budget.
 
     Returns:
         One row per environment and algorithm. ``score`` is the IQM over seeds, ``low`` and
@@ -157,7 +157,7 @@ def table(
     from esbench.reporting.tables.wide_table import require_one_layout
 
     require_choice("which", which, ("last", "best"))
-    require_choice("statistic", statistic, ("mean", "tail"))
+    require_choice("statistic", statistic, ("mean", "tail", "area"))
     require_one_layout(wide, by, which, statistic)
     rows = score_table(as_path("folder", folder), by, which == "best", statistic)
     return wide_frame(rows) if wide else score_frame(rows, by)
@@ -168,7 +168,7 @@ def compare(
     second: str | Path,
     *,
     in_: str | Path | None = None,
-    statistic: Literal["mean", "tail"] = "mean",
+    statistic: Literal["mean", "tail", "area"] = "mean",
 ) -> pd.DataFrame:
     """The comparison of two sides A and B, as ``esbench compare``.
 
@@ -176,8 +176,8 @@ def compare(
         first: A, an output folder or an algorithm.
         second: B, the other output folder or algorithm.
         in_: the output folder of the two algorithms.
-        statistic: the score of a seed is the mean return of its held-out episodes, or their tail:
-            the mean of the worst 10 %.
+        statistic: the score of a seed is the mean return of its held-out episodes, their tail (the
+            mean of the worst 10 %), or the area under its learning curve, divided by the budget.
 
     Returns:
         One row per environment that both have: interquartile means, tails, the difference A - B,
@@ -191,7 +191,7 @@ def compare(
     from esbench.reporting.tables.comparison import compare_sides
     from esbench.reporting.tables.frames import comparison_frame
 
-    require_choice("statistic", statistic, ("mean", "tail"))
+    require_choice("statistic", statistic, ("mean", "tail", "area"))
     root = None if in_ is None else as_path("in_", in_)
     for name, side in (("first", first), ("second", second)):
         require_path(name, side)

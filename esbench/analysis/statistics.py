@@ -22,8 +22,11 @@ from esbench.errors import UsageError
 from esbench.seeding import Purpose, stream
 
 Floats: TypeAlias = npt.NDArray[np.float64]
-EpisodeStatistic: TypeAlias = Literal["mean", "tail"]
-"""What makes one number of a run's held-out returns; a ``TestStatistic`` compares such numbers."""
+EpisodeStatistic: TypeAlias = Literal["mean", "tail", "area"]
+"""What makes one number of a run's episodes; a ``TestStatistic`` compares such numbers.
+
+The mean or the tail of held-out episodes, or the area under the learning curve of training.
+"""
 
 CONFIDENCE: Final = 0.95
 ENDS: Final = ((1 - CONFIDENCE) / 2, 1 - (1 - CONFIDENCE) / 2)  # quantiles of an interval's ends

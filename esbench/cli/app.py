@@ -108,10 +108,10 @@ Trials = Annotated[
 ]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="An output folder of 'esbench run'.")]
 Statistic = Annotated[
-    Literal["mean", "tail"],
+    Literal["mean", "tail", "area"],
     typer.Option(
-        help="Judge this statistic of a seed's held-out episodes: their mean return, or their "
-        "tail, the mean of the worst 10 %."
+        help="The score of a seed: the mean return of its held-out episodes, their tail (the mean "
+        "of the worst 10 %), or the area under its learning curve, divided by the budget."
     ),
 ]
 Overrides = Annotated[

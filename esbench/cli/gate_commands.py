@@ -92,7 +92,7 @@ def check(
     folder: Folder,
     baseline: Annotated[Path, typer.Option(help="A file written by 'esbench baseline'.")],
     statistic: Annotated[
-        Literal["mean", "tail"] | None,
+        Literal["mean", "tail", "area"] | None,
         typer.Option(help="What the baseline must declare (default: whatever it declares)."),
     ] = None,
     alpha: Annotated[

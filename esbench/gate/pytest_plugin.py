@@ -19,13 +19,13 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Final, Protocol, final, get_args
+from typing import Any, Final, Literal, Protocol, TypeAlias, final, get_args
 
 import pytest
 
 from esbench.analysis.gate import ALPHA, MARGIN, GateRules, Verdict, judge
 from esbench.analysis.permutation import OMNIBUS
-from esbench.analysis.statistics import EpisodeStatistic, tail_mean
+from esbench.analysis.statistics import tail_mean
 from esbench.errors import UsageError, require_choice, require_finite, shown
 from esbench.escape import printable
 from esbench.gate.baselines import (
@@ -125,6 +125,7 @@ class Session:
     frozen: list[str] = field(default_factory=list)
 
 
+OwnStatistic: TypeAlias = Literal["mean", "tail"]
 SESSION: Final = pytest.StashKey[Session]()
 
 
@@ -152,7 +153,7 @@ class Gate:
         seeds: Iterable[int] = range(8),
         random_score: float | None = None,
         reference_score: float | None = None,
-        statistic: EpisodeStatistic = "mean",
+        statistic: OwnStatistic = "mean",
         alpha: float = ALPHA,
         margin: float = MARGIN,
     ) -> None:
@@ -174,7 +175,7 @@ class Gate:
             UsageError: An argument is wrong, a score is not a number, or the file cannot be used.
         """
         __tracebackhide__ = True  # read by pytest
-        require_choice("statistic", statistic, get_args(EpisodeStatistic))
+        require_choice("statistic", statistic, get_args(OwnStatistic))
         _require_agent(agent, name)
         rules = GateRules(alpha, margin)
         scale = _scale(environment, random_score, reference_score)
@@ -332,7 +333,7 @@ def _seeds(seeds: Iterable[int]) -> list[int]:
     return found
 
 
-def _score(value: Any, name: str, seed: int, statistic: EpisodeStatistic) -> float | None:
+def _score(value: Any, name: str, seed: int, statistic: OwnStatistic) -> float | None:
     """The episode statistic of what an agent returned; None if not finite."""
     expected = "a number" if statistic == "mean" else "the returns of one or more episodes"
     try:

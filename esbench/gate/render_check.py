@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
 
 from esbench.analysis.gate import Judgment, Verdict
-from esbench.analysis.statistics import Floats
+from esbench.analysis.statistics import EpisodeStatistic, Floats
 from esbench.escape import markdown, printable
 from esbench.files import Json, as_text
+from esbench.gate.baselines import FrozenCell
 from esbench.gate.check import (
     EXIT_INCONCLUSIVE,
     EXIT_NOT_MEASURED,
@@ -35,9 +37,12 @@ MARKS: Final = {
     Verdict.NOT_MEASURED: "⚪",
 }
 
-TAIL_JUDGED: Final = (
-    "The score of a seed is here its tail: the mean of the worst 10 % of its held-out episodes."
-)
+JUDGED: Final[dict[EpisodeStatistic, str]] = {
+    "tail": "The score of a seed is here its tail: the mean of the worst 10 % of its held-out "
+    "episodes.",
+    "area": "The score of a seed is here the area under its learning curve up to the budget, "
+    "divided by the budget: the mean return of the unperturbed policy during training.",
+}
 
 OUTCOMES: Final = {
     EXIT_SAME: "PASSED: no regression",
@@ -93,6 +98,12 @@ def _in_words(change: float) -> str:
     return f"{abs(change):.1%} of the range {'lower' if change < 0 else 'higher'}"
 
 
+def judged_notes(found: Iterable[FrozenCell]) -> list[str]:
+    """What the score of a seed is where it is no mean of held-out episodes."""
+    statistics = {cell.episode_statistic for cell in found}
+    return [text for statistic, text in JUDGED.items() if statistic in statistics]
+
+
 def notes(report: CheckReport) -> list[str]:
     """The sentences below the table: the rule, changed digests, and cells without a baseline."""
     rules = report.rules
@@ -103,8 +114,7 @@ def notes(report: CheckReport) -> list[str]:
         f"alarms: at most {100 * rules.alpha:g} % of checks."
     )
     lines = [rule]
-    if any(cell.match.frozen.episode_statistic == "tail" for cell in report.cells):
-        lines.append(TAIL_JUDGED)
+    lines += judged_notes(cell.match.frozen for cell in report.cells)
     if report.looks:
         sizes = ", ".join(map(str, report.looks))
         lines.append(

@@ -72,7 +72,7 @@ class CellHistory:
     @property
     def title(self) -> str:
         """Such as "openai_es on CartPole-v1"."""
-        judged = ", tail" if self.episode_statistic == "tail" else ""
+        judged = "" if self.episode_statistic == "mean" else f", {self.episode_statistic}"
         return f"{cell_name(self.algorithm, self.policy)} on {self.environment}{judged}"
 
 

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias, final
 
 import numpy as np
 
-from esbench.analysis.efficiency import WINDOW, first_totals, judged
+from esbench.analysis.efficiency import WINDOW, first_totals, judged, mean_return
 from esbench.analysis.statistics import EpisodeStatistic, Floats, diverged_as_worst, tail_mean
 from esbench.errors import UsageError
 from esbench.files import Json
@@ -153,7 +153,7 @@ def cells(root: Path) -> list[Cell]:
 
 
 def run_score(trial: TrialFolder, statistic: EpisodeStatistic = "mean") -> float | None:
-    """The score of a done trial, or its tail; None if not finite.
+    """The score, the tail or the area of a done trial; None if not finite.
 
     Raises:
         UsageError: the trial cannot be read, or the returns of its episodes are missing.
@@ -162,6 +162,8 @@ def run_score(trial: TrialFolder, statistic: EpisodeStatistic = "mean") -> float
     score: float | None = result["score"]
     if statistic == "mean" or score is None:
         return score
+    if statistic == "area":
+        return _area(trial, score)
     if not (returns := result.get("returns")):
         raise UsageError(
             f"{trial.path} has no returns of its held-out episodes, so no tail; expected a trial "
@@ -169,6 +171,25 @@ def run_score(trial: TrialFolder, statistic: EpisodeStatistic = "mean") -> float
         )
     tail = tail_mean(returns)
     return tail if math.isfinite(tail) else None
+
+
+def _area(trial: TrialFolder, score: float) -> float | None:
+    """The mean return up to the budget, which the score fills where a run ended before it."""
+    spec = trial.description()["spec"]
+    columns = trial.columns("env_steps", "center_return")
+    known = np.isfinite(columns["center_return"])
+    if not known.any():
+        raise UsageError(
+            f"{trial.path} has no return of the unperturbed policy during training, so no area; "
+            "expected a trial with evaluation.center = true"
+        )
+    if spec["policy"] is not None:
+        known[:] = True  # a return of a search that is not finite is one; an agent may have none
+    budget = spec["budget"]["env_steps"]
+    ends = np.append(columns["env_steps"][known], math.inf)
+    returns = np.append(columns["center_return"][known], score)
+    area = mean_return(np.minimum(ends, budget), returns, budget)
+    return area if math.isfinite(area) else None
 
 
 def seed_scores(group: Sequence[Cell], statistic: EpisodeStatistic = "mean") -> list[list[float]]:

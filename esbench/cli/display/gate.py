@@ -33,14 +33,16 @@ VERDICT_STYLES: Final = {
 
 def print_baseline(baseline: Baseline, path: Path) -> None:
     """Print the contents of a baseline."""
+    from esbench.gate.render_check import judged_notes
+
     table = plain_table("cell", "seeds", "mean", "random", "reference")
     for cell in baseline.cells:
         finite = [trial.score for trial in cell.trials if trial.score is not None]
         numbers = (float(np.mean(finite)), cell.random_score, cell.reference_score)
         table.add_row(Text(cell.name), str(len(cell.trials)), *map(format_number, numbers))
     show(table)
-    if any(cell.episode_statistic == "tail" for cell in baseline.cells):
-        show("mean: of the tails, which are the means of the worst 10 % of held-out episodes.")
+    for note in judged_notes(baseline.cells):
+        show(note)
     sources = dict.fromkeys((cell.environment, cell.reference_source) for cell in baseline.cells)
     for environment, source in sources:
         show(f"Reference of {environment}: {source}.")
@@ -53,7 +55,7 @@ def print_baseline(baseline: Baseline, path: Path) -> None:
     if equal := [cell.name for cell in baseline.cells if _all_equal(cell)]:
         show(
             "All seeds have the same score, so slower learning that still reaches it is not "
-            f"noticed; expected a smaller budget: {', '.join(equal)}."
+            f"noticed; expected a smaller budget or --statistic area: {', '.join(equal)}."
         )
     show(f"{path}: {counted(len(baseline.cells), 'cell')} frozen")
 

@@ -69,7 +69,8 @@ def _draw(cell: CellHistory, figure: FigureBase, size: Size) -> None:
     _draw_levels(below, [check.speed_level for check in checks])
     _mark_changes(below, checks, [check.speed_change for check in checks], "{:+.0%}".format)
     below.yaxis.set_major_formatter(lambda value, _: format_steps(value))
-    above.set_ylabel("score" if cell.episode_statistic == "mean" else "score (tail)")
+    statistic = cell.episode_statistic
+    above.set_ylabel("score" if statistic == "mean" else f"score ({statistic})")
     below.set_ylabel("steps / s (CPU)")
     below.margins(y=0.15)
     below.set_ylim(bottom=0)

@@ -30,6 +30,11 @@ from esbench.settings import Table
 from esbench.store.cells import Cell, cells, require_within_budget, seed_scores
 from esbench.units import NONE, counted, format_number
 
+BY: Final[dict[EpisodeStatistic, str]] = {
+    "mean": "",
+    "tail": ", by their tails",
+    "area": ", by the areas under their learning curves",
+}
 NARROW_BELOW: Final = 6
 MOST_DIFFERENCES: Final = 8  # settings named in one note
 LONGEST_VALUE: Final = 40  # characters of one setting: there may be a sigma per parameter
@@ -105,7 +110,7 @@ def outcome(sides: Sides) -> str:
     significant = [pair for pair in sides.pairs if pair.p_value <= LEVEL]
     better = sum(pair.comparison.mean_difference > 0 for pair in significant)
     worse, total = len(significant) - better, len(sides.pairs)
-    end = ", by their tails" if sides.statistic == "tail" else ""
+    end = BY[sides.statistic]
     if total > 1:
         return (
             f"{sides.first} against {sides.second}: better on {better}, worse on {worse}, not "
@@ -145,7 +150,7 @@ def sheet(sides: Sides, *, tail: bool = False) -> Sheet:
         body.append(["all, normalized", "", "", difference, improvement, "", "", *[""] * tail])
     header = ["Environment", "A (seeds)", "B (seeds)", "A - B", "P(A > B)", "p", "g"]
     header += ["Tails"] * tail
-    of_what = f" of a run's {JUDGED['tail']}" if sides.statistic == "tail" else ""
+    of_what = f" of {JUDGED[sides.statistic]}"
     several = ", Holm-corrected" if len(sides.pairs) > 1 else ""
     columns = (
         f"Scores: interquartile means over seeds{of_what}. "

@@ -25,8 +25,11 @@ from esbench.store.cells import TOLERATED
 from esbench.units import NONE, counted, format_duration, format_number, format_share, format_steps
 
 JUDGED: Final[dict[EpisodeStatistic, str]] = {
-    "mean": "mean return over held-out episodes",
-    "tail": "tail, the mean of the worst 10 % of its held-out episodes (at least one)",
+    "mean": "the final policy's mean return over held-out episodes",
+    "tail": "the final policy's tail, the mean of the worst 10 % of its held-out episodes (at "
+    "least one)",
+    "area": "the unperturbed policy's mean return during training, the area under its learning "
+    "curve up to the budget, divided by the budget",
 }
 TAIL: Final = (
     "Tail: mean over all training seeds of the mean of the worst 10 % of a final policy's held-out "
@@ -41,6 +44,7 @@ NORMALIZED: Final[dict[EpisodeStatistic, str]] = {
     "mean": "Normalized: 0 is the random policy, 1 the reference.",
     "tail": "Normalized: 0 is the mean return of the random policy, 1 that of the reference; both "
     "are means, not tails.",
+    "area": "Normalized: 0 is the random policy, 1 the reference throughout training.",
 }
 STANDINGS: Final = (
     "*: the best of its environment. =: no significant difference from the best (between rows of "
@@ -91,7 +95,7 @@ def footnotes(rows: Sequence[ScoreRow]) -> list[str]:
     """How to read the table, cautions, references and commands."""
     notes = [f"{protocol(rows)} Steps and time: of training, mean over seeds."]
     if any(not math.isnan(row.normalized) for row in rows):
-        notes.append(NORMALIZED["tail" if any(row.statistic == "tail" for row in rows) else "mean"])
+        notes.append(NORMALIZED[rows[0].statistic])
     if any(not math.isnan(row.tail) for row in rows):
         notes.append(TAIL)
     if any(not math.isnan(row.selected) for row in rows):
@@ -109,9 +113,8 @@ def footnotes(rows: Sequence[ScoreRow]) -> list[str]:
 
 def protocol(rows: Sequence[ScoreRow]) -> str:
     """What the scores and intervals of a table are."""
-    judged = JUDGED["tail" if any(row.statistic == "tail" for row in rows) else "mean"]
     return (
-        f"Score: interquartile mean (IQM) over training seeds of the final policy's {judged}. "
+        f"Score: interquartile mean (IQM) over training seeds of {JUDGED[rows[0].statistic]}. "
         "Interval: 95 % percentile bootstrap over seeds."
     )
 

@@ -47,7 +47,7 @@ def require_one_layout(
         "--wide": wide,
         f"--by {by}": by is not None,
         "--which best": which == "best",
-        "--statistic tail": statistic == "tail",
+        f"--statistic {statistic}": statistic != "mean",
         "--tail": tail,
     }
     options = list(given)
