@@ -190,6 +190,8 @@ def test_a_wide_table_has_the_order_of_the_command(scores: Path, esbench: Run) -
     for name, row in frame.iterrows():
         own = long[long["algorithm"] == name].set_index("environment")["score"]
         assert row.to_dict() == own.to_dict()
+    text = esbench("table", str(scores), "--wide", "--format", "csv")[1]
+    pd.testing.assert_frame_equal(pd.read_csv(io.StringIO(text), index_col="algorithm"), frame)
 
 
 def test_a_table_by_a_setting_has_its_values(tmp_path: Path) -> None:

@@ -81,21 +81,24 @@ def table(
 ) -> None:
     """Print the scores: interquartile mean over seeds with its interval, cost and reference."""
     from esbench.cli.console import print_sheet
+    from esbench.reporting.tables.frames import wide_frame
     from esbench.reporting.tables.render_table import export
     from esbench.reporting.tables.score_sheet import sheet
     from esbench.reporting.tables.score_table import score_table
     from esbench.reporting.tables.wide_table import require_one_layout, wide_sheet
 
-    if wide and format_ in {"csv", "json"}:
+    if wide and format_ == "json":
         raise UsageError(
-            f"--wide with --format {format_}: expected one of text, markdown, latex; "
-            f"{format_} has one row per environment and algorithm, without --wide"
+            "--wide with --format json: expected one of text, markdown, csv, latex; "
+            "json has one row per environment and algorithm, without --wide"
         )
     require_one_layout(wide, by, which, statistic, tail)
     rows = score_table(folder, by, which == "best", statistic)
     if format_ == "text":
         shown = partial(sheet, terminal=True, by=by)
         print_sheet((wide_sheet if wide else shown)(rows, tail=tail), split=wide)
+    elif wide and format_ == "csv":
+        write(wide_frame(rows).to_csv())
     else:
         shown = partial(sheet, by=by)
         write(export((wide_sheet if wide else shown)(rows, tail=tail), rows, format_))
@@ -114,9 +117,7 @@ def compare(
         Path | None,
         typer.Option("--in", metavar="DIR", help="A and B are algorithms in this folder."),
     ] = None,
-    format_: Annotated[
-        Literal["text", "markdown", "json"], typer.Option("--format", help="Output format.")
-    ] = "text",
+    format_: Format = "text",
     tail: Annotated[
         bool,
         typer.Option(
@@ -129,13 +130,14 @@ def compare(
 ) -> None:
     """Compare two sides: difference and its interval, probability of improvement, test."""
     from esbench.cli.display.scores import print_comparison
-    from esbench.reporting.tables.comparison import as_json, as_markdown, compare_sides
+    from esbench.reporting.tables.comparison import compare_sides
+    from esbench.reporting.tables.frames import export_comparison
 
     sides = compare_sides(first, second, root, statistic)
     if format_ == "text":
         print_comparison(sides, tail=tail)
     else:
-        write(as_json(sides) if format_ == "json" else as_markdown(sides))
+        write(export_comparison(sides, format_))
 
 
 @command(

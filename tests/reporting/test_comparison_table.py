@@ -1,7 +1,9 @@
+import io
 import json
 import math
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from command_line import Run
 from fake_trials import edit, make_trials, write_scores, write_trial
@@ -195,6 +197,11 @@ def test_every_format(esbench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(rows) == 5
     assert len({row.count("|") for row in rows}) == 1
     assert "p: two-sided permutation test" in text.partition("better on 1")[2]
+    frame = pd.read_csv(io.StringIO(esbench("compare", "a", "b", "--format", "csv")[1]))
+    pd.testing.assert_frame_equal(frame, comparison_frame(compare_sides("a", "b")))
+    text = esbench("compare", "a", "b", "--format", "latex")[1]
+    assert r"\begin{tabular}{lrrrrrr}" in text
+    assert "better on 1" in text
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,15 @@ def test_a_real_tex_sets_every_text_and_nothing_is_cut(tmp_path: Path) -> None:
     assert "(3 pages" in log or "(4 pages" in log  # a long table continues on the next page
 
 
+def test_a_real_tex_sets_a_table_of_a_page_in_a_float_of_one_column(tmp_path: Path) -> None:
+    body = [["CartPole-v1", "snes", f"{n}.5\n[-2.0, 1.0]"] for n in range(10)]
+    text = as_latex(Sheet(["Environment", "Algorithm", "Score"], body, ["A note."]))
+    log = compiled(f"\\twocolumn\\begin{{table}}\n{text}\\end{{table}}\n", tmp_path)
+    assert "(2 pages" in log  # twocolumn begins the second one
+    for trouble in ("Overfull", "Float too large", "LaTeX Error"):
+        assert trouble not in log, log
+
+
 @pytest.mark.parametrize(
     ("text", "source"),
     [
@@ -44,9 +53,9 @@ def test_rules_bold_scores_and_intervals() -> None:
     cell = r"\begin{tabular}[t]{@{}r@{}}\textbf{1.0 *}\\\scriptsize {[}0.0, 2.0]\end{tabular}"
     assert [line for line in lines if line.startswith("% ")] == [
         r"% \usepackage[T1]{fontenc}",
-        r"% \usepackage{booktabs, longtable}",
+        r"% \usepackage{booktabs}",
     ]
-    assert r"\begin{longtable}{lr}" in lines
+    assert r"\begin{tabular}{lr}" in lines
     at = lines.index(rf"a & {cell} \\")
     assert lines[at + 1 : at + 6] == [
         r"a & 0.5 \\",

@@ -164,15 +164,29 @@ def sheet(sides: Sides, *, tail: bool = False) -> Sheet:
 
 def as_markdown(sides: Sides) -> str:
     """The comparison as Markdown."""
-    known = any(not math.isnan(tail) for pair in sides.pairs for tail in pair.tails)
-    table, _, notes = render_table.as_markdown(sheet(sides, tail=known)).partition("\n\n")
-    head = f"A: {sides.first}; B: {sides.second}"
-    return "\n\n".join([head, table, f"{outcome(sides)}.", notes])
+    shown = sheet(sides, tail=_has_tails(sides))
+    table, _, notes = render_table.as_markdown(shown).partition("\n\n")
+    return "\n\n".join([_head(sides), table, f"{outcome(sides)}.", notes])
+
+
+def as_latex(sides: Sides) -> str:
+    """The comparison as LaTeX; sides and outcome are notes."""
+    shown = sheet(sides, tail=_has_tails(sides))
+    notes = [f"{_head(sides)}. {outcome(sides)}.", *shown.notes]
+    return render_table.as_latex(Sheet(shown.header, shown.body, notes))
 
 
 def as_json(sides: Sides) -> str:
     """The comparison as JSON in full precision; NaN is null."""
     return as_text(asdict(sides) | {"outcome": outcome(sides)})
+
+
+def _head(sides: Sides) -> str:
+    return f"A: {sides.first}; B: {sides.second}"
+
+
+def _has_tails(sides: Sides) -> bool:
+    return any(not math.isnan(tail) for pair in sides.pairs for tail in pair.tails)
 
 
 def _side(name: str, root: Path | None) -> list[Cell]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from esbench.reporting.tables.comparison import Sides, outcome
+from esbench.reporting.tables.comparison import Sides, as_json, as_latex, as_markdown, outcome
 from esbench.reporting.tables.score_sheet import footnotes
 from esbench.reporting.tables.score_table import ScoreRow, shared_name
 from esbench.reporting.tables.wide_table import ACROSS, wide_sheet
@@ -51,6 +51,19 @@ def wide_frame(rows: Sequence[ScoreRow]) -> pd.DataFrame:
     frame = pd.DataFrame(table, index=pd.Index(names, name="algorithm"))
     frame.attrs["notes"] = sheet.notes
     return frame
+
+
+def export_comparison(sides: Sides, format_: str) -> str:
+    """A comparison as markdown, latex, csv or json; the last two in full precision."""
+    match format_:
+        case "markdown":
+            return as_markdown(sides)
+        case "latex":
+            return as_latex(sides)
+        case "csv":
+            return comparison_frame(sides).to_csv(index=False)
+        case _:
+            return as_json(sides)
 
 
 def comparison_frame(sides: Sides) -> pd.DataFrame:

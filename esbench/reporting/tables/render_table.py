@@ -30,10 +30,12 @@ EQUAL_EPISODES: Final = (
     "environment deterministic, they are one trajectory, which a policy can memorize."
 )
 
+PAGE_LINES: Final = 45  # of a page of LaTeX
 _LATEX_HEAD: Final = r"""% \usepackage[T1]{fontenc}
-% \usepackage{booktabs, longtable}
-\begingroup\footnotesize\setlength{\tabcolsep}{3pt}
-\setlength{\LTleft}{0pt plus 1fill minus 1fill}\setlength{\LTright}{\LTleft}"""
+% \usepackage{booktabs}
+\begingroup\footnotesize\setlength{\tabcolsep}{3pt}"""
+_LONG_HEAD: Final = rf"""{_LATEX_HEAD.replace("booktabs", "booktabs, longtable")}
+\setlength{{\LTleft}}{{0pt plus 1fill minus 1fill}}\setlength{{\LTright}}{{\LTleft}}"""
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,13 @@ def as_markdown(sheet: Sheet) -> str:
 
 
 def as_latex(sheet: Sheet) -> str:
-    """A table and its notes for LaTeX with the packages booktabs and longtable."""
+    """A table and its notes for LaTeX with the package booktabs.
+
+    A table that is longer than a page is a longtable. Any other is a tabular, which may stand in a
+    float or a column.
+    """
+    lines = sum(max(text.count("\n") + 1 for text in cells) for cells in sheet.body)
+    long = lines > PAGE_LINES
     body = [
         [_latex_cell(text, (row, column) in sheet.best) for column, text in enumerate(cells)]
         for row, cells in enumerate(sheet.body)
@@ -146,10 +154,12 @@ def as_latex(sheet: Sheet) -> str:
             body[row][0] = f"{rule}\n{body[row][0]}"
     align = "".join("l" if name in TEXTS else "r" for name in sheet.header)
     frame = _frame([latex(name) for name in sheet.header], body)
-    table = frame.to_latex(index=False, escape=False, longtable=True, column_format=align)
+    table = frame.to_latex(index=False, escape=False, longtable=long, column_format=align)
     notes = (latex(note).replace("/", r"/\allowbreak{}") for note in sheet.notes)
-    lines = "\n".join(rf"\noindent {note}\par" for note in notes)
-    return f"{_LATEX_HEAD}\n{table}\\raggedright\n{lines}\n\\endgroup\n"
+    below = "\n".join(rf"\noindent {note}\par" for note in notes)
+    placed = table if long else f"\\begin{{center}}\n{table}\\end{{center}}\n"
+    head = _LONG_HEAD if long else _LATEX_HEAD
+    return f"{head}\n{placed}\\raggedright\n{below}\n\\endgroup\n"
 
 
 def as_csv(rows: Sequence[Any]) -> str:
