@@ -51,7 +51,7 @@ def leaderboard(
         bool, typer.Option("--best", help="Only the row with the best score of each environment.")
     ] = False,
     format_: Annotated[
-        Literal["text", "markdown", "json", "html"],
+        Literal["text", "markdown", "csv", "latex", "json", "html"],
         typer.Option("--format", help="Output format; html is one file with filters."),
     ] = "text",
 ) -> None:
@@ -65,7 +65,7 @@ def leaderboard(
         leaderboard_rows,
         leaderboard_sheet,
     )
-    from esbench.reporting.tables.render_table import as_json, as_markdown
+    from esbench.reporting.tables.render_table import export
 
     entries = read_leaderboard(folder)
     rows = leaderboard_rows(entries, env or (), algorithm or ())
@@ -79,4 +79,4 @@ def leaderboard(
     elif format_ == "html":
         write(render(rows, entries))
     else:
-        write(as_json(rows, sheet.notes) if format_ == "json" else as_markdown(sheet))
+        write(export(sheet, rows, format_))
