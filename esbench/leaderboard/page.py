@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from esbench.analysis.curves import Band
 from esbench.analysis.statistics import Floats
 from esbench.files import Json
 from esbench.leaderboard.entries import QUANTILES, Entry
@@ -26,6 +27,12 @@ def render(rows: Sequence[LeaderboardRow], entries: Sequence[Entry]) -> str:
     """The page of some rows, whose entries are among ``entries``; equal ones give equal bytes."""
     found = {entry.file_name: entry for entry in entries}
     sheet = leaderboard_sheet(rows)
+    bands: dict[str, Band] = {}
+    bands_in: dict[str, list[Band]] = {row.environment: [] for row in rows}
+    for row in rows:
+        if curves := found[row.file].curves:
+            bands[row.file] = curves.bands()[0]
+            bands_in[row.environment].append(bands[row.file])
     shown: list[Json] = [
         {
             "filters": {
@@ -36,7 +43,7 @@ def render(rows: Sequence[LeaderboardRow], entries: Sequence[Entry]) -> str:
             },
             "title": row.title,
             "cells": cells,
-            "curve": _paths(found[row.file], [found[r.file] for r in rows]),
+            "curve": _paths(bands.get(row.file), bands_in[row.environment]),
             "facts": _facts(row),
             "seeds": _seeds(found[row.file]),
         }
@@ -91,15 +98,12 @@ def _seeds(entry: Entry) -> list[dict[str, str]]:
     ]
 
 
-def _paths(entry: Entry, entries: Sequence[Entry]) -> Json | None:
-    """The points of a small curve, IQM and band; curves of one environment share their axes."""
-    alike = [e for e in entries if e.cell.environment == entry.cell.environment]
-    bands = {e.file_name: e.curves.bands()[0] for e in alike if e.curves}
-    values = [b[np.isfinite(b)] for each in bands.values() for b in (each.low, each.high)]
-    if entry.file_name not in bands or not any(each.size for each in values):
+def _paths(shown: Band | None, alike: Sequence[Band]) -> Json | None:
+    """The points of a small curve, IQM and band, with axes that fit all ``alike``."""
+    values = [b[np.isfinite(b)] for each in alike for b in (each.low, each.high)]
+    if shown is None or not any(each.size for each in values):
         return None
-    shown = bands[entry.file_name]
-    end = max(float(each.x[-1]) for each in bands.values())
+    end = max(float(each.x[-1]) for each in alike)
     low, high = (float(limit(np.concatenate(values))) for limit in (np.min, np.max))
     scale = (HEIGHT - 2) / ((high - low) or 1)
 
