@@ -286,6 +286,7 @@ def apply_override(table: Table, assignment: str) -> Table:
         raise UsageError(
             f"--set {assignment!r}: a key of {len(path)} parts; expected at most {MOST_LEVELS}"
         )
+    _require_key_of_grid(table, assignment, path)
     *above, last = path
     result = copy.deepcopy(table)
     if path[0] != "environment":
@@ -312,6 +313,22 @@ def apply_override(table: Table, assignment: str) -> Table:
         ) from None
     require_shallow(place[last], f"--set {assignment!r}")
     return result
+
+
+def _require_key_of_grid(table: Table, assignment: str, path: Sequence[str]) -> None:
+    """Raises UsageError, with the full key, for a setting of an algorithm without its table."""
+    first = path[0]
+    if first in Grid.model_fields:
+        return
+    algorithms = list(table.get("algorithms", ()))
+    if first in algorithms:
+        raise UsageError(f"--set {assignment!r}: expected algorithms.{'.'.join(path)}")
+    if len(path) == 1 and algorithms:
+        raise UsageError(
+            f"--set {assignment!r}: unknown key {first!r}; expected algorithms.{algorithms[0]}."
+            f"{first} for a setting of an algorithm, or a key of the grid; "
+            f"{suggestion(first, Grid.model_fields)}"
+        )
 
 
 def parse_grid(table: Table, source: str, unused: Collection[str] = ()) -> Grid:

@@ -133,6 +133,18 @@ def test_override_values_are_toml(assignment: str, key: str, value: object) -> N
     assert before == {"name": "x"}
 
 
+def test_an_override_of_an_algorithm_without_its_table_names_the_key() -> None:
+    table = {"algorithms": {"snes": {}}}
+    for assignment in ("sigma=0.3", "snes.sigma=0.3"):
+        with pytest.raises(UsageError, match=r"expected algorithms\.snes\.sigma"):
+            apply_override(table, assignment)
+    with pytest.raises(UsageError, match="did you mean 'seeds'"):
+        apply_override(table, "seed=3")
+    assert apply_override(table, "algorithms.snes.sigma=0.3")["algorithms"]["snes"] == {
+        "sigma": 0.3
+    }
+
+
 @pytest.mark.parametrize("assignment", ["name", "=3", ""])
 def test_an_override_without_key_or_value_is_an_error(assignment: str) -> None:
     with pytest.raises(UsageError, match="expected key.sub=value"):
