@@ -10,9 +10,9 @@ import numpy as np
 
 from esbench.analysis.statistics import tail_mean
 from esbench.gate.baselines import FrozenCell, FrozenTrial
+from esbench.grids.compose import compose_grid
 from esbench.grids.environment_files import frozen_scores
 from esbench.grids.expand import LabeledSpec, expand
-from esbench.grids.grid_file import compose_grid
 from esbench.leaderboard.entries import QUANTILES, BestSoFar, Curves, Entry, Run
 from esbench.store.provenance.changes import Origin
 

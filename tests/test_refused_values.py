@@ -19,7 +19,7 @@ from esbench.errors import (
     shortened,
     suggestion,
 )
-from esbench.grids.grid_file import compose_grid
+from esbench.grids.compose import compose_grid
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.settings import MOST_LEVELS
 

@@ -19,7 +19,8 @@ from typing import Final, final
 from esbench.agents.names import is_agent
 from esbench.bench.simulator_limit import SimulatorProcesses
 from esbench.errors import UsageError, require_integer
-from esbench.grids.grid_file import apply_override, parse_grid, require_distinct_keys
+from esbench.grids.compose import apply_override, require_distinct_keys
+from esbench.grids.grid_file import parse_grid
 from esbench.rollouts.engine import Engine
 from esbench.rollouts.jobs import Setup
 from esbench.settings import MOST, Table

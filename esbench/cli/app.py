@@ -184,7 +184,7 @@ class GridOptions:
 
     def compose(self) -> tuple[Grid, str]:
         """The grid with its changes, and its source."""
-        from esbench.grids.grid_file import compose_grid
+        from esbench.grids.compose import compose_grid
 
         return compose_grid(self.grid, **self._changes)
 

@@ -63,7 +63,7 @@ def tune(
     quiet: Annotated[bool, typer.Option("--quiet", help="Print one line per trial.")] = False,
 ) -> None:
     """Search for the best settings of algorithms; a killed search is resumed."""
-    from esbench.grids.grid_file import parse_seeds
+    from esbench.grids.compose import parse_seeds
     from esbench.rollouts.worker_pool import WorkerPool
     from esbench.training.schedule import schedule
     from esbench.tuning.open import open_studies

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import re
-import sys
-import tomllib
 from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -15,20 +12,17 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from esbench.environments.atari.names import without_alias
 from esbench.errors import UsageError, suggestion
-from esbench.grids.environment_files import EnvironmentFile, environment_table
+from esbench.grids.environment_files import EnvironmentFile
 from esbench.grids.environment_registry import merged, read_toml
 from esbench.grids.trial_spec import Seed
-from esbench.settings import MOST_LEVELS, Settings, Table, parse, require_shallow
+from esbench.settings import Settings, Table, parse, require_shallow
 
 NAMED: Final = Path(__file__).parent / "named"
-MOST_SEEDS: Final = 100_000
-KEY_PART: Final = r'(?:"([^"]+)"|([^.\s"]+))'
-LONGEST_SEED: Final = 20  # digits that are read; more than ten are too many anyway
 Name = Annotated[str, Field(pattern=r"[^.]")]  # a folder: not empty, "." or ".."
 
 
 def _distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    _require_distinct(values)
+    require_distinct(values)
     return values
 
 
@@ -95,7 +89,7 @@ class Grid(Settings):
     @classmethod
     def _names_to_tables(cls, value: Any) -> Any:
         if isinstance(value, list) and all(isinstance(name, str) for name in value):
-            _require_distinct(value)
+            require_distinct(value)
             return {name: {} for name in value}
         return value
 
@@ -130,7 +124,7 @@ def read_grid(name_or_file: str) -> tuple[Table, str]:
             )
         path = NAMED / f"{name_or_file}.toml"
     table = {"name": path.stem, **read_toml(path)}
-    _require_tables(table, str(path))
+    require_tables(table, str(path))
     return table, str(path)
 
 
@@ -141,7 +135,7 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _require_tables(table: Table, source: str) -> None:
+def require_tables(table: Table, source: str) -> None:
     """Refuses values in the place of tables."""
     require_shallow(table, source)
     for key in ("algorithms", "policy", "policies", "budget", "evaluation", "environment", "tune"):
@@ -155,180 +149,6 @@ def _require_tables(table: Table, source: str) -> None:
                     hint = f", as in environment.CartPole-v1.{setting} = {item!r}"
                 what = "a table or a list of names" if name == "algorithms" else "a table"
                 raise UsageError(f"{source}: {name} = {item!r}: expected {what}{hint}")
-
-
-def compose_grid(
-    grid: str | Table | None,
-    environments: Sequence[str] = (),
-    algorithms: Sequence[str] = (),
-    seeds: str | None = None,
-    env_steps: int | None = None,
-    overrides: Sequence[str] = (),
-) -> tuple[Grid, str]:
-    """A grid with the options of ``esbench.training.trials.open_grid``, and its source.
-
-    UsageError if a name, key or value is wrong.
-    """
-    table: Table
-    if isinstance(grid, dict):
-        table, source = {"name": "python", **grid}, "grid"
-        _require_tables(table, source)
-    elif grid is not None:
-        table, source = read_grid(grid)
-    elif environments and algorithms:
-        name = re.sub(r"[^\w.+-]", "_", "+".join([*environments, *algorithms]))
-        table, source = {"name": name}, "command line"
-    else:
-        raise UsageError(
-            "nothing to run: name a grid (esbench list grids), or give --env and --algorithm"
-        )
-    for environment in environments:
-        environment_table(environment)  # an unknown name is reported before anything else
-    unused: list[str] = []
-    if environments:
-        changed = [_split_key(assignment.partition("=")[0].strip())[:2] for assignment in overrides]
-        unused = [n for n in table.get("environment", {}) if ["environment", n] not in changed]
-        table = {**table, "environments": list(environments)}
-    if algorithms:
-        try:
-            _require_distinct(algorithms)
-        except ValueError as error:
-            raise UsageError(f"--algorithm {error}") from None
-        own = table.get("algorithms")
-        settings: Table = own if isinstance(own, dict) else {}
-        _require_labels(algorithms, settings, source)
-        table = {**table, "algorithms": {name: settings.get(name, {}) for name in algorithms}}
-        table = _without_settings_of(table, settings.keys() - set(algorithms))
-        if "tune" in table:
-            table["tune"] = {k: v for k, v in table["tune"].items() if k in algorithms}
-    if seeds is not None:
-        table = apply_override(table, f"seeds={parse_seeds(seeds)}")
-    if env_steps is not None:
-        table = apply_override(table, f"budget.env_steps={env_steps}")
-    table = _apply_overrides(table, overrides)
-    _require_tables(table, source)
-    return parse_grid(table, source, unused), source
-
-
-def _require_labels(names: Sequence[str], tables: Table, source: str) -> None:
-    """Refuses the name of an algorithm to which the grid gives settings under other labels only."""
-    for name in names:
-        labels = [
-            label
-            for label, table in tables.items()
-            if isinstance(table, dict) and table.get("algorithm") == name
-        ]
-        if labels and name not in tables:
-            expected = " or ".join(map(repr, labels))
-            raise UsageError(
-                f"--algorithm {name!r} has settings under another label in {source}; expected "
-                f"{expected}"
-            )
-
-
-def _without_settings_of(table: Table, left_out: Collection[str]) -> Table:
-    """A raw grid without what its environments set for some algorithms."""
-    environments = table.get("environment")
-    if not isinstance(environments, dict):
-        return table
-    kept = {}
-    for name, changes in environments.items():
-        own = changes.get("algorithms") if isinstance(changes, dict) else None
-        if isinstance(own, dict):
-            own = {label: each for label, each in own.items() if label not in left_out}
-            changes = {**changes, "algorithms": own}
-        kept[name] = changes
-    return {**table, "environment": kept}
-
-
-def _apply_overrides(table: Table, assignments: Sequence[str]) -> Table:
-    """Applies every ``--set`` in order; none may add an algorithm to the grid."""
-    require_distinct_keys(assignments)
-    labels = table.get("algorithms")
-    for assignment in assignments:
-        table = apply_override(table, assignment)
-        if assignment.partition("=")[0].strip() == "algorithms":
-            labels = table["algorithms"]
-    now = table.get("algorithms")
-    if labels and isinstance(labels, dict | list) and isinstance(now, dict):
-        known = [label for label in labels if isinstance(label, str)]
-        for label in now:
-            if label not in known:
-                near = suggestion(label, known)
-                raise UsageError(f"algorithms.{label} (--set) is not in this grid; {near}")
-    return table
-
-
-def require_distinct_keys(assignments: Sequence[str]) -> None:
-    """Raises UsageError if several ``--set`` or short options give the same key."""
-    seen: dict[tuple[str, ...], str] = {}
-    for assignment in assignments:
-        key = tuple(_split_key(assignment.partition("=")[0].strip()))
-        if key and key in seen:
-            raise UsageError(f"{'.'.join(key)} is set twice, by {seen[key]!r} and {assignment!r}")
-        seen[key] = assignment
-
-
-def apply_override(table: Table, assignment: str) -> Table:
-    """The content of a grid with one ``--set key.sub=value`` applied.
-
-    The value is read as TOML (0, false, [32, 32], "text"), or as a string if it is not TOML. It
-    also replaces the setting where the grid gives it for a single environment or algorithm.
-    UsageError if there is no "=" or no key.
-    """
-    key, equals, text = assignment.partition("=")
-    path = _split_key(key.strip())
-    if not equals or not path:
-        raise UsageError(
-            f"--set {assignment!r}: expected key.sub=value, such as budget.env_steps=1000"
-        )
-    if len(path) > MOST_LEVELS:
-        raise UsageError(
-            f"--set {assignment!r}: a key of {len(path)} parts; expected at most {MOST_LEVELS}"
-        )
-    _require_key_of_grid(table, assignment, path)
-    *above, last = path
-    result = copy.deepcopy(table)
-    if path[0] != "environment":
-        tables = (result.get("environment"), result.get("algorithms"))
-        own = (one for each in tables if isinstance(each, dict) for one in each.values())
-        for changes in own:
-            for key in above:
-                changes = changes.get(key, {}) if isinstance(changes, dict) else {}
-            if isinstance(changes, dict):
-                changes.pop(last, None)
-    place = result
-    for key in above:
-        if key == "algorithms" and isinstance(place.get(key), list):
-            place[key] = {name: {} for name in place[key]}
-        place = place.setdefault(key, {})
-        if not isinstance(place, dict):
-            raise UsageError(f"--set {assignment!r}: {key} = {place!r} is a value, not a table")
-    try:
-        place[last] = _toml_value(text.strip())
-    except (ValueError, RecursionError):  # more digits or brackets than Python reads
-        raise UsageError(
-            f"--set {assignment!r}: expected at most {sys.get_int_max_str_digits()} digits and "
-            f"{MOST_LEVELS} brackets inside each other"
-        ) from None
-    require_shallow(place[last], f"--set {assignment!r}")
-    return result
-
-
-def _require_key_of_grid(table: Table, assignment: str, path: Sequence[str]) -> None:
-    """Raises UsageError, with the full key, for a setting of an algorithm without its table."""
-    first = path[0]
-    if first in Grid.model_fields:
-        return
-    algorithms = list(table.get("algorithms", ()))
-    if first in algorithms:
-        raise UsageError(f"--set {assignment!r}: expected algorithms.{'.'.join(path)}")
-    if len(path) == 1 and algorithms:
-        raise UsageError(
-            f"--set {assignment!r}: unknown key {first!r}; expected algorithms.{algorithms[0]}."
-            f"{first} for a setting of an algorithm, or a key of the grid; "
-            f"{suggestion(first, Grid.model_fields)}"
-        )
 
 
 def parse_grid(table: Table, source: str, unused: Collection[str] = ()) -> Grid:
@@ -360,45 +180,8 @@ def _kwargs(changes: Table) -> Any:
     return changes.get("kwargs", {})
 
 
-def parse_seeds(text: str, option: str = "--seeds") -> list[int]:
-    """The seeds of "0-9", "3" or "0,2,5-7"; UsageError for text that is not of that form.
-
-    ``option`` is its name for messages.
-    """
-    seeds: list[int] = []
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+))?\s*", part)
-        if not match:
-            raise UsageError(f"{option} {text!r}: expected seeds such as 3, 0-9 or 0,2,5-7")
-        first, last = (int(digits[:LONGEST_SEED]) for digits in (match[1], match[2] or match[1]))
-        if last >= 2**32 or last - first >= MOST_SEEDS:
-            raise UsageError(
-                f"{option} {text!r}: expected at most {MOST_SEEDS} seeds, all below {2**32}"
-            )
-        if last < first:
-            raise UsageError(
-                f"{option} {text!r}: {first}-{last} runs backwards; expected {last}-{first}"
-            )
-        seeds += range(first, last + 1)
-    return seeds
-
-
-def _require_distinct(values: Sequence[Any]) -> None:
+def require_distinct(values: Sequence[Any]) -> None:
+    """Raises ValueError, which names the value, if one is there twice."""
     for value, times in Counter(values).items():
         if times > 1:
             raise ValueError(f"{value!r} is given {times} times; expected once")
-
-
-def _split_key(key: str) -> list[str]:
-    """The parts of a dotted TOML key, in which one with dots is quoted; none if it is wrong."""
-    if not re.fullmatch(rf"{KEY_PART}(\.{KEY_PART})*", key):
-        return []
-    return [quoted or plain for quoted, plain in re.findall(KEY_PART, key)]
-
-
-def _toml_value(text: str) -> Any:
-    try:
-        found = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
-        return text
-    return found["value"] if len(found) == 1 else text  # else there is a second line

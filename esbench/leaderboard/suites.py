@@ -8,8 +8,9 @@ from enum import StrEnum
 from typing import Final, final
 
 from esbench.files import Json
+from esbench.grids.compose import compose_grid
 from esbench.grids.expand import RESERVED, LabeledSpec, expand
-from esbench.grids.grid_file import Grid, compose_grid, grid_names, parse_grid, read_grid
+from esbench.grids.grid_file import Grid, grid_names, parse_grid, read_grid
 from esbench.leaderboard.entries import Entry
 
 MARK: Final = "suite: "

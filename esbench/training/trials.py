@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Final, final
 
 from esbench.errors import DamagedTrialError, UsageError
+from esbench.grids.compose import compose_grid
 from esbench.grids.environment_files import Scores
 from esbench.grids.expand import Labels, expand
-from esbench.grids.grid_file import Grid, compose_grid
+from esbench.grids.grid_file import Grid
 from esbench.grids.shards import divide, parse_shard, planned_cost
 from esbench.grids.trial_spec import DEFAULT_LABEL, TrialSpec
 from esbench.settings import Table

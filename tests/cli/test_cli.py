@@ -11,7 +11,7 @@ import pytest
 from command_line import Run, execute, files, finished, python, working_in
 from fake_trials import edit, learning, make_records, make_trials, write_scores, write_trial
 
-from esbench.grids.grid_file import compose_grid
+from esbench.grids.compose import compose_grid
 from esbench.policies.base import POLICIES, Policy
 from esbench.reporting.catalog import example, settings_of
 from esbench.settings import Settings

@@ -12,7 +12,7 @@ from command_line import Run, python
 from PIL import Image
 from watchers import Watcher
 
-from esbench.grids.grid_file import compose_grid
+from esbench.grids.compose import compose_grid
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.training.run_grid import run_grid
 from esbench.tuning.open import open_studies

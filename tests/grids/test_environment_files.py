@@ -8,6 +8,7 @@ from esbench.environments.atari.names import SUFFIXES, atari_environments
 from esbench.environments.make import reason, register_family
 from esbench.errors import UsageError
 from esbench.grids import environment_registry
+from esbench.grids.compose import compose_grid
 from esbench.grids.environment_files import (
     environment_kind,
     environment_names,
@@ -15,7 +16,7 @@ from esbench.grids.environment_files import (
 )
 from esbench.grids.environment_registry import folder, merged, read_toml
 from esbench.grids.expand import expand
-from esbench.grids.grid_file import compose_grid, parse_grid
+from esbench.grids.grid_file import parse_grid
 from esbench.grids.trial_spec import TrialSpec
 from esbench.rollouts.random_policy import random_policy_returns
 from esbench.settings import Table

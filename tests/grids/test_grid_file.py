@@ -5,13 +5,8 @@ from typing import Any
 import pytest
 
 from esbench.errors import UsageError
-from esbench.grids.grid_file import (
-    apply_override,
-    grid_names,
-    parse_grid,
-    parse_seeds,
-    require_distinct_keys,
-)
+from esbench.grids.compose import apply_override, parse_seeds, require_distinct_keys
+from esbench.grids.grid_file import grid_names, parse_grid
 from esbench.grids.trial_spec import TrialSpec
 from esbench.settings import parse
 from esbench.training.search_trainer import SearchTrainer

@@ -13,8 +13,9 @@ from esbench.algorithms.base import ALGORITHMS
 from esbench.environments.backends.base import BACKENDS
 from esbench.environments.behaviors.base import BEHAVIORS
 from esbench.errors import UsageError
+from esbench.grids.compose import apply_override
 from esbench.grids.environment_files import environment_names
-from esbench.grids.grid_file import apply_override, grid_names, parse_grid
+from esbench.grids.grid_file import grid_names, parse_grid
 from esbench.policies.base import POLICIES
 from esbench.reporting.catalog import (
     REQUIRED,
