@@ -57,7 +57,7 @@ REFUSED = {
     ),
     "workers": (["run", *GRID, "--workers", "999999999999"], "999999999999"),
     "a behavior": (["status", *options(f'{CARTPOLE}.behavior="nope"')], "final_position"),
-    "a key like a type": (["status", *options("int=1")], "unknown key int"),
+    "a key like a type": (["status", *options("budget.int=1")], "unknown key budget.int"),
     "a value in place of a table": (
         ["status", *options("environment=''", "policy.template=linear")],
         "environment",
