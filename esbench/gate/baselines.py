@@ -62,7 +62,7 @@ class FrozenCell(Settings):
 
     ``spec`` has no seed. It is null if esbench did not train the trials. Of the settings of its
     algorithm, ``defaults`` were not given: their values belong to the code that is judged. The ends
-    of the range are mean returns, even where the tail is judged.
+    of the range are mean returns, whatever statistic is judged.
     """
 
     environment: str
@@ -123,7 +123,7 @@ class Baseline(Settings):
 def freeze(root: Path, command: str, statistic: EpisodeStatistic = "mean") -> Baseline:
     """Make the baseline of the trials below ``root``, with the command that makes it.
 
-    Later checks judge the ``statistic`` of a trial's held-out episodes. The range of a cell goes
+    Later checks judge the ``statistic`` of a trial's episodes. The range of a cell goes
     from the environment's random score, or what random actions score now, to its first published
     score, or the mean of the cell itself.
 
@@ -158,8 +158,9 @@ def freeze_cell(
         for trial, description in zip(cell.trials, cell.descriptions, strict=True)
     )
     finite = [score for trial in cell.trials if (score := run_score(trial)) is not None]
-    if not finite:
-        raise UsageError(f"{cell.name} on {cell.environment}: no seed has a finite score")
+    if not finite or all(trial.score is None for trial in trials):
+        what = "score" if not finite else statistic
+        raise UsageError(f"{cell.name} on {cell.environment}: no seed has a finite {what}")
     environment, algorithm, policy = labels_of(cell)
     random = cell.scores.random.mean if cell.scores.random else _measured_random(spec)
     reference, source = fmean(finite), OWN_MEAN

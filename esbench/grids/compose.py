@@ -188,7 +188,8 @@ def _require_key_of_grid(table: Table, assignment: str, path: Sequence[str]) -> 
     first = path[0]
     if first in Grid.model_fields:
         return
-    algorithms = list(table.get("algorithms", ()))
+    given = table.get("algorithms")
+    algorithms = list(given) if isinstance(given, dict | list) else []
     if first in algorithms:
         raise UsageError(f"--set {assignment!r}: expected algorithms.{'.'.join(path)}")
     if len(path) == 1 and algorithms:

@@ -51,11 +51,6 @@ class Cell:
         return cell_name(self.algorithm, self.policy)
 
     @property
-    def names(self) -> set[str]:
-        """The names by which a user may choose it: its own, its label, and its algorithm's."""
-        return {self.name, self.algorithm, self.descriptions[0]["spec"]["algorithm"]["name"]}
-
-    @property
     def labels(self) -> tuple[str, str, str]:
         """Environment, algorithm and policy as the grid calls them, without "#"."""
         return _labels(self.descriptions[0])
@@ -89,10 +84,9 @@ class Cell:
         limit = self.descriptions[0]["spec"]["environment"]["max_episode_steps"]
         return not self.is_agent and limit is not None
 
-    @property
-    def diverged(self) -> int:
-        """The number of done trials without a finite score."""
-        return sum(trial.result()["score"] is None for trial in self.trials if trial.is_done)
+    def diverged(self, statistic: EpisodeStatistic = "mean") -> int:
+        """The number of done trials without a finite score; errors as ``run_score``."""
+        return sum(run_score(trial, statistic) is None for trial in self.trials if trial.is_done)
 
     @property
     def overspent(self) -> float:
@@ -152,6 +146,14 @@ def cells(root: Path) -> list[Cell]:
     ]
 
 
+def named(found: Sequence[Cell], name: str) -> list[Cell]:
+    """The cells of that name, or else of that label, or else of that algorithm."""
+    exact = [cell for cell in found if cell.name == name]
+    labeled = [cell for cell in found if name in (cell.algorithm, cell.labels[1])]
+    specs = ((cell, cell.descriptions[0]["spec"]) for cell in found)
+    return exact or labeled or [cell for cell, spec in specs if spec["algorithm"]["name"] == name]
+
+
 def run_score(trial: TrialFolder, statistic: EpisodeStatistic = "mean") -> float | None:
     """The score, the tail or the area of a done trial; None if not finite.
 
@@ -174,21 +176,24 @@ def run_score(trial: TrialFolder, statistic: EpisodeStatistic = "mean") -> float
 
 
 def _area(trial: TrialFolder, score: float) -> float | None:
-    """The mean return up to the budget, which the score fills where a run ended before it."""
+    """The mean return up to the budget, which the score fills where a run ended before it.
+
+    The budget of a run that all of its ``budget.generations`` ended is what it has spent.
+    """
     spec = trial.description()["spec"]
-    columns = trial.columns("env_steps", "center_return")
-    known = np.isfinite(columns["center_return"])
-    if not known.any():
+    if spec["policy"] is None:
+        raise UsageError(f"{trial.path} is of an agent, which has no area; expected a search")
+    if not spec["evaluation"]["center"]:
         raise UsageError(
             f"{trial.path} has no return of the unperturbed policy during training, so no area; "
             "expected a trial with evaluation.center = true"
         )
-    if spec["policy"] is not None:
-        known[:] = True  # a return of a search that is not finite is one; an agent may have none
-    budget = spec["budget"]["env_steps"]
-    ends = np.append(columns["env_steps"][known], math.inf)
-    returns = np.append(columns["center_return"][known], score)
-    area = mean_return(np.minimum(ends, budget), returns, budget)
+    columns = trial.columns("env_steps", "center_return")
+    ends, budget = columns["env_steps"], spec["budget"]["env_steps"]
+    if len(ends) == spec["budget"]["generations"]:
+        budget = min(budget, int(ends[-1]))
+    totals = np.minimum(np.append(ends, budget), budget)
+    area = mean_return(totals, np.append(columns["center_return"], score), budget)
     return area if math.isfinite(area) else None
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import Run
-from fake_trials import make_records, make_trials, write_runs, write_trial
+from fake_trials import edit, make_records, make_trials, write_runs, write_trial
 
 from esbench.analysis.gate import GateRules, Verdict
 from esbench.errors import UsageError
@@ -61,6 +61,31 @@ def test_without_returns_in_training_there_is_no_area(tmp_path: Path) -> None:
     assert run_score(folder) == 1.0
     with pytest.raises(UsageError, match=r"evaluation\.center"):
         run_score(folder, "area")
+
+
+def test_the_budget_of_a_run_of_few_generations_is_what_it_has_spent(tmp_path: Path) -> None:
+    budget = {"env_steps": 1_000_000, "generations": 10}
+    folder = one_trial(tmp_path, [float(n) for n in range(10)], 500.0, budget=budget)
+    assert run_score(folder, "area") == pytest.approx(4.5)
+
+
+def test_an_agent_has_no_area(tmp_path: Path) -> None:
+    folder = one_trial(tmp_path, [1.0] * 10, 1.0)
+    edit(tmp_path, "trial.json", lambda content: content["spec"].update(policy=None))
+    with pytest.raises(UsageError, match="is of an agent"):
+        run_score(folder, "area")
+
+
+def test_a_run_without_an_area_is_counted_and_named(tmp_path: Path) -> None:
+    broken = [1.0, math.nan, *[1.0] * 8]
+    write_runs(tmp_path / "one", [broken, *[[2.0] * 10] * 2], 100.0)
+    (row,) = score_table(tmp_path / "one", statistic="area")
+    assert (row.diverged, sorted(row.scores)) == (1, [2.0, 2.0, 2.0])
+    sides = compare_sides(str(tmp_path / "one"), str(tmp_path / "one"), statistic="area")
+    assert "2 runs diverged" in " ".join(sides.notes)
+    write_runs(tmp_path / "all", [broken] * 3, 100.0)
+    with pytest.raises(UsageError, match="no seed has a finite area"):
+        freeze(tmp_path / "all", "", "area")
 
 
 def test_slower_learning_passes_by_its_mean_and_fails_by_its_area(tmp_path: Path) -> None:

@@ -135,6 +135,7 @@ def test_an_override_of_an_algorithm_without_its_table_names_the_key() -> None:
             apply_override(table, assignment)
     with pytest.raises(UsageError, match="did you mean 'seeds'"):
         apply_override(table, "seed=3")
+    assert apply_override({"algorithms": 5}, "sigma=0.3")["algorithms"] == 5  # the types refuse it
     assert apply_override(table, "algorithms.snes.sigma=0.3")["algorithms"]["snes"] == {
         "sigma": 0.3
     }

@@ -1,5 +1,6 @@
 import itertools
 import math
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -333,6 +334,52 @@ def test_a_size_without_room_is_refused(tmp_path: Path) -> None:
     assert parse_panels("rank, steps") == ["steps", "rank"]
     with pytest.raises(UsageError, match=r"'step'.*'steps'"):
         parse_panels("step")
+
+
+@pytest.mark.parametrize("panels", [["rank"], ["rank", "steps"]])
+def test_a_rank_panel_without_a_rank(tmp_path: Path, panels: list[Panel]) -> None:
+    write_learning(tmp_path / "none", evaluation={"center": False})
+    figure = drawings(tmp_path / "none", panels=panels)["CartPole-v1"].make()
+    assert bool(figure.legends) == ("steps" in panels)
+
+
+def test_a_rank_panel_names_the_rows_that_it_lacks(tmp_path: Path) -> None:
+    write_learning(tmp_path, algorithms={"openai_es": {}})
+    write_learning(tmp_path, algorithms={"snes": {}}, evaluation={"center": False})
+    drawing = drawings(tmp_path, panels=["rank"])["CartPole-v1"]
+    (legend,) = drawing.make().legends
+    assert [label.split()[0] for label in drawing.labels] == ["openai_es"]
+    assert legend.get_title().get_text().endswith(": snes")
+
+
+@pytest.mark.parametrize("size", [(2.0, 2.6), (3.3, 2.6), (2.0, 2.0), (4.0, 3.9), (2.0, 9.0)])
+@pytest.mark.parametrize("count", [1, 26])
+def test_the_size_that_a_refusal_names_is_accepted(size: tuple[float, float], count: int) -> None:
+    labels = [f"algorithm_{n} (10 seeds)" for n in range(count)]
+    for panels in (1, 2, 3):
+        drawing = Drawing(3.0, labels, lambda figure, size: None, panels)
+        try:
+            drawing.size(size)
+        except UsageError as error:
+            (named,) = re.findall(r"at least ([\d.]+x[\d.]+)", str(error))
+            assert drawing.size(parse_size(named))
+
+
+def test_nothing_is_written_if_one_figure_has_no_room(tmp_path: Path) -> None:
+    write_learning(tmp_path, environments=["Acrobot-v1"])
+    many = {f"a_long_name_{n}": {"algorithm": "snes"} for n in range(12)}
+    write_learning(tmp_path, seeds=1, algorithms=many)
+    output = Output(("png",), (5.4, 2.6))
+    assert drawings(tmp_path)["Acrobot-v1"].size(output.size)
+    with pytest.raises(UsageError, match="no room"):
+        draw(tmp_path, output=output)
+    assert not (tmp_path / "figures").exists()
+
+
+def test_a_name_stands_for_its_row_before_those_of_its_algorithm(tmp_path: Path) -> None:
+    write_learning(tmp_path, algorithms={"snes": {}, "short": {"algorithm": "snes"}})
+    labels = drawings(tmp_path, ["snes"])["CartPole-v1"].labels
+    assert [label.split()[0] for label in labels] == ["snes"]
 
 
 def test_styles_do_not_depend_on_the_chosen_algorithms(tmp_path: Path) -> None:

@@ -471,10 +471,22 @@ def test_a_table_without_statistics_over_environments_says_why(tmp_path: Path) -
     bare = [row for row in rows if math.isnan(row.normalized)]
     for table, expected in (
         (rows, "Not in the statistics over all environments, .*: esbench/Sphere-v0."),
-        ([*bare, rows[0]], "No statistics over all environments: .*; Acrobot-v1 has both."),
-        ([*bare, dataclasses.replace(bare[0], environment="B")], "No statistics .*; none has both"),
+        ([*bare, rows[0]], "No statistics over all environments.*: Acrobot-v1."),
+        ([*bare, dataclasses.replace(bare[0], environment="B")], "No statistics .*: none."),
     ):
         assert any(re.match(expected, note) for note in footnotes(table))
+
+
+def test_an_environment_without_a_score_has_still_its_reference(tmp_path: Path) -> None:
+    for environment in ("CartPole-v1", "Acrobot-v1"):
+        write_scores(tmp_path, [1.0] * 4, environments=[environment])
+    for trial in make_trials(tmp_path, environments=["Pendulum-v1"], algorithms={"snes": {}}):
+        write_trial(trial, make_records([1.0]), error="Traceback")
+    notes = [note for note in footnotes(score_table(tmp_path)) if note.startswith("Not in")]
+    assert [note.rpartition(", without ")[2] for note in notes] == [
+        "a score: Pendulum-v1.",
+        "a score in some of them: snes.",
+    ]
 
 
 def test_rows_of_different_budgets_are_named(tmp_path: Path) -> None:

@@ -88,6 +88,11 @@ def test_a_curve_per_algorithm_through_the_iqms_with_their_intervals(swept: Path
     assert len(shaping.curves) == 3
     figure = sweep_drawing(shaping).make()
     figure.draw_without_rendering()
+    left, right = figure.axes[0].get_xlim()
+    bottom, top = figure.axes[0].get_ylim()
+    for curve in shaping.curves:
+        assert left < curve.x.min() <= curve.x.max() < right
+        assert bottom < curve.low.min() < curve.high.max() < top
     bars = [bar for bar in figure.axes[0].collections if isinstance(bar, LineCollection)]
     first = [bar.get_transform().transform(bar.get_segments()[0])[0, 0] for bar in bars]
     assert np.diff(first).min() > 5  # pixels between the bars of one value

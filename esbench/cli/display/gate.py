@@ -61,7 +61,8 @@ def print_baseline(baseline: Baseline, path: Path) -> None:
 
 
 def _all_equal(cell: FrozenCell) -> bool:
-    return len(cell.trials) > 1 and len({trial.score for trial in cell.trials}) == 1
+    equal = len({trial.score for trial in cell.trials}) == 1
+    return len(cell.trials) > 1 and equal and cell.episode_statistic != "area"
 
 
 def print_suggestions(suggestions: Sequence[Suggestion], power: float) -> None:

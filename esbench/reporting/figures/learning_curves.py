@@ -38,7 +38,7 @@ from esbench.reporting.figures.style import (
     is_stacked,
 )
 from esbench.reporting.figures.sweeps import sweep_drawing, sweep_figures
-from esbench.store.cells import Cell, cells
+from esbench.store.cells import Cell, cells, named
 from esbench.store.trial_folder import TrialFolder
 from esbench.units import counted, format_number, power_of_ten
 
@@ -111,17 +111,21 @@ def draw(
 
     There is one for each environment and for each setting swept in it, "ecdf" if an environment
     has frozen random and reference scores, and "profile" if two environments have. ``algorithms``
-    are names as in tables, or labels or names of algorithms for all of their rows; by default all.
-    Styles do not depend on the choice. ``panels`` are those of the figures of environments.
+    are names as in tables, or else labels or names of algorithms for all of their rows; by default
+    all. Styles do not depend on the choice, except in sweeps. ``panels`` are those of the figures
+    of environments.
 
     Raises:
         UsageError: no trial has two generations yet, an algorithm has no trial, the size is too
             small, or a file cannot be written.
     """
     folder = root / "figures" if out is None else out
+    found = drawings(root, algorithms, panels)
+    for drawing in found.values():
+        drawing.size(output.size)  # refused before any file is written
     return [
         path
-        for name, drawing in drawings(root, algorithms, panels).items()
+        for name, drawing in found.items()
         for path in _write(folder / name, drawing.files(output))
     ]
 
@@ -142,10 +146,11 @@ def drawings(
     found = cells(root)
     styles = assign_styles(dict(sorted((cell.name, cell.algorithm) for cell in found)))
     for name in algorithms:
-        if not any(name in cell.names for cell in found):
+        if not named(found, name):
             raise unknown(f"algorithm in {root}", name, {cell.name for cell in found})
     if algorithms:
-        found = [cell for cell in found if cell.names & set(algorithms)]
+        chosen = [cell for name in algorithms for cell in named(found, name)]
+        found = [cell for cell in found if cell in chosen]
     drawn = {}
     for environment, members in itertools.groupby(found, lambda cell: cell.environment):
         group, stem = list(members), re.sub(r"[^\w.+-]", "_", environment)
@@ -175,7 +180,7 @@ def curves_drawing(
 
     The returns of a function have a logarithmic axis, since the best possible is 0.
     """
-    labels = [curve.label for curve in shown.over_steps]
+    labels = [curve.label for curve in _drawn(shown, panels)]
     draw = partial(_draw, environment, shown, scores, panels)
     return Drawing(HEIGHT, labels, draw, len(panels))
 
@@ -213,9 +218,17 @@ def _draw(
             axes.set_ylabel(returns[0].get_ylabel())
         axes.tick_params(labelleft=stacked)
     figure.suptitle(environment, fontsize=10)
-    banded = any(not np.isnan(curve.low).all() for curve in shown.over_steps)
-    interval = ", shaded: 95 % bootstrap interval" if banded else ""
-    add_legend(figure, size, next(iter(axes_of.values())), f"IQM over seeds{interval}")
+    drawn = _drawn(shown, panels)
+    banded = any(not np.isnan(curve.low).all() for curve in drawn)
+    title = "IQM over seeds" + ", shaded: 95 % bootstrap interval" * banded
+    if missing := {c.name for c in shown.over_steps} - {c.name for c in drawn}:
+        title += f"; {NOT_EVALUATED}: {', '.join(sorted(missing))}"
+    add_legend(figure, size, (returns or list(axes_of.values()))[0], title)
+
+
+def _drawn(shown: LearningCurves, panels: Sequence[Panel]) -> list[Curve]:
+    """The curves of the panel that has most of them."""
+    return shown.rank if set(panels) == {"rank"} else shown.over_steps
 
 
 def learning_curves(

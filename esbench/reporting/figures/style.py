@@ -34,6 +34,7 @@ DPI: Final = 150
 WIDTH: Final = 6.6  # inches
 SMALLEST: Final = 2.0
 LONGEST: Final = (1.35, 0.92)  # length of a label in its panel's, and of a title in the width
+_ROUNDING: Final = 1e-6
 MIN_LINE: Final = 12  # characters
 LARGEST: Final = 40.0
 SUFFIXES: Final[tuple[Suffix, ...]] = ("png", "svg")
@@ -174,20 +175,28 @@ class Drawing:
         if wanted is None:
             return WIDTH, self.height + self._legend_height(WIDTH)
         width, height = wanted
-        columns, rows = (1, self.panels) if is_stacked(wanted) else (self.panels, 1)
-        legend = self._legend_height(width)
-        least = ROOM[0] * columns, ROOM[1] * rows + legend
+        least = self._least(width, stacked=is_stacked(wanted))
         if width < least[0] or height < least[1]:
-            expected = "x".join(f"{math.ceil(10 * side) / 10:g}" for side in least)
-            fewer = ", a figure that is higher than wide, or fewer panels" * (self.panels > 1)
+            fewer = "; another shape or fewer --panels may need less" * (self.panels > 1)
             raise UsageError(
                 f"--size {width:g}x{height:g}: no room for {counted(self.panels, 'panel')} and "
-                f"{counted(len(self.labels), 'label')}; expected at least {expected}{fewer}"
+                f"{counted(len(self.labels), 'label')}; expected at least "
+                f"{least[0]:g}x{least[1]:g}{fewer}"
             )
         return wanted
 
+    def _least(self, width: float, *, stacked: bool) -> Size:
+        """The least size of this shape, at least ``width`` wide."""
+        columns, rows = (1, self.panels) if stacked else (self.panels, 1)
+        wide = max(SMALLEST, ROOM[0] * columns, width)
+        high = max(SMALLEST, ROOM[1] * rows + self._legend_height(wide))
+        if self.panels > 1:  # the shape decides where the panels are
+            wide, high = (wide, max(high, wide + 0.1)) if stacked else (max(wide, high), high)
+        return math.ceil(10 * wide - _ROUNDING) / 10, math.ceil(10 * high - _ROUNDING) / 10
+
     def _legend_height(self, width: float) -> float:
-        return LEGEND_ROW * -(-len(self.labels) // _columns(self.labels, width))
+        rows = -(-len(self.labels) // _columns(self.labels, width)) if self.labels else 0
+        return LEGEND_ROW * rows
 
     def make(self, wanted: Size | None = None) -> Figure:
         """The figure, in the current style of matplotlib."""
@@ -298,8 +307,10 @@ def _wrap(text: Text, longest: float) -> None:
 
 
 def add_legend(figure: FigureBase, size: Size, axes: Axes, title: str) -> None:
-    """Add the legend of the lines of ``axes`` below the figure."""
+    """Add the legend of the lines of ``axes`` below the figure, if there are any."""
     handles, labels = axes.get_legend_handles_labels()
+    if not handles:
+        return
     place_legend(figure, size, dict(zip(labels, handles, strict=True)), title)
 
 

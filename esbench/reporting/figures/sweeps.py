@@ -98,9 +98,12 @@ def _draw(shown: SweepFigure, figure: FigureBase, size: Size) -> None:
             label=curve.label,
             transform=offset_copy(axes.transData, axes.get_figure(root=True), x=shift),
         )
+        for values in (curve.y, curve.low, curve.high):  # matplotlib ignores shifted data
+            axes.update_datalim(np.column_stack([curve.x, values]))
     if shown.is_logarithmic:
         axes.set_xscale("log")
         axes.minorticks_off()
+    axes.autoscale_view()
     axes.set_xticks(list(shown.ticks), list(shown.ticks.values()))
     axes.set_xlabel(shown.setting)
     axes.set_ylabel("score")

@@ -74,38 +74,37 @@ def overall(scores: Mapping[str, Mapping[str, Sequence[float]]]) -> list[Overall
 
 def overall_notes(rows: Sequence[ScoreRow]) -> list[str]:
     """One sentence per algorithm, and why there are not more."""
-    scores = normalized_scores(rows)
-    found = overall(scores)
-    return sentences(found) + left_out([row.environment for row in rows], scores, found)
+    found = overall(normalized_scores(rows))
+    return sentences(found) + left_out(rows, found)
 
 
-def left_out(
-    environments: Sequence[str],
-    scores: Mapping[str, Mapping[str, Sequence[float]]],
-    found: Sequence[Overall],
-) -> list[str]:
-    """Which environments and algorithms of a table are not in ``overall(scores)``, and why."""
-    names = list(dict.fromkeys(environments))
+def left_out(rows: Sequence[ScoreRow], found: Sequence[Overall]) -> list[str]:
+    """Which environments and algorithms of a table are not in its statistics, and why."""
+    names = list(dict.fromkeys(row.environment for row in rows))
     if len(names) < 2:
         return []
-    scaled = {name for table in scores.values() for name in table}
-    if len(scaled) < 2:
-        known = ", ".join(scaled) or "none"
-        need = "they need a random and a reference score in two or more"
-        return [f"No statistics over all environments: {need}; {known} has both."]
-    notes = []
-    if bare := [name for name in names if name not in scaled]:
-        notes.append(
-            "Not in the statistics over all environments, without a random or a reference score: "
-            f"{', '.join(bare)}."
-        )
+    used = dict.fromkeys(row.environment for row in rows if not math.isnan(row.normalized))
+    if len(used) < 2:
+        need = "They need a score, a random and a reference score in two or more, and have them in"
+        return [f"No statistics over all environments. {need}: {', '.join(used) or 'none'}."]
+    scaled = {
+        row.environment
+        for row in rows
+        if not (math.isnan(row.random_score) or math.isnan(row.reference_score))
+    }
     included = {item.name for item in found}
-    if missing := [name for name in scores if name not in included]:
-        notes.append(
-            "Not in the statistics over all environments, without a score in some of them: "
-            f"{', '.join(missing)}."
-        )
-    return notes
+    lacking = {
+        "a random or a reference score": [name for name in names if name not in scaled],
+        "a score": [name for name in names if name in scaled and name not in used],
+        "a score in some of them": list(
+            dict.fromkeys(row.name for row in rows if row.name not in included)
+        ),
+    }
+    return [
+        f"Not in the statistics over all environments, without {what}: {', '.join(listed)}."
+        for what, listed in lacking.items()
+        if listed
+    ]
 
 
 def sentences(found: Sequence[Overall]) -> list[str]:

@@ -27,7 +27,7 @@ from esbench.reporting.tables.render_table import FEW_SEEDS, Sheet
 from esbench.reporting.tables.score_sheet import JUDGED, TAIL
 from esbench.reporting.tables.score_table import normalized_score, tail_score
 from esbench.settings import Table
-from esbench.store.cells import Cell, cells, require_within_budget, seed_scores
+from esbench.store.cells import Cell, cells, named, require_within_budget, seed_scores
 from esbench.units import NONE, counted, format_number
 
 BY: Final[dict[EpisodeStatistic, str]] = {
@@ -61,7 +61,7 @@ class Pair:
 class Sides:
     """The comparison of two sides, by environment or by environment and algorithm.
 
-    ``statistic`` makes the score of a trial of its held-out episodes. ``across``: difference of
+    ``statistic`` makes the score of a trial of its episodes. ``across``: difference of
     normalized scores and probability of improvement over environments; None for one environment, or
     if one lacks the scores to normalize by.
     """
@@ -82,7 +82,7 @@ def compare_sides(
     Compares the environments that both sides have. If a side has several algorithms in an
     environment, algorithms with equal names are compared. With ``root``, an output folder, the
     sides are the labels of two of its algorithms. The score of a trial is the ``statistic`` of its
-    held-out episodes.
+    episodes.
 
     Raises:
         UsageError: a folder or an algorithm does not exist, a trial is not readable or has no tail,
@@ -101,7 +101,8 @@ def compare_sides(
         Pair(a.environment, a.name, b.name, comparison, float(p), (tail_score(a), tail_score(b)))
         for (a, b), comparison, p in zip(matched, comparisons, adjusted(comparisons), strict=True)
     )
-    across, notes = _across(matched, scores), _notes(ours, theirs, matched, pairs)
+    across = _across(matched, scores)
+    notes = _notes(ours, theirs, matched, pairs, statistic)
     return Sides(first, second, statistic, pairs, across, notes)
 
 
@@ -198,9 +199,7 @@ def _side(name: str, root: Path | None) -> list[Cell]:
             )
         return cells(Path(name))
     found = cells(root)
-    if chosen := [cell for cell in found if cell.name == name]:
-        return chosen
-    chosen = [cell for cell in found if name in cell.names]
+    chosen = named(found, name)
     rows = sorted({cell.name for cell in chosen})
     if len(rows) > 1:
         raise UsageError(f"{name!r} has several rows in {root}; expected one of {', '.join(rows)}")
@@ -239,7 +238,8 @@ def _scores(
     first, second = seed_scores([mine, other], statistic)
     for cell, scores in ((mine, first), (other, second)):
         if not scores:
-            raise UsageError(f"{_contents([cell])} has no finished trial with a finite score")
+            what = "score" if statistic == "mean" else statistic
+            raise UsageError(f"{_contents([cell])} has no finished trial with a finite {what}")
     return first, second
 
 
@@ -264,6 +264,7 @@ def _notes(
     theirs: Sequence[Cell],
     matched: Sequence[tuple[Cell, Cell]],
     pairs: Sequence[Pair],
+    statistic: EpisodeStatistic,
 ) -> tuple[str, ...]:
     notes = []
     fewest = min(min(pair.comparison.runs) for pair in pairs)
@@ -283,7 +284,7 @@ def _notes(
     runs = sum(sum(pair.comparison.runs) for pair in pairs)
     if unfinished := sum(len(cell.trials) for cell in paired) - runs:
         notes.append(f"{counted(unfinished, 'trial')} without a score left out.")
-    if diverged := sum(cell.diverged for cell in paired):
+    if diverged := sum(cell.diverged(statistic) for cell in paired):
         notes.append(
             f"{counted(diverged, 'run')} diverged, counted as the worst of both sides and the "
             "random policy."

@@ -38,8 +38,8 @@ class ScoreRow(TableRow):
     """The score of one algorithm in one environment. A missing number is NaN, a missing text empty.
 
     Attributes:
-        score: IQM over seeds of the final policy's mean return over held-out episodes, or of their
-            tail where ``statistic`` is "tail".
+        score: IQM over seeds of the final policy's mean return over held-out episodes, or of the
+            tail or the area where that is the ``statistic``.
         low, high: its 95 % bootstrap interval; NaN with fewer than three seeds.
         seeds, unfinished: the numbers of trials that enter, and of those that are not done.
         budget: environment steps that a run may take; 0 if unknown.
@@ -113,7 +113,7 @@ def score_table(
 
     With ``by``, a setting of the algorithms, rows are sorted by its value instead. With
     ``selected``, they also have the scores of the best policies that ``esbench eval`` has kept. The
-    score of a trial is the ``statistic`` of its held-out episodes.
+    score of a trial is the ``statistic`` of its episodes.
 
     Raises:
         UsageError: there is no trial, a trial is not readable or has no tail, ``by`` has no two
@@ -218,7 +218,7 @@ def _row(cell: Cell, scores: Sequence[float], statistic: EpisodeStatistic) -> Sc
         high=high,
         seeds=len(scores),
         unfinished=len(cell.trials) - len(results),
-        diverged=cell.diverged,
+        diverged=cell.diverged(statistic),
         env_steps=steps,
         wall_time_s=seconds,
         random_score=cell.scores.random.mean if cell.scores.random else math.nan,
