@@ -10,17 +10,19 @@ _SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸
 
 
 def format_number(value: float) -> str:
-    """A score for reading: 4013.4, -0.0041, -3.2e-09, 1.235e+06; "-" if it is NaN.
+    """A score for reading: 4013, 96.8, -0.0041, -3.2e-09, 1.235e+06; "-" if it is NaN.
 
-    One decimal from 1 on, two significant digits below. Scientific notation below 1e-4 and from a
-    million on.
+    No decimal from 1,000 on, one from 1 on, two significant digits below. Scientific notation
+    below 1e-4 and from a million on.
     """
     if math.isnan(value):
         return NONE
     if not value:
         return "0.0"  # and not -0.0
-    if abs(value) >= 999_999.95:
+    if abs(value) >= 999_999.5:
         return f"{value:.3e}"
+    if abs(value) >= 999.95:
+        return f"{value:.0f}"
     return f"{value:.1f}" if abs(value) >= 1 else f"{value:#.2g}"
 
 

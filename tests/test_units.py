@@ -9,7 +9,7 @@ from esbench.units import format_duration, format_number, format_steps
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (4013.4321, "4013.4"),
+        (4013.4321, "4013"),
         (-83.1, "-83.1"),
         (0.996, "1.0"),
         (0.994, "0.99"),
@@ -19,8 +19,10 @@ from esbench.units import format_duration, format_number, format_steps
         (1e-300, "1.0e-300"),
         (0.0, "0.0"),
         (-0.0, "0.0"),
-        (-999_999.9, "-999999.9"),
-        (999_999.96, "1.000e+06"),
+        (-999.94, "-999.9"),
+        (999.96, "1000"),
+        (-999_999.4, "-999999"),
+        (999_999.6, "1.000e+06"),
         (-3_172_801.01, "-3.173e+06"),
         (math.nan, "-"),
         (-math.inf, "-inf"),

@@ -78,7 +78,7 @@ def test_a_suite_is_sorted_by_score_and_names_what_is_missing(pages: Path, suite
     assert scores == sorted(scores, reverse=True)
     assert [row[1].startswith("**") for row in done] == [True, False, False, False, False]
     own = suite_results(suite, "Hopper-v5")
-    assert scores == pytest.approx([each.row.score for each in own], abs=0.06)
+    assert scores == pytest.approx([each.row.score for each in own], rel=2e-4)
 
 
 def test_all_scores_of_a_suite_are_in_one_table(pages: Path, suite: Suite) -> None:

@@ -25,7 +25,7 @@ from esbench.reporting.figures.learning_curves import (
 from esbench.reporting.figures.style import STYLES, Drawing, Output, assign_styles, parse_size
 from esbench.reporting.tables.score_table import score_table
 from esbench.store.cells import cells
-from esbench.units import format_duration
+from esbench.units import format_duration, format_number
 
 NO_SCORES = Scores()
 RANDOM = RandomScore(mean=22.0, std=1.0, episodes=100, command="measured")
@@ -246,9 +246,9 @@ def test_curves_take_at_least_half_of_the_axis(
     for axes in figure.axes[:2]:
         assert [line.get_ydata()[0] for line in axes.lines[1:]] == levels
     named = [text.get_text() for text in figure.axes[1].texts]
-    assert [str(value) in text for value, text in zip((random, solved), named, strict=True)] == [
-        value not in levels for value in (random, solved)
-    ]
+    assert [
+        format_number(value) in text for value, text in zip((random, solved), named, strict=True)
+    ] == [value not in levels for value in (random, solved)]
 
 
 def test_the_axes_end_where_the_table_says(tmp_path: Path) -> None:

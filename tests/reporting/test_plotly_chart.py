@@ -89,7 +89,7 @@ def test_a_mark_that_would_squeeze_the_curves_is_a_text_only() -> None:
     inside, beyond = layout["annotations"]
     assert (inside["y"], "yref" in inside) == (1.0, False)
     assert (beyond["y"], beyond["yref"]) == (1.0, "paper")
-    assert "4800.0" in beyond["text"]
+    assert "4800" in beyond["text"]
 
 
 def test_a_line_unlike_the_others_is_named_below() -> None:
