@@ -1,6 +1,7 @@
 """Scores averages of the last centers of trials, and writes ``center_averages.md``.
 
-    esbench run mujoco --env HalfCheetah-v5 --algorithm csa_es --seeds 0-2 --keep 1000
+    esbench run mujoco --env HalfCheetah-v5 --algorithm cma_es --algorithm csa_es \
+        --algorithm sep_cma_es --seeds 0-2 --keep 1000
     python plots/center_averages.py results/runs/mujoco
 
 ``--keep`` stores the center of every generation. A score with span N is the one that the trial

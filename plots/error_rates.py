@@ -3,7 +3,7 @@
     python plots/error_rates.py [FOLDER]
 
 With FOLDER, it writes ``error_rates_own_runs.md`` instead: both sides of a check are drawn from the
-scores of an output folder with many seeds per cell (``esbench run ci --seeds 0-63 --out FOLDER``).
+scores of an output folder with many seeds per cell (``esbench run ci --seeds 0-39 --out FOLDER``).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import typer
 from esbench.algorithms.base import ALGORITHMS, Algorithm
 from esbench.algorithms.population import Population
 from esbench.analysis.permutation import p_different
-from esbench.analysis.statistics import normalized
+from esbench.analysis.statistics import iqm, normalized
 from esbench.cli.app import app as command_line
 from esbench.environments.backends.base import BACKENDS, Backend
 from esbench.environments.behaviors.base import BEHAVIORS, Behavior
@@ -37,7 +37,7 @@ from esbench.policies.base import POLICIES, Policy, PolicyBatch, TorchPolicy
 from esbench.registry import Registry
 from esbench.reporting.catalog import SettingRow, setting_rows
 from esbench.reporting.figures.style import Output
-from esbench.reporting.tables.across_environments import overall
+from esbench.reporting.tables.across_environments import Overall, overall
 from esbench.rollouts.jobs import Setup
 from esbench.settings import parse
 from esbench.training.evaluator import HeldOutScore
@@ -67,6 +67,7 @@ __all__ = [
     "EnvironmentFile",
     "LeaderboardRow",
     "Output",
+    "Overall",
     "PlayedEnvironment",
     "Registry",
     "SettingRow",
@@ -78,6 +79,7 @@ __all__ = [
     "format_number",
     "format_share",
     "format_steps",
+    "iqm",
     "leaderboard_rows",
     "load_environment",
     "module_of",

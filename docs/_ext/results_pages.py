@@ -83,7 +83,7 @@ def generate(leaderboard: Path = LEADERBOARD, out: Path = RESULTS) -> None:
     pages = dict(
         [*suite_pages(suites, drawn), *environment_pages(groups), *algorithm_pages(groups)]
     )
-    pages |= parts(suites)
+    pages |= parts(suites, groups)
     files |= {f"{name}.md": text.encode() for name, text in pages.items()}
     for folder in FOLDERS:
         (out / folder).mkdir(parents=True, exist_ok=True)
@@ -156,7 +156,7 @@ def suite_page(suite: Suite, drawn: Collection[str]) -> str:
         settings_text(suite),
     ]
     if done:
-        text += ["## Best algorithms", best_table([suite]), "## Scores", score_matrix(suite)]
+        text += ["## Best algorithms", best_table(tables), "## Scores", score_matrix(suite)]
         text += [MEANING, across_table(suite)]
         text += [
             f"## {title}\n\n```{{image}} ../figures/{suite.name}-{name}.png\n"

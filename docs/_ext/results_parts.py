@@ -1,4 +1,4 @@
-"""Parts with results that pages include: the best algorithms, maxima, tuning and thresholds.
+"""Parts with results that pages include: best algorithms, overall scores, maxima, thresholds.
 
 Their links begin at the root of the documentation, since several pages include them.
 """
@@ -6,23 +6,27 @@ Their links begin at the root of the documentation, since several pages include 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 
 from internals import (
     NONE,
+    Overall,
     Suite,
     counted,
+    format_duration,
     format_number,
     format_share,
+    iqm,
     normalized,
     overall,
     p_different,
 )
-from markdown_text import escaped, markdown_table
+from markdown_text import escaped, file_name, markdown_table
 from results_tables import (
     NOT_RUN,
     Result,
+    combined,
     interval_text,
     linked_algorithm,
     linked_environment,
@@ -35,21 +39,43 @@ from thresholds import threshold_table
 
 ROOT = "/results/"
 LARGEST = 8  # differences in a table
+MOST_NAMES = 6  # of algorithms in one cell of a table
+LINEAR = ("mujoco", "control", "wong-2024")  # suites of whole episodes and linear policies
+WALKING = ("HalfCheetah-v5", "Hopper-v5", "Walker2d-v5")
+GROUPS = {
+    "walking": WALKING,
+    "mujoco": ("Swimmer-v5", "InvertedDoublePendulum-v5", *WALKING),
+    "control": (
+        *("CartPole-v1", "Acrobot-v1", "Pendulum-v1", "MountainCarContinuous-v0"),
+        *("LunarLander-v3", "BipedalWalker-v3"),
+    ),
+}
+PUBLISHED = "_wong"  # the end of the labels of published settings
+OVERALL_HEADINGS = ("Algorithm", "IQM", "95 % interval")
 DIFFERENCE = "Difference, share of the range"
 
 
-def parts(suites: Sequence[Suite]) -> dict[str, str]:
-    """Every part by its name."""
+def parts(
+    suites: Sequence[Suite], groups: Mapping[str, Sequence[Sequence[Result]]]
+) -> dict[str, str]:
+    """Every part by its name. ``groups``: the groups of rows of each environment."""
     rows = [
         r for suite in suites for name in suite.environments for r in suite_results(suite, name)
     ]
-    entries = [entry for suite in suites for entry in suite.shown]
+    best = {environment: combined(own) for environment, own in groups.items()}
+    linear = [suite for suite in suites if suite.name in LINEAR]
     found = {
-        "best": best_table(suites, ROOT) if rows else "",
+        f"overall-{name}": overall_table(linear, environments)
+        for name, environments in GROUPS.items()
+    }
+    found |= {
+        "best": best_table(best, ROOT, with_suites=True) if best else "",
         "best-seen": best_seen(suites, rows),
         "tails": tails(suites, rows),
         "tuning": tuning(suites),
-        "thresholds": threshold_table(entries),
+        "published-settings": published_settings(suites),
+        "ppo": beside_agents(best),
+        "thresholds": threshold_table([each.entry for own in best.values() for each in own]),
     }
     return {f"parts/{name}": (text or f"{NOT_RUN}") + "\n" for name, text in found.items()}
 
@@ -150,45 +176,90 @@ def tuning(suites: Sequence[Suite]) -> str:
     return markdown_table(headings, lines, numbers=headings[2:4])
 
 
-def best_table(suites: Sequence[Suite], folder: str = "../") -> str:
-    """The best algorithm of every environment, and those whose intervals overlap its own.
+def published_settings(suites: Sequence[Suite]) -> str:
+    """Scores with the settings of the other suites and with published ones, with p-values."""
+    shown = {
+        (entry.cell.environment, entry.cell.algorithm): entry
+        for suite in suites
+        if suite.name in LINEAR
+        for entry in suite.shown
+    }
+    found: dict[str, dict[str, str]] = {}
+    for (environment, name), entry in shown.items():
+        own = shown.get((environment, name.removesuffix(PUBLISHED)))
+        if name.endswith(PUBLISHED) and own:
+            scores = [format_number(float(iqm(each.scores))) for each in (own, entry)]
+            text = f"{' → '.join(scores)} ({p_different(own.scores, entry.scores):.3f})"
+            found.setdefault(environment, {})[own.cell.algorithm] = text
+    if not found:
+        return ""
+    names = sorted({name for own in found.values() for name in own})
+    lines = [
+        [
+            linked_environment(environment, f"{ROOT}environments/"),
+            *(own.get(name, NONE) for name in names),
+        ]
+        for environment, own in found.items()
+    ]
+    headings = ["Environment", *(f"`{name}`" for name in names)]
+    return f"{{.results}}\n{markdown_table(headings, lines, numbers=headings[1:])}"
 
-    The only row of a suite is left out if another suite compares algorithms in its environment, and
-    has a better one.
-    """
+
+def beside_agents(groups: Mapping[str, Sequence[Result]]) -> str:
+    """Each agent beside the best algorithm of its environment: score, tail and cost."""
     lines = []
-    found = [(s, name, suite_results(s, name)) for s in suites for name in s.environments]
-    compared: dict[str, float] = {}
-    for _, environment, rows in found:
-        if len(rows) > 1:
-            score = rows[0].row.score
-            compared[environment] = max(score, compared.get(environment, score))
-    for suite, environment, rows in found:
+    for rows in groups.values():
+        agents, others = (
+            [each for each in rows if ((each.entry.cell.spec or {})["policy"] is None) == is_agent]
+            for is_agent in (True, False)
+        )
+        for each in [*agents, *others[:1]] if agents and others else []:
+            lines.append(
+                {
+                    "Environment": linked_environment(each.row.environment, f"{ROOT}environments/"),
+                    "Row": linked_algorithm(each, f"{ROOT}algorithms/"),
+                    "Score": f"{format_number(each.row.score)} {interval_text(each)}",
+                    "Tail": format_number(each.row.tail),
+                    "Seeds": str(len(each.entry.seeds)),
+                    "CPU time": format_duration(each.row.cpu_time_s),
+                }
+            )
+    return f"{{.results}}\n{table(list(lines[0]), lines)}" if lines else ""
+
+
+def best_table(
+    groups: Mapping[str, Sequence[Result]], folder: str = "../", with_suites: bool = False
+) -> str:
+    """The best algorithm of every environment, and those whose intervals overlap its own."""
+    lines = []
+    for environment, rows in groups.items():
         if not rows:
             continue
         best = rows[0]
-        if len(rows) == 1 and best.row.score < compared.get(environment, -math.inf):
-            continue
         equal = [each for each in rows if each.row.score == best.row.score]
         others = rows[len(equal) :]
         tied = [each for each in others if each.standing == "tied"]
-        equal_names, tied_names = (
-            ", ".join(linked_algorithm(each, f"{folder}algorithms/") for each in group)
-            for group in (equal, tied)
-        )
+        suite = f"[{best.suite}]({folder}suites/{best.suite}.md)" if best.suite else NONE
         lines.append(
             {
                 "Environment": linked_environment(environment, f"{folder}environments/"),
-                "Suite": f"[{suite.name}]({folder}suites/{suite.name}.md)",
-                "Best": equal_names,
+                "Best": linked_names(equal, folder),
+                "Suite": suite,
                 "Score": f"{format_number(best.row.score)} {interval_text(best)}",
-                "Interval overlaps": tied_names or NONE,
+                "Interval overlaps": linked_names(tied, folder) or NONE,
                 "Below": f"{len(others) - len(tied)} of {len(rows)}" if rows[1:] else "only row",
                 "Seeds": seeds_text(best),
             }
         )
-    headings = [each for each in lines[0] if each != "Suite" or len(suites) > 1]
+    headings = [each for each in lines[0] if each != "Suite" or with_suites]
     return f"{{.results .best}}\n{table(headings, lines)}"
+
+
+def linked_names(rows: Sequence[Result], folder: str) -> str:
+    """The names of the first rows as links, and how many more there are."""
+    names = [linked_algorithm(each, f"{folder}algorithms/") for each in rows]
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def score_matrix(suite: Suite) -> str:
@@ -211,19 +282,11 @@ def score_matrix(suite: Suite) -> str:
 
 
 def across_table(suite: Suite) -> str:
-    """Normalized scores over all environments of a suite, of algorithms that have run in each."""
-    scores: dict[str, dict[str, list[float]]] = {}
-    for environment in suite.environments:
-        for each in suite_results(suite, environment):
-            if each.entry in suite.shown and not math.isnan(each.row.normalized):
-                scale = each.row.random_score, each.row.reference_score
-                own = [normalized(score, *scale) for score in each.entry.scores]
-                scores.setdefault(each.entry.cell.algorithm, {})[environment] = own
+    """Statistics of the algorithms that have run in each environment of a suite."""
+    scores = normalized_scores([suite], suite.environments)
     lines = [
         [
-            f"[`{item.name}`](../algorithms/{item.name}.md)",
-            format_share(item.iqm),
-            escaped(f"[{format_share(item.low)}, {format_share(item.high)}]"),
+            *overall_cells(item, "../"),
             format_share(item.mean),
             format_share(item.median),
             format_share(item.optimality_gap),
@@ -232,7 +295,7 @@ def across_table(suite: Suite) -> str:
     ]
     if not lines:
         return ""
-    headings = ["Algorithm", "IQM", "95 % interval", "Mean", "Median", "Optimality gap"]
+    headings = [*OVERALL_HEADINGS, "Mean", "Median", "Optimality gap"]
     names = ", ".join(
         f"`{name}`" for name in dict.fromkeys(e for own in scores.values() for e in own)
     )
@@ -241,3 +304,45 @@ def across_table(suite: Suite) -> str:
         "(0: random policy, 1: published reference):"
     )
     return f"{intro}\n\n{markdown_table(headings, lines, numbers=headings[1:])}"
+
+
+def overall_table(suites: Sequence[Suite], environments: Sequence[str]) -> str:
+    """Normalized scores over some environments, and in each, of the algorithms in all of them."""
+    scores = normalized_scores(suites, environments)
+    lines = []
+    for item in overall(scores):
+        own = scores[item.name]
+        shares = [format_share(float(iqm(own[name]))) for name in environments]
+        seeds = sorted({len(own[name]) for name in environments})
+        text = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+        lines.append([*overall_cells(item, ROOT), *shares, text])
+    if not lines:
+        return ""
+    headings = [
+        *OVERALL_HEADINGS,
+        *(linked_environment(name, f"{ROOT}environments/") for name in environments),
+        "Seeds",
+    ]
+    return f"{{.results}}\n{markdown_table(headings, lines, numbers=headings[1:])}"
+
+
+def overall_cells(item: Overall, folder: str) -> list[str]:
+    """The name of an algorithm, and the IQM of its normalized scores with its interval."""
+    interval = escaped(f"[{format_share(item.low)}, {format_share(item.high)}]")
+    name = f"[`{item.name}`]({folder}algorithms/{file_name(item.name)}.md)"
+    return [name, format_share(item.iqm), interval]
+
+
+def normalized_scores(
+    suites: Sequence[Suite], environments: Sequence[str]
+) -> dict[str, dict[str, list[float]]]:
+    """Normalized scores by algorithm and environment, of the shown row of each cell."""
+    scores: dict[str, dict[str, list[float]]] = {}
+    for suite in suites:
+        for environment in environments:
+            for each in suite_results(suite, environment):
+                if each.entry in suite.shown and not math.isnan(each.row.normalized):
+                    scale = each.row.random_score, each.row.reference_score
+                    own = [normalized(score, *scale) for score in each.entry.scores]
+                    scores.setdefault(each.entry.cell.algorithm, {})[environment] = own
+    return scores

@@ -8,19 +8,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from internals import Entry
+from internals import Entry, policy_words
 from markdown_text import markdown_table
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "results" / "published" / "thresholds.toml"
 
 
 def threshold_table(entries: Sequence[Entry], file: Path = PUBLISHED) -> str:
-    """One row per threshold, one column per published method; ours are below theirs, in bold."""
+    """One row per threshold, one column per published method; ours are below theirs, in bold.
+
+    Ours are those of linear policies, and of agents.
+    """
     content: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
     methods: dict[str, str] = content["algorithms"]
     found: dict[tuple[str, str], list[Entry]] = {}
     for entry in sorted(entries, key=lambda entry: entry.cell.algorithm):
-        found.setdefault((entry.cell.environment, own_name(entry)), []).append(entry)
+        if (entry.cell.spec or {})["policy"] is None or policy_words(entry) == "linear":
+            found.setdefault((entry.cell.environment, own_name(entry)), []).append(entry)
     lines = []
     for each in content["thresholds"]:
         name = f"{each['environment']}, {each['threshold']:,}"

@@ -3,19 +3,28 @@
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import results_pages
 import thresholds
 from fake_entries import fake_suite
-from results_parts import best_table
+from results_parts import (
+    beside_agents,
+    best_table,
+    linked_names,
+    overall_table,
+    published_settings,
+)
 from results_tables import Result, environment_table, suite_results
 
+from esbench.analysis.permutation import p_different
+from esbench.analysis.statistics import iqm
 from esbench.leaderboard.entries import BestSoFar, Entry, as_file
 from esbench.leaderboard.suites import Suite, read_suite
 from esbench.reporting.figures.style import Drawing
-from esbench.units import format_number
+from esbench.units import format_number, format_share
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +143,8 @@ def test_a_wide_interval_overlaps_although_a_better_algorithm_does_not(
         for entry in entries
         if entry.cell.environment == "Hopper-v5" and entry.cell.algorithm in scores
     ]
-    table = best_table([read_suite("mujoco-mlp", changed)]).splitlines()
+    rows = suite_results(read_suite("mujoco-mlp", changed), "Hopper-v5")
+    table = best_table({"Hopper-v5": rows}).splitlines()
     cells = dict(zip(*(re.split(r" \| ", line.strip("| ")) for line in table[1::2]), strict=True))
     assert "snes" in cells["Best"]
     assert "openai_es" in cells["Interval overlaps"]
@@ -142,18 +152,70 @@ def test_a_wide_interval_overlaps_although_a_better_algorithm_does_not(
     assert cells["Below"] == "1 of 3"
 
 
-def test_the_only_row_of_a_suite_is_left_out_if_another_suite_has_a_better_one() -> None:
-    several, (one,) = (
-        fake_suite("mujoco-mlp"),
-        fake_suite("validated", without=["openai_es_validated"]),
+def test_one_best_row_per_environment_names_its_suite(pages: Path, suite: Suite) -> None:
+    text = (pages / "parts" / "best.md").read_text()
+    for environment in suite.environments:
+        (line,) = [line for line in text.splitlines() if f"`{environment}`" in line]
+        best = suite_results(suite, environment)[0].row
+        assert f"`{best.algorithm}`" in line
+        assert format_number(best.score) in line
+        assert "suites/mujoco-mlp.md" in line
+
+
+def test_a_long_list_of_names_is_cut(suite: Suite) -> None:
+    rows = suite_results(suite, "Hopper-v5")
+    assert linked_names(rows[:2], "").count("](") == 2
+    long = linked_names(rows * 3, "")
+    assert long.count("](") == 6
+    assert long.endswith(f" and {3 * len(rows) - 6} more")
+
+
+def test_overall_scores_are_those_of_all_environments(suite: Suite) -> None:
+    rows = {name: suite_results(suite, name) for name in suite.environments}
+    table = overall_table([suite], suite.environments).splitlines()[3:]
+    assert len(table) == len(rows["Hopper-v5"])
+    for line in table:
+        name, pooled, _, *shares, _ = (cell.strip() for cell in line.strip("|").split(" | "))
+        own = [
+            next(each for each in rows[environment] if f"`{each.entry.cell.algorithm}`" in name)
+            for environment in suite.environments
+        ]
+        assert shares == [format_share(each.row.normalized) for each in own]
+        assert min(map(float, shares)) <= float(pooled) <= max(map(float, shares))
+    assert overall_table([], suite.environments) == ""
+
+
+def test_published_settings_stand_beside_those_of_the_same_algorithm() -> None:
+    own = fake_suite("mujoco", without=["ppo"])
+    published = fake_suite("wong-2024")
+    suites = [read_suite(name, [*own, *published]) for name in ("mujoco", "wong-2024")]
+    table = published_settings(suites)
+    (line,) = [line for line in table.splitlines() if "Hopper-v5" in line]
+    pair = [
+        next(
+            entry
+            for entry in entries
+            if entry.cell.environment == "Hopper-v5" and entry.cell.algorithm == name
+        )
+        for entries, name in ((own, "ars"), (published, "ars_wong"))
+    ]
+    texts = [format_number(float(iqm(entry.scores))) for entry in pair]
+    p_value = p_different(pair[0].scores, pair[1].scores)
+    assert f"{' → '.join(texts)} ({p_value:.3f})" in line
+    assert published_settings(suites[:1]) == ""
+
+
+def test_an_agent_stands_above_the_best_search(suite: Suite) -> None:
+    rows = suite_results(suite, "Hopper-v5")
+    assert beside_agents({"Hopper-v5": rows}) == ""
+    cell = rows[-1].entry.cell
+    agent = cell.model_copy(update={"spec": {**(cell.spec or {}), "policy": None}})
+    last = replace(rows[-1], entry=rows[-1].entry.model_copy(update={"cell": agent}))
+    table = beside_agents({"Hopper-v5": [*rows[:-1], last]}).splitlines()[3:]
+    assert len(table) == 2
+    assert all(
+        each.row.algorithm in line for each, line in zip((last, rows[0]), table, strict=True)
     )
-    for score, lines in ((-1e6, 1), (1e6, 2)):  # worse and better than all others
-        only = with_scores(one, [score] * len(one.cell.trials))
-        suites = [read_suite(name, [*several, only]) for name in ("mujoco-mlp", "validated")]
-        table = best_table(suites)
-        assert sum("HalfCheetah-v5" in line for line in table.splitlines()) == lines
-        assert ("cma_es_validated" in table) == (lines == 2)
-        assert "cma_es_validated" in best_table(suites[1:])
 
 
 def with_scores(entry: Entry, scores: Sequence[float]) -> Entry:
