@@ -21,7 +21,7 @@ from esbench.store.generation_record import GenerationRecord
 from esbench.store.provenance.changes import changed_code, changes, origin_of
 from esbench.store.provenance.record import provenance
 from esbench.store.trial_folder import TrialFolder
-from esbench.training.callbacks import Stop
+from esbench.training.callbacks import Stop, TargetReturn
 from esbench.training.evaluator import HeldOutScore
 from esbench.training.make import make_trainer
 from esbench.training.scoring import evaluate_trial
@@ -138,8 +138,10 @@ def train_again(
 
     If a callback ``stopped`` the recorded training, it stops after as many ``generations``.
     """
-    # A callback is not part of the specification.
-    last = generations if stopped and spec.budget.target_return is None else None
+    # The specification has the target of a stop, and not the callback of another one.
+    target = spec.budget.target_return
+    by_target = target is not None and TargetReturn(target).stopped(stopped or "")
+    last = generations if stopped and not by_target else None
 
     def watched(record: GenerationRecord) -> Stop | None:
         watch(record)

@@ -211,7 +211,7 @@ def parse_seeds(text: str, option: str = "--seeds") -> list[int]:
         if not match:
             raise UsageError(f"{option} {text!r}: expected seeds such as 3, 0-9 or 0,2,5-7")
         first, last = (int(digits[:LONGEST_SEED]) for digits in (match[1], match[2] or match[1]))
-        if last >= 2**32 or last - first >= MOST_SEEDS:
+        if last >= 2**32 or len(seeds) + last - first >= MOST_SEEDS:
             raise UsageError(
                 f"{option} {text!r}: expected at most {MOST_SEEDS} seeds, all below {2**32}"
             )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import combinations
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
@@ -72,12 +71,17 @@ def complete(entries: Sequence[Entry]) -> list[Entry]:
     names: dict[str, set[str]] = {}
     for entry in entries:
         names.setdefault(entry.cell.environment, set()).add(entry.cell.algorithm)
+    # Only sets of algorithms that some environments have in common can be the largest choice.
+    common: dict[frozenset[str], None] = {}
+    for own in names.values():
+        common |= dict.fromkeys([frozenset(own), *(frozenset(own & each) for each in common)])
     choices = [
-        (own, set.intersection(*map(names.__getitem__, own)))
-        for size in range(1, len(names) + 1)
-        for own in combinations(names, size)
+        ([name for name, own in names.items() if own >= algorithms], algorithms)
+        for algorithms in common
     ]
-    environments, algorithms = max(choices, key=lambda c: len(c[0]) * len(c[1]), default=((), ()))
+    environments, algorithms = max(
+        choices, key=lambda c: len(c[0]) * len(c[1]), default=([], frozenset())
+    )
     return [
         entry
         for entry in entries

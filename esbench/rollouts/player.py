@@ -165,7 +165,8 @@ class Player:
             self._clipped += np.clip(rewards, *self._clip)
         self._lengths[:used] += 1
         endless = self._can_go_on and job.max_steps is None
-        if endless and self._lengths[:used].max() > LONGEST:
+        lengths, running = self._lengths[:used], self.backend.live[:used]  # empty slots count on
+        if endless and lengths.max(where=running, initial=0) > LONGEST:
             raise no_time_limit(self._setup.environment.id, LONGEST)
         if job.characterize:
             for slot, task in enumerate(self._tasks[:used]):

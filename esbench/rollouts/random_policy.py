@@ -6,6 +6,7 @@ The loops use Gymnasium only and share no code with the rollouts with which they
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from typing import Any, Final
 
 import gymnasium
@@ -37,16 +38,16 @@ def random_policy_returns(environment: EnvironmentSpec, episodes: int, seed: int
     returns = np.zeros(episodes)
     with silenced():
         env = make_environment(environment.id, environment.kwargs, environment.wrappers)
-    for episode in range(episodes):
-        env.reset(seed=episode_seed(seed, Purpose.RANDOM_POLICY, episode, 0))
-        env.action_space.seed(episode_seed(seed, Purpose.RANDOM_POLICY, episode, 1))
-        steps, ended = 0, False
-        while not ended:
-            _, reward, terminated, truncated, _ = env.step(env.action_space.sample())
-            returns[episode] += float(reward)
-            steps, ended = steps + 1, terminated or truncated
-            require_end(steps, environment.id, environment.kwargs)
-    env.close()
+    with closing(env):
+        for episode in range(episodes):
+            env.reset(seed=episode_seed(seed, Purpose.RANDOM_POLICY, episode, 0))
+            env.action_space.seed(episode_seed(seed, Purpose.RANDOM_POLICY, episode, 1))
+            steps, ended = 0, False
+            while not ended:
+                _, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+                returns[episode] += float(reward)
+                steps, ended = steps + 1, terminated or truncated
+                require_end(steps, environment.id, environment.kwargs)
     return returns
 
 

@@ -82,5 +82,13 @@ class TargetReturn:
         self._recent = [*self._recent, record.center_return][-self.window :]
         mean = sum(self._recent) / len(self._recent)
         if len(self._recent) == self.window and mean >= self.target:
-            return Stop(f"the center's return reached {self.target:g} (mean {mean:.1f})")
+            return Stop(f"{self._reason} (mean {mean:.1f})")
         return None
+
+    def stopped(self, reason: str) -> bool:
+        """Whether this is the reason of a stop at this target."""
+        return reason.startswith(f"{self._reason} (")
+
+    @property
+    def _reason(self) -> str:
+        return f"the center's return reached {self.target:g}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, final
@@ -85,11 +86,10 @@ class Evaluator:
         self._setup = Setup(spec.environment, spec.policy)
         with silenced():
             backend = self._setup.make_backend(slots=1)
-        self.policy = self._setup.make_policy(
-            backend.single_observation_space, backend.single_action_space
-        )
-        continuous = Actions(backend.single_action_space, spec.environment.id).continuous
-        backend.close()
+        with closing(backend):
+            spaces = backend.single_observation_space, backend.single_action_space
+            self.policy = self._setup.make_policy(*spaces)
+            continuous = Actions(spaces[1], spec.environment.id).continuous
         if spec.environment.action_noise and not continuous:
             raise UsageError(
                 f"environment.action_noise = {spec.environment.action_noise}: "

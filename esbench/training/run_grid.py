@@ -75,9 +75,9 @@ def run_grid(
         if todo:
             pool.start()  # the workers load during the check
         check_trials(trials, pool)
-    handled = [trial for group, *_ in groups for trial in group]
+    handled = {trial.folder.path for group, *_ in groups for trial in group}
     for trial in trials:
-        if trial not in handled:
+        if trial.folder.path not in handled:
             ended(trial, *run_trial(trial, pool, watcher, callbacks))
     return outcomes
 

@@ -93,7 +93,10 @@ class SearchTrainer(Trainer):
         Raises:
             UsageError: there is no best center yet.
         """
-        return TrainedPolicy(self.setup, self.held_out_job(which=which), self.generation_of(which))
+        generation = self.generation_of(which)
+        if which == "last" and self.validated_generation is not None:
+            generation = self.validated_generation
+        return TrainedPolicy(self.setup, self.held_out_job(which=which), generation)
 
     @property
     def template(self) -> Policy:

@@ -274,6 +274,25 @@ def test_an_episode_that_goes_on_in_training_is_refused(
         [playing.step() for _ in range(60)]
 
 
+def test_a_slot_without_an_episode_is_not_one_without_an_end(
+    make_spec: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(player, "LONGEST", 20)
+    kwargs = {"length": 20, "max_episode_steps": -1}
+    spec = make_spec("doubles:Walk-v0", environment={"doubles:Walk-v0": {"kwargs": kwargs}})
+    with SearchTrainer(spec, WorkerPool(1)) as trainer:
+        job = trainer.held_out_job()
+        playing = player.Player(trainer.setup, 2)
+    for episode in range(10):
+        playing.begin(job)
+        tasks = [player.Task(player.CENTER, 3 * episode + number) for number in range(3)]
+        playing.add(tasks)
+        found: list[Any] = []
+        while playing.busy:
+            found += playing.step()
+        assert len(found) == len(tasks)
+
+
 def test_an_episode_without_an_end_ends_every_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(episode_check, "LONGEST", 50)
     monkeypatch.setattr(render_trial, "_draw", lambda env, environment: None)

@@ -9,6 +9,7 @@ from command_line import Run, execute, files, working_in
 from fake_trials import edit, make_trials, reseal, set_digest, write_trial
 from safetensors.numpy import load_file, save_file
 
+from esbench import Stop, make_trainer
 from esbench.algorithms.openai_es import OpenAIES
 from esbench.errors import DamagedTrialError, UsageError
 from esbench.gate.verify import SCORE_ONLY, Outcome, Verification, sentences, verify
@@ -53,6 +54,27 @@ def test_what_has_not_changed_is_identical_and_nothing_is_written(
     assert len(seen) >= 4
     assert sentences(found)[0].endswith("identical: 4 trials, every digest and score")
     assert files(trained) == before
+
+
+@pytest.mark.parametrize("target", [None, 1e9, -1e9])
+def test_a_stop_by_a_callback_or_a_target_is_repeated(
+    tmp_path: Path, pool: WorkerPool, target: float | None
+) -> None:
+    budget = {"env_steps": 2000, "target_window": 2} | (
+        {} if target is None else {"target_return": target}
+    )
+    with make_trainer(
+        "openai_es",
+        env="doubles:Walk-v0",
+        population_size=4,
+        budget=budget,
+        evaluation={"episodes": 3},
+        out=tmp_path,
+        workers=1,
+    ) as trainer:
+        trainer.train(callbacks=[lambda record: Stop("enough") if record.generation == 4 else None])
+        assert trainer.progress.generation == (2 if target == -1e9 else 4)
+    assert again(tmp_path, pool).outcome is Outcome.IDENTICAL
 
 
 def test_a_changed_digest_is_found_where_it_is(trained: Path, pool: WorkerPool) -> None:

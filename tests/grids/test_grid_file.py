@@ -270,6 +270,9 @@ def test_seeds_as_text() -> None:
     for text in ("0-9999999999999999999", "0-4000000000"):  # before they are listed
         with pytest.raises(UsageError, match="4294967296"):
             parse_seeds(text)
+    assert len(parse_seeds("0-49999,50000-99999")) == 100_000
+    with pytest.raises(UsageError, match="at most 100000"):
+        parse_seeds("0-49999,50000-99999,7")
 
 
 BAD = [

@@ -1,3 +1,5 @@
+from collections.abc import Iterator
+from itertools import combinations, product
 from pathlib import Path
 
 import numpy as np
@@ -121,6 +123,36 @@ def test_a_profile_has_the_algorithms_that_have_run_everywhere(suite: Suite) -> 
     }
     assert complete([lost]) == [lost]
     assert complete([]) == []
+
+
+def test_the_largest_grid_is_found_among_many_environments(entries: list[Entry]) -> None:
+    """Compared with all subsets of the environments; and more of them than subsets can be tried."""
+    rng = np.random.default_rng(0)
+    for size in (*[5] * 20, 40):
+        grid = [
+            with_cell(entries[0], environment=f"E{place}", algorithm=f"a{number}")
+            for place, number in product(range(size), range(4))
+            if rng.random() < 0.7
+        ]
+        kept = {(entry.cell.environment, entry.cell.algorithm) for entry in complete(grid)}
+        environments, algorithms = ({pair[part] for pair in kept} for part in (0, 1))
+        assert kept == set(product(environments, algorithms))
+        if size == 5:
+            assert len(kept) == max(map(len, grids(grid)))
+
+
+def grids(entries: list[Entry]) -> Iterator[list[tuple[str, str]]]:
+    """The pairs of every choice of environments and the algorithms that all of them have."""
+    names: dict[str, set[str]] = {}
+    for entry in entries:
+        names.setdefault(entry.cell.environment, set()).add(entry.cell.algorithm)
+    for size in range(1, len(names) + 1):
+        for own in combinations(names, size):
+            yield list(product(own, set.intersection(*map(names.__getitem__, own))))
+
+
+def with_cell(entry: Entry, **changes: str) -> Entry:
+    return entry.model_copy(update={"cell": entry.cell.model_copy(update=changes)})
 
 
 def test_a_point_is_the_median_and_the_tail_of_its_cell(suite: Suite) -> None:

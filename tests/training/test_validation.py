@@ -61,7 +61,7 @@ def test_the_final_policy_is_the_best_candidate(make_spec: Spec, pool: WorkerPoo
         assert record.env_steps == plain.history[-1].env_steps + spent
     assert 0 < chosen < plain.progress.generation - 1
     assert rejected > 0
-    assert selected.validated_generation == chosen
+    assert selected.validated_generation == selected.policy().generation == chosen
     np.testing.assert_array_equal(selected.policy().parameters, policy.parameters)
     np.testing.assert_array_equal(selected.evaluate().returns, scored)
     assert not np.array_equal(selected.center, policy.parameters)
