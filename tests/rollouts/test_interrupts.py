@@ -9,22 +9,27 @@ from esbench.rollouts.interrupts import interrupts_delayed
 def test_a_signal_that_arrives_while_handlers_change_leaves_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    before = signal.getsignal(signal.SIGINT)
     change = signal.signal
+
+    def ended(number: int, frame: object) -> None:
+        raise SystemExit(number)
 
     def changed(number: Any, handler: Any) -> Any:
         found = change(number, handler)
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGTERM)
         return found
 
-    with pytest.raises(KeyboardInterrupt), monkeypatch.context() as patch, interrupts_delayed():
-        patch.setattr(signal, "signal", changed)
-    assert signal.getsignal(signal.SIGINT) is before
-
-    monkeypatch.setattr(signal, "signal", changed)
-    with pytest.raises(KeyboardInterrupt), interrupts_delayed():
-        pass
-    assert signal.getsignal(signal.SIGINT) is before
+    default = change(signal.SIGTERM, ended)
+    interrupt = signal.getsignal(signal.SIGINT)
+    try:
+        monkeypatch.setattr(signal, "signal", changed)
+        with pytest.raises(SystemExit), interrupts_delayed():
+            pass
+        found = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    finally:
+        change(signal.SIGTERM, default)
+        change(signal.SIGINT, interrupt)
+    assert found == [interrupt, ended]
 
 
 def test_an_interrupt_waits_for_the_end_of_the_block() -> None:
