@@ -38,6 +38,14 @@ class Walk(gymnasium.Env[np.ndarray, np.ndarray]):
         return self.position.astype(np.float32), reward, self.left == 0, False, {}
 
 
+class Valve(Walk):
+    """Its bounds exclude 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = spaces.Box(-3.0, -1.0, (3,))
+
+
 class Raises(Walk):
     """Raises in the middle of an episode."""
 
@@ -320,9 +328,9 @@ class Pictures(gymnasium.ObservationWrapper[np.ndarray, np.ndarray, np.ndarray])
 
 
 DOUBLES = (
-    Walk, Answers, Raises, Disconnects, Dies, Indifferent, BadReward, BadObservation, Slow, Ready,
-    Gated, WearsOut, Announced, Heavy, FailsInWorkers, DiesInWorkers, KillsTheTrainer, Chatty,
-    Spaces, Pictures,
+    Walk, Valve, Answers, Raises, Disconnects, Dies, Indifferent, BadReward, BadObservation, Slow,
+    Ready, Gated, WearsOut, Announced, Heavy, FailsInWorkers, DiesInWorkers, KillsTheTrainer,
+    Chatty, Spaces, Pictures,
 )  # fmt: skip
 for cls in DOUBLES:
     gymnasium.register(f"{cls.__name__}-v0", entry_point=cls, max_episode_steps=1000)

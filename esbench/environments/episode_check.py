@@ -19,10 +19,12 @@ from typing import Any, Final, SupportsFloat, TypeAlias, TypeVar
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 from gymnasium.spaces.utils import flatten
 
 from esbench.environments.make import Wrappers, has_time_limit, make_environment
 from esbench.errors import UsageError
+from esbench.flat_spaces import Space, parts
 from esbench.own_code import OWN_CODE_ERRORS
 from esbench.units import counted
 
@@ -37,6 +39,7 @@ PATIENCE: Final = 10.0  # seconds for them
 PAIRS: Final = 10  # of episodes with two seeds; short ones may be equal by chance
 PAIRED_STEPS: Final = 1000  # of all pairs
 PARTS: Final = ("observation", "reward", "termination", "truncation")
+RESCALE: Final = "gymnasium.wrappers:RescaleAction"
 NEW_INSTANCE: Final = "esbench.environments.wrappers:NewInstance"
 REMEDIES: Final = {
     "NormalizeObservation": "remove it and set policy.normalize_observations = true",
@@ -66,6 +69,34 @@ def check_episodes(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ()) -
         error = error or _irregular(name, make)
     if error is not None:
         raise error
+
+
+def bounds_without_zero(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ()) -> str | None:
+    """A warning if 0 is outside the bounds of an action, where the first policies are.
+
+    None if there is nothing to warn of, or the environment fails.
+    """
+    with (
+        contextlib.suppress(*OWN_CODE_ERRORS),
+        contextlib.closing(make_environment(name, kwargs, wrappers)) as env,
+    ):
+        for space in _boxes(env.action_space):
+            for low, high in zip(space.low.flat, space.high.flat, strict=True):
+                if not low <= 0 <= high:
+                    wrapper = f'{{wrapper="{RESCALE}",min_action=-1.0,max_action=1.0}}'
+                    return (
+                        f"{name}: 0 is not within the bounds of an action, {low:g} to {high:g}, so "
+                        "the first policies all act at a bound. Outputs are clipped and not "
+                        f'rescaled; to rescale them: --set \'environment."{name}".wrappers='
+                        f"[{wrapper}]'"
+                    )
+    return None
+
+
+def _boxes(space: Space) -> list[spaces.Box]:
+    """The boxes of an action space, also those inside a Dict or Tuple."""
+    inside = [box for part in parts(space) for box in _boxes(part)]
+    return [space] if isinstance(space, spaces.Box) else inside
 
 
 def is_deterministic(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ()) -> bool | None:

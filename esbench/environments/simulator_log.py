@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from typing import Final
 
@@ -66,10 +67,15 @@ def log_once() -> None:
 
 @contextlib.contextmanager
 def silenced() -> Iterator[None]:
-    """Drop the warnings of models that are built inside the block; the workers log them."""
+    """Drop the warnings of MuJoCo and Gymnasium about what is made in the block.
+
+    The workers log them.
+    """
     before = mujoco.get_mju_user_warning()
     mujoco.set_mju_user_warning(lambda message: None)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", category=UserWarning, module="gymnasium")
+            yield
     finally:
         mujoco.set_mju_user_warning(before)

@@ -144,6 +144,7 @@ class RayEngine(Engine):
     def _local_worker(self) -> WorkerPool:
         if self._checker is None:
             self._checker = WorkerPool(1)
+            self._checker.notice = lambda text: self.notice(text)
         return self._checker
 
     def play(self, job: Job, tasks: Sequence[Task]) -> Episodes:

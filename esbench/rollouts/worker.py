@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Sequence
 from typing import NamedTuple, final
 
-from esbench.environments.episode_check import check_episodes, is_deterministic
+from esbench.environments.episode_check import bounds_without_zero, check_episodes, is_deterministic
 from esbench.environments.make import reason
 from esbench.environments.simulator_log import log_once
 from esbench.errors import UsageError
@@ -71,7 +71,9 @@ class Check(NamedTuple):
 
 @final
 class Checked(NamedTuple):
-    """From a worker: the check has found nothing."""
+    """From a worker: the check has found no error; ``warning`` if there is one."""
+
+    warning: str | None
 
 
 @final
@@ -140,8 +142,9 @@ def worker_main(parent: Parent) -> None:
                     parent.send(Ready(player.slots))
                 case Check(environment):
                     _redirect_output(os.devnull)
-                    check_episodes(environment.id, environment.kwargs, environment.wrappers)
-                    parent.send(Checked())
+                    given = environment.id, environment.kwargs, environment.wrappers
+                    check_episodes(*given)
+                    parent.send(Checked(bounds_without_zero(*given)))
                 case CompareSeeds(env):
                     _redirect_output(os.devnull)
                     parent.send(Compared(is_deterministic(env.id, env.kwargs, env.wrappers)))

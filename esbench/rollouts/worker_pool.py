@@ -135,8 +135,10 @@ class WorkerPool(Engine):
     def check(self, environment: EnvironmentSpec) -> None:
         """Let one worker check the episodes of an environment, once per pool."""
         if environment not in self._checked:
-            self._ask(Check(environment))
+            answer = self._ask(Check(environment))
             self._checked.append(environment)
+            if isinstance(answer, Checked) and answer.warning:
+                self.notice(answer.warning)
 
     def is_deterministic(self, environment: EnvironmentSpec) -> bool | None:
         """Let one worker compare episodes with several seeds, once per pool."""

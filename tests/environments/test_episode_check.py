@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 from command_line import Run
 from doubles import Walk
+from gymnasium import spaces
 from gymnasium.wrappers import NormalizeObservation, NormalizeReward, TransformReward
 
 import esbench
 from esbench.environments import episode_check
-from esbench.environments.episode_check import check_episodes
+from esbench.environments.episode_check import bounds_without_zero, check_episodes
 from esbench.environments.make import has_time_limit, make_environment, time_limit
 from esbench.errors import UsageError
 from esbench.grids.environment_files import load_environment
@@ -272,6 +273,43 @@ def test_an_episode_that_goes_on_in_training_is_refused(
     playing.add([player.Task(player.CENTER, 0)])
     with pytest.raises(UsageError, match=r"not ended after 50 steps; .*max_episode_steps"):
         [playing.step() for _ in range(60)]
+
+
+@pytest.mark.parametrize(
+    ("action_space", "named"),
+    [
+        (spaces.Box(-3.0, -1.0, (2,)), "-3 to -1"),
+        (spaces.Box(np.float32([-1, 0.5]), np.float32([1, 2])), "0.5 to 2"),
+        (spaces.Dict(a=spaces.Discrete(2), b=spaces.Box(1.0, np.inf, ())), "1 to inf"),
+        (spaces.Box(0.0, 10.0, (2,)), None),
+        (spaces.Box(-1.0, 1.0, (2,)), None),
+        (spaces.Discrete(2), None),
+    ],
+)
+def test_a_bound_that_excludes_zero_is_named(
+    monkeypatch: pytest.MonkeyPatch, action_space: Any, named: str | None
+) -> None:
+    def make() -> gymnasium.Env:
+        env = gymnasium.make("CartPole-v1")
+        env.action_space = action_space
+        return env
+
+    monkeypatch.setattr(episode_check, "make_environment", lambda *given: make())
+    warning = bounds_without_zero("Mine-v0", {})
+    assert (warning is None) == (named is None)
+    if named and warning:
+        assert named in warning
+        assert "RescaleAction" in warning
+
+
+def test_the_warning_about_bounds_arrives_once() -> None:
+    told: list[str] = []
+    with WorkerPool(1) as pool:
+        pool.notice = told.append
+        for name in ("doubles:Walk-v0", "doubles:Valve-v0", "doubles:Valve-v0"):
+            pool.check(EnvironmentSpec(id=name))
+    (warning,) = told
+    assert warning.startswith("doubles:Valve-v0: ")
 
 
 def test_a_slot_without_an_episode_is_not_one_without_an_end(
