@@ -197,6 +197,11 @@ def make_trainer(
         "policy": _policy_table(policy),
         "init_from": None if init_from is None else str(as_path("init_from", init_from)),
     }
+    if not isinstance(env, str):
+        raise UsageError(
+            f"env = {env!r}: expected a registered name such as 'CartPole-v1' or "
+            "'my_package:Mine-v0'; each worker makes environments of its own"
+        )
     grid, source = parse_grid(table, "make_trainer"), "make_trainer"
     with contextlib.ExitStack() as owned:
         if engine is not None and workers is not None:

@@ -1,3 +1,6 @@
+from typing import Any
+
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -101,3 +104,9 @@ def test_a_class_that_workers_cannot_import_is_refused() -> None:
 
     with pytest.raises(UsageError, match="defined at the top level of a file"):
         esbench.make_trainer("openai_es", env="CartPole-v1", policy=Local)
+
+
+def test_an_environment_that_is_no_name_is_refused() -> None:
+    env: Any = gymnasium.make("CartPole-v1")
+    with pytest.raises(UsageError, match="registered name"):
+        esbench.make_trainer("openai_es", env=env)

@@ -135,9 +135,12 @@ class Algorithm(ABC, Generic[PopulationT]):
         self.member_data = {}
         probe = self.plan.probe
         if not probe and not np.isfinite(values).any():
+            why = "a reward or an observation of the environment is not a number"
+            if not np.isfinite(self.center).all():
+                why = f"the center of {type(self).__name__} is not finite after its last update"
             raise TrainingError(
-                f"generation {self.generation + 1}: none of the {values.size} returns is finite: a "
-                "reward or an observation of the environment is not a number"
+                f"generation {self.generation + 1}: none of the {values.size} returns is finite: "
+                f"{why}"
             )
         if probe or self.uses_equal_returns or values.size == 1 or not all_equal(values):
             self._tell(population, values, told)

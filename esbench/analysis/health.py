@@ -252,8 +252,9 @@ def _no_information(run: RunMeasurements) -> HealthFinding | None:
         "warning",
         f"The rank of the center is uniform (mean {mean:.2f}; chance gives {low:.2f} to {high:.2f})"
         f"{ratio}: sigma is too small, or the episodes are too noisy, for the update to carry "
-        "information.",
-        "Raise sigma; if that does not help, raise episodes_per_member or population_size.",
+        "information; or all actions are clipped to the same bounds.",
+        "Raise sigma; if that does not help, raise episodes_per_member or population_size. Rescale "
+        "actions whose bounds are far from those of the outputs, near 0.",
     )
 
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Any, final
 
 import gymnasium
+import numpy as np
+import numpy.typing as npt
+
+from esbench.errors import UsageError
 
 
 @final
@@ -29,3 +33,28 @@ class NewInstance(gymnasium.Wrapper[Any, Any, Any, Any]):
             self.env = gymnasium.make(spec, disable_env_checker=True)
         self._used = True
         return super().reset(seed=seed, options=options)
+
+
+@final
+class ChannelsFirst(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Images [height, width, channels] as [channels, height, width], for convolutional policies.
+
+    Raises:
+        UsageError: the observations are no such images.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        super().__init__(env)
+        space = env.observation_space
+        if not (isinstance(space, gymnasium.spaces.Box) and len(space.shape) == 3):
+            raise UsageError(
+                f"ChannelsFirst: the observations are {space}; expected images [height, width, "
+                "channels]"
+            )
+        self.observation_space = gymnasium.spaces.Box(
+            self.observation(space.low), self.observation(space.high), dtype=space.dtype.type
+        )
+
+    def observation(self, observation: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The image with its last axis first."""
+        return np.moveaxis(observation, -1, 0)

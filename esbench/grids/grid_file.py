@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, final
 
+import gymnasium
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from esbench.environments.atari.names import without_alias
@@ -118,6 +119,11 @@ def read_grid(name_or_file: str) -> tuple[Table, str]:
     path = Path(name_or_file)
     if path.suffix != ".toml" and not _is_file(path):
         if name_or_file not in grid_names():
+            if name_or_file in gymnasium.registry:
+                raise UsageError(
+                    f"unknown grid {name_or_file!r}; to train in this environment: --env "
+                    f"{name_or_file} --algorithm NAME"
+                )
             raise UsageError(
                 f"unknown grid {name_or_file!r}; {suggestion(name_or_file, grid_names())} "
                 "(or give the path of a .toml file)"

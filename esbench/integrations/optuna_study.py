@@ -31,6 +31,7 @@ State: TypeAlias = Literal["running", "complete", "pruned"]
 DATABASES: Final = (".db", ".sqlite", ".sqlite3")
 IDENTITY: Final = "esbench"  # attributes
 SAMPLED: Final = "sampled"
+MIN_COMPLETE: Final = 10  # configurations for importances
 RUNGS: Final = "rungs"
 PROBLEM: Final = "problem"
 
@@ -140,11 +141,11 @@ class OptunaStudy:
     def importances(self) -> dict[str, float]:
         """The share of each setting in being among the best tenth, by PED-ANOVA.
 
-        Empty with fewer than two complete configurations.
+        Empty with fewer than ``MIN_COMPLETE`` complete configurations, which have no best tenth.
         """
         optuna = _optuna()
         complete = [c for c in self.configurations if c.state == "complete"]
-        if len(complete) < 2:
+        if len(complete) < MIN_COMPLETE:
             return {}
         with _quiet():
             evaluator = optuna.importance.PedAnovaImportanceEvaluator()

@@ -7,7 +7,7 @@ have no bias but a gain, initially 1, and an offset, initially 0.
 from __future__ import annotations
 
 from abc import ABC
-from typing import TYPE_CHECKING, Annotated, TypeAlias, final
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, final
 
 import numpy as np
 from pydantic import Field
@@ -32,6 +32,7 @@ from esbench.policies.kernels.virtual_batch import NormalizedBatch, member_shape
 if TYPE_CHECKING:
     import torch
 
+MOST_COLORS: Final = 4  # with transparency
 Count = Annotated[int, Field(ge=1, le=4096)]
 Layers: TypeAlias = Annotated[tuple[tuple[Count, Count, Count], ...], Field(min_length=1)]
 
@@ -160,6 +161,12 @@ def image_architecture(
             f"observations of shape {list(policy.shape)}: a convolutional policy takes images "
             "[channels, height, width], such as those of esbench/Pong-v5; use mlp or linear"
         )
+    if policy.shape[2] <= MOST_COLORS < policy.shape[0]:
+        raise UsageError(
+            f"observations of shape {list(policy.shape)}: expected images [channels, height, "
+            'width]; wrappers = [{wrapper = "esbench.environments.wrappers:ChannelsFirst"}] of the '
+            "environment moves the last axis to the front"
+        )
     settings = policy.settings
     architecture = Architecture(
         image=policy.shape,
@@ -173,9 +180,9 @@ def image_architecture(
     for (height, width), layer in zip(architecture.sides, architecture.layers, strict=False):
         if min(height, width) + 2 * padding < layer.window:
             raise UsageError(
-                f"layers = {list(map(list, layers))}: an image of {policy.shape[1]} x "
-                f"{policy.shape[2]} has shrunk to {height} x {width} before the window of "
-                f"{layer.window}; expected windows that fit"
+                f"layers = {list(map(list, layers))}: the window of {layer.window} does not fit "
+                f"the {height} x {width} that is left of an image of {policy.shape[1]} x "
+                f"{policy.shape[2]}; expected smaller windows"
             )
     return architecture
 

@@ -182,7 +182,8 @@ class Setup:
             if not cls.takes_images:
                 raise UsageError(
                     f"{seen} {self.policy.template!r} expects vectors (use small_conv, "
-                    "openai_conv, nature_conv or conv_lstm, or your own torch.nn.Module)"
+                    "openai_conv, nature_conv or conv_lstm; mlp, which flattens small images; or "
+                    "your own torch.nn.Module)"
                 )
             if cls.most_pixels is not None and rows.size > cls.most_pixels:
                 raise UsageError(

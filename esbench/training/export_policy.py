@@ -57,6 +57,7 @@ def export_policy(policy: TrainedPolicy | TrainedAgent, path: Path) -> Json:
     about = {
         "environment": policy.environment.id,
         "kwargs": policy.environment.kwargs,
+        "wrappers": [each.model_dump(mode="json") for each in policy.environment.wrappers],
         "generation": policy.generation,
         "observation_space": str(policy.observation_space),
         "action_space": str(policy.action_space),

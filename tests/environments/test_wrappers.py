@@ -14,7 +14,7 @@ from gymnasium.wrappers import NormalizeReward
 
 from esbench.environments.episode_check import check_episodes
 from esbench.environments.make import WrapperSettings
-from esbench.environments.wrappers import NewInstance
+from esbench.environments.wrappers import ChannelsFirst, NewInstance
 from esbench.errors import UsageError
 from esbench.store.provenance.record import own_code
 from esbench.training.trials import Trial
@@ -71,3 +71,18 @@ def test_a_missing_box2d_is_one_sentence_with_the_command_that_installs_it(
     assert code == 2
     assert "pip install '.[box2d]'" in " ".join(err.split())
     assert not list(tmp_path.iterdir())
+
+
+def test_the_channels_of_an_image_come_first() -> None:
+    image = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
+    env = gymnasium.make("CartPole-v1")
+    env.observation_space = gymnasium.spaces.Box(image, image + 100, dtype=np.uint8)
+    moved = ChannelsFirst(env)
+    assert moved.observation_space.shape == (3, 2, 4)
+    assert moved.observation_space.dtype == np.uint8
+    seen = moved.observation(image)
+    assert moved.observation_space.contains(seen)
+    for channel in range(3):
+        np.testing.assert_array_equal(seen[channel], image[:, :, channel])
+    with pytest.raises(UsageError, match="height, width, channels"):
+        ChannelsFirst(gymnasium.make("CartPole-v1"))

@@ -193,6 +193,7 @@ def test_narrow_layers_and_noise_of_full_rank_are_loaded_as_they_are() -> None:
     ("name", "image", "settings", "complaint"),
     [
         ("small_conv", (17,), {}, r"shape \[17\].*images"),
+        ("small_conv", (96, 96, 3), {}, "ChannelsFirst"),
         ("small_conv", (4, 7, 84), {}, "window of 8"),
         ("small_conv", (1, 20, 20), {"layers": [(8, 8, 4), (16, 4, 2), (16, 3, 1)]}, "window of 3"),
         ("small_conv", (4, 84, 84), {"layers": []}, "layers"),

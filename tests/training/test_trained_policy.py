@@ -100,7 +100,8 @@ def test_it_has_the_recorded_returns_and_torch_has_its_outputs(
 def test_an_exported_policy_needs_no_esbench(
     make_trial: Make, pool: WorkerPool, esbench: Run, tmp_path: Path
 ) -> None:
-    trial = make_trial("CartPole-v1")
+    wrapper = {"wrapper": "gymnasium.wrappers:ClipReward", "max_reward": 1.0}
+    trial = make_trial("CartPole-v1", environment={"CartPole-v1": {"wrappers": [wrapper]}})
     run(pool, trial)
     code, printed, _ = esbench("export", str(trial.folder.path))
     assert code == 0
@@ -110,7 +111,9 @@ import json, sys, torch
 files = {{"esbench.json": ""}}
 program = torch.export.load({str(trial.folder.path / "policy.pt2")!r}, extra_files=files)
 assert program.module()(torch.zeros(3, 4)).shape == (3, 2)
-assert json.loads(files["esbench.json"])["action_space"] == "Discrete(2)"
+about = json.loads(files["esbench.json"])
+assert about["action_space"] == "Discrete(2)"
+assert about["wrappers"] == [{{"wrapper": "gymnasium.wrappers:ClipReward", "max_reward": 1.0}}]
 assert "esbench" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", reader], check=True, cwd=tmp_path)

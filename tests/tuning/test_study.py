@@ -257,6 +257,10 @@ def test_the_best_settings_as_toml_are_those_of_the_best_trials(tmp_path: Path) 
     assert again.algorithm == expected.algorithm
 
 
+def test_few_configurations_have_no_importances(tmp_path: Path) -> None:
+    assert searched(tmp_path, 6).store.importances() == {}
+
+
 def test_importances_name_the_settings_that_matter(whole: Study) -> None:
     shares = summarize(whole).importances
     assert sum(shares.values()) == pytest.approx(1.0)
