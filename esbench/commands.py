@@ -186,7 +186,7 @@ def compare(
 
     Raises:
         UsageError: a folder or an algorithm does not exist, a trial is not readable or has no tail,
-            or the sides have nothing in common.
+            or the sides share no environment.
     """
     from esbench.reporting.tables.comparison import compare_sides
     from esbench.reporting.tables.frames import comparison_frame

@@ -1,4 +1,4 @@
-"""Own code, which is the code of users: what it may raise, and that as printable text."""
+"""Exceptions of own code, which is the code of users, as printable text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a process with own code ends: only if esbench ends it, and soon after its work is done."""
+"""The end of a process with own code, which can neither cause nor delay it."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def find_plugins(
 
 
 def load_plugin(kind: str, plugin: EntryPoint) -> Any:
-    """What an entry point names; UsageError, with what to install, if it cannot be imported."""
+    """Import the object of an entry point; UsageError names what to install."""
     try:
         return plugin.load()
     except UsageError:

@@ -90,7 +90,7 @@ class Noise(ABC):
     @final
     @contextlib.contextmanager
     def stream(self, row: int) -> Iterator[np.random.Generator]:
-        """Lend a generator that stands at the start of a row."""
+        """A generator at the start of a row, for the time of the block."""
         try:  # another thread may take the last one at any time
             stream = self._idle.pop()
         except IndexError:

@@ -12,9 +12,9 @@ import numpy.typing as npt
 @final
 @dataclass(frozen=True)
 class Growth:
-    """How far a population grows within one generation, by its initial size each time.
+    """The growth of a population within one generation, by its initial size each time.
 
-    Until it has these environment steps and episodes, but not beyond ``size_max`` members.
+    It ends with these environment steps and episodes, or with ``size_max`` members.
     """
 
     num_interactions: int = 0

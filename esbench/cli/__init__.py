@@ -63,7 +63,7 @@ __all__ = [
 
 
 def program() -> None:
-    """Run the command line as a program, which ends although own code has left threads."""
+    """Run the command line and exit, even if own code has left threads running."""
     code = EXIT_FAILED
     try:
         main()

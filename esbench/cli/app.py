@@ -164,7 +164,7 @@ class GridOptions:
         str | None,
         typer.Option(
             metavar="I/N",
-            help="Only part I of N, of equal planned cost, in an output folder of its own "
+            help="Only part I of N; all parts have about the same cost and their own folders "
             "(default: results/runs/NAME-shards/NAME-I-of-N).",
         ),
     ] = None

@@ -93,11 +93,11 @@ def check(
     baseline: Annotated[Path, typer.Option(help="A file written by 'esbench baseline'.")],
     statistic: Annotated[
         Literal["mean", "tail", "area"] | None,
-        typer.Option(help="What the baseline must declare (default: whatever it declares)."),
+        typer.Option(help="Refuse a baseline with another statistic (default: accept any)."),
     ] = None,
     alpha: Annotated[
         float,
-        typer.Option(help="Largest share of checks with a false alarm, over all cells and looks."),
+        typer.Option(help="Largest probability of a false alarm, over all cells and looks."),
     ] = 0.01,
     margin: Annotated[
         float, typer.Option(help="Smallest relevant drop, as a share of the score range.")
@@ -109,7 +109,8 @@ def check(
     until_conclusive: Annotated[
         bool,
         typer.Option(
-            "--until-conclusive", help="Train more seeds into DIR until every verdict stands."
+            "--until-conclusive",
+            help="Train more seeds into DIR until every verdict is conclusive.",
         ),
     ] = False,
     max_seeds: Annotated[

@@ -48,7 +48,7 @@ def leaderboard(
     env: OnlyEnvironments = None,
     algorithm: OnlyAlgorithms = None,
     best: Annotated[
-        bool, typer.Option("--best", help="Only the row with the best score of each environment.")
+        bool, typer.Option("--best", help="Only the best row of each environment.")
     ] = False,
     format_: Annotated[
         Literal["text", "markdown", "csv", "latex", "json", "html"],

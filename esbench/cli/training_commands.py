@@ -86,7 +86,7 @@ def run(
         float | None,
         typer.Option(
             metavar="SECONDS",
-            help="Fail a trial in which no episode has ended for so long (default: never).",
+            help="Fail a trial if no episode ends within this time (default: no limit).",
         ),
     ] = None,
     trial_timeout: Annotated[
@@ -245,8 +245,9 @@ def _draw_curve(trial: Trial, folder: Path) -> None:
 def _next_steps(root: Path) -> list[str]:
     folder = shlex.quote(str(root))
     return [
-        f"Next: esbench report {folder}   # everything in one HTML file",
-        f"      esbench table {folder} --wide   esbench plot {folder}",
+        f"Next: esbench report {folder}         # everything in one HTML file",
+        f"      esbench table {folder} --wide   # one column per environment",
+        f"      esbench diagnose {folder}       # is every run healthy?",
     ]
 
 

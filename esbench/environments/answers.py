@@ -1,4 +1,4 @@
-"""Checks of what an environment returns: any contradiction of its spaces is its failure."""
+"""Checks that the values which an environment returns are in its spaces."""
 
 from __future__ import annotations
 

@@ -162,7 +162,8 @@ def _missing_code(cell: Cell) -> str:
     missing = [name for name, here in code_here(code).items() if here is None]
     if not missing:
         return ""
-    return f"not found here, so whether it has changed is unknown: {' and '.join(missing)}"
+    names = " and ".join(missing)
+    return f"not found on this machine, so not compared with that of the baseline: {names}"
 
 
 def _digest_result(

@@ -38,9 +38,8 @@ MARKS: Final = {
 }
 
 JUDGED: Final[dict[EpisodeStatistic, str]] = {
-    "tail": "The score of a seed is here its tail: the mean of the worst 10 % of its held-out "
-    "episodes.",
-    "area": "The score of a seed is here the area under its learning curve up to the budget, "
+    "tail": "The score of a seed is its tail: the mean of the worst 10 % of its held-out episodes.",
+    "area": "The score of a seed is the area under its learning curve up to the budget, "
     "divided by the budget: the mean return of the unperturbed policy during training.",
 }
 

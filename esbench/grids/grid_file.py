@@ -41,7 +41,7 @@ Environments = Annotated[tuple[Name, ...], Field(min_length=1), AfterValidator(_
 
 @final
 class Scope(Settings):
-    """The keys of an algorithm's table that choose its trials; None stands for those of the grid.
+    """The keys that restrict the trials of one algorithm; None: the value of the grid.
 
     The table of an environment may have ``seeds``, which are stronger.
     """

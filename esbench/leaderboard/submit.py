@@ -111,10 +111,10 @@ def cautions(entry: Entry) -> list[str]:
     """What keeps others from training an entry again, one sentence each."""
     found = []
     if any((origin.git_commit or "+").endswith("+") for origin in entry.origins):
-        found.append("trained at no known commit, or with changed files; expected a clean commit")
+        found.append("the commit is unknown, or files had changed; train from a clean commit")
     files = [name for name, version in entry.own_code.items() if version.startswith(OWN_FILES)]
     if code := ", ".join(sorted(files)):
-        found.append(f"trained with your own code ({code}); only who has it can verify this row")
+        found.append(f"trained with your own code ({code}); this row can be verified only with it")
     return [f"{entry.cell.name}: {caution}" for caution in found]
 
 

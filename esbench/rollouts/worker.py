@@ -59,7 +59,7 @@ class Halt(NamedTuple):
 
 @final
 class Halted(NamedTuple):
-    """From a worker: it plays nothing, and all messages before this one are about the past."""
+    """From a worker: it is idle; earlier messages belong to a job that has ended."""
 
 
 @final

@@ -90,7 +90,7 @@ class Trainer(ABC):
     ) -> Stop | None:
         """Train until the budget is spent or a callback stops training; returns ``stopped``.
 
-        A trial that is stored in a folder is then scored, and done: another call returns at once.
+        A stored trial is then scored and marked as done; a further call returns at once.
 
         Args:
             env_steps: the total number of training steps to reach, in place of the budget of the
@@ -192,7 +192,7 @@ class Trainer(ABC):
 
     @final
     def is_deterministic(self) -> bool | None:
-        """Whether seeds make no difference to the environment; None if it fails."""
+        """Whether episodes are the same for all seeds; None if the environment fails."""
         return self._pool.is_deterministic(self.spec.environment)
 
     @abstractmethod

@@ -19,7 +19,7 @@ from esbench.training.trials import Trial
 @final
 @dataclass(frozen=True)
 class Start:
-    """Where a trial starts."""
+    """The checkpoint and the records from which training continues."""
 
     history: list[GenerationRecord]  # up to the checkpoint
     state: State | None  # of the trainer; None at the beginning
@@ -28,7 +28,7 @@ class Start:
 
 
 class TrialRecorder(Recorder, Protocol):
-    """Stores everything that a trial leaves behind. Its methods raise ``UsageError``."""
+    """Writes the records, checkpoints and result of a trial; methods raise ``UsageError``."""
 
     folder: Path
     """The folder of ``log.txt``."""

@@ -2,7 +2,7 @@
 
 Every node runs trial processes, which send their rows and checkpoints as messages. They are applied
 to the folders here in their order, so that a folder is always as complete as that of a local trial.
-A trial whose node or process is lost goes on elsewhere from its last checkpoint.
+If a node or process is lost, its trial resumes on another node from the last checkpoint.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ class TrialsOnNodes:
         self._places.sort(key=lambda place: place.number)  # a trial on every node comes first
         alone = not self._places
         if alone and not self._alone:
-            self._tell("no node is left; the trials go on when one joins (Ctrl-C ends)")
+            self._tell("all nodes are lost; waiting for one to join (Ctrl-C stops)")
         self._alone = alone
 
     def _give(self, ended: Callable[[Trial, Outcome, str], None]) -> None:

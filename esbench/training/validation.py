@@ -49,7 +49,7 @@ class Validation:
         if not self._best:
             return True
         best: Vector = self._best["returns"]
-        return bool(np.mean(returns) >= np.mean(best[: returns.size]))  # NaN is not
+        return bool(np.mean(returns) >= np.mean(best[: returns.size]))  # False for NaN
 
     def add(self, job: Job, returns: Vector, generation: int, env_steps: int) -> None:
         """Keep the candidate of ``job`` if it has played all episodes and is the best so far."""

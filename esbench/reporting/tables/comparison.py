@@ -86,7 +86,7 @@ def compare_sides(
 
     Raises:
         UsageError: a folder or an algorithm does not exist, a trial is not readable or has no tail,
-            or the sides have nothing in common.
+            or the sides share no environment.
     """
     ours, theirs = (_side(name, root) for name in (first, second))
     require_within_budget([*ours, *theirs])

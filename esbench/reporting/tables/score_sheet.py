@@ -143,7 +143,7 @@ def cautions(rows: Sequence[ScoreRow]) -> list[str]:
     if agents := dict.fromkeys(row.name for row in rows if row.is_agent):
         lines.append(
             f"{', '.join(agents)}: an agent of another library or of your own. Its policy is "
-            "scored as all others; that the same seed gives the same bits is not promised."
+            "scored as all others; the same seed may give other bits."
         )
     lines += [
         f"{row.title}: {row.overspent:.0%} more environment steps than its budget; not comparable."
