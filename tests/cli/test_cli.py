@@ -186,6 +186,7 @@ def test_diagnose_says_how_a_trial_is_and_which_of_several_is_worst(
     assert out.index("seed 1") < out.index("seed 0")
     assert "2 generations: too few to judge" in " ".join(out.split())
     assert "3 trials: 1 warning, 1 note, 1 ok" in out
+    assert " ".join(out.split()).count("Check that the reward depends on what the policy does") == 1
     code, out, _ = esbench("diagnose", "out", "--format", "json")
     assert code == 0
     trials = json.loads(out)["trials"]
