@@ -115,7 +115,11 @@ def _digests(trial: TrialFolder) -> list[str]:
 
 def _require_not_running(trial: TrialFolder) -> None:
     if trial.status == "running":
-        raise UsageError(f"{trial.path} is running; expected a trial that no process trains")
+        raise _busy(trial)
+
+
+def _busy(trial: TrialFolder) -> UsageError:
+    return UsageError(f"{trial.path} is running; expected a trial that no process trains or scores")
 
 
 def _copy(trial: TrialFolder, target: Path, out: Path) -> None:
@@ -127,7 +131,7 @@ def _copy(trial: TrialFolder, target: Path, out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
         hidden = Path(stack.enter_context(TemporaryDirectory(prefix=HIDDEN, dir=out)))
         if not stack.enter_context(shared(trial.path / "lock")):
-            _require_not_running(trial)
+            raise _busy(trial)
         try:
             shutil.copytree(
                 trial.path, hidden / "new", ignore=_NOT_COPIED, copy_function=_copy_file
@@ -139,7 +143,7 @@ def _copy(trial: TrialFolder, target: Path, out: Path) -> None:
             ) from None
         if target.exists():
             if not stack.enter_context(TrialFolder(target).locked()):
-                raise UsageError(f"{target} is running; expected a trial that no process trains")
+                raise _busy(TrialFolder(target))
             target.rename(hidden / "old")
         target.parent.mkdir(parents=True, exist_ok=True)
         (hidden / "new").rename(target)

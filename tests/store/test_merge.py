@@ -129,6 +129,13 @@ def test_a_running_trial_is_refused_on_either_side(tmp_path: Path) -> None:
     assert merge([b], out)["replaced"] == 1
 
 
+def test_a_finished_trial_that_another_process_writes_is_refused(tmp_path: Path) -> None:
+    (done,) = write(tmp_path / "a", [0])
+    with done.folder.locked(), pytest.raises(UsageError, match="seed-0 is running"):
+        merge([tmp_path / "a"], tmp_path / "out")
+    assert not list((tmp_path / "out").rglob("trial.json"))
+
+
 def test_what_a_killed_merge_leaves_is_no_trial(tmp_path: Path) -> None:
     write(tmp_path / "a", [0])
     merge([tmp_path / "a"], tmp_path / "out")
