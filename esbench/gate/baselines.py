@@ -161,7 +161,7 @@ def freeze_cell(
     if not finite or all(trial.score is None for trial in trials):
         what = "score" if not finite else statistic
         raise UsageError(f"{cell.name} on {cell.environment}: no seed has a finite {what}")
-    environment, algorithm, policy = labels_of(cell)
+    environment, algorithm, policy = cell.labels
     random = cell.scores.random.mean if cell.scores.random else _measured_random(spec)
     reference, source = fmean(finite), OWN_MEAN
     if cell.scores.references:
@@ -263,12 +263,6 @@ def write_baseline(path: Path, baseline: Baseline, replace: bool = False) -> Non
     if path.exists() and not replace:
         raise UsageError(f"{path} exists; use --replace to overwrite it")
     write_bytes(path, as_text(baseline.model_dump(mode="json")).encode())
-
-
-def labels_of(cell: Cell) -> Labels:
-    """Environment, algorithm and policy of stored trials."""
-    labels = cell.descriptions[0]["labels"]
-    return labels["environment"], labels["algorithm"], labels["policy"]
 
 
 def defaults_of(cell: Cell) -> tuple[str, ...]:

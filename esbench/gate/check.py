@@ -15,7 +15,7 @@ import numpy as np
 
 from esbench.analysis.gate import GateRules, Judgment, Verdict, judge
 from esbench.analysis.statistics import Floats
-from esbench.gate.baselines import Baseline, labels_of, load_cells
+from esbench.gate.baselines import Baseline, load_cells
 from esbench.gate.match_baseline import CellMatch, DigestResult, match_cell
 from esbench.store.cells import Cell
 
@@ -118,7 +118,7 @@ def new_cells(found: Sequence[Cell], baseline: Baseline) -> tuple[str, ...]:
     """The names of the cells that the baseline does not have."""
     known = {cell.labels for cell in baseline.cells}
     return tuple(
-        f"{cell.name} on {cell.environment}" for cell in found if labels_of(cell) not in known
+        f"{cell.name} on {cell.environment}" for cell in found if cell.labels not in known
     )
 
 

@@ -16,7 +16,6 @@ from esbench.gate.baselines import (
     FrozenTrial,
     changed_code_of,
     defaults_of,
-    labels_of,
     trial_digests,
     without_settings,
 )
@@ -102,7 +101,7 @@ def find_cell(frozen: FrozenCell, found: Sequence[Cell]) -> tuple[Cell | None, s
     A setting that neither side was given may differ: its default is part of the code. The text
     names such settings.
     """
-    candidates = [cell for cell in found if labels_of(cell) == frozen.labels]
+    candidates = [cell for cell in found if cell.labels == frozen.labels]
     if not candidates:
         return None, _why_missing(frozen, found)
     differing = [_differences(frozen, cell) for cell in candidates]
@@ -210,7 +209,7 @@ def _first_difference(frozen: FrozenTrial, trial: TrialFolder, statistic: Episod
 def _why_missing(frozen: FrozenCell, found: Sequence[Cell]) -> str:
     base = frozen.environment.rpartition("-v")[0]
     for cell in found:
-        environment, *rest = labels_of(cell)
+        environment, *rest = cell.labels
         same = rest == [frozen.algorithm, frozen.policy]
         if same and base and environment.rpartition("-v")[0] == base:
             return f"the folder has {environment}, another version of the environment"
