@@ -113,9 +113,26 @@ def _run() -> int:
         message = getattr(error, "format_message", None)  # of an error of typer's
         if message is None:
             raise
-        said = message().replace("Value error, ", "")  # of pydantic, which checks the choices
+        said = _plain(message(), sys.argv[1:])
         complain(str(UsageError(said or "expected a command; see: esbench --help")))
         return EXIT_USAGE
+
+
+def _plain(said: str, arguments: Sequence[str]) -> str:
+    """An error of typer in our words; pydantic checks its numbers and choices."""
+    number = re.fullmatch(r"Invalid value for '(.*)': Input should be a valid (\w+), .*", said)
+    if not number:
+        return said.replace("Value error, ", "")
+    option, kind = number[1].split(" / ")[0], number[2]
+    given = next(
+        (
+            after if before == option else before.removeprefix(f"{option}=")
+            for before, after in pairwise([*arguments, ""])
+            if before == option or before.startswith(f"{option}=")
+        ),
+        "",
+    )
+    return f"{option} {given!r}: expected {'an integer' if kind == 'integer' else f'a {kind}'}"
 
 
 def _require_values(arguments: Sequence[str]) -> None:

@@ -40,16 +40,16 @@ def print_health(diagnoses: Sequence[Diagnosis]) -> None:
 
     Of a healthy trial, print the first finding.
     """
-    advices: Counter[str] = Counter()
+    advice: Counter[str] = Counter()
     table = plain_table("level", "trial and findings", no_header=True)
     for item in diagnoses:
         findings = [f for f in item.findings if f.level != "ok"] or item.findings[:1]
         lines = (f"\n{finding.sentence}" for finding in findings)
-        advices.update({finding.advice for finding in findings if finding.level != "ok"} - {""})
+        advice.update({finding.advice for finding in findings if finding.level != "ok"} - {""})
         level = Text(item.level, style=LEVEL_STYLES[item.level])
         table.add_row(level, Text.assemble((item.name, "bold"), *lines))
     counts = Counter(item.level for item in diagnoses)
     listed = ", ".join(f"{count} {level}" for level, count in counts.items())
     show(table, f"{counted(len(diagnoses), 'trial')}: {listed}")
-    for advice, count in advices.most_common():
-        show(Text.assemble(f"For {counted(count, 'trial')}: ", (advice, "bold")))
+    for text, count in advice.most_common():
+        show(Text.assemble(f"For {counted(count, 'trial')}: ", (text, "bold")))
