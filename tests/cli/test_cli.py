@@ -475,4 +475,4 @@ def test_a_terminal_says_what_to_try_next(
     grid = ("--env", "CartPole-v1", "--algorithm", "openai_es", "--seeds", "0", "--env-steps")
     text = esbench("run", *grid, "1000", "--out", "out dir", *options)[1]
     named = re.findall(r"esbench (\w+) 'out dir'", text)
-    assert named == (["report", "table", "plot"] if terminal and not options else [])
+    assert named == (["report", "table", "diagnose"] if terminal and not options else [])
