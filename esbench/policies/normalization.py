@@ -51,7 +51,7 @@ class ObservationStatistics:
     """Count, mean and sum of squared deviations of all observations of the population so far.
 
     Starts as ``INITIAL_COUNT`` observations of mean 0 and deviation 1. Deviations have the lower
-    bound ``STD_FLOOR``, so that constant inputs are not amplified.
+    bound ``STD_FLOOR``, so that constant inputs are not amplified; OpenAI's code has 0.1.
     """
 
     def __init__(self, size: int) -> None:
