@@ -251,10 +251,10 @@ def _no_information(run: RunMeasurements) -> HealthFinding | None:
         "no_information",
         "warning",
         f"The rank of the center is uniform (mean {mean:.2f}; chance gives {low:.2f} to {high:.2f})"
-        f"{ratio}: sigma is too small, or the episodes are too noisy, for the update to carry "
-        "information; or all actions are clipped to the same bounds.",
-        "Raise sigma; if that does not help, raise episodes_per_member or population_size. Rescale "
-        "actions whose bounds are far from those of the outputs, near 0.",
+        f"{ratio}: sigma is too small, the episodes are too noisy, or all actions are at a bound, "
+        "for the update to carry information.",
+        "Raise sigma; if that does not help, raise episodes_per_member or population_size. If the "
+        "bounds of the actions are far from 0, rescale them.",
     )
 
 

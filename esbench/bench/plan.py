@@ -85,7 +85,11 @@ class Standing:
     nodes: Json
 
 
-def costs(trials: Sequence[Trial], workers: int | None = None) -> list[Cost]:
+def costs(
+    trials: Sequence[Trial],
+    workers: int | None = None,
+    notice: Callable[[str], None] | None = None,
+) -> list[Cost]:
     """The cost of each environment of a grid, with speeds measured on this machine.
 
     The first trial of each policy is measured, without updates. Updates are fast, except for cma_es
@@ -98,6 +102,7 @@ def costs(trials: Sequence[Trial], workers: int | None = None) -> list[Cost]:
     """
     size = min(WorkerPool(workers).size, usable_cores())
     with WorkerPool(size) as pool:
+        pool.notice = notice or pool.notice
         return costs_on(trials, pool)
 
 

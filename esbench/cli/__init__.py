@@ -124,15 +124,13 @@ def _plain(said: str, arguments: Sequence[str]) -> str:
     if not number:
         return said.replace("Value error, ", "")
     option, kind = number[1].split(" / ")[0], number[2]
-    given = next(
-        (
-            after if before == option else before.removeprefix(f"{option}=")
-            for before, after in pairwise([*arguments, ""])
-            if before == option or before.startswith(f"{option}=")
-        ),
-        "",
-    )
-    return f"{option} {given!r}: expected {'an integer' if kind == 'integer' else f'a {kind}'}"
+    given = [
+        after if before == option else before.removeprefix(f"{option}=")
+        for before, after in pairwise([*arguments, ""])
+        if before == option or before.startswith(f"{option}=")
+    ]
+    expected = "an integer" if kind == "integer" else f"a {kind}"
+    return f"{option} {given[-1] if given else ''!r}: expected {expected}"
 
 
 def _require_values(arguments: Sequence[str]) -> None:

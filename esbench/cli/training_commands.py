@@ -145,7 +145,7 @@ def plan(
         pool.notice = complain
         layout = layout_of(trials, pool, at_once)
         with working("measuring"):
-            found = costs(trials, workers) if pool.is_local else costs_on(trials, pool)
+            found = costs(trials, workers, complain) if pool.is_local else costs_on(trials, pool)
     print_costs(found, layout, root)
     if options.shard is not None:
         show(f"Shard {options.shard}; {options.describe_shards(parse_shard(options.shard).count)}")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import json
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -83,14 +84,25 @@ def bounds_without_zero(name: str, kwargs: dict[str, Any], wrappers: Wrappers = 
         for space in _boxes(env.action_space):
             for low, high in zip(space.low.flat, space.high.flat, strict=True):
                 if not low <= 0 <= high:
-                    wrapper = f'{{wrapper="{RESCALE}",min_action=-1.0,max_action=1.0}}'
                     return (
                         f"{name}: 0 is not within the bounds of an action, {low:g} to {high:g}, so "
-                        "the first policies all act at a bound. Outputs are clipped and not "
-                        f'rescaled; to rescale them: --set \'environment."{name}".wrappers='
-                        f"[{wrapper}]'"
+                        "the first policies of a search all act at a bound. Their outputs are "
+                        f"clipped and not rescaled; {_rescaled(name, env.action_space, wrappers)}"
                     )
     return None
+
+
+def _rescaled(name: str, space: Space, wrappers: Wrappers) -> str:
+    """How the actions of an environment are rescaled."""
+    if not (isinstance(space, spaces.Box) and space.is_bounded()):
+        return "a wrapper of your own can rescale them"
+    rescale = {"wrapper": RESCALE, "min_action": -1.0, "max_action": 1.0}
+    tables = [*(each.model_dump(mode="json") for each in wrappers), rescale]
+    inline = ",".join(
+        "{" + ",".join(f"{key}={json.dumps(value)}" for key, value in table.items()) + "}"
+        for table in tables
+    )
+    return f"to rescale them: --set 'environment.\"{name}\".wrappers=[{inline}]'"
 
 
 def _boxes(space: Space) -> list[spaces.Box]:

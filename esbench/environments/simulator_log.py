@@ -67,7 +67,7 @@ def log_once() -> None:
 
 @contextlib.contextmanager
 def silenced() -> Iterator[None]:
-    """Drop the warnings of MuJoCo and Gymnasium about what is made in the block.
+    """Drop the warnings of MuJoCo, and Gymnasium's about spaces, of what is made in the block.
 
     The workers log them.
     """

@@ -25,7 +25,7 @@ from esbench.training.callbacks import Stop, TargetReturn
 from esbench.training.evaluator import HeldOutScore
 from esbench.training.make import make_trainer
 from esbench.training.scoring import evaluate_trial
-from esbench.units import NONE, counted, format_number
+from esbench.units import NONE, counted
 
 MIN_RUNS: Final = 4  # per side: with three, p is never below the level
 SCORE_ONLY: Final = 0  # instead of a generation
@@ -105,7 +105,7 @@ def sentences(verification: Verification) -> list[str]:
     if known == 1:
         how = f"seed {first.seed} differs {where}"
     before, now = (
-        NONE if score is None else format_number(score) for score in (first.recorded, first.score)
+        NONE if score is None else f"{score:.10g}" for score in (first.recorded, first.score)
     )
     scores = f"score {before} before, {now} now"
     if verification.p_value is None:

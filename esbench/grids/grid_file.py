@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from esbench.environments.atari.names import without_alias
 from esbench.errors import UsageError, suggestion
-from esbench.grids.environment_files import EnvironmentFile
+from esbench.grids.environment_files import EnvironmentFile, environment_names
 from esbench.grids.environment_registry import merged, read_toml
 from esbench.grids.trial_spec import Seed
 from esbench.settings import Settings, Table, parse, require_shallow
@@ -119,7 +119,7 @@ def read_grid(name_or_file: str) -> tuple[Table, str]:
     path = Path(name_or_file)
     if path.suffix != ".toml" and not _is_file(path):
         if name_or_file not in grid_names():
-            if name_or_file in gymnasium.registry:
+            if name_or_file in {*environment_names(), *gymnasium.registry}:
                 raise UsageError(
                     f"unknown grid {name_or_file!r}; to train in this environment: --env "
                     f"{name_or_file} --algorithm NAME"

@@ -26,7 +26,6 @@ from esbench.grids.trial_spec import DEFAULT_LABEL
 from esbench.settings import Settings, parse
 from esbench.store.cells import variant_of
 from esbench.store.provenance.changes import Origin
-from esbench.units import format_number
 
 FORMAT: Final = 2
 QUANTILES: Final = (0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0)
@@ -185,10 +184,11 @@ def read_entry(path: Path) -> Entry:
     for trial, score, run in zip(trials, entry.scores, entry.runs, strict=True):
         bounds = run.quantiles[0], run.tail, score, run.quantiles[-1]
         if any(low - high > SLACK * max(1.0, abs(high)) for low, high in pairwise(bounds)):
+            shown = ", ".join(f"{bound:.10g}" for bound in bounds)
             raise UsageError(
                 f"{path}: seed {trial.seed} has the lowest return, the tail, the score and the "
-                f"highest return {', '.join(map(format_number, bounds))}: expected an ascending "
-                "order; its trials do not have this score"
+                f"highest return {shown}: expected an ascending order; its trials do not have this "
+                "score"
             )
     if len({*entry.seeds}) < len(trials) or len(trials) < MIN_RUNS:
         seeds = ", ".join(map(str, entry.seeds))

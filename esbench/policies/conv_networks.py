@@ -161,7 +161,7 @@ def image_architecture(
             f"observations of shape {list(policy.shape)}: a convolutional policy takes images "
             "[channels, height, width], such as those of esbench/Pong-v5; use mlp or linear"
         )
-    if policy.shape[2] <= MOST_COLORS < policy.shape[0]:
+    if policy.shape[2] <= MOST_COLORS < min(policy.shape[:2]):
         raise UsageError(
             f"observations of shape {list(policy.shape)}: expected images [channels, height, "
             'width]; wrappers = [{wrapper = "esbench.environments.wrappers:ChannelsFirst"}] of the '

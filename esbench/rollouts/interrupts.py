@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from multiprocessing import resource_tracker
 
 
@@ -21,15 +21,13 @@ def interrupts_delayed() -> Iterator[None]:
         for number in (signal.SIGINT, signal.SIGTERM)
         if callable(handler := signal.getsignal(number))
     }
-    with _blocked(handlers):
-        for number in handlers:
-            signal.signal(number, lambda number, _: arrived.append(number))
     try:
-        yield
-    finally:
-        with _blocked(handlers):
+        with contextlib.ExitStack() as restored:  # also if a signal arrives in between
             for number, handler in handlers.items():
-                signal.signal(number, handler)
+                restored.callback(signal.signal, number, handler)
+                signal.signal(number, lambda number, _: arrived.append(number))
+            yield
+    finally:
         if arrived:
             handlers[signal.Signals(arrived[0])](arrived[0], None)
 
@@ -39,13 +37,7 @@ def interrupts_blocked() -> Iterator[None]:
     """Block Ctrl-C in this thread and in the processes that start in the block."""
     # Starting the tracker would unblock the signal.
     resource_tracker.ensure_running()
-    with _blocked({signal.SIGINT}):
-        yield
-
-
-@contextlib.contextmanager
-def _blocked(signals: Iterable[signal.Signals]) -> Iterator[None]:
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:

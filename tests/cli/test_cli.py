@@ -345,6 +345,7 @@ REFUSED = {
     "export nowhere": "nowhere",
     "diagnose nowhere": "no folder 'nowhere'",
     "run quick --env-steps 1e5": "--env-steps '1e5': expected an integer",
+    "run quick --env-steps 1000 --env-steps x": "--env-steps 'x': expected an integer",
     "run quick --env-steps=100k": "--env-steps '100k': expected an integer",
     "run quick --episode-timeout x": "--episode-timeout 'x': expected a number",
     "eval": "expected either a trial's folder or --random-policy",

@@ -19,7 +19,7 @@ from gymnasium.wrappers import NormalizeObservation, NormalizeReward, TransformR
 import esbench
 from esbench.environments import episode_check
 from esbench.environments.episode_check import bounds_without_zero, check_episodes
-from esbench.environments.make import has_time_limit, make_environment, time_limit
+from esbench.environments.make import WrapperSettings, has_time_limit, make_environment, time_limit
 from esbench.errors import UsageError
 from esbench.grids.environment_files import load_environment
 from esbench.grids.trial_spec import EnvironmentSpec
@@ -295,11 +295,18 @@ def test_a_bound_that_excludes_zero_is_named(
         return env
 
     monkeypatch.setattr(episode_check, "make_environment", lambda *given: make())
-    warning = bounds_without_zero("Mine-v0", {})
+    own = WrapperSettings.model_validate({"wrapper": "own:Clip", "most": 2.0})
+    warning = bounds_without_zero("Mine-v0", {}, (own,))
     assert (warning is None) == (named is None)
     if named and warning:
         assert named in warning
-        assert "RescaleAction" in warning
+        remedied = isinstance(action_space, spaces.Box)
+        assert ("RescaleAction" in warning) == remedied
+        if remedied:
+            assert warning.endswith(
+                '"Mine-v0".wrappers=[{wrapper="own:Clip",most=2.0},{wrapper='
+                '"gymnasium.wrappers:RescaleAction",min_action=-1.0,max_action=1.0}]\''
+            )
 
 
 def test_the_warning_about_bounds_arrives_once() -> None:

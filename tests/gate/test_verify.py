@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 from esbench import Stop, make_trainer
 from esbench.algorithms.openai_es import OpenAIES
 from esbench.errors import DamagedTrialError, UsageError
-from esbench.gate.verify import SCORE_ONLY, Outcome, Verification, sentences, verify
+from esbench.gate.verify import SCORE_ONLY, Outcome, Rerun, Verification, sentences, verify
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.scoring import evaluate_trial
@@ -75,6 +75,13 @@ def test_a_stop_by_a_callback_or_a_target_is_repeated(
         trainer.train(callbacks=[lambda record: Stop("enough") if record.generation == 4 else None])
         assert trainer.progress.generation == (2 if target == -1e9 else 4)
     assert again(tmp_path, pool).outcome is Outcome.IDENTICAL
+
+
+def test_scores_that_differ_are_told_apart() -> None:
+    rerun = Rerun(0, SCORE_ONLY, 4013.41, 4013.38)
+    told = " ".join(sentences(Verification("x", Outcome.DIFFERENT, (rerun,), None, ())))
+    assert "4013.41" in told
+    assert "4013.38" in told
 
 
 def test_a_changed_digest_is_found_where_it_is(trained: Path, pool: WorkerPool) -> None:

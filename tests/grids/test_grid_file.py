@@ -433,8 +433,9 @@ def test_the_file_is_named(tmp_path: Path) -> None:
         opened(tmp_path, "\nname = = 3")
     with pytest.raises(UsageError, match=r"none\.toml: cannot be read"):
         open_grid(str(tmp_path / "none.toml"))
-    with pytest.raises(UsageError, match="--env CartPole-v1 --algorithm"):
-        open_grid("CartPole-v1")
+    for name in ("CartPole-v1", "esbench/Pong-v5"):
+        with pytest.raises(UsageError, match=f"--env {name} --algorithm"):
+            open_grid(name)
     with pytest.raises(UsageError, match="unknown grid 'quik'; did you mean 'quick'"):
         open_grid("quik")
 

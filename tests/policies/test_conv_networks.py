@@ -179,6 +179,11 @@ def test_members_around_one_center_do_not_see_each_other() -> None:
     npt.assert_array_equal(live[[0, 3, 5]], outputs[[0, 3, 5]])
 
 
+def test_a_small_board_is_no_image_whose_channels_are_last() -> None:
+    board = make("small_conv", (16, 4, 4), layers=[(8, 2, 1)])
+    assert board.shapes[0] == (16 * 2 * 2, 8)
+
+
 def test_narrow_layers_and_noise_of_full_rank_are_loaded_as_they_are() -> None:
     small = make("small_conv")
     batch = small.batch(1)
