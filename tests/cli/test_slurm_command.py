@@ -139,7 +139,7 @@ def test_shards_make_the_grid(esbench: Run, tmp_path: Path) -> None:
 
 
 def test_plan_tells_the_costs_of_the_shards(esbench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "costs", lambda trials, workers: [])
+    monkeypatch.setattr(plan, "costs", lambda trials, workers, notice: [])
     code, out, err = esbench("plan", *GRID, "--env-steps", "500", "--shard", "2/3")
     assert (code, err) == (0, "")
     assert "2-of-3" in out
