@@ -49,7 +49,9 @@ def print_health(diagnoses: Sequence[Diagnosis]) -> None:
         level = Text(item.level, style=LEVEL_STYLES[item.level])
         table.add_row(level, Text.assemble((item.name, "bold"), *lines))
     counts = Counter(item.level for item in diagnoses)
-    listed = ", ".join(f"{count} {level}" for level, count in counts.items())
+    listed = ", ".join(
+        f"{count} ok" if level == "ok" else counted(count, level) for level, count in counts.items()
+    )
     show(table, f"{counted(len(diagnoses), 'trial')}: {listed}")
     for text, count in advice.most_common():
         show(Text.assemble(f"For {counted(count, 'trial')}: ", (text, "bold")))
