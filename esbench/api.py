@@ -7,7 +7,6 @@ import itertools
 import math
 import operator
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -174,10 +173,15 @@ def make_trainer(
     from esbench.rollouts.worker_pool import WorkerPool
     from esbench.training.make import make_trainer as make
     from esbench.training.run_trial import open_trial
-    from esbench.training.trials import checked_trials
+    from esbench.training.trials import checked_trials, recording_members
     from esbench.training.warm_start import latest_start
 
     require_choice("record", record, (None, "members"))
+    if not isinstance(env, str):
+        raise UsageError(
+            f"env = {shown(env)}: expected a registered name such as 'CartPole-v1' or "
+            "'my_package:Mine-v0'; each worker makes environments of its own"
+        )
     # A list of one value is no sweep: a list given here is the value of one trial.
     values = {
         key: [value] if isinstance(value, list) else _named(key, value)
@@ -197,11 +201,6 @@ def make_trainer(
         "policy": _policy_table(policy),
         "init_from": None if init_from is None else str(as_path("init_from", init_from)),
     }
-    if not isinstance(env, str):
-        raise UsageError(
-            f"env = {env!r}: expected a registered name such as 'CartPole-v1' or "
-            "'my_package:Mine-v0'; each worker makes environments of its own"
-        )
     grid, source = parse_grid(table, "make_trainer"), "make_trainer"
     with contextlib.ExitStack() as owned:
         if engine is not None and workers is not None:
@@ -213,8 +212,8 @@ def make_trainer(
             (labeled,) = expand(grid, source, latest_start(grid.init_from))
             trainer = make(labeled.spec, pool)
         else:
-            (trial,) = checked_trials(grid, as_path("out", out), source, extend)
-            trial = replace(trial, record_members=record is not None)
+            trials = checked_trials(grid, as_path("out", out), source, extend)
+            (trial,) = trials if record is None else recording_members(trials)
             trainer = owned.enter_context(open_trial(trial, pool))
         trainer.own(owned)
     return trainer

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -88,7 +87,7 @@ def run(
     from esbench.training.callbacks import ImportedCallback
     from esbench.training.engines import EngineChoice
     from esbench.training.limits import Limits
-    from esbench.training.trials import open_grid
+    from esbench.training.trials import open_grid, recording_members
 
     limits = Limits(episode_timeout, trial_timeout)
     require_choice("record", record, (None, "members"))
@@ -117,10 +116,15 @@ def run(
         keep=keep,
         shard=shard,
     )
-    trials = [replace(trial, record_members=record is not None) for trial in trials]
+    if record is not None:
+        trials = recording_members(trials)
     trackers = {name: make_tracker(name, root) for name in _listed(track)}
     train(trials, chosen, at_once, quiet, callbacks, trackers, root, limits)
-    return scores_of([trial.folder for trial in trials if trial.status != "missing"])
+    return scores_of(
+        ({**trial.labels, "seed": trial.spec.seed}, trial.folder)
+        for trial in trials
+        if trial.status != "missing"
+    )
 
 
 def table(

@@ -52,6 +52,9 @@ class EnvironmentFailedError(TrainingError):
         super().__init__(message)
         self.traceback = traceback
 
+    def __reduce__(self) -> tuple[type[EnvironmentFailedError], tuple[str, str]]:
+        return type(self), (str(self), self.traceback)
+
 
 def shortened(text: str) -> str:
     """Text in which the middle of long words and long lines is replaced by its length."""

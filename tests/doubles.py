@@ -254,6 +254,20 @@ class KillsTheTrainer(Walk):
         return super().step(action)
 
 
+class Forks(Slow):
+    """Leaves a process behind that holds the pipes of its worker until the flag is removed."""
+
+    def __init__(self, flag: str = "") -> None:
+        super().__init__()
+        if flag and multiprocessing.parent_process() is not None and os.fork() == 0:
+            for _ in range(400):
+                if not Path(flag).exists():
+                    os._exit(0)
+                time.sleep(0.05)
+            Path(flag).write_text("not removed")
+            os._exit(0)
+
+
 class Chatty(Walk):
     """Prints at every reset, from Python and from C."""
 
@@ -313,6 +327,13 @@ class Spaces(gymnasium.Env[Any, Any]):
         return self.observation_space.sample(), reward, self.left == 0, False, {}
 
 
+class Multi(Spaces):
+    """Shows a ``MultiDiscrete`` observation."""
+
+    def __init__(self) -> None:
+        super().__init__("multi")
+
+
 class Pictures(gymnasium.ObservationWrapper[np.ndarray, np.ndarray, np.ndarray]):
     """Shows small images of what a walk shows."""
 
@@ -330,7 +351,7 @@ class Pictures(gymnasium.ObservationWrapper[np.ndarray, np.ndarray, np.ndarray])
 DOUBLES = (
     Walk, Valve, Answers, Raises, Disconnects, Dies, Indifferent, BadReward, BadObservation, Slow,
     Ready, Gated, WearsOut, Announced, Heavy, FailsInWorkers, DiesInWorkers, KillsTheTrainer,
-    Chatty, Spaces, Pictures,
+    Chatty, Forks, Spaces, Multi, Pictures,
 )  # fmt: skip
 for cls in DOUBLES:
     gymnasium.register(f"{cls.__name__}-v0", entry_point=cls, max_episode_steps=1000)

@@ -108,5 +108,6 @@ def test_a_class_that_workers_cannot_import_is_refused() -> None:
 
 def test_an_environment_that_is_no_name_is_refused() -> None:
     env: Any = gymnasium.make("CartPole-v1")
-    with pytest.raises(UsageError, match="registered name"):
-        esbench.make_trainer("openai_es", env=env)
+    for given in (env, ["CartPole-v1"]):
+        with pytest.raises(UsageError, match="registered name"):
+            esbench.make_trainer("openai_es", env=given, environment={})

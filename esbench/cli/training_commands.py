@@ -6,7 +6,6 @@ import contextlib
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -103,13 +102,15 @@ def run(
     from esbench.training.callbacks import ImportedCallback
     from esbench.training.engines import EngineChoice
     from esbench.training.limits import Limits
+    from esbench.training.trials import recording_members
 
     chosen = EngineChoice(workers, engine, address, allow_mixed)
     limits = Limits(episode_timeout, trial_timeout)
     callbacks = [ImportedCallback(name) for name in callback or []]
     root, trials = options.open(keep)
     trackers = {name: make_tracker(name, root) for name in track or []}
-    trials = [replace(trial, record_members=record == "members") for trial in trials]
+    if record is not None:
+        trials = recording_members(trials)
     with resumable():
         report = train(trials, chosen, at_once, quiet, callbacks, trackers, root, limits)
     _print_results(root)

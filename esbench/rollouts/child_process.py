@@ -13,6 +13,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
 from typing import Any, Final, final
 
 from esbench.errors import UsageError
@@ -67,7 +68,11 @@ class Parent:
 
 @final
 class Child:
-    """A child process, as its parent sees it."""
+    """A child process, as its parent sees it.
+
+    Attributes:
+        death: a file descriptor that becomes readable when the child dies.
+    """
 
     def __init__(self, main: Callable[..., None], *arguments: object, daemon: bool = True) -> None:
         """Start a process that runs ``main(parent, *arguments)``; all must be picklable.
@@ -86,6 +91,10 @@ class Child:
         except RuntimeError:  # this is a child itself, which imports the user's script
             raise SystemExit(UNGUARDED) from None
         theirs.close()
+        self.death = _death_of(self.process)
+        self._events = select.poll()
+        for file in (self.connection.fileno(), self.death):
+            self._events.register(file, select.POLLIN)
 
     def send(self, message: object) -> None:
         """Send a message; ignored by a dead child, which ``receive`` reports."""
@@ -94,6 +103,9 @@ class Child:
 
     def receive(self) -> Any:
         """Wait for the next message; None if the child is dead and has sent all that it could."""
+        ready = [file for file, _ in self._events.poll()]
+        if self.connection.fileno() not in ready:  # a process of the child may hold the pipe open
+            return None
         try:
             return self.connection.recv()
         except (EOFError, OSError):  # it died between two messages, or in the middle of one
@@ -128,7 +140,7 @@ def wait_for(children: Sequence[Child], seconds: float | None = None) -> list[Ch
     """
     handles: dict[Any, Child] = {}
     for child in children:
-        handles[child.connection] = handles[child.process.sentinel] = child
+        handles[child.connection] = handles[child.death] = child
     return list(dict.fromkeys(handles[handle] for handle in wait(list(handles), seconds)))
 
 
@@ -145,6 +157,7 @@ def end(children: Sequence[Child], patience: float | None = None) -> None:
             child.process.join()
             child.process.close()
             child.connection.close()
+            os.close(child.death)
 
 
 @contextlib.contextmanager
@@ -174,6 +187,15 @@ def _run_child(
         code = 0
     finally:
         end_soon(code)
+
+
+def _death_of(process: SpawnProcess) -> int:
+    """A descriptor of a process itself: its pipes stay open while processes that it started run."""
+    assert process.pid is not None, "start it first"
+    try:
+        return os.pidfd_open(process.pid)
+    except OSError:  # the kernel or its sandbox has none
+        return os.dup(process.sentinel)
 
 
 def _end_with_parent() -> None:

@@ -38,10 +38,10 @@ class AppendedFile:
                 rest = rest[self._file.write(rest) :]
 
     def sync(self) -> None:
-        """Wait until everything is on disk."""
-        assert self._file is not None, "open it first"
-        with disk_errors(self.path):
-            os.fsync(self._file.fileno())
+        """Wait until everything is on disk, if the file is open."""
+        if self._file is not None:
+            with disk_errors(self.path):
+                os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Close the file if it is open."""

@@ -269,10 +269,12 @@ def _cells_of(
         variant = variant_of(spec)
         seeds = variants.setdefault(variant, {})
         known = seeds.get(spec["seed"])
-        if known is not None:
-            twice[variant] = (known[0].path, trial.path)
-        if known is None or (trial.is_done and not known[0].is_done):
+        counts = known is None or (trial.is_done and not known[0].is_done)
+        if counts:
             seeds[spec["seed"]] = (trial, description)
+        if known is not None:
+            first, second = (trial, known[0]) if counts else (known[0], trial)
+            twice[variant] = first.path, second.path
     specs = [next(iter(seeds.values()))[1]["spec"] for seeds in variants.values()]
     for variant, seeds in sorted(variants.items()):
         trials, descriptions = zip(*(seeds[seed] for seed in sorted(seeds)), strict=True)

@@ -28,7 +28,7 @@ def load_results(root: Path | str) -> pd.DataFrame:
     import pandas as pd
 
     trials = find_trials(as_path("root", root))
-    labels = [_labels(trial) for trial in trials]
+    labels = [_identity(_labels(trial), trial) for trial in trials]
     rows = [trial.columns() for trial in trials]
     lengths = [len(columns["generation"]) for columns in rows]
     table = {
@@ -51,19 +51,20 @@ def load_scores(root: Path | str) -> pd.DataFrame:
     Raises:
         UsageError: there is no trial, or one cannot be read.
     """
-    return scores_of(find_trials(as_path("root", root)))
+    trials = find_trials(as_path("root", root))
+    return scores_of((_labels(trial), trial) for trial in trials)
 
 
-def scores_of(trials: Iterable[TrialFolder]) -> pd.DataFrame:
-    """``load_scores`` of some trials."""
+def scores_of(trials: Iterable[tuple[Json, TrialFolder]]) -> pd.DataFrame:
+    """``load_scores`` of some trials, each with its labels and seed."""
     import pandas as pd
 
     keys = ("score", "env_steps", "generations", "wall_time_s", "evaluation_episodes")
     rows = []
-    for trial in trials:
-        labels = _labels(trial)
-        result = trial.result() if labels["status"] == "done" else {}
-        rows.append(labels | {key: result.get(key) for key in keys})
+    for labels, trial in trials:
+        row = _identity(labels, trial)
+        result = trial.result() if row["status"] == "done" else {}
+        rows.append(row | {key: result.get(key) for key in keys})
     return pd.DataFrame(rows).astype(dict.fromkeys(keys, float))
 
 
@@ -131,10 +132,12 @@ def _numbers(value: Any) -> np.ndarray[Any, Any]:
 
 
 def _labels(trial: TrialFolder) -> Json:
+    """The labels and the seed of a stored trial."""
     description = trial.description()
-    return {
-        **{key: description["labels"][key] for key in ("environment", "algorithm", "policy")},
-        "seed": description["spec"]["seed"],
-        "trial": str(trial.path),
-        "status": trial.status,
-    }
+    return {**description["labels"], "seed": description["spec"]["seed"]}
+
+
+def _identity(labels: Json, trial: TrialFolder) -> Json:
+    """The first columns: labels, seed, folder and status."""
+    keys = ("environment", "algorithm", "policy", "seed")
+    return {key: labels[key] for key in keys} | {"trial": str(trial.path), "status": trial.status}

@@ -22,9 +22,10 @@ PAUSE_SECONDS: Final = 0.02
 
 
 def take(lock: IO[bytes]) -> bool:
-    """Try to lock an open file until it is closed; returns whether it succeeded.
+    """Try to lock a file until ``release``; returns whether it succeeded.
 
-    Waits for brief status checks (``is_taken``), not for an owner.
+    Waits for brief status checks (``is_taken``), not for an owner. The file must be
+    open for reading and writing, because NFS checks this for each kind of lock.
     """
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not _locked(lock, fcntl.LOCK_EX):
@@ -35,11 +36,17 @@ def take(lock: IO[bytes]) -> bool:
     return True
 
 
+def release(lock: IO[bytes]) -> None:
+    """Unlock an open file, also for the processes that have inherited it."""
+    fcntl.flock(lock, fcntl.LOCK_UN)
+
+
 @contextlib.contextmanager
 def shared(path: Path) -> Iterator[bool]:
-    """Yields whether no process holds the lock file, which need not exist; none takes it meanwhile.
+    """Share a lock file inside the block, so that no process takes it; yields False if one has.
 
-    Does not change the file. UsageError if it is no regular file, or cannot be read.
+    Does not change the file. A file that is missing is free, and stays unlocked. UsageError if it
+    is no regular file, or cannot be read.
     """
     try:
         lock = os.fdopen(open_regular(path, below=path.parent), "rb")

@@ -18,6 +18,7 @@ import numpy as np
 from esbench.errors import DamagedTrialError
 from esbench.files import LARGEST, Json, disk_errors
 from esbench.store.appended_file import AppendedFile
+from esbench.store.schemas import StoredMembers
 from esbench.store.stored_json import MEMBERS, StoredJson
 
 _CHUNK: Final = 16384  # bytes; zlib copies the rest of a chunk at the end of every part
@@ -67,8 +68,7 @@ class MembersFile:
 
     def sync(self) -> None:
         """Wait until the data are on disk, if the file is open."""
-        if self._file.is_open:
-            self._file.sync()
+        self._file.sync()
 
     def close(self) -> None:
         """Close the file if it is open."""
@@ -92,7 +92,9 @@ class MembersFile:
                     if len(line) > LARGEST:
                         raise self._damaged(f"a generation of more than {LARGEST} bytes")
                     end += len(chunk) - len(decoder.unused_data)
-                yield msgspec.json.decode(line), end
+                row = msgspec.json.decode(line)
+                msgspec.convert(row, StoredMembers)
+                yield row, end
         except (zlib.error, msgspec.MsgspecError) as error:
             raise self._damaged(f"it is not readable: {error}") from None
 

@@ -141,6 +141,7 @@ def _copy(trial: TrialFolder, target: Path, out: Path) -> None:
             raise UsageError(
                 f"cannot copy {file}: {why}; run the same merge again to continue"
             ) from None
+        (hidden / "new" / "lock").touch()  # so that a merge of the copy can lock it
         if target.exists():
             if not stack.enter_context(TrialFolder(target).locked()):
                 raise _busy(TrialFolder(target))

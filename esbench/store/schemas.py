@@ -103,6 +103,13 @@ class StoredResult(TypedDict):
     stopped: NotRequired[str | None]
 
 
+# The columns of ``members.jsonl.gz`` that every algorithm has, [members][episodes].
+StoredMembers = TypedDict(
+    "StoredMembers",
+    {"generation": Count, "return": list[list[float | None]], "length": list[list[Count]]},
+)
+
+
 @final
 class StoredBest(TypedDict):
     """The content of ``best.json``."""

@@ -41,7 +41,7 @@ from esbench.grids.trial_spec import TrialSpec, differences, extends
 from esbench.settings import parse
 from esbench.store.checkpoints import LATEST, Checkpoints, kept_name
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.lock import is_taken, take
+from esbench.store.lock import is_taken, release, take
 from esbench.store.members_file import MembersFile
 from esbench.store.metrics_file import KnownRows, MetricsFile, as_record
 from esbench.store.schemas import StoredDescription, StoredNodes, StoredResult
@@ -75,11 +75,16 @@ class TrialFolder:
         """Where the trial stands."""
         if self.is_done:
             return "done"
-        if not is_trial(self.path):
-            return "missing"
-        if is_taken(self.path / "lock"):
+        if self.has_begun and is_taken(self.path / "lock"):
             return "running"
-        return "failed" if (self.path / "error.txt").exists() else "partial"
+        if (self.path / "error.txt").exists():
+            return "failed"
+        return "partial" if self.has_begun else "missing"
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the trial is described, before its first generation."""
+        return is_trial(self.path)
 
     @property
     def is_done(self) -> bool:
@@ -196,7 +201,7 @@ class TrialFolder:
         begun = (self.path / "trial.json").is_file()
         with disk_errors(self.path, RESUMABLE if begun else "; nothing was saved"):
             self.path.mkdir(parents=True, exist_ok=True)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
             file = open_regular(self.path / "lock", flags, below=self.path)
         with os.fdopen(file, "ab") as lock:
             with disk_errors(self.path / "lock"):
@@ -206,6 +211,7 @@ class TrialFolder:
             finally:
                 if mine:
                     self.close()
+                    release(lock)
 
     def begin(
         self,
@@ -267,11 +273,14 @@ class TrialFolder:
         self._checkpoints.save(state, self._spec)
 
     def keep(self, state: Json) -> None:
-        """Keep the state in addition to the latest checkpoint."""
+        """Save the state as ``checkpoint`` does, and keep it beside later ones."""
+        self.checkpoint(state)
         self._checkpoints.keep(state, self._spec)
 
     def finish(self, result: Json) -> None:
         """Write the result; the trial is done."""
+        self._metrics.sync()
+        self._members.sync()
         generation = result.get("generations")
         rows = {} if generation is None else {"rows": self._metrics.digest(generation)}
         self._write("result.json", {"hash": self.description().get("hash"), **result, **rows})

@@ -58,11 +58,12 @@ class Gauge:
         }
 
     def state_dict(self) -> State:
-        """The last update, not copied; empty before the first."""
-        return {} if self._last is None else {"last_update": self._last}
+        """The start and the last update, not copied; empty before the first update."""
+        return {} if self._last is None else {"start": self._start, "last_update": self._last}
 
     def load_state_dict(self, state: State) -> None:
         """Restore what ``state_dict`` returned."""
+        self._start = state.get("start", self._start)  # checkpoints before 0.3.0 have none
         self._last = state.get("last_update")
 
 

@@ -84,7 +84,9 @@ def _examples(policy: TrainedPolicy) -> tuple[torch.Tensor, Rows]:
             observation, _ = env.reset(seed=seed)
             outputs.append(policy.outputs(observation))
             flat = np.asarray(gymnasium.spaces.flatten(space, observation))
-            rows.append(flat.reshape(space.shape) if space.shape else flat)
+            rows.append(
+                flat.reshape(space.shape) if isinstance(space, gymnasium.spaces.Box) else flat
+            )
         env.close()
     policy.reset()
     return torch.from_numpy(np.array(rows)), np.array(outputs)

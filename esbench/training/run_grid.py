@@ -64,14 +64,12 @@ def run_grid(
         return outcomes
     groups = _groups(todo, layout, pool, callbacks, limits.any, apart)
     named = [each for each in callbacks if isinstance(each, ImportedCallback)]
-    checked = False
-    for group, count, open_engine in groups:
+    for number, (group, count, open_engine) in enumerate(groups):
         with TrialProcesses(count, open_engine, named, limits, pool.notice) as processes:
-            if not checked:
+            if number == 0:
                 processes.check(trials, watcher)
-            checked = True
             processes.run(group, watcher, ended)
-    if not checked:
+    if not groups:
         if todo:
             pool.start()  # the workers load during the check
         check_trials(trials, pool)

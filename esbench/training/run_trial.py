@@ -62,7 +62,7 @@ class GridWatcher(Watcher, Protocol):
 
 def check_trials(trials: Sequence[Trial], pool: Engine | None = None) -> None:
     """``check_each`` of the trials with ``check_spec``."""
-    check_each(trials, lambda trial: check_spec(trial.spec, trial.status == "missing", pool))
+    check_each(trials, lambda trial: check_spec(trial.spec, not trial.folder.has_begun, pool))
 
 
 def check_each(trials: Sequence[Trial], check: Callable[[Trial], None]) -> None:
@@ -73,10 +73,13 @@ def check_each(trials: Sequence[Trial], check: Callable[[Trial], None]) -> None:
     Raises:
         UsageError: a trial is not supported, or own code that every trial needs cannot be made.
     """
-    distinct = {trial.spec.model_copy(update={"seed": 0}).hash: trial for trial in trials}
-    todo = [trial for trial in distinct.values() if not trial.is_done]
+    distinct = {
+        trial.spec.model_copy(update={"seed": 0}).hash: trial
+        for trial in trials
+        if not trial.is_done
+    }
     refused: list[OwnCodeError] = []
-    for trial in todo:
+    for trial in distinct.values():
         try:
             check(trial)
         except OwnCodeError as error:
@@ -85,7 +88,7 @@ def check_each(trials: Sequence[Trial], check: Callable[[Trial], None]) -> None:
             raise
         except BaseException:  # of own code, which may raise anything
             continue
-    if refused and len(refused) == len(todo):
+    if refused and len(refused) == len(distinct):
         raise refused[0]
 
 

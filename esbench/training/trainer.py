@@ -105,7 +105,7 @@ class Trainer(ABC):
         budget = self.spec.budget
         if env_steps is not None:
             require_finite("env_steps", env_steps)
-        limit = budget.env_steps if env_steps is None else env_steps
+        limit = budget.env_steps if env_steps is None else int(env_steps)
         if self._ended is None:
             self._train_with(limit, callbacks)
             return self.stopped

@@ -60,7 +60,7 @@ class SpecCheck(NamedTuple):
     @classmethod
     def of(cls, trial: Trial) -> SpecCheck:
         """The check of a trial, whose folder this process can reach."""
-        return cls(trial.spec, trial.status == "missing")
+        return cls(trial.spec, not trial.folder.has_begun)
 
 
 @final

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, final
 
+from esbench.agents.names import is_agent
 from esbench.errors import DamagedTrialError, UsageError
 from esbench.grids.compose import compose_grid
 from esbench.grids.environment_files import Scores
@@ -122,9 +123,8 @@ def checked_trials(grid: Grid, root: Path, source: str, extend: bool = False) ->
     trials = [replace(trial, extend=extend) for trial in grid_trials(grid, root, source)]
     check_format(root)
     for trial in trials:
-        if trial.folder.status != "missing":
-            with contextlib.suppress(DamagedTrialError):  # reported when the trial is run
-                trial.check()
+        with contextlib.suppress(DamagedTrialError):  # reported when the trial is run
+            trial.check()
     return trials
 
 
@@ -149,6 +149,21 @@ def trial_at(spec: TrialSpec, environment: str, algorithm: str, policy: str, out
     path = out.joinpath(*(re.sub(r"[^\w.+-]", "_", part) for part in parts), f"seed-{spec.seed}")
     labels = {"environment": environment, "algorithm": algorithm, "policy": policy}
     return Trial(spec, labels, TrialFolder(path))
+
+
+def recording_members(trials: Sequence[Trial]) -> list[Trial]:
+    """The trials, of which those of searches store what their members do.
+
+    Raises:
+        UsageError: all are trials of agents, which have no members.
+    """
+    found = [
+        replace(trial, record_members=not is_agent(trial.spec.algorithm.name)) for trial in trials
+    ]
+    if found and not any(trial.record_members for trial in found):
+        name = trials[0].labels["algorithm"]
+        raise UsageError(f"{name} is an agent, which has no members to record; expected a search")
+    return found
 
 
 def require_folder(root: Path) -> None:

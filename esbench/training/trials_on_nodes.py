@@ -30,7 +30,7 @@ from esbench.training.run_trial import (
     outcome_without_training,
 )
 from esbench.training.schedule import schedule
-from esbench.training.trial_messages import Away, Event, Recorded, SpecCheck, SpecChecked
+from esbench.training.trial_messages import Away, Event, Notice, Recorded, SpecCheck, SpecChecked
 from esbench.training.trial_processes import TrialArguments, UnfinishedTrial
 from esbench.training.trial_recorder import FolderRecorder
 from esbench.training.trial_server import Died, TrialServer
@@ -110,7 +110,7 @@ class TrialsOnNodes:
             at_once: the number of trials side by side on one node; by default, ``schedule`` decides
                 from the node's cores and its share of the trials.
             limits: of every trial, and of its check.
-            tell: called with a message when no node is left.
+            tell: called with the notices of the nodes, and with a message when none is left.
         """
         self._trials = trials
         self._nodes = nodes
@@ -169,6 +169,8 @@ class TrialsOnNodes:
                         if error is not None:
                             raise error
                         return
+                    case Notice(text):
+                        self._tell(text)
                     case Died() if sender is checker:
                         sender.exceeded = ""
                         losses += 1
@@ -280,6 +282,8 @@ class TrialsOnNodes:
                     place.in_flight = total - done
                 case Event("trial_ended") if run is not None:
                     self._close(place, run)
+                case Notice(text):
+                    self._tell(text)
                 case EsbenchError():
                     raise message
         return (run.trial, message) if run is not None and isinstance(message, Event) else None

@@ -296,6 +296,8 @@ def test_a_failed_trial(base: Path, same: Path) -> None:
 def test_a_seed_that_lies_there_twice_is_refused(tmp_path: Path, base: Path) -> None:
     write_scores(tmp_path / "both" / "a", GOOD[:1])
     write_scores(tmp_path / "both" / "b", WORSE[:1])
+    (unfinished,) = make_trials(tmp_path / "both" / "0", seeds=[0])
+    write_trial(unfinished)
     with pytest.raises(UsageError, match=r"both/a/.* and .*both/b/.* hold the same trial"):
         held(tmp_path / "both", base)
     with pytest.raises(UsageError, match="hold the same trial"):

@@ -1,5 +1,4 @@
 import contextlib
-import multiprocessing
 import os
 import signal
 import struct
@@ -21,7 +20,7 @@ from esbench.algorithms.population import SampledPopulation
 from esbench.errors import EnvironmentFailedError, TrainingError, UsageError
 from esbench.grids.trial_spec import TrialSpec
 from esbench.policies.normalization import ObservationStatistics
-from esbench.rollouts.child_process import Child
+from esbench.rollouts.child_process import Child, Parent, end
 from esbench.rollouts.jobs import CENTER, Job, Setup, Task, member_tasks
 from esbench.rollouts.pool_sizes import round_size, usable_cores
 from esbench.rollouts.results import Episodes
@@ -162,6 +161,23 @@ def test_a_killed_worker_is_replaced_and_its_episodes_are_the_same(
     np.testing.assert_array_equal(played.lengths, expected.lengths)
 
 
+def test_a_killed_worker_whose_pipes_another_process_holds_is_replaced(
+    make_spec: Spec, tmp_path: Path
+) -> None:
+    name, flag = "doubles:Forks-v0", tmp_path / "flag"
+    flag.touch()
+    spec = make_spec(name, environment={name: {"kwargs": {"flag": str(flag)}}})
+    with WorkerPool(2, slots=4) as pool:
+        expected = play_walks(pool, spec)
+        killer = threading.Timer(0.1, os.kill, (pool.process_ids[0], signal.SIGKILL))
+        killer.start()
+        played = play_walks(pool, spec)
+        killer.join()
+    assert flag.read_text() == ""  # it still held them
+    flag.unlink()
+    np.testing.assert_array_equal(played.returns, expected.returns)
+
+
 @pytest.mark.parametrize("taker_dies", [False, True])
 def test_running_episodes_move_to_the_worker_that_has_none_left(
     make_spec: Spec, pools: dict[tuple[int, int], WorkerPool], taker_dies: bool
@@ -278,13 +294,15 @@ def test_an_environment_that_raises_fails_with_its_own_traceback(
     assert np.isfinite(expected.returns).all()
 
 
+def die_while_sending(parent: Parent) -> None:
+    os.write(parent._connection.fileno(), struct.pack("!i", 1000) + b"half of a message")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def test_a_message_torn_by_a_death_counts_as_the_death() -> None:
-    child = object.__new__(Child)
-    child.connection, theirs = multiprocessing.Pipe()
-    with child.connection:
-        with theirs:
-            os.write(theirs.fileno(), struct.pack("!i", 1000) + b"half of a message")
-        assert child.receive() is None
+    child = Child(die_while_sending)
+    assert child.receive() is None
+    end([child])
 
 
 def test_trainers_on_one_pool_take_turns(make_spec: Spec, pool: WorkerPool) -> None:

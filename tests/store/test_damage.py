@@ -34,7 +34,9 @@ def trial(tmp_path: Path) -> Trial:
     write_trial(made, records, parameters=4)
     with made.folder.locked():
         made.folder.begin(made.spec, {})
-        made.folder.keep({"algorithm": {"center": np.ones(4)}, "progress": {"generation": ROWS}})
+        progress = {"generation": ROWS}
+        made.folder.keep({"algorithm": {"center": np.ones(4)}, "progress": progress})
+        made.folder.checkpoint({"algorithm": {"center": np.full(4, 2.0)}, "progress": progress})
         cost = {"env_steps": 300, "wall_time_s": 1.5, "generations": ROWS}
         made.folder.finish({"score": 3.0, "returns": [3.0], **cost})
     keep_selected_score(made.folder, 2, {"score": 2.0, "returns": [2.0]})

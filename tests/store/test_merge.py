@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import Run, files
@@ -134,6 +135,23 @@ def test_a_finished_trial_that_another_process_writes_is_refused(tmp_path: Path)
     with done.folder.locked(), pytest.raises(UsageError, match="seed-0 is running"):
         merge([tmp_path / "a"], tmp_path / "out")
     assert not list((tmp_path / "out").rglob("trial.json"))
+
+
+def test_a_copied_trial_cannot_start_while_it_is_merged_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "a", [0])
+    merge([tmp_path / "a"], tmp_path / "b")
+    (copied,), copy, free = find_trials(tmp_path / "b"), shutil.copytree, list[bool]()
+
+    def try_to_start(*args: Any, **options: Any) -> Any:
+        with copied.locked() as mine:
+            free.append(mine)
+        return copy(*args, **options)
+
+    monkeypatch.setattr(shutil, "copytree", try_to_start)
+    merge([tmp_path / "b"], tmp_path / "c")
+    assert set(free) == {False}
 
 
 def test_what_a_killed_merge_leaves_is_no_trial(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import resource
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -69,6 +70,40 @@ def checkpointed(folder: TrialFolder) -> dict[str, Any]:
     loaded = folder.load_checkpoint()
     assert loaded is not None
     return loaded
+
+
+def test_a_result_is_on_disk_after_its_rows(
+    begin: Begin, make_trial: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, fsync = list[str](), os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: (synced.append(path_of(file)), fsync(file)))
+    folder = begin(make_trial())
+    folder.append(record(1))
+    synced.clear()
+    folder.finish({"score": 1.0, "generations": 1})
+    assert [Path(name).name for name in synced].index("metrics.jsonl") == 0
+
+
+def path_of(file: int) -> str:
+    return str(Path(f"/proc/self/fd/{file}").readlink())
+
+
+def test_a_trial_is_free_when_its_process_is_done_not_when_its_helpers_are(
+    make_trial: Make,
+) -> None:
+    folder = make_trial().folder
+    with folder.locked() as mine:
+        helper = os.fork()
+        if helper == 0:
+            time.sleep(20)
+            os._exit(0)
+    try:
+        with folder.locked() as again:
+            assert mine
+            assert again
+    finally:
+        os.kill(helper, signal.SIGKILL)
+        os.waitpid(helper, 0)
 
 
 def test_rows_come_back_exactly_and_nan_is_null(begin: Begin, make_trial: Make) -> None:

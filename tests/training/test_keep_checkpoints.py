@@ -109,6 +109,28 @@ def test_a_run_that_was_interrupted_while_it_kept_one_keeps_the_same(
         assert arrays(interrupted.folder, generation) == arrays(trial.folder, generation)
 
 
+def test_one_can_be_loaded_whenever_the_run_is_killed(
+    trial: Trial, pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed, keep = replace(trial, folder=TrialFolder(tmp_path / "killed")), TrialFolder.keep
+
+    def kill(folder: TrialFolder, state: dict[str, Any]) -> None:
+        keep(folder, state)
+        monkeypatch.setattr(TrialFolder, "checkpoint", lambda *_: None)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrialFolder, "keep", kill)
+        with pytest.raises(KeyboardInterrupt):
+            run(pool, killed)
+    with killed.folder.locked():
+        killed.folder.begin(killed.spec, killed.folder.description())
+    (kept,) = killed.folder.kept
+    state = killed.folder.load_checkpoint(kept)
+    assert state is not None
+    assert state["progress"]["generation"] == kept
+
+
 def test_one_is_selected_by_its_generation(trial: Trial, pool: WorkerPool, tmp_path: Path) -> None:
     path, result, first = trial.folder.path, trial.folder.result(), trial.folder.kept[0]
     last = result["generations"]

@@ -9,6 +9,7 @@ from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.callbacks import Stop
 from esbench.training.run_grid import run_grid
+from esbench.training.run_trial import check_each
 from esbench.training.scoring import evaluate_trial
 from esbench.training.trials import Trial
 
@@ -39,6 +40,16 @@ def test_a_done_trial_of_another_specification_is_refused(
         pytest.raises(UsageError, match="holds another trial"),
     ):
         run(pool, edited)
+
+
+@pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)])
+def test_a_specification_is_checked_while_a_seed_of_it_is_not_done(
+    make_trial: Make, pool: WorkerPool, order: slice
+) -> None:
+    trials, checked = [make_trial(seed=seed) for seed in (1, 2)], list[Trial]()
+    run(pool, trials[1])
+    check_each(trials[order], checked.append)
+    assert checked == trials[:1]
 
 
 def test_an_environment_that_workers_cannot_make_fails_its_trial_alone(

@@ -32,6 +32,7 @@ MLP = {"template": "mlp", "hidden": [4], "normalize_observations": True}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "linear": ("CartPole-v1", {"template": "linear", "bias": True}),
     "mlp": ("doubles:Walk-v0", MLP),
+    "multi": ("doubles:Multi-v0", {"template": "linear"}),
     "discrete": ("FrozenLake-v1", {"template": "mlp", "hidden": [], "bias": False}),
     "vector": ("esbench/Sphere-v0", {"template": "vector"}),
     "conv": (PICTURES, CONV),

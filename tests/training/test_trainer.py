@@ -67,7 +67,7 @@ def test_the_update_may_draw_with_the_workers_cores(
 def test_training_goes_on_with_a_larger_number(make_spec: Spec, pool: WorkerPool) -> None:
     whole = train(make_spec(budget={"env_steps": 900}), pool)
     with SearchTrainer(make_spec(), pool) as trainer:
-        for steps in (1, 300, 900):
+        for steps in (1, 3e2, 900):
             trainer.train(env_steps=steps)
     assert results(trainer) == results(whole)
 

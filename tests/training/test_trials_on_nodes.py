@@ -85,6 +85,14 @@ def test_every_file_is_that_of_a_local_run_on_whatever_nodes_join(
     assert [outcome for outcome, _ in again.ends] == ["skipped"] * 4
 
 
+def test_notices_of_the_nodes_arrive(make_trial: Make, nodes: LocalNodes) -> None:
+    told = list[str]()
+    nodes.add()
+    run(nodes, Watcher(), make_trial("doubles:Valve-v0"), tell=told.append)
+    (warning,) = told
+    assert "0 is not within the bounds" in warning
+
+
 def test_trials_of_lost_nodes_and_processes_go_on_from_their_last_checkpoint(
     make_trial: Make, pool: WorkerPool, nodes: LocalNodes
 ) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from command_line import Run
 from fake_trials import reseal
@@ -54,7 +55,7 @@ def test_it_starts_with_the_policy_and_resumes_bit_for_bit(
     with SearchTrainer(trial.spec, pool) as trainer:  # the same seed, so the same held-out episodes
         assert trainer.evaluate().returns.tolist() == source.folder.result()["returns"]
         trainer.train()
-        digests = [record.digest for record in trainer.history]
+        history = trainer.history
 
     def interrupt(_: object) -> None:
         raise KeyboardInterrupt
@@ -64,7 +65,9 @@ def test_it_starts_with_the_policy_and_resumes_bit_for_bit(
         run_trial(trial, pool, Watcher(), [interrupt])
     assert len(trial.folder.rows()) == 1
     run(pool, trial)
-    assert [record.digest for record in trial.folder.records()] == digests
+    for resumed, record in zip(trial.folder.records(), history, strict=True):
+        for name in ("digest", "distance", "update_cosine"):
+            np.testing.assert_equal(getattr(resumed, name), getattr(record, name))
     (verification,) = verify(trial.folder.path, pool, lambda *_: None)
     assert verification.outcome is Outcome.IDENTICAL
     shutil.rmtree(source.folder.path)  # not needed to score what was trained
