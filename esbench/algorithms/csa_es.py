@@ -58,15 +58,19 @@ class CSAES(Algorithm[SampledPopulation]):
 
     def _tell(self, population: SampledPopulation, returns: Vector, behaviors: Matrix) -> None:
         weights = recombination_weights(len(population))
-        mass = 1.0 / float(np.sum(weights**2))  # mu_eff                                       (8)
+        mass = selection_mass(weights)
         size = self._center.size
         rate = (mass + 2.0) / (size + mass + 5.0)  # c_sigma                                  (55)
         damping = 1.0 + 2.0 * max(0.0, np.sqrt((mass - 1.0) / (size + 1.0)) - 1.0) + rate  #  (55)
         length = np.sqrt(size) * (1.0 - 1.0 / (4.0 * size) + 1.0 / (21.0 * size**2))  # E||N(0, I)||
 
-        step = population.weighted_noise(shared_by_ties(weights, returns))  # <y>_w           (41)
+        # Ties share weights and make <y>_w shorter. With the mass of the shared weights, the path
+        # still has the length of N(0, I) if the returns are random.
+        shared = shared_by_ties(weights, returns)
+        step = population.weighted_noise(shared)  # <y>_w                                     (41)
         center = self._center + self._sigma * step  #                                         (42)
-        path = (1.0 - rate) * self._path + np.sqrt(rate * (2.0 - rate) * mass) * step  #      (43)
+        scale = np.sqrt(rate * (2.0 - rate) * selection_mass(shared))
+        path = (1.0 - rate) * self._path + scale * step  #                                    (43)
         growth = np.exp(rate / damping * (np.sqrt(np.sum(path**2)) / length - 1.0))
         self._center, self._path = center, path
         self._sigma = float(np.clip(self._sigma * growth, *SIGMA_RANGE))  #                   (44)
@@ -77,6 +81,11 @@ class CSAES(Algorithm[SampledPopulation]):
     def _load_state_dict(self, state: State) -> None:
         self._sigma = float(state["sigma"])
         self._path = np.array(state["path"])
+
+
+def selection_mass(weights: Vector) -> float:
+    """mu_eff of weights [N] that sum to 1 (equation 8); their order does not change a bit."""
+    return 1.0 / float(np.sum(np.sort(-weights) ** 2))
 
 
 def recombination_weights(size: int) -> Vector:

@@ -45,6 +45,19 @@ def test_tied_members_share_their_weights():
     np.testing.assert_array_equal(*centers)
 
 
+@pytest.mark.parametrize("levels", [2, 5, 10**9])
+def test_the_step_size_is_unbiased_if_the_returns_are_random(levels):
+    # Hansen 2016, section 4: ln(sigma) has no drift under random selection, tied or not.
+    growth = []
+    for seed in range(12):
+        settings = {"num_params": 20, "population_size": 64, "sigma": 1.0, "seed": seed}
+        algorithm = esbench.make_algorithm("csa_es", **settings)
+        stream = np.random.default_rng(seed)
+        climb(algorithm, 100, lambda points, s=stream: s.integers(levels, size=len(points)))
+        growth.append(np.log(algorithm.sigma))
+    assert abs(np.mean(growth)) < 1.0  # the standard error is 0.2
+
+
 def test_the_step_size_stays_in_the_range_of_numbers():
     algorithm = esbench.make_algorithm("csa_es", num_params=2, center_init=0.0, sigma=1e30)
     climb(algorithm, 400, lambda points: points[:, 0])
