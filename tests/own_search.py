@@ -2,11 +2,14 @@
 
 from typing import Any, final
 
+import numpy as np
 import torch
 
-from esbench.algorithms.base import Algorithm
+from esbench.algorithms.base import Algorithm, State
 from esbench.algorithms.openai_es import OpenAIESFamily, OpenAIESSettings
 from esbench.algorithms.population import SampledPopulation
+from esbench.algorithms.shaping import centered
+from esbench.arrays import Matrix, Vector
 
 
 class Derived(torch.optim.NAdam):
@@ -61,6 +64,49 @@ class Mine(OpenAIESFamily):
 
     def _ask(self) -> SampledPopulation:
         return self.sampled(self._decayed_sigma)
+
+
+class Rebinding(Algorithm[SampledPopulation]):
+    """Climbs the mean of its noise, weighted by centered ranks; makes a new array of its center."""
+
+    Settings = OpenAIESSettings
+
+    @property
+    def sigma(self) -> float:
+        return 0.1
+
+    def _ask(self) -> SampledPopulation:
+        return self.sampled(self.sigma)
+
+    def _step(self, population: SampledPopulation, returns: Vector) -> Vector:
+        return 0.1 * population.weighted_noise(centered(returns))
+
+    def _tell(self, population: SampledPopulation, returns: Vector, behaviors: Matrix) -> None:
+        self._center = self._center + self._step(population, returns)
+
+    def _state_dict(self) -> State:
+        return {}
+
+    def _load_state_dict(self, state: State) -> None: ...
+
+
+@final
+class InPlace(Rebinding):
+    """The same search, whose center stays one array."""
+
+    def _tell(self, population: SampledPopulation, returns: Vector, behaviors: Matrix) -> None:
+        self._center += self._step(population, returns)
+
+
+@final
+class AsksAnArray(Rebinding):
+    def _ask(self) -> Any:
+        return np.zeros((4, 3))
+
+
+@final
+class OtherSettings(Rebinding):
+    Settings = dict
 
 
 class Unfinished(Algorithm[SampledPopulation]):

@@ -81,8 +81,11 @@ class Algorithm(ABC, Generic[PopulationT]):
 
     @property
     def center(self) -> Vector:
-        """The parameters of the unperturbed policy, around which the search samples, [P]."""
-        return self._center
+        """The parameters of the unperturbed policy, around which the search samples, [P].
+
+        A copy, because a search may update its center in place.
+        """
+        return self._center.copy()
 
     @final
     @property
@@ -91,7 +94,7 @@ class Algorithm(ABC, Generic[PopulationT]):
 
         With ``center_average = 1``, the default, it is the center.
         """
-        return self._center if self._average is None else self._average
+        return self.center if self._average is None else self._average
 
     @property
     @abstractmethod
@@ -101,7 +104,13 @@ class Algorithm(ABC, Generic[PopulationT]):
     @final
     def ask(self) -> PopulationT:
         """The population to evaluate next; the same one until ``tell`` is called."""
-        return replace(self._ask(), asked=self._turn)
+        population = self._ask()
+        if not isinstance(population, Population):
+            raise TrainingError(
+                f"{type(self).__name__}._ask returned an object of type "
+                f"{type(population).__name__}; expected a Population, such as StoredPopulation"
+            )
+        return replace(population, asked=self._turn)
 
     @final
     def tell(
@@ -242,7 +251,7 @@ class Algorithm(ABC, Generic[PopulationT]):
         By default with ``gaussian_noise`` around the center of the search.
         """
         return SampledPopulation(
-            center=self._center if center is None else center,
+            center=self.center if center is None else center,
             sigma=sigma,
             noise=noise or self.gaussian_noise(),
             size=self.population_size,
@@ -292,6 +301,10 @@ def algorithm_class(name: str) -> type[Algorithm[Any]]:
             "esbench.algorithms.base.Algorithm with _ask, _tell, _state_dict and _load_state_dict, "
             "or, for an agent, a class with train(env, env_steps, seed)"
         )
-    if not hasattr(found, "Settings"):
-        raise UsageError(f"algorithm {name!r} has no Settings; expected its class of settings")
+    settings = getattr(found, "Settings", None)
+    if not (isinstance(settings, type) and issubclass(settings, AlgorithmSettings)):
+        raise UsageError(
+            f"algorithm {name!r} has Settings = {shown(settings)}; expected a subclass of "
+            "esbench.algorithms.settings.AlgorithmSettings"
+        )
     return found

@@ -97,11 +97,12 @@ def on_grid(
     *,
     after: bool = False,
 ) -> tuple[Floats, Floats]:
-    """A grid of totals from 0, [points], and the returns of each run there, [runs, points].
+    """A grid of totals, [points], and the returns of each run there, [runs, points].
 
     Runs longer than ``points`` generations are averaged over blocks of neighbors. Each run has
     ``totals`` after, and ``returns`` before, the updates of [its generations], as for ``align``.
-    ``after``: the returns are those after the updates too, as of an agent.
+    The grid begins at 0. ``after``: the returns are those after the updates too, as of an agent,
+    and the grid begins at the first total that all runs have reached.
     """
     fine = max(points, *(np.size(run) for run in returns))
     grid, values = align(totals if after else [at_start(run) for run in totals], returns, fine)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -30,6 +31,7 @@ from esbench.files import nearest_path
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from esbench.leaderboard.sample import Drawn
     from esbench.store.generation_record import GenerationRecord
     from esbench.training.trials import Trial
 
@@ -71,6 +73,8 @@ def baseline(
         raise UsageError("--out is missing; expected a file, or --suggest to write none")
     if power is not None and not suggest:
         raise UsageError(f"--power {power}: expected together with --suggest")
+    if replace and out is None:
+        raise UsageError("--replace: expected --out, the file to replace")
     wanted = POWER if power is None else power
     if not 0 < wanted < 1:
         raise UsageError(f"--power {power}: expected a number between 0 and 1, such as 0.8")
@@ -197,17 +201,18 @@ def verify(
     env: OnlyEnvironments = None,
     algorithm: OnlyAlgorithms = None,
     leaderboard: Annotated[Path, typer.Option(help="Folder of the leaderboard.")] = LEADERBOARD,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the random choice.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of the random choice (default: 0).")
+    ] = None,
 ) -> None:
-    """Train trials again and report: identical, statistically equal, or different.
+    """Train trials again and report: identical, no significant difference, or different.
 
     Exit code 1: different. Writes nothing.
     """
     from esbench.cli.console import show, working
     from esbench.gate.verify import Outcome, sentences
     from esbench.gate.verify import verify as run_again
-    from esbench.leaderboard.entries import is_leaderboard, read_leaderboard, selected
-    from esbench.leaderboard.sample import draw, verify_drawn
+    from esbench.leaderboard.sample import verify_drawn
     from esbench.rollouts.worker_pool import WorkerPool
     from esbench.units import format_steps
 
@@ -215,23 +220,14 @@ def verify(
         raise UsageError(
             f"TRIAL = {str(trial)!r}: no such file or folder; {_expected(trial, leaderboard)}"
         )
-    of_entries = trial is None or trial.is_file() or sample is not None
-    if sample is None and (trial is None or is_leaderboard(trial)):
-        raise UsageError(
-            "expected a trial's folder, a file of a leaderboard, or --sample K"
-            + (f", not {str(trial)!r} alone" if trial else "")
-        )
-    if sample is not None and trial and trial.is_dir() and not is_leaderboard(trial):
-        raise UsageError(
-            f"--sample {sample}: expected a leaderboard, but {str(trial)!r} has none of its files; "
-            "without --sample, the trials of a folder are trained again"
-        )
-    if sample is None and (env or algorithm):
-        raise UsageError("--env and --algorithm without --sample: expected --sample K too")
-    what, drawn = trial or leaderboard, []
-    if of_entries:
-        entries = selected(read_leaderboard(what), env or (), algorithm or ())
-        drawn = draw(entries, sample, seed)
+    if trial is not None and leaderboard != LEADERBOARD:
+        raise UsageError(f"TRIAL with --leaderboard {leaderboard}: expected one of them")
+    options = {"--env": env, "--algorithm": algorithm, "--seed": seed is not None}
+    if sample is None and (given := [name for name, value in options.items() if value]):
+        raise UsageError(f"{' and '.join(given)} without --sample: expected --sample K too")
+    what = trial or leaderboard
+    drawn = _drawn(trial, what, sample, env or (), algorithm or (), seed or 0)
+    if drawn:
         steps = format_steps(sum(each.env_steps for each in drawn))
         show(f"{steps} steps of training: {'; '.join(each.name for each in drawn)}")
     with working(f"running {what} again") as tell, WorkerPool(workers) as pool:
@@ -244,6 +240,36 @@ def verify(
         show(*sentences(verification))
     if any(verification.outcome is Outcome.DIFFERENT for verification in found):
         raise typer.Exit(EXIT_FAILED)
+
+
+def _drawn(
+    trial: Path | None,
+    what: Path,
+    sample: int | None,
+    environments: Sequence[str],
+    algorithms: Sequence[str],
+    seed: int,
+) -> list[Drawn]:
+    """The trials of a leaderboard to train again; none if ``trial`` is a folder of trials.
+
+    UsageError if it is neither.
+    """
+    from esbench.leaderboard.entries import is_leaderboard, read_leaderboard, selected
+    from esbench.leaderboard.sample import draw
+
+    if sample is None and (trial is None or is_leaderboard(trial)):
+        raise UsageError(
+            "expected a trial's folder, a file of a leaderboard, or --sample K"
+            + (f", not {str(trial)!r} alone" if trial else "")
+        )
+    if sample is not None and trial and trial.is_dir() and not is_leaderboard(trial):
+        raise UsageError(
+            f"--sample {sample}: expected a leaderboard, but {str(trial)!r} has none of its files; "
+            "without --sample, the trials of a folder are trained again"
+        )
+    if trial is not None and trial.is_dir() and sample is None:
+        return []
+    return draw(selected(read_leaderboard(what), environments, algorithms), sample, seed)
 
 
 @command(

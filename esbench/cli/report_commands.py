@@ -98,7 +98,7 @@ def table(
         shown = partial(sheet, terminal=True, by=by)
         print_sheet((wide_sheet if wide else shown)(rows, tail=tail), split=wide)
     elif wide and format_ == "csv":
-        write(wide_frame(rows).to_csv())
+        write(wide_frame(rows, tail=tail).to_csv())
     else:
         shown = partial(sheet, by=by)
         write(export((wide_sheet if wide else shown)(rows, tail=tail), rows, format_))

@@ -119,7 +119,10 @@ def run(
     if busy := report.count("elsewhere"):
         show(f"running in another process: {busy} of {len(trials)} trials; see: esbench status")
     if failed := report.count("failed"):
-        complain(f"{failed} of {len(trials)} trials failed; the same command retries them")
+        complain(
+            f"{failed} of {len(trials)} trials failed; the same command retries them (a damaged "
+            "one after what is damaged was removed)"
+        )
         raise typer.Exit(EXIT_FAILED)
 
 

@@ -58,6 +58,7 @@ def eval_(
             "--all": all_,
             f"--generation {generation}": generation is not None,
             f"--which {which}": which != "last",
+            f"--workers {workers}": workers is not None,
         }
         if wrong := [option for option, is_given in options.items() if is_given]:
             raise UsageError(f"{wrong[0]}: expected a trial, not --random-policy")

@@ -214,7 +214,9 @@ def read_baseline(path: Path) -> Baseline:
         content = read_json(path)
     except FileNotFoundError:
         near = nearest_path(path)
-        expected = f"did you mean {str(near)!r}?" if near else "expected one of 'esbench baseline'"
+        expected = (
+            f"did you mean {str(near)!r}?" if near else "expected a file of 'esbench baseline'"
+        )
         raise UsageError(f"no file {str(path)!r}; {expected}") from None
     if not isinstance(content, dict) or "format" not in content or "exit_code" in content:
         seen = "a file of 'esbench check --json'" if "exit_code" in content else "no baseline"

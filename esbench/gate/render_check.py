@@ -87,9 +87,9 @@ def judgment_text(judgment: Judgment) -> str:
     if math.isnan(judgment.seeds_needed):
         needed = "too near the margin to decide"
     elif math.isinf(judgment.seeds_needed):
-        needed = "its scores vary so much that a thousand seeds would not decide"
+        needed = "its scores vary so much that a thousand seeds per side would not decide"
     else:
-        needed = f"about {judgment.seeds_needed:.0f} seeds on both sides would decide"
+        needed = f"if nothing has changed, about {judgment.seeds_needed:.0f} seeds per side show it"
     return f"{change}, p = {judgment.p_drop:.2g}; {needed}"
 
 
@@ -136,11 +136,12 @@ def notes(report: CheckReport) -> list[str]:
 
 
 def details(report: CheckReport) -> list[str]:
-    """One line per cell that is not identical."""
+    """One line per cell that is not identical, or of which something is to be said."""
     lines = []
     for cell in report.cells:
         match, name = cell.match, cell.match.frozen.name
-        if not (cell.verdict is Verdict.NO_WORSE and match.digests is DigestResult.IDENTICAL):
+        same = cell.verdict is Verdict.NO_WORSE and match.digests is DigestResult.IDENTICAL
+        if cell.reason or not same:
             lines.append(f"{name}: {cell.verdict.value}: {sentence(cell)}")
         if match.digests is DigestResult.CHANGED:
             lines.append(f"{name}: changed: {match.digests_detail}")

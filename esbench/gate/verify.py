@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +28,7 @@ from esbench.training.make import make_trainer
 from esbench.training.scoring import evaluate_trial
 from esbench.units import NONE, counted
 
-MIN_RUNS: Final = 4  # per side: with three, p is never below the level
+MIN_RUNS: Final = 4  # per side: with three, no p-value is below the level
 SCORE_ONLY: Final = 0  # instead of a generation
 Watch: TypeAlias = Callable[[str, GenerationRecord], None]
 """Called with the name of a trial and every generation's record."""
@@ -37,7 +38,7 @@ class Outcome(StrEnum):
     """The comparison of rerun trials with their records."""
 
     IDENTICAL = "identical"
-    EQUAL = "statistically equal"
+    NO_DIFFERENCE = "no significant difference"
     DIFFERENT = "different"
 
 
@@ -46,8 +47,8 @@ class Outcome(StrEnum):
 class Rerun:
     """One trial, run again, with its stored and its new score, None if not finite.
 
-    ``parts_at`` is the first generation whose digest differs, ``SCORE_ONLY`` if only held-out
-    episodes differ, of the new or of the stored policy; None if nothing does. A new seed has no
+    ``parts_at`` is the first generation whose digest differs, ``SCORE_ONLY`` if the digests are
+    equal and held-out episodes differ, and None if the rerun is identical. A new seed has no
     record: its score is for the test only. ``edited`` are the fields of a leaderboard's file that
     contradict a trial with the same digests.
     """
@@ -66,7 +67,9 @@ class Verification:
     """The trials of one cell, run again; ``changed`` are packages and processor that differ.
 
     ``p_value``: two-sided permutation test of the mean scores, Holm-corrected over the cells. None
-    if all is identical, there are too few scores, or a score is not finite on one side only.
+    if all is identical, a score is not finite on one side only, or there are too few scores for
+    any difference to be significant: ``smallest_p`` is the smallest p-value that so many can have
+    before the correction, and ``needed`` how many seeds each side needs.
     """
 
     name: str
@@ -74,6 +77,8 @@ class Verification:
     reruns: tuple[Rerun, ...]
     p_value: float | None
     changed: tuple[str, ...]
+    smallest_p: float = 1.0
+    needed: int = MIN_RUNS
 
 
 def verify(path: Path, pool: Engine, watch: Watch) -> list[Verification]:
@@ -109,7 +114,10 @@ def sentences(verification: Verification) -> list[str]:
     )
     scores = f"score {before} before, {now} now"
     if verification.p_value is None:
-        test = f"no test of the scores; expected {MIN_RUNS} seeds or more, all with finite scores"
+        test = (
+            f"no test of the scores, which takes {verification.needed} seeds or more, all with "
+            "finite scores"
+        )
     else:
         test = f"p = {verification.p_value:.2g} for a difference of the scores of {trials}"
     why = "; ".join(verification.changed)
@@ -118,8 +126,9 @@ def sentences(verification: Verification) -> list[str]:
         unchanged += "the recorded score is not that of the trained policy, or scoring has changed"
     else:
         unchanged += (
-            "esbench itself or the environment has changed, or the trial was resumed by code that "
-            "does not restore its whole state"
+            "esbench itself or the environment has changed, or the algorithm or environment draws "
+            "random numbers that do not depend on the seed alone, or does not restore its whole "
+            "state when a trial is resumed"
         )
     return [
         f"{verification.name}: {verification.outcome.value}: {how} ({scores}); {test}",
@@ -154,14 +163,41 @@ def train_again(
 
 
 def judged(found: Sequence[Verification]) -> list[Verification]:
-    """Correct the p-values for their number and decide between equal and different."""
-    tested = [place for place, item in enumerate(found) if item.p_value is not None]
+    """Correct the p-values for their number and decide whether scores differ.
+
+    A cell whose scores are too few for a significant difference counts as different.
+    """
     decided = list(found)
-    for place, p_value in zip(tested, holm([found[p].p_value or 0.0 for p in tested]), strict=True):
-        equal = p_value > LEVEL and not _contradicts(found[place])
-        outcome = Outcome.EQUAL if equal else Outcome.DIFFERENT
-        decided[place] = replace(found[place], outcome=outcome, p_value=float(p_value))
+    tested = [place for place, item in enumerate(found) if item.p_value is not None]
+    p_values = [found[place].p_value or 0.0 for place in tested]
+    needed = fewest_runs(None, sum(item.outcome is not Outcome.IDENTICAL for item in found))
+    for number, place in enumerate(tested):
+        item, corrected = found[place], float(holm(p_values)[number])
+        best_case = [*p_values[:number], item.smallest_p, *p_values[number + 1 :]]
+        if holm(best_case)[number] > LEVEL:
+            decided[place] = replace(item, outcome=Outcome.DIFFERENT, p_value=None, needed=needed)
+            continue
+        differs = corrected <= LEVEL or _contradicts(item)
+        outcome = Outcome.DIFFERENT if differs else Outcome.NO_DIFFERENCE
+        decided[place] = replace(item, outcome=outcome, p_value=corrected)
     return decided
+
+
+def fewest_runs(recorded: int | None, tests: int = 1) -> int:
+    """How many new scores a test needs so that a difference can be significant.
+
+    It compares them to those recorded, None for as many, and is one of several ``tests``, whose
+    p-values are corrected. 0 if one recorded score, or none, would need dozens.
+    """
+    if recorded is not None and recorded < 2:
+        return 0
+    counts = itertools.count(MIN_RUNS)
+    return next(n for n in counts if tests * smallest_p(recorded or n, n) <= LEVEL)
+
+
+def smallest_p(recorded: int, new: int) -> float:
+    """The smallest p-value of a two-sided permutation test of so many scores."""
+    return 2.0 / math.comb(recorded + new, new)
 
 
 def _contradicts(found: Verification) -> bool:
@@ -184,7 +220,8 @@ def _verify_cell(cell: Cell, pool: Engine, watch: Watch) -> Verification:
     outcome = Outcome.IDENTICAL if same else Outcome.DIFFERENT
     p_value = None if same else _p_value(reruns)
     name = f"{cell.name} on {cell.environment}"
-    return Verification(name, outcome, reruns, p_value, tuple(changed))
+    least = smallest_p(len(reruns), len(reruns))
+    return Verification(name, outcome, reruns, p_value, tuple(changed), least)
 
 
 def _p_value(reruns: Sequence[Rerun]) -> float | None:

@@ -123,6 +123,10 @@ def _apply_overrides(table: Table, assignments: Sequence[str]) -> Table:
         for label in now:
             if label not in known:
                 near = suggestion(label, known)
+                if dotted := [name for name in known if "." in name]:
+                    near += (
+                        f"; a name with dots needs quotes: 'algorithms.\"{dotted[0]}\".KEY=VALUE'"
+                    )
                 raise UsageError(f"algorithms.{label} (--set) is not in this grid; {near}")
     return table
 

@@ -133,6 +133,11 @@ class Entry(Settings):
         return tuple(trial.score for trial in self.cell.trials if trial.score is not None)
 
     @property
+    def name(self) -> str:
+        """The cell and the variant of its settings, which no other file has."""
+        return f"{self.cell.name} #{self.variant}"
+
+    @property
     def variant(self) -> str:
         """The start of the hash of the specification without its seed."""
         return variant_of(self.cell.spec or {})[:VARIANT_DIGITS]
@@ -163,7 +168,7 @@ def read_entry(path: Path) -> Entry:
     try:
         content = read_json(path)
     except FileNotFoundError:
-        raise UsageError(f"no file {str(path)!r}; expected one of 'esbench submit'") from None
+        raise UsageError(f"no file {str(path)!r}; expected a file of 'esbench submit'") from None
     known = content.get("format") if isinstance(content, dict) else None
     if known != FORMAT:
         expected = f"expected {FORMAT}, of a file by 'esbench submit'"

@@ -6,11 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, final
+from typing import final
 
 import numpy as np
 
-from esbench.analysis.comparison import LEVEL
 from esbench.analysis.permutation import p_different
 from esbench.errors import UsageError
 from esbench.gate.verify import (
@@ -20,7 +19,9 @@ from esbench.gate.verify import (
     Rerun,
     Verification,
     Watch,
+    fewest_runs,
     judged,
+    smallest_p,
     train_again,
 )
 from esbench.leaderboard.entries import Entry, Run
@@ -31,8 +32,6 @@ from esbench.store.generation_record import GenerationRecord
 from esbench.store.provenance.changes import changed_code, changes, origin_of
 from esbench.store.provenance.record import provenance
 from esbench.training.evaluator import HeldOutScore
-
-MOST_RUNS: Final = 8  # enough for three cells with three recorded scores each
 
 
 @final
@@ -52,7 +51,7 @@ class Drawn:
     def name(self) -> str:
         """The cell and the seeds."""
         seeds = ", ".join(str(self.entry.seeds[place]) for place in self.places)
-        return f"{self.entry.cell.name}, seed {seeds}"
+        return f"{self.entry.name}, seed {seeds}"
 
 
 def draw(entries: Sequence[Entry], count: int | None, seed: int) -> list[Drawn]:
@@ -73,8 +72,8 @@ def verify_drawn(drawn: Sequence[Drawn], pool: Engine, watch: Watch) -> list[Ver
     """Train trials again.
 
     Where bits differ, as they may with another processor or other versions, more seeds of the cell
-    are trained, up to four, and their scores are compared to all of the cell. If the cell has too
-    few scores for that, new seeds follow.
+    are trained, up to four, and their scores are compared to all of the cell. If these are too few
+    for a significant difference, new seeds follow.
 
     Raises:
         UsageError: this version does not understand a specification.
@@ -104,26 +103,17 @@ def _verify_entry(drawn: Drawn, tests: int, pool: Engine, watch: Watch) -> Verif
     changed = [phrase for origin in entry.origins for phrase in changes(origin, here)]
     changed += changed_code({"own_code": entry.own_code}, made["own_code"])
     return Verification(
-        name=entry.cell.name,
+        name=entry.name,
         outcome=Outcome.IDENTICAL if same and not is_edited else Outcome.DIFFERENT,
         reruns=tuple(reruns),
         p_value=p_different(entry.scores, new) if decidable else None,
         changed=tuple(dict.fromkeys(changed)),
+        smallest_p=smallest_p(len(entry.scores), len(reruns)),
     )
 
 
-def fewest_runs(recorded: int, tests: int = 1) -> int:
-    """How many new scores a test against those recorded needs so that it can be significant.
-
-    That is one of several ``tests``, whose p-values are corrected. Zero if it takes more than
-    ``MOST_RUNS``.
-    """
-    counts = range(MIN_RUNS, MOST_RUNS + 1)
-    return next((n for n in counts if 2 * tests / math.comb(recorded + n, n) <= LEVEL), 0)
-
-
 def _new_run(entry: Entry, seed: int, pool: Engine, watch: Watch) -> Rerun:
-    watched = partial(watch, f"{entry.cell.name}, seed {seed}")
+    watched = partial(watch, f"{entry.name}, seed {seed}")
     _, score = train_again(entry.cell.trial_spec(seed), pool, watched, 0, None)
     mean = score.mean if math.isfinite(score.mean) else None
     return Rerun(seed, None, None, mean, is_new=True)
@@ -132,7 +122,7 @@ def _new_run(entry: Entry, seed: int, pool: Engine, watch: Watch) -> Rerun:
 def _rerun(entry: Entry, place: int, pool: Engine, watch: Watch) -> Rerun:
     trial, run = entry.cell.trials[place], entry.runs[place]
     spec = entry.cell.trial_spec(trial.seed)
-    watched = partial(watch, f"{entry.cell.name}, seed {trial.seed}")
+    watched = partial(watch, f"{entry.name}, seed {trial.seed}")
     records, score = train_again(spec, pool, watched, run.generations, run.stopped)
     digests = [record.digest for record in records]
     recorded = [*enumerate(trial.first_digests), (run.generations - 1, trial.last_digest)]

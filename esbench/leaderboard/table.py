@@ -110,7 +110,9 @@ def leaderboard_rows(
         _row(entry, labels[entry.cell.labels] > 1)
         for entry in selected(entries, environments, algorithms)
     ]
-    return sorted(rows, key=lambda row: (row.environment, -row.score, row.name))
+    return sorted(
+        rows, key=lambda row: (row.environment, -row.score, -row.low, -row.tail, row.name)
+    )
 
 
 def leaderboard_sheet(rows: Sequence[LeaderboardRow], terminal: bool = False) -> Sheet:
@@ -146,7 +148,7 @@ def best_sheet(found: Sequence[LeaderboardRow], rows: Sequence[LeaderboardRow]) 
         others = [
             row for row in rows if row.environment == best.environment and row.file != best.file
         ]
-        overlapping = sum(row.high >= best.low for row in others)
+        overlapping = sum(row.high >= best.low and row.low <= best.high for row in others)
         texts = _texts(best) | {OVERLAP: f"{overlapping} of {len(others)}"}
         body.append([texts[name] for name in header])
     notes = [note for note in sheet.notes if note not in (BEST_NOTE, COST_NOTE)]

@@ -16,7 +16,7 @@ from searches import START, P, climb
 
 import esbench
 from esbench.algorithms.optimizers.select import make_optimizer
-from esbench.errors import UsageError
+from esbench.errors import TrainingError, UsageError
 from esbench.files import with_arrays, without_arrays
 
 GRADIENTS = np.random.default_rng(0).standard_normal((40, P))
@@ -90,6 +90,7 @@ def test_an_own_algorithm_and_optimizer_by_class_are_those_by_name() -> None:
     [
         ("own_search:Derived", "not an algorithm"),
         ("own_search:Unfinished", "not an algorithm"),
+        ("own_search:OtherSettings", "AlgorithmSettings"),
         ("own_search:Mime", "'Mine'"),
     ],
 )
@@ -98,6 +99,12 @@ def test_what_is_no_algorithm_is_one_sentence(name: str, words: str, esbench: Ru
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert words in err
     assert name in err
+
+
+def test_a_population_of_another_type_is_named() -> None:
+    algorithm = esbench.make_algorithm("own_search:AsksAnArray", num_params=3)
+    with pytest.raises(TrainingError, match=r"_ask returned .* ndarray; expected a Population"):
+        algorithm.ask()
 
 
 def test_a_grid_trains_resumes_and_records_the_code(esbench: Run, tmp_path: Path) -> None:

@@ -1,3 +1,4 @@
+import itertools
 import json
 import shutil
 from pathlib import Path
@@ -11,8 +12,19 @@ from safetensors.numpy import load_file, save_file
 
 from esbench import Stop, make_trainer
 from esbench.algorithms.openai_es import OpenAIES
+from esbench.analysis.permutation import p_different
 from esbench.errors import DamagedTrialError, UsageError
-from esbench.gate.verify import SCORE_ONLY, Outcome, Rerun, Verification, sentences, verify
+from esbench.gate.verify import (
+    SCORE_ONLY,
+    Outcome,
+    Rerun,
+    Verification,
+    fewest_runs,
+    judged,
+    sentences,
+    smallest_p,
+    verify,
+)
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.scoring import evaluate_trial
@@ -88,13 +100,47 @@ def test_a_changed_digest_is_found_where_it_is(trained: Path, pool: WorkerPool) 
     set_digest(trained / "seed-2", 2)
     found = again(trained, pool)
     assert [rerun.parts_at for rerun in found.reruns] == [None, None, 2, None]
-    assert found.outcome is Outcome.EQUAL  # the scores are the same
+    assert found.outcome is Outcome.NO_DIFFERENCE  # the scores are the same
     assert found.p_value == 1
     assert "1 of 4 trials differ, seed 2 from generation 2" in sentences(found)[0]
     assert "esbench itself" in sentences(found)[1]
     alone = again(trained / "seed-2", pool)
     assert alone.outcome is Outcome.DIFFERENT
     assert "4 seeds" in sentences(alone)[0]
+
+
+def differing(scores: list[float], again: list[float]) -> Verification:
+    """A cell whose bits all differ, before the correction."""
+    pairs = enumerate(zip(scores, again, strict=True))
+    reruns = tuple(Rerun(seed, 1, then, now) for seed, (then, now) in pairs)
+    least = smallest_p(len(scores), len(scores))
+    p_value = p_different(scores, again)
+    return Verification("cell", Outcome.DIFFERENT, reruns, p_value, (), least)
+
+
+def test_too_few_seeds_for_a_significant_difference_are_no_test() -> None:
+    apart = differing([100.0, 101.0, 102.0, 103.0], [1.0, 2.0, 3.0, 4.0])
+    near = differing([100.0, 101.0, 102.0, 103.0], [100.5, 101.0, 102.5, 103.5])
+    (alone,) = judged([apart])
+    assert (alone.outcome, alone.p_value) == (Outcome.DIFFERENT, pytest.approx(2 / 70))
+    (alone,) = judged([near])
+    assert alone.outcome is Outcome.NO_DIFFERENCE
+    for found in judged([apart, near]), judged([near, near]):
+        assert [item.outcome for item in found] == [Outcome.DIFFERENT] * 2
+        assert [item.p_value for item in found] == [None] * 2
+        assert "5 seeds" in sentences(found[1])[0]
+    five = differing([*range(100, 105)], [*range(1, 6)]), differing([1.0] * 5, [1.0] * 5)
+    found = judged(five)
+    assert [item.outcome for item in found] == [Outcome.DIFFERENT, Outcome.NO_DIFFERENCE]
+
+
+def test_a_test_has_the_seeds_that_it_needs() -> None:
+    assert [fewest_runs(None, tests) for tests in (1, 2, 6, 7)] == [4, 5, 5, 6]
+    for recorded, tests in itertools.product((2, 3, 4, 10), (1, 3, 7, 20)):
+        runs = fewest_runs(recorded, tests)
+        p_value = p_different([0.0] * recorded, [1.0] * runs)
+        assert tests * p_value <= 0.05
+        assert runs == 4 or tests * smallest_p(recorded, runs - 1) > 0.05
 
 
 def test_another_algorithm_of_the_same_name_is_different(

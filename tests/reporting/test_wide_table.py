@@ -13,6 +13,7 @@ from rich.console import Console
 from test_score_table import make_row
 
 from esbench.cli.console import print_sheet
+from esbench.reporting.tables.frames import wide_frame
 from esbench.reporting.tables.render_table import Sheet, as_latex, as_markdown
 from esbench.reporting.tables.score_table import ScoreRow, score_table
 from esbench.reporting.tables.wide_table import ACROSS, wide_sheet
@@ -46,6 +47,14 @@ def grid(names: list[str], rows: list[str], **changes: Any) -> list[ScoreRow]:
         for name in names
         for number, row in enumerate(rows)
     ]
+
+
+def test_the_frame_has_tails_if_wanted() -> None:
+    rows = grid(["CartPole-v1", "Acrobot-v1"], ["snes", "ars"], tail=-2000.0)
+    plain, full = wide_frame(rows), wide_frame(rows, tail=True)
+    assert list(full) == ["CartPole-v1", "CartPole-v1 tail", "Acrobot-v1", "Acrobot-v1 tail"]
+    assert full[list(plain)].equals(plain)
+    assert set(full["Acrobot-v1 tail"]) == {-2000.0}
 
 
 @pytest.mark.usefixtures("_frozen_scores")

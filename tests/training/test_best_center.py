@@ -34,6 +34,21 @@ def smoothed(trial: Trial) -> np.ndarray[Any, Any]:
     return np.convolve(returns, np.ones(WINDOW) / WINDOW, "valid")
 
 
+def test_a_search_may_update_its_center_in_place(make_trial: Make, pool: WorkerPool) -> None:
+    histories, best = [], []
+    for name in ("own_search:Rebinding", "own_search:InPlace"):
+        settings = {"population_size": 4}
+        trial = make_trial("doubles:Walk-v0", name, budget=BUDGET, settings=settings)
+        with SearchTrainer(trial.spec, pool) as trainer:
+            trainer.train()
+            histories.append([record.update_norm for record in trainer.history])
+            policy = trainer.policy("best")
+            best.append((policy.generation, policy.parameters.tolist()))
+    assert histories[0] == histories[1]
+    assert min(histories[0]) > 0.0
+    assert best[0] == best[1]
+
+
 @pytest.mark.parametrize("algorithm", ["openai_es", "nsra_es"])
 def test_it_is_the_center_of_its_generation_and_survives_an_interrupt(
     make_trial: Make, pool: WorkerPool, algorithm: str

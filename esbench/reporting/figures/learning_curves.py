@@ -87,6 +87,12 @@ class LearningCurves:
     trials: dict[str, list[TrialFolder]]
     evaluated: int  # the number of curves that show the unperturbed policy
     cut: bool  # whether returns are of episodes that a limit of training cuts
+    short: tuple[str, ...]  # cells without two generations, which have no curve
+
+    @property
+    def left_out(self) -> str:
+        """The cells without a curve as the end of a title; empty if all have one."""
+        return f"; one generation, no curve: {', '.join(self.short)}" if self.short else ""
 
     @property
     def return_label(self) -> str:
@@ -223,6 +229,7 @@ def _draw(
     title = "IQM over seeds" + ", shaded: 95 % bootstrap interval" * banded
     if missing := {c.name for c in shown.over_steps} - {c.name for c in drawn}:
         title += f"; {NOT_EVALUATED}: {', '.join(sorted(missing))}"
+    title += shown.left_out
     add_legend(figure, size, (returns or list(axes_of.values()))[0], title)
 
 
@@ -281,7 +288,8 @@ def learning_curves(
         center for cell, center in zip(group, centers, strict=True) if cell.name in trials
     )
     cut = any(cell.cuts_episodes for cell in group if cell.name in trials)
-    return LearningCurves(over_steps, over_time, rank, unit, totals, trials, evaluated, cut)
+    short = tuple(cell.name for cell in group if cell.name not in trials)
+    return LearningCurves(over_steps, over_time, rank, unit, totals, trials, evaluated, cut, short)
 
 
 def _drawn_rows(trial: TrialFolder, in_training: bool) -> dict[str, npt.NDArray[Any]]:

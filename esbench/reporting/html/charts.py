@@ -116,7 +116,7 @@ def _sweep_charts(group: Sequence[Cell]) -> list[Json]:
 def _return_charts(shown: LearningCurves, group: Sequence[Cell]) -> list[Json]:
     scores = shared_scores(group)
     function = environment_kind(group[0].environment) == "function"
-    title = " ".join(shown.return_label.split()).capitalize()
+    title = " ".join(shown.return_label.split()).capitalize() + shown.left_out
     nearest_zero = -(10.0 ** smallest_decade(shown, scores)) if function else None
     if function:
         title += f" (log scale; values above {nearest_zero:g} are drawn at it)"

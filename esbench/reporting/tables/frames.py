@@ -39,15 +39,23 @@ def score_frame(rows: Sequence[ScoreRow], by: str | None = None) -> pd.DataFrame
     return frame
 
 
-def wide_frame(rows: Sequence[ScoreRow]) -> pd.DataFrame:
-    """One row per algorithm, the best first; one column of scores per environment."""
+def wide_frame(rows: Sequence[ScoreRow], *, tail: bool = False) -> pd.DataFrame:
+    """One row per algorithm, the best first; one column of scores per environment.
+
+    With ``tail``, each is followed by a column "ENVIRONMENT tail".
+    """
     import pandas as pd
 
     sheet = wide_sheet(rows)
     names = [cells[0] for cells in sheet.body[: len(sheet.body) - sheet.separated]]
-    table: dict[str, dict[str, float]] = {key: {} for key in sheet.header[1:] if key != ACROSS}
+    environments = [key for key in sheet.header[1:] if key != ACROSS]
+    suffixes = ("", " tail") if tail else ("",)
+    table: dict[str, dict[str, float]] = {
+        e + suffix: {} for e in environments for suffix in suffixes
+    }
     for row in rows:
-        table[row.environment][row.name] = row.score
+        for suffix, value in zip(suffixes, (row.score, row.tail), strict=False):
+            table[row.environment + suffix][row.name] = value
     frame = pd.DataFrame(table, index=pd.Index(names, name="algorithm"))
     frame.attrs["notes"] = sheet.notes
     return frame
