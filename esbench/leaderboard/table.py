@@ -104,15 +104,21 @@ def leaderboard_rows(
     environments: Collection[str] = (),
     algorithms: Collection[str] = (),
 ) -> list[LeaderboardRow]:
-    """The rows of the entries that ``selected`` finds; UsageError likewise."""
+    """The rows of the entries that ``selected`` finds, the best first; UsageError likewise.
+
+    Equal scores are ordered by the lower end of the interval, the tail and the number of seeds.
+    """
     labels = Counter(entry.cell.labels for entry in entries)
     rows = [
         _row(entry, labels[entry.cell.labels] > 1)
         for entry in selected(entries, environments, algorithms)
     ]
-    return sorted(
-        rows, key=lambda row: (row.environment, -row.score, -row.low, -row.tail, row.name)
-    )
+
+    def place(row: LeaderboardRow) -> tuple[str, float, float, float, int, str]:
+        low, tail = round(row.low, 6), round(row.tail, 6)  # equal but for errors of rounding
+        return row.environment, -row.score, -low, -tail, -row.seeds, row.name
+
+    return sorted(rows, key=place)
 
 
 def leaderboard_sheet(rows: Sequence[LeaderboardRow], terminal: bool = False) -> Sheet:
