@@ -26,7 +26,7 @@ from esbench.algorithms.openai_es import OpenAIESFamilySettings
 from esbench.algorithms.optimizers.select import Ascent
 from esbench.algorithms.population import SampledPopulation, StoredPopulation
 from esbench.algorithms.settings import Members, NonNegative
-from esbench.algorithms.shaping import SHAPINGS, all_equal
+from esbench.algorithms.shaping import all_equal, utilities
 from esbench.arrays import Matrix, Shapes, Vector
 from esbench.search_space import Tune
 from esbench.seeding import Purpose, stream
@@ -253,10 +253,11 @@ class NoveltySearch(DecayingSearch[SampledPopulation | StoredPopulation], ABC):
         told = [(weight, values) for weight, values in weighted if weight and not all_equal(values)]
         if not told:
             return
-        utilities = np.zeros(len(population))
+        shaping, paired = self.settings.shaping, self.settings.uses_pairs
+        fitness = np.zeros(len(population))
         for weight, values in told:  # w f_i + (1 - w) N_i                            (section 3.2)
-            utilities += weight * SHAPINGS[self.settings.shaping](values)
-        gradient = population.weighted_noise(utilities) / len(population)
+            fitness += weight * utilities(shaping, values, paired=paired)
+        gradient = population.weighted_noise(fitness) / len(population)
         m = self.plan.lineage
         self._centers[m] = self._ascents[m].step(self._centers[m], gradient, self.generation)
 

@@ -25,7 +25,7 @@ from esbench.algorithms.settings import (
     Positive,
     ShapingSettings,
 )
-from esbench.algorithms.shaping import SHAPINGS
+from esbench.algorithms.shaping import utilities
 from esbench.arrays import Matrix, Shapes, Vector
 from esbench.search_space import Tune
 
@@ -65,10 +65,11 @@ class OpenAIESFamily(DecayingSearch[SampledPopulation], ABC):
 
     @final
     def _tell(self, population: SampledPopulation, returns: Vector, behaviors: Matrix) -> None:
-        utilities = SHAPINGS[self.settings.shaping](returns)  # fitness shaping   (section 2.1)
-        if (utilities == utilities[0]).all():
+        shaping, paired = self.settings.shaping, self.settings.uses_pairs
+        fitness = utilities(shaping, returns, paired=paired)  # fitness shaping   (section 2.1)
+        if (fitness == fitness[0]).all():
             return  # no information: neither the momentum nor the weight decay moves anything
-        gradient = population.weighted_noise(utilities) / len(population)  # 1/n sum F_i eps_i (5)
+        gradient = population.weighted_noise(fitness) / len(population)  # 1/n sum F_i eps_i   (5)
         self._center = self._ascent.step(self._center, gradient, self.generation)  #     (line 5)
 
     @final

@@ -87,6 +87,8 @@ def normalized(returns: Vector) -> Vector:
     return scores
 
 
+_UNCENTERED: Final = ("linear", "raw")
+
 SHAPINGS: Final[dict[Shaping, Callable[[Vector], Vector]]] = {
     "centered": centered,
     "nes": nes,
@@ -94,6 +96,16 @@ SHAPINGS: Final[dict[Shaping, Callable[[Vector], Vector]]] = {
     "normalized": normalized,
     "raw": raw,
 }
+
+
+def utilities(shaping: Shaping, returns: Vector, *, paired: bool) -> Vector:
+    """The weights of members by a shaping, [N]; without pairs their mean is 0 in every shaping.
+
+    A mean weights the sum of the noise, which does not depend on the returns. It cancels if the
+    members are ``paired`` with their mirror images.
+    """
+    weights = SHAPINGS[shaping](returns)
+    return weights - weights.mean() if shaping in _UNCENTERED and not paired else weights
 
 
 def center_rank(center_return: float, returns: Vector) -> float:

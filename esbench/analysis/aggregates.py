@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from statistics import NormalDist
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -24,6 +25,7 @@ Statistic: TypeAlias = Callable[..., Floats]
 """Takes strata [..., runs], gives [...]."""
 
 RESAMPLES: Final = 9_999
+_BISECTIONS: Final = 50  # of [0, 1]: to the last bits
 PROFILE_RESAMPLES: Final = 1_999  # an interval at each of several hundred thresholds
 
 
@@ -101,6 +103,33 @@ def probability_of_improvement(first: npt.ArrayLike, second: npt.ArrayLike) -> F
     pairs = np.sign(ours[..., :, None] - theirs[..., None, :])
     share: Floats = 0.5 + 0.5 * pairs.mean(axis=(-2, -1))
     return share
+
+
+def improvement_interval(chance: float, runs: tuple[int, int]) -> tuple[float, float]:
+    """The 95 % interval of a probability of improvement; NaN below three runs per side.
+
+    Method 5 of Newcombe, "Confidence intervals for an effect size measure based on the Mann-Whitney
+    statistic, part 2", Statistics in Medicine 25, 2006: the values t with
+    (chance - t)^2 = z^2 t (1 - t) [1 + c ((1 - t) / (2 - t) + t / (1 + t))] / pairs. A bootstrap
+    interval has no width if every run of one side beats every run of the other.
+    """
+    if min(runs) < MIN_RUNS or not math.isfinite(chance):
+        return math.nan, math.nan
+    half_width = NormalDist().inv_cdf(ENDS[1])
+    c, pairs = sum(runs) / 2 - 1, runs[0] * runs[1]
+
+    def is_outside(t: float) -> bool:
+        spread = 1 + c * ((1 - t) / (2 - t) + t / (1 + t))
+        return (chance - t) ** 2 > half_width**2 * t * (1 - t) * spread / pairs
+
+    ends = []
+    for outside in (0.0, 1.0):
+        inside = chance
+        for _ in range(_BISECTIONS):
+            middle = (outside + inside) / 2
+            outside, inside = (middle, inside) if is_outside(middle) else (outside, middle)
+        ends.append(outside)
+    return ends[0], ends[1]
 
 
 def hedges_g(first: Floats, second: Floats) -> float:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Final, Literal, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
 
 from esbench.analysis.aggregates import (
-    Statistic,
     hedges_g,
+    improvement_interval,
     iqm,
     probability_of_improvement,
     stratified_interval,
@@ -26,7 +28,7 @@ LEVEL: Final = 0.05
 @final
 @dataclass(frozen=True)
 class Estimate:
-    """A number and its 95 % percentile bootstrap interval, NaN below three runs per side."""
+    """A number and its 95 % interval, NaN below three runs per side."""
 
     value: float
     low: float
@@ -40,9 +42,10 @@ class Comparison:
 
     Attributes:
         first, second: interquartile means.
-        difference: of these, first less second.
+        difference: of these, first less second, with its percentile bootstrap interval.
         mean_difference: of the means, which the test compares.
-        improvement: the probability that a run of the first beats one of the second, ties shared.
+        improvement: the probability that a run of the first beats one of the second, ties shared,
+            with the interval of ``improvement_interval``.
         p_value: two-sided permutation test of the means; 1 if a side has a single run.
         effect_size: Hedges' g, the difference of means in pooled deviations; NaN without spread.
     """
@@ -64,9 +67,9 @@ def compare(first: npt.ArrayLike, second: npt.ArrayLike) -> Comparison:
         first=float(iqm(ours)),
         second=float(iqm(theirs)),
         runs=(ours.size, theirs.size),
-        difference=_estimate(_difference, [ours, theirs]),
+        difference=_difference([ours, theirs]),
         mean_difference=float(ours.mean() - theirs.mean()),
-        improvement=_estimate(_improvement, [ours, theirs]),
+        improvement=_improvement(ours, theirs),
         p_value=p_different(ours, theirs),
         effect_size=hedges_g(ours, theirs),
     )
@@ -78,11 +81,18 @@ def compare_across(
     """The difference and the probability of improvement over several environments.
 
     The difference is of the interquartile means over all runs of all environments, the probability
-    the mean over environments. Both sides have the same environments in the same order, [runs]
-    finite normalized scores each.
+    the mean over environments, whose interval adds the squared distances of the intervals' ends
+    (Zou & Donner, "Construction of confidence limits about effect measures", Statistics in
+    Medicine 27, 2008). Both sides have the same environments in the same order, [runs] finite
+    normalized scores each.
     """
-    strata = [*first, *second]
-    return _estimate(_difference, strata), _estimate(_improvement, strata)
+    chances = [*map(_improvement, first, second)]
+    mean = fmean(each.value for each in chances)
+    below, above = (
+        math.hypot(*(getattr(each, end) - each.value for each in chances)) / len(chances)
+        for end in ("low", "high")
+    )
+    return _difference([*first, *second]), Estimate(mean, mean - below, mean + above)
 
 
 def standings(sides: Sequence[npt.ArrayLike]) -> list[Standing]:
@@ -111,17 +121,16 @@ def adjusted(comparisons: Sequence[Comparison]) -> Floats:
     return holm([comparison.p_value for comparison in comparisons])
 
 
-def _difference(*strata: npt.ArrayLike) -> Floats:
+def _difference(strata: Sequence[npt.ArrayLike]) -> Estimate:
+    """The difference of the IQM over the first half of the strata and that over the second."""
     half = len(strata) // 2
-    return iqm(*strata[:half]) - iqm(*strata[half:])
+
+    def difference(*drawn: npt.ArrayLike) -> Floats:
+        return iqm(*drawn[:half]) - iqm(*drawn[half:])
+
+    return Estimate(float(difference(*strata)), *stratified_interval(difference, strata))
 
 
-def _improvement(*strata: npt.ArrayLike) -> Floats:
-    half = len(strata) // 2
-    chances = [*map(probability_of_improvement, strata[:half], strata[half:])]
-    result: Floats = np.mean(chances, axis=0)
-    return result
-
-
-def _estimate(statistic: Statistic, strata: Sequence[npt.ArrayLike]) -> Estimate:
-    return Estimate(float(statistic(*strata)), *stratified_interval(statistic, strata))
+def _improvement(first: npt.ArrayLike, second: npt.ArrayLike) -> Estimate:
+    chance = float(probability_of_improvement(first, second))
+    return Estimate(chance, *improvement_interval(chance, (np.size(first), np.size(second))))

@@ -5,6 +5,7 @@ from scipy import stats
 from searches import SIZE, P, centered_ranks, climb, dense_noise, maker
 from searches import quadratic as fitness
 
+import esbench
 from esbench.algorithms.shaping import SHAPINGS
 from esbench.seeding import noise_key
 
@@ -70,6 +71,22 @@ def test_other_shapings(name, shape):
     expected = paper(20, torch_climb(torch.optim.SGD), shape=shape)
     reached = esbench_center(20, shaping=name, optimizer="sgd")
     np.testing.assert_allclose(reached, expected, rtol=1e-11)
+
+
+@pytest.mark.parametrize("name", ["openai_es", "eggroll"])
+@pytest.mark.parametrize("shaping", ["raw", "linear", "centered"])
+def test_without_pairs_a_large_mean_return_does_not_hide_the_gradient(name, shaping):
+    slope, cosines = np.linspace(1.0, 2.0, 50), []
+    settings = {"sigma": 0.1, "population_size": 64, "antithetic": False, "optimizer": "sgd"}
+    for seed in range(10):
+        algorithm = esbench.make_algorithm(
+            name, num_params=50, seed=seed, center_init=0.0, shaping=shaping, **settings
+        )
+        population = algorithm.ask()
+        algorithm.tell(population, 1000.0 + population.members() @ slope)
+        step = algorithm.center
+        cosines.append(step @ slope / np.linalg.norm(step) / np.linalg.norm(slope))
+    assert np.mean(cosines) > 0.6
 
 
 def test_the_estimate_averages_over_an_extended_population():

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from esbench.analysis import aggregates, statistics
 from esbench.analysis.aggregates import (
     Statistic,
     hedges_g,
+    improvement_interval,
     iqm,
     mean,
     median,
@@ -71,6 +73,26 @@ def test_probability_of_improvement_is_mann_whitneys_u_over_the_pairs() -> None:
     assert probability_of_improvement(ours, theirs) == pytest.approx(u / 45)
     assert probability_of_improvement([1.0, 1.0], [1.0]) == 0.5
     assert probability_of_improvement([2.0], [1.0]) == 1.0
+
+
+@pytest.mark.parametrize("runs", [(3, 3), (5, 5), (4, 12)])
+@pytest.mark.parametrize("difference", [0.0, 1.0, 2.0])
+def test_the_interval_of_the_probability_covers_it(
+    runs: tuple[int, int], difference: float
+) -> None:
+    random, covered, trials = np.random.default_rng(0), 0, 600
+    chance = NormalDist().cdf(difference / math.sqrt(2))
+    for _ in range(trials):
+        ours, theirs = (random.normal(size=size) for size in runs)
+        found = float(probability_of_improvement(ours + difference, theirs))
+        low, high = improvement_interval(found, runs)
+        assert low <= found <= high
+        covered += low <= chance <= high
+    assert 0.87 < covered / trials < 0.99
+
+
+def test_an_interval_needs_three_runs() -> None:
+    assert np.isnan(improvement_interval(1.0, (2, 9))).all()
 
 
 def test_hedges_g_by_hand() -> None:

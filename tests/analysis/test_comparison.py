@@ -16,12 +16,14 @@ def test_a_clear_difference_by_hand() -> None:
     assert found.difference.value == 9.5
     assert found.difference.low < 9.5 < found.difference.high
     assert found.difference.low > 0
-    assert (found.improvement.value, found.improvement.low) == (1.0, 1.0)
+    assert found.improvement.value == found.improvement.high == 1.0
+    assert 0.5 < found.improvement.low < 0.9
     assert found.p_value == pytest.approx(2 / 126)
     assert found.effect_size > 5
     other = compare(LOW, HIGH)  # the sides are symmetric
     assert other.difference.value == -found.difference.value
     assert other.improvement.value == 1 - found.improvement.value
+    assert other.improvement.high == pytest.approx(1 - found.improvement.low)
     assert other.p_value == found.p_value
     assert other.effect_size == -found.effect_size
 
@@ -40,6 +42,10 @@ def test_across_environments_the_probability_is_the_mean_and_the_difference_pool
     difference, improvement = compare_across([HIGH, LOW], [LOW, LOW])
     assert improvement.value == pytest.approx((1.0 + 0.5) / 2)
     assert improvement.low < improvement.value < improvement.high
+    one = compare(HIGH, LOW).improvement  # of one environment, and of the same one twice
+    (_, alone), (_, twice) = (compare_across([HIGH] * n, [LOW] * n) for n in (1, 2))
+    assert (alone.value, alone.low, alone.high) == pytest.approx((one.value, one.low, one.high))
+    assert 1 - twice.low == pytest.approx((1 - one.low) / math.sqrt(2))
     assert difference.value > 0
 
 

@@ -155,8 +155,9 @@ def sheet(sides: Sides, *, tail: bool = False) -> Sheet:
     several = ", Holm-corrected" if len(sides.pairs) > 1 else ""
     columns = (
         f"Scores: interquartile means over seeds{of_what}. "
-        "Intervals: 95 % percentile bootstrap over seeds. "
-        "P(A > B): the probability that a run of A beats a run of B; a tie counts half. "
+        "Interval of A - B: 95 % percentile bootstrap over seeds. "
+        "P(A > B): the probability that a run of A beats a run of B, a tie counts half, with its "
+        "95 % interval by Newcombe (2006). "
         f"p: two-sided permutation test of the means{several}. g: Hedges' effect size."
     )
     notes = [columns, *[f"Tails: of A and B. {TAIL}"] * tail, *sides.notes]
