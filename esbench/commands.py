@@ -87,7 +87,7 @@ def run(
     from esbench.training.callbacks import ImportedCallback
     from esbench.training.engines import EngineChoice
     from esbench.training.limits import Limits
-    from esbench.training.trials import open_grid, recording_members
+    from esbench.training.trials import open_grid
 
     limits = Limits(episode_timeout, trial_timeout)
     require_choice("record", record, (None, "members"))
@@ -114,10 +114,9 @@ def run(
         out=None if out is None else as_path("out", out),
         extend=extend,
         keep=keep,
+        record=record is not None,
         shard=shard,
     )
-    if record is not None:
-        trials = recording_members(trials)
     trackers = {name: make_tracker(name, root) for name in _listed(track)}
     train(trials, chosen, at_once, quiet, callbacks, trackers, root, limits)
     return scores_of(

@@ -169,7 +169,7 @@ class GridOptions:
         ),
     ] = None
 
-    def open(self, keep: int = 1) -> tuple[Path, list[Trial]]:
+    def open(self, keep: int = 1, record: bool = False) -> tuple[Path, list[Trial]]:
         """The output folder and its trials, checked against what the folder holds."""
         from esbench.training.trials import open_grid
 
@@ -179,6 +179,7 @@ class GridOptions:
             out=self.out,
             extend=self.extend,
             keep=keep,
+            record=record,
             shard=self.shard,
         )
 

@@ -102,15 +102,12 @@ def run(
     from esbench.training.callbacks import ImportedCallback
     from esbench.training.engines import EngineChoice
     from esbench.training.limits import Limits
-    from esbench.training.trials import recording_members
 
     chosen = EngineChoice(workers, engine, address, allow_mixed)
     limits = Limits(episode_timeout, trial_timeout)
     callbacks = [ImportedCallback(name) for name in callback or []]
-    root, trials = options.open(keep)
+    root, trials = options.open(keep, record is not None)
     trackers = {name: make_tracker(name, root) for name in track or []}
-    if record is not None:
-        trials = recording_members(trials)
     with resumable():
         report = train(trials, chosen, at_once, quiet, callbacks, trackers, root, limits)
     _print_results(root)
@@ -120,8 +117,8 @@ def run(
         show(f"running in another process: {busy} of {len(trials)} trials; see: esbench status")
     if failed := report.count("failed"):
         complain(
-            f"{failed} of {len(trials)} trials failed; the same command retries them (a damaged "
-            "one after what is damaged was removed)"
+            f"{failed} of {len(trials)} trials failed; the same command retries them (first "
+            "remove what the message of a damaged one names)"
         )
         raise typer.Exit(EXIT_FAILED)
 

@@ -89,7 +89,8 @@ def judgment_text(judgment: Judgment) -> str:
     elif math.isinf(judgment.seeds_needed):
         needed = "its scores vary so much that a thousand seeds per side would not decide"
     else:
-        needed = f"if nothing has changed, about {judgment.seeds_needed:.0f} seeds per side show it"
+        seeds = f"about {judgment.seeds_needed:.0f} seeds per side"
+        needed = f"{seeds} would show no change, if there is none"
     return f"{change}, p = {judgment.p_drop:.2g}; {needed}"
 
 
@@ -136,7 +137,7 @@ def notes(report: CheckReport) -> list[str]:
 
 
 def details(report: CheckReport) -> list[str]:
-    """One line per cell that is not identical, or of which something is to be said."""
+    """One line per cell that is not identical or has a caution."""
     lines = []
     for cell in report.cells:
         match, name = cell.match, cell.match.frozen.name

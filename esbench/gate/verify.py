@@ -167,15 +167,15 @@ def judged(found: Sequence[Verification]) -> list[Verification]:
 
     A cell whose scores are too few for a significant difference counts as different.
     """
-    decided = list(found)
+    tests = sum(item.outcome is not Outcome.IDENTICAL for item in found)
+    decided = [replace(item, needed=fewest_runs(None, tests)) for item in found]
     tested = [place for place, item in enumerate(found) if item.p_value is not None]
     p_values = [found[place].p_value or 0.0 for place in tested]
-    needed = fewest_runs(None, sum(item.outcome is not Outcome.IDENTICAL for item in found))
     for number, place in enumerate(tested):
-        item, corrected = found[place], float(holm(p_values)[number])
+        item, corrected = decided[place], float(holm(p_values)[number])
         best_case = [*p_values[:number], item.smallest_p, *p_values[number + 1 :]]
         if holm(best_case)[number] > LEVEL:
-            decided[place] = replace(item, outcome=Outcome.DIFFERENT, p_value=None, needed=needed)
+            decided[place] = replace(item, outcome=Outcome.DIFFERENT, p_value=None)
             continue
         differs = corrected <= LEVEL or _contradicts(item)
         outcome = Outcome.DIFFERENT if differs else Outcome.NO_DIFFERENCE
@@ -187,7 +187,7 @@ def fewest_runs(recorded: int | None, tests: int = 1) -> int:
     """How many new scores a test needs so that a difference can be significant.
 
     It compares them to those recorded, None for as many, and is one of several ``tests``, whose
-    p-values are corrected. 0 if one recorded score, or none, would need dozens.
+    p-values are corrected. 0 if fewer than two scores are recorded.
     """
     if recorded is not None and recorded < 2:
         return 0

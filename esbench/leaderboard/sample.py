@@ -79,12 +79,17 @@ def verify_drawn(drawn: Sequence[Drawn], pool: Engine, watch: Watch) -> list[Ver
         UsageError: this version does not understand a specification.
         TrainingError: An environment raised an error.
     """
-    return judged([_verify_entry(each, len(drawn), pool, watch) for each in drawn])
+    first = [[_rerun(each.entry, place, pool, watch) for place in each.places] for each in drawn]
+    tests = sum(any(rerun.parts_at is not None for rerun in reruns) for reruns in first)
+    pairs = zip(drawn, first, strict=True)
+    return judged([_verify_entry(each, reruns, tests, pool, watch) for each, reruns in pairs])
 
 
-def _verify_entry(drawn: Drawn, tests: int, pool: Engine, watch: Watch) -> Verification:
+def _verify_entry(
+    drawn: Drawn, reruns: list[Rerun], tests: int, pool: Engine, watch: Watch
+) -> Verification:
+    """The verdict on an entry, with more ``reruns`` if bits differ; one of several ``tests``."""
     entry, places = drawn.entry, drawn.places
-    reruns = [_rerun(entry, place, pool, watch) for place in places]
     same = all(rerun.parts_at is None for rerun in reruns)
     is_edited = any(rerun.edited for rerun in reruns)
     if not same and not is_edited:

@@ -104,7 +104,9 @@ class Child:
     def receive(self) -> Any:
         """Wait for the next message; None if the child is dead and has sent all that it could."""
         ready = [file for file, _ in self._events.poll()]
-        if self.connection.fileno() not in ready:  # a process of the child may hold the pipe open
+        # A process that the child started may hold the pipe open. The second look finds a message
+        # that the child sent after the first one, before it died.
+        if self.connection.fileno() not in ready and not self.connection.poll():
             return None
         try:
             return self.connection.recv()
@@ -150,7 +152,7 @@ def end(children: Sequence[Child], patience: float | None = None) -> None:
         for child in children:
             child.process.terminate()
         for child in children:
-            child.process.join(patience)
+            wait([child.death], patience)
     finally:  # even if an interrupt ends the waiting
         for child in children:
             child.process.kill()

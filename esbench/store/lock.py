@@ -25,7 +25,8 @@ def take(lock: IO[bytes]) -> bool:
     """Try to lock a file until ``release``; returns whether it succeeded.
 
     Waits for brief status checks (``is_taken``), not for an owner. The file must be
-    open for reading and writing, because NFS checks this for each kind of lock.
+    open for reading and writing: NFS requires the first for a shared lock, the second for an
+    exclusive one.
     """
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not _locked(lock, fcntl.LOCK_EX):

@@ -75,9 +75,10 @@ class TrialFolder:
         """Where the trial stands."""
         if self.is_done:
             return "done"
-        if self.has_begun and is_taken(self.path / "lock"):
+        has_failed = (self.path / "error.txt").exists()
+        if (self.has_begun or has_failed) and is_taken(self.path / "lock"):
             return "running"
-        if (self.path / "error.txt").exists():
+        if has_failed:
             return "failed"
         return "partial" if self.has_begun else "missing"
 

@@ -138,7 +138,7 @@ class MessageRecorder:
         self._ask("checkpoint", state)
 
     def keep(self, state: State) -> None:
-        """Keep the state in addition to the latest checkpoint."""
+        """Save the state as the latest checkpoint, and keep a copy of it."""
         self._ask("keep", state)
 
     def record_nodes(self, nodes: Json) -> None:

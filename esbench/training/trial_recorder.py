@@ -37,7 +37,7 @@ class TrialRecorder(Recorder, Protocol):
         """Prepare for new records of a trainer that runs where ``about`` says, and resume."""
 
     def keep(self, state: State) -> None:
-        """Keep the state in addition to the latest checkpoint."""
+        """Save the state as the latest checkpoint, and keep a copy of it."""
 
     def record_nodes(self, nodes: Json) -> None:
         """Store what ``Engine.nodes`` says."""
@@ -85,7 +85,7 @@ class FolderRecorder:
         self._trial.folder.checkpoint(state)
 
     def keep(self, state: State) -> None:
-        """Keep the state in addition to the latest checkpoint."""
+        """Save the state as the latest checkpoint, and keep a copy of it."""
         self._trial.folder.keep(state)
 
     def record_nodes(self, nodes: Json) -> None:

@@ -79,6 +79,7 @@ def open_grid(
     out: Path | None = None,
     extend: bool = False,
     keep: int = 1,
+    record: bool = False,
     shard: str | None = None,
 ) -> tuple[Path, list[Trial]]:
     """The output folder of a grid and its trials, checked against what the folder holds.
@@ -93,6 +94,7 @@ def open_grid(
         out: output folder; default ``results/runs/NAME``, or a folder of the shard's own.
         extend: continue stored trials that have a smaller budget.
         keep: checkpoints to keep per trial.
+        record: as ``recording_members``.
         shard: "I/N" for part I of N, of about equal planned cost.
 
     Raises:
@@ -106,6 +108,8 @@ def open_grid(
         name = typed.name
         out = RUNS / name if part is None else shards_folder(name) / part.folder(name)
     trials = checked_trials(typed, out, source, extend)
+    if record:
+        trials = recording_members(trials)
     if part is not None:
         shards = divide([planned_cost(trial.spec) for trial in trials], part.count)
         trials = [trials[index] for index in shards[part.number - 1]]
@@ -152,7 +156,7 @@ def trial_at(spec: TrialSpec, environment: str, algorithm: str, policy: str, out
 
 
 def recording_members(trials: Sequence[Trial]) -> list[Trial]:
-    """The trials, of which those of searches store what their members do.
+    """The trials of a grid, of which those of searches store what their members do.
 
     Raises:
         UsageError: all are trials of agents, which have no members.
