@@ -393,6 +393,6 @@ def test_a_failed_update_is_not_saved(
 
 def test_a_center_that_is_not_finite_is_named_as_the_cause() -> None:
     algorithm = OpenAIES(OpenAIES.Settings(), np.zeros(3), 0)
-    algorithm.center[:] = np.nan
+    algorithm._center[:] = np.nan
     with pytest.raises(TrainingError, match="center of OpenAIES"):
         algorithm.tell(algorithm.ask(), [np.nan] * len(algorithm.ask()))
