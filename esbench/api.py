@@ -67,15 +67,15 @@ def make_algorithm(
     shapes: Sequence[Sequence[int]] | None = None,
     **settings: Any,
 ) -> Algorithm[Any]:
-    """Make an algorithm that searches the maximum of any function of ``num_params`` numbers.
+    """Make an algorithm that maximizes any function of ``num_params`` numbers.
 
     Args:
         name: one of ``list_algorithms()``, "package.file:Class", or a class.
         num_params: the number of parameters, P.
         seed: the seed of its noise.
         center_init: where the search starts: a number, or [P].
-        shapes: the shapes of the tensors that lie one after the other in the vector, for
-            algorithms that perturb matrices; default one vector.
+        shapes: the shapes of the tensors that the vector concatenates, for algorithms that
+            perturb matrices; default one vector.
         settings: settings of the algorithm (see ``esbench list --settings NAME``); ``optimizer``
             can be a class.
 
@@ -153,8 +153,8 @@ def make_trainer(
         seed: the training seed.
         workers: worker processes; default one per core.
         policy: a template's name, a table such as ``{"template": "mlp", "hidden": [32]}``, or a
-            ``torch.nn.Module`` class that is built as ``Class(num_inputs, num_outputs)``. An agent
-            makes its own; to it, this is the setting of that name, such as "MlpPolicy".
+            ``torch.nn.Module`` class that is built as ``Class(num_inputs, num_outputs)``. For an
+            agent, its own setting ``policy``, such as "MlpPolicy".
         environment: changes to the environment's file, such as ``{"episodes_per_member": 2}``.
         budget: changes to its budget, such as ``{"env_steps": 100_000}``.
         evaluation: changes to its evaluation, such as ``{"episodes": 10}``.
@@ -227,7 +227,7 @@ def load_policy(
     Args:
         path: the folder of the trial.
         generation: the generation of a kept checkpoint; by default the latest.
-        which: "last", or "best" for the one with the largest smoothed return up to there.
+        which: "last", or "best" for the largest smoothed return up to that generation.
 
     Raises:
         UsageError: the folder holds no trial, a damaged one, or one without that checkpoint or

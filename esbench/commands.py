@@ -44,7 +44,7 @@ def run(
     episode_timeout: float | None = None,
     trial_timeout: float | None = None,
 ) -> pd.DataFrame:
-    """Train every trial of a grid, as ``esbench run``, whose options the arguments are.
+    """Train every trial of a grid, like ``esbench run``; the arguments are its options.
 
     Finished trials are skipped and unfinished ones resumed. Progress is printed.
 
@@ -55,7 +55,7 @@ def run(
         seeds: such as "0-9", 3 or [0, 2, 5].
         env_steps: environment steps of training per trial.
         set: settings, such as "budget.env_steps=1000".
-        device: of a convolutional policy, "cpu" or "cuda".
+        device: "cpu" or "cuda", for a convolutional policy.
         out: output folder; default ``results/runs/NAME``.
         extend: continue trials that have a smaller budget.
         shard: "I/N" for part I of N, of about equal planned cost.
@@ -63,12 +63,12 @@ def run(
         at_once: concurrent trials.
         keep: checkpoints to keep per trial.
         record: "members" also stores what every member did, for ``load_members``.
-        callback: called with every generation's record, may return ``Stop``. Trials run side by
-            side only with names, such as "package.file:function".
+        callback: called with every generation's record, may return ``Stop``. By default, trials
+            run side by side only if it is a name, such as "package.file:function".
         track: trackers, such as "tensorboard" or "package.file:Class".
         quiet: print one line per trial.
-        engine: what plays the episodes.
-        address: HOST:PORT of the Ray cluster that plays them; default a Ray of this machine alone.
+        engine: where episodes are played.
+        address: HOST:PORT of the Ray cluster; default a local Ray on this machine.
         allow_mixed: also use nodes with other versions, processors or own code; marks trials.
         episode_timeout: fail a trial in which no episode has ended for this time [s].
         trial_timeout: stop and fail a trial after this time [s].
@@ -152,8 +152,8 @@ def table(
         footnotes of the printed table.
 
     Raises:
-        UsageError: there is no trial, a trial is not readable or has no tail, or ``by`` has no two
-            values.
+        UsageError: there is no trial, a trial is not readable or has no tail, or ``by`` has fewer
+            than two values.
     """
     from esbench.reporting.tables.frames import score_frame, wide_frame
     from esbench.reporting.tables.score_table import score_table

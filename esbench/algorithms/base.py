@@ -44,8 +44,8 @@ class Algorithm(ABC, Generic[PopulationT]):
         population_size: members per generation.
         generation: the number of completed generations.
         plan: how the trainer evaluates the next population.
-        member_data: what the latest ``tell`` computed, for ``esbench run --record members``: by
-            name, numbers, [N] or [N, D].
+        member_data: what the latest ``tell`` computed, for ``esbench run --record members``: names
+            to numbers or arrays, [N] or [N, D].
     """
 
     Settings: ClassVar[type[AlgorithmSettings]]
@@ -99,7 +99,7 @@ class Algorithm(ABC, Generic[PopulationT]):
     @property
     @abstractmethod
     def sigma(self) -> float:
-        """The deviation of the population; the root mean square of a vector."""
+        """The deviation of the population; if it is a vector, its root mean square."""
 
     @final
     def ask(self) -> PopulationT:

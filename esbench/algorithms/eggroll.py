@@ -6,7 +6,7 @@ OpenAI-ES whose noise has rank r in every matrix of the policy: E = A B^T / sqrt
 without the factor 1/sigma. The average of the members' noise has full rank again.
 
 The paper tunes deviation, rate and optimizer for every task. The defaults here are those of
-``openai_es``, so that a comparison of the two compares their noise; the authors' code shapes
+``openai_es``, so that a comparison of the two is one of their noise; the authors' code shapes
 returns as ``shaping = "normalized"``.
 """
 

@@ -2,7 +2,7 @@
 Exploration in Evolution Strategies for Deep Reinforcement Learning via a Population of
 Novelty-Seeking Agents", NeurIPS 2018 (arXiv:1712.06560).
 
-Each generation is one of OpenAI-ES around one of M centers, for novelty, or for novelty and the
+Each generation is an OpenAI-ES step of one of M centers, toward novelty, or toward novelty and the
 return. A probe evaluates all M centers before the first generation, and the center that was updated
 last before every later generation. Its behavior is added to the archive, from which novelty is
 measured. ``center`` is the center whose last probe had the highest return (the first one of equal
@@ -86,10 +86,10 @@ class NoveltyWeight:
 
 
 class NoveltySettings(OpenAIESFamilySettings, ABC):
-    """Settings of all three; the others, with their defaults, are those of OpenAI-ES."""
+    """Settings that all three add to those of OpenAI-ES, whose defaults they keep."""
 
     k: Annotated[Count, Tune(low=5, high=25)] = 10
-    """Nearest behaviors in the archive, to which novelty is the mean distance [behaviors]."""
+    """Nearest behaviors in the archive; novelty is the mean distance to them [behaviors]."""
 
     meta_population_size: Members = 5
     """Centers of the search, M. Each has its own optimizer and observation statistics
@@ -100,7 +100,7 @@ class NoveltySettings(OpenAIESFamilySettings, ABC):
     initialization. (In the paper, every center is drawn from the initializer) [sigma]."""
 
     probe_episodes: Episodes | None = None
-    """Episodes of a probed center; by default as many as of a member [episodes]."""
+    """Episodes that a probed center plays; by default as many as a member [episodes]."""
 
     archive_size_max: Count = 1000
     """Largest size of the archive, which keeps the latest behaviors; the paper keeps all

@@ -76,14 +76,14 @@ class GrowingSettings(AlgorithmSettings, ABC):
     """Settings of algorithms whose population can grow within a generation."""
 
     num_interactions: CountOrZero = 0
-    """Minimum number of environment steps per generation: the population grows by its own size
+    """Minimum number of environment steps per generation: the population grows by its initial size
     until they are reached [environment steps]."""
 
     min_episodes: CountOrZero = 0
     """Minimum number of episodes per generation, reached by the same growth [episodes]."""
 
     population_size_max: Members | None = None
-    """Largest population that may result; unlimited by default [members]."""
+    """Largest size to which the population may grow; unlimited by default [members]."""
 
     @final
     @property

@@ -72,7 +72,8 @@ Generation = Annotated[
 Which = Annotated[
     Literal["last", "best"],
     typer.Option(
-        help="The final policy, or the best one: of the largest mean return over five generations."
+        help="The final policy, or the best one: that with the largest mean return over five "
+        "generations."
     ),
 ]
 Workers = Annotated[
@@ -81,13 +82,13 @@ Workers = Annotated[
 ]
 EngineChosen = Annotated[
     Literal["local", "ray"],
-    typer.Option("--engine", help="What plays the episodes; results do not depend on it."),
+    typer.Option("--engine", help="Where episodes are played; results do not depend on it."),
 ]
 Address = Annotated[
     str | None,
     typer.Option(
         metavar="HOST:PORT",
-        help="Head of a Ray cluster to use (default: a Ray of this machine alone).",
+        help="Head of the Ray cluster to use (default: a local Ray on this machine).",
     ),
 ]
 AllowMixed = Annotated[
@@ -158,7 +159,7 @@ class GridOptions:
     ] = None
     extend: Annotated[
         bool,
-        typer.Option("--extend", help="Continue trials that have a smaller budget up to this one."),
+        typer.Option("--extend", help="Continue trials with a smaller budget up to the new one."),
     ] = False
     shard: Annotated[
         str | None,

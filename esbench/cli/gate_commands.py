@@ -58,7 +58,7 @@ def baseline(
     power: Annotated[
         float | None,
         typer.Option(
-            help="Share of unchanged checks with --suggest that end with 'no worse' (default: 0.8)."
+            help="With --suggest, share of unchanged checks that end 'no worse' (default: 0.8)."
         ),
     ] = None,
 ) -> None:
@@ -117,7 +117,7 @@ def check(
         ),
     ] = False,
     max_seeds: Annotated[
-        int | None, typer.Option(help="Most seeds of a cell with --until-conclusive (default: 32).")
+        int | None, typer.Option(help="With --until-conclusive, most seeds per cell (default: 32).")
     ] = None,
     workers: Workers = None,
     markdown: Annotated[Path | None, typer.Option(help="Also write Markdown to this file.")] = None,

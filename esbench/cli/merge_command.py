@@ -17,9 +17,9 @@ def merge(
     folders: Annotated[
         list[Path], typer.Argument(metavar="DIR", help="Output folders of 'esbench run'.")
     ],
-    out: Annotated[Path, typer.Option(help="Output folder for all trials; may have some already.")],
+    out: Annotated[Path, typer.Option(help="Output folder for all trials; may contain some.")],
 ) -> None:
-    """Join output folders; a trial that is there already is kept, a shorter one replaced."""
+    """Join output folders; existing trials are kept, or replaced by longer ones."""
     from esbench.store import merge
     from esbench.units import counted
 

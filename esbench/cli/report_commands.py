@@ -30,8 +30,8 @@ def list_(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="List the settings of this algorithm, policy or behavior instead, also of a "
-            "package.file:Class (KIND is needed only if two of them share the name).",
+            help="List the settings of this algorithm, policy or behavior instead; NAME may be a "
+            "package.file:Class (KIND is needed only if two kinds share the name).",
         ),
     ] = None,
 ) -> None:
@@ -122,8 +122,8 @@ def compare(
         bool,
         typer.Option(
             "--tail",
-            help="Also the mean of the worst 10 % of held-out episodes of both sides, which the "
-            "other formats always have.",
+            help="Also print the mean of the worst 10 % of held-out episodes of both sides; other "
+            "formats always have it.",
         ),
     ] = False,
     statistic: Statistic = "mean",
@@ -188,8 +188,7 @@ def plot(
         str | None,
         typer.Option(
             metavar="WIDTHxHEIGHT",
-            help="Size of each figure in inches; panels are below each other if it is higher than "
-            "wide.",
+            help="Size of each figure in inches; if it is higher than wide, panels are stacked.",
         ),
     ] = None,
     panels: Annotated[

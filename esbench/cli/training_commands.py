@@ -66,8 +66,8 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="PACKAGE.FILE:FUNCTION",
-            help="Called with the record of every generation, may return esbench.Stop; can be "
-            "repeated.",
+            help="Function that receives the record of every generation and may return "
+            "esbench.Stop; can be repeated.",
         ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print one line per trial.")] = False,

@@ -43,10 +43,10 @@ def tune(
         ),
     ] = None,
     all_: Annotated[
-        bool, typer.Option("--all", help="Tune all algorithms of the grid, each equally long.")
+        bool, typer.Option("--all", help="Tune all algorithms of the grid, with equal effort.")
     ] = False,
     tuning_seeds: Annotated[
-        str, typer.Option(help="Training seeds of every configuration; none of the grid's.")
+        str, typer.Option(help="Training seeds of every configuration; not those of the grid.")
     ] = "1000000-1000002",
     sampler: Annotated[
         Literal["tpe", "random"], typer.Option(help="How configurations are chosen.")

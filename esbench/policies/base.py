@@ -35,7 +35,7 @@ class PolicySettings(Settings, ABC):
     """Whether to subtract each observation's running mean and divide by its running deviation."""
 
     observation_clip: Annotated[float, Field(gt=0)] = 5.0
-    """Largest normalized observation, on either side of the mean [deviations]."""
+    """Absolute value to which normalized observations are clipped [deviations]."""
 
 
 class PolicyBatch(ABC):

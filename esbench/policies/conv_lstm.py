@@ -41,7 +41,7 @@ class ConvLSTMSettings(PolicySettings):
     """Settings of the convolutional network with a recurrent layer."""
 
     layers: Layers = ((32, 3, 2), (32, 3, 2), (32, 3, 2), (32, 3, 2))
-    """Convolutions, first to last: [channels, side of the window, stride] each."""
+    """Convolutions, first to last: [channels, kernel size, stride] each."""
 
     padding: Annotated[int, Field(ge=0, le=64)] = 1
     """Zeros beyond each edge of the input of a convolution [pixels]."""
@@ -62,7 +62,7 @@ class ConvLSTMSettings(PolicySettings):
 @final
 @register_policy("conv_lstm")
 class ConvLSTM(PreparedPolicy, TorchPolicy):
-    """4 times 32 windows of 3 x 3, an LSTM of 256 (pytorch-es): for single frames of 42 x 42."""
+    """4 times 32 filters of 3 x 3, an LSTM of 256 (pytorch-es): for single frames of 42 x 42."""
 
     Settings = ConvLSTMSettings
     takes_images = True

@@ -41,7 +41,7 @@ class ConvSettings(PolicySettings, ABC):
     """Settings of convolutional networks."""
 
     layers: Layers
-    """Convolutions, first to last: [channels, side of the window, stride] each."""
+    """Convolutions, first to last: [channels, kernel size, stride] each."""
 
     hidden: tuple[Count, ...]
     """Size of each fully connected layer between convolutions and outputs [units]."""
@@ -62,7 +62,7 @@ class ConvSettings(PolicySettings, ABC):
     """Whether to normalize every unit except the outputs by its values on a reference batch."""
 
     reference_size: Annotated[int, Field(ge=2, le=4096)] = 128
-    """Size of that batch, from random play at the start of training [observations]."""
+    """Size of the reference batch, from random play at the start of training [observations]."""
 
 
 @final
@@ -190,7 +190,7 @@ def image_architecture(
 @final
 @register_policy("small_conv")
 class SmallConv(ConvNetwork):
-    """8 windows of 8 x 8 and 16 of 4 x 4, 32 units: for fast learning."""
+    """8 filters of 8 x 8 and 16 of 4 x 4, 32 units: for fast learning."""
 
     Settings = SmallConvSettings
 
@@ -198,7 +198,7 @@ class SmallConv(ConvNetwork):
 @final
 @register_policy("openai_conv")
 class OpenAIConv(ConvNetwork):
-    """16 windows of 8 x 8 and 32 of 4 x 4, 256 units (Salimans et al. 2017, arXiv:1703.03864)."""
+    """16 filters of 8 x 8 and 32 of 4 x 4, 256 units (Salimans et al. 2017, arXiv:1703.03864)."""
 
     Settings = OpenAIConvSettings
 
@@ -206,6 +206,6 @@ class OpenAIConv(ConvNetwork):
 @final
 @register_policy("nature_conv")
 class NatureConv(ConvNetwork):
-    """32 windows of 8 x 8, 64 of 4 x 4, 64 of 3 x 3, 512 units (Mnih et al., Nature 518, 2015)."""
+    """32 filters of 8 x 8, 64 of 4 x 4, 64 of 3 x 3, 512 units (Mnih et al., Nature 518, 2015)."""
 
     Settings = NatureConvSettings

@@ -22,7 +22,7 @@ class Observations:
     All others are flattened by Gymnasium.
 
     Attributes:
-        size: of a row.
+        size: the number of values in a row.
         shape: of an observation before it was flattened; () if discrete.
         pixels: the lowest and highest pixel; None if the observations are not images. Images are
             boxes with three axes or more, or with two axes of bytes.

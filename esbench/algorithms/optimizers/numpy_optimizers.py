@@ -1,4 +1,4 @@
-"""Adam, SGD and ClipUp. They know no size before the first step: its arrays decide."""
+"""Adam, SGD and ClipUp. The arrays of the first step determine the number of parameters."""
 
 from __future__ import annotations
 
