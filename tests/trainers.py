@@ -4,6 +4,8 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+import pytest
+
 from esbench.files import as_line
 from esbench.grids.trial_spec import TrialSpec
 from esbench.rollouts.worker_pool import WorkerPool
@@ -27,6 +29,27 @@ def train(spec: TrialSpec, pool: WorkerPool, *stops: int) -> SearchTrainer:
         trainer.load_state_dict(state, history)
     trainer.train()
     return trainer
+
+
+def train_interrupted(spec: TrialSpec, pool: WorkerPool, play: int) -> SearchTrainer:
+    """Train to the end, interrupted once, before episodes are played for the ``play``-th time."""
+    calls, real = 0, WorkerPool.play
+
+    def interrupted(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == play:
+            raise KeyboardInterrupt
+        return real(*arguments)
+
+    trainer, again = SearchTrainer(spec, pool), SearchTrainer(spec, pool)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WorkerPool, "play", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            trainer.train()
+    again.load_state_dict(trainer.state_dict(), trainer.history)
+    again.train()
+    return again
 
 
 def results(trainer: SearchTrainer) -> list[dict[str, Any]]:

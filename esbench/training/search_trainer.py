@@ -85,6 +85,7 @@ class SearchTrainer(Trainer):
         self._best = BestCenter()
         validation = spec.evaluation.validation
         self._validation = None if validation is None else Validation(validation)
+        self._begun_at: int | None = None  # steps before the validation or probes of a generation
         self._consistent = True
 
     def policy(self, which: Which = "last") -> TrainedPolicy:
@@ -152,6 +153,7 @@ class SearchTrainer(Trainer):
             "best": self._best.state_dict(),
             **({} if self._validation is None else {"validation": self._validation.state_dict()}),
             "stopped": None if self.stopped is None else self.stopped.reason,
+            **({} if self._begun_at is None else {"begun_at": self._begun_at}),
             **self._evaluator.state_dict(),
         }
 
@@ -170,6 +172,7 @@ class SearchTrainer(Trainer):
             self._validation.load_state_dict(state["validation"])
         self.stopped = None if state["stopped"] is None else Stop(state["stopped"])
         self.history = list(history)
+        self._begun_at = state.get("begun_at")
         self._consistent = True
 
     @property
@@ -210,7 +213,8 @@ class SearchTrainer(Trainer):
 
     def _is_spent(self, env_steps: int) -> bool:
         most = self.spec.budget.generations or math.inf
-        return not (self.progress.env_steps < env_steps and self.progress.generation < most)
+        steps = self.progress.env_steps if self._begun_at is None else self._begun_at
+        return not (steps < env_steps and self.progress.generation < most)
 
     @contextlib.contextmanager
     def _update(self) -> Iterator[None]:
@@ -222,14 +226,16 @@ class SearchTrainer(Trainer):
 
     def _play(self) -> tuple[Population, Episodes]:
         """Evaluate the population of a generation, and the candidate and probes before it."""
-        if self._validation is not None and self._validation.is_due(self.progress.env_steps):
+        begun = self._begun_at
+        at = self.progress.env_steps if begun is None else begun
+        if begun is None and self._validation is not None and self._validation.is_due(at):
             self._validate(self._validation)
         while self.algorithm.plan.probe:
             probe, played = self._evaluator.play(self.algorithm, self.progress.env_steps)
             with self._update():
                 fitness = fitness_of(played, self._reward_shift)
                 self.algorithm.tell(probe, fitness, played.behaviors)
-                self.progress = self.progress.with_episodes(played)
+                self.progress, self._begun_at = self.progress.with_episodes(played), at
         return self._evaluator.play(self.algorithm, self.progress.env_steps)
 
     def _validate(self, validation: Validation) -> None:
@@ -243,6 +249,7 @@ class SearchTrainer(Trainer):
             validation.add(job, score.returns, before.generation, before.env_steps)
             steps = int(score.lengths.sum())
             self.progress = replace(before, env_steps=before.env_steps + steps)
+            self._begun_at = before.env_steps
 
     def _learn(self, population: Population, played: Episodes) -> GenerationRecord:
         """Tell the algorithm, update the statistics and return the record, without its times."""
@@ -263,6 +270,7 @@ class SearchTrainer(Trainer):
             )
         progress = self.progress.with_episodes(played)
         self.progress = replace(progress, generation=progress.generation + 1)
+        self._begun_at = None
         record = GenerationRecord(
             **vars(self.progress),
             **summary(played, fitness, self._reward_shift),

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 import pytest
-from trainers import results, train
+from trainers import results, train, train_interrupted
 
 from esbench.algorithms.base import ALGORITHMS, Algorithm, State
 from esbench.algorithms.population import Population, SampledPopulation, StoredPopulation
@@ -192,29 +192,14 @@ def test_workers_and_interruptions_change_no_bit(
         np.testing.assert_array_equal(one, two)
 
 
-def test_an_interrupt_after_a_probe_leaves_a_state_that_goes_on(
-    curious: Spec, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spec = curious(budget={"generations": 3, "env_steps": 10**6})
-    play, calls = WorkerPool.play, 0
-
-    def interrupted(*arguments: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == 4:  # probe, population, probe, population
-            raise KeyboardInterrupt
-        return play(*arguments)
-
-    with SearchTrainer(spec, pool) as trainer:
-        with monkeypatch.context() as patch:
-            patch.setattr(WorkerPool, "play", interrupted)
-            with pytest.raises(KeyboardInterrupt):
-                trainer.train()
-        assert trainer.algorithm.state_dict()["probe"] == 0
-    again = SearchTrainer(spec, pool)
-    again.load_state_dict(trainer.state_dict(), trainer.history)
-    again.train()
-    assert results(again) == results(train(spec, pool))
+def test_an_interrupt_at_any_moment_changes_no_bit(curious: Spec, pool: WorkerPool) -> None:
+    generations = train(curious(budget={"generations": 3, "env_steps": 10**6}), pool).history
+    # The probe of the last generation passes the budget, as a generation may.
+    spec = curious(budget={"env_steps": generations[1].env_steps + 1})
+    whole = train(spec, pool)
+    assert len(whole.history) == 3
+    for play in range(1, 9):  # probe, population and, from the second generation on, center
+        assert results(train_interrupted(spec, pool, play)) == results(whole)
 
 
 def test_an_unknown_behavior_is_refused_before_training(curious: Spec) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trainers import results, train
+from trainers import results, train, train_interrupted
 
 from esbench.grids.trial_spec import TrialSpec, ValidationSpec
 from esbench.rollouts.worker_pool import WorkerPool
@@ -105,3 +105,14 @@ def test_a_resumed_trial_selects_the_same_policy(
     assert resumed.validated_generation == whole.validated_generation
     np.testing.assert_array_equal(resumed.policy().parameters, whole.policy().parameters)
     np.testing.assert_array_equal(resumed.evaluate().returns, whole.evaluate().returns)
+
+
+def test_an_interrupt_at_any_moment_validates_no_candidate_twice(
+    make_spec: Spec, pool: WorkerPool
+) -> None:
+    spec = make(make_spec, start=300, interval=1, episodes=EPISODES)
+    whole = train(spec, pool)
+    for play in range(10, 20):
+        again = train_interrupted(spec, pool, play)
+        assert results(again) == results(whole)
+        assert again.validated_generation == whole.validated_generation
