@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import select
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
@@ -92,9 +93,8 @@ class Child:
             raise SystemExit(UNGUARDED) from None
         theirs.close()
         self.death = _death_of(self.process)
-        self._events = select.poll()
-        for file in (self.connection.fileno(), self.death):
-            self._events.register(file, select.POLLIN)
+        ours = socket.socket(fileno=os.dup(self.connection.fileno()))
+        threading.Thread(target=_shut_down, args=(ours, os.dup(self.death)), daemon=True).start()
 
     def send(self, message: object) -> None:
         """Send a message; ignored by a dead child, which ``receive`` reports."""
@@ -103,11 +103,6 @@ class Child:
 
     def receive(self) -> Any:
         """Wait for the next message; None if the child is dead and has sent all that it could."""
-        ready = [file for file, _ in self._events.poll()]
-        # A process that the child started may hold the pipe open. The second look finds a message
-        # that the child sent after the first one, before it died.
-        if self.connection.fileno() not in ready and not self.connection.poll():
-            return None
         try:
             return self.connection.recv()
         except (EOFError, OSError):  # it died between two messages, or in the middle of one
@@ -198,6 +193,17 @@ def _death_of(process: SpawnProcess) -> int:
         return os.pidfd_open(process.pid)
     except OSError:  # the kernel or its sandbox has none
         return os.dup(process.sentinel)
+
+
+def _shut_down(connection: socket.socket, death: int) -> None:
+    """Shut a pipe down when the child dies: processes that it started may hold the other end.
+
+    What the child has sent can still be received.
+    """
+    with connection:
+        wait([death])
+        os.close(death)
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def _end_with_parent() -> None:

@@ -128,6 +128,7 @@ class AgentTrainer(Trainer):
             "episodes": list(self._started),
             "learnt": self._learnt,
             "stopped": None if self.stopped is None else self.stopped.reason,
+            "told": self._told,
         }
 
     def load_state_dict(self, state: State, history: Sequence[GenerationRecord] = ()) -> None:
@@ -137,6 +138,7 @@ class AgentTrainer(Trainer):
         """
         self.progress = Progress(**state["progress"])
         self.stopped = None if state["stopped"] is None else Stop(state["stopped"])
+        self._told = state.get("told", self.progress.generation)
         self.history = list(history)
         self._row_at, self._learnt = self.progress.env_steps, state["learnt"]
         self._episodes = []

@@ -153,6 +153,7 @@ class SearchTrainer(Trainer):
             "best": self._best.state_dict(),
             **({} if self._validation is None else {"validation": self._validation.state_dict()}),
             "stopped": None if self.stopped is None else self.stopped.reason,
+            "told": self._told,
             **({} if self._begun_at is None else {"begun_at": self._begun_at}),
             **self._evaluator.state_dict(),
         }
@@ -171,6 +172,7 @@ class SearchTrainer(Trainer):
         if self._validation is not None:
             self._validation.load_state_dict(state["validation"])
         self.stopped = None if state["stopped"] is None else Stop(state["stopped"])
+        self._told = state.get("told", self.progress.generation)
         self.history = list(history)
         self._begun_at = state.get("begun_at")
         self._consistent = True

@@ -73,6 +73,7 @@ class Trainer(ABC):
         self._recorder = recorder
         self._ended = ended
         self._callbacks: list[Callback] = []
+        self._told = 0  # the last generation whose callbacks have all returned
         self._saved = -math.inf  # when the last checkpoint was written [s]
         self._pause = 0.0  # at least until the next one [s]
 
@@ -126,9 +127,10 @@ class Trainer(ABC):
     def _train_with(self, limit: int, callbacks: Sequence[Callback]) -> None:
         budget = self.spec.budget
         self._callbacks = list(callbacks)
+        untold = [record for record in self.history if record.generation > self._told]
         if budget.target_return is not None:
             target = TargetReturn(budget.target_return, budget.target_window)
-            for record in self.history:
+            for record in self.history[: len(self.history) - len(untold)]:
                 if stop := target(record):
                     self.stopped = stop
                     return
@@ -138,7 +140,9 @@ class Trainer(ABC):
             self.check_episodes()
         self._saved = time.monotonic()
         try:
-            self._train(limit)
+            # An interrupt may have come between the last record and its callbacks.
+            if not any(self._ends_with(record) for record in untold):
+                self._train(limit)
         except KeyboardInterrupt:
             self.save()
             raise
@@ -151,6 +155,7 @@ class Trainer(ABC):
         Also writes a checkpoint if it is time.
         """
         stops = [stop for each in self._callbacks if (stop := answer(each, record))]
+        self._told = record.generation
         if stops:
             self.stopped = stops[0]
             return True

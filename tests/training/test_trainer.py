@@ -396,3 +396,36 @@ def test_a_center_that_is_not_finite_is_named_as_the_cause() -> None:
     algorithm._center[:] = np.nan
     with pytest.raises(TrainingError, match="center of OpenAIES"):
         algorithm.tell(algorithm.ask(), [np.nan] * len(algorithm.ask()))
+
+
+@pytest.mark.parametrize("interrupted", ["an update", "a callback"])
+def test_an_interrupt_before_the_callbacks_delays_them(
+    make_spec: Spec, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, interrupted: str
+) -> None:
+    seen: list[int] = []
+    tell = OpenAIES.tell
+
+    def raise_once(*_: Any) -> None:
+        if len(seen) == 1 and pending:
+            pending.pop()
+            signal.raise_signal(signal.SIGINT)
+
+    def told(*arguments: Any) -> None:
+        tell(*arguments)
+        if interrupted == "an update":
+            raise_once()
+
+    def stop_at_two(record: GenerationRecord) -> Stop | None:
+        seen.append(record.generation)
+        return Stop("two") if record.generation == 2 else None
+
+    pending, spec = [True], make_spec(budget={"env_steps": 10_000})
+    callbacks = [*([raise_once] if interrupted == "a callback" else []), stop_at_two]
+    monkeypatch.setattr(OpenAIES, "tell", told)
+    trainer, again = SearchTrainer(spec, pool), SearchTrainer(spec, pool)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train(callbacks=callbacks)
+    assert (trainer.progress.generation, seen) == (2, [1])
+    again.load_state_dict(trainer.state_dict(), trainer.history)
+    assert again.train(callbacks=callbacks) == Stop("two")
+    assert (again.progress.generation, seen) == (2, [1, 2])
