@@ -4,8 +4,8 @@ The JSON has digests of the arrays, of the rows so far and of itself, which are 
 checkpoint is loaded.
 
 The latest checkpoint is ``checkpoint/state.json``; earlier ones that were kept are
-``kept/GENERATION.json``. The arrays are written first, then the JSON is replaced atomically, so it
-always names complete arrays.
+``kept/GENERATION.json``. The arrays are written first, to a file that is named by its content. Then
+the JSON is replaced atomically, so it always names complete arrays.
 """
 
 from __future__ import annotations
@@ -105,25 +105,23 @@ class Checkpoints:
     def save(self, state: Json, spec: Json) -> None:
         """Write a state as the latest checkpoint and wait until it is on disk."""
         path = self._files.path / LATEST
-        tensors = self._write(path, state, spec)
-        with disk_errors(path.parent):
-            for old in path.parent.glob("*.safetensors"):
-                if old != tensors:
-                    old.unlink()
+        self._write(path, state, spec, "*")
 
     def keep(self, state: Json, spec: Json) -> None:
         """Keep a state beside the latest checkpoint."""
         name = kept_name(state["progress"]["generation"])
-        self._write(self._files.path / KEPT / name, state, spec)
+        path = self._files.path / KEPT / name
+        self._write(path, state, spec, f"{path.stem}-*")
 
-    def _write(self, path: Path, state: Json, spec: Json) -> Path:
-        """Returns the file of the arrays, beside ``path``."""
+    def _write(self, path: Path, state: Json, spec: Json, replaced: str) -> None:
+        """Write the arrays, then ``path``, which names them; remove other arrays ``replaced``."""
         arrays: dict[str, np.ndarray[Any, Any]] = {}
         plain = without_arrays(state, arrays)
         generation = state["progress"]["generation"]
-        tensors = path.with_name(f"{generation:08d}.safetensors")
         data = safetensors.numpy.save(arrays)
         digest = hashlib.sha256(data).hexdigest()
+        # One generation can have two states: that after a probe is not that of its row.
+        tensors = path.with_name(f"{generation:08d}-{digest[:8]}.safetensors")
         content = {
             "arrays": {"file": tensors.name, "size": len(data), "sha256": digest},
             "rows": self._metrics.digest(generation),
@@ -135,7 +133,9 @@ class Checkpoints:
             require_no_links(path.parent, self._files.path)
             replace(tensors, data)
             self._files.write(str(path.relative_to(self._files.path)), content)
-        return tensors
+            for old in path.parent.glob(f"{replaced}.safetensors"):
+                if old != tensors:
+                    old.unlink()
 
 
 def kept_name(generation: int, what: str = "json") -> str:

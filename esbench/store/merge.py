@@ -77,6 +77,7 @@ def _trials(out: Path) -> list[TrialFolder]:
 def _longer(known: TrialFolder, other: TrialFolder) -> TrialFolder:
     """The one of two trials that has more; ``known`` if both are the same."""
     spec, digests = other.description()["spec"], _digests(other)  # raise if it is damaged
+    reached = _reached(other)
     if known is other:
         return known
     changed = differences(known.description()["spec"], spec)
@@ -92,14 +93,26 @@ def _longer(known: TrialFolder, other: TrialFolder) -> TrialFolder:
         if one != another:
             raise _contradiction(known, other, f"the digest of generation {generation}")
     if not (known.is_done and other.is_done):
-        more = (other.is_done, len(digests)) > (known.is_done, len(before))
-        return other if more else known
+        if (*reached, len(digests)) <= (*_reached(known), len(before)):
+            return known
+        if known.records_members and not other.records_members:
+            raise UsageError(
+                f"{other.path} is longer than {known.path}, but lacks its members' data; expected "
+                "both with --record members, or only one of them"
+            )
+        return other
     first, second = known.result(), other.result()
     if changed := [key for key in _RESULT if first.get(key) != second.get(key)]:
         key = changed[0]
         values = "" if key in {"returns", "lengths"} else f" ({first.get(key)}, {second.get(key)})"
         raise _contradiction(known, other, f"{key}{values}")
     return known
+
+
+def _reached(trial: TrialFolder) -> tuple[bool, int]:
+    """Whether a trial is done, and the generation of its checkpoint; raises if it is damaged."""
+    state = trial.load_checkpoint()
+    return trial.is_done, 0 if state is None else state["progress"]["generation"]
 
 
 def _contradiction(known: TrialFolder, other: TrialFolder, what: str) -> UsageError:

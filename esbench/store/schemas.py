@@ -148,7 +148,7 @@ class StoredState(TypedDict):
 class StoredArrays(TypedDict):
     """The safetensors file beside a checkpoint's JSON file."""
 
-    file: Annotated[str, msgspec.Meta(pattern=r"^\d{8,}\.safetensors$")]
+    file: Annotated[str, msgspec.Meta(pattern=r"^\d{8,}(-[0-9a-f]{8})?\.safetensors$")]
     size: Count
     sha256: str
 

@@ -9,7 +9,7 @@ from command_line import Run, files
 from fake_trials import edit, make_records, make_trials, set_digest, write_trial
 
 import esbench as package
-from esbench.errors import UsageError
+from esbench.errors import DamagedTrialError, UsageError
 from esbench.store.merge import merge
 from esbench.store.trial_folder import HIDDEN, TrialFolder, find_trials
 from esbench.training.trials import Trial
@@ -58,6 +58,43 @@ def test_a_shorter_trial_is_replaced_by_a_longer_one(tmp_path: Path, finished: b
     assert merge([b], out)["replaced"] == 1
     assert merge([a], out)["kept"] == 1
     assert without_locks(out) == without_locks(tmp_path / "other") == without_locks(b)
+
+
+def test_the_later_checkpoint_counts_and_not_the_rows_after_it(tmp_path: Path) -> None:
+    killed, out = tmp_path / "killed", tmp_path / "out"
+    write(out, [0], 8, None)
+    write(tmp_path / "longest", [0], 9, None)
+    write(killed, [0], 3, None)
+    shutil.copy(next((tmp_path / "longest").rglob("metrics.jsonl")), killed / PLACE / "seed-0")
+    assert merge([killed], out)["kept"] == 1
+    assert merge([tmp_path / "longest"], out)["replaced"] == 1
+
+
+@pytest.mark.parametrize("score", [None, 3.0])
+@pytest.mark.parametrize("there", [True, False])
+def test_a_trial_whose_arrays_are_damaged_is_not_copied(
+    tmp_path: Path, score: float | None, there: bool
+) -> None:
+    a, out = tmp_path / "a", tmp_path / "out"
+    write(a, [0], score=score)
+    (arrays,) = a.rglob("*.safetensors")
+    arrays.write_bytes(arrays.read_bytes()[:-1] + b"x")
+    if there:
+        write(out, [0], 2, None)
+    before = files(out)
+    with pytest.raises(DamagedTrialError, match=arrays.name):
+        merge([a], out)
+    assert files(out) == before
+
+
+def test_no_member_is_lost(tmp_path: Path) -> None:
+    a, out = tmp_path / "a", tmp_path / "out"
+    write(a, [0])
+    write(out, [0], 2, None)
+    (out / PLACE / "seed-0" / "members.jsonl.gz").touch()
+    with pytest.raises(UsageError, match="members"):
+        merge([a], out)
+    assert not TrialFolder(out / PLACE / "seed-0").is_done
 
 
 def test_contradictions_are_refused_before_anything_is_written(tmp_path: Path) -> None:

@@ -306,11 +306,13 @@ def test_a_checkpoint_of_another_specification_is_refused_by_name(saved: TrialFo
         saved.load_checkpoint()
 
 
+@pytest.mark.parametrize("generation", [1, 2])  # a probe changes the state within a generation
 @pytest.mark.parametrize("moment", [".safetensors", ".json"])
 def test_a_crash_while_a_checkpoint_is_written_leaves_the_one_before(
-    saved: TrialFolder, monkeypatch: pytest.MonkeyPatch, moment: str
+    saved: TrialFolder, monkeypatch: pytest.MonkeyPatch, moment: str, generation: int
 ) -> None:
-    replace = Path.replace
+    replace, new = Path.replace, state(generation)
+    new["algorithm"]["x"] = np.zeros(7)
     saved.append(record(2))
 
     def fail(self: Path, target: Path) -> Path:
@@ -321,9 +323,11 @@ def test_a_crash_while_a_checkpoint_is_written_leaves_the_one_before(
     with monkeypatch.context() as patch:
         patch.setattr(Path, "replace", fail)
         with pytest.raises(RuntimeError, match="power cut"):
-            saved.checkpoint(state(2))
+            saved.checkpoint(new)
     assert checkpointed(saved)["progress"]["generation"] == 1
     np.testing.assert_array_equal(checkpointed(saved)["algorithm"]["x"], np.arange(3.0))
+    saved.checkpoint(new)
+    assert len(list((saved.path / "checkpoint").glob("*.safetensors"))) == 1
 
 
 def test_there_is_no_pickle_and_running_again_changes_nothing(
@@ -407,12 +411,12 @@ def test_a_key_that_is_missing_is_named(whole: TrialFolder, name: str, key: str)
 
 @pytest.mark.parametrize("left", [0, 4, 40, None])
 def test_damaged_or_missing_tensors_are_one_sentence(whole: TrialFolder, left: int | None) -> None:
-    path = whole.path / "checkpoint" / "00000001.safetensors"
+    (path,) = (whole.path / "checkpoint").glob("00000001-*.safetensors")
     if left is None:
         path.unlink()
     else:
         path.write_bytes(path.read_bytes()[:left])
-    words = rf"00000001.safetensors is damaged .*remove the folder {whole.path}"
+    words = rf"{path.name} is damaged .*remove the folder {whole.path}"
     with pytest.raises(DamagedTrialError, match=words):
         whole.load_checkpoint()
 
@@ -424,7 +428,7 @@ def test_a_checkpoint_that_is_replaced_while_it_is_read_is_not_damaged(
     saved.append(record(2))
 
     def late(path: Path, *limits: Any) -> bytes:
-        if path.name == "00000001.safetensors":
+        if path.name.startswith("00000001-"):
             saved.checkpoint(state(2))
         return read(path, *limits)
 
