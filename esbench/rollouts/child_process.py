@@ -130,6 +130,15 @@ class Child:
         return f"signal {signal.Signals(-code).name}{memory}"
 
 
+def require_main_process() -> None:
+    """End a child that is running the user's script, which it should import; see ``require_guard``.
+
+    A child that starts processes ends likewise, but a lock, say, would stop it with another error.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise SystemExit(UNGUARDED)
+
+
 def wait_for(children: Sequence[Child], seconds: float | None = None) -> list[Child]:
     """Wait until some of the children have sent a message or died, and return these.
 

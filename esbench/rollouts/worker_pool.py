@@ -57,6 +57,7 @@ class _Worker:
     can_share: bool = True
     loading: int = 0  # number of ``Configure`` messages that it has not answered yet
     slots: int | None = None  # as it has reported
+    deaths: int = 0  # in its place, since the last result of any worker
 
 
 @final
@@ -76,7 +77,6 @@ class WorkerPool(Engine):
         self._configuration: Configure | None = None
         self._begin: Begin | None = None
         self._pending: deque[Task] = deque()
-        self._deaths = 0  # since the last result
         self._checked: list[EnvironmentSpec] = []
         self._compared: list[tuple[EnvironmentSpec, bool | None]] = []
 
@@ -151,7 +151,7 @@ class WorkerPool(Engine):
         return deterministic
 
     def play(self, job: Job, tasks: Sequence[Task]) -> Episodes:
-        """TrainingError if workers died ``MAX_DEATHS`` times without a result."""
+        """TrainingError if one worker, replaced, died ``MAX_DEATHS`` times without a result."""
         results = dict[Task, EpisodeResult]()
         try:
             self.begin(job, tasks, len(tasks))
@@ -177,9 +177,10 @@ class WorkerPool(Engine):
         self._halt()
         slots = min((w.slots for w in self._workers if w.slots), default=self._configuration.slots)
         begin = self._begin = Begin(job, round_size(total, self.size, slots))
-        self._pending, self._deaths = deque(tasks), 0
+        self._pending = deque(tasks)
         for worker in self._workers:
             worker.held.clear()
+            worker.deaths = 0
             worker.free, worker.can_share = begin.width, True
             worker.child.send(begin)
         for worker in self._workers:
@@ -217,14 +218,14 @@ class WorkerPool(Engine):
                 self._move(worker, message.episodes)
                 continue
             worker.child.require_guard()
-            self._deaths += 1
+            worker.deaths += 1
             lost = sorted(worker.held)
-            if self._deaths >= MAX_DEATHS:
-                raise TrainingError(_describe_deaths(worker, self._deaths, lost))
+            if worker.deaths >= MAX_DEATHS:
+                raise TrainingError(_describe_deaths(worker, lost))
             self._pending.extendleft(reversed(lost))
             self._replace(worker)
-        if results:
-            self._deaths = 0
+        for worker in self._workers if results else ():
+            worker.deaths = 0
         self._hand_out()
         if not self._pending and not ahead:
             self._even_out()
@@ -250,6 +251,7 @@ class WorkerPool(Engine):
             if isinstance(answer, Failed):
                 raise UsageError(answer.message)
             if answer is None:
+                child.require_guard()
                 self._workers[0] = self._start()
                 end([child])
         except BaseException:
@@ -315,6 +317,7 @@ class WorkerPool(Engine):
 
     def _replace(self, dead: _Worker) -> None:
         worker = self._start()
+        worker.deaths = dead.deaths
         self._workers[self._workers.index(dead)] = worker
         end([dead.child])
         assert self._begin is not None, "begin first"
@@ -358,10 +361,10 @@ class WorkerPool(Engine):
             target.child.send(Work(episodes))
 
 
-def _describe_deaths(worker: _Worker, deaths: int, lost: list[Task]) -> str:
+def _describe_deaths(worker: _Worker, lost: list[Task]) -> str:
     played = f"played {', '.join(map(str, lost[:3])) or 'nothing'}"
     activity = "loaded the environment" if worker.loading else played
     return (
-        f"a worker died {deaths} times without reporting an episode, last by "
+        f"a worker died {worker.deaths} times without reporting an episode, last by "
         f"{worker.child.cause_of_death()}, while it {activity}"
     )

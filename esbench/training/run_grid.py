@@ -7,6 +7,7 @@ from contextlib import closing
 from functools import partial
 
 from esbench.errors import UsageError
+from esbench.rollouts.child_process import require_main_process
 from esbench.rollouts.engine import Engine
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.provenance.record import own_code
@@ -43,6 +44,7 @@ def run_grid(
         TrainingError: a process that runs trials failed.
         KeyboardInterrupt: after the running trials were saved.
     """
+    require_main_process()
     outcomes: list[Outcome] = []
 
     def ended(trial: Trial, outcome: Outcome, detail: str) -> None:

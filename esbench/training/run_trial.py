@@ -14,7 +14,7 @@ from esbench.escape import printable
 from esbench.files import Json
 from esbench.grids.trial_spec import TrialSpec
 from esbench.own_code import named
-from esbench.rollouts.child_process import ParentGoneError
+from esbench.rollouts.child_process import ParentGoneError, require_main_process
 from esbench.rollouts.engine import Engine
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.held_out import has_equal_episodes
@@ -225,6 +225,7 @@ def open_trial(trial: Trial, pool: Engine) -> Iterator[Trainer]:
     Raises:
         UsageError: as ``run_trial``, or the trial is being trained.
     """
+    require_main_process()
     with trial.folder.locked() as mine:
         if trial.is_done:
             yield _done(trial, pool)

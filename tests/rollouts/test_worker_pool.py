@@ -161,6 +161,16 @@ def test_a_killed_worker_is_replaced_and_its_episodes_are_the_same(
     np.testing.assert_array_equal(played.lengths, expected.lengths)
 
 
+def test_each_of_three_workers_may_die_once(make_spec: Spec) -> None:
+    with WorkerPool(3, slots=4) as pool:
+        expected = play_walks(pool, make_spec())
+        for process in pool.process_ids:
+            os.kill(process, signal.SIGKILL)
+            os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
+        played = play_walks(pool, make_spec())
+    np.testing.assert_array_equal(played.returns, expected.returns)
+
+
 def test_a_killed_worker_whose_pipes_another_process_holds_is_replaced(
     make_spec: Spec, tmp_path: Path
 ) -> None:
@@ -497,14 +507,18 @@ def test_no_worker_outlives_its_parent(tmp_path: Path, how: signal.Signals) -> N
     assert not any(map(alive, pids))
 
 
-def test_a_script_without_a_guard_is_told_so_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "call",
+    [
+        "make_trainer('snes', env='CartPole-v1', population_size=8).train(env_steps=100)",
+        "make_trainer('snes', env='doubles:Walk-v0', workers=1, out='out').train(env_steps=100)",
+        "run(env='CartPole-v1', algorithm='snes', seeds='0', env_steps=100, workers=1, at_once=1)",
+    ],
+)
+def test_a_script_without_a_guard_is_told_so_once(tmp_path: Path, call: str) -> None:
     script = tmp_path / "script.py"
-    script.write_text(
-        "import esbench\n"
-        "trainer = esbench.make_trainer('snes', env='CartPole-v1', population_size=8)\n"
-        "trainer.train(env_steps=100)\n"
-    )
-    code, _, err = finished(str(script))
+    script.write_text(f"import esbench\nesbench.{call}\n")
+    code, _, err = finished(str(script), cwd=tmp_path)
     assert (code, err.count("Traceback")) == (1, 1)
     assert "if __name__ == '__main__':" in err
 
