@@ -182,6 +182,11 @@ def make_trainer(
             f"env = {shown(env)}: expected a registered name such as 'CartPole-v1' or "
             "'my_package:Mine-v0'; each worker makes environments of its own"
         )
+    if reserved := sorted({"environments", "seeds"} & settings.keys()):
+        raise UsageError(
+            f"{reserved[0]} = {shown(settings[reserved[0]])}: expected a setting of the algorithm; "
+            "a trainer has one environment (env) and one seed"
+        )
     # A list of one value is no sweep: a list given here is the value of one trial.
     values = {
         key: [value] if isinstance(value, list) else _named(key, value)

@@ -32,7 +32,12 @@ class UsageError(EsbenchError, ValueError):
 
 @final
 class DamagedTrialError(UsageError):
-    """A stored trial cannot be read; the message names the file and the remedy."""
+    """A stored trial cannot be read; the message names the file and the remedy.
+
+    ``problem`` is what is wrong with the file, if it is no regular file or too large.
+    """
+
+    problem: str = ""
 
 
 @final

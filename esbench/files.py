@@ -104,7 +104,9 @@ def require_no_links(path: Path, below: Path) -> None:
 def _refusal(path: Path, problem: str, below: Path | None) -> UsageError:
     if below is None:
         return UsageError(f"cannot read {path}: {problem}")
-    return DamagedTrialError(f"{path} is damaged ({problem}); remove it")
+    error = DamagedTrialError(f"{path} is damaged ({problem}); remove it")
+    error.problem = problem
+    return error
 
 
 def read_bytes(path: Path, below: Path | None = None, largest: int = LARGEST) -> bytes:

@@ -191,6 +191,8 @@ def test_a_state_of_another_algorithm_changes_nothing(other: str) -> None:
         lambda: WorkerPool(10**12),
         lambda: es.run("quick", set=3),  # type: ignore[arg-type]
         lambda: es.make_trainer("openai_es", env="CartPole-v1", budget=3),  # type: ignore[arg-type]
+        lambda: es.make_trainer("openai_es", env="CartPole-v1", seeds=(0, 1)),
+        lambda: es.make_trainer("openai_es", env="CartPole-v1", environments=("Acrobot-v1",)),
     ],
 )
 def test_wrong_arguments_of_other_functions(call: Callable[[], object]) -> None:

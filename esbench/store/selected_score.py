@@ -38,8 +38,16 @@ def selected_score(folder: TrialFolder) -> Json | None:
     return content if content["last_digest"] == folder.result().get("digest") else None
 
 
-def recorded_score(folder: TrialFolder, generation: int) -> Json:
-    """The recorded score of the policy after some generations; empty if there is none."""
-    best = selected_score(folder)
-    found = best if best is not None and best["generations"] == generation else None
-    return folder.result_of(generation) or found or {}
+def recorded_score(folder: TrialFolder, generation: int, *, best: bool) -> Json:
+    """The recorded score of the last, or best, policy after a generation; empty if there is none.
+
+    The best policy is always a center; the last one may be an average or a validated candidate.
+    """
+    found = selected_score(folder) if best else None
+    if found is not None and found["generations"] == generation:
+        return found
+    spec = folder.description()["spec"]
+    averaged = spec["algorithm"]["settings"].get("center_average", 1) > 1
+    if best and (averaged or spec["evaluation"].get("validation")):
+        return {}
+    return folder.result_of(generation) or {}

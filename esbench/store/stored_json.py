@@ -84,7 +84,10 @@ class StoredJson:
 
         FileNotFoundError, or DamagedTrialError if it is no such file.
         """
-        return read_bytes(path, self.path, largest)
+        try:
+            return read_bytes(path, self.path, largest)
+        except DamagedTrialError as error:
+            raise self.damaged(path, error.problem) from None
 
     def open(self, path: Path, flags: int) -> int:
         """Open a file to write; DamagedTrialError if it is no regular file, or below a link."""
@@ -93,7 +96,9 @@ class StoredJson:
 
     def damaged(self, path: Path, problem: str) -> DamagedTrialError:
         """The error that names a damaged file, its problem and the remedy."""
-        if path.parent.name == KEPT or path.name == MEMBERS:
+        if path.parent.name == KEPT:
+            remedy = f"remove {path.with_name(path.name[:8])}*: training does not need them"
+        elif path.name == MEMBERS:
             remedy = "remove it: training does not need it"
         elif path.name == "metrics.jsonl" and (self.path / "result.json").exists():
             remedy = f"its score is intact; remove the folder {self.path} to train it again"

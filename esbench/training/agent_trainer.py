@@ -17,6 +17,7 @@ from esbench.agents.base import ActingPolicy, AgentSettings, Environment
 from esbench.agents.names import make_agent
 from esbench.algorithms.base import State
 from esbench.environments.answers import Answers
+from esbench.environments.episode_check import require_end
 from esbench.environments.make import make_environment
 from esbench.environments.simulator_log import silenced
 from esbench.errors import TrainingError, UsageError, require_integer
@@ -312,7 +313,9 @@ class _CountedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._trainer = trainer
         self._index = index
         self._episode: tuple[float, int] | None = None  # return and length so far
-        self._answers = Answers(trainer.spec.environment.id, env.observation_space)
+        own = trainer.spec.environment
+        self._name = own.id, own.kwargs
+        self._answers = Answers(own.id, env.observation_space)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         """Begin the next episode; ``seed`` is not used."""
@@ -328,6 +331,7 @@ class _CountedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         total, length = self._episode
         answers = self._answers
         episode = total + answers.reward(reward), length + 1
+        require_end(length + 1, *self._name)
         ended = answers.flag("terminated", terminated) | answers.flag("truncated", truncated)
         self._episode = None if ended else episode
         self._trainer.after_step(episode if ended else None)

@@ -20,7 +20,8 @@ class Limits:
     """The longest times of a trial, in seconds; None is no limit.
 
     Attributes:
-        episode: without the end of an episode; loading and updates count too.
+        episode: without the end of an episode, or for an agent without a step; loading and updates
+            count too.
         trial: in this command; a trial that is resumed later has it again.
 
     Raises:

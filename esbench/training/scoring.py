@@ -56,7 +56,7 @@ def evaluate_trial(
         score = trainer.evaluate(episodes, which)
         reached = trainer.generation_of(which)
         validated = trainer.validated_generation if which == "last" else None
-    result = recorded_score(folder, reached)
+    result = recorded_score(folder, reached, best=which == "best")
     comparable = result.get("evaluation_episodes") == score.returns.size
     if not comparable:
         return StoredScore(score, reached, None, None, validated)

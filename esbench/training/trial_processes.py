@@ -22,6 +22,7 @@ from esbench.rollouts.engine import Engine
 from esbench.rollouts.interrupts import interrupts_blocked
 from esbench.rollouts.worker_pool import MAX_DEATHS, PATIENCE
 from esbench.store.generation_record import GenerationRecord
+from esbench.store.trial_folder import score_text
 from esbench.training.callbacks import ImportedCallback
 from esbench.training.limits import UNLIMITED, Clock, Limits
 from esbench.training.run_trial import (
@@ -167,8 +168,11 @@ class TrialProcesses:
                 run = process.run
                 if run and (why := run.clock.look(run.trial, self._limits, watcher)):
                     self._replace(process)
-                    run.trial.folder.fail(f"{why}\n")
-                    ended(run.trial, "failed", why)
+                    if run.trial.is_done:  # it has ended at the last moment
+                        ended(run.trial, "done", score_text(run.trial.folder.result()))
+                    else:
+                        run.trial.folder.fail(f"{why}\n")
+                        ended(run.trial, "failed", why)
                     _give(process, pending)
 
     def _handle(

@@ -87,7 +87,7 @@ def render_trial(
             f"episode = {episode}: expected a held-out episode, 0 to {spec.evaluation.episodes - 1}"
         )
     with WorkerPool(1) as pool, stored_trainer(folder, pool, generation) as trainer:
-        policy = trainer.policy(which)
+        policy, reached = trainer.policy(which), trainer.generation_of(which)
     seed = policy.held_out_seeds[episode]
     with silenced(), _stage(spec.environment) as env:
         # As in Gymnasium, an environment without a frame rate has 30 [1/s].
@@ -95,7 +95,7 @@ def render_trial(
         with contextlib.closing(kind(fps)) as video:
             total, steps, shown = _film(env, policy, seed, video, max_steps)
             write_bytes(out, video.content())
-    returns = recorded_score(folder, policy.generation).get("returns", [])
+    returns = recorded_score(folder, reached, best=which == "best").get("returns", [])
     return Rendered(
         path=out,
         environment=spec.environment.id,

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import gymnasium
 import numpy as np
@@ -27,6 +28,7 @@ from esbench.rollouts import player
 from esbench.rollouts.random_policy import random_policy_returns
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.trial_folder import TrialFolder
+from esbench.training.agent_trainer import _CountedEnvironment
 from esbench.training.play import play
 from esbench.training.run_trial import check_trials
 from esbench.training.search_trainer import SearchTrainer
@@ -346,7 +348,17 @@ def test_an_episode_without_an_end_ends_every_loop(monkeypatch: pytest.MonkeyPat
     env = make_environment(spec.id, kwargs)
     still: Any = SimpleNamespace(reset=lambda: None, act=lambda seen: 0 * seen, environment=spec)
     video: Any = SimpleNamespace(add=lambda frame: None, stride=1)
+    trainer: Any = Mock(next_seed=lambda index: 0)
+    trainer.spec.environment = spec
+    counted = _CountedEnvironment(env, trainer, 0)
+
+    def train() -> None:
+        counted.reset()
+        while True:
+            counted.step(np.zeros(3))
+
     for endless in (
+        train,
         partial(play, still, env, 0, spec.id, kwargs),
         partial(random_policy_returns, spec, 1, 0),
         partial(render_trial._film, env, still, 0, video, 0),

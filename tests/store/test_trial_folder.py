@@ -409,11 +409,13 @@ def test_a_key_that_is_missing_is_named(whole: TrialFolder, name: str, key: str)
         READERS[name](whole)
 
 
-@pytest.mark.parametrize("left", [0, 4, 40, None])
-def test_damaged_or_missing_tensors_are_one_sentence(whole: TrialFolder, left: int | None) -> None:
+@pytest.mark.parametrize("left", [0, 4, 40, None, "more"])
+def test_damaged_or_missing_tensors_are_one_sentence(whole: TrialFolder, left: Any) -> None:
     (path,) = (whole.path / "checkpoint").glob("00000001-*.safetensors")
     if left is None:
         path.unlink()
+    elif left == "more":
+        path.write_bytes(path.read_bytes() + b"x")
     else:
         path.write_bytes(path.read_bytes()[:left])
     words = rf"{path.name} is damaged .*remove the folder {whole.path}"

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from command_line import Run
-from fake_trials import edit, make_records
+from fake_trials import edit, make_records, make_trials, write_trial
 from watchers import Watcher, run
 
 import esbench as package
 from esbench.errors import UsageError
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.store.selected_score import keep_selected_score, recorded_score
 from esbench.training.best_center import WINDOW, BestCenter
 from esbench.training.run_trial import run_trial
 from esbench.training.scoring import evaluate_trial, keep_best
@@ -55,8 +57,11 @@ def test_it_is_the_center_of_its_generation_and_survives_an_interrupt(
 ) -> None:
     trial = make_trial("doubles:Walk-v0", algorithm, budget=BUDGET, settings=SETTINGS)
 
+    stops = [7, 4]
+
     def interrupt(record: Any) -> None:
-        if record.generation in {4, 7}:
+        if stops[-1:] == [record.generation]:
+            stops.pop()
             raise KeyboardInterrupt
 
     for _ in range(2):
@@ -100,6 +105,29 @@ def test_commands_take_it(make_trial: Make, pool: WorkerPool, esbench: Run) -> N
     assert not kept.exists()  # too few episodes, or the best of some generations
     code, _, error = esbench("eval", path, "--which", "bset")
     assert (code, "bset" in error) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("table", "same"),
+    [
+        ({}, True),
+        ({"algorithms": {"snes": {"center_average": 5}}}, False),
+        ({"evaluation": {"validation": {"start": 0, "interval": 1, "episodes": 4}}}, False),
+    ],
+)
+def test_a_recorded_score_is_that_of_the_same_policy(
+    tmp_path: Path, table: dict[str, Any], same: bool
+) -> None:
+    (trial,) = make_trials(tmp_path, **{"algorithms": {"snes": {}}} | table, seeds=[0])
+    write_trial(trial, make_records([1.0, 2.0]), 3.0)
+    folder = trial.folder
+    edit(tmp_path, "result.json", lambda content: content.update(generations=2))
+    assert recorded_score(folder, 2, best=False)["score"] == 3.0
+    assert (recorded_score(folder, 2, best=True).get("score") == 3.0) is same
+    keep_selected_score(folder, 2, {"score": 4.0, "returns": [4.0]})
+    assert recorded_score(folder, 2, best=True)["score"] == 4.0
+    assert recorded_score(folder, 2, best=False)["score"] == 3.0
+    assert recorded_score(folder, 1, best=True) == recorded_score(folder, 1, best=False) == {}
 
 
 def test_all_trials_of_a_folder_are_scored_for_the_table(
