@@ -119,11 +119,12 @@ def run(
     )
     trackers = {name: make_tracker(name, root) for name in _listed(track)}
     train(trials, chosen, at_once, quiet, callbacks, trackers, root, limits)
-    return scores_of(
+    found = (
         ({**trial.labels, "seed": trial.spec.seed}, trial.folder)
         for trial in trials
         if trial.status != "missing"
     )
+    return scores_of(found, damaged_failed=True)
 
 
 def table(

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from esbench.errors import UsageError
+from esbench.errors import DamagedTrialError, UsageError
 from esbench.files import Json, as_path
 from esbench.store.trial_folder import TrialFolder, find_trials
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_IDENTITY: Final = ("environment", "algorithm", "policy", "seed", "trial", "status")
 
 
 def load_results(root: Path | str) -> pd.DataFrame:
@@ -55,17 +57,29 @@ def load_scores(root: Path | str) -> pd.DataFrame:
     return scores_of((_labels(trial), trial) for trial in trials)
 
 
-def scores_of(trials: Iterable[tuple[Json, TrialFolder]]) -> pd.DataFrame:
-    """``load_scores`` of some trials, each with its labels and seed."""
+def scores_of(
+    trials: Iterable[tuple[Json, TrialFolder]], *, damaged_failed: bool = False
+) -> pd.DataFrame:
+    """``load_scores`` of some trials, each with its labels and seed.
+
+    With ``damaged_failed``, a trial whose result is damaged has the status "failed".
+    """
     import pandas as pd
 
     keys = ("score", "env_steps", "generations", "wall_time_s", "evaluation_episodes")
     rows = []
     for labels, trial in trials:
-        row = _identity(labels, trial)
-        result = trial.result() if row["status"] == "done" else {}
+        row: Json = _identity(labels, trial)
+        result: Json = {}
+        if row["status"] == "done":
+            try:
+                result = trial.result()
+            except DamagedTrialError:
+                if not damaged_failed:
+                    raise
+                row["status"] = "failed"
         rows.append(row | {key: result.get(key) for key in keys})
-    return pd.DataFrame(rows).astype(dict.fromkeys(keys, float))
+    return pd.DataFrame(rows, columns=[*_IDENTITY, *keys]).astype(dict.fromkeys(keys, float))
 
 
 def load_members(trial: Path | str) -> pd.DataFrame:
@@ -139,5 +153,5 @@ def _labels(trial: TrialFolder) -> Json:
 
 def _identity(labels: Json, trial: TrialFolder) -> Json:
     """The first columns: labels, seed, folder and status."""
-    keys = ("environment", "algorithm", "policy", "seed")
+    *keys, _, _ = _IDENTITY
     return {key: labels[key] for key in keys} | {"trial": str(trial.path), "status": trial.status}

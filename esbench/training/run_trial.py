@@ -114,8 +114,13 @@ def run_trial(
     """
     try:
         with trial.folder.locked() as mine:
-            found = outcome_without_training(trial, mine)
-            return found or attempt(trial, pool, FolderRecorder(trial), watcher, callbacks)
+            try:
+                found = outcome_without_training(trial, mine)
+                return found or attempt(trial, pool, FolderRecorder(trial), watcher, callbacks)
+            except DamagedTrialError as error:
+                if mine and not trial.is_done:
+                    trial.folder.fail(f"{error}\n")
+                raise
     except DamagedTrialError as error:  # the other trials can run
         return "failed", str(error)
 

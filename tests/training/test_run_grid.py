@@ -6,6 +6,7 @@ from watchers import Watcher, run
 
 from esbench.errors import UsageError
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.store.data_frames import scores_of
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.callbacks import Stop
 from esbench.training.run_grid import run_grid
@@ -88,7 +89,11 @@ def test_a_damaged_trial_does_not_stop_the_others(
     assert detail.startswith(f"{path} is damaged (")
     assert "; remove " in detail
     assert path.read_bytes() == content
-    assert not (folder / "error.txt").exists()
+    is_done = name in {"result.json", "trial.json"}
+    assert trial.folder.status == ("done" if is_done else "failed")
+    labels = trial.labels | {"seed": 0}
+    (status,) = scores_of([(labels, trial.folder)], damaged_failed=True)["status"]
+    assert status == ("done" if name == "trial.json" else "failed")
 
 
 def test_without_its_damaged_result_a_trial_is_scored_again(
