@@ -46,7 +46,7 @@ class Comparison:
         mean_difference: of the means, which the test compares.
         improvement: the probability that a run of the first beats one of the second, ties shared,
             with the interval of ``improvement_interval``.
-        p_value: two-sided permutation test of the means; 1 if a side has a single run.
+        p_value: two-sided permutation test of the means; 1 if both sides have a single run.
         effect_size: Hedges' g, the difference of means in pooled deviations; NaN without spread.
     """
 

@@ -161,7 +161,8 @@ def _wrong_step(run: RunMeasurements) -> HealthFinding | None:
     if not (run.has_learning_rate and moved.any()):
         return None
     step = float(np.median(run.update_norm[moved] / run.radius[moved]))
-    way = float(run.distance[-1] / np.median(run.radius))
+    # In a part of a run, the distance is still that from the start of the run.
+    way = float(min(run.distance[-1], run.update_norm.sum()) / np.median(run.radius))
     if step >= LONG_STEP:
         times = f"{step:.0f}" if step >= 10 else f"{step:.1f}"
         said = f"An update moves the center by {times} times the radius of the population"
@@ -170,7 +171,7 @@ def _wrong_step(run: RunMeasurements) -> HealthFinding | None:
         change = f"Divide learning_rate by about {factor}: an update should stay among the members."
         other = "Raise sigma until members act differently from the center"
     elif step <= SHORT_STEP and way <= SHORT_WAY:
-        moves = f"In {run.generations} generations the center moved by {way:.2g}"
+        moves = f"In {run.generations} generations the center moved by at most {way:.2g}"
         said = f"{moves} of the radius of the population"
         rate, sigma = "small", "large"
         change = f"Multiply learning_rate by about {_factor(GOOD_STEP / step)}."
@@ -182,7 +183,7 @@ def _wrong_step(run: RunMeasurements) -> HealthFinding | None:
     if _sigma_is_usual(run, scale):
         said += f": the learning rate is too {rate}."
         return HealthFinding(f"learning_rate_too_{rate}", "warning", said, change)
-    beside = f"{float(np.median(run.sigma)):.2g} beside starting parameters of about {scale:.2g}"
+    beside = f"{float(np.median(run.sigma)):.2g} beside parameters of about {scale:.2g}"
     said += f": sigma is too {sigma}, {beside}."
     start = "a tenth of the parameters' own scale is a start."
     return HealthFinding(f"sigma_too_{sigma}", "warning", said, f"{other}; {start}")

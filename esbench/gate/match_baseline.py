@@ -169,12 +169,14 @@ def _digest_result(
     frozen: FrozenCell, cell: Cell, origins: Sequence[Origin]
 ) -> tuple[DigestResult, str]:
     """The comparison of the digests of the seeds that both sides have, and where they differ."""
-    known = {trial.seed: trial for trial in frozen.trials if trial.first_digests}
+    known = {trial.seed: trial for trial in frozen.trials}
     same, reasons = 0, []
     for trial, description in zip(cell.trials, cell.descriptions, strict=True):
         seed = description["spec"]["seed"]
         if seed not in known:
             reasons.append(f"seed {seed} is not in the baseline")
+        elif not known[seed].first_digests:
+            reasons.append(f"seed {seed} has no digests in the baseline")
         elif was_mixed(description):
             reasons.append(
                 f"seed {seed} was resumed under other versions, or played by nodes that differ"

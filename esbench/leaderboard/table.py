@@ -12,6 +12,8 @@ from itertools import groupby
 from statistics import fmean
 from typing import Any, Final, final
 
+from pydantic_core import to_jsonable_python
+
 from esbench.agents.names import trainer_settings
 from esbench.analysis.statistics import bootstrap_interval, iqm, normalized
 from esbench.errors import UsageError
@@ -198,7 +200,8 @@ def settings_words(entry: Entry) -> str:
 
 def _default(settings: type[Settings], name: str) -> Any:
     field = settings.model_fields.get(name)
-    return field and field.get_default(call_default_factory=True)
+    default = field and field.get_default(call_default_factory=True)
+    return to_jsonable_python(default, fallback=str)
 
 
 def one_episode_notes(rows: Sequence[LeaderboardRow]) -> list[str]:

@@ -224,9 +224,9 @@ def signed(change: float) -> str:
 
 
 SCORE_NOTE: Final = (
-    "Score: interquartile mean over seeds, of the tails where a baseline declares them. Intervals: "
-    "95 % percentile bootstrap over seeds. Steps/s: training steps per second of CPU time, median "
-    "over seeds. Digests: compared with the check before."
+    "Score: interquartile mean over seeds, of tails or areas where a baseline declares them. "
+    "Intervals: 95 % percentile bootstrap over seeds. Steps/s: training steps per second of CPU "
+    "time, median over seeds. Digests: compared with the check before."
 )
 CHANGE_NOTE: Final = (
     "Change: a new level begins, by binary segmentation with permutation tests of ranks. A series "

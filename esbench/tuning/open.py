@@ -36,18 +36,25 @@ def open_studies(
     firsts: dict[str, Trial] = {}
     for trial in trials:
         firsts.setdefault(str(trial.folder.path.parent), trial)
-    spaces = [_space(trial, grid, source) for trial in firsts.values()]
+    keys = [_key(trial, grid) for trial in firsts.values()]
+    spaces = [
+        _space(trial, grid, source, key) for trial, key in zip(firsts.values(), keys, strict=True)
+    ]
     check_format(out)
     file = storage or str(out / "study.journal")
     return [
-        open_study(trial, space, search, file)
-        for trial, space in zip(firsts.values(), spaces, strict=True)
+        open_study(trial, key, space, search, file)
+        for trial, key, space in zip(firsts.values(), keys, spaces, strict=True)
     ]
 
 
-def _space(trial: Trial, grid: Grid, source: str) -> Space:
-    """The search space of the algorithm of a trial, whose label may be one of a sweep."""
-    label = trial.labels["algorithm"]
-    key = next(key for key in grid.algorithms if label == key or label.startswith(f"{key} "))
+def _key(trial: Trial, grid: Grid) -> str:
+    """The grid's key of the algorithm of a trial, whose label has the values of a sweep too."""
+    label = f"{trial.labels['algorithm']} "
+    return max((key for key in grid.algorithms if label.startswith(f"{key} ")), key=len)
+
+
+def _space(trial: Trial, grid: Grid, source: str, key: str) -> Space:
+    """The search space of the algorithm of a trial."""
     model = type(trial.spec.algorithm.settings)
     return search_space(model, grid.tune.get(key, {}), source, key)

@@ -58,6 +58,7 @@ class Study:
     Attributes:
         spec: a trial with the default settings, and any seed.
         labels: the grid's names of its environment, algorithm and policy.
+        key: the algorithm's key in the grid, which its label begins with.
         space: the searched settings.
         search: how they are searched.
         folder: has one folder per configuration.
@@ -66,6 +67,7 @@ class Study:
 
     spec: TrialSpec
     labels: Labels
+    key: str
     space: Space
     search: Search
     folder: Path
@@ -190,7 +192,7 @@ class Study:
             self.store.tell(configuration.number, None)
 
 
-def open_study(trial: Trial, space: Space, search: Search, storage: str) -> Study:
+def open_study(trial: Trial, key: str, space: Space, search: Search, storage: str) -> Study:
     """The study of the algorithm and the environment of ``trial``, whose folder lies in its folder.
 
     Raises:
@@ -222,7 +224,7 @@ def open_study(trial: Trial, space: Space, search: Search, storage: str) -> Stud
         )
     if used and not store.configurations:
         raise lost
-    return Study(trial.spec, trial.labels, space, search, folder, store)
+    return Study(trial.spec, trial.labels, key, space, search, folder, store)
 
 
 def study_name(labels: Labels) -> str:

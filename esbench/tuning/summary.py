@@ -105,7 +105,7 @@ def as_toml(summary: Summary) -> str:
     assert best is not None
     spec = with_settings(study.spec, nested(best.settings), "best settings")
     settings = spec.algorithm.settings.model_dump(mode="json", exclude_unset=True)
-    label, seeds = study.labels["algorithm"].split(" ")[0], study.search.seeds
+    label, seeds = study.key, study.search.seeds
     about = provenance()
     text = f"""\
 # The best settings of {study.name}: configuration {best.number}, found with

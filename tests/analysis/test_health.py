@@ -182,7 +182,8 @@ FIRST = np.where(np.arange(GENERATIONS) < 0.8 * GENERATIONS, 0.0, 0.5)
         # Each of its signs is needed.
         ("learning_rate_too_large", None, {"update_norm": 2.0}),
         ("learning_rate_too_small", None, {"update_norm": 0.02}),
-        ("sigma_too_large", None, {"distance": 400.0}),
+        ("sigma_too_large", None, {"distance": 400.0, "update_norm": 9.5}),
+        ("sigma_too_large", "warning", {"sigma": 100.0, "distance": 400.0}),  # moved before
         ("constant_reward", None, {"population_return_min": np.arange(GENERATIONS) * 1.0}),
         ("no_information", None, {"center_rank_fraction": np.linspace(0.3, 0.7, GENERATIONS)}),
         ("no_information", None, {"split_half_cosine": np.linspace(0.1, 0.2, GENERATIONS)}),

@@ -172,6 +172,15 @@ def test_elsewhere_digests_are_not_comparable(
     assert all((digest is None) == ("resumed_with" in change) for digest in stored)
 
 
+def test_a_baseline_without_digests_has_the_seed_nevertheless(base: Path, same: Path) -> None:
+    mixed = KNOWN | {"resumed_with": [{"versions": {"numpy": "3.0"}}]}
+    edit(base, "trial.json", lambda content: content.update(mixed))
+    edit(same, "trial.json", lambda content: content.update(KNOWN))
+    match = held(same, base).cells[0].match
+    assert match.digests is DigestResult.NOT_COMPARABLE
+    assert "seed 0 has no digests" in match.digests_detail
+
+
 def test_versions_that_change_no_digest_are_not_compared(base: Path, same: Path) -> None:
     edit(base, "trial.json", lambda c: c.update(versions={"esbench": "1", "jax": "1"}))
     edit(same, "trial.json", lambda c: c.update(versions={"esbench": "2", "jax": None}))

@@ -82,6 +82,15 @@ def test_the_target_is_reached_by_a_return_or_by_the_final_score(
     assert any("was not evaluated" in note for note in sheet([row]).notes) != center
 
 
+def test_an_agent_whose_first_policy_is_not_evaluated_has_no_area(tmp_path: Path) -> None:
+    algorithms = {"openai_es": {}, "climber": {"algorithm": "own_agents:Climber"}}
+    for trial in make_trials(tmp_path / "run", algorithms=algorithms):
+        write_trial(trial, make_records([20.0, 120.0, 120.0, 120.0]), 120.0)
+    areas = {row.algorithm: row.area for row in efficiency_table(tmp_path / "run", {}, window=1)}
+    assert math.isnan(areas["climber"])
+    assert areas["openai_es"] == pytest.approx(0.75)
+
+
 def test_no_run_that_reaches_the_target_has_no_time(tmp_path: Path) -> None:
     write_runs(tmp_path / "run", [[20.0] * 4] * 3)
     (row,) = efficiency_table(tmp_path / "run", {})

@@ -127,3 +127,26 @@ def test_a_value_whose_runs_have_all_diverged_is_left_out(tmp_path: Path) -> Non
     assert sweep_drawing(shown).make().axes[0].get_xscale() == "linear"
     with pytest.raises(UsageError, match="population_size"):
         score_table(tmp_path, "population_size")
+
+
+def test_equal_scores_whose_mean_is_rounded_are_drawn(tmp_path: Path) -> None:
+    sweep = {"snes": {"sigma": [0.1, 0.2]}}
+    for trial in make_trials(tmp_path, seeds=[0, 1, 2], algorithms=sweep):
+        write_trial(trial, make_records([1.0, 2.0]), 3143.21)
+    (shown,) = sweep_figures(cells(tmp_path))
+    (curve,) = shown.curves
+    assert (curve.y != curve.high).any()
+    assert sweep_drawing(shown).make().axes[0].lines
+
+
+def test_a_choice_changes_no_score(tmp_path: Path) -> None:
+    algorithms = {"snes": {"sigma": [0.1, 0.2]}, "ars": {}}
+    for trial in make_trials(tmp_path, seeds=[0, 1, 2], algorithms=algorithms):
+        worst = trial.spec.algorithm.name == "ars"
+        score = -500.0 if worst else math.nan if trial.spec.seed == 1 else 10.0
+        write_trial(trial, make_records([1.0, 2.0]), score)
+    found = cells(tmp_path)
+    (whole,) = sweep_figures(found)
+    (chosen,) = sweep_figures(found, [cell for cell in found if cell.algorithm != "ars"])
+    np.testing.assert_array_equal(whole.curves[0].y, chosen.curves[0].y)
+    assert whole.curves[0].low.min() < -100

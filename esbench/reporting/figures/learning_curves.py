@@ -92,7 +92,7 @@ class LearningCurves:
     @property
     def left_out(self) -> str:
         """The cells without a curve as the end of a title; empty if all have one."""
-        return f"; one generation, no curve: {', '.join(self.short)}" if self.short else ""
+        return f"; too short for a curve: {', '.join(self.short)}" if self.short else ""
 
     @property
     def return_label(self) -> str:
@@ -151,6 +151,7 @@ def drawings(
     """The figures of ``draw`` by name; UsageError as there."""
     found = cells(root)
     styles = assign_styles(dict(sorted((cell.name, cell.algorithm) for cell in found)))
+    everything = {name: list(own) for name, own in itertools.groupby(found, _environment)}
     for name in algorithms:
         if not named(found, name):
             raise unknown(f"algorithm in {root}", name, {cell.name for cell in found})
@@ -158,11 +159,11 @@ def drawings(
         chosen = [cell for name in algorithms for cell in named(found, name)]
         found = [cell for cell in found if cell in chosen]
     drawn = {}
-    for environment, members in itertools.groupby(found, lambda cell: cell.environment):
+    for environment, members in itertools.groupby(found, _environment):
         group, stem = list(members), re.sub(r"[^\w.+-]", "_", environment)
         if shown := learning_curves(group, styles):
             drawn[stem] = curves_drawing(environment, shown, shared_scores(group), panels)
-        for sweep in sweep_figures(group):
+        for sweep in sweep_figures(everything[environment], group):
             drawn[f"{stem}-{sweep.setting}"] = sweep_drawing(sweep)
     if not drawn:
         raise UsageError(f"nothing to draw in {str(root)!r}: no trial has 2 generations yet")
@@ -170,6 +171,10 @@ def drawings(
         if overall := make(found, styles):
             drawn[name] = across.across_drawing(overall)
     return drawn
+
+
+def _environment(cell: Cell) -> str:
+    return cell.environment
 
 
 def _write(stem: Path, contents: dict[str, bytes]) -> list[Path]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, final
@@ -39,15 +39,21 @@ class SweepFigure:
     curves: Sequence[Curve]
 
 
-def sweep_figures(group: Sequence[Cell]) -> list[SweepFigure]:
-    """The figures of one environment's cells, one for each swept setting with two scores."""
-    keys = dict.fromkeys(key for cell in group for key in swept_keys(cell.algorithm, cell.settings))
-    return [shown for key in keys if (shown := _sweep(group, key))]
+def sweep_figures(group: Sequence[Cell], chosen: Sequence[Cell] | None = None) -> list[SweepFigure]:
+    """The figures of one environment's cells, one for each swept setting with two scores.
 
-
-def _sweep(group: Sequence[Cell], key: str) -> SweepFigure | None:
-    families: dict[str, list[Cell]] = {}
+    They show the ``chosen`` cells, by default all; a run that diverged has the worst score of all.
+    """
     scores_of = dict(zip([cell.name for cell in group], seed_scores(group), strict=True))
+    own = group if chosen is None else chosen
+    keys = dict.fromkeys(key for cell in own for key in swept_keys(cell.algorithm, cell.settings))
+    return [shown for key in keys if (shown := _sweep(own, key, scores_of))]
+
+
+def _sweep(
+    group: Sequence[Cell], key: str, scores_of: Mapping[str, Sequence[float]]
+) -> SweepFigure | None:
+    families: dict[str, list[Cell]] = {}
     for cell in group:
         if key in swept_keys(cell.algorithm, cell.settings) and scores_of[cell.name]:
             name = without_setting(cell.name, key, cell.settings[key])
@@ -88,7 +94,8 @@ def _draw(shown: SweepFigure, figure: FigureBase, size: Size) -> None:
         axes.errorbar(
             curve.x,
             curve.y,
-            yerr=(curve.y - curve.low, curve.high - curve.y),
+            # Rounding can put the IQM of equal scores just outside of its interval.
+            yerr=np.maximum((curve.y - curve.low, curve.high - curve.y), 0.0),
             color=curve.style.color,
             linestyle=curve.style.line,
             marker=curve.style.marker,

@@ -223,7 +223,7 @@ def _mean_return(runs: Sequence[RunCurve], budget: float) -> tuple[float, float,
     returns = [
         mean_return(run.totals["env_steps"], run.returns, budget)
         for run in runs
-        if run.totals["env_steps"][-1] >= budget
+        if run.totals["env_steps"][-1] >= budget and not run.is_agent
     ]
     if not returns:
         return math.nan, math.nan, math.nan
@@ -240,7 +240,8 @@ def _footnotes(rows: Sequence[EfficiencyRow], window: int, terminal: bool) -> li
         lines.append(
             "Area: area under the learning curve: the mean of the unperturbed policy's return over "
             f"the first steps ({listed}), where 0 is the random policy and 1 the reference; IQM "
-            "over seeds, with its 95 % percentile bootstrap interval."
+            "over seeds, with its 95 % percentile bootstrap interval. An agent has none, because "
+            "its first policy is not evaluated."
         )
     lines += [
         f"{name}: no target, because it has no reference score; set one with --target {name}=SCORE."

@@ -85,7 +85,7 @@ def seeds_notes(seeds: Sequence[int]) -> list[str]:
         notes.append(
             f"Some rows have fewer than {FEW_SEEDS} seeds: the order of close scores may be chance."
         )
-    if any(count < MIN_RUNS for count in seeds):
+    if any(0 < count < MIN_RUNS for count in seeds):
         notes.append(
             f"Rows with fewer than {MIN_RUNS} seeds have no interval, and no row of their "
             "environment is marked as the best."

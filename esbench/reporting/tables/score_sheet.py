@@ -49,7 +49,8 @@ NORMALIZED: Final[dict[EpisodeStatistic, str]] = {
 STANDINGS: Final = (
     "*: the best of its environment. =: no significant difference from the best (between rows of "
     "three seeds, no difference can be): two-sided permutation test of the means at "
-    f"{LEVEL}, Holm-corrected over the rows of the environment. Unmarked: significantly worse."
+    f"{LEVEL}, Holm-corrected over the rows of the environment. A score without a mark: "
+    "significantly worse."
 )
 MARKS: Final[dict[Standing, str]] = {"best": " *", "tied": " =", "": ""}
 
