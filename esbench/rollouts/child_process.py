@@ -86,15 +86,16 @@ class Child:
         self.process = context.Process(
             target=_run_child, args=(theirs, main, arguments), daemon=daemon
         )
-        try:
-            with interrupts_blocked():
+        with interrupts_blocked():
+            try:
                 self.process.start()
-        except RuntimeError:  # this is a child itself, which imports the user's script
-            raise SystemExit(UNGUARDED) from None
+            except RuntimeError:  # this is a child itself, which imports the user's script
+                raise SystemExit(UNGUARDED) from None
+            self.death = _death_of(self.process)
+            ours = socket.socket(fileno=os.dup(self.connection.fileno()))
+            pipe = ours, os.dup(self.death)
+            threading.Thread(target=_shut_down, args=pipe, daemon=True).start()
         theirs.close()
-        self.death = _death_of(self.process)
-        ours = socket.socket(fileno=os.dup(self.connection.fileno()))
-        threading.Thread(target=_shut_down, args=(ours, os.dup(self.death)), daemon=True).start()
 
     def send(self, message: object) -> None:
         """Send a message; ignored by a dead child, which ``receive`` reports."""

@@ -62,7 +62,7 @@ def scores_of(
 ) -> pd.DataFrame:
     """``load_scores`` of some trials, each with its labels and seed.
 
-    With ``damaged_failed``, a trial whose result is damaged has the status "failed".
+    With ``damaged_failed``, a done trial that is damaged has the status "failed".
     """
     import pandas as pd
 
@@ -73,6 +73,7 @@ def scores_of(
         result: Json = {}
         if row["status"] == "done":
             try:
+                trial.description()
                 result = trial.result()
             except DamagedTrialError:
                 if not damaged_failed:

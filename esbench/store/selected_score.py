@@ -41,13 +41,9 @@ def selected_score(folder: TrialFolder) -> Json | None:
 def recorded_score(folder: TrialFolder, generation: int, *, best: bool) -> Json:
     """The recorded score of the last, or best, policy after a generation; empty if there is none.
 
-    The best policy is always a center; the last one may be an average or a validated candidate.
+    The last policy of that generation may be another one: an average, or a validated candidate.
     """
-    found = selected_score(folder) if best else None
-    if found is not None and found["generations"] == generation:
-        return found
-    spec = folder.description()["spec"]
-    averaged = spec["algorithm"]["settings"].get("center_average", 1) > 1
-    if best and (averaged or spec["evaluation"].get("validation")):
-        return {}
-    return folder.result_of(generation) or {}
+    if not best:
+        return folder.result_of(generation) or {}
+    found = selected_score(folder)
+    return found if found is not None and found["generations"] == generation else {}

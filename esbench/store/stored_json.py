@@ -96,9 +96,10 @@ class StoredJson:
 
     def damaged(self, path: Path, problem: str) -> DamagedTrialError:
         """The error that names a damaged file, its problem and the remedy."""
-        if path.parent.name == KEPT:
-            remedy = f"remove {path.with_name(path.name[:8])}*: training does not need them"
-        elif path.name == MEMBERS:
+        if path.parent.name == KEPT and not path.name.endswith(".result.json"):
+            stem = path.with_name(path.name[:8])
+            remedy = f"remove {stem}.json and {stem}-*: training does not need them"
+        elif path.parent.name == KEPT or path.name == MEMBERS:
             remedy = "remove it: training does not need it"
         elif path.name == "metrics.jsonl" and (self.path / "result.json").exists():
             remedy = f"its score is intact; remove the folder {self.path} to train it again"

@@ -195,7 +195,7 @@ def _train(
             if is_kept(trial, trainer.history):
                 state = trainer.state_dict()
                 if state is not None:
-                    recorder.keep(state)
+                    recorder.keep(state | {"told": trainer.progress.generation})
 
         def note_nodes() -> None:
             if nodes := pool.nodes:
@@ -216,7 +216,8 @@ def _train(
                 watcher.episodes_done(trial, done, total)
 
         pool.progress = progress
-        keep()  # an interrupt may have prevented it
+        if "begun_at" not in (start.state or {}):
+            keep()  # an extended trial may have ended where a checkpoint is kept now
         trainer.train(callbacks=[keep, watch, *callbacks])
         return "; ".join(notes)
 

@@ -285,6 +285,7 @@ def _run_away(
         try:
             outcome = attempt(trial, pool, recorder, Relay(recorder.send), callbacks)
         except DamagedTrialError as error:  # as in ``run_trial``
+            recorder.fail(f"{error}\n")
             outcome = "failed", str(error)
         recorder.send(Event("trial_ended", outcome))
 

@@ -109,6 +109,39 @@ def test_a_run_that_was_interrupted_while_it_kept_one_keeps_the_same(
         assert arrays(interrupted.folder, generation) == arrays(trial.folder, generation)
 
 
+def test_an_interrupt_within_a_generation_changes_none(
+    make_trial: Make, pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    validation = {"start": 0, "interval": 1, "episodes": 8}
+    evaluation = {"episodes": 4, "validation": validation}
+    made = make_trial(budget={"env_steps": BUDGET}, settings=SETTINGS, evaluation=evaluation)
+    whole = replace(made, keep=4)
+    run(pool, whole)
+    play = WorkerPool.play
+    for moment in range(3, 10):  # one to three plays per generation
+        trial, calls = replace(whole, folder=TrialFolder(tmp_path / f"{moment}")), 0
+
+        def interrupt(*arguments: Any, at: int = moment) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == at:
+                raise KeyboardInterrupt
+            return play(*arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(WorkerPool, "play", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                run(pool, trial)
+        run(pool, trial)
+        assert trial.folder.kept == whole.folder.kept
+        for generation in trial.folder.kept:
+            kept, expected = (one.folder.load_checkpoint(generation) for one in (trial, whole))
+            assert kept is not None
+            assert expected is not None
+            assert kept["progress"]["env_steps"] == expected["progress"]["env_steps"]
+            assert "begun_at" not in kept
+
+
 def test_one_can_be_loaded_whenever_the_run_is_killed(
     trial: Trial, pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,7 +192,7 @@ def test_a_damaged_one_is_reported(trial: Trial, pool: WorkerPool) -> None:
     kept = trial.folder.path / "kept"
     (arrays_of,) = kept.glob(f"{first:08d}-*.safetensors")
     arrays_of.write_bytes(b"")
-    words = rf"kept.*{arrays_of.name} is damaged .*; remove .*{first:08d}\*"
+    words = rf"kept.*{arrays_of.name} is damaged .*; remove .*{first:08d}.json and .*{first:08d}-\*"
     with pytest.raises(DamagedTrialError, match=words):
         evaluate_trial(trial.folder.path, pool, generation=first)
     (kept / f"{second:08d}.json").rename(kept / "00000099.json")
