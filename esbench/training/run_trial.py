@@ -118,7 +118,7 @@ def run_trial(
                 found = outcome_without_training(trial, mine)
                 return found or attempt(trial, pool, FolderRecorder(trial), watcher, callbacks)
             except DamagedTrialError as error:
-                if mine and not trial.is_done:
+                if mine and not trial.folder.is_done:
                     trial.folder.fail(f"{error}\n")
                 raise
     except DamagedTrialError as error:  # the other trials can run

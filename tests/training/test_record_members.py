@@ -154,7 +154,10 @@ def test_damage_is_refused_before_anything_is_written(recorded: Trial, pool: Wor
         before = files(recorded.folder.path)
         ((outcome, detail),) = run(pool, recorded)
         assert (outcome, MEMBERS in detail) == ("failed", True)
-        assert files(recorded.folder.path) == before
+        after = files(recorded.folder.path)
+        assert recorded.folder.status == "failed"
+        assert {place: after.get(place) for place in before} == before
+        (recorded.folder.path / "error.txt").unlink()
     path.unlink()
     ((outcome, _),) = run(pool, replace(recorded, record_members=False))
     assert (outcome, path.exists()) == ("done", False)
