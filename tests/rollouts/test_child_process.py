@@ -1,4 +1,4 @@
-"""Nobody waits for a child that has died, even if a process that it started holds its pipe."""
+"""Messages of a child that has died end, even if a process that it started holds the pipe."""
 
 import os
 import signal
