@@ -313,9 +313,8 @@ class _CountedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._trainer = trainer
         self._index = index
         self._episode: tuple[float, int] | None = None  # return and length so far
-        own = trainer.spec.environment
-        self._name = own.id, own.kwargs
-        self._answers = Answers(own.id, env.observation_space)
+        self._own = trainer.spec.environment
+        self._answers = Answers(self._own.id, env.observation_space)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         """Begin the next episode; ``seed`` is not used."""
@@ -331,7 +330,7 @@ class _CountedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         total, length = self._episode
         answers = self._answers
         episode = total + answers.reward(reward), length + 1
-        require_end(length + 1, *self._name)
+        require_end(length + 1, self._own.id, self._own.kwargs)
         ended = answers.flag("terminated", terminated) | answers.flag("truncated", truncated)
         self._episode = None if ended else episode
         self._trainer.after_step(episode if ended else None)
