@@ -171,9 +171,9 @@ def make_trainer(
             specification, or is in use.
     """
     from esbench.rollouts.worker_pool import WorkerPool
+    from esbench.running.run_trial import open_trial
+    from esbench.running.trials import checked_trials, recording_members
     from esbench.training.make import make_trainer as make
-    from esbench.training.run_trial import open_trial
-    from esbench.training.trials import checked_trials, recording_members
     from esbench.training.warm_start import latest_start
 
     require_choice("record", record, (None, "members"))

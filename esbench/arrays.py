@@ -1,8 +1,8 @@
-"""Array types that algorithms, policies and rollouts share."""
+"""Array types, and tables whose arrays are stored apart."""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -11,3 +11,25 @@ Vector: TypeAlias = npt.NDArray[np.float64]
 Matrix: TypeAlias = npt.NDArray[np.float64]
 Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 """The shapes of the tensors that lie one after the other in a parameter vector."""
+
+
+def without_arrays(value: Any, arrays: dict[str, Any], name: str = "") -> Any:
+    """A nested table in which each array is moved to ``arrays`` under its dotted name."""
+    if isinstance(value, dict):
+        return {
+            key: without_arrays(item, arrays, f"{name}.{key}" if name else key)
+            for key, item in value.items()
+        }
+    if isinstance(value, np.ndarray):
+        arrays[name] = np.array(value, order="C")  # ascontiguousarray would add a dimension to 0-d
+        return {"$tensor": name}
+    return value
+
+
+def with_arrays(value: Any, arrays: dict[str, Any]) -> Any:
+    """The inverse of ``without_arrays``; KeyError if an array is missing."""
+    if isinstance(value, dict):
+        if set(value) == {"$tensor"}:
+            return arrays[value["$tensor"]]
+        return {key: with_arrays(item, arrays) for key, item in value.items()}
+    return value

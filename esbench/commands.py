@@ -83,11 +83,11 @@ def run(
     from esbench.cli.app import all_overrides
     from esbench.cli.training_commands import train
     from esbench.integrations.trackers.base import make_tracker
+    from esbench.running.engines import EngineChoice
+    from esbench.running.limits import Limits
+    from esbench.running.trials import open_grid
     from esbench.store.data_frames import scores_of
     from esbench.training.callbacks import ImportedCallback
-    from esbench.training.engines import EngineChoice
-    from esbench.training.limits import Limits
-    from esbench.training.trials import open_grid
 
     limits = Limits(episode_timeout, trial_timeout)
     require_choice("record", record, (None, "members"))

@@ -1,29 +1,20 @@
-"""Reading of regular files, atomic writing, and JSON: bounded, sealed, with arrays, without NaN."""
+"""Paths, reading of regular files and atomic writing."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
-import json
-import math
 import os
 import stat
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, TypeAlias
-
-import numpy as np
+from typing import Any, Final
 
 from esbench.errors import DamagedTrialError, UsageError, shown
+from esbench.json_text import parse_json
 
-Json: TypeAlias = dict[str, Any]
-
-SEAL: Final = "sha256"  # key of the digest of a JSON file's other content
 LARGEST: Final = 1 << 30  # bytes of a file that is read whole
-DEEPEST: Final = 64  # nested tables and lists in JSON
-MOST_DIGITS: Final = 100  # of an integer in JSON; the state of a random generator has 39
 _KINDS: Final = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",
@@ -147,63 +138,6 @@ def read_json(path: Path) -> Any:
         raise UsageError(f"{path}: not readable as JSON: {error}") from None
 
 
-def parse_json(text: bytes) -> Any:
-    """Parse strict JSON: no NaN, infinity, long integer, deep nesting or lone surrogate.
-
-    Raises:
-        ValueError: it is something else.
-    """
-    deep = ValueError(f"more than {DEEPEST} levels of nesting")
-    try:
-        content = json.loads(
-            text, parse_constant=_no_number, parse_float=_finite_number, parse_int=_integer
-        )
-    except RecursionError:
-        raise deep from None
-    level = [content]
-    for _ in range(DEEPEST):
-        level = [item for value in level for item in _items(value)]
-    if level:
-        raise deep
-    if b"\\u" in text:  # an escape can stand for half a character, which no output can encode
-        try:
-            json.dumps(content, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            raise ValueError("a text that is not valid Unicode") from None
-    return content
-
-
-def _items(value: Any) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-
-
-def _no_number(text: str) -> Any:
-    raise ValueError(f"{text} is not a finite number")
-
-
-def _finite_number(text: str) -> float:
-    value = float(text)
-    return value if math.isfinite(value) else _no_number(f"{text[:MOST_DIGITS]}")
-
-
-def _integer(text: str) -> int:
-    if len(text) > MOST_DIGITS:
-        raise ValueError(f"an integer of {len(text)} digits; expected at most {MOST_DIGITS}")
-    return int(text)
-
-
-def sealed(content: Json) -> Json:
-    """JSON content that ends with the SHA-256 of the rest; NaN and infinity become None."""
-    plain = finite(content)
-    return {**plain, SEAL: digest_of(plain)}
-
-
-def digest_of(content: Json) -> str:
-    """The SHA-256 of canonical JSON."""
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def replace(path: Path, content: str | bytes) -> None:
     """Replace a file atomically: after a crash, the old or the new content is complete."""
     data = content.encode() if isinstance(content, str) else content
@@ -235,40 +169,3 @@ def write_bytes(path: Path, content: bytes) -> None:
     with disk_errors(path, then=""):
         path.parent.mkdir(parents=True, exist_ok=True)
         replace(path, content)
-
-
-def as_line(row: Json) -> str:
-    """JSON on one line, with a newline; NaN and infinity become null."""
-    return json.dumps(finite(row), separators=(",", ":"), allow_nan=False) + "\n"
-
-
-def as_text(content: Json) -> str:
-    """Indented JSON; NaN and infinity become null."""
-    return json.dumps(finite(content), indent=2, allow_nan=False) + "\n"
-
-
-def finite(value: Any) -> Any:
-    """A value with None for NaN and infinity, which JSON lacks."""
-    return json.loads(json.dumps(value), parse_constant=lambda _: None)
-
-
-def without_arrays(value: Any, arrays: dict[str, Any], name: str = "") -> Any:
-    """A nested table in which each array is moved to ``arrays`` under its dotted name."""
-    if isinstance(value, dict):
-        return {
-            key: without_arrays(item, arrays, f"{name}.{key}" if name else key)
-            for key, item in value.items()
-        }
-    if isinstance(value, np.ndarray):
-        arrays[name] = np.array(value, order="C")  # ascontiguousarray would add a dimension to 0-d
-        return {"$tensor": name}
-    return value
-
-
-def with_arrays(value: Any, arrays: dict[str, Any]) -> Any:
-    """The inverse of ``without_arrays``; KeyError if an array is missing."""
-    if isinstance(value, dict):
-        if set(value) == {"$tensor"}:
-            return arrays[value["$tensor"]]
-        return {key: with_arrays(item, arrays) for key, item in value.items()}
-    return value

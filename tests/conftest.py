@@ -19,7 +19,7 @@ from esbench.integrations.trackers.base import TRACKERS
 from esbench.policies.base import POLICIES
 from esbench.registry import Registry
 from esbench.rollouts.worker_pool import WorkerPool
-from esbench.training.trials import Trial, grid_trials
+from esbench.running.trials import Trial, grid_trials
 
 # A shell's background job ignores Ctrl-C, and so would the processes that tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

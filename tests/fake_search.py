@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from esbench.grids.grid_file import parse_grid
-from esbench.training.run_trial import Outcome
-from esbench.training.trials import Trial
+from esbench.running.trials import Trial
+from esbench.running.watchers import Outcome
 from esbench.tuning.open import open_studies
 from esbench.tuning.study import Search, Study
 

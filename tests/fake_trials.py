@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from esbench.files import SEAL, sealed
 from esbench.grids.grid_file import parse_grid
+from esbench.json_text import SEAL, sealed
+from esbench.running.trials import Trial, grid_trials
 from esbench.store.generation_record import GenerationRecord
-from esbench.training.trials import Trial, grid_trials
 
 COMMAND = "esbench run --env CartPole-v1 --algorithm openai_es --seeds 0-2"
 CREATED = "2026-01-02T03:04:05+00:00"

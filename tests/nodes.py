@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 from esbench.rollouts.servers import Arrival, Lost, Node, Nodes
-from esbench.training.trial_server import TrialServer
+from esbench.running.trial_server import TrialServer
 
 
 @final

@@ -12,8 +12,8 @@ import safetensors.numpy
 from scipy import stats
 
 import esbench
+from esbench.arrays import with_arrays, without_arrays
 from esbench.environments.functions import rotation
-from esbench.files import with_arrays, without_arrays
 
 P, SIZE = 7, 20
 START = np.linspace(0.5, -0.9, P)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from esbench.files import as_line
 from esbench.grids.trial_spec import TrialSpec
+from esbench.json_text import as_line
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.callbacks import Stop

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import final
 
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.running.run_grid import run_grid
+from esbench.running.trials import Trial
 from esbench.store.generation_record import GenerationRecord
-from esbench.training.run_grid import run_grid
-from esbench.training.trials import Trial
 
 
 @final

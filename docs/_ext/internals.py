@@ -38,9 +38,9 @@ from esbench.registry import Registry
 from esbench.reporting.catalog import SettingRow, setting_rows
 from esbench.reporting.figures.style import Output
 from esbench.reporting.tables.across_environments import Overall, overall
-from esbench.rollouts.jobs import Setup
+from esbench.rollouts.setup import Setup
 from esbench.settings import parse
-from esbench.training.evaluator import HeldOutScore
+from esbench.training.held_out_score import HeldOutScore
 from esbench.training.trained_agent import TrainedAgent
 from esbench.training.trained_policy import TrainedPolicy
 from esbench.training.trainer import Trainer

@@ -18,17 +18,18 @@ import numpy.typing as npt
 
 from esbench.environments.make import time_limit
 from esbench.errors import DamagedTrialError, TrainingError
-from esbench.files import Json
 from esbench.grids.trial_spec import TrialSpec
+from esbench.json_text import Json
 from esbench.rollouts.engine import Engine
 from esbench.rollouts.jobs import Task, member_tasks
 from esbench.rollouts.pool_sizes import usable_cores
 from esbench.rollouts.worker_pool import WorkerPool
-from esbench.store.trial_folder import Status, score_text
+from esbench.running.check_trials import check_trials
+from esbench.running.trials import Trial
+from esbench.store.held_out import score_text
+from esbench.store.trial_folder import Status
 from esbench.training.make import make_trainer
-from esbench.training.run_trial import check_trials
 from esbench.training.search_trainer import SearchTrainer
-from esbench.training.trials import Trial
 
 PROBE_SECONDS: Final = 0.5
 BEGIN_SECONDS: Final = 2.0  # fewer episodes are begun where their first step takes longer

@@ -22,14 +22,14 @@ from esbench.errors import UsageError, require_integer
 from esbench.grids.compose import apply_override, require_distinct_keys
 from esbench.grids.grid_file import parse_grid
 from esbench.rollouts.engine import Engine
-from esbench.rollouts.jobs import Setup
+from esbench.rollouts.setup import Setup
+from esbench.running.check_trials import check_trials
+from esbench.running.engines import EngineChoice
+from esbench.running.trials import Trial, grid_trials
 from esbench.settings import MOST, Table
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.callbacks import Stop
-from esbench.training.engines import EngineChoice
-from esbench.training.run_trial import check_trials
 from esbench.training.search_trainer import SearchTrainer
-from esbench.training.trials import Trial, grid_trials
 
 UNLIMITED: Final = MOST
 MOST_ROUNDS: Final = 1000

@@ -21,7 +21,7 @@ from esbench.own_code import OWN_CODE_ERRORS, location, named
 
 if TYPE_CHECKING:
     from esbench.grids.grid_file import Grid
-    from esbench.training.trials import Trial
+    from esbench.running.trials import Trial
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
@@ -172,7 +172,7 @@ class GridOptions:
 
     def open(self, keep: int = 1, record: bool = False) -> tuple[Path, list[Trial]]:
         """The output folder and its trials, checked against what the folder holds."""
-        from esbench.training.trials import open_grid
+        from esbench.running.trials import open_grid
 
         return open_grid(
             self.grid,
@@ -193,7 +193,7 @@ class GridOptions:
     def describe_shards(self, count: int) -> str:
         """The sizes of the grid's shards in words; UsageError if there are too many."""
         from esbench.grids.shards import describe_shards
-        from esbench.training.trials import grid_trials
+        from esbench.running.trials import grid_trials
 
         grid, source = self.compose()
         trials = grid_trials(grid, Path(), source)

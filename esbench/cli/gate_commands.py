@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from esbench.leaderboard.sample import Drawn
+    from esbench.running.trials import Trial
     from esbench.store.generation_record import GenerationRecord
-    from esbench.training.trials import Trial
 
 MAX_SEEDS: Final = 32
 POWER: Final = 0.8
@@ -137,7 +137,7 @@ def check(
     from esbench.gate.check import EXIT_NOT_MEASURED
     from esbench.gate.check import check as check_folder
     from esbench.gate.sequential import check_until_conclusive
-    from esbench.training.engines import EngineChoice
+    from esbench.running.engines import EngineChoice
     from esbench.units import counted
 
     def train_seeds(seeds: int, trials: Sequence[Trial]) -> None:

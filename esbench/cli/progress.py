@@ -14,9 +14,9 @@ from rich.text import Text
 
 from esbench.cli.display.grids import FEW_GENERATIONS, few_generations
 from esbench.cli.progress_lines import progress_line, progress_rows, shown_return
+from esbench.running.trials import Trial
+from esbench.running.watchers import Outcome
 from esbench.store.generation_record import GenerationRecord
-from esbench.training.run_trial import Outcome
-from esbench.training.trials import Trial
 from esbench.units import counted, format_steps
 
 PLAIN_SECONDS: Final = 10.0

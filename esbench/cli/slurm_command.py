@@ -62,10 +62,10 @@ def slurm(
 ) -> None:
     """Print a batch script that trains a grid as a Slurm job array; takes the options of 'run'."""
     from esbench.rollouts.worker_pool import WorkerPool
-    from esbench.training.limits import Limits
-    from esbench.training.schedule import schedule
-    from esbench.training.slurm import SlurmJob, submit_script
-    from esbench.training.trials import shards_folder
+    from esbench.running.limits import Limits
+    from esbench.running.schedule import schedule
+    from esbench.running.slurm import SlurmJob, submit_script
+    from esbench.running.trials import shards_folder
 
     grid = _grid_options(options)
     summary = grid.describe_shards(array)

@@ -33,11 +33,11 @@ from esbench.errors import UsageError
 
 if TYPE_CHECKING:
     from esbench.integrations.trackers.base import Tracker
+    from esbench.running.engines import EngineChoice
+    from esbench.running.limits import Limits
+    from esbench.running.trials import Trial
+    from esbench.running.watchers import Outcome
     from esbench.training.callbacks import Callback
-    from esbench.training.engines import EngineChoice
-    from esbench.training.limits import Limits
-    from esbench.training.run_trial import Outcome
-    from esbench.training.trials import Trial
 
 command = partial(app.command, rich_help_panel="Train and play")
 
@@ -99,9 +99,9 @@ def run(
     """Train every trial of a grid; finished trials are skipped, unfinished ones resumed."""
     from esbench.cli.console import show
     from esbench.integrations.trackers.base import make_tracker
+    from esbench.running.engines import EngineChoice
+    from esbench.running.limits import Limits
     from esbench.training.callbacks import ImportedCallback
-    from esbench.training.engines import EngineChoice
-    from esbench.training.limits import Limits
 
     chosen = EngineChoice(workers, engine, address, allow_mixed)
     limits = Limits(episode_timeout, trial_timeout)
@@ -138,8 +138,8 @@ def plan(
     from esbench.cli.console import show, working
     from esbench.cli.display.grids import print_costs
     from esbench.grids.shards import parse_shard
-    from esbench.training.engines import EngineChoice
-    from esbench.training.run_grid import layout_of
+    from esbench.running.engines import EngineChoice
+    from esbench.running.run_grid import layout_of
 
     root, trials = options.open()
     with EngineChoice(workers, engine, address, allow_mixed).open() as pool:
@@ -187,7 +187,7 @@ def bench(
     from esbench.bench.throughput import measure
     from esbench.cli.console import working
     from esbench.cli.display.throughput import print_throughput
-    from esbench.training.engines import EngineChoice
+    from esbench.running.engines import EngineChoice
 
     settings = all_overrides(set_, device)
     chosen = EngineChoice(workers, engine, address, allow_mixed)
@@ -212,9 +212,9 @@ def train(
     """
     from esbench.cli.console import make_console, show, working
     from esbench.cli.progress import GridDisplay
-    from esbench.training.limits import UNLIMITED
-    from esbench.training.run_grid import layout_of, run_grid
-    from esbench.training.tracking import TrackedGrid
+    from esbench.running.limits import UNLIMITED
+    from esbench.running.run_grid import layout_of, run_grid
+    from esbench.running.tracking import TrackedGrid
 
     display = GridDisplay(make_console(), len(trials), quiet)
     tracked = TrackedGrid(display, trackers, root, complain, _draw_curve)

@@ -87,7 +87,7 @@ def _score_again(
     """Score one trial, or all in a folder; those that cannot be scored are named."""
     from esbench.cli.display.scores import returns_text
     from esbench.rollouts.worker_pool import WorkerPool
-    from esbench.store.trial_folder import find_trials
+    from esbench.store.find_trials import find_trials
     from esbench.training.scoring import evaluate_trial, keep_best
 
     code = 0

@@ -65,7 +65,7 @@ def tune(
     """Search for the best settings of algorithms; a killed search is resumed."""
     from esbench.grids.compose import parse_seeds
     from esbench.rollouts.worker_pool import WorkerPool
-    from esbench.training.schedule import schedule
+    from esbench.running.schedule import schedule
     from esbench.tuning.open import open_studies
     from esbench.tuning.pruning import RUNGS
     from esbench.tuning.study import Search
@@ -97,9 +97,9 @@ def _run(
     from esbench.cli.console import make_console, show
     from esbench.cli.progress import GridDisplay
     from esbench.rollouts.worker_pool import WorkerPool
-    from esbench.training.run_grid import run_grid
-    from esbench.training.run_trial import Outcome
-    from esbench.training.trials import Trial
+    from esbench.running.run_grid import run_grid
+    from esbench.running.trials import Trial
+    from esbench.running.watchers import Outcome
 
     with WorkerPool(workers) as pool:
 

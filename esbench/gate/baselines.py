@@ -17,8 +17,9 @@ from pydantic import Field
 from esbench.analysis.permutation import OMNIBUS, TestStatistic
 from esbench.analysis.statistics import EpisodeStatistic
 from esbench.errors import UsageError
-from esbench.files import Json, as_text, nearest_path, read_json, write_bytes
+from esbench.files import nearest_path, read_json, write_bytes
 from esbench.grids.trial_spec import EnvironmentSpec, Seed, TrialSpec
+from esbench.json_text import Json, as_text
 from esbench.rollouts.random_policy import random_policy_returns
 from esbench.settings import Settings, Table, parse
 from esbench.store.cells import (
@@ -30,8 +31,8 @@ from esbench.store.cells import (
     run_score,
 )
 from esbench.store.provenance.changes import Origin, origin_of, was_mixed
-from esbench.store.provenance.record import changed_since
-from esbench.store.trial_folder import TrialFolder, now
+from esbench.store.provenance.record import changed_since, now
+from esbench.store.trial_folder import TrialFolder
 from esbench.units import counted
 
 FORMAT: Final = 1

@@ -40,8 +40,7 @@ from esbench.gate.render_check import judgment_text
 from esbench.grids.environment_files import Scores, environment_names, load_environment
 from esbench.grids.trial_spec import DEFAULT_LABEL
 from esbench.store.provenance.changes import origin_of
-from esbench.store.provenance.record import provenance
-from esbench.store.trial_folder import now
+from esbench.store.provenance.record import now, provenance
 from esbench.units import NONE, counted, format_number
 
 DEFAULT_BASELINE = "esbench-baseline.json"

@@ -11,7 +11,6 @@ from xml.etree import ElementTree
 from esbench.analysis.gate import Judgment, Verdict
 from esbench.analysis.statistics import EpisodeStatistic, Floats
 from esbench.escape import markdown, printable
-from esbench.files import Json, as_text
 from esbench.gate.baselines import FrozenCell
 from esbench.gate.check import (
     EXIT_INCONCLUSIVE,
@@ -22,11 +21,11 @@ from esbench.gate.check import (
     CheckReport,
 )
 from esbench.gate.match_baseline import DigestResult
+from esbench.json_text import Json, as_text
 from esbench.store.cells import Cell, cell_name
 from esbench.store.provenance.changes import origin_of, was_mixed
-from esbench.store.provenance.record import commit_of
+from esbench.store.provenance.record import commit_of, now
 from esbench.store.stored_check import CHECK_FORMAT
-from esbench.store.trial_folder import now
 from esbench.units import NONE, counted, format_number
 
 MARKS: Final = {

@@ -20,9 +20,9 @@ from esbench.analysis.gate import GateRules, Verdict, judge, looks, shares_of_lo
 from esbench.gate.baselines import Baseline, FrozenCell, load_cells
 from esbench.gate.check import CellReport, CheckReport, new_cells, report_cell
 from esbench.gate.match_baseline import find_cell, match_cell
+from esbench.running.trials import Trial, trial_at
 from esbench.store.cells import Cell
-from esbench.store.trial_folder import has_trials
-from esbench.training.trials import Trial, trial_at
+from esbench.store.find_trials import has_trials
 
 Train: TypeAlias = Callable[[int, Sequence[Trial]], object]
 """Trains the trials that a look at this number of seeds lacks."""

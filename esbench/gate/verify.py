@@ -23,7 +23,7 @@ from esbench.store.provenance.changes import changed_code, changes, origin_of
 from esbench.store.provenance.record import provenance
 from esbench.store.trial_folder import TrialFolder
 from esbench.training.callbacks import Stop, TargetReturn
-from esbench.training.evaluator import HeldOutScore
+from esbench.training.held_out_score import HeldOutScore
 from esbench.training.make import make_trainer
 from esbench.training.scoring import evaluate_trial
 from esbench.units import NONE, counted

@@ -33,7 +33,7 @@ def compose_grid(
     env_steps: int | None = None,
     overrides: Sequence[str] = (),
 ) -> tuple[Grid, str]:
-    """A grid with the options of ``esbench.training.trials.open_grid``, and its source.
+    """A grid with the options of ``esbench.running.trials.open_grid``, and its source.
 
     UsageError if a name, key or value is wrong.
     """

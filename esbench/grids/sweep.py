@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from esbench.errors import UsageError
-from esbench.files import Json
+from esbench.json_text import Json
 from esbench.settings import Table
 
 LONGEST: Final = 40  # characters of a value in a label; a longer one is named by its hash

@@ -29,7 +29,7 @@ from esbench.agents.names import trainer_settings
 from esbench.algorithms.settings import TrainerSettings
 from esbench.environments.behaviors.base import BehaviorSettings, behavior_class
 from esbench.environments.make import Wrappers
-from esbench.files import Json, digest_of
+from esbench.json_text import Json, digest_of
 from esbench.policies.base import POLICIES, PolicySettings
 from esbench.settings import Count, CountOrZero, Episodes, Settings, Table, parse
 

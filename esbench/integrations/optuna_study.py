@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
 from esbench.errors import UsageError
-from esbench.files import Json
+from esbench.json_text import Json
 from esbench.registry import DISTRIBUTION, extra_command
 from esbench.search_space import SettingSpace, Space
 from esbench.seeding import Purpose, stream

@@ -33,9 +33,10 @@ from esbench.rollouts.coordinator import (
     NodeLost,
     PlayingNode,
 )
-from esbench.rollouts.jobs import Job, Setup
+from esbench.rollouts.jobs import Job
 from esbench.rollouts.node_player import Exchange, Failure, NodePlayer
 from esbench.rollouts.pool_sizes import DEFAULT_SLOTS
+from esbench.rollouts.setup import Setup
 from esbench.rollouts.worker_pool import MAX_DEATHS
 
 # Fetching an object costs two more round trips. Larger arguments become objects in any case.

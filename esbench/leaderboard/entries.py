@@ -20,9 +20,10 @@ from pydantic import Field
 from esbench.analysis.curves import Band, curve_band
 from esbench.analysis.statistics import MIN_RUNS
 from esbench.errors import UsageError, suggestion
-from esbench.files import SEAL, as_text, digest_of, read_json, sealed
+from esbench.files import read_json
 from esbench.gate.baselines import FrozenCell
 from esbench.grids.trial_spec import DEFAULT_LABEL
+from esbench.json_text import SEAL, as_text, digest_of, sealed
 from esbench.settings import Settings, parse
 from esbench.store.cells import variant_of
 from esbench.store.provenance.changes import Origin

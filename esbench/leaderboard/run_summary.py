@@ -11,7 +11,7 @@ import numpy.typing as npt
 from esbench.analysis.curves import at_start
 from esbench.analysis.efficiency import judged
 from esbench.analysis.statistics import Floats, tail_mean
-from esbench.files import Json
+from esbench.json_text import Json
 from esbench.leaderboard.entries import QUANTILES, BestSoFar, Run, rounded
 from esbench.store.held_out import variety
 

@@ -31,7 +31,7 @@ from esbench.seeding import Purpose, stream
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.provenance.changes import changed_code, changes, origin_of
 from esbench.store.provenance.record import provenance
-from esbench.training.evaluator import HeldOutScore
+from esbench.training.held_out_score import HeldOutScore
 
 
 @final

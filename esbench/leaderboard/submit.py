@@ -27,10 +27,11 @@ from esbench.leaderboard.more_seeds import with_more_seeds
 from esbench.leaderboard.run_summary import run_summary
 from esbench.rollouts.engine import Engine
 from esbench.rollouts.worker_pool import WorkerPool
-from esbench.store.cells import Cell, RunCurve, run_curves
+from esbench.store.cells import Cell
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.provenance.changes import Origin, changes, origin_of, own_code_of, was_mixed
 from esbench.store.provenance.record import OWN_FILES, provenance
+from esbench.store.run_curves import RunCurve, run_curves
 from esbench.store.trial_folder import TrialFolder
 from esbench.training.make import make_trainer
 from esbench.training.scoring import evaluate_trial, restore

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, final
 
-from esbench.files import Json
 from esbench.grids.compose import compose_grid
 from esbench.grids.expand import RESERVED, LabeledSpec, expand
 from esbench.grids.grid_file import Grid, grid_names, parse_grid, read_grid
+from esbench.json_text import Json
 from esbench.leaderboard.entries import Entry
 
 MARK: Final = "suite: "

@@ -15,10 +15,11 @@ from esbench.algorithms.base import algorithm_class
 from esbench.analysis.generations import thirds
 from esbench.analysis.health import LEVELS, HealthFinding, Level, RunMeasurements, findings
 from esbench.errors import UsageError
-from esbench.files import Json, as_text
+from esbench.json_text import Json, as_text
 from esbench.store.cells import cell_name
+from esbench.store.find_trials import find_trials
 from esbench.store.held_out import variety
-from esbench.store.trial_folder import Status, TrialFolder, find_trials, is_trial
+from esbench.store.trial_folder import Status, TrialFolder, is_trial
 
 _ROW_FIELDS: Final = [field.name for field in fields(RunMeasurements) if field.default is MISSING]
 VARY: Final = "give the environment random starts or, in an Atari game, sticky actions"

@@ -13,7 +13,7 @@ import numpy as np
 from esbench.analysis.change_points import LEVEL, change_points
 from esbench.analysis.statistics import Floats, bootstrap_interval, iqm
 from esbench.escape import markdown
-from esbench.files import as_text
+from esbench.json_text import as_text
 from esbench.reporting.tables import render_table
 from esbench.reporting.tables.render_table import INTERVAL, Sheet
 from esbench.store.cells import cell_name

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self, final
 
-from esbench.files import Json
 from esbench.grids.trial_spec import EnvironmentSpec, TrialSpec
-from esbench.rollouts.jobs import Job, Setup, Task
+from esbench.json_text import Json
+from esbench.rollouts.jobs import Job, Task
 from esbench.rollouts.results import Episodes
 from esbench.rollouts.servers import Nodes
+from esbench.rollouts.setup import Setup
 from esbench.rollouts.stopwatch import Stopwatch
 
 

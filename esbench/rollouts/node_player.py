@@ -11,8 +11,9 @@ from typing import Final, NamedTuple, TypeAlias, final
 from esbench.errors import EnvironmentFailedError, EsbenchError, TrainingError, UsageError
 from esbench.escape import printable
 from esbench.own_code import OWN_CODE_ERRORS, named
-from esbench.rollouts.jobs import Job, Setup, Task
+from esbench.rollouts.jobs import Job, Task
 from esbench.rollouts.results import EpisodeResult
+from esbench.rollouts.setup import Setup
 from esbench.rollouts.worker_pool import WorkerPool
 
 REPORT_SECONDS: Final = 0.5  # a node reports at least this often while it plays

@@ -23,8 +23,9 @@ from esbench.environments.make import has_time_limit
 from esbench.policies.base import LowRankBatch, ReferredBatch, SharingBatch
 from esbench.policies.normalization import Moments
 from esbench.policies.spaces import Actions, Observations
-from esbench.rollouts.jobs import CENTER, Job, Setup, Task
+from esbench.rollouts.jobs import CENTER, Job, Task
 from esbench.rollouts.results import EpisodeResult
+from esbench.rollouts.setup import Setup
 from esbench.rollouts.stopwatch import Stopwatch
 
 # The number of observation elements that are normalized at once; they fit in a core's cache.

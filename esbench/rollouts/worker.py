@@ -18,9 +18,10 @@ from esbench.escape import printable
 from esbench.grids.trial_spec import EnvironmentSpec
 from esbench.own_code import OWN_CODE_ERRORS
 from esbench.rollouts.child_process import Parent, ParentGoneError
-from esbench.rollouts.jobs import Job, Setup, Task
+from esbench.rollouts.jobs import Job, Task
 from esbench.rollouts.player import Player, Suspended
 from esbench.rollouts.results import EpisodeResult
+from esbench.rollouts.setup import Setup
 
 
 @final

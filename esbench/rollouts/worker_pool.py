@@ -17,14 +17,15 @@ from pathlib import Path
 from typing import Final, final
 
 from esbench.errors import EnvironmentFailedError, TrainingError, UsageError
-from esbench.files import Json
 from esbench.grids.trial_spec import EnvironmentSpec, TrialSpec
+from esbench.json_text import Json
 from esbench.rollouts.child_process import Child, end, single_thread, wait_for
 from esbench.rollouts.engine import Engine
-from esbench.rollouts.jobs import Job, Setup, Task
+from esbench.rollouts.jobs import Job, Task
 from esbench.rollouts.player import Suspended
 from esbench.rollouts.pool_sizes import DEFAULT_SLOTS, PREFETCH, pool_size, portion, round_size
 from esbench.rollouts.results import EpisodeResult, Episodes, collect
+from esbench.rollouts.setup import Setup
 from esbench.rollouts.worker import (
     Begin,
     Check,

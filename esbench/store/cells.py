@@ -1,4 +1,4 @@
-"""Cells: stored trials that differ only in the seed, and the curves of these trials."""
+"""Cells: stored trials that differ only in the seed."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Final, TypeAlias, final
 
 import numpy as np
 
-from esbench.analysis.efficiency import WINDOW, first_totals, judged, mean_return
-from esbench.analysis.statistics import EpisodeStatistic, Floats, diverged_as_worst, tail_mean
+from esbench.analysis.efficiency import mean_return
+from esbench.analysis.statistics import EpisodeStatistic, diverged_as_worst, tail_mean
 from esbench.errors import UsageError
-from esbench.files import Json
 from esbench.grids.environment_files import Scores, frozen_scores
 from esbench.grids.trial_spec import DEFAULT_LABEL, flatten
+from esbench.json_text import Json
 from esbench.settings import parse
-from esbench.store.trial_folder import TrialFolder, find_trials
+from esbench.store.find_trials import find_trials
+from esbench.store.trial_folder import TrialFolder
 
 VARIANT_DIGITS: Final = 6
 TOLERATED: Final = 0.05  # of a budget; an update of an agent may need many steps
-COSTS: Final = ("env_steps", "episodes", "cpu_time_s", "wall_time_s")
 _Member: TypeAlias = tuple[TrialFolder, Json]
 
 
@@ -107,28 +107,6 @@ class Cell:
         return bool(random and references and references[0].score > random.mean)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class RunCurve:
-    """The curve of one trial that has at least one generation."""
-
-    totals: dict[str, Floats]  # cost so far, [generations], by the names of ``COSTS``
-    returns: Floats  # ``center_return``, [generations]
-    score: float  # of the final policy over held-out episodes; NaN if there is none
-    done: bool
-    is_agent: bool = False  # its rows have the return of the policy after their steps
-
-    def first_totals(
-        self, targets: Floats, window: int = WINDOW, costs: Sequence[str] = COSTS
-    ) -> dict[str, Floats]:
-        """The cost at which each target was first reached, [targets]; infinity if it was not."""
-        values = judged(self.returns, self.score, window)
-        if self.is_agent:  # the policies of searches are those before the rows
-            values = np.concatenate([[math.nan], values[:-1]])
-            values[-1] = np.fmax(values[-1], self.score)
-        return {cost: first_totals(self.totals[cost], values, targets) for cost in costs}
-
-
 def cells(root: Path) -> list[Cell]:
     """The cells of the trials below ``root``, sorted by labels.
 
@@ -209,21 +187,6 @@ def seed_scores(group: Sequence[Cell], statistic: EpisodeStatistic = "mean") -> 
     known = [scores if any(s is not None for s in scores) else [] for scores in found]
     random = min((c.scores.random.mean for c in group if c.scores.random), default=math.inf)
     return diverged_as_worst(known, random)
-
-
-def run_curves(cell: Cell) -> list[RunCurve]:
-    """The curves of a cell's trials, sorted by seed; UsageError if one cannot be read."""
-    curves = []
-    for trial in cell.trials:
-        columns = trial.columns(*COSTS, "center_return")
-        done = trial.is_done
-        score = trial.result()["score"] if done else None
-        returns = columns.pop("center_return")
-        if len(returns):
-            totals = {name: values.astype(np.float64) for name, values in columns.items()}
-            held_out = math.nan if score is None else score
-            curves.append(RunCurve(totals, returns, held_out, done, cell.is_agent))
-    return curves
 
 
 def require_distinct_seeds(found: Sequence[Cell]) -> None:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from esbench.errors import DamagedTrialError, UsageError
-from esbench.files import Json, as_path
-from esbench.store.trial_folder import TrialFolder, find_trials
+from esbench.files import as_path
+from esbench.json_text import Json
+from esbench.store.find_trials import find_trials
+from esbench.store.trial_folder import TrialFolder
 
 if TYPE_CHECKING:
     import pandas as pd

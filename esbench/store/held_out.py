@@ -1,10 +1,12 @@
-"""Whether the held-out episodes of a stored trial differ from each other."""
+"""The held-out episodes of a stored trial: its score, and whether the episodes differ."""
 
 from __future__ import annotations
 
+import math
 from typing import Literal, TypeAlias
 
-from esbench.files import Json
+from esbench.json_text import Json
+from esbench.units import format_number
 
 Variety: TypeAlias = Literal["varied", "equal", "one"]
 """Held-out episodes that vary, that are equal for an unknown reason, or that are one and the same.
@@ -40,3 +42,16 @@ def least_varied(results: list[Json]) -> Variety:
     """The variety of the held-out episodes of the trials of one cell: that of the worst trial."""
     found = {variety(result) for result in results}
     return "one" if "one" in found else "equal" if "equal" in found else "varied"
+
+
+def score_text(result: Json) -> str:
+    """The score of a result, with NaN or None, or the number of episodes that were not finite."""
+    score, *returns = [
+        math.nan if value is None else value
+        for value in (result["score"], *result.get("returns", []))
+    ]
+    if math.isfinite(score):
+        return f"score {format_number(score)}"
+    bad = sum(not math.isfinite(value) for value in returns)
+    why = f" ({bad} of {len(returns)} held-out episodes not finite)" if bad else ""
+    return f"score -{why}"

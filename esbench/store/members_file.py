@@ -16,7 +16,8 @@ import msgspec
 import numpy as np
 
 from esbench.errors import DamagedTrialError
-from esbench.files import LARGEST, Json, disk_errors
+from esbench.files import LARGEST, disk_errors
+from esbench.json_text import Json
 from esbench.store.appended_file import AppendedFile
 from esbench.store.schemas import StoredMembers
 from esbench.store.stored_json import MEMBERS, StoredJson

@@ -17,8 +17,9 @@ from typing import Final, Literal, TypeAlias
 from esbench.errors import UsageError
 from esbench.files import disk_errors, open_regular
 from esbench.grids.trial_spec import differences
+from esbench.store.find_trials import HIDDEN, find_trials, has_trials
 from esbench.store.lock import shared
-from esbench.store.trial_folder import HIDDEN, TrialFolder, find_trials, has_trials, is_trial
+from esbench.store.trial_folder import TrialFolder, is_trial
 
 Action: TypeAlias = Literal["copied", "replaced", "kept"]
 _RESULT: Final = ("score", "returns", "lengths", "generations", "digest")

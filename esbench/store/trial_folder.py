@@ -18,19 +18,16 @@ is never ahead of them. Every other file is replaced atomically. There is no pic
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, final
+from typing import Any, Literal, TypeAlias, final
 
 import numpy as np
 
-from esbench.errors import DamagedTrialError, UsageError
+from esbench.errors import UsageError
 from esbench.files import (
     RESUMABLE,
-    Json,
     disk_errors,
     open_regular,
     remove_temporaries,
@@ -38,6 +35,7 @@ from esbench.files import (
     require_no_links,
 )
 from esbench.grids.trial_spec import TrialSpec, differences, extends
+from esbench.json_text import Json
 from esbench.settings import parse
 from esbench.store.checkpoints import LATEST, Checkpoints, kept_name
 from esbench.store.generation_record import GenerationRecord
@@ -46,11 +44,8 @@ from esbench.store.members_file import MembersFile
 from esbench.store.metrics_file import KnownRows, MetricsFile, as_record
 from esbench.store.schemas import StoredDescription, StoredNodes, StoredResult
 from esbench.store.stored_json import KEPT, StoredJson
-from esbench.units import format_number
 
 Status: TypeAlias = Literal["missing", "partial", "running", "failed", "done"]
-
-HIDDEN: Final = ".merge-"  # start of the name of a folder that holds no trials yet
 
 
 @final
@@ -385,53 +380,6 @@ class TrialFolder:
         return rows[:generation]
 
 
-def find_trials(root: Path) -> list[TrialFolder]:
-    """The trials anywhere below ``root``, sorted by path; UsageError if there is none."""
-    found = sorted(path.parent for path in _files_below(root, "trial.json"))
-    if not found:
-        what = "no trial in" if root.is_dir() else "no folder"
-        raise UsageError(f"{what} {str(root)!r}; expected an output folder of 'esbench run'")
-    return [TrialFolder(path) for path in found]
-
-
 def is_trial(path: Path) -> bool:
     """Whether a folder is that of a trial."""
     return (path / "trial.json").exists()
-
-
-def has_trials(root: Path) -> bool:
-    """Whether there is a trial anywhere below ``root``."""
-    return any(_files_below(root, "trial.json"))
-
-
-def check_format(root: Path) -> None:
-    """Raises UsageError if the first trial that is found below ``root`` has another format."""
-    for path in _files_below(root, "trial.json"):
-        with contextlib.suppress(DamagedTrialError):
-            TrialFolder(path.parent).description()
-            return
-
-
-def _files_below(root: Path, name: str) -> Iterator[Path]:
-    """The files of a name below ``root``, except those that a killed merge has left."""
-    for path in root.rglob(name):
-        if not any(part.startswith(HIDDEN) for part in path.relative_to(root).parts):
-            yield path
-
-
-def score_text(result: Json) -> str:
-    """The score of a result, with NaN or None, or the number of episodes that were not finite."""
-    score, *returns = [
-        math.nan if value is None else value
-        for value in (result["score"], *result.get("returns", []))
-    ]
-    if math.isfinite(score):
-        return f"score {format_number(score)}"
-    bad = sum(not math.isfinite(value) for value in returns)
-    why = f" ({bad} of {len(returns)} held-out episodes not finite)" if bad else ""
-    return f"score -{why}"
-
-
-def now() -> str:
-    """The time in UTC, ISO 8601."""
-    return datetime.now(UTC).isoformat(timespec="seconds")

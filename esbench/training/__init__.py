@@ -1,1 +1,1 @@
-"""Training: the trainer, one trial, and the trials of a grid."""
+"""Training: the trainer of a trial, the score of its policy, and what callbacks are given."""

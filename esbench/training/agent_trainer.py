@@ -30,7 +30,7 @@ from esbench.settings import MOST_EPISODES
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.best_center import Which
 from esbench.training.callbacks import Stop
-from esbench.training.evaluator import HeldOutScore
+from esbench.training.held_out_score import HeldOutScore, held_out_seeds
 from esbench.training.play import play
 from esbench.training.progress import Progress
 from esbench.training.trained_agent import TrainedAgent
@@ -103,7 +103,7 @@ class AgentTrainer(Trainer):
         if episodes is not None:
             require_integer("episodes", episodes, 1, MOST_EPISODES)
         count = self.spec.evaluation.episodes if episodes is None else episodes
-        return self._play(held_out_seeds(self.spec, count))
+        return self._play(held_out_seeds(self.spec.seed, count))
 
     @property
     def validated_generation(self) -> None:
@@ -154,7 +154,7 @@ class AgentTrainer(Trainer):
             UsageError: it is not known, or ``which`` is "best".
         """
         generation = self.generation_of(which)
-        seeds = held_out_seeds(self.spec, self.spec.evaluation.episodes)
+        seeds = held_out_seeds(self.spec.seed, self.spec.evaluation.episodes)
         return TrainedAgent(self.spec.environment, self._acting(), generation, seeds)
 
     @property
@@ -335,12 +335,6 @@ class _CountedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._episode = None if ended else episode
         self._trainer.after_step(episode if ended else None)
         return observation, reward, terminated, truncated, info
-
-
-def held_out_seeds(spec: TrialSpec, episodes: int) -> list[int]:
-    """The environment seeds of the held-out episodes of a trial."""
-    purpose = Purpose.EVALUATION_EPISODE
-    return [episode_seed(spec.seed, purpose, 0, episode) for episode in range(episodes)]
 
 
 def _training_returns(ended: Sequence[tuple[float, int]]) -> dict[str, Any]:

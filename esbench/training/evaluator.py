@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -14,59 +14,20 @@ import numpy as np
 from esbench.algorithms.base import Algorithm, State
 from esbench.algorithms.plan import EvaluationPlan
 from esbench.algorithms.population import Population
-from esbench.arrays import Vector
 from esbench.environments.simulator_log import silenced
 from esbench.errors import UsageError, require_integer
-from esbench.files import Json, finite
 from esbench.grids.trial_spec import TrialSpec
 from esbench.policies.normalization import Normalizer, ObservationStatistics
 from esbench.policies.spaces import Actions
 from esbench.rollouts.engine import Engine
-from esbench.rollouts.jobs import CENTER, Job, ReferenceBatch, Setup, Task, member_tasks
+from esbench.rollouts.jobs import CENTER, Job, Task, member_tasks
 from esbench.rollouts.results import Episodes
+from esbench.rollouts.setup import ReferenceBatch, Setup
 from esbench.seeding import Purpose
 from esbench.settings import MOST_EPISODES
+from esbench.training.held_out_score import HeldOutScore
 
 INITIAL: Final = "-1"  # the statistics that every lineage begins with, by the number of a lineage
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class HeldOutScore:
-    """The final policy on held-out episodes of the unmodified environment.
-
-    Attributes:
-        returns, lengths: [episodes]; the lengths are in steps.
-    """
-
-    returns: Vector
-    lengths: Vector
-
-    def joined(self, more: HeldOutScore) -> HeldOutScore:
-        """These episodes followed by further ones."""
-        return HeldOutScore(
-            np.concatenate([self.returns, more.returns]),
-            np.concatenate([self.lengths, more.lengths]),
-        )
-
-    @property
-    def mean(self) -> float:
-        """The mean return, which is the score."""
-        return float(np.mean(self.returns))
-
-    @property
-    def as_json(self) -> Json:
-        """The part of ``result.json`` that is played."""
-        return {
-            "score": self.mean,
-            "evaluation_episodes": self.returns.size,
-            "returns": self.returns.tolist(),
-            "lengths": self.lengths.tolist(),
-        }
-
-    def is_identical(self, result: Json) -> bool:
-        """Whether these are the recorded episodes of ``result.json``, bit for bit."""
-        return all(result.get(key, value) == value for key, value in finite(self.as_json).items())
 
 
 @final

@@ -15,7 +15,8 @@ import numpy as np
 
 from esbench.environments.simulator_log import silenced
 from esbench.errors import UsageError
-from esbench.files import Json, write_bytes
+from esbench.files import write_bytes
+from esbench.json_text import Json
 from esbench.policies.base import Rows
 from esbench.policies.kernels.device import TOLERANCE
 from esbench.training.trained_agent import TrainedAgent

@@ -8,7 +8,7 @@ from esbench.agents.names import is_agent
 from esbench.environments.backends.base import GYMNASIUM
 from esbench.grids.trial_spec import TrialSpec
 from esbench.rollouts.engine import Engine
-from esbench.rollouts.jobs import Setup
+from esbench.rollouts.setup import Setup
 from esbench.training.agent_trainer import AgentTrainer
 from esbench.training.search_trainer import SearchTrainer
 from esbench.training.trainer import Ended, Recorder, Trainer

@@ -16,7 +16,7 @@ from esbench.store.generation_record import GenerationRecord
 from esbench.store.selected_score import keep_selected_score, recorded_score
 from esbench.store.trial_folder import TrialFolder
 from esbench.training.best_center import Which
-from esbench.training.evaluator import HeldOutScore
+from esbench.training.held_out_score import HeldOutScore
 from esbench.training.make import make_trainer
 from esbench.training.trainer import Trainer
 

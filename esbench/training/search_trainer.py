@@ -20,15 +20,17 @@ from esbench.grids.trial_spec import TrialSpec
 from esbench.policies.base import Policy
 from esbench.rollouts.engine import Engine
 from esbench.rollouts.interrupts import interrupts_delayed
-from esbench.rollouts.jobs import Job, Setup
+from esbench.rollouts.jobs import Job
 from esbench.rollouts.pool_sizes import usable_cores
 from esbench.rollouts.results import Episodes, digest, fitness_of, summary
+from esbench.rollouts.setup import Setup
 from esbench.seeding import Purpose, stream
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.best_center import WINDOW, BestCenter, Which
 from esbench.training.callbacks import Stop
 from esbench.training.diagnostics import Gauge
-from esbench.training.evaluator import Evaluator, HeldOutScore
+from esbench.training.evaluator import Evaluator
+from esbench.training.held_out_score import HeldOutScore
 from esbench.training.progress import Progress
 from esbench.training.trained_policy import TrainedPolicy
 from esbench.training.trainer import Ended, Recorder, Trainer

@@ -14,7 +14,9 @@ from esbench.grids.trial_spec import EnvironmentSpec
 from esbench.policies.base import Policy, ReferredBatch, Rows, TorchPolicy
 from esbench.policies.normalization import policy_inputs
 from esbench.policies.spaces import Actions, Observations
-from esbench.rollouts.jobs import CENTER, Job, Setup, Task
+from esbench.rollouts.jobs import Job
+from esbench.rollouts.setup import Setup
+from esbench.training.held_out_score import held_out_seeds
 
 if TYPE_CHECKING:
     from esbench.policies.kernels.torch_networks import PolicyModule
@@ -54,8 +56,7 @@ class TrainedPolicy:
             env.close()
         self.observation_space: gymnasium.Space[Any] = env.observation_space
         self.action_space: gymnasium.Space[Any] = env.action_space
-        tasks = [Task(CENTER, episode) for episode in range(job.episodes)]
-        self.held_out_seeds: list[int] = [job.environment_seed(task) for task in tasks]
+        self.held_out_seeds = held_out_seeds(job.seed, job.episodes)
         self.parameters = job.center.copy()
         self.template: Policy = setup.make_policy(self.observation_space, self.action_space)
         self.normalizer = job.normalizer

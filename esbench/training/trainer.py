@@ -19,7 +19,7 @@ from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.best_center import Which
 from esbench.training.callbacks import Callback, Stop, TargetReturn, answer
-from esbench.training.evaluator import HeldOutScore
+from esbench.training.held_out_score import HeldOutScore
 from esbench.training.progress import Progress
 from esbench.training.trained_agent import TrainedAgent
 from esbench.training.trained_policy import TrainedPolicy

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from esbench.errors import UsageError
 from esbench.grids.grid_file import Grid
+from esbench.running.trials import Trial, grid_trials, require_folder
 from esbench.search_space import Space
-from esbench.store.trial_folder import check_format
-from esbench.training.trials import Trial, grid_trials, require_folder
+from esbench.store.find_trials import check_format
 from esbench.tuning.space import search_space
 from esbench.tuning.study import Search, Study, open_study
 

@@ -18,11 +18,13 @@ from esbench.errors import UsageError
 from esbench.grids.expand import Labels, with_settings
 from esbench.grids.trial_spec import DEFAULT_LABEL, TrialSpec, differences
 from esbench.integrations.optuna_study import Configuration, OptunaStudy, Sampler
+from esbench.running.check_trials import check_trials
+from esbench.running.trials import Trial
+from esbench.running.watchers import Outcome
 from esbench.search_space import Space
 from esbench.settings import Table
-from esbench.store.trial_folder import TrialFolder, has_trials
-from esbench.training.run_trial import Outcome, check_trials
-from esbench.training.trials import Trial
+from esbench.store.find_trials import has_trials
+from esbench.store.trial_folder import TrialFolder
 from esbench.tuning.pruning import RUNGS, at_rung, is_clearly_worse, objective
 from esbench.tuning.space import contains, is_integer, nested, values_of
 

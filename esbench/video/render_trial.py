@@ -22,8 +22,9 @@ from esbench.errors import UsageError
 from esbench.files import write_bytes
 from esbench.grids.trial_spec import EnvironmentSpec
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.store.find_trials import find_trials
 from esbench.store.selected_score import recorded_score
-from esbench.store.trial_folder import TrialFolder, find_trials
+from esbench.store.trial_folder import TrialFolder
 from esbench.training.best_center import Which
 from esbench.training.scoring import stored_trainer
 from esbench.training.trained_agent import TrainedAgent

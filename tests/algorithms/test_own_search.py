@@ -16,8 +16,8 @@ from searches import START, P, climb
 
 import esbench
 from esbench.algorithms.optimizers.select import make_optimizer
+from esbench.arrays import with_arrays, without_arrays
 from esbench.errors import TrainingError, UsageError
-from esbench.files import with_arrays, without_arrays
 
 GRADIENTS = np.random.default_rng(0).standard_normal((40, P))
 OPTIMIZERS: dict[str, Callable[..., Any]] = {

@@ -12,7 +12,7 @@ import esbench
 from esbench.algorithms.base import ALGORITHMS
 from esbench.algorithms.settings import DecayingDeviationSettings
 from esbench.rollouts.worker_pool import WorkerPool
-from esbench.training.trials import Trial
+from esbench.running.trials import Trial
 
 DECAYING = [
     name for name in esbench.list_algorithms()

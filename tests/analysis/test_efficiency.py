@@ -19,7 +19,7 @@ from esbench.analysis.efficiency import (
     share_interval,
     share_reached,
 )
-from esbench.store.cells import RunCurve
+from esbench.store.run_curves import RunCurve
 from esbench.training.callbacks import TargetReturn
 
 INF, NAN = math.inf, math.nan

@@ -16,8 +16,8 @@ from esbench.errors import TrainingError, UsageError
 from esbench.grids.trial_spec import TrialSpec
 from esbench.rollouts.jobs import Job, Task
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.running.trials import Trial
 from esbench.store.provenance.changes import was_mixed
-from esbench.training.trials import Trial
 
 
 def test_the_cost_is_of_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from esbench.errors import TrainingError, UsageError
 from esbench.rollouts.jobs import Task
 from esbench.rollouts.player import Player
 from esbench.rollouts.results import EpisodeResult
-from esbench.training.engines import EngineChoice
+from esbench.running.engines import EngineChoice
 from esbench.training.search_trainer import SearchTrainer
 
 

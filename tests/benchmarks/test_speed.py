@@ -14,9 +14,9 @@ from pytest_benchmark.fixture import BenchmarkFixture
 import esbench
 from esbench.policies.mlp import MLP, MLPSettings
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.running.trials import Trial
 from esbench.store.trial_folder import TrialFolder
 from esbench.training.search_trainer import SearchTrainer
-from esbench.training.trials import Trial
 
 PARAMS = 5_702  # 17-64-64-6, the policy of HalfCheetah-v5
 

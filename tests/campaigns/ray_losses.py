@@ -23,8 +23,8 @@ from esbench.integrations.ray_fleet import RayPlayingNode
 from esbench.rollouts.coordinator import NodeShare
 from esbench.rollouts.engine import Engine
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.running.trials import grid_trials
 from esbench.training.search_trainer import SearchTrainer
-from esbench.training.trials import grid_trials
 
 SILENT_SECONDS = 60.0
 GRID = {

@@ -28,8 +28,8 @@ from esbench import RayEngine
 from esbench.grids.grid_file import parse_grid
 from esbench.rollouts.engine import Engine
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.running.trials import grid_trials
 from esbench.training.search_trainer import SearchTrainer
-from esbench.training.trials import grid_trials
 
 HOSTS: Final = 3
 SHORT_CUT, LONG_CUT = 10.0, 60.0  # seconds; Ray gives up a node after about half a minute

@@ -14,7 +14,7 @@ from watchers import Watcher
 
 from esbench.grids.compose import compose_grid
 from esbench.rollouts.worker_pool import WorkerPool
-from esbench.training.run_grid import run_grid
+from esbench.running.run_grid import run_grid
 from esbench.tuning.open import open_studies
 from esbench.tuning.study import Search
 from esbench.tuning.summary import summarize

@@ -26,8 +26,9 @@ from esbench.errors import UsageError
 from esbench.grids.trial_spec import EnvironmentSpec, PolicySpec
 from esbench.policies.kernels.convolution import ConvBatch
 from esbench.policies.normalization import ObservationStatistics
-from esbench.rollouts.jobs import Job, Setup, Task, member_tasks
+from esbench.rollouts.jobs import Job, Task, member_tasks
 from esbench.rollouts.player import Player
+from esbench.rollouts.setup import Setup
 from esbench.seeding import Purpose, noise_key
 
 GAMES = {

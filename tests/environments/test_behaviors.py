@@ -19,9 +19,10 @@ from esbench.environments.behaviors.ram_trajectory import RamTrajectory, RamTraj
 from esbench.environments.make import make_environment
 from esbench.errors import UsageError
 from esbench.grids.trial_spec import TrialSpec
-from esbench.rollouts.jobs import CENTER, Job, Setup, Task, member_tasks
+from esbench.rollouts.jobs import CENTER, Job, Task, member_tasks
 from esbench.rollouts.player import Player
 from esbench.rollouts.results import Episodes, collect
+from esbench.rollouts.setup import Setup
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.seeding import Purpose, noise_key
 from esbench.training.search_trainer import SearchTrainer

@@ -24,7 +24,8 @@ from esbench.reporting.tables.score_sheet import sheet
 from esbench.reporting.tables.score_table import score_table
 from esbench.rollouts.child_process import end
 from esbench.rollouts.worker_pool import WorkerPool
-from esbench.store.trial_folder import TrialFolder, find_trials
+from esbench.store.find_trials import find_trials
+from esbench.store.trial_folder import TrialFolder
 from esbench.training.make import make_trainer
 
 FIXED_LAKE = 'environment."FrozenLake-v1".kwargs.is_slippery=false'

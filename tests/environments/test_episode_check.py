@@ -27,10 +27,10 @@ from esbench.grids.trial_spec import EnvironmentSpec
 from esbench.rollouts import player
 from esbench.rollouts.random_policy import random_policy_returns
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.running.check_trials import check_trials
 from esbench.store.trial_folder import TrialFolder
 from esbench.training.agent_trainer import _CountedEnvironment
 from esbench.training.play import play
-from esbench.training.run_trial import check_trials
 from esbench.training.search_trainer import SearchTrainer
 from esbench.video import render_trial
 

@@ -16,8 +16,8 @@ from esbench.environments.episode_check import check_episodes
 from esbench.environments.make import WrapperSettings
 from esbench.environments.wrappers import ChannelsFirst, NewInstance
 from esbench.errors import UsageError
+from esbench.running.trials import Trial
 from esbench.store.provenance.record import own_code
-from esbench.training.trials import Trial
 
 WRAPPER = WrapperSettings(wrapper="esbench.environments.wrappers:NewInstance")
 SEEDS = range(5)

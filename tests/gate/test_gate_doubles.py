@@ -16,8 +16,8 @@ from esbench.gate.match_baseline import DigestResult
 from esbench.rollouts.jobs import Job, Task
 from esbench.rollouts.results import Episodes
 from esbench.rollouts.worker_pool import WorkerPool
-from esbench.training.run_grid import run_grid
-from esbench.training.trials import open_grid
+from esbench.running.run_grid import run_grid
+from esbench.running.trials import open_grid
 
 Broken: TypeAlias = Callable[..., tuple[CheckReport, CellReport]]
 

@@ -16,8 +16,8 @@ from esbench.gate.baselines import read_baseline
 from esbench.gate.check import check
 from esbench.gate.match_baseline import DigestResult
 from esbench.rollouts.worker_pool import WorkerPool
-from esbench.training.run_grid import run_grid
-from esbench.training.trials import open_grid
+from esbench.running.run_grid import run_grid
+from esbench.running.trials import open_grid
 
 BASELINE = Path(__file__).parents[2] / "results" / "baselines" / "ci.json"
 

@@ -12,7 +12,7 @@ from esbench.errors import UsageError
 from esbench.gate.baselines import Baseline, freeze
 from esbench.gate.check import CheckReport
 from esbench.gate.sequential import check_until_conclusive
-from esbench.training.trials import Trial
+from esbench.running.trials import Trial
 
 GOOD = [480.0, 485.0, 490.0, 491.0, 492.0, 495.0, 498.0, 500.0]
 WIDE = [*[300.0] * 2, *[499.0] * 6]  # worse perhaps

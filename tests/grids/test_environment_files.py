@@ -19,9 +19,9 @@ from esbench.grids.expand import expand
 from esbench.grids.grid_file import parse_grid
 from esbench.grids.trial_spec import TrialSpec
 from esbench.rollouts.random_policy import random_policy_returns
+from esbench.running.trials import grid_trials
 from esbench.settings import Table
 from esbench.training.search_trainer import SearchTrainer
-from esbench.training.trials import grid_trials
 
 NAMES = environment_names()
 FUNCTIONS = [name for name in NAMES if environment_kind(name) == "function"]

@@ -14,8 +14,8 @@ from esbench.gate.baselines import freeze
 from esbench.grids.environment_files import load_environment
 from esbench.grids.environment_registry import ENVIRONMENTS
 from esbench.reporting.catalog import catalog
+from esbench.running.trials import Trial
 from esbench.store.cells import cells
-from esbench.training.trials import Trial
 
 NAME = "doubles:Walk-v0"
 RANDOM = {"mean": -30.0, "std": 5.0, "episodes": 100, "command": "own"}

@@ -8,9 +8,9 @@ from esbench.errors import UsageError
 from esbench.grids.compose import apply_override, parse_seeds, require_distinct_keys
 from esbench.grids.grid_file import grid_names, parse_grid
 from esbench.grids.trial_spec import TrialSpec
+from esbench.running.trials import Trial, grid_trials, open_grid
 from esbench.settings import parse
 from esbench.training.search_trainer import SearchTrainer
-from esbench.training.trials import Trial, grid_trials, open_grid
 
 FULL = """
 name = "locomotion"

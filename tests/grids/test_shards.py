@@ -23,7 +23,7 @@ from esbench.grids.shards import (
     planned_cost,
 )
 from esbench.policies.base import POLICIES
-from esbench.training.trials import Trial, open_grid
+from esbench.running.trials import Trial, open_grid
 
 MIXED: dict[str, Any] = {
     "name": "mixed",

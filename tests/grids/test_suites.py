@@ -6,7 +6,7 @@ import pytest
 
 from esbench.agents.names import is_agent
 from esbench.errors import UsageError
-from esbench.training.trials import Trial, open_grid
+from esbench.running.trials import Trial, open_grid
 
 NINE = {
     *("openai_es", "ars", "pgpe", "snes", "csa_es", "sep_cma_es", "cma_es", "genetic"),

@@ -11,7 +11,7 @@ import pytest
 import esbench
 from esbench.errors import UsageError
 from esbench.grids.grid_file import parse_grid
-from esbench.training.trials import Trial, grid_trials, open_grid
+from esbench.running.trials import Trial, grid_trials, open_grid
 
 
 def trials_of(algorithms: dict[str, Any], **table: Any) -> list[Trial]:

@@ -17,11 +17,11 @@ from esbench.integrations import ray_engine, ray_fleet
 from esbench.integrations.ray_cluster import software
 from esbench.integrations.ray_engine import RayEngine
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.running.limits import Limits
+from esbench.running.run_grid import run_grid
+from esbench.running.trials import Trial
 from esbench.store.trial_folder import TrialFolder
-from esbench.training.limits import Limits
-from esbench.training.run_grid import run_grid
 from esbench.training.search_trainer import SearchTrainer
-from esbench.training.trials import Trial
 
 Spec = Callable[..., TrialSpec]
 Open = Callable[..., RayEngine]

@@ -19,12 +19,12 @@ from esbench.errors import UsageError
 from esbench.integrations.ray_cluster import RayCluster, Software, software
 from esbench.integrations.ray_trials import MAX_STARTS, RayNodes
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.running import trials_on_nodes
+from esbench.running.limits import Limits
+from esbench.running.trials import Trial
+from esbench.running.trials_on_nodes import TrialsOnNodes
 from esbench.store.trial_folder import TrialFolder
-from esbench.training import trials_on_nodes
 from esbench.training.callbacks import ImportedCallback
-from esbench.training.limits import Limits
-from esbench.training.trials import Trial
-from esbench.training.trials_on_nodes import TrialsOnNodes
 
 Make = Callable[..., Trial]
 GRID = """

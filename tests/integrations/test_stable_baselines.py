@@ -25,10 +25,10 @@ from esbench.grids.grid_file import parse_grid
 from esbench.integrations.stable_baselines import StableBaselines
 from esbench.integrations.stable_baselines_state import process_streams
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.running.trials import Trial, grid_trials
 from esbench.settings import parse
 from esbench.training.agent_trainer import AgentTrainer
 from esbench.training.callbacks import Stop
-from esbench.training.trials import Trial, grid_trials
 
 SMALL: dict[str, dict[str, Any]] = {
     "ppo": {

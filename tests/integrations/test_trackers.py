@@ -16,10 +16,10 @@ from watchers import Watcher
 from esbench import UsageError
 from esbench.integrations.trackers import base
 from esbench.integrations.trackers.base import make_tracker
-from esbench.store.trial_folder import find_trials
-from esbench.training import tracking
-from esbench.training.tracking import TrackedGrid
-from esbench.training.trials import Trial
+from esbench.running import tracking
+from esbench.running.tracking import TrackedGrid
+from esbench.running.trials import Trial
+from esbench.store.find_trials import find_trials
 
 # alembic and SQLAlchemy warn about each other.
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -33,7 +33,7 @@ from esbench.leaderboard.submit import (
 )
 from esbench.leaderboard.table import best_rows, best_sheet, leaderboard_rows
 from esbench.rollouts.worker_pool import WorkerPool
-from esbench.training.trials import open_grid
+from esbench.running.trials import open_grid
 
 PUBLISHED = Path(__file__).parents[2] / "results" / "leaderboard"
 TRAIN = [

@@ -26,8 +26,8 @@ from esbench.reporting.catalog import (
     settings_of,
     split_unit,
 )
+from esbench.running.trials import grid_trials
 from esbench.settings import Settings, parse
-from esbench.training.trials import grid_trials
 
 REGISTRIES: dict[str, Any] = {
     "algorithms": ALGORITHMS,

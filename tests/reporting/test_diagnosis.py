@@ -9,8 +9,8 @@ from watchers import Watcher
 
 from esbench.reporting.diagnosis import Diagnosis, diagnose_trial, run_measurements
 from esbench.rollouts.worker_pool import WorkerPool
-from esbench.training.run_trial import run_trial
-from esbench.training.trials import Trial
+from esbench.running.run_trial import run_trial
+from esbench.running.trials import Trial
 
 Make = Callable[..., Trial]
 SPHERE = "esbench/Sphere-v0"

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.testing as npt
 import pytest
 
-from esbench.files import Json
+from esbench.json_text import Json
 from esbench.reporting.figures.style import COLORS, STYLES, WINE, Curve
 from esbench.reporting.html.plotly_chart import DASHES, SYMBOLS, make_chart, swatch
 

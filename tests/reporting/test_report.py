@@ -16,7 +16,7 @@ from report_folder import ALGORITHMS, ENVIRONMENTS, FAILURE, GENERATIONS, write_
 from esbench.analysis.generations import uniform_curve_band
 from esbench.analysis.statistics import iqm
 from esbench.errors import UsageError
-from esbench.files import Json
+from esbench.json_text import Json
 from esbench.reporting.figures.across import performance_profile, target_ecdf
 from esbench.reporting.figures.style import STYLES
 from esbench.reporting.html.charts import HEALTH_MEASURES

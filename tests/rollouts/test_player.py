@@ -15,9 +15,10 @@ from esbench.policies.mlp import MLP
 from esbench.policies.normalization import Normalizer, ObservationStatistics
 from esbench.policies.spaces import Actions, Observations
 from esbench.rollouts import player as evaluation
-from esbench.rollouts.jobs import CENTER, Job, Setup, Task, member_tasks
+from esbench.rollouts.jobs import CENTER, Job, Task, member_tasks
 from esbench.rollouts.player import Player
 from esbench.rollouts.results import EpisodeResult, collect
+from esbench.rollouts.setup import Setup
 from esbench.seeding import Purpose, noise_key, stream
 
 Spec = Callable[..., TrialSpec]

@@ -16,13 +16,14 @@ from esbench.errors import DamagedTrialError, UsageError
 from esbench.grids.trial_spec import EnvironmentSpec, PolicySpec, TrialSpec
 from esbench.policies.normalization import Normalizer
 from esbench.policies.spaces import Observations
-from esbench.rollouts.jobs import CENTER, ReferenceBatch, Setup, Task, member_tasks
+from esbench.rollouts.jobs import CENTER, Task, member_tasks
 from esbench.rollouts.player import Player
+from esbench.rollouts.setup import ReferenceBatch, Setup
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.running.trials import Trial
 from esbench.seeding import Purpose, episode_seed
 from esbench.training.scoring import evaluate_trial
 from esbench.training.search_trainer import SearchTrainer
-from esbench.training.trials import Trial
 
 Make = Callable[..., Trial]
 Spec = Callable[..., TrialSpec]

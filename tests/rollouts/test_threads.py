@@ -9,7 +9,7 @@ import pytest
 from command_line import finished
 
 from esbench.grids.trial_spec import TrialSpec
-from esbench.rollouts.jobs import Setup
+from esbench.rollouts.setup import Setup
 from esbench.rollouts.worker_pool import WorkerPool
 
 linux = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's /proc")

@@ -21,9 +21,10 @@ from esbench.errors import EnvironmentFailedError, TrainingError, UsageError
 from esbench.grids.trial_spec import TrialSpec
 from esbench.policies.normalization import ObservationStatistics
 from esbench.rollouts.child_process import Child, Parent, end
-from esbench.rollouts.jobs import CENTER, Job, Setup, Task, member_tasks
+from esbench.rollouts.jobs import CENTER, Job, Task, member_tasks
 from esbench.rollouts.pool_sizes import round_size, usable_cores
 from esbench.rollouts.results import Episodes
+from esbench.rollouts.setup import Setup
 from esbench.rollouts.worker import Share
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.seeding import Purpose, noise_key

@@ -13,15 +13,16 @@ from fake_trials import edit, make_records, make_trials, write_trial
 from safetensors.numpy import load_file, save_file
 
 from esbench.errors import DamagedTrialError, UsageError
-from esbench.files import DEEPEST, MOST_DIGITS, parse_json, read_bytes
+from esbench.files import read_bytes
 from esbench.gate.baselines import read_baseline
+from esbench.json_text import DEEPEST, MOST_DIGITS, parse_json
+from esbench.running.trials import Trial
 from esbench.store.data_frames import load_results, load_scores
 from esbench.store.members_file import MembersFile
 from esbench.store.merge import merge
 from esbench.store.selected_score import keep_selected_score, selected_score
 from esbench.store.stored_json import StoredJson
 from esbench.store.trial_folder import TrialFolder
-from esbench.training.trials import Trial
 
 ROWS = 3
 

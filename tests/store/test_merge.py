@@ -10,9 +10,10 @@ from fake_trials import edit, make_records, make_trials, set_digest, write_trial
 
 import esbench as package
 from esbench.errors import DamagedTrialError, UsageError
+from esbench.running.trials import Trial
+from esbench.store.find_trials import HIDDEN, find_trials
 from esbench.store.merge import merge
-from esbench.store.trial_folder import HIDDEN, TrialFolder, find_trials
-from esbench.training.trials import Trial
+from esbench.store.trial_folder import TrialFolder
 
 PLACE = Path("CartPole-v1/openai_es")
 

@@ -16,6 +16,7 @@ import pytest
 from command_line import Run, finished
 
 from esbench.grids.trial_spec import TrialSpec
+from esbench.running.trials import Trial
 from esbench.store.provenance import record as module
 from esbench.store.provenance.changes import mixture, was_mixed
 from esbench.store.provenance.record import (
@@ -26,7 +27,6 @@ from esbench.store.provenance.record import (
     own_code,
     provenance,
 )
-from esbench.training.trials import Trial
 
 MakeSpec = Callable[..., TrialSpec]
 RUN = [

@@ -21,13 +21,15 @@ import esbench.store.trial_folder as store
 from esbench.errors import DamagedTrialError, UsageError
 from esbench.files import write_bytes
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.running.trials import Trial
 from esbench.store import checkpoints, stored_json
 from esbench.store import metrics_file as metrics
 from esbench.store.data_frames import load_results, load_scores
+from esbench.store.find_trials import find_trials
 from esbench.store.generation_record import GenerationRecord
+from esbench.store.held_out import score_text
 from esbench.store.stored_json import FORMAT
-from esbench.store.trial_folder import TrialFolder, find_trials, score_text
-from esbench.training.trials import Trial
+from esbench.store.trial_folder import TrialFolder
 
 Make = Callable[..., Trial]
 Begin = Callable[[Trial], TrialFolder]

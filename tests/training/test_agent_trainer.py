@@ -18,12 +18,12 @@ from esbench.agents.names import is_agent, trainer_names, trainer_settings
 from esbench.errors import TrainingError, UsageError
 from esbench.grids.trial_spec import TrialSpec
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.running.trials import Trial
 from esbench.seeding import Purpose, episode_seed
 from esbench.store.cells import cells
 from esbench.training.agent_trainer import AgentTrainer
 from esbench.training.callbacks import Stop
 from esbench.training.play import play
-from esbench.training.trials import Trial
 
 NAME = "own_agents:Climber"
 Make = Callable[..., TrialSpec]
@@ -44,7 +44,7 @@ def make(make_trial: Callable[..., Trial]) -> Make:
 
 def _trial(make_trial: Any, name: str, budget: Any, settings: dict[str, Any]) -> Trial:
     from esbench.grids.grid_file import parse_grid
-    from esbench.training.trials import grid_trials
+    from esbench.running.trials import grid_trials
 
     grid = {
         "name": "test",

@@ -17,13 +17,13 @@ from watchers import Watcher, run
 import esbench as package
 from esbench.errors import UsageError
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.running.run_trial import run_trial
+from esbench.running.trials import Trial
 from esbench.store.selected_score import keep_selected_score, recorded_score
 from esbench.training.best_center import WINDOW, BestCenter
-from esbench.training.run_trial import run_trial
 from esbench.training.scoring import evaluate_trial, keep_best
 from esbench.training.search_trainer import SearchTrainer
 from esbench.training.trained_policy import TrainedPolicy
-from esbench.training.trials import Trial
 
 Make = Callable[..., Trial]
 BUDGET = {"env_steps": 100_000, "generations": 9}

@@ -8,8 +8,8 @@ import pytest
 from esbench.grids.environment_files import load_environment
 from esbench.grids.grid_file import parse_grid, read_grid
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.running.trials import grid_trials
 from esbench.training.search_trainer import SearchTrainer
-from esbench.training.trials import grid_trials
 
 SOLVED = load_environment("CartPole-v1").scores.solved
 GRID = read_grid("classic")[0]

@@ -11,7 +11,7 @@ import pytest
 from command_line import Run, files
 from fake_trials import timeless
 
-import esbench.training.trials
+import esbench.running.trials
 from esbench import GenerationRecord, Stop, UsageError
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.trial_folder import TrialFolder

@@ -21,9 +21,9 @@ from esbench.policies.kernels.activations import ACTIVATIONS
 from esbench.policies.kernels.device import TOLERANCE
 from esbench.policies.kernels.torch_networks import MODULES
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.running.trials import Trial
 from esbench.training.export_policy import export_policy
 from esbench.training.trained_policy import TrainedPolicy
-from esbench.training.trials import Trial
 
 Make = Callable[..., Trial]
 PICTURES = "doubles:Pictures-v0"

@@ -17,11 +17,11 @@ from watchers import Watcher, run
 from esbench.errors import UsageError
 from esbench.gate.verify import Outcome, verify
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.running.run_trial import run_trial
+from esbench.running.trials import Trial
 from esbench.store.trial_folder import TrialFolder
-from esbench.training.run_trial import run_trial
 from esbench.training.scoring import evaluate_trial
 from esbench.training.search_trainer import SearchTrainer
-from esbench.training.trials import Trial
 
 Make = Callable[..., Trial]
 PICTURES = "doubles:Pictures-v0"

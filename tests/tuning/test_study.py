@@ -18,7 +18,7 @@ from esbench.errors import UsageError
 from esbench.grids.expand import expand
 from esbench.grids.grid_file import parse_grid, read_grid
 from esbench.reporting.figures.tuning import last_score, lowest_shown
-from esbench.training.trials import Trial
+from esbench.running.trials import Trial
 from esbench.tuning.open import open_studies
 from esbench.tuning.pruning import RUNGS
 from esbench.tuning.study import Search, Study

@@ -19,9 +19,9 @@ from watchers import run
 
 from esbench.errors import UsageError
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.running.trials import Trial
 from esbench.seeding import Purpose, episode_seed
 from esbench.training.scoring import evaluate_trial, keep_best
-from esbench.training.trials import Trial
 from esbench.video import offscreen
 from esbench.video.render_trial import Rendered, outputs, render_trial
 

@@ -17,9 +17,8 @@ from esbench.algorithms.optimizers.torch_optimizer import (
     torch_optimizers,
 )
 from esbench.algorithms.settings import AscentSettings
-from esbench.arrays import Vector
+from esbench.arrays import Vector, with_arrays, without_arrays
 from esbench.errors import UsageError, suggestion
-from esbench.files import with_arrays, without_arrays
 from esbench.registry import import_object
 from esbench.settings import parse
 

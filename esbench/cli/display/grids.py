@@ -15,7 +15,7 @@ from esbench.units import counted, format_duration, format_steps
 
 if TYPE_CHECKING:  # slow to import
     from esbench.bench.plan import Cost, Standing
-    from esbench.training.schedule import Schedule
+    from esbench.running.schedule import Schedule
 
 FEW_GENERATIONS: Final = 10
 DETERMINISTIC: Final = (

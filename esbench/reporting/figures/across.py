@@ -30,7 +30,8 @@ from esbench.reporting.figures.style import (
     assign_styles,
     draw_curves,
 )
-from esbench.store.cells import Cell, RunCurve, run_curves
+from esbench.store.cells import Cell
+from esbench.store.run_curves import RunCurve, run_curves
 from esbench.units import counted
 
 if TYPE_CHECKING:

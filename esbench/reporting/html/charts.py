@@ -13,8 +13,8 @@ from esbench.analysis.efficiency import TARGETS
 from esbench.analysis.generations import uniform_curve_band
 from esbench.analysis.health import RunMeasurements
 from esbench.analysis.statistics import Floats
-from esbench.files import Json
 from esbench.grids.environment_files import environment_kind
+from esbench.json_text import Json
 from esbench.reporting.diagnosis import run_measurements
 from esbench.reporting.figures import across
 from esbench.reporting.figures.learning_curves import (

@@ -11,8 +11,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from esbench.files import Json, write_bytes
+from esbench.files import write_bytes
 from esbench.grids.trial_spec import flatten
+from esbench.json_text import Json
 from esbench.registry import DISTRIBUTION
 from esbench.reporting.diagnosis import Diagnosis, diagnose_trial
 from esbench.reporting.figures.style import assign_styles

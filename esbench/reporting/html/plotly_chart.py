@@ -16,7 +16,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from esbench.analysis.statistics import Floats
-from esbench.files import Json
+from esbench.json_text import Json
 from esbench.reporting.figures.style import COLORS, MARKERS, WINE, Curve, Style, fitting
 from esbench.units import format_number
 

@@ -20,8 +20,8 @@ from esbench.analysis.comparison import (
 )
 from esbench.analysis.statistics import EpisodeStatistic
 from esbench.errors import UsageError, unknown
-from esbench.files import as_text
 from esbench.grids.trial_spec import flatten
+from esbench.json_text import as_text
 from esbench.reporting.tables import render_table
 from esbench.reporting.tables.render_table import FEW_SEEDS, Sheet
 from esbench.reporting.tables.score_sheet import JUDGED, TAIL

@@ -31,7 +31,8 @@ from esbench.reporting.tables.render_table import (
     settings_notes,
 )
 from esbench.reporting.tables.score_table import commands_of, normalized_score
-from esbench.store.cells import COSTS, Cell, RunCurve, cells, run_curves
+from esbench.store.cells import Cell, cells
+from esbench.store.run_curves import COSTS, RunCurve, run_curves
 from esbench.units import NONE, counted, format_duration, format_number, format_steps
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from esbench.analysis.statistics import MIN_RUNS
 from esbench.escape import latex, markdown
-from esbench.files import as_text
+from esbench.json_text import as_text
 from esbench.store.cells import cell_name
 from esbench.store.held_out import Variety
 

@@ -19,9 +19,9 @@ from esbench.analysis.statistics import (
     tail_mean,
 )
 from esbench.errors import UsageError, suggestion
-from esbench.files import Json
 from esbench.grids.environment_files import Scores
 from esbench.grids.sweep import value_text, without_setting
+from esbench.json_text import Json
 from esbench.reporting.tables.render_table import (
     TableRow,
     nan_last,

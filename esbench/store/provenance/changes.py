@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, final
 
 from pydantic import Field
 
-from esbench.files import Json
+from esbench.json_text import Json
 from esbench.settings import Settings, Table, parse
 
 NO_DIGEST_DEPENDS_ON: Final = frozenset({"esbench", "scipy", "safetensors"})

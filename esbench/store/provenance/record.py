@@ -13,6 +13,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec
@@ -26,8 +27,8 @@ from esbench.environments.behaviors.base import BEHAVIORS
 from esbench.environments.make import module_of
 from esbench.errors import EsbenchError
 from esbench.escape import printable
-from esbench.files import Json
 from esbench.grids.trial_spec import TrialSpec
+from esbench.json_text import Json
 from esbench.policies.base import POLICIES
 from esbench.registry import DISTRIBUTION, Registry
 from esbench.store.provenance.changes import all_own_code
@@ -277,3 +278,8 @@ def _digest(source: _Source) -> str:
     except OSError as error:
         return f"not readable ({error.strerror})"
     return f"{OWN_FILES}{digest.hexdigest()[:_DIGITS]}"
+
+
+def now() -> str:
+    """The time in UTC, ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -16,14 +16,14 @@ from watchers import run as run_here
 
 from esbench.errors import OwnCodeError, UsageError
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.running import trial_server
+from esbench.running.limits import Clock, Limits
+from esbench.running.trial_server import Died, TrialServer
+from esbench.running.trials import Trial
+from esbench.running.trials_on_nodes import TrialsOnNodes
 from esbench.store.provenance.record import own_code
 from esbench.store.trial_folder import TrialFolder
-from esbench.training import trial_server
 from esbench.training.callbacks import ImportedCallback
-from esbench.training.limits import Clock, Limits
-from esbench.training.trial_server import Died, TrialServer
-from esbench.training.trials import Trial
-from esbench.training.trials_on_nodes import TrialsOnNodes
 
 Make = Callable[..., Trial]
 ENDLESS: dict[str, Any] = {"budget": {"env_steps": 10**9}}
@@ -240,7 +240,7 @@ def test_a_grid_whose_own_code_cannot_be_made_is_refused(
 def test_a_trial_that_hangs_fails_after_a_limit(
     make_trial: Make, nodes: LocalNodes, monkeypatch: pytest.MonkeyPatch, limits: Limits
 ) -> None:
-    monkeypatch.setattr("esbench.training.limits.HINT_SECONDS", 0.0)
+    monkeypatch.setattr("esbench.running.limits.HINT_SECONDS", 0.0)
     trial, watcher = make_trial("hostile_code:Step-sleep-v0"), Watcher()
     nodes.add()
     run(nodes, watcher, trial, limits=limits)

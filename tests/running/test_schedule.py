@@ -4,7 +4,7 @@ import pytest
 
 from esbench.errors import UsageError
 from esbench.grids.trial_spec import StartSpec, TrialSpec
-from esbench.training.schedule import schedule, schedule_on_nodes
+from esbench.running.schedule import schedule, schedule_on_nodes
 
 MANY = 10**6
 

@@ -7,99 +7,27 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final
 
 from esbench.errors import DamagedTrialError, EnvironmentFailedError, OwnCodeError, UsageError
 from esbench.escape import printable
-from esbench.files import Json
 from esbench.grids.trial_spec import TrialSpec
+from esbench.json_text import Json
 from esbench.own_code import named
 from esbench.rollouts.child_process import ParentGoneError, require_main_process
 from esbench.rollouts.engine import Engine
+from esbench.running.trial_recorder import FolderRecorder, Start, TrialRecorder, other_code
+from esbench.running.trials import Trial
+from esbench.running.watchers import Outcome, Watcher
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.held_out import has_equal_episodes
-from esbench.store.provenance.record import provenance
-from esbench.store.trial_folder import now, score_text
+from esbench.store.held_out import has_equal_episodes, score_text
+from esbench.store.provenance.record import now, provenance
 from esbench.training.callbacks import Callback
 from esbench.training.make import backend_of, make_trainer
 from esbench.training.scoring import restore
 from esbench.training.trainer import Trainer
-from esbench.training.trial_recorder import FolderRecorder, Start, TrialRecorder, other_code
-from esbench.training.trials import Trial
 
 PROGRESS_SECONDS: Final = 0.5
-Outcome: TypeAlias = Literal["done", "skipped", "failed", "elsewhere"]
-
-
-class Watcher(Protocol):
-    """Receives the events of a running trial, for example to display the progress."""
-
-    def trial_started(self, trial: Trial, resumed_at: int) -> None:
-        """A trial starts, or is resumed after generation ``resumed_at``."""
-
-    def generation_done(self, trial: Trial, record: GenerationRecord) -> None:
-        """A generation was recorded."""
-
-    def episodes_done(self, trial: Trial, done: int, total: int) -> None:
-        """Some episodes of a generation, or of the scoring, have ended; a few times per second."""
-
-    def scoring_started(self, trial: Trial, episodes: int) -> None:
-        """Training has ended; the held-out episodes begin."""
-
-
-class GridWatcher(Watcher, Protocol):
-    """Also receives the events of the grid that runs the trials."""
-
-    def trial_ended(self, trial: Trial, outcome: Outcome, detail: str) -> None:
-        """A trial is done, was done before, failed, or runs in another process."""
-
-    def trial_died(self, trial: Trial, cause: str) -> None:
-        """The process of a trial died; another process resumes the trial."""
-
-    def trial_silent(self, trial: Trial, seconds: float) -> None:
-        """No episode of a trial, or of its first check, has ended for this long."""
-
-
-def check_trials(trials: Sequence[Trial], pool: Engine | None = None) -> None:
-    """``check_each`` of the trials with ``check_spec``."""
-    check_each(trials, lambda trial: check_spec(trial.spec, not trial.folder.has_begun, pool))
-
-
-def check_each(trials: Sequence[Trial], check: Callable[[Trial], None]) -> None:
-    """Check one trial of each specification that is not done, whatever its seed.
-
-    Training reports the errors of own code, and stores them with the trials.
-
-    Raises:
-        UsageError: a trial is not supported, or own code that every trial needs cannot be made.
-    """
-    distinct = {
-        trial.spec.model_copy(update={"seed": 0}).hash: trial
-        for trial in trials
-        if not trial.is_done
-    }
-    refused: list[OwnCodeError] = []
-    for trial in distinct.values():
-        try:
-            check(trial)
-        except OwnCodeError as error:
-            refused.append(error)
-        except (UsageError, KeyboardInterrupt):
-            raise
-        except BaseException:  # of own code, which may raise anything
-            continue
-    if refused and len(refused) == len(distinct):
-        raise refused[0]
-
-
-def check_spec(spec: TrialSpec, is_new: bool, pool: Engine | None) -> None:
-    """Build everything that a trial needs; UsageError if something is not supported.
-
-    With a pool, a worker also plays some episodes if the trial ``is_new``, which has not begun.
-    """
-    with make_trainer(spec, pool) as trainer:
-        if pool is not None and is_new:
-            trainer.check_episodes()
 
 
 def run_trial(
@@ -192,7 +120,7 @@ def _train(
         watcher.trial_started(trial, trainer.progress.generation)
 
         def keep(_: GenerationRecord | None = None) -> None:
-            if is_kept(trial, trainer.history):
+            if trial.keeps(trainer.history):
                 state = trainer.state_dict()
                 if state is not None:
                     recorder.keep(state | {"told": trainer.progress.generation})
@@ -281,23 +209,6 @@ def _done(trial: Trial, pool: Engine) -> Trainer:
     restore(trainer, folder, state, folder.records())
     trainer.done = True
     return trainer
-
-
-def is_kept(trial: Trial, history: Sequence[GenerationRecord]) -> bool:
-    """Whether the last generation is the first one to reach one of the equal parts of the budget.
-
-    The end of the budget does not count, because its checkpoint is always stored.
-    """
-    before, after = [0, 0, *(_parts(trial, record) for record in history[-2:])][-2:]
-    return before < after < trial.keep
-
-
-def _parts(trial: Trial, record: GenerationRecord) -> int:
-    budget, parts = trial.spec.budget, trial.keep
-    done = record.env_steps * parts // budget.env_steps
-    if budget.generations:
-        done = max(done, record.generation * parts // budget.generations)
-    return done
 
 
 def _finish(recorder: TrialRecorder, trainer: Trainer) -> Json:

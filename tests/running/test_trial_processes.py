@@ -12,13 +12,13 @@ from watchers import Watcher
 
 from esbench.errors import OwnCodeError, UsageError
 from esbench.rollouts.worker_pool import WorkerPool
-from esbench.training import limits as limits_module
-from esbench.training import trial_processes
-from esbench.training.limits import UNLIMITED, Clock, Limits
-from esbench.training.run_grid import run_grid
-from esbench.training.run_trial import Outcome
-from esbench.training.trial_processes import TrialProcesses, UnfinishedTrial
-from esbench.training.trials import Trial
+from esbench.running import limits as limits_module
+from esbench.running import trial_processes
+from esbench.running.limits import UNLIMITED, Clock, Limits
+from esbench.running.run_grid import run_grid
+from esbench.running.trial_processes import TrialProcesses, UnfinishedTrial
+from esbench.running.trials import Trial
+from esbench.running.watchers import Outcome
 
 Make = Callable[..., Trial]
 ENDLESS: dict[str, Any] = {"budget": {"env_steps": 10**9}}

@@ -10,7 +10,7 @@ from esbench.errors import TrainingError
 from esbench.rollouts.child_process import Child, end
 from esbench.rollouts.servers import Arrival
 from esbench.rollouts.worker_pool import PATIENCE
-from esbench.training.trial_processes import TrialArguments, trial_main
+from esbench.running.trial_processes import TrialArguments, trial_main
 
 MOST_MESSAGES: Final = 100  # that wait for the driver; then the trials wait
 

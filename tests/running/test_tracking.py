@@ -13,12 +13,12 @@ from watchers import Watcher
 
 from esbench import Tracker
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.running import tracking
+from esbench.running.run_grid import run_grid
+from esbench.running.tracking import TrackedGrid
+from esbench.running.trials import Trial
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.trial_folder import TrialFolder
-from esbench.training import tracking
-from esbench.training.run_grid import run_grid
-from esbench.training.tracking import TrackedGrid
-from esbench.training.trials import Trial
 
 Make = Callable[..., Trial]
 
@@ -173,7 +173,7 @@ HANGING = """
 import signal
 from pathlib import Path
 from test_tracking import Own, feed, hang
-from esbench.training import tracking
+from esbench.running import tracking
 tracking.CLOSE_SECONDS = 0.2
 signal.alarm(30)  # kills a process that does not end
 feed(Path("out"), Own(Path("out/own"), hang), 3, print).close()

@@ -6,13 +6,13 @@ from watchers import Watcher, run
 
 from esbench.errors import UsageError
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.running.check_trials import check_each
+from esbench.running.run_grid import run_grid
+from esbench.running.trials import Trial
 from esbench.store.data_frames import scores_of
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.callbacks import Stop
-from esbench.training.run_grid import run_grid
-from esbench.training.run_trial import check_each
 from esbench.training.scoring import evaluate_trial
-from esbench.training.trials import Trial
 
 Make = Callable[..., Trial]
 

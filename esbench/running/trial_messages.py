@@ -10,13 +10,13 @@ from typing import Any, NamedTuple, final
 
 from esbench.algorithms.base import State
 from esbench.errors import EsbenchError
-from esbench.files import Json
 from esbench.grids.trial_spec import TrialSpec
+from esbench.json_text import Json
 from esbench.rollouts.child_process import Parent
 from esbench.rollouts.interrupts import interrupts_delayed
+from esbench.running.trial_recorder import Start
+from esbench.running.trials import Trial
 from esbench.store.generation_record import GenerationRecord
-from esbench.training.trial_recorder import Start
-from esbench.training.trials import Trial
 
 
 @final

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import pytest
 
 from esbench.errors import UsageError
-from esbench.training.slurm import SlurmJob, submit_script
+from esbench.running.slurm import SlurmJob, submit_script
 
 Start: TypeAlias = Callable[[str], subprocess.Popen[str]]
 

@@ -16,11 +16,11 @@ import esbench
 import esbench.training.trainer as trainer_module
 from esbench.errors import DamagedTrialError, UsageError
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.running.run_grid import run_grid
+from esbench.running.trials import Trial
 from esbench.store.stored_json import MEMBERS
 from esbench.store.trial_folder import TrialFolder
-from esbench.training.run_grid import run_grid
 from esbench.training.search_trainer import SearchTrainer
-from esbench.training.trials import Trial
 
 Make = Callable[..., Trial]
 NEVER = 1000.0

@@ -14,10 +14,9 @@ from watchers import run
 
 from esbench.errors import DamagedTrialError, UsageError
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.running.trials import Trial
 from esbench.store.trial_folder import TrialFolder
-from esbench.training.run_trial import is_kept
 from esbench.training.scoring import evaluate_trial
-from esbench.training.trials import Trial
 
 Make = Callable[..., Trial]
 BUDGET = 600
@@ -61,7 +60,7 @@ def kept_after(trial: Trial, *env_steps: int) -> list[int]:
         for generation, spent in enumerate(env_steps, start=1)
     ]
     numbers = range(1, len(rows) + 1)
-    return [rows[n - 1].env_steps for n in numbers if is_kept(trial, rows[:n])]
+    return [rows[n - 1].env_steps for n in numbers if trial.keeps(rows[:n])]
 
 
 def test_each_is_what_a_run_ends_with_that_stops_there(

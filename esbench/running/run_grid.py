@@ -10,14 +10,16 @@ from esbench.errors import UsageError
 from esbench.rollouts.child_process import require_main_process
 from esbench.rollouts.engine import Engine
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.running.check_trials import check_trials
+from esbench.running.limits import UNLIMITED, Limits
+from esbench.running.run_trial import run_trial
+from esbench.running.schedule import Schedule, schedule, schedule_on_nodes
+from esbench.running.trial_processes import TrialProcesses
+from esbench.running.trials import Trial
+from esbench.running.trials_on_nodes import TrialsOnNodes
+from esbench.running.watchers import GridWatcher, Outcome
 from esbench.store.provenance.record import own_code
 from esbench.training.callbacks import Callback, ImportedCallback
-from esbench.training.limits import UNLIMITED, Limits
-from esbench.training.run_trial import GridWatcher, Outcome, check_trials, run_trial
-from esbench.training.schedule import Schedule, schedule, schedule_on_nodes
-from esbench.training.trial_processes import TrialProcesses
-from esbench.training.trials import Trial
-from esbench.training.trials_on_nodes import TrialsOnNodes
 
 
 def run_grid(

@@ -18,7 +18,9 @@ from esbench.grids.grid_file import Grid
 from esbench.grids.shards import divide, parse_shard, planned_cost
 from esbench.grids.trial_spec import DEFAULT_LABEL, TrialSpec
 from esbench.settings import Table
-from esbench.store.trial_folder import Status, TrialFolder, check_format
+from esbench.store.find_trials import check_format
+from esbench.store.generation_record import GenerationRecord
+from esbench.store.trial_folder import Status, TrialFolder
 from esbench.training.warm_start import latest_start
 
 RUNS: Final = Path("results/runs")
@@ -55,6 +57,22 @@ class Trial:
     def check(self) -> None:
         """Raises UsageError if the folder holds another specification."""
         self.folder.check(self.spec, self.extend)
+
+    def keeps(self, history: Sequence[GenerationRecord]) -> bool:
+        """Whether the checkpoint of the last generation is kept.
+
+        It is if that generation is the first one to reach one of the ``keep`` equal parts of the
+        budget. The end of the budget does not count, because its checkpoint is always stored.
+        """
+        before, after = [0, 0, *(self._parts(record) for record in history[-2:])][-2:]
+        return before < after < self.keep
+
+    def _parts(self, record: GenerationRecord) -> int:
+        budget = self.spec.budget
+        done = record.env_steps * self.keep // budget.env_steps
+        if budget.generations:
+            done = max(done, record.generation * self.keep // budget.generations)
+        return done
 
     def record_scores(self) -> None:
         """Record the frozen scores of the environment, which tables and figures read."""

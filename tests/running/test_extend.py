@@ -14,11 +14,11 @@ from watchers import run
 from esbench.errors import UsageError
 from esbench.grids.trial_spec import BudgetSpec, extends
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.running.trials import Trial
 from esbench.store import metrics_file as metrics
 from esbench.store import stored_json
 from esbench.store.trial_folder import TrialFolder
 from esbench.training.scoring import evaluate_trial
-from esbench.training.trials import Trial
 
 Make = Callable[..., Trial]
 # One of each way to keep a state: PyTorch's optimizer, a library's, chains of mutations, lineages

@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple, TypeAlias, final
 from esbench.grids.trial_spec import flatten
 from esbench.integrations.trackers.base import TrackedRow, TrackedRun, Tracker
 from esbench.own_code import named
+from esbench.running.trials import Trial
+from esbench.running.watchers import GridWatcher, Outcome
 from esbench.store.generation_record import GenerationRecord
-from esbench.training.run_trial import GridWatcher, Outcome
-from esbench.training.trials import Trial
 
 PERIOD_SECONDS: Final = 1.0  # between two writes, so that one write holds many rows
 MOST_EVENTS: Final = 10_000  # that wait for a tracker; one generation each

@@ -21,19 +21,10 @@ from esbench.rollouts.child_process import Child, Parent, ParentGoneError, end, 
 from esbench.rollouts.engine import Engine
 from esbench.rollouts.interrupts import interrupts_blocked
 from esbench.rollouts.worker_pool import MAX_DEATHS, PATIENCE
-from esbench.store.generation_record import GenerationRecord
-from esbench.store.trial_folder import score_text
-from esbench.training.callbacks import ImportedCallback
-from esbench.training.limits import UNLIMITED, Clock, Limits
-from esbench.training.run_trial import (
-    GridWatcher,
-    Outcome,
-    attempt,
-    check_each,
-    check_spec,
-    run_trial,
-)
-from esbench.training.trial_messages import (
+from esbench.running.check_trials import check_each, check_spec
+from esbench.running.limits import UNLIMITED, Clock, Limits
+from esbench.running.run_trial import attempt, run_trial
+from esbench.running.trial_messages import (
     Away,
     Event,
     MessageRecorder,
@@ -42,7 +33,11 @@ from esbench.training.trial_messages import (
     SpecCheck,
     SpecChecked,
 )
-from esbench.training.trials import Trial
+from esbench.running.trials import Trial
+from esbench.running.watchers import GridWatcher, Outcome
+from esbench.store.generation_record import GenerationRecord
+from esbench.store.held_out import score_text
+from esbench.training.callbacks import ImportedCallback
 
 POLL_SECONDS: Final = 0.5  # between two looks at the clocks of silent trials
 

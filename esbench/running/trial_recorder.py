@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any, Protocol, final
 
 from esbench.algorithms.base import State
-from esbench.files import Json
+from esbench.json_text import Json
+from esbench.running.trials import Trial
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.provenance.record import changed_since, command
-from esbench.store.trial_folder import now
+from esbench.store.provenance.record import changed_since, command, now
 from esbench.training.trainer import Recorder
-from esbench.training.trials import Trial
 
 
 @final

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from esbench.errors import UsageError
-from esbench.training.run_trial import GridWatcher
-from esbench.training.trials import Trial
+from esbench.running.trials import Trial
+from esbench.running.watchers import GridWatcher
 
 HINT_SECONDS: Final = 60.0  # without an episode
 

@@ -15,26 +15,23 @@ from functools import partial
 from typing import Any, Final, final
 
 from esbench.errors import DamagedTrialError, EsbenchError
-from esbench.files import Json
+from esbench.json_text import Json
 from esbench.rollouts.interrupts import interrupts_delayed
 from esbench.rollouts.servers import Lost, Node, Nodes
 from esbench.rollouts.worker_pool import MAX_DEATHS, WorkerPool
+from esbench.running.check_trials import check_each
+from esbench.running.limits import UNLIMITED, Clock, Limits
+from esbench.running.run_trial import outcome_without_training
+from esbench.running.schedule import schedule
+from esbench.running.trial_messages import Away, Event, Notice, Recorded, SpecCheck, SpecChecked
+from esbench.running.trial_processes import TrialArguments, UnfinishedTrial
+from esbench.running.trial_recorder import FolderRecorder
+from esbench.running.trial_server import Died, TrialServer
+from esbench.running.trials import Trial
+from esbench.running.watchers import GridWatcher, Outcome
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.provenance.record import importable_code
 from esbench.training.callbacks import ImportedCallback
-from esbench.training.limits import UNLIMITED, Clock, Limits
-from esbench.training.run_trial import (
-    GridWatcher,
-    Outcome,
-    check_each,
-    outcome_without_training,
-)
-from esbench.training.schedule import schedule
-from esbench.training.trial_messages import Away, Event, Notice, Recorded, SpecCheck, SpecChecked
-from esbench.training.trial_processes import TrialArguments, UnfinishedTrial
-from esbench.training.trial_recorder import FolderRecorder
-from esbench.training.trial_server import Died, TrialServer
-from esbench.training.trials import Trial
 
 PERIOD_SECONDS: Final = 1.0  # between two looks for nodes that have joined
 

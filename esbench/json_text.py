@@ -1,0 +1,87 @@
+"""JSON: parsed within bounds, written without NaN, and sealed with a digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable
+from typing import Any, Final, TypeAlias
+
+Json: TypeAlias = dict[str, Any]
+
+SEAL: Final = "sha256"  # key of the digest of a JSON file's other content
+DEEPEST: Final = 64  # nested tables and lists in JSON
+MOST_DIGITS: Final = 100  # of an integer in JSON; the state of a random generator has 39
+
+
+def parse_json(text: bytes) -> Any:
+    """Parse strict JSON: no NaN, infinity, long integer, deep nesting or lone surrogate.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    deep = ValueError(f"more than {DEEPEST} levels of nesting")
+    try:
+        content = json.loads(
+            text, parse_constant=_no_number, parse_float=_finite_number, parse_int=_integer
+        )
+    except RecursionError:
+        raise deep from None
+    level = [content]
+    for _ in range(DEEPEST):
+        level = [item for value in level for item in _items(value)]
+    if level:
+        raise deep
+    if b"\\u" in text:  # an escape can stand for half a character, which no output can encode
+        try:
+            json.dumps(content, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError("a text that is not valid Unicode") from None
+    return content
+
+
+def _items(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(f"{text} is not a finite number")
+
+
+def _finite_number(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _no_number(f"{text[:MOST_DIGITS]}")
+
+
+def _integer(text: str) -> int:
+    if len(text) > MOST_DIGITS:
+        raise ValueError(f"an integer of {len(text)} digits; expected at most {MOST_DIGITS}")
+    return int(text)
+
+
+def sealed(content: Json) -> Json:
+    """JSON content that ends with the SHA-256 of the rest; NaN and infinity become None."""
+    plain = finite(content)
+    return {**plain, SEAL: digest_of(plain)}
+
+
+def digest_of(content: Json) -> str:
+    """The SHA-256 of canonical JSON."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def as_line(row: Json) -> str:
+    """JSON on one line, with a newline; NaN and infinity become null."""
+    return json.dumps(finite(row), separators=(",", ":"), allow_nan=False) + "\n"
+
+
+def as_text(content: Json) -> str:
+    """Indented JSON; NaN and infinity become null."""
+    return json.dumps(finite(content), indent=2, allow_nan=False) + "\n"
+
+
+def finite(value: Any) -> Any:
+    """A value with None for NaN and infinity, which JSON lacks."""
+    return json.loads(json.dumps(value), parse_constant=lambda _: None)

@@ -1,0 +1,53 @@
+"""Checks trials before they run: builds everything, and plays some episodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from esbench.errors import OwnCodeError, UsageError
+from esbench.grids.trial_spec import TrialSpec
+from esbench.rollouts.engine import Engine
+from esbench.running.trials import Trial
+from esbench.training.make import make_trainer
+
+
+def check_trials(trials: Sequence[Trial], pool: Engine | None = None) -> None:
+    """``check_each`` of the trials with ``check_spec``."""
+    check_each(trials, lambda trial: check_spec(trial.spec, not trial.folder.has_begun, pool))
+
+
+def check_each(trials: Sequence[Trial], check: Callable[[Trial], None]) -> None:
+    """Check one trial of each specification that is not done, whatever its seed.
+
+    Training reports the errors of own code, and stores them with the trials.
+
+    Raises:
+        UsageError: a trial is not supported, or own code that every trial needs cannot be made.
+    """
+    distinct = {
+        trial.spec.model_copy(update={"seed": 0}).hash: trial
+        for trial in trials
+        if not trial.is_done
+    }
+    refused: list[OwnCodeError] = []
+    for trial in distinct.values():
+        try:
+            check(trial)
+        except OwnCodeError as error:
+            refused.append(error)
+        except (UsageError, KeyboardInterrupt):
+            raise
+        except BaseException:  # of own code, which may raise anything
+            continue
+    if refused and len(refused) == len(distinct):
+        raise refused[0]
+
+
+def check_spec(spec: TrialSpec, is_new: bool, pool: Engine | None) -> None:
+    """Build everything that a trial needs; UsageError if something is not supported.
+
+    With a pool, a worker also plays some episodes if the trial ``is_new``, which has not begun.
+    """
+    with make_trainer(spec, pool) as trainer:
+        if pool is not None and is_new:
+            trainer.check_episodes()
