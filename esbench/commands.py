@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from esbench.store.merge import Action
+    from esbench.store.merge import MergeAction
     from esbench.training.callbacks import Callback
 
 
@@ -69,7 +69,7 @@ def run(
         quiet: print one line per trial.
         engine: where episodes are played.
         address: HOST:PORT of the Ray cluster; default a local Ray on this machine.
-        allow_mixed: also use nodes with other versions, processors or own code; marks trials.
+        allow_mixed: also use nodes with other versions, processors or user code; marks trials.
         episode_timeout: fail a trial in which no episode has ended for this time [s].
         trial_timeout: stop and fail a trial after this time [s].
 
@@ -239,7 +239,7 @@ def plot(
     )
 
 
-def merge(folders: str | Path | Sequence[str | Path], *, out: str | Path) -> dict[Action, int]:
+def merge(folders: str | Path | Sequence[str | Path], *, out: str | Path) -> dict[MergeAction, int]:
     """Join output folders, as ``esbench merge``.
 
     Args:

@@ -41,7 +41,7 @@ class DamagedTrialError(UsageError):
 
 
 @final
-class OwnCodeError(UsageError):
+class UserCodeError(UsageError):
     """A user's environment, network or agent cannot be made; other trials of its grid can be."""
 
 

@@ -1,4 +1,4 @@
-"""The end of a process with own code, which can neither cause nor delay it."""
+"""The end of a process with user code, which can neither cause nor delay it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import time
 from collections.abc import Iterator
 from typing import Final, NoReturn
 
-PATIENCE: Final = 5.0  # seconds for the threads and child processes that own code has left
+PATIENCE: Final = 5.0  # seconds for the threads and child processes that user code has left
 leave: Final = os._exit
 
 
 @contextlib.contextmanager
 def exit_is_an_error() -> Iterator[None]:
-    """Let ``os._exit`` raise ``SystemExit`` in this process, so that own code cannot end it.
+    """Let ``os._exit`` raise ``SystemExit`` in this process, so that user code cannot end it.
 
-    Processes that own code forks are not affected, and neither is ``leave``.
+    Processes that user code forks are not affected, and neither is ``leave``.
     """
     owner = os.getpid()
 

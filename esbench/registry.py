@@ -14,7 +14,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, Generic, TypeVar, final
 
 from esbench.errors import UsageError, suggestion, unknown
-from esbench.own_code import OWN_CODE_ERRORS, location, message_of, named, where_from
+from esbench.user_code_errors import USER_CODE_ERRORS, error_text, import_hint, location, message_of
 
 DISTRIBUTION: Final = "esbench-rl"  # "esbench" on the package index is another project
 MOST_PARTS: Final = 50  # of the name of an object
@@ -120,7 +120,7 @@ def load_plugin(kind: str, plugin: EntryPoint) -> Any:
         return plugin.load()
     except UsageError:
         raise
-    except OWN_CODE_ERRORS as error:
+    except USER_CODE_ERRORS as error:
         reason = _why_not(plugin, error)
         raise UsageError(f"{kind} {plugin.name!r}: {reason}") from error
 
@@ -138,10 +138,10 @@ def import_object(kind: str, name: str) -> Any:
         target: Any = importlib.import_module(module_name)
     except UsageError:
         raise
-    except OWN_CODE_ERRORS as error:
-        why = message_of(error) if isinstance(error, ImportError) else named(error)
+    except USER_CODE_ERRORS as error:
+        why = message_of(error) if isinstance(error, ImportError) else error_text(error)
         if isinstance(error, ModuleNotFoundError) and error.name:
-            why = f"{why}; {where_from(error.name)}"
+            why = f"{why}; {import_hint(error.name)}"
         raise UsageError(
             f"{kind} {name!r}: cannot import {module_name!r} ({why}{location(error)})"
         ) from error
@@ -173,7 +173,7 @@ def _why_not(plugin: EntryPoint, error: BaseException) -> str:
     # A missing submodule is of another version; the plugin's own package is installed.
     missing = isinstance(error, ModuleNotFoundError) and "." not in name
     if not missing or name in {"", _package(plugin.module)}:
-        return f"its plugin {plugin.value!r} cannot be imported ({named(error)})"
+        return f"its plugin {plugin.value!r} cannot be imported ({error_text(error)})"
     return f"the package {name!r} is not installed; {_how_to_install(plugin, name)}"
 
 

@@ -80,11 +80,11 @@ class Tune:
         self.space = SettingSpace(**space)
 
 
-Space: TypeAlias = dict[str, SettingSpace]
+SearchSpace: TypeAlias = dict[str, SettingSpace]
 """The search space of an algorithm, by the dotted names of its settings."""
 
 
-def space_of_field(model: type[BaseModel], name: str) -> Space:
+def space_of_field(model: type[BaseModel], name: str) -> SearchSpace:
     """The space of one field, by dotted name; that of the field it overrides if it has none."""
     for cls in model.__mro__:
         field = getattr(cls, "model_fields", {}).get(name)
@@ -94,7 +94,7 @@ def space_of_field(model: type[BaseModel], name: str) -> Space:
     return {}
 
 
-def declared_space(model: type[BaseModel]) -> Space:
+def declared_space(model: type[BaseModel]) -> SearchSpace:
     """The search space that the fields of a model declare."""
     fields = (space_of_field(model, name) for name in model.model_fields)
     return {name: space for found in fields for name, space in found.items()}

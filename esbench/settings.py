@@ -23,7 +23,7 @@ MOST: Final = 10**15  # of anything that is counted, and the budget of "esbench 
 Count: TypeAlias = Annotated[int, Field(ge=1, le=MOST)]
 MOST_PARAMS: Final = 10**9  # of a policy; 8 GB for each vector of them
 MOST_EPISODES: Final = 1_000_000  # of one kind: held out, or per member
-Episodes: TypeAlias = Annotated[int, Field(ge=1, le=MOST_EPISODES)]
+EpisodeCount: TypeAlias = Annotated[int, Field(ge=1, le=MOST_EPISODES)]
 CountOrZero: TypeAlias = Annotated[int, Field(ge=0, le=MOST)]
 
 _PLAIN_WORDS: Final = {

@@ -8,7 +8,7 @@ from typing import Final, final
 
 from fake_fleet import result_of
 
-from esbench.rollouts.coordinator import Event, Fleet, NodeAnswered, NodeJoined, PlayingNode
+from esbench.rollouts.coordinator import Fleet, NodeAnswered, NodeJoined, PlayingNode, PoolEvent
 from esbench.rollouts.jobs import Job, Task
 from esbench.rollouts.node_player import REPORT_SECONDS, STEP_SECONDS, Exchange, Report
 from esbench.rollouts.results import EpisodeResult
@@ -121,12 +121,12 @@ class DelayedFleet(Fleet):
     ) -> None:
         self.now, self.delay = 0.0, delay
         self.nodes = [DelayedNode(self, workers, slots, episode_s) for _ in range(nodes)]
-        self._joining: list[Event] = [NodeJoined(node) for node in self.nodes]
+        self._joining: list[PoolEvent] = [NodeJoined(node) for node in self.nodes]
 
     def begin(self, number: int, job: Job) -> None:
         """The job is not needed."""
 
-    def events(self, seconds: float) -> Sequence[Event]:
+    def events(self, seconds: float) -> Sequence[PoolEvent]:
         joining, self._joining = self._joining, []
         if joining:
             return joining

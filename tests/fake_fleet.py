@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import final
 
 from esbench.rollouts.coordinator import (
-    Event,
     Fleet,
     NodeAnswered,
     NodeJoined,
     NodeLost,
     PlayingNode,
+    PoolEvent,
 )
 from esbench.rollouts.jobs import Job, Task
 from esbench.rollouts.node_player import Exchange, Report
@@ -78,9 +78,9 @@ class FakeFleet(Fleet):
     def begin(self, number: int, job: Job) -> None:
         """The job is not needed."""
 
-    def events(self, seconds: float) -> Sequence[Event]:
+    def events(self, seconds: float) -> Sequence[PoolEvent]:
         joining, self._joining = self._joining, []
-        events: list[Event] = [NodeJoined(node) for node in joining]
+        events: list[PoolEvent] = [NodeJoined(node) for node in joining]
         chance = self._chance
         if chance is None:
             return events + [node.answer() for node in self.nodes if node.messages]

@@ -47,7 +47,7 @@ class LocalNodes(Nodes):
 
     def __init__(self, cores: int = 1) -> None:
         self.all: list[LocalNode] = []
-        self.code: dict[str, str] = {}  # the own code of the last grid
+        self.code: dict[str, str] = {}  # the user code of the last grid
         self._cores = cores
         self._new: list[LocalNode] = []
         self._arrived: deque[tuple[LocalNode, Sequence[Arrival] | Lost]] = deque()

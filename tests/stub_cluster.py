@@ -15,7 +15,7 @@ from esbench.integrations.ray_fleet import loaded
 from esbench.rollouts.node_player import Failure, NodePlayer
 
 Answer: TypeAlias = Callable[[Mapping[str, str]], Software]
-"""What a node says about its software when it is asked for own code."""
+"""What a node says about its software when it is asked for user code."""
 
 
 class RayError(Exception):
@@ -33,7 +33,7 @@ def other_version(code: Mapping[str, str]) -> Software:
 
 
 def other_code(code: Mapping[str, str]) -> Software:
-    """The software of a node with other files of all own code."""
+    """The software of a node with other files of all user code."""
     return software(code)._replace(own_code=dict.fromkeys(code, "sha256:0"))
 
 

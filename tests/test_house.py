@@ -88,13 +88,24 @@ def test_the_constructor_of_an_algorithm_names_its_parameters(cls: type[Any]) ->
     assert list(inspect.signature(cls).parameters) == ["settings", "center", "seed", "shapes"]
 
 
-def test_no_two_classes_share_a_name() -> None:
-    names = Counter(
+def test_no_two_types_share_a_name_unless_they_are_the_same() -> None:
+    classes = [
         node.name
         for tree in TREES.values()
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef)
-    )
+    ]
+    aliases = {
+        (node.target.id, ast.unparse(node.value))
+        for tree in TREES.values()
+        for node in tree.body
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Name)
+        and isinstance(node.annotation, ast.Name)
+        and node.annotation.id == "TypeAlias"
+        and node.value
+    }
+    names = Counter([*classes, *(name for name, _ in aliases)])
     assert [name for name, count in names.items() if count > 1] == []
 
 

@@ -10,8 +10,8 @@ from pydantic import ConfigDict
 
 from esbench.agents.base import ActingPolicy, Agent, AgentSettings, MakeEnvironment
 from esbench.algorithms.base import State
-from esbench.errors import OwnCodeError, TrainingError, UsageError, suggestion
-from esbench.own_code import named
+from esbench.errors import TrainingError, UsageError, UserCodeError, suggestion
+from esbench.user_code_errors import error_text
 
 
 @final
@@ -60,7 +60,9 @@ class OwnAgent(Agent):
         try:
             self._learner = cls(**arguments)
         except Exception as error:  # a user's constructor may raise anything
-            raise OwnCodeError(f"agent {self._name!r} cannot be made ({named(error)})") from error
+            raise UserCodeError(
+                f"agent {self._name!r} cannot be made ({error_text(error)})"
+            ) from error
 
     @property
     def policy(self) -> ActingPolicy | None:

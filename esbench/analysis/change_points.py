@@ -9,7 +9,7 @@ values (Antoch and Huskova, "Permutation tests in change point analysis", Stat. 
 2001), so the search over borders is accounted for, and ranks bound the weight of a failed run.
 
 If nothing changes, and the values are exchangeable, a series has a change point with probability
-``LEVEL`` at most.
+``CHANGE_LEVEL`` at most.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ import numpy.typing as npt
 from esbench.analysis.statistics import Floats
 from esbench.seeding import Purpose, stream
 
-LEVEL: Final = 0.01
+CHANGE_LEVEL: Final = 0.01
 SHUFFLES: Final = 2000
 TOLERANCE: Final = 1e-9  # equal sums may differ in their last bits
 BLOCK: Final = 100  # shuffles at once
 
 
-def change_points(samples: Sequence[npt.ArrayLike], level: float = LEVEL) -> list[int]:
+def change_points(samples: Sequence[npt.ArrayLike], level: float = CHANGE_LEVEL) -> list[int]:
     """The places of the samples that begin a new level, ascending; never the first.
 
     Args:

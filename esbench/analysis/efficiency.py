@@ -33,7 +33,7 @@ TARGETS: Final = 50
 _ROUNDING: Final = 1e-9  # a product of shares may miss one half in the last bits
 
 
-def judged(returns: npt.ArrayLike, score: float = math.nan, window: int = WINDOW) -> Floats:
+def policy_returns(returns: npt.ArrayLike, score: float = math.nan, window: int = WINDOW) -> Floats:
     """The estimated return of each policy of a run, [generations + 1].
 
     NaN for the first ``window - 1`` policies, where the window holds a return that is not finite,
@@ -57,7 +57,7 @@ def first_totals(totals: npt.ArrayLike, values: npt.ArrayLike, targets: npt.Arra
     """The cost at which a run first reached each of [targets]; infinite where it never does.
 
     ``totals`` are [generations], the cost after each generation; ``values`` are those of
-    ``judged``, [generations + 1]; NaN reaches no target.
+    ``policy_returns``, [generations + 1]; NaN reaches no target.
     """
     costs = np.concatenate([[0.0], np.asarray(totals, dtype=np.float64), [np.inf]])
     array = np.asarray(values, dtype=np.float64)

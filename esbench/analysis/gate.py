@@ -34,7 +34,7 @@ from typing import Final, final
 
 import numpy as np
 
-from esbench.analysis.permutation import OMNIBUS, RESAMPLES, TestStatistic, holm, p_greater
+from esbench.analysis.permutation import OMNIBUS, PERMUTATIONS, TestStatistic, holm, p_greater
 from esbench.analysis.statistics import Floats, iqm
 from esbench.errors import UsageError, require_finite
 
@@ -150,7 +150,7 @@ class Judgment:
 
 
 def judge(
-    samples: Sequence[Sample | None], rules: GateRules, seed: int = 0, resamples: int = RESAMPLES
+    samples: Sequence[Sample | None], rules: GateRules, seed: int = 0, resamples: int = PERMUTATIONS
 ) -> list[Judgment | None]:
     """The judgment of every cell at one look.
 
@@ -201,7 +201,9 @@ def shares_of_looks(sizes: Sequence[int]) -> list[float]:
     return [after - before for before, after in pairwise(spent)]
 
 
-def p_within(sample: Sample, rules: GateRules, seed: int = 0, resamples: int = RESAMPLES) -> float:
+def p_within(
+    sample: Sample, rules: GateRules, seed: int = 0, resamples: int = PERMUTATIONS
+) -> float:
     """The p-value of the test for "no drop as large as the margin", as in ``Judgment``."""
     moved = sample.scores + rules.margin * sample.span
     test = partial(p_greater, moved, sample.baseline, seed, resamples)

@@ -127,12 +127,12 @@ def findings(run: RunMeasurements) -> list[HealthFinding]:
     if not run.has_population:
         return [_progress(run)]
     judged = run.seeks_returns and not climbs(run)
-    found = [*islice(_applying(SICKNESSES, run), 1)] if judged else []
-    found += _applying(ALWAYS, run)
+    found = [*islice(_applying(PROBLEM_RULES, run), 1)] if judged else []
+    found += _applying(SAFETY_RULES, run)
     if not any(finding.level == "warning" for finding in found):
         found.append(_progress(run))
     if not any(finding.name == "no_information" for finding in found):  # it includes them
-        found += _applying(SIGNS, run)
+        found += _applying(INFORMATION_RULES, run)
     return sorted(found, key=lambda finding: LEVELS.index(finding.level))
 
 
@@ -371,13 +371,13 @@ def _signal(run: RunMeasurements) -> HealthFinding | None:
     return HealthFinding("signal_to_noise", "ok", said)
 
 
-# Of ``SICKNESSES`` only the first rule that applies counts: later ones may be its effects. A step
-# that is too long, for example, soon makes all returns equal.
-SICKNESSES: Final[tuple[Rule, ...]] = (
+# Of ``PROBLEM_RULES`` only the first rule that applies counts: later ones may be its effects. A
+# step that is too long, for example, soon makes all returns equal.
+PROBLEM_RULES: Final[tuple[Rule, ...]] = (
     _wrong_step, _same_returns, _mostly_first, _no_information, _mostly_tied,
 )  # fmt: skip
-ALWAYS: Final[tuple[Rule, ...]] = (_not_finite, _ending_early, _drifting)
-SIGNS: Final[tuple[Rule, ...]] = (_rank, _signal)
+SAFETY_RULES: Final[tuple[Rule, ...]] = (_not_finite, _ending_early, _drifting)
+INFORMATION_RULES: Final[tuple[Rule, ...]] = (_rank, _signal)
 
 
 def _chance(run: RunMeasurements) -> tuple[float, float]:

@@ -29,7 +29,7 @@ TestStatistic: TypeAlias = Literal["mean", "ranks", "iqm"]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
 OMNIBUS: Final[tuple[TestStatistic, ...]] = ("mean", "ranks", "iqm")
-RESAMPLES: Final = 20_000  # all 12,870 of eight seeds against eight
+PERMUTATIONS: Final = 20_000  # all 12,870 of eight seeds against eight
 TIE_TOLERANCE: Final = 1e-12
 
 
@@ -37,7 +37,7 @@ def p_greater(
     high: npt.ArrayLike,
     low: npt.ArrayLike,
     seed: int = 0,
-    resamples: int = RESAMPLES,
+    resamples: int = PERMUTATIONS,
     statistics: Sequence[TestStatistic] = ("mean",),
 ) -> float:
     """The p-value of a permutation test for "the scores ``high`` are above ``low``".

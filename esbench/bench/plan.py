@@ -70,7 +70,7 @@ class Cost:
 
 @final
 @dataclass(frozen=True)
-class Standing:
+class TrialStanding:
     """The status of one trial, its recorded steps and those of its budget.
 
     ``detail`` is the score of a finished trial, or the last line of a failed trial's traceback;
@@ -188,7 +188,7 @@ def probe(spec: TrialSpec, pool: Engine) -> tuple[float, float, float]:
     started = time.perf_counter()
     with SearchTrainer(spec, pool) as trainer:  # makes one environment, as each worker does
         making = time.perf_counter() - started
-        job, setup = trainer.next_job(), trainer.setup
+        job, setup = trainer.next_job(), trainer.gathered_setup()
     members, most_tasks = range(len(job.population or (0,))), pool.size * pool.slots
     pool.configure(setup)
 
@@ -259,7 +259,7 @@ def _steps_left(trial: Trial) -> int:
     return max(0, trial.spec.budget.env_steps - (rows[-1]["env_steps"] if rows else 0))
 
 
-def standing(trial: Trial) -> Standing:
+def standing(trial: Trial) -> TrialStanding:
     """The status of a trial; a damaged one counts as failed."""
     generation = env_steps = 0
     nodes: Json = {}
@@ -278,4 +278,4 @@ def standing(trial: Trial) -> Standing:
     except DamagedTrialError as error:
         status, detail = "failed", str(error)
     budget = trial.spec.budget.env_steps
-    return Standing(trial, status, generation, env_steps, budget, detail, nodes)
+    return TrialStanding(trial, status, generation, env_steps, budget, detail, nodes)

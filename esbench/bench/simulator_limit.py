@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from esbench.environments.backends.atari import AtariBackend
 
-Kind: TypeAlias = Literal["gymnasium", "simulator"]
+LimitKind: TypeAlias = Literal["gymnasium", "simulator"]
 STEPS: Final = 16_000  # recorded per process
 Episode: TypeAlias = tuple[int, list[Any]]
 
@@ -166,11 +166,11 @@ class SimulatorProcesses:
         """Play members of a job and store their actions, for the simulator alone."""
         self._ask(job)
 
-    def measure(self, kind: Kind, seconds: float) -> float:
+    def measure(self, kind: LimitKind, seconds: float) -> float:
         """Measure the environment steps per second of all processes together."""
         return sum(self._ask((kind, seconds)))
 
-    def _ask(self, request: Job | tuple[Kind, float]) -> list[float]:
+    def _ask(self, request: Job | tuple[LimitKind, float]) -> list[float]:
         for child in self._children:
             child.send(request)
         answers = [child.receive() for child in self._children]

@@ -31,7 +31,7 @@ from esbench.store.generation_record import GenerationRecord
 from esbench.training.callbacks import Stop
 from esbench.training.search_trainer import SearchTrainer
 
-UNLIMITED: Final = MOST
+NO_LIMIT: Final = MOST
 MOST_ROUNDS: Final = 1000
 MOST_SECONDS: Final = 86_400
 PARTS: Final = ("sample", "reset", "observe", "act", "simulate", "count")
@@ -118,7 +118,7 @@ def measure(
 
 def _require_positive(seconds: float, rounds: int, after: int) -> None:
     require_integer("rounds", rounds, 1, MOST_ROUNDS)
-    require_integer("after", after, 1, UNLIMITED)
+    require_integer("after", after, 1, NO_LIMIT)
     if not 0 < seconds <= MOST_SECONDS:
         raise UsageError(
             f"seconds = {seconds}: expected a number above 0, and at most {MOST_SECONDS}"
@@ -182,7 +182,7 @@ def _trial(
         "seeds": [0],
         "environments": [environment],
         "algorithms": {algorithm: settings},
-        "budget": {"env_steps": UNLIMITED},
+        "budget": {"env_steps": NO_LIMIT},
     }
     require_distinct_keys(overrides)
     for assignment in overrides:

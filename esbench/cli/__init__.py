@@ -63,7 +63,7 @@ __all__ = [
 
 
 def program() -> None:
-    """Run the command line and exit, even if own code has left threads running."""
+    """Run the command line and exit, even if user code has left threads running."""
     code = EXIT_FAILED
     try:
         main()
@@ -77,7 +77,7 @@ def program() -> None:
 def main() -> None:
     """Run the command line; an error becomes one message and an exit code.
 
-    So does an error of own code, whose message has the file and the line.
+    So does an error of user code, whose message has the file and the line.
     """
     open_streams()
     # Plugins and environments in the current folder can be imported by name.

@@ -17,7 +17,7 @@ import typer.core
 
 from esbench.errors import EsbenchError, TrainingError
 from esbench.escape import printable
-from esbench.own_code import OWN_CODE_ERRORS, location, named
+from esbench.user_code_errors import USER_CODE_ERRORS, error_text, location
 
 if TYPE_CHECKING:
     from esbench.grids.grid_file import Grid
@@ -32,7 +32,7 @@ LEADERBOARD: Final = Path("results/leaderboard")
 
 @final
 class _Commands(typer.core.TyperGroup):
-    """The commands; an error of own code in one is a ``TrainingError`` with its file and line."""
+    """The commands; an error of user code in one is a ``TrainingError`` with its file and line."""
 
     def invoke(self, ctx: Any) -> Any:
         """Invoke the command."""
@@ -40,10 +40,10 @@ class _Commands(typer.core.TyperGroup):
             return super().invoke(ctx)
         except (EsbenchError, OSError, typer.Exit, typer.Abort):
             raise
-        except OWN_CODE_ERRORS as error:
+        except USER_CODE_ERRORS as error:
             place = location(error)
             if place or isinstance(error, SystemExit):
-                raise TrainingError(f"user code failed: {named(error)}{place}") from error
+                raise TrainingError(f"user code failed: {error_text(error)}{place}") from error
             raise
 
 
@@ -95,7 +95,7 @@ AllowMixed = Annotated[
     bool,
     typer.Option(
         "--allow-mixed",
-        help="Also use nodes with other versions, processors or own code; marks trials as inexact.",
+        help="Also use nodes with other versions, processors or user code; marks trials inexact.",
     ),
 ]
 AtOnce = Annotated[

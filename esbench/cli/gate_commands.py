@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from esbench.store.generation_record import GenerationRecord
 
 MAX_SEEDS: Final = 32
-POWER: Final = 0.8
 
 command = partial(app.command, rich_help_panel="Gate")
 
@@ -63,6 +62,7 @@ def baseline(
     ] = None,
 ) -> None:
     """Save scores, digests, settings and versions to a file that later runs are checked against."""
+    from esbench.analysis.gate import POWER
     from esbench.cli.console import working
     from esbench.cli.display.gate import print_baseline, print_suggestions
     from esbench.gate.baselines import freeze, write_baseline
@@ -209,7 +209,7 @@ def verify(
     Exit code 1: different. Writes nothing.
     """
     from esbench.cli.console import show, working
-    from esbench.gate.verify import Outcome, sentences
+    from esbench.gate.verify import RerunOutcome, sentences
     from esbench.gate.verify import verify as run_again
     from esbench.leaderboard.sample import verify_drawn
     from esbench.rollouts.worker_pool import WorkerPool
@@ -237,7 +237,7 @@ def verify(
         found = verify_drawn(drawn, pool, watch) if drawn else run_again(what, pool, watch)
     for verification in found:
         show(*sentences(verification))
-    if any(verification.outcome is Outcome.DIFFERENT for verification in found):
+    if any(verification.outcome is RerunOutcome.DIFFERENT for verification in found):
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -254,7 +254,7 @@ def _drawn(
     UsageError if it is neither.
     """
     from esbench.leaderboard.entries import is_leaderboard, read_leaderboard, selected
-    from esbench.leaderboard.sample import draw
+    from esbench.leaderboard.sample import draw_sample
 
     if sample is None and (trial is None or is_leaderboard(trial)):
         raise UsageError(
@@ -268,7 +268,7 @@ def _drawn(
         )
     if trial is not None and trial.is_dir() and sample is None:
         return []
-    return draw(selected(read_leaderboard(what), environments, algorithms), sample, seed)
+    return draw_sample(selected(read_leaderboard(what), environments, algorithms), sample, seed)
 
 
 @command(

@@ -26,8 +26,8 @@ from gymnasium.spaces.utils import flatten
 from esbench.environments.make import Wrappers, has_time_limit, make_environment
 from esbench.errors import UsageError
 from esbench.flat_spaces import Space, parts
-from esbench.own_code import OWN_CODE_ERRORS
 from esbench.units import counted
+from esbench.user_code_errors import USER_CODE_ERRORS
 
 STEPS: Final = 500  # of the episodes before, and of the compared one
 SECONDS: Final = 2.0  # likewise, for slow environments
@@ -63,7 +63,7 @@ def check_episodes(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ()) -
     """
     error: UsageError | None = None
     make = partial(make_environment, name, kwargs, wrappers)
-    with contextlib.suppress(*OWN_CODE_ERRORS):
+    with contextlib.suppress(*USER_CODE_ERRORS):
         error = _without_rewards(name, make)
         if not error and not has_time_limit(name, kwargs):
             error = _endless(name, make)
@@ -78,7 +78,7 @@ def bounds_without_zero(name: str, kwargs: dict[str, Any], wrappers: Wrappers = 
     None if there is nothing to warn of, or the environment fails.
     """
     with (
-        contextlib.suppress(*OWN_CODE_ERRORS),
+        contextlib.suppress(*USER_CODE_ERRORS),
         contextlib.closing(make_environment(name, kwargs, wrappers)) as env,
     ):
         for space in _boxes(env.action_space):
@@ -120,7 +120,7 @@ def is_deterministic(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ())
     make = partial(make_environment, name, kwargs, wrappers)
     longest = 0
     with (
-        contextlib.suppress(*OWN_CODE_ERRORS),
+        contextlib.suppress(*USER_CODE_ERRORS),
         contextlib.closing(make()) as first,
         contextlib.closing(make()) as second,
     ):

@@ -11,11 +11,11 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from pydantic import ConfigDict
 
-from esbench.errors import EsbenchError, OwnCodeError, UsageError
+from esbench.errors import EsbenchError, UsageError, UserCodeError
 from esbench.flat_spaces import require_space
-from esbench.own_code import OWN_CODE_ERRORS, location, message_of, named, where_from
 from esbench.registry import DISTRIBUTION, extra_command, import_object
 from esbench.settings import Settings
+from esbench.user_code_errors import USER_CODE_ERRORS, error_text, import_hint, location, message_of
 
 # Gymnasium puts this and all arguments behind the message of a TypeError.
 CREATOR: Final = " was raised from the environment creator for "
@@ -63,7 +63,7 @@ def wrapped(env: gymnasium.Env[Any, Any], wrappers: Wrappers) -> gymnasium.Env[A
             env = wrap(env, **arguments)
         except Exception as error:  # a wrapper may raise anything
             given = f" with arguments {arguments}" if arguments else ""
-            raise OwnCodeError(f"wrapper {settings.wrapper!r}{given}: {reason(error)}") from error
+            raise UserCodeError(f"wrapper {settings.wrapper!r}{given}: {reason(error)}") from error
         if not isinstance(env, gymnasium.Env):
             raise UsageError(
                 f"wrapper {settings.wrapper!r} made a {type(env).__name__}; expected an environment"
@@ -82,7 +82,7 @@ def making(environment_id: str, kwargs: dict[str, Any]) -> Iterator[None]:
         yield
     except Exception as error:  # constructors raise anything: missing files, keys, libraries
         given = f" with kwargs {kwargs}" if kwargs else ""
-        raise OwnCodeError(
+        raise UserCodeError(
             f"environment {environment_id!r} cannot be made{given}: {reason(error)}"
             f"{location(error)}"
         ) from error
@@ -112,7 +112,7 @@ def registered(environment_id: str) -> EnvSpec | None:
             importlib.import_module(module)
         register_family(name)
         return gymnasium.spec(name)
-    except OWN_CODE_ERRORS:  # reported when the environment is made
+    except USER_CODE_ERRORS:  # reported when the environment is made
         return None
 
 
@@ -178,7 +178,7 @@ def reason(error: BaseException) -> str:
     if isinstance(error, gymnasium.error.DependencyNotInstalled) and "Box2D" in line:
         return f"Box2D is not installed; install it with: {extra_command(DISTRIBUTION, 'box2d')}"
     if isinstance(error, ModuleNotFoundError) and error.name:
-        return f"{line}; {where_from(error.name)}"
+        return f"{line}; {import_hint(error.name)}"
     if line and isinstance(error, ImportError | gymnasium.error.Error | EsbenchError):
         return line
-    return f"{type(error).__name__}: {line}" if line else named(error)
+    return f"{type(error).__name__}: {line}" if line else error_text(error)

@@ -38,7 +38,7 @@ from esbench.units import counted
 FORMAT: Final = 1
 FIRST_GENERATIONS: Final = 5
 RANDOM_EPISODES: Final = 100
-Labels: TypeAlias = tuple[str, str, str]
+CellLabels: TypeAlias = tuple[str, str, str]
 OWN_MEAN: Final = "the baseline's own mean"
 
 
@@ -83,7 +83,7 @@ class FrozenCell(Settings):
         return f"{cell_name(self.algorithm, self.policy)} on {self.environment}"
 
     @property
-    def labels(self) -> Labels:
+    def labels(self) -> CellLabels:
         """Environment, algorithm and policy."""
         return self.environment, self.algorithm, self.policy
 
@@ -129,7 +129,7 @@ def freeze(root: Path, command: str, statistic: EpisodeStatistic = "mean") -> Ba
     score, or the mean of the cell itself.
 
     Raises:
-        UsageError: As ``done_cells``, or own code has changed since it trained the trials, or a
+        UsageError: As ``done_cells``, or user code has changed since it trained the trials, or a
             range is empty, or a trial has no tail.
     """
     origins: list[Origin] = []
@@ -275,7 +275,7 @@ def defaults_of(cell: Cell) -> tuple[str, ...]:
 
 
 def changed_code_of(cell: Cell) -> str:
-    """The names of own code that has changed since it trained the trials of a cell, in words."""
+    """The names of user code that has changed since it trained the trials of a cell, in words."""
     changed = [name for description in cell.descriptions for name in changed_since(description)]
     return " and ".join(dict.fromkeys(changed))
 

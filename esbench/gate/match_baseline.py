@@ -27,7 +27,7 @@ from esbench.store.provenance.changes import (
     changed_code,
     changes,
     origin_of,
-    own_code_of,
+    user_code_of,
     was_mixed,
 )
 from esbench.store.provenance.record import code_here
@@ -156,7 +156,7 @@ def _why_not_comparable(frozen: FrozenCell, cell: Cell, min_seeds: int) -> str:
 
 
 def _missing_code(cell: Cell) -> str:
-    """A caution about own code that is not here, so that it is unknown whether it has changed."""
+    """A caution about user code that is not here, so that it is unknown whether it has changed."""
     code = {name: version for each in cell.descriptions for name, version in all_own_code(each)}
     missing = [name for name, here in code_here(code).items() if here is None]
     if not missing:
@@ -184,7 +184,7 @@ def _digest_result(
         elif other := changes(before := origins[known[seed].origin], origin_of(description)):
             reasons.append("; ".join(other))
         elif where := _first_difference(known[seed], trial, frozen.episode_statistic):
-            code = changed_code(before.model_dump(), own_code_of(description))
+            code = changed_code(before.model_dump(), user_code_of(description))
             detail = "".join(f"; changed: {each}" for each in code)
             return DigestResult.CHANGED, f"seed {seed} {where}{detail}"
         else:

@@ -36,7 +36,7 @@ MARKS: Final = {
     Verdict.NOT_MEASURED: "⚪",
 }
 
-JUDGED: Final[dict[EpisodeStatistic, str]] = {
+JUDGED_BY: Final[dict[EpisodeStatistic, str]] = {
     "tail": "The score of a seed is its tail: the mean of the worst 10 % of its held-out episodes.",
     "area": "The score of a seed is the area under its learning curve up to the budget, "
     "divided by the budget: the mean return of the unperturbed policy during training.",
@@ -100,7 +100,7 @@ def _in_words(change: float) -> str:
 def judged_notes(found: Iterable[FrozenCell]) -> list[str]:
     """What the score of a seed is where it is no mean of held-out episodes."""
     statistics = {cell.episode_statistic for cell in found}
-    return [text for statistic, text in JUDGED.items() if statistic in statistics]
+    return [text for statistic, text in JUDGED_BY.items() if statistic in statistics]
 
 
 def notes(report: CheckReport) -> list[str]:

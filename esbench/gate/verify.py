@@ -28,13 +28,13 @@ from esbench.training.make import make_trainer
 from esbench.training.scoring import evaluate_trial
 from esbench.units import NONE, counted
 
-MIN_RUNS: Final = 4  # per side: with three, no p-value is below the level
+MIN_TESTED_RUNS: Final = 4  # per side: with three, no p-value is below the level
 SCORE_ONLY: Final = 0  # instead of a generation
 Watch: TypeAlias = Callable[[str, GenerationRecord], None]
 """Called with the name of a trial and every generation's record."""
 
 
-class Outcome(StrEnum):
+class RerunOutcome(StrEnum):
     """The comparison of rerun trials with their records."""
 
     IDENTICAL = "identical"
@@ -73,12 +73,12 @@ class Verification:
     """
 
     name: str
-    outcome: Outcome
+    outcome: RerunOutcome
     reruns: tuple[Rerun, ...]
     p_value: float | None
     changed: tuple[str, ...]
     smallest_p: float = 1.0
-    needed: int = MIN_RUNS
+    needed: int = MIN_TESTED_RUNS
 
 
 def verify(path: Path, pool: Engine, watch: Watch) -> list[Verification]:
@@ -88,14 +88,14 @@ def verify(path: Path, pool: Engine, watch: Watch) -> list[Verification]:
         UsageError: As ``done_cells``, or this version does not understand a specification.
         TrainingError: An environment raised an error.
     """
-    return judged([_verify_cell(cell, pool, watch) for cell in done_cells(path)])
+    return decide([_verify_cell(cell, pool, watch) for cell in done_cells(path)])
 
 
 def sentences(verification: Verification) -> list[str]:
     """The outcome in sentences: first the result, then where and why trials differ."""
     apart = [rerun for rerun in verification.reruns if rerun.parts_at is not None]
     trials = counted(len(verification.reruns), "trial")
-    if verification.outcome is Outcome.IDENTICAL:
+    if verification.outcome is RerunOutcome.IDENTICAL:
         return [f"{verification.name}: identical: {trials}, every digest and score"]
     if edited := [rerun for rerun in verification.reruns if rerun.edited]:
         fields = "; ".join(f"seed {rerun.seed}: {', '.join(rerun.edited)}" for rerun in edited)
@@ -162,12 +162,12 @@ def train_again(
         return [*trainer.history], score
 
 
-def judged(found: Sequence[Verification]) -> list[Verification]:
+def decide(found: Sequence[Verification]) -> list[Verification]:
     """Correct the p-values for their number and decide whether scores differ.
 
     A cell whose scores are too few for a significant difference counts as different.
     """
-    tests = sum(item.outcome is not Outcome.IDENTICAL for item in found)
+    tests = sum(item.outcome is not RerunOutcome.IDENTICAL for item in found)
     decided = [replace(item, needed=fewest_runs(None, tests)) for item in found]
     tested = [place for place, item in enumerate(found) if item.p_value is not None]
     p_values = [found[place].p_value or 0.0 for place in tested]
@@ -175,10 +175,10 @@ def judged(found: Sequence[Verification]) -> list[Verification]:
         item, corrected = decided[place], float(holm(p_values)[number])
         best_case = [*p_values[:number], item.smallest_p, *p_values[number + 1 :]]
         if holm(best_case)[number] > LEVEL:
-            decided[place] = replace(item, outcome=Outcome.DIFFERENT, p_value=None)
+            decided[place] = replace(item, outcome=RerunOutcome.DIFFERENT, p_value=None)
             continue
         differs = corrected <= LEVEL or _contradicts(item)
-        outcome = Outcome.DIFFERENT if differs else Outcome.NO_DIFFERENCE
+        outcome = RerunOutcome.DIFFERENT if differs else RerunOutcome.NO_DIFFERENCE
         decided[place] = replace(item, outcome=outcome, p_value=corrected)
     return decided
 
@@ -191,7 +191,7 @@ def fewest_runs(recorded: int | None, tests: int = 1) -> int:
     """
     if recorded is not None and recorded < 2:
         return 0
-    counts = itertools.count(MIN_RUNS)
+    counts = itertools.count(MIN_TESTED_RUNS)
     return next(n for n in counts if tests * smallest_p(recorded or n, n) <= LEVEL)
 
 
@@ -217,7 +217,7 @@ def _verify_cell(cell: Cell, pool: Engine, watch: Watch) -> Verification:
         changed |= dict.fromkeys(changes(origin_of(description), here))
         changed |= dict.fromkeys(changed_code(description, made["own_code"]))
     same = all(rerun.parts_at is None for rerun in reruns)
-    outcome = Outcome.IDENTICAL if same else Outcome.DIFFERENT
+    outcome = RerunOutcome.IDENTICAL if same else RerunOutcome.DIFFERENT
     p_value = None if same else _p_value(reruns)
     name = f"{cell.name} on {cell.environment}"
     least = smallest_p(len(reruns), len(reruns))
@@ -227,7 +227,7 @@ def _verify_cell(cell: Cell, pool: Engine, watch: Watch) -> Verification:
 def _p_value(reruns: Sequence[Rerun]) -> float | None:
     then = [rerun.recorded for rerun in reruns if rerun.recorded is not None]
     now = [rerun.score for rerun in reruns if rerun.score is not None]
-    if not len(reruns) == len(then) == len(now) >= MIN_RUNS:
+    if not len(reruns) == len(then) == len(now) >= MIN_TESTED_RUNS:
         return None
     return p_different(then, now)
 

@@ -18,8 +18,8 @@ from esbench.environments.atari.names import atari_environments, without_alias
 from esbench.errors import UsageError, suggestion
 from esbench.grids.environment_registry import ENVIRONMENTS, environments_in, merged
 from esbench.grids.trial_spec import EnvironmentSettings, EnvironmentSpec
-from esbench.own_code import OWN_CODE_ERRORS, location
 from esbench.settings import Settings, Table, parse
+from esbench.user_code_errors import USER_CODE_ERRORS, location
 
 Kind: TypeAlias = Literal["environment", "function"]
 
@@ -214,7 +214,7 @@ def _require_registered(name: str) -> None:
     if module:
         try:
             importlib.import_module(module)
-        except OWN_CODE_ERRORS as error:
+        except USER_CODE_ERRORS as error:
             raise UsageError(
                 f"environment {name!r}: cannot import {module!r} ({reason(error)}{location(error)})"
             ) from error

@@ -31,7 +31,7 @@ from esbench.environments.behaviors.base import BehaviorSettings, behavior_class
 from esbench.environments.make import Wrappers
 from esbench.json_text import Json, digest_of
 from esbench.policies.base import POLICIES, PolicySettings
-from esbench.settings import Count, CountOrZero, Episodes, Settings, Table, parse
+from esbench.settings import Count, CountOrZero, EpisodeCount, Settings, Table, parse
 
 Seed: TypeAlias = Annotated[int, Field(ge=0, lt=2**32)]
 DEFAULT_LABEL: Final = "default"
@@ -144,7 +144,7 @@ class EnvironmentSettings(Settings, ABC):
     kwargs: dict[str, Any] = Field(default_factory=dict)
     wrappers: Wrappers = ()
     backend: str = "auto"
-    episodes_per_member: Episodes = 1
+    episodes_per_member: EpisodeCount = 1
     max_episode_steps: EpisodeLimit = None
     action_noise: Annotated[float, Field(ge=0)] = 0.0
     reward_clip: Annotated[RewardClip, Field(exclude_if=lambda clip: clip is None)] = None
@@ -219,7 +219,7 @@ class ValidationSpec(Settings):
 
     start: CountOrZero
     interval: Count
-    episodes: Episodes = 32
+    episodes: EpisodeCount = 32
 
 
 @final
@@ -233,7 +233,7 @@ class EvaluationSpec(Settings):
             ignore it.
     """
 
-    episodes: Episodes = 100
+    episodes: EpisodeCount = 100
     center: bool = True
     validation: Annotated[
         ValidationSpec | None, Field(exclude_if=lambda validation: validation is None)

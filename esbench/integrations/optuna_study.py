@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 from esbench.errors import UsageError
 from esbench.json_text import Json
 from esbench.registry import DISTRIBUTION, extra_command
-from esbench.search_space import SettingSpace, Space
+from esbench.search_space import SearchSpace, SettingSpace
 from esbench.seeding import Purpose, stream
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial, Trial
 
 Sampler: TypeAlias = Literal["tpe", "random"]
-State: TypeAlias = Literal["running", "complete", "pruned"]
+ConfigurationState: TypeAlias = Literal["running", "complete", "pruned"]
 
 DATABASES: Final = (".db", ".sqlite", ".sqlite3")
 IDENTITY: Final = "esbench"  # attributes
@@ -53,7 +53,7 @@ class Configuration:
 
     number: int
     settings: Json
-    state: State
+    state: ConfigurationState
     rungs: tuple[tuple[float, ...], ...]
     value: float | None
     problem: str
@@ -94,7 +94,9 @@ class OptunaStudy:
         trials = self._study.get_trials(deepcopy=False)
         return [_configuration(trial) for trial in trials if SAMPLED in trial.user_attrs]
 
-    def choose(self, number: int, space: Space, integers: Sequence[str], defaults: Json) -> None:
+    def choose(
+        self, number: int, space: SearchSpace, integers: Sequence[str], defaults: Json
+    ) -> None:
         """Draw the values of configuration ``number``, the first one that is not completely chosen.
 
         ``integers`` are the settings with whole numbers, ``defaults`` the default values of all
@@ -112,7 +114,7 @@ class OptunaStudy:
                     values[name] = _suggest(trial, name, setting, name in integers)
             trial.set_user_attr(SAMPLED, True)
 
-    def choose_default(self, space: Space, integers: Sequence[str], inside: Json) -> None:
+    def choose_default(self, space: SearchSpace, integers: Sequence[str], inside: Json) -> None:
         """Make configuration 0 of the default values that lie ``inside`` of the space."""
         with _quiet():
             if not self._study.get_trials(deepcopy=False):
@@ -241,7 +243,7 @@ def _suggest(trial: Trial, name: str, space: SettingSpace, integer: bool) -> Any
 
 
 def _configuration(trial: FrozenTrial) -> Configuration:
-    states: Mapping[str, State] = {"COMPLETE": "complete", "PRUNED": "pruned"}
+    states: Mapping[str, ConfigurationState] = {"COMPLETE": "complete", "PRUNED": "pruned"}
     rungs = json.loads(trial.user_attrs.get(RUNGS, "[]"))
     state = states.get(trial.state.name, "running")
     return Configuration(

@@ -50,7 +50,7 @@ class ClusterNode:
 
 @final
 class Software(NamedTuple):
-    """What bits depend on, on one node: versions, the processor, and the own code of trials."""
+    """What bits depend on, on one node: versions, the processor, and the user code of trials."""
 
     esbench: str
     origin: Origin
@@ -68,7 +68,7 @@ class Software(NamedTuple):
             if ours.get(name) != others.get(name)
         ]
         found += [
-            f"own code {name} {mine or 'missing'} here, {theirs or 'missing'} there"
+            f"user code {name} {mine or 'missing'} here, {theirs or 'missing'} there"
             for name, mine in self.own_code.items()
             if mine != (theirs := other.own_code.get(name))
         ]
@@ -222,7 +222,7 @@ def refusal(node: ClusterNode, difference: str) -> str:
     """The sentence about a node whose software differs."""
     return (
         f"node {node.host} would not give the same bits ({difference}); expected the same "
-        "versions, processor and files of own code on every node, or --allow-mixed"
+        "versions, processor and files of user code on every node, or --allow-mixed"
     )
 
 

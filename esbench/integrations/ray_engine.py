@@ -38,7 +38,7 @@ class RayEngine(Engine):
         Args:
             address: HOST:PORT of its head; None starts a Ray of this machine alone.
             workers: worker processes per node; default one per CPU that the node offers to Ray.
-            allow_mixed: also use nodes with other versions, processors or own code.
+            allow_mixed: also use nodes with other versions, processors or user code.
 
         Raises:
             UsageError: Ray is not installed, the address is wrong, ``workers`` is below 1, or a
@@ -108,7 +108,7 @@ class RayEngine(Engine):
         self._fleet.look()
 
     def compare_code(self, spec: TrialSpec) -> None:
-        """Compare the own code of a trial with that of the nodes, those that join included."""
+        """Compare the user code of a trial with that of the nodes, those that join included."""
         self.start()
         try:
             self._fleet.compare(importable_code([spec]))

@@ -26,12 +26,12 @@ from esbench.integrations.ray_cluster import (
 )
 from esbench.rollouts.coordinator import (
     POLL_SECONDS,
-    Event,
     Fleet,
     NodeAnswered,
     NodeJoined,
     NodeLost,
     PlayingNode,
+    PoolEvent,
 )
 from esbench.rollouts.jobs import Job
 from esbench.rollouts.node_player import Exchange, Failure, NodePlayer
@@ -65,7 +65,7 @@ class NodeActor:
         self._player = NodePlayer(workers, slots)
 
     def software(self, code: Mapping[str, str]) -> Software:
-        """What bits depend on here, own code included."""
+        """What bits depend on here, user code included."""
         return software(code)
 
     def configure(self, setup: bytes, log: str) -> Failure | None:
@@ -103,7 +103,7 @@ class RayPlayingNode(PlayingNode):
         self.check(fleet.code)
 
     def check(self, code: Mapping[str, str]) -> None:
-        """Ask for its software and own code, without waiting."""
+        """Ask for its software and user code, without waiting."""
         self._call("software", code)
 
     def configure(self, setup: bytes, log: str) -> None:
@@ -136,7 +136,7 @@ class RayFleet(Fleet):
     Attributes:
         job: the bytes of the current job, or their reference.
         calls: the calls without an answer, by the reference of the answer.
-        code: the own code that is compared.
+        code: the user code that is compared.
         mixed: how the nodes differ that ``allow_mixed`` has admitted, by host.
     """
 
@@ -169,7 +169,7 @@ class RayFleet(Fleet):
         """Whether a node is being checked or prepared."""
         return any(name != "exchange" for _, name in self.calls.values())
 
-    def look(self) -> list[Event]:
+    def look(self) -> list[PoolEvent]:
         """Start an actor on every new node, and give up those of nodes that are gone."""
         now = time.monotonic()
         if now - self._looked < POLL_SECONDS:
@@ -177,14 +177,14 @@ class RayFleet(Fleet):
         self._looked = now
         places = {place.id: place for place in self.cluster.nodes()}
         lost = [node for id_, node in self._nodes.items() if id_ not in places]
-        events: list[Event] = [event for node in lost for event in self._lose(node)]
+        events: list[PoolEvent] = [event for node in lost for event in self._lose(node)]
         for id_, place in places.items():
             if id_ not in self._nodes and id_ not in self._refused:
                 self._nodes[id_] = RayPlayingNode(self, place, self._workers or place.cores)
         return events
 
     def compare(self, code: Mapping[str, str]) -> None:
-        """Compare this own code, too, with that of all nodes, those that join later included."""
+        """Compare this user code, too, with that of all nodes, those that join later included."""
         if not code.items() <= self.code.items():
             self.code = {**self.code, **code}
             self._software = self._software._replace(own_code=self.code)
@@ -204,7 +204,7 @@ class RayFleet(Fleet):
         is_small = len(data) <= SMALL_JOB_BYTES
         self._old_job, self.job = self.job, data if is_small else self.cluster.ray.put(data)
 
-    def events(self, seconds: float) -> list[Event]:
+    def events(self, seconds: float) -> list[PoolEvent]:
         """Wait for events: answers, and nodes that joined or are gone."""
         events = self.look()
         if not self.calls:
@@ -224,7 +224,7 @@ class RayFleet(Fleet):
             node.end()
         self.calls, self._nodes, self._setup, self._looked = {}, {}, None, -POLL_SECONDS
 
-    def _answered(self, ref: Any) -> Sequence[Event]:
+    def _answered(self, ref: Any) -> Sequence[PoolEvent]:
         ray = self.cluster.ray
         node, name = self.calls.pop(ref)
         try:
@@ -248,7 +248,7 @@ class RayFleet(Fleet):
         node.has_joined = True
         return [NodeJoined(node)]
 
-    def _checked(self, node: RayPlayingNode, theirs: Software) -> Sequence[Event]:
+    def _checked(self, node: RayPlayingNode, theirs: Software) -> Sequence[PoolEvent]:
         if theirs.own_code.keys() != self.code.keys():
             return []  # an answer to an older question; the next one follows
         if difference := self._software.difference(theirs):
@@ -259,7 +259,7 @@ class RayFleet(Fleet):
             node.configure(*self._setup)
         return []
 
-    def _died(self, node: RayPlayingNode, error: Exception) -> Sequence[Event]:
+    def _died(self, node: RayPlayingNode, error: Exception) -> Sequence[PoolEvent]:
         """An actor is gone, perhaps with its node; ``look`` starts another one if it is not."""
         id_, reason = node.place.id, " ".join(str(error).split())
         deaths = self._deaths[id_] = self._deaths.get(id_, 0) + 1
@@ -269,7 +269,7 @@ class RayFleet(Fleet):
             return self._refuse(node, TrainingError(text))
         return self._lose(node)
 
-    def _refuse(self, node: RayPlayingNode, error: EsbenchError) -> Sequence[Event]:
+    def _refuse(self, node: RayPlayingNode, error: EsbenchError) -> Sequence[PoolEvent]:
         """Do not use a node; raises the error if there is no other one."""
         others = [other for other in self._nodes.values() if other is not node]
         if not any(other.has_joined for other in others):
@@ -278,7 +278,7 @@ class RayFleet(Fleet):
         self._notice(str(error))
         return self._lose(node)
 
-    def _lose(self, node: RayPlayingNode) -> Sequence[Event]:
+    def _lose(self, node: RayPlayingNode) -> Sequence[PoolEvent]:
         self.calls = {ref: call for ref, call in self.calls.items() if call[0] is not node}
         del self._nodes[node.place.id]
         with contextlib.suppress(self.cluster.ray.exceptions.RayError):

@@ -43,7 +43,7 @@ class ServerActor:
         self._server = server()
 
     def software(self, code: Mapping[str, str]) -> Software:
-        """The software of the node, own code included."""
+        """The software of the node, user code included."""
         return software(code)
 
     def call(self, method: str, arguments: Sequence[object]) -> Any:
@@ -102,7 +102,7 @@ class RayNodes(Nodes):
         return len(self._cluster.nodes())
 
     def serve(self, server: Callable[[], object], code: Mapping[str, str]) -> None:
-        """Start a server on every node that has this own code."""
+        """Start a server on every node that has this user code."""
         self._server, self._code = server, code
         self._here = self._here._replace(own_code=code)
         self._look()

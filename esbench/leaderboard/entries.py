@@ -30,11 +30,11 @@ from esbench.store.provenance.changes import Origin
 
 FORMAT: Final = 2
 QUANTILES: Final = (0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0)
-VARIANT_DIGITS: Final = 8
+FILE_VARIANT_DIGITS: Final = 8
 SLACK: Final = 1e-9  # of a comparison of means that were added in different orders
 _NAMES: Final = ("environment", "algorithm")
 _NUMBERS: Final = re.compile(r"\[\s+((?:[-+.\deE]+|null)(?:,\s+(?:[-+.\deE]+|null))*)\s+\]")
-_FILE_NAME: Final = re.compile(rf"-[\da-f]{{{VARIANT_DIGITS}}}\.json$")
+_FILE_NAME: Final = re.compile(rf"-[\da-f]{{{FILE_VARIANT_DIGITS}}}\.json$")
 _Count = Annotated[int, Field(ge=0)]
 _Seconds = Annotated[float, Field(ge=0)]
 
@@ -141,7 +141,7 @@ class Entry(Settings):
     @property
     def variant(self) -> str:
         """The start of the hash of the specification without its seed."""
-        return variant_of(self.cell.spec or {})[:VARIANT_DIGITS]
+        return variant_of(self.cell.spec or {})[:FILE_VARIANT_DIGITS]
 
     @property
     def algorithm(self) -> str:

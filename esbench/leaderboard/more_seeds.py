@@ -34,11 +34,11 @@ def with_more_seeds(known: Entry, new: Entry) -> Entry:
     """``known`` with the seeds of ``new`` that it lacks; both have the same specification.
 
     Raises:
-        UsageError: a seed of both has other results, or the two were made with other own code.
+        UsageError: a seed of both has other results, or the two were made with other user code.
     """
     if known.own_code != new.own_code:
         raise UsageError(
-            f"the own code is {new.own_code}; expected {known.own_code}, as in the file"
+            f"the user code is {new.own_code}; expected {known.own_code}, as in the file"
         )
     before, after = _seeds(known), _seeds(new)
     for seed in sorted(before.keys() & after.keys()):

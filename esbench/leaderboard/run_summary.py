@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from esbench.analysis.curves import at_start
-from esbench.analysis.efficiency import judged
+from esbench.analysis.efficiency import policy_returns
 from esbench.analysis.statistics import Floats, tail_mean
 from esbench.json_text import Json
 from esbench.leaderboard.entries import QUANTILES, BestSoFar, Run, rounded
@@ -26,7 +26,7 @@ def run_summary(result: Json, env_steps: Floats, returns: Floats, is_agent: bool
     ``env_steps`` of training so far and ``returns`` of the unperturbed policy have one value per
     generation.
     """
-    center = judged(returns)[:-1]
+    center = policy_returns(returns)[:-1]
     known = center[np.isfinite(center)]
     return Run(
         generations=result["generations"],

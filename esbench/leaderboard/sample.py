@@ -13,14 +13,14 @@ import numpy as np
 from esbench.analysis.permutation import p_different
 from esbench.errors import UsageError
 from esbench.gate.verify import (
-    MIN_RUNS,
+    MIN_TESTED_RUNS,
     SCORE_ONLY,
-    Outcome,
     Rerun,
+    RerunOutcome,
     Verification,
     Watch,
+    decide,
     fewest_runs,
-    judged,
     smallest_p,
     train_again,
 )
@@ -54,7 +54,7 @@ class Drawn:
         return f"{self.entry.name}, seed {seeds}"
 
 
-def draw(entries: Sequence[Entry], count: int | None, seed: int) -> list[Drawn]:
+def draw_sample(entries: Sequence[Entry], count: int | None, seed: int) -> list[Drawn]:
     """Choose ``count`` random trials by ``seed``, or all; UsageError if there are fewer."""
     trials = [(e, place) for e, entry in enumerate(entries) for place in range(len(entry.runs))]
     if count is None:
@@ -82,7 +82,7 @@ def verify_drawn(drawn: Sequence[Drawn], pool: Engine, watch: Watch) -> list[Ver
     first = [[_rerun(each.entry, place, pool, watch) for place in each.places] for each in drawn]
     tests = sum(any(rerun.parts_at is not None for rerun in reruns) for reruns in first)
     pairs = zip(drawn, first, strict=True)
-    return judged([_verify_entry(each, reruns, tests, pool, watch) for each, reruns in pairs])
+    return decide([_verify_entry(each, reruns, tests, pool, watch) for each, reruns in pairs])
 
 
 def _verify_entry(
@@ -94,7 +94,7 @@ def _verify_entry(
     is_edited = any(rerun.edited for rerun in reruns)
     if not same and not is_edited:
         others = [place for place in range(len(entry.runs)) if place not in places]
-        more = others[: max(0, MIN_RUNS - len(reruns))]
+        more = others[: max(0, MIN_TESTED_RUNS - len(reruns))]
         reruns += [_rerun(entry, place, pool, watch) for place in more]
         missing = fewest_runs(len(entry.scores), tests) - len(reruns)
         if any(run.stopped for run in entry.runs):
@@ -102,14 +102,14 @@ def _verify_entry(
         new_seeds = range(max(entry.seeds) + 1, max(entry.seeds) + 1 + missing)
         reruns += [_new_run(entry, seed, pool, watch) for seed in new_seeds]
     new = [rerun.score for rerun in reruns if rerun.score is not None]
-    decidable = not same and not is_edited and MIN_RUNS <= len(new) == len(reruns)
+    decidable = not same and not is_edited and MIN_TESTED_RUNS <= len(new) == len(reruns)
     made = provenance(entry.cell.trial_spec(entry.seeds[0]))  # now that it is registered
     here = origin_of(made)
     changed = [phrase for origin in entry.origins for phrase in changes(origin, here)]
     changed += changed_code({"own_code": entry.own_code}, made["own_code"])
     return Verification(
         name=entry.name,
-        outcome=Outcome.IDENTICAL if same and not is_edited else Outcome.DIFFERENT,
+        outcome=RerunOutcome.IDENTICAL if same and not is_edited else RerunOutcome.DIFFERENT,
         reruns=tuple(reruns),
         p_value=p_different(entry.scores, new) if decidable else None,
         changed=tuple(dict.fromkeys(changed)),

@@ -29,7 +29,7 @@ from esbench.rollouts.engine import Engine
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.cells import Cell
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.provenance.changes import Origin, changes, origin_of, own_code_of, was_mixed
+from esbench.store.provenance.changes import Origin, changes, origin_of, user_code_of, was_mixed
 from esbench.store.provenance.record import OWN_FILES, provenance
 from esbench.store.run_curves import RunCurve, run_curves
 from esbench.store.trial_folder import TrialFolder
@@ -56,7 +56,7 @@ NO_RESULT: Final = {
 _TOLERANCE: Final = 1e-9  # another processor may add in another order
 
 
-class Action(StrEnum):
+class SubmitAction(StrEnum):
     """What submitting did with a file."""
 
     WRITTEN = "written"
@@ -64,7 +64,7 @@ class Action(StrEnum):
     UNCHANGED = "unchanged"
 
 
-def submit(root: Path, out: Path) -> dict[Path, Action]:
+def submit(root: Path, out: Path) -> dict[Path, SubmitAction]:
     """Write one file to ``out`` per cell of the trials below ``root``; all cells are checked first.
 
     Final policies play their held-out episodes again where versions and processor are those of
@@ -79,7 +79,7 @@ def submit(root: Path, out: Path) -> dict[Path, Action]:
     with WorkerPool() as pool:
         planned = [_planned(make_entry(cell, pool), out) for cell in found]
     for path, entry, action in planned:
-        if action is not Action.UNCHANGED:
+        if action is not SubmitAction.UNCHANGED:
             write_bytes(path, as_file(entry))
     return {path: action for path, _, action in planned}
 
@@ -91,7 +91,7 @@ def make_entry(cell: Cell, pool: Engine) -> Entry:
     origins: list[Origin] = []
     frozen = freeze_cell(cell, origins)
     curves = run_curves(cell)
-    code = {k: str(v) for each in cell.descriptions for k, v in own_code_of(each).items()}
+    code = {k: str(v) for each in cell.descriptions for k, v in user_code_of(each).items()}
     commands = dict.fromkeys(
         command_of_results(each["command"]) for each in cell.descriptions if each.get("command")
     )
@@ -200,7 +200,7 @@ def _check_center(trial: TrialFolder, rows: Sequence[GenerationRecord], pool: En
         )
 
 
-def _planned(entry: Entry, out: Path) -> tuple[Path, Entry, Action]:
+def _planned(entry: Entry, out: Path) -> tuple[Path, Entry, SubmitAction]:
     """The file of an entry, what it is to hold, and what that makes of it; UsageError likewise."""
     path = out / entry.file_name
     known = read_entry(path) if path.exists() else None
@@ -213,9 +213,9 @@ def _planned(entry: Entry, out: Path) -> tuple[Path, Entry, Action]:
             f"{entry.cell.name}: {counted(len(whole.seeds), 'seed')}; expected {MIN_RUNS} or more"
         )
     if known is None:
-        return path, whole, Action.WRITTEN
+        return path, whole, SubmitAction.WRITTEN
     same = whole.seeds == known.seeds
-    return path, known if same else whole, Action.UNCHANGED if same else Action.EXTENDED
+    return path, known if same else whole, SubmitAction.UNCHANGED if same else SubmitAction.EXTENDED
 
 
 def _curves(cell: Cell, curves: Sequence[RunCurve]) -> Curves | None:

@@ -18,9 +18,8 @@ import numpy as np
 from pydantic import Field
 
 from esbench.arrays import Shapes, Vector
-from esbench.errors import OwnCodeError, UsageError, suggestion
+from esbench.errors import UsageError, UserCodeError, suggestion
 from esbench.escape import printable
-from esbench.own_code import location, named
 from esbench.policies.base import (
     PolicyBatch,
     PolicySettings,
@@ -31,6 +30,7 @@ from esbench.policies.base import (
     register_policy,
 )
 from esbench.registry import import_object
+from esbench.user_code_errors import error_text, location
 
 COPIES: Final = 8  # of a network, compared before training
 
@@ -133,10 +133,10 @@ class ModulePolicy(PreparedPolicy, TorchPolicy):
             try:
                 module = self._class(self._first, self.num_outputs, **self.settings.arguments)
             except Exception as error:  # a user's code may raise anything
-                raise OwnCodeError(
+                raise UserCodeError(
                     f"policy {self.settings.factory} cannot be built as "
                     f"Class({self._first}, {self.num_outputs}, **arguments), for observations of "
-                    f"shape {list(self.shape)}: {named(error)}{location(error)}"
+                    f"shape {list(self.shape)}: {error_text(error)}{location(error)}"
                 ) from error
         if not isinstance(module, torch.nn.Module):
             raise UsageError(
@@ -161,7 +161,9 @@ class ModulePolicy(PreparedPolicy, TorchPolicy):
             try:
                 outputs = [copy.deepcopy(module)(shown.clone()) for _ in range(COPIES)]
             except Exception as error:  # a user's code may raise anything
-                raise OwnCodeError(f"{seen} raised {named(error)}{location(error)}") from error
+                raise UserCodeError(
+                    f"{seen} raised {error_text(error)}{location(error)}"
+                ) from error
         for each in outputs:
             found = list(each.shape) if isinstance(each, torch.Tensor) else type(each).__name__
             if found != [1, self.num_outputs]:
@@ -176,14 +178,14 @@ class ModulePolicy(PreparedPolicy, TorchPolicy):
 
 
 def _require_values(module: torch.nn.Module, name: str) -> None:
-    """Raises OwnCodeError if parameters have no values, or are not on the cpu."""
+    """Raises UserCodeError if parameters have no values, or are not on the cpu."""
     import torch
 
     for key, parameter in module.named_parameters():
         lazy = torch.nn.parameter.is_lazy(parameter)
         if lazy or parameter.device.type != "cpu":
             kind = "lazy" if lazy else f"on the device {parameter.device}"
-            raise OwnCodeError(
+            raise UserCodeError(
                 f"{name}: its parameter {printable(key)!r} is {kind}; expected parameters with "
                 "values on the cpu after the constructor"
             )
@@ -227,7 +229,7 @@ class ModuleBatch(ReferredBatch):
         except Exception as error:  # a user's code may not accept several rows
             raise UsageError(
                 f"policy {self._name} has VirtualBatchNorm layers but rejects the reference batch "
-                f"{list(self._reference.shape)}: {named(error)}"
+                f"{list(self._reference.shape)}: {error_text(error)}"
             ) from error
         return module
 

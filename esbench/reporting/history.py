@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias, final
 
 import numpy as np
 
-from esbench.analysis.change_points import LEVEL, change_points
+from esbench.analysis.change_points import CHANGE_LEVEL, change_points
 from esbench.analysis.statistics import Floats, bootstrap_interval, iqm
 from esbench.escape import markdown
 from esbench.json_text import as_text
@@ -230,9 +230,9 @@ SCORE_NOTE: Final = (
 )
 CHANGE_NOTE: Final = (
     "Change: a new level begins, by binary segmentation with permutation tests of ranks. A series "
-    f"without a change has a mark in at most {100 * LEVEL:g} % of cases, separately for scores and "
-    "speeds. Shown is the new level less the old one for scores, and relative to it for speeds. "
-    "The same bits again are not a new measurement of the score."
+    f"without a change has a mark in at most {100 * CHANGE_LEVEL:g} % of cases, separately for "
+    "scores and speeds. Shown is the new level less the old one for scores, and relative to it for "
+    "speeds. The same bits again are not a new measurement of the score."
 )
 NOTES: Final = (SCORE_NOTE, CHANGE_NOTE)
 

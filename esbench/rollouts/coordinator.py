@@ -68,7 +68,7 @@ class NodeLost(NamedTuple):
     node: PlayingNode
 
 
-Event: TypeAlias = NodeAnswered | NodeJoined | NodeLost
+PoolEvent: TypeAlias = NodeAnswered | NodeJoined | NodeLost
 
 
 class Fleet(ABC):
@@ -79,7 +79,7 @@ class Fleet(ABC):
         """Make a job available to the nodes."""
 
     @abstractmethod
-    def events(self, seconds: float) -> Sequence[Event]:
+    def events(self, seconds: float) -> Sequence[PoolEvent]:
         """Wait for events, at most ``seconds``.
 
         Raises:

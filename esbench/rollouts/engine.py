@@ -73,7 +73,7 @@ class Engine(ABC):
 
     @abstractmethod
     def compare_code(self, spec: TrialSpec) -> None:
-        """Compare the own code of a trial with that of all machines, before they play it.
+        """Compare the user code of a trial with that of all machines, before they play it.
 
         Raises:
             UsageError: it differs or is missing on a machine that plays nothing yet.

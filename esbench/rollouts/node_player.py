@@ -10,11 +10,11 @@ from typing import Final, NamedTuple, TypeAlias, final
 
 from esbench.errors import EnvironmentFailedError, EsbenchError, TrainingError, UsageError
 from esbench.escape import printable
-from esbench.own_code import OWN_CODE_ERRORS, named
 from esbench.rollouts.jobs import Job, Task
 from esbench.rollouts.results import EpisodeResult
 from esbench.rollouts.setup import Setup
 from esbench.rollouts.worker_pool import WorkerPool
+from esbench.user_code_errors import USER_CODE_ERRORS, error_text
 
 REPORT_SECONDS: Final = 0.5  # a node reports at least this often while it plays
 STEP_SECONDS: Final = 0.02  # the longest time until it notices that a job was abandoned
@@ -80,7 +80,7 @@ class NodePlayer:
         """Prepare the workers for a trial."""
         try:
             self._pool.configure(setup, log)
-        except OWN_CODE_ERRORS as error:  # reported; the node goes on
+        except USER_CODE_ERRORS as error:  # reported; the node goes on
             return _failure(error)
         return None
 
@@ -92,7 +92,7 @@ class NodePlayer:
         """
         try:
             return self._exchange(message, load)
-        except OWN_CODE_ERRORS as error:
+        except USER_CODE_ERRORS as error:
             self.close()
             return _failure(error)
 
@@ -135,4 +135,4 @@ def _failure(error: BaseException) -> Failure:
         case TrainingError():
             return Failure(False, str(error), "")
         case _:  # a defect, or code that cannot be unpickled here
-            return Failure(False, named(error), printable(traceback.format_exc()))
+            return Failure(False, error_text(error), printable(traceback.format_exc()))

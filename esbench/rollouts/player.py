@@ -156,7 +156,7 @@ class Player:
         live = None if self._running == used else np.flatnonzero(self.backend.live[:used]).tolist()
         outputs = self._batch.forward(inputs, live)
         finite = np.isfinite(outputs)
-        sick = [] if finite.all() else self._retire_sick(np.logical_and.reduce(finite, axis=1))
+        broken = [] if finite.all() else self._end_not_finite(np.logical_and.reduce(finite, axis=1))
         actions = self._act(outputs)
         watch.lap("act")
         _, rewards, terminated, truncated, _ = self.backend.step(actions)
@@ -182,7 +182,7 @@ class Player:
             if self._tasks[slot] is not None
         ]
         watch.lap("count")
-        return sick + finished
+        return broken + finished
 
     def _fill(self) -> None:
         while self._pending and self._running < self._width:
@@ -303,7 +303,7 @@ class Player:
                     outputs[slot] += noise.astype(np.float32)
         return self._actions.decode(outputs)
 
-    def _retire_sick(self, finite: npt.NDArray[np.bool_]) -> list[EpisodeResult]:
+    def _end_not_finite(self, finite: npt.NDArray[np.bool_]) -> list[EpisodeResult]:
         """End the episodes whose next action is not finite, before the simulator receives it."""
         results = []
         for slot in np.flatnonzero(~finite).tolist():

@@ -43,7 +43,7 @@ class Nodes(ABC):
 
     @abstractmethod
     def serve(self, server: Callable[[], object], code: Mapping[str, str]) -> None:
-        """Start ``server()`` on every machine that has this own code, also those that join later.
+        """Start ``server()`` on every machine that has this user code, also those that join later.
 
         Its method ``receive`` waits for messages and returns them as ``Arrival``.
         """

@@ -16,12 +16,12 @@ from esbench.environments.simulator_log import log_once
 from esbench.errors import UsageError
 from esbench.escape import printable
 from esbench.grids.trial_spec import EnvironmentSpec
-from esbench.own_code import OWN_CODE_ERRORS
 from esbench.rollouts.child_process import Parent, ParentGoneError
 from esbench.rollouts.jobs import Job, Task
 from esbench.rollouts.player import Player, Suspended
 from esbench.rollouts.results import EpisodeResult
 from esbench.rollouts.setup import Setup
+from esbench.user_code_errors import USER_CODE_ERRORS
 
 
 @final
@@ -136,7 +136,7 @@ def worker_main(parent: Parent) -> None:
             match message:
                 case Configure():
                     if player is not None:
-                        with contextlib.suppress(*OWN_CODE_ERRORS):  # of the trial before
+                        with contextlib.suppress(*USER_CODE_ERRORS):  # of the trial before
                             player.close()
                     _redirect_output(message.log)
                     player = Player(message.setup, message.slots)
@@ -159,7 +159,7 @@ def worker_main(parent: Parent) -> None:
                     parent.send(Halted())
         except ParentGoneError:
             raise
-        except BaseException as error:  # of own code, which may raise anything
+        except BaseException as error:  # of user code, which may raise anything
             usage = isinstance(error, UsageError)
             summary = str(error) if usage else reason(error)
             # While it loads, this is no usage error: the trainer has made the environment.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from esbench.errors import OwnCodeError, UsageError
+from esbench.errors import UsageError, UserCodeError
 from esbench.grids.trial_spec import TrialSpec
 from esbench.rollouts.engine import Engine
 from esbench.running.trials import Trial
@@ -19,25 +19,25 @@ def check_trials(trials: Sequence[Trial], pool: Engine | None = None) -> None:
 def check_each(trials: Sequence[Trial], check: Callable[[Trial], None]) -> None:
     """Check one trial of each specification that is not done, whatever its seed.
 
-    Training reports the errors of own code, and stores them with the trials.
+    Training reports the errors of user code, and stores them with the trials.
 
     Raises:
-        UsageError: a trial is not supported, or own code that every trial needs cannot be made.
+        UsageError: a trial is not supported, or user code that every trial needs cannot be made.
     """
     distinct = {
         trial.spec.model_copy(update={"seed": 0}).hash: trial
         for trial in trials
         if not trial.is_done
     }
-    refused: list[OwnCodeError] = []
+    refused: list[UserCodeError] = []
     for trial in distinct.values():
         try:
             check(trial)
-        except OwnCodeError as error:
+        except UserCodeError as error:
             refused.append(error)
         except (UsageError, KeyboardInterrupt):
             raise
-        except BaseException:  # of own code, which may raise anything
+        except BaseException:  # of user code, which may raise anything
             continue
     if refused and len(refused) == len(distinct):
         raise refused[0]

@@ -22,7 +22,7 @@ class EngineChoice:
         name: "local" for processes of this machine, or "ray".
         workers: worker processes, per node with "ray"; default one per core.
         address: HOST:PORT of a Ray cluster; None starts a Ray of this machine alone.
-        allow_mixed: also use nodes with other versions, processors or own code.
+        allow_mixed: also use nodes with other versions, processors or user code.
     """
 
     workers: int | None = None

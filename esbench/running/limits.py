@@ -78,11 +78,11 @@ class Clock:
         """The process is gone; no time passes until the next one starts."""
         self._spent += time.monotonic() - self._started
 
-    def hear(self) -> None:
+    def note_progress(self) -> None:
         """An episode has ended, or the trial has come further."""
         self._heard = time.monotonic()
 
-    def look(self, trial: Trial, limits: Limits, watcher: GridWatcher) -> str:
+    def check(self, trial: Trial, limits: Limits, watcher: GridWatcher) -> str:
         """The exceeded limit as a sentence, or an empty one; also gives the hint, once."""
         silent, total = (time.monotonic() - since for since in (self._heard, self._started))
         if silent >= HINT_SECONDS and not self._hinted:

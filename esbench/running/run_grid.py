@@ -18,7 +18,7 @@ from esbench.running.trial_processes import TrialProcesses
 from esbench.running.trials import Trial
 from esbench.running.trials_on_nodes import TrialsOnNodes
 from esbench.running.watchers import GridWatcher, Outcome
-from esbench.store.provenance.record import own_code
+from esbench.store.provenance.record import user_code
 from esbench.training.callbacks import Callback, ImportedCallback
 
 
@@ -36,7 +36,7 @@ def run_grid(
     Returns the outcomes of all trials, in the order in which they ended. ``at_once`` is the number
     of trials side by side, on each node of a cluster, None for the choice of ``schedule``. Such
     trials share as many workers of their own as ``pool`` has, and their processes import the
-    callbacks. So do trials with ``limits``, and if ``apart``, trials with own code, which can end
+    callbacks. So do trials with ``limits``, and if ``apart``, trials with user code, which can end
     or block their process; those on the nodes of a cluster always run in processes of their own.
 
     Raises:
@@ -139,5 +139,5 @@ def _named(callbacks: Sequence[Callback], where: str) -> list[ImportedCallback]:
 
 def _own_code(trials: Sequence[Trial]) -> bool:
     """Whether trials have code of other packages or files, which other processes can import."""
-    names = {name for trial in trials for name in own_code(trial.spec)}
+    names = {name for trial in trials for name in user_code(trial.spec)}
     return bool(names) and "__main__" not in names

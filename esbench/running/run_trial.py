@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from esbench.errors import DamagedTrialError, EnvironmentFailedError, OwnCodeError, UsageError
+from esbench.errors import DamagedTrialError, EnvironmentFailedError, UsageError, UserCodeError
 from esbench.escape import printable
 from esbench.grids.trial_spec import TrialSpec
 from esbench.json_text import Json
-from esbench.own_code import named
 from esbench.rollouts.child_process import ParentGoneError, require_main_process
 from esbench.rollouts.engine import Engine
 from esbench.running.trial_recorder import FolderRecorder, Start, TrialRecorder, other_code
@@ -26,6 +25,7 @@ from esbench.training.callbacks import Callback
 from esbench.training.make import backend_of, make_trainer
 from esbench.training.scoring import restore
 from esbench.training.trainer import Trainer
+from esbench.user_code_errors import error_text
 
 PROGRESS_SECONDS: Final = 0.5
 
@@ -86,14 +86,14 @@ def attempt(
         return "done", _train(trial, pool, recorder, watcher, callbacks)
     except EnvironmentFailedError as error:
         summary, details = str(error), error.traceback
-    except OwnCodeError as error:
+    except UserCodeError as error:
         summary, details = str(error), printable(traceback.format_exc())
     except UsageError:  # the input, not the trial
         raise
     except (KeyboardInterrupt, ParentGoneError):
         raise
     except BaseException as error:  # stored with the trial; the grid continues
-        summary, details = named(error), printable(traceback.format_exc())
+        summary, details = error_text(error), printable(traceback.format_exc())
     finally:
         pool.progress = None
     recorder.fail(details)

@@ -14,10 +14,10 @@ from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from esbench.grids.trial_spec import flatten
 from esbench.integrations.trackers.base import TrackedRow, TrackedRun, Tracker
-from esbench.own_code import named
 from esbench.running.trials import Trial
 from esbench.running.watchers import GridWatcher, Outcome
 from esbench.store.generation_record import GenerationRecord
+from esbench.user_code_errors import error_text
 
 PERIOD_SECONDS: Final = 1.0  # between two writes, so that one write holds many rows
 MOST_EVENTS: Final = 10_000  # that wait for a tracker; one generation each
@@ -46,7 +46,7 @@ class TrackedGrid:
         draw: Draw,
     ) -> None:
         self._watcher = watcher
-        self._lanes = [_Lane(name, trackers[name], root, warn, draw) for name in trackers]
+        self._lanes = [_TrackerThread(name, trackers[name], root, warn, draw) for name in trackers]
 
     def close(self) -> None:
         """Wait until the trackers have written everything, or drop them."""
@@ -103,7 +103,7 @@ class _TrackedEvent(NamedTuple):
 
 
 @final
-class _Lane:
+class _TrackerThread:
     """One tracker, its events that wait, and the thread that calls it."""
 
     def __init__(
@@ -155,7 +155,7 @@ class _Lane:
             for path in [] if self.dropped else list(self._runs):
                 self.tracker.end(self._runs.pop(path).run, "interrupted", [])
         except BaseException as error:  # of the tracker, which may raise anything
-            self._drop(named(error))
+            self._drop(error_text(error))
 
     def _handle_events(self) -> None:
         """Handle all events that wait; the rows of a trial are logged together."""

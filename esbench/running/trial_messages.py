@@ -20,7 +20,7 @@ from esbench.store.generation_record import GenerationRecord
 
 
 @final
-class Event(NamedTuple):
+class WatcherCall(NamedTuple):
     """Something to display; a trial process otherwise sends the error that ends the grid."""
 
     name: str
@@ -75,24 +75,24 @@ class SpecChecked(NamedTuple):
 class Relay:
     """A watcher that sends the events of a trial to another process."""
 
-    def __init__(self, send: Callable[[Event], None]) -> None:
+    def __init__(self, send: Callable[[WatcherCall], None]) -> None:
         self._send = send
 
     def trial_started(self, trial: Trial, resumed_at: int) -> None:
         """A trial starts, or is resumed after generation ``resumed_at``."""
-        self._send(Event("trial_started", (resumed_at,)))
+        self._send(WatcherCall("trial_started", (resumed_at,)))
 
     def generation_done(self, trial: Trial, record: GenerationRecord) -> None:
         """A generation was recorded."""
-        self._send(Event("generation_done", (record,)))
+        self._send(WatcherCall("generation_done", (record,)))
 
     def episodes_done(self, trial: Trial, done: int, total: int) -> None:
         """Some episodes have ended."""
-        self._send(Event("episodes_done", (done, total)))
+        self._send(WatcherCall("episodes_done", (done, total)))
 
     def scoring_started(self, trial: Trial, episodes: int) -> None:
         """Training has ended."""
-        self._send(Event("scoring_started", (episodes,)))
+        self._send(WatcherCall("scoring_started", (episodes,)))
 
 
 @final
@@ -115,7 +115,7 @@ class MessageRecorder:
     def __exit__(self, *_: object) -> None:
         self._temporary.cleanup()
 
-    def send(self, message: Event | Recorded) -> None:
+    def send(self, message: WatcherCall | Recorded) -> None:
         """Send a message whole, even if an interrupt arrives meanwhile."""
         with interrupts_delayed():
             self._parent.send(message)

@@ -26,12 +26,12 @@ from esbench.running.limits import UNLIMITED, Clock, Limits
 from esbench.running.run_trial import attempt, run_trial
 from esbench.running.trial_messages import (
     Away,
-    Event,
     MessageRecorder,
     Notice,
     Relay,
     SpecCheck,
     SpecChecked,
+    WatcherCall,
 )
 from esbench.running.trials import Trial
 from esbench.running.watchers import GridWatcher, Outcome
@@ -123,7 +123,7 @@ class TrialProcesses:
         clock = Clock()
         while True:
             if not wait_for([process.child], POLL_SECONDS):
-                if clock.look(trial, self._limits, watcher):
+                if clock.check(trial, self._limits, watcher):
                     self._replace(process)
                     return
                 continue
@@ -161,7 +161,7 @@ class TrialProcesses:
                 self._handle(running[child], child.receive(), pending, watcher, ended)
             for process in running.values():
                 run = process.run
-                if run and (why := run.clock.look(run.trial, self._limits, watcher)):
+                if run and (why := run.clock.check(run.trial, self._limits, watcher)):
                     self._replace(process)
                     if run.trial.is_done:  # it has ended at the last moment
                         ended(run.trial, "done", score_text(run.trial.folder.result()))
@@ -173,21 +173,21 @@ class TrialProcesses:
     def _handle(
         self,
         process: _TrialProcess,
-        reply: Event | Notice | EsbenchError | None,
+        reply: WatcherCall | Notice | EsbenchError | None,
         pending: deque[Trial],
         watcher: GridWatcher,
         ended: Callable[[Trial, Outcome, str], None],
     ) -> None:
         run = process.run
         assert run is not None, "only processes with a trial send messages"
-        run.clock.hear()
+        run.clock.note_progress()
         match reply:
             case Notice(text):
                 self._notice(text)
-            case Event("trial_ended", arguments):
+            case WatcherCall("trial_ended", arguments):
                 ended(run.trial, *arguments)
                 _give(process, pending)
-            case Event(name, arguments):
+            case WatcherCall(name, arguments):
                 if name == "generation_done":
                     run.advance(*arguments)
                 getattr(watcher, name)(run.trial, *arguments)
@@ -239,14 +239,14 @@ def trial_main(
                 match parent.receive():
                     case Trial() as trial:
                         outcome = run_trial(trial, pool, Relay(parent.send), callbacks)
-                        parent.send(Event("trial_ended", outcome))
+                        parent.send(WatcherCall("trial_ended", outcome))
                     case Away(trial):
                         _run_away(trial, parent, pool, callbacks)
                     case SpecCheck() as work:
                         parent.send(SpecChecked(work.spec.hash, _found(work, pool)))
             except (KeyboardInterrupt, ParentGoneError):
                 raise
-            except BaseException as error:  # of own code, which may raise anything
+            except BaseException as error:  # of user code, which may raise anything
                 parent.send(_sendable(error))
 
 
@@ -256,7 +256,7 @@ def _found(work: SpecCheck, pool: Engine) -> EsbenchError | None:
         check_spec(work.spec, work.is_new, pool)
     except (KeyboardInterrupt, ParentGoneError):
         raise
-    except BaseException as error:  # of own code, which may raise anything
+    except BaseException as error:  # of user code, which may raise anything
         return _sendable(error)
     return None
 
@@ -282,7 +282,7 @@ def _run_away(
         except DamagedTrialError as error:  # as in ``run_trial``
             recorder.fail(f"{error}\n")
             outcome = "failed", str(error)
-        recorder.send(Event("trial_ended", outcome))
+        recorder.send(WatcherCall("trial_ended", outcome))
 
 
 def _interrupt(*_: object) -> NoReturn:

@@ -23,7 +23,14 @@ from esbench.running.check_trials import check_each
 from esbench.running.limits import UNLIMITED, Clock, Limits
 from esbench.running.run_trial import outcome_without_training
 from esbench.running.schedule import schedule
-from esbench.running.trial_messages import Away, Event, Notice, Recorded, SpecCheck, SpecChecked
+from esbench.running.trial_messages import (
+    Away,
+    Notice,
+    Recorded,
+    SpecCheck,
+    SpecChecked,
+    WatcherCall,
+)
 from esbench.running.trial_processes import TrialArguments, UnfinishedTrial
 from esbench.running.trial_recorder import FolderRecorder
 from esbench.running.trial_server import Died, TrialServer
@@ -174,7 +181,7 @@ class TrialsOnNodes:
                         if sender in self._places or losses >= MAX_DEATHS:
                             return
             alive = checker if checker in self._places else None
-            if alive and not alive.exceeded and (why := clock.look(trial, self._limits, watcher)):
+            if alive and not alive.exceeded and (why := clock.check(trial, self._limits, watcher)):
                 alive.end(why)
 
     def run(self, watcher: GridWatcher, ended: Callable[[Trial, Outcome, str], None]) -> None:
@@ -196,7 +203,7 @@ class TrialsOnNodes:
                     show(trial, *event.arguments)
             for place in self._places:
                 run = None if place.exceeded else place.run
-                if run and (why := run.clock.look(run.trial, self._limits, watcher)):
+                if run and (why := run.clock.check(run.trial, self._limits, watcher)):
                     place.end(why)
 
     def _join(self) -> None:
@@ -255,9 +262,9 @@ class TrialsOnNodes:
                     self._inbox.extend((places[number], message) for number, message in arrived)
                     for run in (places[number].run for number, _ in arrived):
                         if run is not None:
-                            run.clock.hear()
+                            run.clock.note_progress()
 
-    def _handle(self) -> tuple[Trial, Event] | None:
+    def _handle(self) -> tuple[Trial, WatcherCall] | None:
         """Apply the next message completely; returns what is left to display."""
         with interrupts_delayed():
             place, message = self._inbox.popleft()
@@ -272,18 +279,20 @@ class TrialsOnNodes:
                         message = self._fail(place, run, exceeded)
                     elif run is not None:
                         message = self._lose(place, run, cause)
-                case Event("generation_done", (record,)) if run is not None:
+                case WatcherCall("generation_done", (record,)) if run is not None:
                     run.advance(record)
                     place.records = [*place.records[:1], record]
-                case Event("episodes_done", (done, total)):
+                case WatcherCall("episodes_done", (done, total)):
                     place.in_flight = total - done
-                case Event("trial_ended") if run is not None:
+                case WatcherCall("trial_ended") if run is not None:
                     self._close(place, run)
                 case Notice(text):
                     self._tell(text)
                 case EsbenchError():
                     raise message
-        return (run.trial, message) if run is not None and isinstance(message, Event) else None
+        return (
+            (run.trial, message) if run is not None and isinstance(message, WatcherCall) else None
+        )
 
     def _record(self, place: _Place, call: Recorded) -> None:
         try:
@@ -297,7 +306,7 @@ class TrialsOnNodes:
         if call.asked:
             place.node.call("answer", place.number, answer)
 
-    def _lose(self, place: _Place, run: UnfinishedTrial, cause: str) -> Event:
+    def _lose(self, place: _Place, run: UnfinishedTrial, cause: str) -> WatcherCall:
         """Let a trial, whose process has died, go on elsewhere; it fails after too many deaths."""
         run.deaths += not self._stopping
         run.losses += not self._stopping
@@ -307,12 +316,12 @@ class TrialsOnNodes:
         run.clock.stop()
         run.trial.folder.close()
         self._pending.appendleft(run)
-        return Event("trial_died", (cause,))
+        return WatcherCall("trial_died", (cause,))
 
-    def _fail(self, place: _Place, run: UnfinishedTrial, why: str) -> Event:
+    def _fail(self, place: _Place, run: UnfinishedTrial, why: str) -> WatcherCall:
         """End a trial whose failure is stored."""
         self._close(place, run)
-        return Event("trial_ended", ("failed", why))
+        return WatcherCall("trial_ended", ("failed", why))
 
     def _close(self, place: _Place, run: UnfinishedTrial) -> None:
         place.run = None

@@ -124,7 +124,7 @@ def cells(root: Path) -> list[Cell]:
     ]
 
 
-def named(found: Sequence[Cell], name: str) -> list[Cell]:
+def cells_named(found: Sequence[Cell], name: str) -> list[Cell]:
     """The cells of that name, or else of that label, or else of that algorithm."""
     exact = [cell for cell in found if cell.name == name]
     labeled = [cell for cell in found if name in (cell.algorithm, cell.labels[1])]

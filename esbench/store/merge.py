@@ -21,12 +21,12 @@ from esbench.store.find_trials import HIDDEN, find_trials, has_trials
 from esbench.store.lock import shared
 from esbench.store.trial_folder import TrialFolder, is_trial
 
-Action: TypeAlias = Literal["copied", "replaced", "kept"]
+MergeAction: TypeAlias = Literal["copied", "replaced", "kept"]
 _RESULT: Final = ("score", "returns", "lengths", "generations", "digest")
 _NOT_COPIED: Final = shutil.ignore_patterns("lock", ".*.tmp")
 
 
-def merge(sources: Sequence[Path], out: Path) -> dict[Action, int]:
+def merge(sources: Sequence[Path], out: Path) -> dict[MergeAction, int]:
     """Join output folders in ``out``, which may have trials already.
 
     A trial has the same place below every folder. An unfinished trial is replaced by a longer one
@@ -51,7 +51,7 @@ def merge(sources: Sequence[Path], out: Path) -> dict[Action, int]:
     for place, known in there.items():
         if chosen[place] is not known:
             _require_not_running(known)
-    counts: dict[Action, int] = {"copied": 0, "replaced": 0, "kept": 0}
+    counts: dict[MergeAction, int] = {"copied": 0, "replaced": 0, "kept": 0}
     for place, trial in chosen.items():
         before = there.get(place)
         if trial is not before:

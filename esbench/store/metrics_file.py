@@ -16,12 +16,12 @@ from esbench.files import disk_errors, replace
 from esbench.json_text import Json, as_line
 from esbench.store.appended_file import AppendedFile
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.schemas import Count
+from esbench.store.schemas import StoredCount
 from esbench.store.stored_json import StoredJson
 
 _TYPES: Final[dict[str, Any]] = {
-    "int": Count,
-    "int | None": Count | None,
+    "int": StoredCount,
+    "int | None": StoredCount | None,
     "float": float | None,
     "str": str,
 }

@@ -9,7 +9,7 @@ from typing import Final, final
 
 import numpy as np
 
-from esbench.analysis.efficiency import WINDOW, first_totals, judged
+from esbench.analysis.efficiency import WINDOW, first_totals, policy_returns
 from esbench.analysis.statistics import Floats
 from esbench.store.cells import Cell
 
@@ -31,7 +31,7 @@ class RunCurve:
         self, targets: Floats, window: int = WINDOW, costs: Sequence[str] = COSTS
     ) -> dict[str, Floats]:
         """The cost at which each target was first reached, [targets]; infinity if it was not."""
-        values = judged(self.returns, self.score, window)
+        values = policy_returns(self.returns, self.score, window)
         if self.is_agent:  # the policies of searches are those before the rows
             values = np.concatenate([[math.nan], values[:-1]])
             values[-1] = np.fmax(values[-1], self.score)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NotRequired, TypeAlias, TypedDict, final
 
 import msgspec
 
-Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+StoredCount: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Versions: TypeAlias = dict[str, str | None]
 
 
@@ -33,7 +33,7 @@ class StoredEnvironment(TypedDict):
 class StoredBudget(TypedDict):
     """The budget of a specification."""
 
-    env_steps: Count
+    env_steps: StoredCount
 
 
 @final
@@ -45,7 +45,7 @@ class StoredSpec(TypedDict):
     policy: dict[str, Any] | None
     budget: StoredBudget
     evaluation: dict[str, Any]
-    seed: Count
+    seed: StoredCount
 
 
 @final
@@ -90,14 +90,14 @@ class StoredResult(TypedDict):
     """The content of ``result.json``; ``rows`` is the SHA-256 of the rows of training."""
 
     score: float | None
-    env_steps: Count
+    env_steps: StoredCount
     wall_time_s: float
     returns: NotRequired[list[float | None]]
     lengths: NotRequired[list[float | None]]
     deterministic: NotRequired[bool]
-    evaluation_episodes: NotRequired[Count]
-    generations: NotRequired[Count]
-    validated_generation: NotRequired[Count]
+    evaluation_episodes: NotRequired[StoredCount]
+    generations: NotRequired[StoredCount]
+    validated_generation: NotRequired[StoredCount]
     digest: NotRequired[str | None]
     rows: NotRequired[str]
     stopped: NotRequired[str | None]
@@ -106,7 +106,11 @@ class StoredResult(TypedDict):
 # The columns of ``members.jsonl.gz`` that every algorithm has, [members][episodes].
 StoredMembers = TypedDict(
     "StoredMembers",
-    {"generation": Count, "return": list[list[float | None]], "length": list[list[Count]]},
+    {
+        "generation": StoredCount,
+        "return": list[list[float | None]],
+        "length": list[list[StoredCount]],
+    },
 )
 
 
@@ -116,9 +120,9 @@ class StoredBest(TypedDict):
 
     score: float | None
     returns: list[float | None]
-    generations: Count
+    generations: StoredCount
     last_digest: str | None
-    evaluation_episodes: NotRequired[Count]
+    evaluation_episodes: NotRequired[StoredCount]
 
 
 @final
@@ -126,15 +130,15 @@ class StoredNodes(TypedDict):
     """The content of ``nodes.json``."""
 
     nodes: list[Any]
-    losses: Count
-    lost_episodes: Count
+    losses: StoredCount
+    lost_episodes: StoredCount
 
 
 @final
 class StoredProgress(TypedDict):
     """How far a checkpoint is."""
 
-    generation: Count
+    generation: StoredCount
 
 
 @final
@@ -149,7 +153,7 @@ class StoredArrays(TypedDict):
     """The safetensors file beside a checkpoint's JSON file."""
 
     file: Annotated[str, msgspec.Meta(pattern=r"^\d{8,}(-[0-9a-f]{8})?\.safetensors$")]
-    size: Count
+    size: StoredCount
     sha256: str
 
 

@@ -219,7 +219,7 @@ class TrialFolder:
         """Prepare the folder for appending rows, and return the rows up to the checkpoint.
 
         Later rows, which are computed again, and the temporary files of killed processes are
-        dropped. If versions, the user's own code, the hardware or the number of workers have
+        dropped. If versions, user code, the hardware or the number of workers have
         changed, ``resumed_with`` records it.
 
         With ``record_members``, the members' data of the next generations are stored too. Once

@@ -16,13 +16,12 @@ import numpy as np
 from esbench.agents.base import ActingPolicy, AgentSettings, Environment
 from esbench.agents.names import make_agent
 from esbench.algorithms.base import State
-from esbench.environments.answers import Answers
 from esbench.environments.episode_check import require_end
 from esbench.environments.make import make_environment
+from esbench.environments.returned_values import ReturnedValues
 from esbench.environments.simulator_log import silenced
 from esbench.errors import TrainingError, UsageError, require_integer
 from esbench.grids.trial_spec import TrialSpec
-from esbench.own_code import OWN_CODE_ERRORS
 from esbench.rollouts.engine import Engine
 from esbench.rollouts.interrupts import interrupts_delayed
 from esbench.seeding import Purpose, episode_seed
@@ -35,6 +34,7 @@ from esbench.training.play import play
 from esbench.training.progress import Progress
 from esbench.training.trained_agent import TrainedAgent
 from esbench.training.trainer import Ended, Recorder, Trainer
+from esbench.user_code_errors import USER_CODE_ERRORS
 
 UNMEASURED: Final[dict[str, Any]] = dict.fromkeys(
     (
@@ -202,7 +202,7 @@ class AgentTrainer(Trainer):
     def _close(self) -> None:
         for env in (*self._environments, self._stage):
             if env is not None:
-                with contextlib.suppress(*OWN_CODE_ERRORS):  # the trial is scored already
+                with contextlib.suppress(*USER_CODE_ERRORS):  # the trial is scored already
                     env.close()
 
     def _acting(self) -> ActingPolicy:
@@ -314,7 +314,7 @@ class _CountedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._index = index
         self._episode: tuple[float, int] | None = None  # return and length so far
         self._own = trainer.spec.environment
-        self._answers = Answers(self._own.id, env.observation_space)
+        self._returned = ReturnedValues(self._own.id, env.observation_space)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         """Begin the next episode; ``seed`` is not used."""
@@ -328,10 +328,10 @@ class _CountedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
             raise TrainingError("an agent called step outside of an episode; expected reset first")
         observation, reward, terminated, truncated, info = self.env.step(action)
         total, length = self._episode
-        answers = self._answers
-        episode = total + answers.reward(reward), length + 1
+        returned = self._returned
+        episode = total + returned.reward(reward), length + 1
         require_end(length + 1, self._own.id, self._own.kwargs)
-        ended = answers.flag("terminated", terminated) | answers.flag("truncated", truncated)
+        ended = returned.flag("terminated", terminated) | returned.flag("truncated", truncated)
         self._episode = None if ended else episode
         self._trainer.after_step(episode if ended else None)
         return observation, reward, terminated, truncated, info

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, Literal, TypeAlias, final
+from typing import Literal, TypeAlias, final
 
 from esbench.algorithms.base import State
+from esbench.analysis.efficiency import WINDOW
 from esbench.arrays import Vector
 from esbench.errors import UsageError
 from esbench.policies.normalization import Normalizer
@@ -15,7 +16,6 @@ from esbench.rollouts.jobs import Job
 from esbench.store.generation_record import GenerationRecord
 
 Which: TypeAlias = Literal["last", "best"]
-WINDOW: Final = 5  # generations
 
 
 @final

@@ -30,7 +30,7 @@ class Stop:
 Callback: TypeAlias = Callable[[GenerationRecord], Stop | None]
 
 
-def answer(callback: Callback, record: GenerationRecord) -> Stop | None:
+def call_checked(callback: Callback, record: GenerationRecord) -> Stop | None:
     """What a callback returns for a record; UsageError if it is neither ``Stop`` nor None."""
     found = callback(record)
     if found is not None and not isinstance(found, Stop):
@@ -57,7 +57,7 @@ class ImportedCallback:
 
     def __call__(self, record: GenerationRecord) -> Stop | None:
         """Call the function."""
-        return answer(import_object("callback", self.name), record)
+        return call_checked(import_object("callback", self.name), record)
 
 
 @final

@@ -36,7 +36,7 @@ class Evaluator:
 
     Raises:
         UsageError: the environment or the policy cannot be made, or a node of a cluster has other
-            own code.
+            user code.
     """
 
     def __init__(self, spec: TrialSpec, pool: Engine, log: Path | None) -> None:
@@ -60,8 +60,7 @@ class Evaluator:
         self._statistics: dict[int, ObservationStatistics] = {}  # of each lineage
         self._mean_length: float | None = None
 
-    @property
-    def setup(self) -> Setup:
+    def gathered_setup(self) -> Setup:
         """What workers need to know; gathers the reference batch if the policy needs one."""
         if self.policy.reference_size and self._setup.reference_batch is None:
             size, seed = self.policy.reference_size, self._spec.seed
@@ -88,7 +87,7 @@ class Evaluator:
 
     def prepare(self) -> None:
         """Wait until the workers are ready for this trial."""
-        self._pool.configure(self.setup, self._log)
+        self._pool.configure(self.gathered_setup(), self._log)
 
     def population_job(
         self, algorithm: Algorithm[Any], population: Population, env_steps: int

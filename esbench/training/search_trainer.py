@@ -13,6 +13,7 @@ from typing import final
 from esbench.algorithms.base import State, algorithm_class
 from esbench.algorithms.population import Population, drawing_threads
 from esbench.algorithms.settings import MOST_MEMBERS
+from esbench.analysis.efficiency import WINDOW
 from esbench.arrays import Vector
 from esbench.environments.backends.base import GYMNASIUM
 from esbench.errors import TrainingError, UsageError
@@ -26,7 +27,7 @@ from esbench.rollouts.results import Episodes, digest, fitness_of, summary
 from esbench.rollouts.setup import Setup
 from esbench.seeding import Purpose, stream
 from esbench.store.generation_record import GenerationRecord
-from esbench.training.best_center import WINDOW, BestCenter, Which
+from esbench.training.best_center import BestCenter, Which
 from esbench.training.callbacks import Stop
 from esbench.training.diagnostics import Gauge
 from esbench.training.evaluator import Evaluator
@@ -99,7 +100,7 @@ class SearchTrainer(Trainer):
         generation = self.generation_of(which)
         if which == "last" and self.validated_generation is not None:
             generation = self.validated_generation
-        return TrainedPolicy(self.setup, self.held_out_job(which=which), generation)
+        return TrainedPolicy(self.gathered_setup(), self.held_out_job(which=which), generation)
 
     @property
     def template(self) -> Policy:
@@ -111,10 +112,9 @@ class SearchTrainer(Trainer):
         """The parameters of the unperturbed policy, [P]."""
         return self.algorithm.center
 
-    @property
-    def setup(self) -> Setup:
+    def gathered_setup(self) -> Setup:
         """What workers need to know, with the reference batch if the policy needs one."""
-        return self._evaluator.setup
+        return self._evaluator.gathered_setup()
 
     def check_episodes(self) -> None:
         """As the base class says; fast backends need no check, because tests have proven them."""

@@ -18,7 +18,7 @@ from esbench.rollouts.stopwatch import Stopwatch
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.best_center import Which
-from esbench.training.callbacks import Callback, Stop, TargetReturn, answer
+from esbench.training.callbacks import Callback, Stop, TargetReturn, call_checked
 from esbench.training.held_out_score import HeldOutScore
 from esbench.training.progress import Progress
 from esbench.training.trained_agent import TrainedAgent
@@ -154,7 +154,7 @@ class Trainer(ABC):
 
         Also writes a checkpoint if it is time.
         """
-        stops = [stop for each in self._callbacks if (stop := answer(each, record))]
+        stops = [stop for each in self._callbacks if (stop := call_checked(each, record))]
         self._told = record.generation
         if stops:
             self.stopped = stops[0]

@@ -7,7 +7,7 @@ from pathlib import Path
 from esbench.errors import UsageError
 from esbench.grids.grid_file import Grid
 from esbench.running.trials import Trial, grid_trials, require_folder
-from esbench.search_space import Space
+from esbench.search_space import SearchSpace
 from esbench.store.find_trials import check_format
 from esbench.tuning.space import search_space
 from esbench.tuning.study import Search, Study, open_study
@@ -54,7 +54,7 @@ def _key(trial: Trial, grid: Grid) -> str:
     return max((key for key in grid.algorithms if label.startswith(f"{key} ")), key=len)
 
 
-def _space(trial: Trial, grid: Grid, source: str, key: str) -> Space:
+def _space(trial: Trial, grid: Grid, source: str, key: str) -> SearchSpace:
     """The search space of the algorithm of a trial."""
     model = type(trial.spec.algorithm.settings)
     return search_space(model, grid.tune.get(key, {}), source, key)

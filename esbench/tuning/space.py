@@ -10,11 +10,13 @@ from pydantic import Field, create_model
 from esbench.algorithms.settings import TrainerSettings
 from esbench.errors import UsageError, suggestion
 from esbench.grids.trial_spec import flatten
-from esbench.search_space import SettingSpace, Space, declared_space
+from esbench.search_space import SearchSpace, SettingSpace, declared_space
 from esbench.settings import Settings, Table, parse
 
 
-def search_space(model: type[TrainerSettings], table: Table, source: str, label: str) -> Space:
+def search_space(
+    model: type[TrainerSettings], table: Table, source: str, label: str
+) -> SearchSpace:
     """The declared space of a model, changed by ``[tune.LABEL]``; conditional settings come last.
 
     A value of the table is a range ``{low = 0.01, high = 1.0, log = true}``, a list of choices, a

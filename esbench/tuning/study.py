@@ -21,7 +21,7 @@ from esbench.integrations.optuna_study import Configuration, OptunaStudy, Sample
 from esbench.running.check_trials import check_trials
 from esbench.running.trials import Trial
 from esbench.running.watchers import Outcome
-from esbench.search_space import Space
+from esbench.search_space import SearchSpace
 from esbench.settings import Table
 from esbench.store.find_trials import has_trials
 from esbench.store.trial_folder import TrialFolder
@@ -70,7 +70,7 @@ class Study:
     spec: TrialSpec
     labels: Labels
     key: str
-    space: Space
+    space: SearchSpace
     search: Search
     folder: Path
     store: OptunaStudy
@@ -194,7 +194,7 @@ class Study:
             self.store.tell(configuration.number, None)
 
 
-def open_study(trial: Trial, key: str, space: Space, search: Search, storage: str) -> Study:
+def open_study(trial: Trial, key: str, space: SearchSpace, search: Search, storage: str) -> Study:
     """The study of the algorithm and the environment of ``trial``, whose folder lies in its folder.
 
     Raises:

@@ -13,9 +13,9 @@ from esbench.analysis.efficiency import (
     even_targets,
     expected_running_time,
     first_totals,
-    judged,
     mean_return,
     median_total,
+    policy_returns,
     share_interval,
     share_reached,
 )
@@ -26,16 +26,16 @@ INF, NAN = math.inf, math.nan
 
 
 def test_a_policy_is_judged_by_the_mean_of_the_window_and_the_last_one_by_its_score() -> None:
-    npt.assert_array_equal(judged([1, 2, 6, 7], 9.0, window=3), [NAN, NAN, 3, 5, 9])
-    npt.assert_array_equal(judged([1, 2, 6, 7], window=1), [1, 2, 6, 7, NAN])
-    npt.assert_array_equal(judged([1, 2], 9.0, window=3), [NAN, NAN, 9])
-    npt.assert_array_equal(judged([], NAN), [NAN])
+    npt.assert_array_equal(policy_returns([1, 2, 6, 7], 9.0, window=3), [NAN, NAN, 3, 5, 9])
+    npt.assert_array_equal(policy_returns([1, 2, 6, 7], window=1), [1, 2, 6, 7, NAN])
+    npt.assert_array_equal(policy_returns([1, 2], 9.0, window=3), [NAN, NAN, 9])
+    npt.assert_array_equal(policy_returns([], NAN), [NAN])
 
 
 @pytest.mark.parametrize("bad", [NAN, INF, -INF])
 def test_a_window_with_a_return_that_is_not_finite_says_nothing(bad: float) -> None:
     expected = [NAN, 1.5, NAN, NAN, 4.5, NAN]
-    npt.assert_array_equal(judged([1, 2, bad, 4, 5], window=2), expected)
+    npt.assert_array_equal(policy_returns([1, 2, bad, 4, 5], window=2), expected)
     assert first_totals([10, 20, 30, 40, 50], expected, [4.0]) == 40  # and not when it was infinite
 
 
@@ -46,10 +46,14 @@ def test_a_window_with_a_return_that_is_not_finite_says_nothing(bad: float) -> N
         ([NAN, 3.0, 1.0, NAN, 5.0, 2.0], [-1, 3, 3.5, 5, 5.1], [10, 10, 40, 40, INF]),
         ([NAN] * 6, [0.0], [INF]),
         # A policy costs what was spent before the generation that showed its return.
-        (judged([1, 2, 3, 3, 3], 4.0, window=1), [1.0, 2.5, 3.0, 4.0, 4.5], [0, 20, 20, 50, INF]),
-        (judged([9] * 5, window=1), [9], [0]),
-        (judged([9] * 5, window=2), [9], [10]),
-        (judged([9] * 5, 8.0, window=6), [8, 9], [50, INF]),  # shorter than the window
+        (
+            policy_returns([1, 2, 3, 3, 3], 4.0, window=1),
+            [1.0, 2.5, 3.0, 4.0, 4.5],
+            [0, 20, 20, 50, INF],
+        ),
+        (policy_returns([9] * 5, window=1), [9], [0]),
+        (policy_returns([9] * 5, window=2), [9], [10]),
+        (policy_returns([9] * 5, 8.0, window=6), [8, 9], [50, INF]),  # shorter than the window
     ],
 )
 def test_the_total_at_which_a_target_is_first_reached(
@@ -69,7 +73,7 @@ def test_a_run_that_early_stopping_would_stop_has_reached_its_target_there(seed:
             expected = 10.0 * number
             break
     totals = 10.0 * np.arange(1, 61)
-    assert first_totals(totals, judged(returns, window=4), [2.0]) == expected
+    assert first_totals(totals, policy_returns(returns, window=4), [2.0]) == expected
 
 
 def test_the_interval_of_a_share_is_wilsons() -> None:

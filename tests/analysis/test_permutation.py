@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from esbench.analysis.permutation import OMNIBUS, RESAMPLES, holm, p_different, p_greater
+from esbench.analysis.permutation import OMNIBUS, PERMUTATIONS, holm, p_different, p_greater
 
 
 @pytest.mark.parametrize(("n", "m"), [(3, 3), (8, 8), (2, 5), (9, 4)])
@@ -18,7 +18,7 @@ def test_p_equals_scipys_exact_permutation_test(n: int, m: int) -> None:
             (ours, theirs),
             lambda x, y, axis: x.mean(axis=axis) - y.mean(axis=axis),
             vectorized=True,
-            n_resamples=RESAMPLES,
+            n_resamples=PERMUTATIONS,
             alternative=alternative,
         )
         assert ours_of(ours, theirs) == pytest.approx(expected.pvalue, abs=1e-12)

@@ -74,7 +74,7 @@ def test_mujoco_is_measured_alone_too_with_any_algorithm_and_settings() -> None:
 def test_the_simulator_alone_runs_the_very_episodes() -> None:
     with make_trainer("openai_es", env="Hopper-v5", population_size=4, workers=1) as trainer:
         assert isinstance(trainer, SearchTrainer)
-        setup, job = trainer.setup, trainer.next_job()
+        setup, job = trainer.gathered_setup(), trainer.next_job()
         loop = MuJoCoLoop(setup, job, range(1, 3))
         player = Player(setup, slots=2)
         player.begin(job)
@@ -96,7 +96,7 @@ def test_the_emulator_alone_plays_the_very_games() -> None:
     for env in ("esbench/Breakout-v5", "esbench/PongDeterministic-v5"):
         with make_trainer("openai_es", env=env, population_size=4, **table) as trainer:
             assert isinstance(trainer, SearchTrainer)
-            setup, job = trainer.setup, trainer.next_job()
+            setup, job = trainer.gathered_setup(), trainer.next_job()
         loop = EmulatorLoop(setup, job, range(1, 3))
         for seed, actions in loop.episodes:
             loop._reset(seed)

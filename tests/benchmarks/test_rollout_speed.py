@@ -54,7 +54,7 @@ def test_simulator_alone(benchmark: BenchmarkFixture, environment: str) -> None:
         "openai_es", env=environment, policy=POLICY, population_size=64
     ) as trainer:
         assert isinstance(trainer, SearchTrainer)
-        setup = trainer.setup
+        setup = trainer.gathered_setup()
         with SimulatorProcesses(setup, usable_cores()) as loops:
             loops.record(trainer.next_job())
             rates: list[float] = []

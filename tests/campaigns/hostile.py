@@ -1,9 +1,9 @@
-"""Campaign of own code that misbehaves: what it may do to ``esbench run``, and what it may not.
+"""Campaign of user code that misbehaves: what it may do to ``esbench run``, and what it may not.
 
     python tests/campaigns/hostile.py --seeds 0-99       # a grid per seed, drawn at random
     python tests/campaigns/hostile.py --seeds 7 --keep   # repeat one and keep its folder
 
-Every grid has a trial of CartPole without own code, and some of ``hostile_code``. Whatever these
+Every grid has a trial of CartPole without user code, and some of ``hostile_code``. Whatever these
 do: the command ends in time with the right exit code, every trial that fails has ``error.txt``, all
 others have the digest that they have alone, and no temporary file and no worker is left behind.
 """
@@ -33,7 +33,7 @@ HONEST: Final = "CartPole-v1"
 
 
 class Case(NamedTuple):
-    """A place of the own code of a trial, or of a command, and what happens there."""
+    """A place of the user code of a trial, or of a command, and what happens there."""
 
     place: str
     way: str
@@ -240,7 +240,7 @@ def _wrong_trials(plan: Plan, out: Path, digest: str | None, expected: set[int])
 
 
 def reference(folder: Path) -> str:
-    """The digest of the trial without own code."""
+    """The digest of the trial without user code."""
     play(Plan(()), folder)
     (path,) = folder.glob("out/*/honest/**/result.json")
     found: str = json.loads(path.read_text())["digest"]

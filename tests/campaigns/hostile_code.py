@@ -1,4 +1,4 @@
-"""Own code that misbehaves in one place and one way, for ``hostile.py``.
+"""User code that misbehaves in one place and one way, for ``hostile.py``.
 
 A name of this module says both: "hostile_code:Step-raise-v0" raises in ``step``. For the places of
 a whole command, the environment variable ``HOSTILE`` does, such as "Module os_exit".

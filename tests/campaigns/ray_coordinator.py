@@ -21,11 +21,11 @@ import numpy as np
 from esbench import make_algorithm
 from esbench.rollouts.coordinator import (
     Coordinator,
-    Event,
     Fleet,
     NodeAnswered,
     NodeJoined,
     PlayingNode,
+    PoolEvent,
 )
 from esbench.rollouts.jobs import Job, Task, member_tasks
 from esbench.rollouts.node_player import Report
@@ -65,7 +65,7 @@ class InstantFleet(Fleet):
     def __init__(self, workers: int, each: int) -> None:
         counts = [each] * (workers // each) or [workers]
         self.nodes = [InstantNode(count) for count in counts]
-        self._new: list[Event] = [NodeJoined(node) for node in self.nodes]
+        self._new: list[PoolEvent] = [NodeJoined(node) for node in self.nodes]
         self.job_seconds = 0.0
         self.job_bytes = 0
 
@@ -74,7 +74,7 @@ class InstantFleet(Fleet):
         self.job_bytes = len(pickle.dumps(job))
         self.job_seconds = time.process_time() - started
 
-    def events(self, seconds: float) -> Sequence[Event]:
+    def events(self, seconds: float) -> Sequence[PoolEvent]:
         new, self._new = self._new, []
         found = [(node, node.answer()) for node in self.nodes if node.messages]
         answers = [NodeAnswered(node, pickle.loads(text)) for node, text in found]  # noqa: S301

@@ -1,4 +1,4 @@
-"""The short form of the campaign of own code that misbehaves."""
+"""The short form of the campaign of user code that misbehaves."""
 
 from pathlib import Path
 

@@ -270,7 +270,7 @@ def test_an_episode_that_goes_on_in_training_is_refused(
     spec = make_spec(CLIFF, policy={"template": "linear"})
     with SearchTrainer(spec, WorkerPool(1)) as trainer:
         job = trainer.held_out_job()
-        playing = player.Player(trainer.setup, 1)
+        playing = player.Player(trainer.gathered_setup(), 1)
     playing.begin(job)
     playing.add([player.Task(player.CENTER, 0)])
     with pytest.raises(UsageError, match=r"not ended after 50 steps; .*max_episode_steps"):
@@ -329,7 +329,7 @@ def test_a_slot_without_an_episode_is_not_one_without_an_end(
     spec = make_spec("doubles:Walk-v0", environment={"doubles:Walk-v0": {"kwargs": kwargs}})
     with SearchTrainer(spec, WorkerPool(1)) as trainer:
         job = trainer.held_out_job()
-        playing = player.Player(trainer.setup, 2)
+        playing = player.Player(trainer.gathered_setup(), 2)
     for episode in range(10):
         playing.begin(job)
         tasks = [player.Task(player.CENTER, 3 * episode + number) for number in range(3)]

@@ -8,7 +8,7 @@ import pytest
 from gymnasium import spaces
 
 from esbench.environments.make import make_environment
-from esbench.errors import OwnCodeError, UsageError
+from esbench.errors import UsageError, UserCodeError
 
 MODULE = """\
 import json
@@ -65,5 +65,5 @@ def test_an_environment_with_impossible_spaces_is_refused(
     monkeypatch: pytest.MonkeyPatch, name: str, space: gymnasium.Space[object], fact: str
 ) -> None:
     monkeypatch.setattr("hostile_code.wrong_space", lambda way: space)
-    with pytest.raises(OwnCodeError, match=f"{name} .*{fact}"):
+    with pytest.raises(UserCodeError, match=f"{name} .*{fact}"):
         make_environment("hostile_code:Spaces-nothing-v0", {"space": name})

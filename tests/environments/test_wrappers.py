@@ -17,7 +17,7 @@ from esbench.environments.make import WrapperSettings
 from esbench.environments.wrappers import ChannelsFirst, NewInstance
 from esbench.errors import UsageError
 from esbench.running.trials import Trial
-from esbench.store.provenance.record import own_code
+from esbench.store.provenance.record import user_code
 
 WRAPPER = WrapperSettings(wrapper="esbench.environments.wrappers:NewInstance")
 SEEDS = range(5)
@@ -58,7 +58,7 @@ def test_the_arguments_and_wrappers_of_the_environment_are_kept() -> None:
 
 
 def test_a_trial_records_the_version_of_box2d(make_trial: Callable[..., Trial]) -> None:
-    assert own_code(make_trial("LunarLander-v3").spec) == {"Box2D": version("Box2D")}
+    assert user_code(make_trial("LunarLander-v3").spec) == {"Box2D": version("Box2D")}
 
 
 def test_a_missing_box2d_is_one_sentence_with_the_command_that_installs_it(

@@ -101,7 +101,7 @@ def test_slower_learning_passes_by_its_mean_and_fails_by_its_area(tmp_path: Path
     assert verdict("slow", by_area) is Verdict.REGRESSION
     assert verdict("again", by_area) is Verdict.NO_WORSE
     report = check(tmp_path / "slow", by_area, GateRules())
-    assert render_check.JUDGED["area"] in render_check.notes(report)
+    assert render_check.JUDGED_BY["area"] in render_check.notes(report)
     (cell,) = json.loads(render_check.as_json(report))["cells"]
     assert cell["episode_statistic"] == "area"
     np.testing.assert_allclose(

@@ -276,7 +276,7 @@ def test_missing_seeds_are_named(tmp_path: Path, base: Path, same: Path) -> None
     assert numbers_in(not_measured(held(same, base))) == [7, 8, 3]
 
 
-def test_own_code_that_is_not_here_is_a_caution(base: Path, same: Path) -> None:
+def test_user_code_errors_that_is_not_here_is_a_caution(base: Path, same: Path) -> None:
     edit(same, "trial.json", lambda c: c.update(own_code={"nowhere": "sha256:1"}))
     report = held(same, base)
     assert report.exit_code == 0

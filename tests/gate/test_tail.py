@@ -82,8 +82,8 @@ def test_a_policy_that_falls_passes_by_its_mean_and_fails_by_its_tail(
     assert report.exit_code == 1
     drop = (tails(falling(1)).mean() - tails(steady(0)).mean()) / by_tail.cells[0].span
     assert failed.looks[0].change == pytest.approx(drop)
-    assert render_check.JUDGED["tail"] in render_check.notes(report)
-    assert render_check.JUDGED["tail"] not in render_check.notes(judged(falls, by_mean))
+    assert render_check.JUDGED_BY["tail"] in render_check.notes(report)
+    assert render_check.JUDGED_BY["tail"] not in render_check.notes(judged(falls, by_mean))
     content = json.loads(render_check.as_json(report))
     assert content["cells"][0]["episode_statistic"] == "tail"
 

@@ -16,11 +16,11 @@ from esbench.analysis.permutation import p_different
 from esbench.errors import DamagedTrialError, UsageError
 from esbench.gate.verify import (
     SCORE_ONLY,
-    Outcome,
     Rerun,
+    RerunOutcome,
     Verification,
+    decide,
     fewest_runs,
-    judged,
     sentences,
     smallest_p,
     verify,
@@ -61,7 +61,7 @@ def test_what_has_not_changed_is_identical_and_nothing_is_written(
     before = files(trained)
     seen: list[GenerationRecord] = []
     (found,) = verify(trained, pool, lambda name, record: seen.append(record))
-    assert (found.outcome, found.p_value, found.changed) == (Outcome.IDENTICAL, None, ())
+    assert (found.outcome, found.p_value, found.changed) == (RerunOutcome.IDENTICAL, None, ())
     assert len(found.reruns) == 4
     assert len(seen) >= 4
     assert sentences(found)[0].endswith("identical: 4 trials, every digest and score")
@@ -86,12 +86,12 @@ def test_a_stop_by_a_callback_or_a_target_is_repeated(
     ) as trainer:
         trainer.train(callbacks=[lambda record: Stop("enough") if record.generation == 4 else None])
         assert trainer.progress.generation == (2 if target == -1e9 else 4)
-    assert again(tmp_path, pool).outcome is Outcome.IDENTICAL
+    assert again(tmp_path, pool).outcome is RerunOutcome.IDENTICAL
 
 
 def test_scores_that_differ_are_told_apart() -> None:
     rerun = Rerun(0, SCORE_ONLY, 4013.41, 4013.38)
-    told = " ".join(sentences(Verification("x", Outcome.DIFFERENT, (rerun,), None, ())))
+    told = " ".join(sentences(Verification("x", RerunOutcome.DIFFERENT, (rerun,), None, ())))
     assert "4013.41" in told
     assert "4013.38" in told
 
@@ -100,12 +100,12 @@ def test_a_changed_digest_is_found_where_it_is(trained: Path, pool: WorkerPool) 
     set_digest(trained / "seed-2", 2)
     found = again(trained, pool)
     assert [rerun.parts_at for rerun in found.reruns] == [None, None, 2, None]
-    assert found.outcome is Outcome.NO_DIFFERENCE  # the scores are the same
+    assert found.outcome is RerunOutcome.NO_DIFFERENCE  # the scores are the same
     assert found.p_value == 1
     assert "1 of 4 trials differ, seed 2 from generation 2" in sentences(found)[0]
     assert "esbench itself" in sentences(found)[1]
     alone = again(trained / "seed-2", pool)
-    assert alone.outcome is Outcome.DIFFERENT
+    assert alone.outcome is RerunOutcome.DIFFERENT
     assert "4 seeds" in sentences(alone)[0]
 
 
@@ -115,23 +115,23 @@ def differing(scores: list[float], again: list[float]) -> Verification:
     reruns = tuple(Rerun(seed, 1, then, now) for seed, (then, now) in pairs)
     least = smallest_p(len(scores), len(scores))
     p_value = p_different(scores, again)
-    return Verification("cell", Outcome.DIFFERENT, reruns, p_value, (), least)
+    return Verification("cell", RerunOutcome.DIFFERENT, reruns, p_value, (), least)
 
 
 def test_too_few_seeds_for_a_significant_difference_are_no_test() -> None:
     apart = differing([100.0, 101.0, 102.0, 103.0], [1.0, 2.0, 3.0, 4.0])
     near = differing([100.0, 101.0, 102.0, 103.0], [100.5, 101.0, 102.5, 103.5])
-    (alone,) = judged([apart])
-    assert (alone.outcome, alone.p_value) == (Outcome.DIFFERENT, pytest.approx(2 / 70))
-    (alone,) = judged([near])
-    assert alone.outcome is Outcome.NO_DIFFERENCE
-    for found in judged([apart, near]), judged([near, near]):
-        assert [item.outcome for item in found] == [Outcome.DIFFERENT] * 2
+    (alone,) = decide([apart])
+    assert (alone.outcome, alone.p_value) == (RerunOutcome.DIFFERENT, pytest.approx(2 / 70))
+    (alone,) = decide([near])
+    assert alone.outcome is RerunOutcome.NO_DIFFERENCE
+    for found in decide([apart, near]), decide([near, near]):
+        assert [item.outcome for item in found] == [RerunOutcome.DIFFERENT] * 2
         assert [item.p_value for item in found] == [None] * 2
         assert "5 seeds" in sentences(found[1])[0]
     five = differing([*range(100, 105)], [*range(1, 6)]), differing([1.0] * 5, [1.0] * 5)
-    found = judged(five)
-    assert [item.outcome for item in found] == [Outcome.DIFFERENT, Outcome.NO_DIFFERENCE]
+    found = decide(five)
+    assert [item.outcome for item in found] == [RerunOutcome.DIFFERENT, RerunOutcome.NO_DIFFERENCE]
 
 
 def test_a_test_has_the_seeds_that_it_needs() -> None:
@@ -152,7 +152,7 @@ def test_another_algorithm_of_the_same_name_is_different(
     tell = OpenAIES._tell
     monkeypatch.setattr(OpenAIES, "_tell", lambda self, p, returns, b: tell(self, p, -returns, b))
     found = again(trained, pool)
-    assert found.outcome is Outcome.DIFFERENT
+    assert found.outcome is RerunOutcome.DIFFERENT
     assert found.p_value == pytest.approx(2 / 70)
 
 
@@ -196,7 +196,7 @@ def test_verify_and_eval_agree_on_what_is_identical(
 
     edit(trial, "result.json", change)
     assert evaluate_trial(trial, pool).identical is False
-    assert again(trial, pool).outcome is Outcome.DIFFERENT
+    assert again(trial, pool).outcome is RerunOutcome.DIFFERENT
 
 
 def test_a_stored_policy_that_scores_otherwise_is_different(
@@ -210,7 +210,7 @@ def test_a_stored_policy_that_scores_otherwise_is_different(
     reseal(trained)
     assert evaluate_trial(trained / "seed-0", pool).identical is False
     found = again(trained / "seed-0", pool)
-    assert found.outcome is Outcome.DIFFERENT
+    assert found.outcome is RerunOutcome.DIFFERENT
     assert found.reruns[0].parts_at == SCORE_ONLY
 
 

@@ -20,13 +20,13 @@ from typer.main import get_command
 
 from esbench.cli.app import app
 from esbench.errors import UsageError
-from esbench.gate.verify import SCORE_ONLY, Outcome, Verification, sentences
+from esbench.gate.verify import SCORE_ONLY, RerunOutcome, Verification, sentences
 from esbench.leaderboard import table
 from esbench.leaderboard.entries import Entry, as_file, read_entry, read_leaderboard
-from esbench.leaderboard.sample import draw, verify_drawn
+from esbench.leaderboard.sample import draw_sample, verify_drawn
 from esbench.leaderboard.submit import (
     NO_RESULT,
-    Action,
+    SubmitAction,
     cautions,
     command_of_results,
     submit,
@@ -71,7 +71,7 @@ def only(board: Path) -> Path:
 
 
 def verified(board: Path, count: int, pool: WorkerPool, seed: int = 0) -> Verification:
-    drawn = draw(read_leaderboard(board), count, seed)
+    drawn = draw_sample(read_leaderboard(board), count, seed)
     (found,) = verify_drawn(drawn, pool, lambda name, record: None)
     return found
 
@@ -124,7 +124,7 @@ def test_a_list_of_numbers_is_one_line(board: Path) -> None:
 
 def test_submitting_again_changes_nothing(trained: Path, board: Path) -> None:
     before = files(board)
-    assert submit(trained, board) == {only(board): Action.UNCHANGED}
+    assert submit(trained, board) == {only(board): SubmitAction.UNCHANGED}
     assert files(board) == before
 
 
@@ -139,12 +139,14 @@ def without(trained: Path, copy: Path, *seeds: int) -> Path:
 def test_seeds_that_a_file_lacks_are_added(trained: Path, board: Path, tmp_path: Path) -> None:
     whole = read_entry(only(board))
     parts = tmp_path / "parts"
-    assert list(submit(without(trained, tmp_path / "a", 1), parts).values()) == [Action.WRITTEN]
+    assert list(submit(without(trained, tmp_path / "a", 1), parts).values()) == [
+        SubmitAction.WRITTEN
+    ]
     later = without(trained, tmp_path / "b", 0, 3)
     for path in later.rglob("trial.json"):  # another machine
         edit(path.parent, "trial.json", lambda c: c["versions"].update(numpy="0.1"))
     edit(later / "seed-2", "result.json", lambda c: c.update(wall_time_s=1e3))
-    assert submit(later, parts) == {only(parts): Action.EXTENDED}
+    assert submit(later, parts) == {only(parts): SubmitAction.EXTENDED}
     found = read_entry(only(parts))
     assert found.seeds == whole.seeds == (0, 1, 2, 3)
     assert found.runs == whole.runs
@@ -165,7 +167,7 @@ def test_seeds_that_a_file_lacks_are_added(trained: Path, board: Path, tmp_path:
         )
     before = files(parts)
     for again in (later, trained):
-        assert submit(again, parts) == {only(parts): Action.UNCHANGED}
+        assert submit(again, parts) == {only(parts): SubmitAction.UNCHANGED}
     assert files(parts) == before
 
 
@@ -268,7 +270,7 @@ def test_trials_that_do_not_add_up_are_refused(trained: Path, tmp_path: Path, na
 def test_returns_are_not_compared_on_another_processor(trained: Path, tmp_path: Path) -> None:
     raise_returns(trained / "seed-1")
     edit(trained, "trial.json", lambda c: c["hardware"].update(cpu="Abacus"))
-    assert list(submit(trained, tmp_path / "board").values()) == [Action.WRITTEN]
+    assert list(submit(trained, tmp_path / "board").values()) == [SubmitAction.WRITTEN]
 
 
 def test_the_specification_is_of_this_version(trained: Path, tmp_path: Path) -> None:
@@ -423,15 +425,15 @@ def test_a_published_trial_can_be_trained_again(tmp_path: Path, pool: WorkerPool
     cheapest = min(contents, key=lambda path: contents[path]["runs"][0]["env_steps"])
     (tmp_path / cheapest.name).write_bytes(cheapest.read_bytes())
     found = verified(tmp_path, 1, pool)
-    assert found.outcome is not Outcome.DIFFERENT
+    assert found.outcome is not RerunOutcome.DIFFERENT
     if not found.changed:
-        assert found.outcome is Outcome.IDENTICAL
+        assert found.outcome is RerunOutcome.IDENTICAL
 
 
 def test_a_sample_depends_on_its_seed_alone(board: Path, pool: WorkerPool) -> None:
     before = files(board)
     found = [verified(board, 1, pool, seed) for seed in (0, 0, 1)]
-    assert all(item.outcome is Outcome.IDENTICAL for item in found)
+    assert all(item.outcome is RerunOutcome.IDENTICAL for item in found)
     seeds = [[rerun.seed for rerun in item.reruns] for item in found]
     assert seeds[0] == seeds[1] != seeds[2]
     assert files(board) == before
@@ -451,7 +453,7 @@ def test_new_seeds_are_trained_where_recorded_ones_are_too_few(
     changed = entry.cell.model_copy(update={"trials": trials})
     write(few, entry.model_copy(update={"cell": changed}))
     found = verified(few, 1, pool)
-    assert found.outcome is Outcome.NO_DIFFERENCE
+    assert found.outcome is RerunOutcome.NO_DIFFERENCE
     assert found.p_value is not None
     assert sorted(rerun.seed for rerun in found.reruns) == [0, 1, 2, 3, 4]
     assert {rerun.seed for rerun in found.reruns if rerun.is_new} == {3, 4}
@@ -483,7 +485,7 @@ def test_a_score_that_nobody_reaches_is_found(esbench: Run, board: Path, pool: W
     )
     write(board, entry.model_copy(update={"cell": cell, "runs": runs}))
     found = verified(board, 1, pool)
-    assert found.outcome is Outcome.DIFFERENT
+    assert found.outcome is RerunOutcome.DIFFERENT
     assert found.reruns[0].parts_at == SCORE_ONLY
     assert len(found.reruns) == 4  # enough for a test
     assert found.p_value == pytest.approx(2 / 70)
@@ -535,7 +537,7 @@ def test_numbers_that_the_trial_does_not_have_are_found(
     )
     write(board, entry.model_copy(update={"runs": runs}))
     found = verified(board, 1, pool)
-    assert found.outcome is Outcome.DIFFERENT
+    assert found.outcome is RerunOutcome.DIFFERENT
     assert found.reruns[0].edited == tuple(edit)
     assert next(iter(edit)) in sentences(found)[0]
 
@@ -573,7 +575,7 @@ def test_other_bits_with_the_same_scores_are_equal(board: Path, pool: WorkerPool
     other = tuple(each.model_copy(update={"last_digest": "0" * 64}) for each in entry.cell.trials)
     write(board, entry.model_copy(update={"cell": entry.cell.model_copy(update={"trials": other})}))
     found = verified(board, 1, pool)
-    assert (found.outcome, found.p_value) == (Outcome.NO_DIFFERENCE, 1.0)
+    assert (found.outcome, found.p_value) == (RerunOutcome.NO_DIFFERENCE, 1.0)
 
 
 def test_other_episodes_of_the_same_policy_are_different_on_the_same_machine(
@@ -583,11 +585,11 @@ def test_other_episodes_of_the_same_policy_are_different_on_the_same_machine(
     runs = tuple(run.model_copy(update={"episodes_digest": "0" * 64}) for run in entry.runs)
     write(board, entry.model_copy(update={"runs": runs}))
     found = verified(board, 1, pool)
-    assert (found.outcome, found.p_value) == (Outcome.DIFFERENT, 1.0)
+    assert (found.outcome, found.p_value) == (RerunOutcome.DIFFERENT, 1.0)
     assert found.reruns[0].parts_at == SCORE_ONLY
     origins = tuple(each.model_copy(update={"versions": {"numpy": "1"}}) for each in entry.origins)
     write(board, entry.model_copy(update={"runs": runs, "origins": origins}))
-    assert verified(board, 1, pool).outcome is Outcome.NO_DIFFERENCE
+    assert verified(board, 1, pool).outcome is RerunOutcome.NO_DIFFERENCE
 
 
 def test_commands_lose_the_options_that_change_no_result() -> None:

@@ -142,6 +142,6 @@ def test_a_state_from_before_the_first_generation_may_lack_it(make_spec: Spec) -
         state = trainer.state_dict()
         assert "reference_batch" not in state
         other.load_state_dict(state)
-        assert other.setup == trainer.setup
+        assert other.gathered_setup() == trainer.gathered_setup()
         with pytest.raises(UsageError, match="no reference batch"):
             other.load_state_dict({**state, "progress": {**state["progress"], "generation": 1}})

@@ -10,7 +10,7 @@ import pytest
 from fake_trials import make_records
 from watchers import Watcher
 
-from esbench.errors import OwnCodeError, UsageError
+from esbench.errors import UsageError, UserCodeError
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.running import limits as limits_module
 from esbench.running import trial_processes
@@ -88,7 +88,7 @@ def test_the_results_are_those_of_one_after_the_other_also_if_a_process_is_kille
     assert not processes()
 
 
-def test_own_code_that_kills_its_process_fails_its_trial_alone(
+def test_user_code_errors_that_kills_its_process_fails_its_trial_alone(
     make_trial: Make, pool: WorkerPool
 ) -> None:
     bad, good = make_trial("hostile_code:Constructor-kill-v0"), make_trial()
@@ -176,11 +176,11 @@ def test_the_clock_of_a_trial_stops_between_its_processes(
     clock = Clock()
 
     def look(**limits: float) -> bool:
-        return bool(clock.look(trial, Limits(**limits), watcher))
+        return bool(clock.check(trial, Limits(**limits), watcher))
 
     now[0] += 9
     assert (look(episode=9), look(trial=9), look(episode=10, trial=10)) == (True, True, False)
-    clock.hear()
+    clock.note_progress()
     assert (look(episode=1), look(trial=9)) == (False, True)
     clock.stop()
     now[0] += 1000
@@ -195,8 +195,8 @@ def test_the_clock_of_a_trial_stops_between_its_processes(
 
 
 def test_an_error_of_own_code_keeps_its_class_between_processes() -> None:
-    error = trial_processes._sendable(OwnCodeError("it fell over"))
-    assert (type(error), str(error)) == (OwnCodeError, "it fell over")
+    error = trial_processes._sendable(UserCodeError("it fell over"))
+    assert (type(error), str(error)) == (UserCodeError, "it fell over")
 
 
 def test_deaths_are_forgotten_only_by_a_generation_that_is_new(make_trial: Make) -> None:

@@ -14,14 +14,14 @@ from stored_trials import content
 from watchers import Watcher
 from watchers import run as run_here
 
-from esbench.errors import OwnCodeError, UsageError
+from esbench.errors import UsageError, UserCodeError
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.running import trial_server
 from esbench.running.limits import Clock, Limits
 from esbench.running.trial_server import Died, TrialServer
 from esbench.running.trials import Trial
 from esbench.running.trials_on_nodes import TrialsOnNodes
-from esbench.store.provenance.record import own_code
+from esbench.store.provenance.record import user_code
 from esbench.store.trial_folder import TrialFolder
 from esbench.training.callbacks import ImportedCallback
 
@@ -76,7 +76,7 @@ def test_every_file_is_that_of_a_local_run_on_whatever_nodes_join(
     assert [outcome for outcome, _ in watcher.ends] == ["done"] * 4
     assert all(node.places == {0} for node in nodes.all)
     assert len(nodes.all) == 2
-    assert nodes.code == own_code(trials[0].spec)
+    assert nodes.code == user_code(trials[0].spec)
     assert nodes.code
     for trial, local in zip(trials, locals_, strict=True):
         assert content(trial.folder.path) == content(local.folder.path)
@@ -204,7 +204,7 @@ def test_what_is_not_supported_is_refused_before_any_trial(
     assert trial.folder.status == "missing"
 
 
-def test_own_code_that_fails_in_the_check_fails_its_trial_alone(
+def test_user_code_errors_that_fails_in_the_check_fails_its_trial_alone(
     make_trial: Make, nodes: LocalNodes
 ) -> None:
     killed, exits, good = (
@@ -229,7 +229,7 @@ def test_a_grid_whose_own_code_cannot_be_made_is_refused(
 ) -> None:
     trials = [make_trial("hostile_code:Constructor-raise-v0", seed=seed) for seed in range(2)]
     nodes.add()
-    with pytest.raises(OwnCodeError, match="Constructor-raise"):
+    with pytest.raises(UserCodeError, match="Constructor-raise"):
         run(nodes, Watcher(), *trials)
     assert [trial.folder.status for trial in trials] == ["missing"] * 2
 
@@ -255,7 +255,7 @@ def test_after_a_limit_the_node_runs_other_trials(
 ) -> None:
     bad, good = make_trial("hostile_code:Step-sleep-v0"), make_trial()
     look = lambda _, trial, *__: "too late" if trial is bad else ""  # noqa: E731
-    monkeypatch.setattr(Clock, "look", look)
+    monkeypatch.setattr(Clock, "check", look)
     nodes.add()
     watcher = Watcher()
     run(nodes, watcher, bad, good)
@@ -269,7 +269,7 @@ def test_a_limit_saves_the_trial(
 ) -> None:
     trial, watcher = make_trial(**ENDLESS), Watcher()
     reached = lambda *_: "too late" if "3" in watcher.events.get(trial.name, []) else ""  # noqa: E731
-    monkeypatch.setattr(Clock, "look", reached)
+    monkeypatch.setattr(Clock, "check", reached)
     nodes.add()
     run(nodes, watcher, trial)
     state = trial.folder.load_checkpoint()

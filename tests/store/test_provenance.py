@@ -1,4 +1,4 @@
-"""What a trial records of its origin: the user's own code has a version."""
+"""What a trial records of its origin: user code has a version."""
 
 import importlib
 import json
@@ -24,8 +24,8 @@ from esbench.store.provenance.record import (
     code_here,
     commit_of,
     importable_code,
-    own_code,
     provenance,
+    user_code,
 )
 
 MakeSpec = Callable[..., TrialSpec]
@@ -56,7 +56,7 @@ if "Hold-v0" not in gymnasium.registry:
 
 
 def new_process() -> None:
-    """Forget what own code was looked at, as another process would not know it."""
+    """Forget what user code was looked at, as another process would not know it."""
     module._versions.cache_clear()
     module._digest.cache_clear()
 
@@ -78,21 +78,21 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_a_file_has_its_digest(own: Path, make_spec: MakeSpec) -> None:
     spec = make_spec("holding:Hold-v0")
-    before = own_code(spec)
+    before = user_code(spec)
     assert list(before) == ["holding"]
     assert before["holding"].startswith("sha256:")
     assert provenance(spec)["own_code"] == before
     own.write_text(f"{ENVIRONMENT}\n# another\n")
-    assert own_code(spec) == before  # this process has imported the other one
+    assert user_code(spec) == before  # this process has imported the other one
     new_process()
-    assert own_code(spec) != before
+    assert user_code(spec) != before
     own.write_text(ENVIRONMENT)
     new_process()
-    assert own_code(spec) == before
+    assert user_code(spec) == before
 
 
 def test_what_another_machine_has_is_looked_up_by_name(own: Path, make_spec: MakeSpec) -> None:
-    there = own_code(make_spec("holding:Hold-v0"))
+    there = user_code(make_spec("holding:Hold-v0"))
     asked = {**there, "numpy": "0.1", "nowhere": "sha256:0", "no-package": "1.0"}
     here = {**there, "numpy": np.__version__, "nowhere": None, "no-package": None}
     assert code_here(asked) == here
@@ -108,14 +108,14 @@ def test_the_script_itself_is_on_no_other_machine(
     assert sorted(importable_code(specs)) == ["doubles", "holding"]
     monkeypatch.setattr(gymnasium.spec("Hold-v0").entry_point, "__module__", "__main__")
     monkeypatch.setattr(sys.modules["__main__"], "__file__", str(own), raising=False)
-    assert "__main__" in own_code(make_spec("Hold-v0"))
+    assert "__main__" in user_code(make_spec("Hold-v0"))
     assert not importable_code([make_spec("Hold-v0")])
 
 
 def test_it_is_known_by_its_class_where_the_name_has_no_package(
     own: Path, make_spec: MakeSpec
 ) -> None:
-    assert list(own_code(make_spec("Hold-v0"))) == [own.stem]
+    assert list(user_code(make_spec("Hold-v0"))) == [own.stem]
 
 
 def test_a_package_is_all_its_files(tmp_path: Path, own: Path, make_spec: MakeSpec) -> None:
@@ -125,13 +125,13 @@ def test_a_package_is_all_its_files(tmp_path: Path, own: Path, make_spec: MakeSp
     (package / "wide.py").write_text("class Wide: ...")
     policy = {"template": "nets.wide:Wide"}
     spec = make_spec("holding:Hold-v0", policy=policy)
-    before = own_code(spec)
+    before = user_code(spec)
     assert sorted(before) == ["holding", "nets"]
     seen = {before["nets"]}
     (package / "layers.py").write_text("")
     for _ in range(2):
         new_process()
-        after = own_code(spec)
+        after = user_code(spec)
         assert after["holding"] == before["holding"]
         seen.add(after["nets"])
         (package / "more").mkdir(exist_ok=True)
@@ -140,14 +140,14 @@ def test_a_package_is_all_its_files(tmp_path: Path, own: Path, make_spec: MakeSp
     (package / ".#lock.py").symlink_to("nowhere")  # what an editor leaves
     (package / "folder.py").mkdir()
     new_process()
-    assert own_code(spec) == after
+    assert user_code(spec) == after
 
 
 def test_the_files_of_wrappers_count(tmp_path: Path, own: Path, make_spec: MakeSpec) -> None:
     (tmp_path / "wrapping.py").write_text("class Mine: ...")
     table = {"wrappers": [{"wrapper": "wrapping:Mine"}]}
     spec = make_spec("holding:Hold-v0", environment={"holding:Hold-v0": table})
-    assert sorted(own_code(spec)) == ["holding", "wrapping"]
+    assert sorted(user_code(spec)) == ["holding", "wrapping"]
 
 
 def test_a_folder_of_packages_is_not_one(tmp_path: Path, own: Path, make_spec: MakeSpec) -> None:
@@ -158,11 +158,11 @@ def test_a_folder_of_packages_is_not_one(tmp_path: Path, own: Path, make_spec: M
     spec = make_spec("holding:Hold-v0")
     environment = spec.environment.model_copy(update={"behavior": "experiments.behaving:Path"})
     spec = spec.model_copy(update={"environment": environment})
-    before = own_code(spec)
+    before = user_code(spec)
     assert sorted(before) == ["experiments.behaving", "holding"]
     (folder / "drawing.py").write_text("# changed")
     new_process()
-    assert own_code(spec) == before
+    assert user_code(spec) == before
 
 
 @pytest.mark.parametrize("registry", ["ALGORITHMS", "POLICIES", "BEHAVIORS", "BACKENDS"])
@@ -171,9 +171,9 @@ def test_plugins_of_every_kind_count(
 ) -> None:
     plugin = sys.modules["holding"].Hold
     spec = make_spec("CartPole-v1")
-    assert own_code(spec) == {}
+    assert user_code(spec) == {}
     monkeypatch.setattr(getattr(module, registry), "get", lambda _: plugin)
-    assert list(own_code(spec)) == [own.stem]
+    assert list(user_code(spec)) == [own.stem]
 
 
 @pytest.mark.parametrize("broken", ["no spec", "deleted", "unreadable", "main"])
@@ -185,24 +185,24 @@ def test_a_record_stops_no_trial(
         case "no spec":
             monkeypatch.setitem(sys.modules, "holding", ModuleType("holding"))
             sys.modules["holding"].__file__ = None
-            assert own_code(spec) == {}
+            assert user_code(spec) == {}
         case "deleted":
             own.unlink()
-            assert own_code(spec) == {}
+            assert user_code(spec) == {}
             own.write_text("")
         case "unreadable":
 
             def refuse(_: Path) -> bytes:
                 raise PermissionError(13, "Permission denied")
 
-            own_code(spec)  # loads the registries, whose files are read too
+            user_code(spec)  # loads the registries, whose files are read too
             new_process()
             monkeypatch.setattr(Path, "read_bytes", refuse)
-            assert own_code(spec) == {"holding": "not readable (Permission denied)"}
+            assert user_code(spec) == {"holding": "not readable (Permission denied)"}
         case "main":
             monkeypatch.setattr(gymnasium.registry["Hold-v0"].entry_point, "__module__", "__main__")
             monkeypatch.setattr(sys.modules["__main__"], "__file__", str(own), raising=False)
-            assert sorted(own_code(spec)) == ["__main__", "holding"]
+            assert sorted(user_code(spec)) == ["__main__", "holding"]
 
 
 def test_packages_of_several_versions_are_named_unless_nothing_depends_on_them() -> None:
@@ -215,7 +215,7 @@ def test_packages_of_several_versions_are_named_unless_nothing_depends_on_them()
 def test_what_is_esbenchs_or_gymnasiums_is_known_already(name: str, make_spec: MakeSpec) -> None:
     spec = make_spec("CartPole-v1")
     environment = spec.environment.model_copy(update={"id": name})
-    assert own_code(spec.model_copy(update={"environment": environment})) == {}
+    assert user_code(spec.model_copy(update={"environment": environment})) == {}
 
 
 def test_what_is_installed_has_its_version(make_spec: MakeSpec) -> None:
@@ -223,10 +223,10 @@ def test_what_is_installed_has_its_version(make_spec: MakeSpec) -> None:
 
     spec = make_spec("CartPole-v1")
     environment = spec.environment.model_copy(update={"behavior": "rich.text:Text"})
-    found = own_code(spec.model_copy(update={"environment": environment}))
+    found = user_code(spec.model_copy(update={"environment": environment}))
     assert found == {"rich": version("rich")}
     of_python = spec.environment.model_copy(update={"behavior": "json.decoder:JSONDecoder"})
-    assert own_code(spec.model_copy(update={"environment": of_python})) == {}
+    assert user_code(spec.model_copy(update={"environment": of_python})) == {}
 
 
 def test_a_table_says_that_seeds_are_of_different_code(esbench: Run, own: Path) -> None:
@@ -304,7 +304,7 @@ def test_a_trial_that_is_resumed_under_other_code_says_so(
     trial = make_trial("holding:Hold-v0")
     trial.folder.path.mkdir(parents=True)
     about = {"labels": trial.labels, "versions": {"numpy": "2"}, "workers": 1}
-    ours, theirs = {"own_code": own_code(trial.spec)}, {"own_code": {own.stem: "sha256:0"}}
+    ours, theirs = {"own_code": user_code(trial.spec)}, {"own_code": {own.stem: "sha256:0"}}
     trial.folder.begin(trial.spec, about | ours)
     trial.folder.begin(trial.spec, about | ours)
     description = trial.folder.description()

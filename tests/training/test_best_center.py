@@ -15,12 +15,13 @@ from fake_trials import edit, make_records, make_trials, write_trial
 from watchers import Watcher, run
 
 import esbench as package
+from esbench.analysis.efficiency import WINDOW
 from esbench.errors import UsageError
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.running.run_trial import run_trial
 from esbench.running.trials import Trial
 from esbench.store.selected_score import keep_selected_score, recorded_score
-from esbench.training.best_center import WINDOW, BestCenter
+from esbench.training.best_center import BestCenter
 from esbench.training.scoring import evaluate_trial, keep_best
 from esbench.training.search_trainer import SearchTrainer
 from esbench.training.trained_policy import TrainedPolicy

@@ -15,7 +15,7 @@ from fake_trials import reseal
 from watchers import Watcher, run
 
 from esbench.errors import UsageError
-from esbench.gate.verify import Outcome, verify
+from esbench.gate.verify import RerunOutcome, verify
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.running.run_trial import run_trial
 from esbench.running.trials import Trial
@@ -69,7 +69,7 @@ def test_it_starts_with_the_policy_and_resumes_bit_for_bit(
         for name in ("digest", "distance", "update_cosine"):
             np.testing.assert_equal(getattr(resumed, name), getattr(record, name))
     (verification,) = verify(trial.folder.path, pool, lambda *_: None)
-    assert verification.outcome is Outcome.IDENTICAL
+    assert verification.outcome is RerunOutcome.IDENTICAL
     shutil.rmtree(source.folder.path)  # not needed to score what was trained
     stored = evaluate_trial(trial.folder.path, pool)
     assert stored.recorded == stored.score.mean

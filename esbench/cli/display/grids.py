@@ -14,7 +14,7 @@ from esbench.cli.display.tables import plain_table
 from esbench.units import counted, format_duration, format_steps
 
 if TYPE_CHECKING:  # slow to import
-    from esbench.bench.plan import Cost, Standing
+    from esbench.bench.plan import Cost, TrialStanding
     from esbench.running.schedule import Schedule
 
 FEW_GENERATIONS: Final = 10
@@ -64,7 +64,7 @@ def few_generations(name: str, generations: int) -> str:
     )
 
 
-def print_standings(standings: Iterable[Standing], root: Path) -> None:
+def print_standings(standings: Iterable[TrialStanding], root: Path) -> None:
     """Print the progress of each trial, its nodes, and the number of trials with each status."""
     nodes = plain_table("node", "workers", "steps/s", "episodes in flight", "trial")
     losses: list[str] = []

@@ -16,9 +16,9 @@ from gymnasium import spaces
 from gymnasium.wrappers import FlattenObservation
 from numpy import ndarray
 
-from esbench.environments.answers import Answers
 from esbench.environments.backends.base import Array, Backend, StepResult, register_backend
 from esbench.environments.make import Wrappers, make_environment, wrapped
+from esbench.environments.returned_values import ReturnedValues
 from esbench.flat_spaces import never_flat
 
 LONG: Final = 4.0  # seconds to make the environments of a worker
@@ -55,7 +55,7 @@ class GymnasiumBackend(Backend):
             slots = max(FEW, int(affordable))
         self._describe(self._envs[0], slots)
         self._infos: list[dict[str, Any]] = [{}] * slots
-        self._answers = Answers(environment_id, self.single_observation_space)
+        self._returned = ReturnedValues(environment_id, self.single_observation_space)
         self._size = self.observations[0].size
         self._usual: Any = int if self.observations.ndim == 1 else ndarray
         self._flat = self.observations.reshape(-1)  # a view
@@ -66,8 +66,8 @@ class GymnasiumBackend(Backend):
         while len(self._envs) <= slot:
             self._envs.append(self._make())
         answer = self._envs[slot].reset(seed=seed)
-        observation, self._infos[slot] = self._answers.of_reset(answer)
-        self.observations[slot] = self._answers.observation(observation)
+        observation, self._infos[slot] = self._returned.of_reset(answer)
+        self.observations[slot] = self._returned.observation(observation)
         self._terminations[slot] = self._truncations[slot] = False
         self.live[slot] = True
 
@@ -89,7 +89,7 @@ class GymnasiumBackend(Backend):
     def step(self, actions: Array) -> StepResult:
         """Step the live slots, one after the other."""
         envs, observations, rewards = self._envs, self.observations, self._rewards
-        infos, answers, size, usual = self._infos, self._answers, self._size, self._usual
+        infos, returned, size, usual = self._infos, self._returned, self._size, self._usual
         sized = usual is ndarray
         rewards.fill(0.0)
         slots = np.flatnonzero(self.live)
@@ -99,22 +99,22 @@ class GymnasiumBackend(Backend):
             try:
                 observation, reward, terminated, truncated, infos[slot] = answer
             except (TypeError, ValueError):
-                raise answers.not_of_step(answer) from None
+                raise returned.not_of_step(answer) from None
             # A list or a scalar, which is looked at, is rare; an array of the same size fits.
             if observation.__class__ is not usual or (sized and observation.size != size):
-                observation = answers.observation(observation)
+                observation = returned.observation(observation)
             observations[slot] = observation
             earned.append(reward)
             if terminated is False and truncated is False:
                 continue
-            if answers.flag("terminated", terminated) | answers.flag("truncated", truncated):
+            if returned.flag("terminated", terminated) | returned.flag("truncated", truncated):
                 self._terminations[slot] = terminated
                 self._truncations[slot] = truncated
                 self.live[slot] = False
         if earned:
-            rewards[slots] = answers.rewards(earned)
+            rewards[slots] = returned.rewards(earned)
         if self._may_be_infinite and not self._flat.dot(self._flat) < np.inf:  # or it overflows
-            answers.require_finite(observations)
+            returned.require_finite(observations)
         return observations, rewards, self._terminations, self._truncations, {}
 
     def close(self) -> None:

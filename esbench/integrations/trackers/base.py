@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 from esbench.errors import UsageError
 from esbench.integrations.library import imported
-from esbench.own_code import OWN_CODE_ERRORS, named
 from esbench.registry import DISTRIBUTION, Registry, extra_command, import_object
+from esbench.user_code_errors import USER_CODE_ERRORS, error_text
 
 TIMEOUT_SECONDS: Final = 20.0  # of a library that waits for its server
 _PORTS: Final = {"http": 80, "https": 443}
@@ -107,8 +107,8 @@ def make_tracker(name: str, root: Path) -> Tracker:
         return cls(root / re.sub(r"[^\w.+-]", "_", name))
     except UsageError:
         raise
-    except OWN_CODE_ERRORS as error:
-        raise UsageError(f"tracker {name!r} cannot be created ({named(error)})") from error
+    except USER_CODE_ERRORS as error:
+        raise UsageError(f"tracker {name!r} cannot be created ({error_text(error)})") from error
 
 
 def library(tracker: str, *modules: str) -> Any:

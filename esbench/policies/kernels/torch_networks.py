@@ -18,7 +18,7 @@ from esbench.policies.kernels.convolution import Architecture, Layer, split_tens
 from esbench.policies.kernels.full_layers import Tensor
 from esbench.policies.normalization import Normalizer
 
-State: TypeAlias = tuple[torch.Tensor, torch.Tensor]
+RecurrentState: TypeAlias = tuple[torch.Tensor, torch.Tensor]
 
 MODULES: Final[dict[Activation, type[torch.nn.Module]]] = {
     "identity": torch.nn.Identity,
@@ -50,14 +50,14 @@ class PolicyModule(torch.nn.Module):  # type: ignore[misc]
         self.register_buffer("mean", mean)
         self.register_buffer("scale", scale)
 
-    def initial_state(self, count: int) -> State | None:
+    def initial_state(self, count: int) -> RecurrentState | None:
         """The state of a recurrent network at the start of ``count`` episodes, else None."""
         if not isinstance(self.network, Recurrent):
             return None
         zeros = torch.zeros(count, self.network.cell.hidden_size)
         return zeros, zeros.clone()
 
-    def forward(self, observations: torch.Tensor, state: State | None = None) -> Any:
+    def forward(self, observations: torch.Tensor, state: RecurrentState | None = None) -> Any:
         """Compute the outputs; a recurrent network returns (outputs, state)."""
         rows = observations.flatten(1)
         if self.mean is not None:
@@ -107,7 +107,9 @@ class Recurrent(torch.nn.Module):  # type: ignore[misc]
         last = MODULES[architecture.output_activation]()
         self.output = torch.nn.Sequential(_linear(weights, bias), last)
 
-    def forward(self, rows: torch.Tensor, state: State | None = None) -> tuple[torch.Tensor, State]:
+    def forward(
+        self, rows: torch.Tensor, state: RecurrentState | None = None
+    ) -> tuple[torch.Tensor, RecurrentState]:
         """Compute outputs [N, outputs] and the next state (h, c), [N, units] each."""
         hidden, cells = self.cell(self.features(rows), state)
         return self.output(hidden), (hidden, cells)

@@ -38,7 +38,7 @@ from esbench.reporting.figures.style import (
     is_stacked,
 )
 from esbench.reporting.figures.sweeps import sweep_drawing, sweep_figures
-from esbench.store.cells import Cell, cells, named
+from esbench.store.cells import Cell, cells, cells_named
 from esbench.store.trial_folder import TrialFolder
 from esbench.units import counted, format_number, power_of_ten
 
@@ -153,10 +153,10 @@ def drawings(
     styles = assign_styles(dict(sorted((cell.name, cell.algorithm) for cell in found)))
     everything = {name: list(own) for name, own in itertools.groupby(found, _environment)}
     for name in algorithms:
-        if not named(found, name):
+        if not cells_named(found, name):
             raise unknown(f"algorithm in {root}", name, {cell.name for cell in found})
     if algorithms:
-        chosen = [cell for name in algorithms for cell in named(found, name)]
+        chosen = [cell for name in algorithms for cell in cells_named(found, name)]
         found = [cell for cell in found if cell in chosen]
     drawn = {}
     for environment, members in itertools.groupby(found, _environment):

@@ -31,7 +31,7 @@ from esbench.reporting.tables.render_table import TEXTS
 from esbench.reporting.tables.score_sheet import sheet
 from esbench.reporting.tables.score_table import ScoreRow, score_table
 from esbench.store.cells import Cell, cells
-from esbench.store.provenance.changes import own_code_of
+from esbench.store.provenance.changes import user_code_of
 from esbench.store.trial_folder import Status, TrialFolder
 from esbench.units import (
     NONE,
@@ -252,7 +252,7 @@ def _origin(description: Json) -> dict[str, str]:
         "Commit": description.get("git_commit"),
         "Processor": hardware.get("cpu") and f"{hardware['cpu']}, {hardware.get('cores')} cores",
         "Platform": hardware.get("platform"),
-        "Own code": ", ".join(f"{name} {of}" for name, of in own_code_of(description).items()),
+        "User code": ", ".join(f"{name} {of}" for name, of in user_code_of(description).items()),
         "Versions": ", ".join(f"{name} {of}" for name, of in versions.items() if of),
     }
     return {key: str(value) for key, value in origin.items() if value}

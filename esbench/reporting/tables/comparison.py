@@ -24,10 +24,10 @@ from esbench.grids.trial_spec import flatten
 from esbench.json_text import as_text
 from esbench.reporting.tables import render_table
 from esbench.reporting.tables.render_table import FEW_SEEDS, Sheet
-from esbench.reporting.tables.score_sheet import JUDGED, TAIL
+from esbench.reporting.tables.score_sheet import SEED_SCORES, TAIL
 from esbench.reporting.tables.score_table import normalized_score, tail_score
 from esbench.settings import Table
-from esbench.store.cells import Cell, cells, named, require_within_budget, seed_scores
+from esbench.store.cells import Cell, cells, cells_named, require_within_budget, seed_scores
 from esbench.units import NONE, counted, format_number
 
 BY: Final[dict[EpisodeStatistic, str]] = {
@@ -151,7 +151,7 @@ def sheet(sides: Sides, *, tail: bool = False) -> Sheet:
         body.append(["all, normalized", "", "", difference, improvement, "", "", *[""] * tail])
     header = ["Environment", "A (seeds)", "B (seeds)", "A - B", "P(A > B)", "p", "g"]
     header += ["Tails"] * tail
-    of_what = f" of {JUDGED[sides.statistic]}"
+    of_what = f" of {SEED_SCORES[sides.statistic]}"
     several = ", Holm-corrected" if len(sides.pairs) > 1 else ""
     columns = (
         f"Scores: interquartile means over seeds{of_what}. "
@@ -200,7 +200,7 @@ def _side(name: str, root: Path | None) -> list[Cell]:
             )
         return cells(Path(name))
     found = cells(root)
-    chosen = named(found, name)
+    chosen = cells_named(found, name)
     rows = sorted({cell.name for cell in chosen})
     if len(rows) > 1:
         raise UsageError(f"{name!r} has several rows in {root}; expected one of {', '.join(rows)}")

@@ -24,7 +24,7 @@ from esbench.reporting.tables.score_table import ScoreRow, shared_name
 from esbench.store.cells import TOLERATED
 from esbench.units import NONE, counted, format_duration, format_number, format_share, format_steps
 
-JUDGED: Final[dict[EpisodeStatistic, str]] = {
+SEED_SCORES: Final[dict[EpisodeStatistic, str]] = {
     "mean": "the final policy's mean return over held-out episodes",
     "tail": "the final policy's tail, the mean of the worst 10 % of its held-out episodes (at "
     "least one)",
@@ -115,7 +115,7 @@ def footnotes(rows: Sequence[ScoreRow]) -> list[str]:
 def protocol(rows: Sequence[ScoreRow]) -> str:
     """What the scores and intervals of a table are."""
     return (
-        f"Score: interquartile mean (IQM) over training seeds of {JUDGED[rows[0].statistic]}. "
+        f"Score: interquartile mean (IQM) over training seeds of {SEED_SCORES[rows[0].statistic]}. "
         "Interval: 95 % percentile bootstrap over seeds."
     )
 

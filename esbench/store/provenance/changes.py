@@ -38,7 +38,7 @@ def was_mixed(description: Json) -> bool:
     first, *resumed = _parts(description)
     return any(
         part.get("versions") != first.get("versions")
-        or changed_code(first, own_code_of(part))
+        or changed_code(first, user_code_of(part))
         or _other_processor(first, part)
         for part in resumed
     )
@@ -51,7 +51,7 @@ def mixture(descriptions: Sequence[Json]) -> list[str]:
     """
     found: dict[str, dict[str, None]] = {}
     for part in (part for description in descriptions for part in _parts(description)):
-        for package, version in (_table(part, "versions") | own_code_of(part)).items():
+        for package, version in (_table(part, "versions") | user_code_of(part)).items():
             if version and package not in NO_DIGEST_DEPENDS_ON:
                 found.setdefault(package, {})[str(version)] = None
     several = {package: versions for package, versions in found.items() if len(versions) > 1}
@@ -80,8 +80,8 @@ def changes(before: Origin, here: Origin) -> list[str]:
     return phrases
 
 
-def own_code_of(description: Json) -> dict[str, Any]:
-    """The versions of the user's own code in ``trial.json``.
+def user_code_of(description: Json) -> dict[str, Any]:
+    """The versions of user code in ``trial.json``.
 
     They explain a difference but do not excuse it: a change in the user's algorithm or environment
     is what the gate must detect.
@@ -90,21 +90,21 @@ def own_code_of(description: Json) -> dict[str, Any]:
 
 
 def changed_code(description: Json, here: dict[str, Any]) -> list[str]:
-    """One phrase per part of the user's own code that is not the same here."""
+    """One phrase per part of user code that is not the same here."""
     return [
         f"{name} {then} then, {here[name]} now"
-        for name, then in own_code_of(description).items()
+        for name, then in user_code_of(description).items()
         if here.get(name, then) != then
     ]
 
 
 def all_own_code(description: Json) -> list[tuple[str, str]]:
-    """The own code that a trial was begun and resumed with, without what ``changes`` compares."""
+    """The user code that a trial was begun and resumed with, without what ``changes`` compares."""
     every = _table(description, "versions")
     return [
         (name, str(version))
         for part in _parts(description)
-        for name, version in own_code_of(part).items()
+        for name, version in user_code_of(part).items()
         if name not in every
     ]
 

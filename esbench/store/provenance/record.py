@@ -1,4 +1,4 @@
-"""Records what a result depends on besides its specification, the user's own code included."""
+"""Records what a result depends on besides its specification, user code included."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def provenance(spec: TrialSpec | None = None) -> dict[str, Any]:
             "esbench": _package_version(DISTRIBUTION),
             **{name: _package_version(name) for name in PACKAGES},
         },
-        "own_code": {} if spec is None else own_code(spec),
+        "own_code": {} if spec is None else user_code(spec),
         "git_commit": _git_commit(),
         "hardware": {
             "machine": platform.machine(),
@@ -152,7 +152,7 @@ class _Source(NamedTuple):
     files: tuple[Path, ...]
 
 
-def own_code(spec: TrialSpec) -> dict[str, str]:
+def user_code(spec: TrialSpec) -> dict[str, str]:
     """The version of each package of a trial besides those that are always recorded.
 
     An installed package has its version; the user's own files have "sha256:" and the start of the
@@ -170,7 +170,7 @@ def own_code(spec: TrialSpec) -> dict[str, str]:
 
 
 def changed_since(description: Json) -> list[str]:
-    """The names of the own code in a ``trial.json`` that has changed; it need not exist here."""
+    """The names of the user code in a ``trial.json`` that has changed; it need not exist here."""
     changed: list[str] = []
     for name, before in all_own_code(description):
         here = code_here({name: before})[name]
@@ -180,7 +180,7 @@ def changed_since(description: Json) -> list[str]:
 
 
 def code_here(code: Mapping[str, str]) -> dict[str, str | None]:
-    """The versions that own code, as ``own_code`` returns it, has here; None if it is missing."""
+    """The versions that user code, as ``user_code`` returns it, has here; None if it is missing."""
     return {
         name: _versions(name).get(name) if there.startswith(OWN_FILES) else _package_version(name)
         for name, there in code.items()
@@ -188,8 +188,8 @@ def code_here(code: Mapping[str, str]) -> dict[str, str | None]:
 
 
 def importable_code(specs: Iterable[TrialSpec]) -> dict[str, str]:
-    """The ``own_code`` of trials that other machines can import: all but that of the script."""
-    found = {name: code for spec in specs for name, code in own_code(spec).items()}
+    """The ``user_code`` of trials that other machines can import: all but that of the script."""
+    found = {name: code for spec in specs for name, code in user_code(spec).items()}
     found.pop("__main__", None)
     return found
 

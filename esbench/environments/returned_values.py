@@ -17,8 +17,8 @@ FLAGS: Final = (bool, np.bool_, int, np.integer)
 
 
 @final
-class Answers:
-    """Checks the answers of one environment.
+class ReturnedValues:
+    """Checks what one environment returns.
 
     Every method raises TrainingError, which names the environment, for an answer that is wrong.
     """

@@ -1,4 +1,4 @@
-"""Errors of own code become printable text, and own code does not end the process."""
+"""Errors of user code become printable text, and user code does not end the process."""
 
 from pathlib import Path
 
@@ -8,8 +8,8 @@ from hostile_code import NAUGHTY, MuteError
 
 from esbench.errors import UsageError
 from esbench.escape import printable
-from esbench.own_code import MOST_CHARACTERS, location, message_of, named
 from esbench.registry import import_object
+from esbench.user_code_errors import MOST_CHARACTERS, error_text, location, message_of
 
 ENDS = """
 import os, threading, time
@@ -40,19 +40,19 @@ def test_own_text_can_be_printed_and_stored() -> None:
 def test_the_message_of_any_error_is_one_line() -> None:
     assert message_of(ValueError("a\n  b")) == "a b"
     assert len(message_of(ValueError("x" * 10**6))) == MOST_CHARACTERS
-    assert named(MuteError()).startswith("MuteError: ")
-    assert named(ValueError()) == "ValueError"
-    assert named(SystemExit(0)) == "SystemExit: 0"
+    assert error_text(MuteError()).startswith("MuteError: ")
+    assert error_text(ValueError()) == "ValueError"
+    assert error_text(SystemExit(0)) == "SystemExit: 0"
 
 
 def test_a_location_is_that_of_own_code_only() -> None:
     with pytest.raises(UsageError) as caught:
         import_object("policy", "no_such_module:Class")
-    assert "test_own_code.py" in location(caught.value)  # which has called it
+    assert "test_user_code_errors.py" in location(caught.value)  # which has called it
     assert location(ValueError()) == ""
 
 
-def test_own_code_ends_no_process_and_delays_no_end() -> None:
+def test_user_code_errors_ends_no_process_and_delays_no_end() -> None:
     code, out, err = finished("-c", ENDS)
     assert (code, out, err) == (5, "7\nos._exit(0)\n", "")
 
@@ -66,7 +66,7 @@ def test_own_code_ends_no_process_and_delays_no_end() -> None:
         ("status --env hostile_code:Plain0-v0 --algorithm exits_{}:Class", 2),
     ],
 )
-def test_own_code_ends_no_command_without_a_sentence(
+def test_user_code_errors_ends_no_command_without_a_sentence(
     esbench: Run,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -1,4 +1,4 @@
-"""Exceptions of own code, which is the code of users, as printable text."""
+"""Exceptions of user code, which is the code of users, as printable text."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Final
 
 from esbench.escape import printable
 
-# An error of own code must not end esbench, even if it asks for the end of the process.
-OWN_CODE_ERRORS: Final = (Exception, SystemExit)
+# An error of user code must not end esbench, even if it asks for the end of the process.
+USER_CODE_ERRORS: Final = (Exception, SystemExit)
 MOST_CHARACTERS: Final = 1000  # of a message
 LIBRARIES: Final = [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
 PACKAGE: Final = Path(__file__).resolve().parent
@@ -19,28 +19,28 @@ INSTALLED: Final = ("<", *(f"{folder}{os.sep}" for folder in (*LIBRARIES, PACKAG
 
 
 def message_of(error: BaseException) -> str:
-    """The message of an error of own code in one printable line of limited length."""
+    """The message of an error of user code in one printable line of limited length."""
     try:
         text = str(error)
-    except OWN_CODE_ERRORS:
+    except USER_CODE_ERRORS:
         text = "its message cannot be made"
     return printable(" ".join(text[: 2 * MOST_CHARACTERS].split()))[:MOST_CHARACTERS]
 
 
-def named(error: BaseException) -> str:
-    """The class and the message of an error of own code in one printable line."""
+def error_text(error: BaseException) -> str:
+    """The class and the message of an error of user code in one printable line."""
     message, name = message_of(error), printable(type(error).__name__)
     return f"{name}: {message}" if message else name
 
 
-def where_from(module: str) -> str:
+def import_hint(module: str) -> str:
     """What to do about a missing module, for the end of a message."""
     root = module.partition(".")[0]
     return f"expected {root!r} in the current folder or in an installed package"
 
 
 def location(error: BaseException) -> str:
-    """Where the user's own code raised an error, as " (maze.py, line 12)"; empty if it did not."""
+    """Where user code raised an error, as " (maze.py, line 12)"; empty if it did not."""
     found = ""
     cause: BaseException | None = error
     while cause is not None:  # Gymnasium raises some errors again
