@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,6 +12,12 @@ Vector: TypeAlias = npt.NDArray[np.float64]
 Matrix: TypeAlias = npt.NDArray[np.float64]
 Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 """The shapes of the tensors that lie one after the other in a parameter vector."""
+
+
+def float_digest(*values: npt.ArrayLike) -> str:
+    """SHA-256 of arrays one after the other, as little-endian float64."""
+    parts = (np.asarray(value, dtype="<f8").tobytes() for value in values)
+    return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
 def without_arrays(value: Any, arrays: dict[str, Any], name: str = "") -> Any:

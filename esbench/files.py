@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
@@ -23,6 +24,11 @@ _KINDS: Final = {
     stat.S_IFBLK: "a device",
 }
 RESUMABLE: Final = "; what was saved before is intact, and the same command resumes from it"
+
+
+def safe_name(text: str) -> str:
+    """A text as a file name: only letters, digits and ``_ . + -``."""
+    return re.sub(r"[^\w.+-]", "_", text)
 
 
 def require_path(name: str, value: object) -> None:

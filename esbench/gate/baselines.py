@@ -18,13 +18,12 @@ from esbench.analysis.permutation import OMNIBUS, TestStatistic
 from esbench.analysis.statistics import EpisodeStatistic
 from esbench.errors import UsageError
 from esbench.files import nearest_path, read_json, write_bytes
-from esbench.grids.trial_spec import EnvironmentSpec, Seed, TrialSpec
+from esbench.grids.trial_spec import EnvironmentSpec, Seed, TrialSpec, cell_name
 from esbench.json_text import Json, as_text
 from esbench.rollouts.random_policy import random_policy_returns
 from esbench.settings import Settings, Table, parse
 from esbench.store.cells import (
     Cell,
-    cell_name,
     cells,
     require_distinct_seeds,
     require_within_budget,

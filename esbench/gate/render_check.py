@@ -21,8 +21,9 @@ from esbench.gate.check import (
     CheckReport,
 )
 from esbench.gate.match_baseline import DigestResult
+from esbench.grids.trial_spec import cell_name
 from esbench.json_text import Json, as_text
-from esbench.store.cells import Cell, cell_name
+from esbench.store.cells import Cell
 from esbench.store.provenance.changes import origin_of, was_mixed
 from esbench.store.provenance.record import commit_of, now
 from esbench.store.stored_check import CHECK_FORMAT

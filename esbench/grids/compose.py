@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from esbench.errors import UsageError, suggestion
+from esbench.files import safe_name
 from esbench.grids.environment_files import environment_table
 from esbench.grids.grid_file import (
     Grid,
@@ -44,7 +45,7 @@ def compose_grid(
     elif grid is not None:
         table, source = read_grid(grid)
     elif environments and algorithms:
-        name = re.sub(r"[^\w.+-]", "_", "+".join([*environments, *algorithms]))
+        name = safe_name("+".join([*environments, *algorithms]))
         table, source = {"name": name}, "command line"
     else:
         raise UsageError(

@@ -320,3 +320,8 @@ def flatten(table: Table, prefix: str = "") -> Table:
         else:
             flat[name] = value
     return flat
+
+
+def cell_name(algorithm: str, policy: str) -> str:
+    """Algorithm and policy in words, without the default policy."""
+    return algorithm if policy == DEFAULT_LABEL else f"{algorithm} {policy}"

@@ -20,7 +20,7 @@ from pydantic import Field
 from esbench.analysis.curves import Band, curve_band
 from esbench.analysis.statistics import MIN_RUNS
 from esbench.errors import UsageError, suggestion
-from esbench.files import read_json
+from esbench.files import read_json, safe_name
 from esbench.gate.baselines import FrozenCell
 from esbench.grids.trial_spec import DEFAULT_LABEL
 from esbench.json_text import SEAL, as_text, digest_of, sealed
@@ -154,7 +154,7 @@ class Entry(Settings):
         """The name of the file, which is that of every entry with this specification."""
         policy = () if self.cell.policy == DEFAULT_LABEL else (self.cell.policy,)
         parts = self.cell.environment, self.cell.algorithm, *policy, self.variant
-        return re.sub(r"[^\w.+-]", "_", "-".join(parts)) + ".json"
+        return safe_name("-".join(parts)) + ".json"
 
 
 def as_file(entry: Entry) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Final
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy.typing as npt
 from esbench.analysis.curves import at_start
 from esbench.analysis.efficiency import policy_returns
 from esbench.analysis.statistics import Floats, tail_mean
+from esbench.arrays import float_digest
 from esbench.json_text import Json
 from esbench.leaderboard.entries import QUANTILES, BestSoFar, Run, rounded
 from esbench.store.held_out import variety
@@ -51,9 +51,8 @@ def edited_fields(recorded: Run, again: Run) -> tuple[str, ...]:
 
 
 def episodes_digest(returns: npt.ArrayLike, lengths: npt.ArrayLike) -> str:
-    """SHA-256 of held-out episodes: returns, then lengths, as little-endian float64."""
-    parts = (np.asarray(part, dtype="<f8").tobytes() for part in (returns, lengths))
-    return hashlib.sha256(b"".join(parts)).hexdigest()
+    """The ``float_digest`` of held-out episodes: returns, then lengths."""
+    return float_digest(returns, lengths)
 
 
 def _best_so_far(env_steps: Floats, center: Floats, is_agent: bool) -> BestSoFar:

@@ -15,8 +15,8 @@ from esbench.algorithms.base import algorithm_class
 from esbench.analysis.generations import thirds
 from esbench.analysis.health import LEVELS, HealthFinding, Level, RunMeasurements, findings
 from esbench.errors import UsageError
+from esbench.grids.trial_spec import cell_name
 from esbench.json_text import Json, as_text
-from esbench.store.cells import cell_name
 from esbench.store.find_trials import find_trials
 from esbench.store.held_out import variety
 from esbench.store.trial_folder import Status, TrialFolder, is_trial

@@ -13,10 +13,10 @@ import numpy as np
 from esbench.analysis.change_points import CHANGE_LEVEL, change_points
 from esbench.analysis.statistics import Floats, bootstrap_interval, iqm
 from esbench.escape import markdown
+from esbench.grids.trial_spec import cell_name
 from esbench.json_text import as_text
 from esbench.reporting.tables import render_table
 from esbench.reporting.tables.render_table import INTERVAL, Sheet
-from esbench.store.cells import cell_name
 from esbench.store.provenance.changes import changes, origin_of
 from esbench.store.stored_check import CheckedCell, StoredCheck, read_checks
 from esbench.units import NONE, format_number, format_steps

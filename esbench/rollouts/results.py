@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from esbench.algorithms.shaping import center_rank
-from esbench.arrays import Matrix, Vector
+from esbench.arrays import Matrix, Vector, float_digest
 from esbench.policies.normalization import Moments, ObservationStatistics
 from esbench.rollouts.jobs import CENTER, Task
 
@@ -129,9 +128,8 @@ def summary(played: Episodes, fitness: Vector, reward_shift: float) -> dict[str,
 
 
 def digest(center: Vector, played: Episodes) -> str:
-    """SHA-256 of the center and all returns in member order, as little-endian float64."""
-    parts = (center, played.returns, played.center_returns)
-    return hashlib.sha256(b"".join(p.astype("<f8").tobytes() for p in parts)).hexdigest()
+    """The ``float_digest`` of the center and all returns in member order."""
+    return float_digest(center, played.returns, played.center_returns)
 
 
 def _row_means(values: Vector) -> Vector:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,12 +10,13 @@ from typing import Final, final
 
 from esbench.agents.names import is_agent
 from esbench.errors import DamagedTrialError, UsageError
+from esbench.files import safe_name
 from esbench.grids.compose import compose_grid
 from esbench.grids.environment_files import Scores
 from esbench.grids.expand import Labels, expand
 from esbench.grids.grid_file import Grid
 from esbench.grids.shards import divide, parse_shard, planned_cost
-from esbench.grids.trial_spec import DEFAULT_LABEL, TrialSpec
+from esbench.grids.trial_spec import DEFAULT_LABEL, TrialSpec, cell_name
 from esbench.settings import Table
 from esbench.store.find_trials import check_format
 from esbench.store.generation_record import GenerationRecord
@@ -81,9 +81,8 @@ class Trial:
     @property
     def name(self) -> str:
         """Environment, algorithm, policy and seed as text."""
-        policy = self.labels["policy"]
-        middle = self.labels["algorithm"] + ("" if policy == DEFAULT_LABEL else f" {policy}")
-        return f"{self.labels['environment']} {middle} seed {self.spec.seed}"
+        label = cell_name(self.labels["algorithm"], self.labels["policy"])
+        return f"{self.labels['environment']} {label} seed {self.spec.seed}"
 
 
 def open_grid(
@@ -168,7 +167,7 @@ def grid_trials(grid: Grid, out: Path, source: str) -> list[Trial]:
 def trial_at(spec: TrialSpec, environment: str, algorithm: str, policy: str, out: Path) -> Trial:
     """A trial with these labels; labels and seed name its folder below ``out``."""
     parts = [environment, algorithm, *([] if policy == DEFAULT_LABEL else [policy])]
-    path = out.joinpath(*(re.sub(r"[^\w.+-]", "_", part) for part in parts), f"seed-{spec.seed}")
+    path = out.joinpath(*(safe_name(part) for part in parts), f"seed-{spec.seed}")
     labels = {"environment": environment, "algorithm": algorithm, "policy": policy}
     return Trial(spec, labels, TrialFolder(path))
 

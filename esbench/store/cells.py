@@ -16,7 +16,7 @@ from esbench.analysis.efficiency import mean_return
 from esbench.analysis.statistics import EpisodeStatistic, diverged_as_worst, tail_mean
 from esbench.errors import UsageError
 from esbench.grids.environment_files import Scores, frozen_scores
-from esbench.grids.trial_spec import DEFAULT_LABEL, flatten
+from esbench.grids.trial_spec import cell_name, flatten
 from esbench.json_text import Json
 from esbench.settings import parse
 from esbench.store.find_trials import find_trials
@@ -212,11 +212,6 @@ def require_within_budget(found: Sequence[Cell]) -> None:
 def _labels(description: Json) -> tuple[str, str, str]:
     labels = description["labels"]
     return labels["environment"], labels["algorithm"], labels["policy"]
-
-
-def cell_name(algorithm: str, policy: str) -> str:
-    """``Cell.name`` of these labels."""
-    return algorithm if policy == DEFAULT_LABEL else f"{algorithm} {policy}"
 
 
 def _cells_of(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import math
 import time
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ import numpy as np
 from esbench.agents.base import ActingPolicy, AgentSettings, Environment
 from esbench.agents.names import make_agent
 from esbench.algorithms.base import State
+from esbench.arrays import float_digest
 from esbench.environments.episode_check import require_end
 from esbench.environments.make import make_environment
 from esbench.environments.returned_values import ReturnedValues
@@ -268,7 +268,7 @@ class AgentTrainer(Trainer):
             **UNMEASURED,
             center_return=center.mean if center.returns.size else math.nan,
             max_episode_steps=None,
-            digest=_digest(self._episodes, center),
+            digest=float_digest(self._episodes, center.returns, center.lengths),
         )
         self._row_at, self._episodes = self.progress.env_steps, []
         self.history.append(record)
@@ -351,9 +351,3 @@ def _training_returns(ended: Sequence[tuple[float, int]]) -> dict[str, Any]:
         "non_finite": int(returns.size - finite.size),
         "episode_length_mean": float(np.mean([n for _, n in ended])) if ended else math.nan,
     }
-
-
-def _digest(ended: Sequence[tuple[float, int]], center: HeldOutScore) -> str:
-    """SHA-256 of the returns and lengths of a record's episodes, as little-endian float64."""
-    parts = (np.array(ended), center.returns, center.lengths)
-    return hashlib.sha256(b"".join(part.astype("<f8").tobytes() for part in parts)).hexdigest()

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias, final
 
 from esbench.errors import UsageError
 from esbench.grids.expand import Labels, with_settings
-from esbench.grids.trial_spec import DEFAULT_LABEL, TrialSpec, differences
+from esbench.grids.trial_spec import TrialSpec, cell_name, differences
 from esbench.integrations.optuna_study import Configuration, OptunaStudy, Sampler
 from esbench.running.check_trials import check_trials
 from esbench.running.trials import Trial
@@ -231,9 +231,7 @@ def open_study(trial: Trial, key: str, space: SearchSpace, search: Search, stora
 
 def study_name(labels: Labels) -> str:
     """Environment, algorithm and policy as text."""
-    policy = labels["policy"]
-    text = f"{labels['environment']} {labels['algorithm']}"
-    return text if policy == DEFAULT_LABEL else f"{text} {policy}"
+    return f"{labels['environment']} {cell_name(labels['algorithm'], labels['policy'])}"
 
 
 def _score(trial: Trial) -> float:

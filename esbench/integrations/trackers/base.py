@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Any, Final, Literal, TypeAlias, final
 from urllib.parse import urlsplit
 
 from esbench.errors import UsageError
+from esbench.files import safe_name
 from esbench.integrations.library import imported
 from esbench.registry import DISTRIBUTION, Registry, extra_command, import_object
 from esbench.user_code_errors import USER_CODE_ERRORS, error_text
@@ -104,7 +104,7 @@ def make_tracker(name: str, root: Path) -> Tracker:
             "start, log and end"
         )
     try:
-        return cls(root / re.sub(r"[^\w.+-]", "_", name))
+        return cls(root / safe_name(name))
     except UsageError:
         raise
     except USER_CODE_ERRORS as error:

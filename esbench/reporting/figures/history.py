@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from esbench.analysis.statistics import Floats
-from esbench.files import write_bytes
+from esbench.files import safe_name, write_bytes
 from esbench.reporting.figures.style import (
     BLUE,
     DEFAULT_OUTPUT,
@@ -45,7 +44,7 @@ def draw_history(found: Sequence[CellHistory], out: Path) -> list[Path]:
     written = []
     for cell in found:
         if any(check.scores.size for check in cell.checks):
-            name = re.sub(r"[^\w.+-]", "_", f"history-{cell.title.replace(' on ', '-')}")
+            name = safe_name(f"history-{cell.title.replace(' on ', '-')}")
             for suffix, content in history_drawing(cell).files(DEFAULT_OUTPUT).items():
                 path = out / f"{name}.{suffix}"
                 write_bytes(path, content)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ import numpy.typing as npt
 
 from esbench.analysis.curves import Band, generation_curve, learning_curve
 from esbench.errors import UsageError, unknown
-from esbench.files import write_bytes
+from esbench.files import safe_name, write_bytes
 from esbench.grids.environment_files import Scores, environment_kind
 from esbench.reporting.figures import across
 from esbench.reporting.figures.style import (
@@ -160,7 +159,7 @@ def drawings(
         found = [cell for cell in found if cell in chosen]
     drawn = {}
     for environment, members in itertools.groupby(found, _environment):
-        group, stem = list(members), re.sub(r"[^\w.+-]", "_", environment)
+        group, stem = list(members), safe_name(environment)
         if shown := learning_curves(group, styles):
             drawn[stem] = curves_drawing(environment, shown, shared_scores(group), panels)
         for sweep in sweep_figures(everything[environment], group):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from esbench.analysis.statistics import MIN_RUNS
 from esbench.escape import latex, markdown
+from esbench.grids.trial_spec import cell_name
 from esbench.json_text import as_text
-from esbench.store.cells import cell_name
 from esbench.store.held_out import Variety
 
 if TYPE_CHECKING:
