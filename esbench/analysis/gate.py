@@ -5,7 +5,8 @@ at a level that is shared among all cells by Holm's procedure (Scand. J. Stat. 6
 drop is one that matters: the mean or the interquartile mean has dropped by a margin, a share of the
 range between random actions and the reference. A cell passes only if a drop of all scores by the
 margin is excluded, by the same test of the scores moved up by the margin (non-inferiority), and the
-test of the mean alone agrees at five times the level; otherwise it is inconclusive.
+test of the mean alone agrees at five times the level; otherwise it is inconclusive. An improvement
+must pass in the same way: a rise of most seeds does not hide that more seeds fail.
 
 The test is the omnibus test of ``permutation.p_greater``. The mean notices that more seeds fail,
 which the interquartile mean hides; ranks and the interquartile mean notice a drop of the other
@@ -239,11 +240,12 @@ def _judgment(
     sample: Sample, rules: GateRules, cells: int, p_drop: float, p_gain: float, p_margin: float
 ) -> Judgment:
     change, iqm_change = sample.change, sample.iqm_change
+    excludes_drop = p_margin <= rules.noninferiority_level
     if p_drop <= rules.level and min(change, iqm_change) <= -rules.margin:
         verdict = Verdict.REGRESSION
-    elif p_gain <= rules.level and max(change, iqm_change) >= rules.margin:
+    elif excludes_drop and p_gain <= rules.level and max(change, iqm_change) >= rules.margin:
         verdict = Verdict.IMPROVEMENT
-    elif p_margin <= rules.noninferiority_level:
+    elif excludes_drop:
         verdict = Verdict.NO_WORSE
     else:
         verdict = Verdict.INCONCLUSIVE

@@ -79,7 +79,8 @@ def judgment_text(judgment: Judgment) -> str:
     match judgment.verdict:
         case Verdict.REGRESSION | Verdict.IMPROVEMENT as verdict:
             p_value = judgment.p_drop if verdict is Verdict.REGRESSION else judgment.p_gain
-            if abs(judgment.iqm_change) > abs(judgment.change):
+            decisive = min if verdict is Verdict.REGRESSION else max
+            if decisive(judgment.change, judgment.iqm_change) != judgment.change:
                 change = f"interquartile mean {iqm_change} (mean {change})"
             return f"{change}, p = {p_value:.2g}"
         case Verdict.NO_WORSE:

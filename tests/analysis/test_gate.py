@@ -47,6 +47,17 @@ def test_a_clear_drop_is_a_regression_and_a_clear_gain_an_improvement() -> None:
     assert same.verdict is Verdict.NO_WORSE
 
 
+def test_a_rise_of_most_seeds_does_not_hide_that_more_seeds_fail() -> None:
+    base = np.linspace(0.88, 0.92, 16)
+    scores = np.concatenate([np.linspace(0.98, 1.0, 12), np.linspace(0.0, 0.1, 4)])
+    (found,) = judged(sample(base, scores))
+    assert found.change < -RULES.margin < RULES.margin < found.iqm_change
+    assert found.p_gain <= RULES.level
+    assert found.verdict is Verdict.INCONCLUSIVE
+    (mirrored,) = judged(sample(-base, -scores))
+    assert mirrored.verdict is Verdict.REGRESSION  # of the interquartile mean
+
+
 def test_a_certain_drop_below_the_margin_is_no_regression() -> None:
     base = np.linspace(0.900, 0.901, 8)
     (small,) = judged(sample(base, base - 0.049))
