@@ -96,7 +96,7 @@ def compare_across(
 
 
 def standings(sides: Sequence[npt.ArrayLike]) -> list[Standing]:
-    """The best side by interquartile mean, and those not significantly different from it.
+    """The best side by interquartile mean, and those not significantly worse.
 
     By two-sided permutation tests of means against the best, Holm-corrected over the sides, at
     ``LEVEL``. With three runs per side no p is below 0.1, so all are tied. The sides have [runs]
@@ -112,7 +112,8 @@ def standings(sides: Sequence[npt.ArrayLike]) -> list[Standing]:
     p_values = holm([p_different(arrays[best], arrays[index]) for index in others])
     found[best] = "best"
     for index, p_value in zip(others, p_values, strict=True):
-        found[index] = "tied" if p_value > LEVEL else ""
+        is_worse = p_value <= LEVEL and arrays[index].mean() < arrays[best].mean()
+        found[index] = "" if is_worse else "tied"
     return found
 
 

@@ -43,8 +43,9 @@ def align(
 ) -> tuple[Floats, Floats]:
     """Interpolate runs linearly, of [its points] each, on a common grid.
 
-    The grid is even, from the largest first x to the smallest last x; all runs must overlap. A NaN
-    makes the interval between its neighbors NaN.
+    The grid is even, from the largest first x to the smallest last x. If runs do not overlap, it
+    is the largest first x, and all values are NaN. A NaN makes the interval between its neighbors
+    NaN.
 
     Returns:
         The grid [points] and the values [runs, points].
@@ -55,9 +56,11 @@ def align(
     runs = [np.asarray(x, dtype=np.float64) for x in x_list]
     if not all(np.all(np.diff(x) >= 0) for x in runs):
         raise UsageError("the x of a run decreases or is NaN; expected it in order")
-    grid = np.linspace(max(x[0] for x in runs), min(x[-1] for x in runs), points)
+    first, last = max(x[0] for x in runs), min(x[-1] for x in runs)
+    grid = np.linspace(first, max(first, last), points)
     values = [np.asarray(y, dtype=np.float64) for y in y_list]
-    return grid, np.stack([np.interp(grid, x, y) for x, y in zip(runs, values, strict=True)])
+    rows = np.stack([np.interp(grid, x, y) for x, y in zip(runs, values, strict=True)])
+    return grid, rows if first <= last else np.full_like(rows, np.nan)
 
 
 def blocks(values: npt.ArrayLike, most: int = POINTS) -> Floats:

@@ -132,6 +132,9 @@ def _rerun(entry: Entry, place: int, pool: Engine, watch: Watch) -> Rerun:
     digests = [record.digest for record in records]
     recorded = [*enumerate(trial.first_digests), (run.generations - 1, trial.last_digest)]
     parts_at = next((at + 1 for at, then in recorded if digests[at : at + 1] != [then]), None)
+    if not np.isfinite(score.returns).all():
+        at = SCORE_ONLY if parts_at is None else parts_at
+        return Rerun(trial.seed, at, trial.score, None)
     again = _summary(run, records, score, spec.policy is None)
     played = again.generations, again.episodes_digest, score.mean
     if parts_at is None and played != (run.generations, run.episodes_digest, trial.score):

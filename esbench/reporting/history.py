@@ -126,7 +126,7 @@ def _compared(before: CheckedCell | None, cell: CheckedCell) -> Digests:
     if all(then == now for then, now in pairs):
         return "same"
     origins = [[origin_of(each) for each in side.origins] for side in (before, cell)]
-    elsewhere = any(changes(then, now) for then in origins[0] for now in origins[1])
+    elsewhere = any(all(changes(then, now) for then in origins[0]) for now in origins[1])
     return "not comparable" if elsewhere else "changed"
 
 

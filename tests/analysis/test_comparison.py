@@ -67,3 +67,8 @@ def test_standings_by_hand() -> None:
     assert standings([LOW, []]) == ["", ""]
     assert standings([LOW, HIGH, HIGH[:2]]) == [""] * 3  # two seeds are too few
     assert standings([]) == []
+    # The best by the interquartile mean may have a mean that is significantly lower.
+    failing = [0.0] * 4 + [100.3] * 12
+    rising = [99.7] * 12 + [300.0] * 4
+    assert compare(rising, failing).p_value < 0.05
+    assert standings([failing, rising]) == ["best", "tied"]

@@ -31,6 +31,13 @@ def test_align_interpolates_from_the_largest_first_to_the_smallest_last_x() -> N
     assert values[0, 6] == 4
 
 
+def test_align_has_no_values_for_runs_that_do_not_overlap() -> None:
+    grid, values = align([[0, 10], [20, 30]], [[1, 2], [3, 4]], points=3)
+    npt.assert_array_equal(grid, [20, 20, 20])
+    assert values.shape == (2, 3)
+    assert np.isnan(values).all()
+
+
 @pytest.mark.parametrize("x", [[1, 0], [0, np.nan]])
 def test_align_refuses_an_x_out_of_order(x: list[float]) -> None:
     with pytest.raises(UsageError, match="decreases or is NaN"):

@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ from typer.main import get_command
 
 from esbench.cli.app import app
 from esbench.errors import UsageError
-from esbench.gate.verify import SCORE_ONLY, RerunOutcome, Verification, sentences
-from esbench.leaderboard import table
+from esbench.gate.verify import SCORE_ONLY, RerunOutcome, Verification, sentences, train_again
+from esbench.leaderboard import sample, table
 from esbench.leaderboard.entries import Entry, as_file, read_entry, read_leaderboard
 from esbench.leaderboard.sample import draw_sample, verify_drawn
 from esbench.leaderboard.submit import (
@@ -576,6 +577,19 @@ def test_other_bits_with_the_same_scores_are_equal(board: Path, pool: WorkerPool
     write(board, entry.model_copy(update={"cell": entry.cell.model_copy(update={"trials": other})}))
     found = verified(board, 1, pool)
     assert (found.outcome, found.p_value) == (RerunOutcome.NO_DIFFERENCE, 1.0)
+
+
+def test_a_policy_that_diverges_when_it_is_trained_again_is_different(
+    board: Path, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def diverged(*arguments: Any) -> Any:
+        records, score = train_again(*arguments)
+        return records, replace(score, returns=np.append(score.returns[:-1], np.nan))
+
+    monkeypatch.setattr(sample, "train_again", diverged)
+    found = verified(board, 1, pool)
+    assert found.outcome is RerunOutcome.DIFFERENT
+    assert (found.reruns[0].parts_at, found.reruns[0].score) == (SCORE_ONLY, None)
 
 
 def test_other_episodes_of_the_same_policy_are_different_on_the_same_machine(

@@ -142,6 +142,14 @@ def test_digests_are_compared_with_the_last_measured_check(tmp_path: Path) -> No
     assert math.isnan(checks[7].speed)
 
 
+def test_seeds_of_two_machines_are_compared_with_those_of_the_same_two(tmp_path: Path) -> None:
+    two = [{**ORIGIN, "hardware": {"cpu": name}} for name in "AB"]
+    three = [*two, {**ORIGIN, "hardware": {"cpu": "C"}}]
+    for number, origins in enumerate((two, two, three)):
+        write_check(tmp_path, number, GOOD, origins=origins)
+    assert [c.digests for c in only(tmp_path).checks] == ["first", "changed", "not comparable"]
+
+
 def test_one_commit_may_be_checked_twice(tmp_path: Path) -> None:
     for created, score in (("2026-05-02T00:00:00Z", 2.0), ("2026-05-01T00:00:00+00:00", 1.0)):
         write_check(tmp_path, 3, [score] * 3, commit="c" * 40, created=created)
