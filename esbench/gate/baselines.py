@@ -136,7 +136,7 @@ def freeze(root: Path, command: str, statistic: EpisodeStatistic = "mean") -> Ba
     for cell in found:
         if changed := changed_code_of(cell):
             raise UsageError(
-                f"{cell.name} on {cell.environment}: trained with a different version of {changed}"
+                f"{cell.title}: trained with a different version of {changed}"
                 "; train again into a new folder"
             )
     frozen = tuple(
@@ -152,7 +152,7 @@ def freeze_cell(
     cell: Cell, origins: list[Origin], statistic: EpisodeStatistic = "mean"
 ) -> FrozenCell:
     """Freeze done trials, and add what they were made with to ``origins``; errors as ``freeze``."""
-    spec = {key: value for key, value in cell.descriptions[0]["spec"].items() if key != "seed"}
+    spec = {key: value for key, value in cell.spec.items() if key != "seed"}
     trials = tuple(
         _freeze_trial(trial, description, origins, statistic)
         for trial, description in zip(cell.trials, cell.descriptions, strict=True)
@@ -160,7 +160,7 @@ def freeze_cell(
     finite = [score for trial in cell.trials if (score := run_score(trial)) is not None]
     if not finite or all(trial.score is None for trial in trials):
         what = "score" if not finite else statistic
-        raise UsageError(f"{cell.name} on {cell.environment}: no seed has a finite {what}")
+        raise UsageError(f"{cell.title}: no seed has a finite {what}")
     environment, algorithm, policy = cell.labels
     random = cell.scores.random.mean if cell.scores.random else _measured_random(spec)
     reference, source = fmean(finite), OWN_MEAN
@@ -168,7 +168,7 @@ def freeze_cell(
         reference, source = cell.scores.references[0].score, cell.scores.references[0].source
     if reference == random:
         raise UsageError(
-            f"{cell.name} on {cell.environment}: the score of random actions and the reference "
+            f"{cell.title}: the score of random actions and the reference "
             f"({source}) are both {random:g}, so no drop can be measured; expected them to differ"
         )
     return FrozenCell(

@@ -117,7 +117,7 @@ def check(
 def new_cells(found: Sequence[Cell], baseline: Baseline) -> tuple[str, ...]:
     """The names of the cells that the baseline does not have."""
     known = {cell.labels for cell in baseline.cells}
-    return tuple(f"{cell.name} on {cell.environment}" for cell in found if cell.labels not in known)
+    return tuple(cell.title for cell in found if cell.labels not in known)
 
 
 def report_cell(

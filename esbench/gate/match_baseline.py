@@ -61,8 +61,7 @@ class CellMatch:
     @property
     def seeds(self) -> tuple[int, ...]:
         """The seeds of the stored trials."""
-        descriptions = () if self.cell is None else self.cell.descriptions
-        return tuple(description["spec"]["seed"] for description in descriptions)
+        return () if self.cell is None else self.cell.seeds
 
     @property
     def sample(self) -> Sample | None:
@@ -115,7 +114,7 @@ def find_cell(frozen: FrozenCell, found: Sequence[Cell]) -> tuple[Cell | None, s
 
 def _differences(frozen: FrozenCell, cell: Cell) -> tuple[list[str], list[str]]:
     """The settings in which a stored cell differs: those that were given, and the defaults."""
-    stored = {**cell.descriptions[0]["spec"], "seed": 0}
+    stored = {**cell.spec, "seed": 0}
     if frozen.spec is None:
         return differences({"seed": 0}, stored), []
     wanted, defaults = {**frozen.spec, "seed": 0}, defaults_of(cell)
@@ -144,7 +143,7 @@ def _why_not_comparable(frozen: FrozenCell, cell: Cell, min_seeds: int) -> str:
         what = f"{counted(len(undone), 'trial')} not done, {undone[0].path} the first"
         return f"{what} ({undone[0].status})"
     if len(cell.trials) < min_seeds:
-        has = {description["spec"]["seed"] for description in cell.descriptions}
+        has = {*cell.seeds}
         lacks = [str(trial.seed) for trial in frozen.trials if trial.seed not in has]
         named = f"; the baseline also has {', '.join(lacks)}" if lacks else ""
         return f"{counted(len(cell.trials), 'seed')}; expected {min_seeds}{named}"

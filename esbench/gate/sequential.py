@@ -82,19 +82,15 @@ def _missing_trials(cells: Sequence[FrozenCell], folder: Path, seeds: int) -> li
 
 
 def _seeds(frozen: FrozenCell, cell: Cell | None, number: int) -> list[int]:
-    known = (
-        [trial.seed for trial in frozen.trials]
-        if cell is None
-        else [description["spec"]["seed"] for description in cell.descriptions]
-    )
+    known = [trial.seed for trial in frozen.trials] if cell is None else list(cell.seeds)
     return [*sorted(known)[:number], *islice(count(max(known) + 1), max(0, number - len(known)))]
 
 
 def _is_elsewhere(cell: Cell | None, trial: Trial) -> bool:
     """Whether a trial is stored in a folder that ``esbench run`` would not have chosen."""
     return cell is not None and any(
-        description["spec"]["seed"] == trial.spec.seed and stored.path != trial.folder.path
-        for stored, description in zip(cell.trials, cell.descriptions, strict=True)
+        seed == trial.spec.seed and stored.path != trial.folder.path
+        for seed, stored in zip(cell.seeds, cell.trials, strict=True)
     )
 
 

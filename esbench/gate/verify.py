@@ -219,7 +219,7 @@ def _verify_cell(cell: Cell, pool: Engine, watch: Watch) -> Verification:
     same = all(rerun.parts_at is None for rerun in reruns)
     outcome = RerunOutcome.IDENTICAL if same else RerunOutcome.DIFFERENT
     p_value = None if same else _p_value(reruns)
-    name = f"{cell.name} on {cell.environment}"
+    name = cell.title
     least = smallest_p(len(reruns), len(reruns))
     return Verification(name, outcome, reruns, p_value, tuple(changed), least)
 

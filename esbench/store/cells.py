@@ -51,6 +51,22 @@ class Cell:
         return cell_name(self.algorithm, self.policy)
 
     @property
+    def title(self) -> str:
+        """The name and the environment."""
+        return f"{self.name} on {self.environment}"
+
+    @property
+    def spec(self) -> Json:
+        """The specification of the first trial."""
+        spec: Json = self.descriptions[0]["spec"]
+        return spec
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds of the trials."""
+        return tuple(description["spec"]["seed"] for description in self.descriptions)
+
+    @property
     def labels(self) -> tuple[str, str, str]:
         """Environment, algorithm and policy as the grid calls them, without "#"."""
         return _labels(self.descriptions[0])
@@ -58,30 +74,30 @@ class Cell:
     @property
     def variant(self) -> str:
         """The hash of the specification without its seed."""
-        return variant_of(self.descriptions[0]["spec"])
+        return variant_of(self.spec)
 
     @property
     def settings(self) -> Json:
         """The settings of the algorithm; one inside a table has a dotted key."""
-        return flatten(self.descriptions[0]["spec"]["algorithm"]["settings"])
+        return flatten(self.spec["algorithm"]["settings"])
 
     @property
     def is_agent(self) -> bool:
         """Whether an agent made the trials, not a search."""
-        return bool(self.descriptions[0]["spec"]["policy"] is None)
+        return bool(self.spec["policy"] is None)
 
     @property
     def evaluates_policy(self) -> bool:
         """Whether the rows have returns of the unperturbed policy; an agent may show none."""
         if self.is_agent:
-            returns = self.trials[0].columns("center_return")["center_return"]
-            return bool(np.isfinite(returns).any())
-        return bool(self.descriptions[0]["spec"]["evaluation"]["center"])
+            returns = (trial.columns("center_return")["center_return"] for trial in self.trials)
+            return any(bool(np.isfinite(each).any()) for each in returns)
+        return bool(self.spec["evaluation"]["center"])
 
     @property
     def cuts_episodes(self) -> bool:
         """Whether training episodes have a limit, which those of the score do not have."""
-        limit = self.descriptions[0]["spec"]["environment"]["max_episode_steps"]
+        limit = self.spec["environment"]["max_episode_steps"]
         return not self.is_agent and limit is not None
 
     def diverged(self, statistic: EpisodeStatistic = "mean") -> int:
@@ -96,7 +112,7 @@ class Cell:
         """
         if not self.is_agent:
             return 0.0
-        budget = int(self.descriptions[0]["spec"]["budget"]["env_steps"])
+        budget = int(self.spec["budget"]["env_steps"])
         spent: list[int] = [trial.result()["env_steps"] for trial in self.trials if trial.is_done]
         return max(0.0, max(spent, default=0) / budget - 1)
 
@@ -128,7 +144,7 @@ def cells_named(found: Sequence[Cell], name: str) -> list[Cell]:
     """The cells of that name, or else of that label, or else of that algorithm."""
     exact = [cell for cell in found if cell.name == name]
     labeled = [cell for cell in found if name in (cell.algorithm, cell.labels[1])]
-    specs = ((cell, cell.descriptions[0]["spec"]) for cell in found)
+    specs = ((cell, cell.spec) for cell in found)
     return exact or labeled or [cell for cell, spec in specs if spec["algorithm"]["name"] == name]
 
 
@@ -178,15 +194,19 @@ def _area(trial: TrialFolder, score: float) -> float | None:
 def seed_scores(group: Sequence[Cell], statistic: EpisodeStatistic = "mean") -> list[list[float]]:
     """The scores of the done trials of one environment's cells, one list per cell.
 
-    A run that diverged counts as the worst of the random policy and all runs of these cells. A cell
-    whose runs have all diverged has no scores. Errors as ``run_score``.
+    A run that diverged counts as the worst of the random policy and the runs of its cell, so that
+    no cell changes the scores of another. Without the score of the random policy, it counts as the
+    worst run of all cells. A cell whose runs have all diverged has no scores. Errors as
+    ``run_score``.
     """
     found = [
         [run_score(trial, statistic) for trial in cell.trials if trial.is_done] for cell in group
     ]
     known = [scores if any(s is not None for s in scores) else [] for scores in found]
-    random = min((c.scores.random.mean for c in group if c.scores.random), default=math.inf)
-    return diverged_as_worst(known, random)
+    randoms = [cell.scores.random.mean for cell in group if cell.scores.random]
+    if len(randoms) < len(group):
+        return diverged_as_worst(known, min(randoms, default=math.inf))
+    return [diverged_as_worst([own], at)[0] for own, at in zip(known, randoms, strict=True)]
 
 
 def require_distinct_seeds(found: Sequence[Cell]) -> None:
@@ -204,7 +224,7 @@ def require_within_budget(found: Sequence[Cell]) -> None:
     for cell in found:
         if cell.overspent > TOLERATED:
             raise UsageError(
-                f"{cell.name} on {cell.environment} took {cell.overspent:.0%} more environment "
+                f"{cell.title} took {cell.overspent:.0%} more environment "
                 "steps than its budget; expected an agent that ends at env_steps"
             )
 
@@ -239,7 +259,7 @@ def _cells_of(
         spec = descriptions[0]["spec"]
         yield Cell(
             environment=environment,
-            algorithm=algorithm if len(specs) == 1 else f"{algorithm} #{variant[:VARIANT_DIGITS]}",
+            algorithm=algorithm if len(specs) == 1 else f"{algorithm} #{_settings_hash(spec)}",
             policy=policy,
             differs=_differing(spec, specs),
             trials=trials,
@@ -261,6 +281,15 @@ def variant_of(spec: Json) -> str:
     """The hash of a specification without its seed."""
     common = {key: value for key, value in spec.items() if key != "seed"}
     return hashlib.sha256(json.dumps(common, sort_keys=True).encode()).hexdigest()
+
+
+def _settings_hash(spec: Json) -> str:
+    """The start of the hash of a specification without its seed and its environment's name.
+
+    So a cell has the same label in all environments where its settings are the same.
+    """
+    environment = {key: value for key, value in spec["environment"].items() if key != "id"}
+    return variant_of({**spec, "environment": environment})[:VARIANT_DIGITS]
 
 
 def _differing(spec: Json, specs: Sequence[Json]) -> tuple[str, ...]:

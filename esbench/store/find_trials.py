@@ -10,12 +10,16 @@ from typing import Final
 from esbench.errors import DamagedTrialError, UsageError
 from esbench.store.trial_folder import TrialFolder
 
+_FILES: Final = ("trial.json", "metrics.jsonl", "result.json")
 HIDDEN: Final = ".merge-"  # start of the name of a folder that holds no trials yet
 
 
 def find_trials(root: Path) -> list[TrialFolder]:
-    """The trials anywhere below ``root``, sorted by path; UsageError if there is none."""
-    found = sorted(path.parent for path in _files_below(root, "trial.json"))
+    """The trials anywhere below ``root``, sorted by path; UsageError if there is none.
+
+    A folder that has lost its ``trial.json`` is one too, so that its reader refuses it.
+    """
+    found = sorted({path.parent for name in _FILES for path in _files_below(root, name)})
     if not found:
         what = "no trial in" if root.is_dir() else "no folder"
         raise UsageError(f"{what} {str(root)!r}; expected an output folder of 'esbench run'")

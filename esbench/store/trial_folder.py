@@ -50,11 +50,11 @@ Status: TypeAlias = Literal["missing", "partial", "running", "failed", "done"]
 
 @final
 class TrialFolder:
-    """A trial on disk. Reading never changes it; writing needs the lock.
+    """A trial on disk. Only methods that write change it, and they need the lock.
 
-    Every method that reads raises ``DamagedTrialError`` for a file that cannot be understood, and
-    ``UsageError`` for one of another format or one that the file system refuses, as every method
-    that writes.
+    Raises:
+        DamagedTrialError: a file to be read cannot be understood.
+        UsageError: a file has another format, or the file system refuses it.
     """
 
     def __init__(self, path: Path) -> None:

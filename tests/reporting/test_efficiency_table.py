@@ -15,6 +15,7 @@ from esbench.errors import UsageError
 from esbench.reporting.figures.learning_curves import learning_curves
 from esbench.reporting.tables import render_table as layout
 from esbench.reporting.tables.efficiency import efficiency_table, parse_targets, sheet
+from esbench.reporting.tables.score_table import score_table
 from esbench.store.cells import cells
 
 
@@ -64,6 +65,21 @@ def test_the_area_is_normalized_by_frozen_scores_up_to_a_budget_all_have_played(
     assert math.isnan(second.area_low)
 
 
+def test_the_score_fills_the_area_of_a_run_that_ended_before_its_budget(tmp_path: Path) -> None:
+    budget = {"env_steps": 400, "target_return": 120.0, "target_window": 1}
+    write_runs(tmp_path / "fast", [[20.0, 120.0]] * 3, 120.0, budget=budget)
+    slow = {"algorithms": {"snes": {}}, "budget": budget}
+    write_runs(tmp_path / "slow", [[45.0] * 4] * 3, 45.0, **slow)
+    rows = {row.algorithm: row for row in efficiency_table(tmp_path, {})}
+    by_area = score_table(tmp_path, statistic="area")
+    assert {row.algorithm: row.normalized for row in by_area} == {
+        name: pytest.approx(row.area) for name, row in rows.items()
+    }
+    assert rows["openai_es"].area == pytest.approx(0.75)
+    assert rows["openai_es"].area_env_steps == 400
+    assert rows["openai_es"].reached == 3  # with the window that has stopped the runs
+
+
 @pytest.mark.parametrize(
     ("returns", "score", "center", "cost"),
     [
@@ -84,7 +100,8 @@ def test_the_target_is_reached_by_a_return_or_by_the_final_score(
 
 def test_an_agent_whose_first_policy_is_not_evaluated_has_no_area(tmp_path: Path) -> None:
     algorithms = {"openai_es": {}, "climber": {"algorithm": "own_agents:Climber"}}
-    for trial in make_trials(tmp_path / "run", algorithms=algorithms):
+    budget = {"env_steps": 400}
+    for trial in make_trials(tmp_path / "run", algorithms=algorithms, budget=budget):
         write_trial(trial, make_records([20.0, 120.0, 120.0, 120.0]), 120.0)
     areas = {row.algorithm: row.area for row in efficiency_table(tmp_path / "run", {}, window=1)}
     assert math.isnan(areas["climber"])
@@ -104,7 +121,8 @@ def test_no_run_that_reaches_the_target_has_no_time(tmp_path: Path) -> None:
 
 
 def test_unfinished_runs_count_as_far_as_they_went(tmp_path: Path) -> None:
-    fast, slow, partial, empty = make_trials(tmp_path / "run", seeds=[0, 1, 2, 3])
+    budget = {"env_steps": 400}
+    fast, slow, partial, empty = make_trials(tmp_path / "run", seeds=[0, 1, 2, 3], budget=budget)
     write_trial(fast, make_records([20.0, 120.0, 120.0, 120.0]), 0.0)
     write_trial(slow, make_records([20.0, 20.0, 20.0, 120.0]), 0.0)
     write_trial(partial, make_records([20.0, 20.0]))

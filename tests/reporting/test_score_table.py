@@ -171,7 +171,9 @@ def test_trials_that_are_not_done_are_counted_and_left_out(tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("_scores_of_cartpole")
-def test_a_run_that_diverged_counts_as_the_worst_of_its_environment(tmp_path: Path) -> None:
+def test_a_run_that_diverged_counts_as_the_worst_of_its_row_or_of_random_actions(
+    tmp_path: Path,
+) -> None:
     write_scores(tmp_path / "a", [300.0, 301.0, 302.0, 303.0, 304.0])
     diverging = [490.0, 495.0, 500.0, math.nan, math.nan, math.nan]
     write_scores(tmp_path / "b", diverging, algorithms={"snes": {}})
@@ -188,6 +190,10 @@ def test_a_run_that_diverged_counts_as_the_worst_of_its_environment(tmp_path: Pa
     assert sides.pairs[0].comparison.second == second.score
     with pytest.raises(UsageError, match="finite"):
         compare_sides(str(tmp_path / "a"), str(tmp_path / "c"))
+    write_scores(tmp_path / "d", [-900.0] * 3, algorithms={"pgpe": {}})
+    again = {row.algorithm: (row.score, row.standing) for row in score_table(tmp_path)}
+    assert again["openai_es"] == (first.score, "best")
+    assert again["snes"] == (second.score, second.standing)  # a worse row changes no other one
 
 
 @pytest.mark.usefixtures("freeze")
@@ -270,12 +276,30 @@ def test_trials_of_other_settings_are_never_pooled(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("freeze")
+def test_settings_have_the_same_label_in_every_environment(tmp_path: Path) -> None:
+    for name in ("CartPole-v1", "Acrobot-v1"):
+        for sigma in (0.1, 0.2):
+            write_scores(
+                tmp_path / name / str(sigma),
+                [1.0, 2.0],
+                environments=[name],
+                algorithms={"openai_es": {"sigma": sigma}},
+            )
+    labels = {(row.algorithm, row.differs) for row in score_table(tmp_path)}
+    assert len(labels) == 2
+
+
+@pytest.mark.usefixtures("freeze")
 def test_the_same_trial_in_two_folders_counts_once_and_the_done_one_counts(tmp_path: Path) -> None:
     write_trial(make_trials(tmp_path / "a")[0], make_records([1.0]))
     write_scores(tmp_path / "b", [1.0, 2.0])
     (cell,) = cells(tmp_path)
     assert [trial.path.parts[-4] for trial in cell.trials] == ["b", "b"]
-    assert score_table(tmp_path)[0].score == 1.5
+    (row,) = score_table(tmp_path)
+    assert row.score == 1.5
+    assert any(str(tmp_path / "a") in note for note in footnotes([row]))
+    with pytest.raises(UsageError, match="same trial"):
+        compare_sides("openai_es", "openai_es", tmp_path)
 
 
 @pytest.mark.usefixtures("_scores_of_cartpole")
@@ -419,7 +443,7 @@ def test_the_best_of_an_environment_and_what_is_tied_with_it_are_marked(tmp_path
     latex = as_latex(sheet(rows))
     assert [line.partition("}")[0] for line in latex.split(r"\textbf{")[1:]] == ["483.5 *"]
     (note,) = [note for note in footnotes(rows) if note.startswith("*: ")]
-    assert "=: no significant difference" in note
+    assert "=: not significantly worse" in note
 
 
 @pytest.mark.parametrize(("seeds", "marked"), [(2, False), (3, True)])

@@ -17,6 +17,7 @@ from esbench.files import read_bytes
 from esbench.gate.baselines import read_baseline
 from esbench.json_text import DEEPEST, MOST_DIGITS, parse_json
 from esbench.running.trials import Trial
+from esbench.store.cells import cells
 from esbench.store.data_frames import load_results, load_scores
 from esbench.store.members_file import MembersFile
 from esbench.store.merge import merge
@@ -299,3 +300,11 @@ def test_members_that_decompress_without_end_are_damage(
     file.path.write_bytes(gzip.compress(b" " * 1_000_000))
     with pytest.raises(DamagedTrialError, match="10000"):
         file.rows()
+
+
+@pytest.mark.parametrize("kept", ["result.json", "metrics.jsonl"])
+def test_a_trial_that_has_lost_its_description_is_not_left_out(trial: Trial, kept: str) -> None:
+    for name in {"trial.json", "result.json", "metrics.jsonl"} - {kept}:
+        (trial.folder.path / name).unlink()
+    with pytest.raises(UsageError, match="trial.json"):
+        cells(trial.folder.path.parent)

@@ -177,7 +177,7 @@ def _seeds(row: ScoreRow) -> str:
 
 def _duplicates(found: Sequence[Cell]) -> list[str]:
     return [
-        f"{cell.name} on {cell.environment}: {cell.twice[0].name} is stored twice and counts once."
+        f"{cell.title}: {cell.twice[0].name} is stored twice and counts once."
         for cell in found
         if cell.twice
     ]
@@ -209,10 +209,10 @@ def _findings(diagnoses: Sequence[tuple[Cell, Diagnosis]], root: Path) -> list[J
 
 
 def _cell(cell: Cell, origins: Sequence[Json], root: Path) -> Json:
-    spec = {key: value for key, value in cell.descriptions[0]["spec"].items() if key != "seed"}
+    spec = {key: value for key, value in cell.spec.items() if key != "seed"}
     return {
         "algorithm": cell.name,
-        "name": f"{cell.name} on {cell.environment}",
+        "name": cell.title,
         "settings": {key: json.dumps(value) for key, value in flatten(spec).items()},
         "trials": [
             {

@@ -27,7 +27,14 @@ from esbench.reporting.tables.render_table import FEW_SEEDS, Sheet
 from esbench.reporting.tables.score_sheet import SEED_SCORES, TAIL
 from esbench.reporting.tables.score_table import normalized_score, tail_score
 from esbench.settings import Table
-from esbench.store.cells import Cell, cells, cells_named, require_within_budget, seed_scores
+from esbench.store.cells import (
+    Cell,
+    cells,
+    cells_named,
+    require_distinct_seeds,
+    require_within_budget,
+    seed_scores,
+)
 from esbench.units import NONE, counted, format_number
 
 BY: Final[dict[EpisodeStatistic, str]] = {
@@ -90,6 +97,7 @@ def compare_sides(
     """
     ours, theirs = (_side(name, root) for name in (first, second))
     require_within_budget([*ours, *theirs])
+    require_distinct_seeds([*ours, *theirs])
     matched = _matched(ours, theirs)
     if not matched:
         raise UsageError(
@@ -230,7 +238,7 @@ def _matched(ours: Sequence[Cell], theirs: Sequence[Cell]) -> list[tuple[Cell, C
 
 
 def _contents(side: Sequence[Cell]) -> str:
-    return ", ".join(f"{cell.name} on {cell.environment}" for cell in side)
+    return ", ".join(cell.title for cell in side)
 
 
 def _scores(
@@ -312,7 +320,7 @@ def _notes(
 def _differences(first: Cell, second: Cell) -> list[str]:
     """The settings that differ, without those of an algorithm or policy with different labels."""
     labels = [cell.descriptions[0]["labels"] for cell in (first, second)]
-    ours, theirs = (flatten(cell.descriptions[0]["spec"]) for cell in (first, second))
+    ours, theirs = (flatten(cell.spec) for cell in (first, second))
     named = [part for part in ("algorithm", "policy") if labels[0][part] != labels[1][part]]
     agents = ["policy"] if first.is_agent or second.is_agent else []  # of the agent's own
     ignored = (*(f"{part}." for part in named), *agents, "seed", "environment.id")

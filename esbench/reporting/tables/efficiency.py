@@ -150,8 +150,9 @@ def sheet(rows: Sequence[EfficiencyRow], window: int = WINDOW, *, terminal: bool
 
 
 _REACHED: Final = (
-    "Reached: runs in which the unperturbed policy's mean return over {window} generations, or the "
-    "final policy's score, is at least the target. {interval}The target is the reference score of "
+    "Reached: runs in which the unperturbed policy's mean return over {window} generations (fewer "
+    "if the runs stop at the target by a smaller target_window), or the final policy's score, is "
+    "at least the target. {interval}The target is the reference score of "
     "the environment, or the score given with --target."
 )
 _COST: Final = (
@@ -167,9 +168,7 @@ _EXPECTED: Final = (
 
 def _rows(group: Sequence[Cell], targets: Mapping[str, float], window: int) -> list[EfficiencyRow]:
     runs = [[run for run in run_curves(cell) if run.totals["env_steps"][-1]] for cell in group]
-    ends = [run.totals["env_steps"][-1] for members in runs for run in members if run.done]
-    budgets = [cell.descriptions[0]["spec"]["budget"]["env_steps"] for cell in group]
-    budget = float(min([*ends, *budgets])) if ends else math.nan
+    budget = _common_budget(group, runs)
     rows = []
     for cell, members in zip(group, runs, strict=True):
         references = cell.scores.references
@@ -179,10 +178,29 @@ def _rows(group: Sequence[Cell], targets: Mapping[str, float], window: int) -> l
     return rows
 
 
+def _common_budget(group: Sequence[Cell], runs: Sequence[Sequence[RunCurve]]) -> float:
+    """The smallest budget of the searches; NaN if there is none.
+
+    The budget of a run that all of its ``budget.generations`` ended is what it has spent.
+    """
+    ends: list[float] = []
+    for cell, members in zip(group, runs, strict=True):
+        if not cell.is_agent:
+            budget = cell.spec["budget"]
+            ends.append(budget["env_steps"])
+            ends += [
+                run.totals["env_steps"][-1]
+                for run in members
+                if run.done and len(run.returns) == budget["generations"]
+            ]
+    return float(min(ends, default=math.nan))
+
+
 def _row(
     cell: Cell, runs: Sequence[RunCurve], target: float, budget: float, window: int
 ) -> EfficiencyRow:
-    found = [run.first_totals(np.array([target]), window) for run in runs]
+    own = _window(cell, target, window)
+    found = [run.first_totals(np.array([target]), own) for run in runs]
     totals = {cost: [run[cost][0] for run in found] for cost in COSTS}
     ends = {cost: [run.totals[cost][-1] for run in runs] for cost in COSTS}
     known = bool(runs) and not math.isnan(target)
@@ -219,13 +237,25 @@ def _row(
     )
 
 
+def _window(cell: Cell, target: float, window: int) -> int:
+    """The window, or that with which the runs have stopped at this target if it is smaller."""
+    budget = cell.spec["budget"]
+    stops = budget["target_return"] == target
+    return min(window, budget["target_window"]) if stops else window
+
+
 def _mean_return(runs: Sequence[RunCurve], budget: float) -> tuple[float, float, float]:
-    """The IQM of the mean return over the runs that spent the budget, and its interval."""
-    returns = [
-        mean_return(run.totals["env_steps"], run.returns, budget)
-        for run in runs
-        if run.totals["env_steps"][-1] >= budget and not run.is_agent
-    ]
+    """The IQM of the mean return over the runs of a search, and its interval.
+
+    The score fills the rest of the budget of a run that ended before it. A run that is not done
+    counts only if it has spent the budget.
+    """
+    returns = []
+    for run in runs:
+        spent = run.totals["env_steps"]
+        if not run.is_agent and (run.done or spent[-1] >= budget):
+            totals = np.minimum(np.append(spent, budget), budget)
+            returns.append(mean_return(totals, np.append(run.returns, run.score), budget))
     if not returns:
         return math.nan, math.nan, math.nan
     low, high = bootstrap_interval(returns)
@@ -241,8 +271,9 @@ def _footnotes(rows: Sequence[EfficiencyRow], window: int, terminal: bool) -> li
         lines.append(
             "Area: area under the learning curve: the mean of the unperturbed policy's return over "
             f"the first steps ({listed}), where 0 is the random policy and 1 the reference; IQM "
-            "over seeds, with its 95 % percentile bootstrap interval. An agent has none, because "
-            "its first policy is not evaluated."
+            "over seeds, with its 95 % percentile bootstrap interval. The final score fills the "
+            "rest of a run that ended earlier. An agent has none, because its first policy is not "
+            "evaluated."
         )
     lines += [
         f"{name}: no target, because it has no reference score; set one with --target {name}=SCORE."

@@ -47,8 +47,8 @@ NORMALIZED: Final[dict[EpisodeStatistic, str]] = {
     "area": "Normalized: 0 is the random policy, 1 the reference throughout training.",
 }
 STANDINGS: Final = (
-    "*: the best of its environment. =: no significant difference from the best (between rows of "
-    "three seeds, no difference can be): two-sided permutation test of the means at "
+    "*: the best of its environment by IQM. =: not significantly worse than the best (between rows "
+    "of three seeds, no difference is significant): two-sided permutation test of the means at "
     f"{LEVEL}, Holm-corrected over the rows of the environment. A score without a mark: "
     "significantly worse."
 )
@@ -130,9 +130,18 @@ def cautions(rows: Sequence[ScoreRow]) -> list[str]:
         )
     lines += [
         f"{row.title}: {counted(row.diverged, 'run')} diverged; "
-        + ("they count as the worst score of the environment." if row.seeds else "no score.")
+        + (
+            "they count as the row's worst score, or as that of the random policy if it is lower."
+            if row.seeds
+            else "no score."
+        )
         for row in rows
         if row.diverged
+    ]
+    lines += [
+        f"{row.title}: {row.twice[0]} and {row.twice[1]} hold the same trial; the first counts."
+        for row in rows
+        if row.twice
     ]
     lines += [
         f"{row.title}: seeds of different code: {'; '.join(row.mixture)}."

@@ -43,15 +43,15 @@ class ScoreRow(TableRow):
         low, high: its 95 % bootstrap interval; NaN with fewer than three seeds.
         seeds, unfinished: the numbers of trials that enter, and of those that are not done.
         budget: environment steps that a run may take; 0 if unknown.
-        diverged: the number of done trials without a finite score. They enter as the worst score
-            of the environment, that of the random policy included; if all diverged, none enters.
+        diverged: the number of done trials without a finite score. They enter as in
+            ``seed_scores``; if all diverged, none enters.
         env_steps, wall_time_s: of training, mean over seeds.
         normalized: the score on a scale where random actions are 0 and the reference, the first
             published score in the environment's file, is 1.
         inherited: settings of the algorithm that come from the environment's file.
         mixture: packages with several versions among the trials, as "numpy 2.3 and 2.4".
         trials, scores: the folder and the score of each seed.
-        standing: "best" in its environment, "tied" if not significantly different from it, or "".
+        standing: "best" in its environment, "tied" if not significantly worse, or "".
         setting: the value of the setting that ``score_table`` sorts by, if any.
         tail: mean over seeds of the mean of the worst 10 % of the held-out episodes; NaN if a seed
             diverged or has no record of its episodes, or if it is the score.
@@ -60,6 +60,7 @@ class ScoreRow(TableRow):
         is_agent: whether an agent made the trials.
         overspent: the share of its budget by which an agent exceeded it.
         variety: of the held-out episodes, that of the least varied trial.
+        twice: two folders of one trial, first the one that counts, or empty.
     """
 
     score: float
@@ -93,6 +94,7 @@ class ScoreRow(TableRow):
     statistic: EpisodeStatistic = "mean"
     diverged: int = 0
     budget: int = 0
+    twice: tuple[str, ...] = ()
 
     @property
     def reference_text(self) -> str:
@@ -241,6 +243,7 @@ def _row(cell: Cell, scores: Sequence[float], statistic: EpisodeStatistic) -> Sc
         statistic=statistic,
         variety=least_varied(results),
         budget=descriptions[0]["spec"]["budget"]["env_steps"],
+        twice=tuple(map(str, cell.twice or ())),
     )
 
 
