@@ -61,9 +61,12 @@ MIN_UNIFORM: Final = 30
 class RunMeasurements:
     """The measurements of a run, [generations] each, named as in its rows.
 
-    ``num_params`` is NaN if unknown; ``reward_shift`` is subtracted from every reward in training;
-    novelty search does not seek returns; ``has_learning_rate`` is whether a setting controls the
-    length of an update; an agent has no population.
+    Attributes:
+        num_params: of the policy; NaN if unknown.
+        reward_shift: what training subtracts from every reward.
+        seeks_returns: whether the search maximizes returns; novelty search need not.
+        has_learning_rate: whether a setting controls the length of an update.
+        has_population: whether the algorithm has members; an agent has none.
     """
 
     population_size: Floats

@@ -234,9 +234,9 @@ def takes_options(
     shared: Mapping[str, inspect.Parameter],
     gather: Callable[[dict[str, Any]], object],
 ) -> Callable[..., None]:
-    """Give a command ``shared`` options in place of its first parameter.
+    """Replace the first parameter of a command by the ``shared`` options.
 
-    That one receives what ``gather`` makes of their values.
+    The command receives ``gather(values of those options)`` as its first argument.
     """
     _, *own = inspect.signature(command, eval_str=True).parameters.values()
     every = sorted([*shared.values(), *own], key=lambda option: option.default is not option.empty)

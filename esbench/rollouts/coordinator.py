@@ -126,7 +126,7 @@ class NodeShare:
 
     @property
     def can_send(self) -> bool:
-        """Whether it may get a message; it gets none while it answers none."""
+        """Whether it may get another message: not while earlier ones are unanswered."""
         return len(self.sent) < IN_FLIGHT and self.late <= IN_FLIGHT
 
     @property

@@ -30,7 +30,10 @@ def pool_size(workers: int | None, slots: int) -> int:
 
 
 def round_size(tasks: int, workers: int, slots: int) -> int:
-    """The size of the equal rounds of a worker's share; unequal, a last episode could run alone."""
+    """The size of the equal rounds in which a worker plays its share.
+
+    With rounds of unequal size, one last episode could run alone.
+    """
     share = -(-tasks // workers)
     rounds = max(1, -(-share // slots))
     return max(1, -(-share // rounds))

@@ -152,7 +152,12 @@ class WorkerPool(Engine):
         return deterministic
 
     def play(self, job: Job, tasks: Sequence[Task]) -> Episodes:
-        """TrainingError if one worker, replaced, died ``MAX_DEATHS`` times without a result."""
+        """Play the tasks, and return their results in order.
+
+        Raises:
+            TrainingError: the replacements of one worker died ``MAX_DEATHS`` times in a row
+                without a result.
+        """
         results = dict[Task, EpisodeResult]()
         try:
             self.begin(job, tasks, len(tasks))

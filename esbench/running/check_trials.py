@@ -12,7 +12,7 @@ from esbench.training.make import make_trainer
 
 
 def check_trials(trials: Sequence[Trial], pool: Engine | None = None) -> None:
-    """``check_each`` of the trials with ``check_spec``."""
+    """Check one trial of each specification in this process; ``check_each`` says which."""
     check_each(trials, lambda trial: check_spec(trial.spec, not trial.folder.has_begun, pool))
 
 

@@ -31,13 +31,14 @@ def run_grid(
     limits: Limits = UNLIMITED,
     apart: bool = False,
 ) -> list[Outcome]:
-    """Run every trial that is not done; a failed or damaged one does not stop the others.
+    """Run every trial that is not done, and return the outcomes in the order in which they ended.
 
-    Returns the outcomes of all trials, in the order in which they ended. ``at_once`` is the number
-    of trials side by side, on each node of a cluster, None for the choice of ``schedule``. Such
-    trials share as many workers of their own as ``pool`` has, and their processes import the
-    callbacks. So do trials with ``limits``, and if ``apart``, trials with user code, which can end
-    or block their process; those on the nodes of a cluster always run in processes of their own.
+    A failed or damaged trial does not stop the others. ``at_once`` trials run side by side (None:
+    as ``schedule`` chooses), on each node of a cluster, and share as many workers as ``pool`` has.
+
+    Trials run in processes of their own if several run at once, if there are ``limits``, on the
+    nodes of a cluster, and, with ``apart``, if they use user code, which can end or block its
+    process. Those processes import the callbacks by name.
 
     Raises:
         UsageError: a trial is not supported, a callback of trials in processes of their own has no

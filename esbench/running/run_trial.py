@@ -154,7 +154,7 @@ def _train(
 def open_trial(trial: Trial, pool: Engine) -> Iterator[Trainer]:
     """A trainer that records into the folder of a trial, which is locked meanwhile, and scores it.
 
-    That of a done trial changes nothing.
+    The trainer of a done trial is at its end; using it changes nothing on disk.
 
     Raises:
         UsageError: as ``run_trial``, or the trial is being trained.

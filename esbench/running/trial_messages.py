@@ -21,7 +21,7 @@ from esbench.store.generation_record import GenerationRecord
 
 @final
 class WatcherCall(NamedTuple):
-    """Something to display; a trial process otherwise sends the error that ends the grid."""
+    """A call of the ``GridWatcher``, made by the process of a trial."""
 
     name: str
     arguments: tuple[Any, ...] = ()
@@ -36,7 +36,7 @@ class Notice(NamedTuple):
 
 @final
 class Recorded(NamedTuple):
-    """A call of a ``FolderRecorder``, whose answer or error is sent back if ``asked``."""
+    """A call of a ``FolderRecorder``. If ``asked``, its result or error is sent back."""
 
     name: str
     arguments: tuple[Any, ...]

@@ -153,9 +153,10 @@ class TrialsOnNodes:
         check_each(self._trials, partial(self._check, watcher=watcher))
 
     def _check(self, trial: Trial, watcher: GridWatcher) -> None:
-        """Check a trial until its process dies or is too late, or ``MAX_DEATHS`` nodes are lost.
+        """Check one trial on the nodes: build everything, and play some episodes there.
 
-        Training reports why.
+        Gives up if the process of the check dies or takes too long, or ``MAX_DEATHS`` nodes are
+        lost. Training then reports the cause.
         """
         work, clock, losses = SpecCheck.of(trial), Clock(), 0
         checker: _Place | None = None

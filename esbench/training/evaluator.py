@@ -27,7 +27,7 @@ from esbench.seeding import Purpose
 from esbench.settings import MOST_EPISODES
 from esbench.training.held_out_score import HeldOutScore
 
-INITIAL: Final = "-1"  # the statistics that every lineage begins with, by the number of a lineage
+INITIAL_LINEAGE: Final = -1  # the key of the statistics with which every lineage begins
 
 
 @final
@@ -200,7 +200,7 @@ class Evaluator:
     def _statistics_of(self, lineage: int) -> ObservationStatistics:
         if lineage not in self._statistics:
             made = self._statistics[lineage] = ObservationStatistics(self.policy.num_inputs)
-            if (initial := self._statistics.get(int(INITIAL))) is not None:
+            if (initial := self._statistics.get(INITIAL_LINEAGE)) is not None:
                 made.load_state_dict(initial.state_dict())
         return self._statistics[lineage]
 

@@ -28,7 +28,7 @@ class StoredScore:
 
     score: HeldOutScore
     generation: int
-    recorded: float | None  # None: of another generation or number of episodes, or not finite
+    recorded: float | None  # None if not finite, or of another generation or number of episodes
     identical: bool | None  # whether all episodes are the recorded ones, bit for bit
     validated: int | None = None  # the generation that validation has made the final policy
 

@@ -253,4 +253,4 @@ class Trainer(ABC):
 
 
 Ended: TypeAlias = Callable[[Trainer], object]
-"""Scores and stores a trial when it ends; it is not trained further then."""
+"""Called when training ends, to score and store the trial."""

@@ -11,7 +11,7 @@ from esbench.grids.trial_spec import StartSpec, TrialSpec, differences
 from esbench.policies.base import Policy
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.trial_folder import TrialFolder
-from esbench.training.evaluator import INITIAL
+from esbench.training.evaluator import INITIAL_LINEAGE
 from esbench.training.scoring import stored_trainer
 from esbench.training.search_trainer import SearchTrainer
 
@@ -74,7 +74,11 @@ def load_start(start: StartSpec, spec: TrialSpec, policy: Policy) -> tuple[Vecto
             f"{spec.environment.id}: {'; '.join(changed)}; expected the same policy"
         )
     lineage = str(source.algorithm.plan.center_lineage)
-    statistics = {INITIAL: state["statistics"][lineage]} if lineage in state["statistics"] else {}
+    statistics = (
+        {str(INITIAL_LINEAGE): state["statistics"][lineage]}
+        if lineage in state["statistics"]
+        else {}
+    )
     return source.algorithm.averaged_center, {
         **state,
         "statistics": statistics,
