@@ -245,5 +245,4 @@ def _rerun(trial: TrialFolder, pool: Engine, watch: Watch) -> Rerun:
         score = evaluate_trial(trial.path, pool).score  # also what ``esbench eval`` plays
     if parts_at is None and not score.is_identical(result):
         parts_at = SCORE_ONLY
-    finite = score.mean if math.isfinite(score.mean) else None
-    return Rerun(spec.seed, parts_at, result["score"], finite)
+    return Rerun(spec.seed, parts_at, result["score"], score.finite_mean)

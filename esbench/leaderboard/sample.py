@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -120,8 +119,7 @@ def _verify_entry(
 def _new_run(entry: Entry, seed: int, pool: Engine, watch: Watch) -> Rerun:
     watched = partial(watch, f"{entry.name}, seed {seed}")
     _, score = train_again(entry.cell.trial_spec(seed), pool, watched, 0, None)
-    mean = score.mean if math.isfinite(score.mean) else None
-    return Rerun(seed, None, None, mean, is_new=True)
+    return Rerun(seed, None, None, score.finite_mean, is_new=True)
 
 
 def _rerun(entry: Entry, place: int, pool: Engine, watch: Watch) -> Rerun:
@@ -139,9 +137,8 @@ def _rerun(entry: Entry, place: int, pool: Engine, watch: Watch) -> Rerun:
     played = again.generations, again.episodes_digest, score.mean
     if parts_at is None and played != (run.generations, run.episodes_digest, trial.score):
         parts_at = SCORE_ONLY
-    finite = score.mean if math.isfinite(score.mean) else None
     edited = edited_fields(run, again) if parts_at is None else ()
-    return Rerun(trial.seed, parts_at, trial.score, finite, edited=edited)
+    return Rerun(trial.seed, parts_at, trial.score, score.finite_mean, edited=edited)
 
 
 def _summary(

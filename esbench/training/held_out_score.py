@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import final
 
@@ -35,6 +36,11 @@ class HeldOutScore:
     def mean(self) -> float:
         """The mean return, which is the score."""
         return float(np.mean(self.returns))
+
+    @property
+    def finite_mean(self) -> float | None:
+        """The mean return, or None if it is not finite."""
+        return self.mean if math.isfinite(self.mean) else None
 
     @property
     def as_json(self) -> Json:
