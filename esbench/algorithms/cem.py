@@ -116,7 +116,10 @@ def elite_weights(returns: Vector, elites: int) -> Vector:
 
 
 def fit(population: SampledPopulation, weights: Vector) -> tuple[Vector, Vector]:
-    """The weighted mean and the unbiased variance (ddof = 1) of the members' noise, [P].
+    """The weighted mean and the unbiased variance of the members' noise, [P].
+
+    The variance has the divisor of reliability weights, sum(w) - sum(w^2) / sum(w), which is N - 1
+    for N members of weight 1.
 
     One pass with O(P) memory and without cancellation: West, "Updating mean and variance estimates:
     an improved method", Communications of the ACM 22(9), 1979.
@@ -130,4 +133,6 @@ def fit(population: SampledPopulation, weights: Vector) -> tuple[Vector, Vector]
             off = noise - mean[place]
             mean[place] += (weight / total) * off
             squares[place] += weight * off * (noise - mean[place])
-    return mean, squares / (total - 1.0)
+    # Sorted, so that the order of members does not matter.
+    squared_weights = float(np.sum(np.sort(weights) ** 2))
+    return mean, squares / (total - squared_weights / total)

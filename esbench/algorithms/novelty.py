@@ -257,6 +257,8 @@ class NoveltySearch(DecayingSearch[SampledPopulation | StoredPopulation], ABC):
         fitness = np.zeros(len(population))
         for weight, values in told:  # w f_i + (1 - w) N_i                            (section 3.2)
             fitness += weight * utilities(shaping, values, paired=paired)
+        if all_equal(fitness):
+            return
         gradient = population.weighted_noise(fitness) / len(population)
         m = self.plan.lineage
         self._centers[m] = self._ascents[m].step(self._centers[m], gradient, self.generation)

@@ -78,11 +78,16 @@ def raw(returns: Vector) -> Vector:
     return np.where(finite, returns, returns[finite].min())
 
 
+_SMALLEST, _LARGEST = 1e-150, 1e150
+
+
 def normalized(returns: Vector) -> Vector:
     """Z-scores: returns with mean 0 and (population) standard deviation 1, [N]."""
     values = raw(returns)
     if np.ptp(values) == 0.0:
         return np.zeros_like(values)
+    if not _SMALLEST < np.ptp(values) < _LARGEST:  # or squares under- or overflow
+        values = (values - values.min()) / np.ptp(values)
     scores: Vector = (values - values.mean()) / values.std()
     return scores
 

@@ -54,6 +54,12 @@ class ReturnedValues:
                 f"an observation is {_kind(observation)}; its space has the shape {expected}"
             )
         self.require_finite(array)
+        given = np.asarray(observation)
+        if given.dtype != array.dtype and array.dtype.kind in "iub" and (given != array).any():
+            raise self._failure(
+                f"an observation is {_kind(observation)}; its space has numbers of the type "
+                f"{array.dtype}, which would change it"
+            )
         return array
 
     def require_finite(self, observations: Array) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from esbench.errors import UsageError
+from esbench.errors import TrainingError, UsageError
 from esbench.flat_spaces import Space, never_flat, parts
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -34,6 +34,7 @@ class Observations:
     def __init__(self, space: Space, environment: str) -> None:
         _require_flat(space, environment, "observation")
         self._space = space
+        self._environment = environment
         self.shape: tuple[int, ...] = space.shape or ()
         self.pixels: tuple[float, float] | None = None
         match space:
@@ -59,6 +60,12 @@ class Observations:
             case spaces.Discrete():
                 encoded = np.zeros((len(batch), self.size))
                 numbers = batch.astype(np.int64) - int(self._space.start)
+                outside = (numbers < 0) | (numbers >= self.size)
+                if outside.any():
+                    raise TrainingError(
+                        f"{self._environment}: the observation {batch[outside][0]} is outside of "
+                        f"its space {self._space}"
+                    )
                 encoded[np.arange(len(batch)), numbers] = 1.0
                 return encoded
         return np.array([spaces.flatten(self._space, each) for each in batch])
@@ -78,7 +85,8 @@ class Actions:
     """Converts outputs to actions, component by component.
 
     A discrete component is the index of its largest output (two outputs if binary). Boxes are
-    clipped. The actions of a Dict or Tuple space lie in an array of objects.
+    clipped, and rounded if their numbers are integers. The actions of a Dict or Tuple space lie in
+    an array of objects.
 
     Raises:
         UsageError: the space has a space of another kind.
@@ -120,6 +128,8 @@ class Actions:
                 return chosen
             case spaces.Box():
                 clipped = np.minimum(np.maximum(outputs, self._low), self._high)
+                if self._dtype.kind in "iu":
+                    clipped = np.rint(clipped)
                 actions: Array = clipped.astype(self._dtype, copy=False)
                 return actions.reshape(-1, *self._shape)
         cut = [outputs[:, first:last] for first, last in pairwise(self._columns)]

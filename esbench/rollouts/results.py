@@ -45,7 +45,10 @@ class Episodes:
     moments: list[Moments]  # of the observations of each member's episodes; empty if not gathered
     behaviors: Matrix  # [members, D], the mean over a member's episodes; D = 0 if not recorded
     training_returns: Matrix  # as ``returns``, of clipped rewards
-    center_training_returns: Vector
+    # Of the policy around which the members are drawn: the center, unless there are several.
+    ranked_training_returns: Vector  # [episodes]
+    ranked_lengths: npt.NDArray[np.int64]
+    eval_steps: int  # steps of all episodes that no member has played
 
     def joined(self, more: Episodes) -> Episodes:
         """These episodes followed by those of further members."""
@@ -57,7 +60,9 @@ class Episodes:
             self.moments + more.moments,
             np.concatenate([self.behaviors, more.behaviors]),
             np.concatenate([self.training_returns, more.training_returns]),
-            np.concatenate([self.center_training_returns, more.center_training_returns]),
+            np.concatenate([self.ranked_training_returns, more.ranked_training_returns]),
+            np.concatenate([self.ranked_lengths, more.ranked_lengths]),
+            self.eval_steps + more.eval_steps,
         )
 
     def merge_into(self, statistics: ObservationStatistics, shift: Vector) -> None:
@@ -76,15 +81,18 @@ def collect(tasks: Sequence[Task], results: dict[Task, EpisodeResult]) -> Episod
     members = [r for r in ordered if r.task.member != CENTER]
     center = [r for r in ordered if r.task.member == CENTER]
     episodes = 1 + max((task.episode for task in tasks), default=0)
+    center_lengths = np.array([r.length for r in center], dtype=np.int64)
     return Episodes(
         returns=np.array([r.total for r in members]).reshape(-1, episodes),
         lengths=np.array([r.length for r in members], dtype=np.int64).reshape(-1, episodes),
         center_returns=np.array([r.total for r in center]),
-        center_lengths=np.array([r.length for r in center], dtype=np.int64),
+        center_lengths=center_lengths,
         moments=[r.moments for r in members if r.moments is not None],
         behaviors=_mean_behaviors([r.behavior for r in members], episodes),
         training_returns=np.array([r.training_return for r in members]).reshape(-1, episodes),
-        center_training_returns=np.array([r.training_return for r in center]),
+        ranked_training_returns=np.array([r.training_return for r in center]),
+        ranked_lengths=center_lengths,
+        eval_steps=int(center_lengths.sum()),
     )
 
 
@@ -108,10 +116,9 @@ def summary(played: Episodes, fitness: Vector, reward_shift: float) -> dict[str,
     returns = _row_means(played.returns)
     center_return = rank = math.nan
     if played.center_returns.size:
-        shifts = reward_shift * played.center_lengths
         center_return = float(_row_means(played.center_returns[None, :])[0])
-        center_fitness = float(_row_means((played.center_training_returns - shifts)[None, :])[0])
-        rank = center_rank(center_fitness, fitness)
+        ranked = played.ranked_training_returns - reward_shift * played.ranked_lengths
+        rank = center_rank(float(_row_means(ranked[None, :])[0]), fitness)
     finite = returns[np.isfinite(returns)]
     return {
         "population_size": returns.size,

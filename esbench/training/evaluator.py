@@ -13,7 +13,7 @@ import numpy as np
 
 from esbench.algorithms.base import Algorithm, State
 from esbench.algorithms.plan import EvaluationPlan
-from esbench.algorithms.population import Population
+from esbench.algorithms.population import Population, SampledPopulation
 from esbench.environments.simulator_log import silenced
 from esbench.errors import UsageError, require_integer
 from esbench.grids.trial_spec import TrialSpec
@@ -211,16 +211,20 @@ class Evaluator:
         if not with_center:
             return self._play(job, tasks)
         center = [Task(CENTER, episode) for episode in range(job.episodes)]
-        if job.normalizer is None or plan.center_lineage == plan.lineage:
+        if plan.center_lineage == plan.lineage:
             return self._play(job, [*center, *tasks])
-        # The center uses the observation statistics of another lineage than the members.
+        # The members lie around another policy, their parent, which plays too, for its rank. The
+        # center uses the observation statistics of its own lineage.
         own = replace(job, normalizer=self.normalizer(plan.center_lineage), gather=False)
-        alone, played = self._play(own, center), self._play(job, tasks)
+        alone = self._play(own, center)
+        if isinstance(job.population, SampledPopulation):
+            job = replace(job, center=job.population.center)
+        played = self._play(job, [*center, *tasks])
         return replace(
             played,
             center_returns=alone.center_returns,
             center_lengths=alone.center_lengths,
-            center_training_returns=alone.center_training_returns,
+            eval_steps=alone.eval_steps + played.eval_steps,
         )
 
     def _play(self, job: Job, tasks: Sequence[Task]) -> Episodes:

@@ -25,7 +25,7 @@ class Progress:
         return replace(
             self,
             env_steps=self.env_steps + int(played.lengths.sum()),
-            eval_env_steps=self.eval_env_steps + int(played.center_lengths.sum()),
+            eval_env_steps=self.eval_env_steps + played.eval_steps,
             episodes=self.episodes + played.lengths.size,
         )
 

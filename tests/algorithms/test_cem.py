@@ -99,8 +99,20 @@ def test_mean_and_variance_of_weighted_members(weights):
     expected = weights @ noise / weights.sum()
     np.testing.assert_allclose(mean, expected, rtol=1e-12, atol=1e-13)
     squares = weights @ (noise - expected) ** 2
-    np.testing.assert_allclose(variance, squares / (weights.sum() - 1), rtol=1e-11)
-    assert weights.sum() > 2
+    divisor = weights.sum() - (weights**2).sum() / weights.sum()
+    np.testing.assert_allclose(variance, squares / divisor, rtol=1e-11)
+
+
+def test_ties_do_not_change_sigma_on_average():
+    """One member fails and all others tie, so that selection says nothing about sigma."""
+    returns = np.ones(SIZE)
+    growth = []
+    for seed in range(200):
+        algorithm = maker("cem", seed=seed)(sigma=1.0, extra_sigma_ratio=0.0)
+        algorithm.tell(algorithm.ask(), returns - np.eye(SIZE)[seed % SIZE])
+        growth.append(np.mean(deviations(algorithm) ** 2))
+    error = np.std(growth) / np.sqrt(len(growth))
+    assert abs(np.mean(growth) - 1.0) < 4 * error
 
 
 def test_the_variance_of_two_close_members_does_not_cancel():

@@ -517,3 +517,13 @@ def test_the_other_defaults_are_those_of_openai_es(name):
     plain = esbench.make_algorithm("openai_es", num_params=P).settings.model_dump()
     assert {key: own[key] for key in plain} == plain
     assert (own["k"], own["meta_population_size"]) == (10, 5)
+
+
+def test_utilities_that_cancel_move_no_center():
+    """Whoever is new gets no return, so that all weighted utilities are equal."""
+    algorithm = make("nsr_es")
+    answer(algorithm, constant(0.0), constant([0.0]))
+    before = algorithm.state_dict()["centers"]
+    found = np.arange(SIZE) % 2.0
+    step(algorithm, lambda _: found, lambda _: 1.0 - found[:, None])
+    np.testing.assert_array_equal(algorithm.state_dict()["centers"], before)

@@ -103,6 +103,13 @@ def test_normalized():
     np.testing.assert_allclose(normalized(array(NAN, 3, 1)), normalized(array(1, 3, 1)))
 
 
+@pytest.mark.parametrize("scale", [1e-200, 1e-300, 1e200])
+def test_normalized_sees_tiny_and_huge_returns(scale):
+    np.testing.assert_allclose(
+        normalized(array(1, 3, 5) * scale), normalized(array(1, 3, 5)), atol=1e-12
+    )
+
+
 @pytest.mark.parametrize("value", [0.0, 0.1, -21.0, 1e300])
 @pytest.mark.parametrize("size", [1, 2, 3, 10])
 @pytest.mark.parametrize("shape", [centered, nes, normalized])

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from doubles import Answers
+from gymnasium import spaces
 
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
+from esbench.environments.returned_values import ReturnedValues
 from esbench.errors import EnvironmentFailedError, TrainingError
 from esbench.grids.trial_spec import TrialSpec
 from esbench.rollouts.worker_pool import WorkerPool
@@ -50,6 +52,21 @@ def test_a_wrong_answer_is_a_failure_that_names_the_environment(kind: str) -> No
     with pytest.raises(TrainingError, match=re.escape(WRONG[kind])) as error:
         play(kind)
     assert NAME in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "fits"), [([0.2, 0.9], False), ([3.0, 4.0], True), ([1, 2], True)]
+)
+def test_observations_that_a_space_of_integers_would_change_are_refused(
+    given: list[float], fits: bool
+) -> None:
+    checked = ReturnedValues("Env-v0", spaces.Box(0, 255, (2,), np.uint8))
+    for observation in (given, np.array(given)):
+        if fits:
+            np.testing.assert_array_equal(checked.observation(observation), given)
+        else:
+            with pytest.raises(TrainingError, match=r"Env-v0.*uint8"):
+                checked.observation(observation)
 
 
 @pytest.mark.parametrize("kind", RIGHT)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from esbench.errors import UsageError
+from esbench.errors import TrainingError, UsageError
 from esbench.policies.spaces import Actions, Observations
 
 PARTS = (
@@ -150,6 +150,19 @@ def test_box_actions_are_clipped_to_their_own_bounds():
     expected = np.array([[1, -0.5, 0.1], [-0.2, 1.9, 0], [-1, 2, 0.25]], np.float32)
     np.testing.assert_array_equal(decoded, expected)
     assert all(space.contains(action) for action in decoded)
+
+
+def test_box_actions_of_integers_are_rounded():
+    space = spaces.Box(-2, 2, (5,), np.int32)
+    decoded = Actions(space, "Env-v0").decode(np.array([[-9, -0.6, 0.4, 0.6, 1.5]], np.float32))
+    np.testing.assert_array_equal(decoded, [[-2, -1, 0, 1, 2]])
+
+
+@pytest.mark.parametrize("outside", [2, 7])
+def test_a_discrete_observation_outside_of_its_space_is_refused(outside):
+    observations = Observations(spaces.Discrete(4, start=3), "Env-v0")
+    with pytest.raises(TrainingError, match=f"Env-v0.* {outside} "):
+        observations.encode(np.array([3, outside]))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])

@@ -104,3 +104,17 @@ def test_a_behavior_of_ones_own_in_the_workers(pool: WorkerPool) -> None:
     archive = trainer.algorithm.state_dict()["archive"]
     assert archive.shape[1] == 1
     assert 0.4 <= archive.min() < archive.max() <= 2.0
+
+
+def test_the_rank_is_that_of_the_parent_around_which_the_members_lie() -> None:
+    far: dict[str, Any] = {"population_size": 32, "sigma": 0.1, "center_spread": 5.0}
+    ranks = []
+    with esbench.make_trainer("nsr_es", env="esbench/Sphere-v0", workers=1, **far) as trainer:
+        assert isinstance(trainer, SearchTrainer)
+        for _ in range(20):
+            trainer.train(env_steps=10**6, callbacks=[lambda _: esbench.Stop("look")])
+            algorithm = trainer.algorithm
+            if algorithm.member_data["parent"] != np.argmax(algorithm.state_dict()["returns"]):
+                ranks.append(trainer.history[-1].center_rank_fraction)
+    assert len(ranks) > 5
+    assert 0.2 < np.mean(ranks) < 0.8  # about half of the members are better than their parent

@@ -159,17 +159,18 @@ def test_the_score_is_under_the_statistics_of_the_centers_lineage(
 def test_the_center_plays_under_the_statistics_of_its_own_lineage(
     curious: Spec, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = []
+    seen: dict[int, tuple[Any, Any]] = {}  # the first job of each generation with the center
     play = WorkerPool.play
 
     def watched(self: WorkerPool, job: Job, tasks: list[Task]) -> Any:
         played = play(self, job, tasks)
-        seen.extend((task.member, job.normalizer, played) for task in tasks[:1])
+        if tasks[0].member == CENTER:
+            seen.setdefault(job.generation, (job.normalizer, played))
         return played
 
     monkeypatch.setattr(WorkerPool, "play", watched)
     trainer = trained(curious(), pool, 4)
-    centers = [(normalizer, played) for member, normalizer, played in seen if member == CENTER]
+    centers = list(seen.values())
     assert len(centers) == 4
     for (normalizer, played), record in zip(centers, trainer.history, strict=True):
         assert played.center_returns.mean() == record.center_return
