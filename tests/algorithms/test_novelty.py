@@ -520,7 +520,7 @@ def test_the_other_defaults_are_those_of_openai_es(name):
 
 
 def test_utilities_that_cancel_move_no_center():
-    """Whoever is new gets no return, so that all weighted utilities are equal."""
+    """New behaviors get no return, so that all weighted utilities are equal."""
     algorithm = make("nsr_es")
     answer(algorithm, constant(0.0), constant([0.0]))
     before = algorithm.state_dict()["centers"]
