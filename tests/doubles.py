@@ -46,6 +46,13 @@ class Valve(Walk):
         self.action_space = spaces.Box(-3.0, -1.0, (3,))
 
 
+class Repeats(Walk):
+    """All its episodes are the same."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        return super().reset(seed=0)
+
+
 class Raises(Walk):
     """Raises in the middle of an episode."""
 
@@ -349,9 +356,9 @@ class Pictures(gymnasium.ObservationWrapper[np.ndarray, np.ndarray, np.ndarray])
 
 
 DOUBLES = (
-    Walk, Valve, Answers, Raises, Disconnects, Dies, Indifferent, BadReward, BadObservation, Slow,
-    Ready, Gated, WearsOut, Announced, Heavy, FailsInWorkers, DiesInWorkers, KillsTheTrainer,
-    Chatty, Forks, Spaces, Multi, Pictures,
+    Walk, Valve, Answers, Repeats, Raises, Disconnects, Dies, Indifferent, BadReward,
+    BadObservation, Slow, Ready, Gated, WearsOut, Announced, Heavy, FailsInWorkers, DiesInWorkers,
+    KillsTheTrainer, Chatty, Forks, Spaces, Multi, Pictures,
 )  # fmt: skip
 for cls in DOUBLES:
     gymnasium.register(f"{cls.__name__}-v0", entry_point=cls, max_episode_steps=1000)

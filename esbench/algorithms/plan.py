@@ -53,6 +53,8 @@ class EvaluationPlan:
         lineage: the observation statistics that the members use and, unless they are a probe,
             update. An algorithm that searches from several centers has one lineage per center.
         center_lineage: the observation statistics that ``center`` uses.
+        center_is_member: whether a new center is a member of the latest population. It keeps the
+            observation statistics that it has played with, as those of ``center_lineage``.
         growth: how the population grows within a generation.
     """
 
@@ -60,4 +62,5 @@ class EvaluationPlan:
     episodes: int | None = None
     lineage: int = 0
     center_lineage: int = 0
+    center_is_member: bool = False
     growth: Growth = Growth()

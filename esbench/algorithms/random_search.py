@@ -1,11 +1,13 @@
 """Pure random search (Rastrigin, "The convergence of the random search method in the extremal
 control of a many parameter system", 1963): the baseline that every algorithm must beat.
 
-Every generation samples around the starting point; the center is the best member so far.
+Every generation samples around the starting point; the center is the best member so far, with the
+observation statistics that it has played with.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, final
 
 import numpy as np
@@ -51,6 +53,7 @@ class RandomSearch(Algorithm[SampledPopulation]):
     ) -> None:
         super().__init__(settings, center, seed, shapes)
         self._sigma = self.settings.initial_sigma(self._center.size)
+        self.plan = replace(self.plan, center_lineage=1, center_is_member=True)
         self._origin = self._center.copy()
         self._best_return = -np.inf
 

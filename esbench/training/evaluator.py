@@ -27,6 +27,7 @@ from esbench.seeding import Purpose
 from esbench.settings import MOST_EPISODES
 from esbench.training.held_out_score import HeldOutScore
 
+DEFAULT_PLAN: Final = EvaluationPlan()
 INITIAL_LINEAGE: Final = -1  # the key of the statistics with which every lineage begins
 
 
@@ -151,6 +152,12 @@ class Evaluator:
             played = played.joined(latest)
         return population, played
 
+    def keep_statistics(self, plan: EvaluationPlan) -> None:
+        """Let the center keep the statistics that the members have played with."""
+        if self.policy.settings.normalize_observations:
+            statistics = self._statistics_of(plan.lineage).state_dict()
+            self._statistics_of(plan.center_lineage).load_state_dict(statistics)
+
     def learn(self, played: Episodes, lineage: int) -> None:
         """Count the episodes of a generation into the statistics of a lineage."""
         normalizer = self.normalizer(lineage)
@@ -174,13 +181,17 @@ class Evaluator:
             **({} if batch is None else {"reference_batch": batch.observations}),
         }
 
-    def load_state_dict(self, state: State, generation: int) -> None:
+    def load_state_dict(
+        self, state: State, generation: int, plan: EvaluationPlan = DEFAULT_PLAN
+    ) -> None:
         """Restore what ``state_dict`` returned; UsageError if it lacks a needed reference batch."""
         batch = self._reference_batch_in(state, generation)
         self._setup = replace(self._setup, reference_batch=batch)
         self._statistics = {}
         for lineage, statistics in state["statistics"].items():
             self._statistics_of(int(lineage)).load_state_dict(statistics)
+        if plan.center_is_member and set(self._statistics) == {plan.lineage}:
+            self.keep_statistics(plan)  # as before 0.3.0, where it had no statistics of its own
         self._mean_length = state["mean_length"]
 
     def _reference_batch_in(self, state: State, generation: int) -> ReferenceBatch | None:
@@ -211,19 +222,24 @@ class Evaluator:
         if not with_center:
             return self._play(job, tasks)
         center = [Task(CENTER, episode) for episode in range(job.episodes)]
-        if plan.center_lineage == plan.lineage:
+        kept = plan.center_is_member
+        if plan.center_lineage == plan.lineage or (kept and job.normalizer is None):
             return self._play(job, [*center, *tasks])
-        # The members lie around another policy, their parent, which plays too, for its rank. The
-        # center uses the observation statistics of its own lineage.
+        # The center uses the observation statistics of its own lineage.
         own = replace(job, normalizer=self.normalizer(plan.center_lineage), gather=False)
         alone = self._play(own, center)
-        if isinstance(job.population, SampledPopulation):
+        # Unless the center was a member, the members lie around another policy, their parent, which
+        # plays too, for its rank.
+        if not kept and isinstance(job.population, SampledPopulation):
             job = replace(job, center=job.population.center)
-        played = self._play(job, [*center, *tasks])
+        played = self._play(job, tasks if kept else [*center, *tasks])
+        ranked = alone if kept else played
         return replace(
             played,
             center_returns=alone.center_returns,
             center_lengths=alone.center_lengths,
+            ranked_training_returns=ranked.ranked_training_returns,
+            ranked_lengths=ranked.ranked_lengths,
             eval_steps=alone.eval_steps + played.eval_steps,
         )
 

@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import final
 
+import numpy as np
+
 from esbench.algorithms.base import State, algorithm_class
 from esbench.algorithms.population import Population, drawing_threads
 from esbench.algorithms.settings import MOST_MEMBERS
@@ -166,8 +168,9 @@ class SearchTrainer(Trainer):
         Raises:
             UsageError: the state lacks the reference batch that the policy needs.
         """
-        self._evaluator.load_state_dict(state, state["progress"]["generation"])
         self.algorithm.load_state_dict(state["algorithm"])
+        generation = state["progress"]["generation"]
+        self._evaluator.load_state_dict(state, generation, self.algorithm.plan)
         self.progress = Progress(**state["progress"])
         self._gauge.load_state_dict(state["gauge"])
         self._best.load_state_dict(state["best"])
@@ -259,17 +262,19 @@ class SearchTrainer(Trainer):
         """Tell the algorithm, update the statistics and return the record, without its times."""
         algorithm, evaluator = self.algorithm, self._evaluator
         fitness = fitness_of(played, self._reward_shift)
-        lineage, cap = algorithm.plan.lineage, evaluator.episode_cap(self.progress.env_steps)
-        center, normalizer = algorithm.center, evaluator.normalizer(lineage)
-        centers_own = evaluator.normalizer(algorithm.plan.center_lineage)
+        plan, cap = algorithm.plan, evaluator.episode_cap(self.progress.env_steps)
+        center, normalizer = algorithm.center, evaluator.normalizer(plan.lineage)
+        centers_own = evaluator.normalizer(plan.center_lineage)
         with drawing_threads(min(self._pool.size, usable_cores())):  # the workers are idle
             algorithm.tell(population, fitness, played.behaviors)
-            evaluator.learn(played, lineage)
+            if plan.center_is_member and not np.array_equal(algorithm.center, center):
+                evaluator.keep_statistics(plan)
+            evaluator.learn(played, plan.lineage)
             measures = self._gauge.measure(
                 population,
                 fitness,
                 centers=(center, algorithm.center),
-                normalizers=(normalizer, evaluator.normalizer(lineage)),
+                normalizers=(normalizer, evaluator.normalizer(plan.lineage)),
                 ranked=not algorithm.needs_behaviors,
             )
         progress = self.progress.with_episodes(played)
