@@ -31,6 +31,11 @@ class UsageError(EsbenchError, ValueError):
 
 
 @final
+class NoBestPolicyError(UsageError):
+    """A trial is too short to have a best policy, or its center did not play."""
+
+
+@final
 class DamagedTrialError(UsageError):
     """A stored trial cannot be read; the message names the file and the remedy.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+_PASSWORD: Final = re.compile(r"(?<=://)([^/\s:@]*):[^/\s]*@")
 _MARKDOWN: Final = re.compile(r"[\\|*`<$]|&(?=[#\w])|(?<=\])\(")
 
 
@@ -25,6 +26,11 @@ def printable(text: str) -> str:
         else each.encode("unicode_escape").decode("ascii")
         for each in text.expandtabs()
     )
+
+
+def without_passwords(text: str) -> str:
+    """Text with ``***`` in place of the passwords in its URLs."""
+    return _PASSWORD.sub(r"\1:***@", text)
 
 
 def markdown(text: str) -> str:

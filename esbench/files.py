@@ -168,10 +168,3 @@ def remove_temporaries(folder: Path) -> None:
     """Remove the temporary files of killed processes; no process may write in ``folder``."""
     for path in folder.glob(".*.tmp"):
         path.unlink(missing_ok=True)
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write a small file atomically, and its folder; UsageError if the file system refuses."""
-    with disk_errors(path, then=""):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace(path, content)

@@ -35,7 +35,7 @@ def refused(esbench: Run, folder: Path, *arguments: str) -> str:
         ["plan", *GRID],
         ["run", *GRID],
         ["run", *GRID, "--extend"],
-        ["run", *GRID, "--seeds", "1"],
+        ["run", *GRID[:-4], "--seeds", "0,1", "--out", "out"],
         ["eval", TRIAL],
         ["render", TRIAL],
         ["diagnose", TRIAL],

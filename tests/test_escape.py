@@ -8,7 +8,7 @@ import pytest
 from command_line import Run
 from fake_trials import edit, write_scores
 
-from esbench.escape import latex, markdown, printable
+from esbench.escape import latex, markdown, printable, without_passwords
 from esbench.reporting.figures.learning_curves import draw
 
 NAUGHTY = "$x_{$ \x1b[31m\x07 \0 <script> | [a](b) \u202e \udc80 \r &lt; 中"
@@ -19,6 +19,22 @@ def test_only_printable_characters_are_left() -> None:
     assert printable(NAUGHTY).isprintable()
     assert printable("\x1b[31m\udc80\r") == r"\x1b[31m\udc80\r"
     assert printable("a\nß 中 😀") == "a\nß 中 😀"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "--storage postgresql://me:se@cr:et@host:5432/db",
+            "--storage postgresql://me:***@host:5432/db",
+        ),
+        ("a sqlite:///file.db b", "a sqlite:///file.db b"),
+        ("http://host:80/a@b", "http://host:80/a@b"),
+        ("x://:key@host y://u:p@h", "x://:***@host y://u:***@h"),
+    ],
+)
+def test_passwords_are_left_out(text: str, expected: str) -> None:
+    assert without_passwords(text) == expected
 
 
 @pytest.mark.parametrize("text", [NAUGHTY, "plain", "a_b", "1 & 2", "[1, 2]", "$5", "a\n# b"])

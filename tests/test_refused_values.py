@@ -249,3 +249,20 @@ def test_a_path_that_is_too_long_is_refused() -> None:
 def test_an_integer_of_any_size_can_be_named(value: int) -> None:
     with pytest.raises(UsageError, match="bits"):
         require_integer("n", value, 0, 9)
+
+
+@pytest.mark.parametrize("change", [{"keep": "x"}, {"keep": 1.5}, {"at_once": "x"}, {"shard": 3}])
+def test_the_function_run_refuses_values_of_another_type(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
+    (name,) = change
+    with pytest.raises(UsageError) as refused:
+        es.run("quick", out=tmp_path, **change)
+    assert name in str(refused.value)
+    assert not files(tmp_path)
+
+
+@pytest.mark.parametrize("value", [3, None, [1]])
+def test_only_a_table_or_a_path_is_registered(value: Any) -> None:
+    with pytest.raises(UsageError, match="expected a path"):
+        es.register_environment(value)

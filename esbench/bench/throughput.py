@@ -113,7 +113,7 @@ def measure(
     with (engine or EngineChoice()).open() as pool, tempfile.TemporaryDirectory() as folder:
         trial = _trial(environment, algorithm, population_size, overrides, Path(folder))
         check_trials([trial])
-        return _measure_trial(trial, pool, population_size, seconds, rounds, after)
+        return _measure_trial(trial, pool, seconds, rounds, after)
 
 
 def _require_positive(seconds: float, rounds: int, after: int) -> None:
@@ -126,7 +126,7 @@ def _require_positive(seconds: float, rounds: int, after: int) -> None:
 
 
 def _measure_trial(
-    trial: Trial, pool: Engine, population_size: int, seconds: float, rounds: int, after: int
+    trial: Trial, pool: Engine, seconds: float, rounds: int, after: int
 ) -> Throughput:
     if trial.spec.policy is None:
         raise UsageError(f"algorithm = {trial.spec.algorithm.name!r}: an agent; expected a search")
@@ -144,6 +144,7 @@ def _measure_trial(
         trainer.watch.take()
         pool.watch.take()
         results = tuple(_measure_round(bare, trainer, seconds) for _ in range(rounds))
+        population_size = trainer.algorithm.population_size
     return Throughput(
         environment=trial.spec.environment.id,
         backend=setup.backend_name,
@@ -187,6 +188,8 @@ def _trial(
     require_distinct_keys(overrides)
     for assignment in overrides:
         table = apply_override(table, assignment)
+    if table["budget"] != {"env_steps": NO_LIMIT}:
+        raise UsageError("--set budget...: expected none; each measurement ends with its time")
     trials = grid_trials(parse_grid(table, "bench"), folder, "bench")
     if len(trials) != 1:
         raise UsageError(f"these settings make {len(trials)} trials; expected one")

@@ -71,6 +71,8 @@ def program() -> None:
         code = end.code if isinstance(end.code, int) else code
         raise
     finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
         end_soon(code)
 
 
@@ -105,6 +107,9 @@ def _run() -> int:
         complain("interrupted")
         return EXIT_INTERRUPTED
     except OSError as error:
+        if not _has_current_folder():
+            complain("the current folder has been removed; expected to run in another one")
+            return EXIT_USAGE
         if error.errno not in REFUSALS or error.filename is None:
             raise
         complain(str(UsageError(f"cannot open {error.filename!s}: {error.strerror}")))
@@ -116,6 +121,12 @@ def _run() -> int:
         said = _plain(message(), sys.argv[1:])
         complain(str(UsageError(said or "expected a command; see: esbench --help")))
         return EXIT_USAGE
+
+
+def _has_current_folder() -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return bool(os.getcwd())  # noqa: PTH109
+    return False
 
 
 def _plain(said: str, arguments: Sequence[str]) -> str:

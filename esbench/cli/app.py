@@ -7,6 +7,7 @@ import functools
 import inspect
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, final
 import typer
 import typer.core
 
-from esbench.errors import EsbenchError, TrainingError
+from esbench.errors import EsbenchError, TrainingError, UsageError
 from esbench.escape import printable
 from esbench.user_code_errors import USER_CODE_ERRORS, error_text, location
 
@@ -32,7 +33,21 @@ LEADERBOARD: Final = Path("results/leaderboard")
 
 @final
 class _Commands(typer.core.TyperGroup):
-    """The commands; an error of user code in one is a ``TrainingError`` with its file and line."""
+    """The commands; an error of user code in one is a ``TrainingError`` with its file and line.
+
+    An option that takes one value is given once.
+    """
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The name, the command and its arguments."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None:
+            context = command.context_class(command, info_name=name, parent=ctx)
+            _, _, given = command.make_parser(context).parse_args(list(rest))
+            for option, count in Counter(given).items():
+                if count > 1 and not (option.multiple or getattr(option, "is_flag", True)):
+                    raise UsageError(f"{option.opts[0]} is given {count} times; expected one value")
+        return name, command, rest
 
     def invoke(self, ctx: Any) -> Any:
         """Invoke the command."""
@@ -40,6 +55,9 @@ class _Commands(typer.core.TyperGroup):
             return super().invoke(ctx)
         except (EsbenchError, OSError, typer.Exit, typer.Abort):
             raise
+        except KeyboardInterrupt:
+            complain("interrupted")
+            raise typer.Exit(EXIT_INTERRUPTED) from None
         except USER_CODE_ERRORS as error:
             place = location(error)
             if place or isinstance(error, SystemExit):

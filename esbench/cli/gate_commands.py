@@ -131,13 +131,13 @@ def check(
     from esbench.analysis.gate import GateRules
     from esbench.cli.console import show
     from esbench.cli.display.gate import print_check
-    from esbench.files import write_bytes
     from esbench.gate import render_check
     from esbench.gate.baselines import read_baseline, require_statistic
     from esbench.gate.check import EXIT_NOT_MEASURED
     from esbench.gate.check import check as check_folder
     from esbench.gate.sequential import check_until_conclusive
     from esbench.running.engines import EngineChoice
+    from esbench.store.outputs import write_bytes
     from esbench.units import counted
 
     def train_seeds(seeds: int, trials: Sequence[Trial]) -> None:
@@ -206,9 +206,10 @@ def verify(
 ) -> None:
     """Train trials again and report: identical, no significant difference, or different.
 
-    Exit code 1: different. Writes nothing.
+    Exit codes: 1 different, 3 a trial failed. Writes nothing.
     """
     from esbench.cli.console import show, working
+    from esbench.gate.check import EXIT_NOT_MEASURED
     from esbench.gate.verify import RerunOutcome, sentences
     from esbench.gate.verify import verify as run_again
     from esbench.leaderboard.sample import verify_drawn
@@ -237,8 +238,11 @@ def verify(
         found = verify_drawn(drawn, pool, watch) if drawn else run_again(what, pool, watch)
     for verification in found:
         show(*sentences(verification))
-    if any(verification.outcome is RerunOutcome.DIFFERENT for verification in found):
+    outcomes = {verification.outcome for verification in found}
+    if RerunOutcome.DIFFERENT in outcomes:
         raise typer.Exit(EXIT_FAILED)
+    if RerunOutcome.FAILED in outcomes:
+        raise typer.Exit(EXIT_NOT_MEASURED)
 
 
 def _drawn(
@@ -307,6 +311,8 @@ def require_distinct_outputs(baseline: Path, outputs: Mapping[str, Path | None])
     for option, path in outputs.items():
         if path is not None and (other := owners.setdefault(path.resolve(), option)) != option:
             raise UsageError(f"{option} {path} is the file of {other}; expected another one")
+        if path is not None and path.suffix == ".toml":
+            raise UsageError(f"{option} {path}: expected a file that is not a grid's")
 
 
 def _expected(trial: Path, leaderboard: Path) -> str:

@@ -61,11 +61,13 @@ def slurm(
     ] = False,
 ) -> None:
     """Print a batch script that trains a grid as a Slurm job array; takes the options of 'run'."""
+    from esbench.integrations.trackers.base import tracker_class
     from esbench.rollouts.worker_pool import WorkerPool
     from esbench.running.limits import Limits
     from esbench.running.schedule import schedule
     from esbench.running.slurm import SlurmJob, submit_script
     from esbench.running.trials import shards_folder
+    from esbench.training.callbacks import ImportedCallback
 
     grid = _grid_options(options)
     summary = grid.describe_shards(array)
@@ -73,6 +75,10 @@ def slurm(
     folder = shards_folder(name) if out is None else out
     # A mistake is found before the job waits.
     Limits(options["episode_timeout"], options["trial_timeout"])
+    for callback in options["callback"] or ():
+        ImportedCallback(callback)
+    for tracker in options["track"] or ():
+        tracker_class(tracker)
     replace(grid, out=folder).open(options["keep"])
     job = SlurmJob(
         name=name,

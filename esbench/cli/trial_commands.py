@@ -18,7 +18,7 @@ from esbench.cli.app import (
     complain,
     write,
 )
-from esbench.errors import UsageError
+from esbench.errors import EsbenchError, NoBestPolicyError, UsageError
 
 command = partial(app.command, rich_help_panel="Train and play")
 
@@ -90,31 +90,39 @@ def _score_again(
     from esbench.store.find_trials import find_trials
     from esbench.training.scoring import evaluate_trial, keep_best
 
-    code = 0
+    scored = code = 0
     with WorkerPool(workers) as pool:
         for folder in [item.path for item in find_trials(path)] if all_ else [path]:
             try:
                 stored = evaluate_trial(folder, pool, episodes, generation, which)
-            except UsageError as error:
-                if not all_:
-                    raise
-                complain(f"{folder}: {error}")
-                code = max(code, EXIT_USAGE)
+                if which == "best" and generation is None:
+                    keep_best(folder, stored)
+            except EsbenchError as error:
+                code = max(code, _left_out(folder, error, all_))
                 continue
+            scored += 1
             name = f"{folder}: " if all_ else ""
             text = returns_text(stored.score.returns)
             selected = ", selected as the best" if which == "best" else ""
             if stored.validated is not None:
                 selected = f", final policy of generation {stored.validated}"
             write(f"{name}generation {stored.generation}{selected}: {text}")
-            if which == "best" and generation is None:
-                keep_best(folder, stored)
             if stored.identical:
                 write("identical to the recorded score")
             elif stored.identical is False:
                 write(f"DIFFERENT from the recorded score {stored.recorded!r}")
                 code = max(code, EXIT_FAILED)
-    raise typer.Exit(code)
+    raise typer.Exit(code if scored else max(code, EXIT_USAGE))
+
+
+def _left_out(folder: Path, error: EsbenchError, one_of_several: bool) -> int:
+    """Print why a trial is left out, and return the exit code; raises the error of a single one."""
+    if not one_of_several:
+        raise error
+    complain(f"{folder}: {error}")
+    if isinstance(error, NoBestPolicyError):  # a short trial is no mistake
+        return 0
+    return EXIT_USAGE if isinstance(error, UsageError) else EXIT_FAILED
 
 
 @command(
@@ -152,17 +160,15 @@ def render(
     from esbench.units import counted
     from esbench.video.render_trial import outputs, render_trial
 
-    code = 0
+    written = code = 0
     for folder, kept, file in outputs(trial, out, all_, generation):
         try:
             with working(f"rendering {file}"):
                 rendered = render_trial(folder, file, episode, max_steps, kept, which)
-        except UsageError as error:
-            if not all_:
-                raise
-            complain(f"{folder}: {error}")
-            code = max(code, EXIT_USAGE)
+        except EsbenchError as error:
+            code = max(code, _left_out(folder, error, all_))
             continue
+        written += 1
         cut = "" if rendered.shown == rendered.steps else f", the first {rendered.shown} shown"
         write(
             f"{rendered.path}: {rendered.environment}, generation {rendered.generation}, "
@@ -172,7 +178,7 @@ def render(
         if rendered.differs:
             complain(f"DIFFERENT from the recorded return {rendered.recorded!r}")
             code = max(code, EXIT_FAILED)
-    raise typer.Exit(code)
+    raise typer.Exit(code if written else max(code, EXIT_USAGE))
 
 
 @command(epilog="Example: esbench export results/runs/quick/CartPole-v1/openai_es/seed-0")

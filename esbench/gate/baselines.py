@@ -17,7 +17,7 @@ from pydantic import Field
 from esbench.analysis.permutation import OMNIBUS, TestStatistic
 from esbench.analysis.statistics import EpisodeStatistic
 from esbench.errors import UsageError
-from esbench.files import nearest_path, read_json, write_bytes
+from esbench.files import nearest_path, read_json
 from esbench.grids.trial_spec import EnvironmentSpec, Seed, TrialSpec, cell_name
 from esbench.json_text import Json, as_text
 from esbench.rollouts.random_policy import random_policy_returns
@@ -29,6 +29,7 @@ from esbench.store.cells import (
     require_within_budget,
     run_score,
 )
+from esbench.store.outputs import write_bytes
 from esbench.store.provenance.changes import Origin, origin_of, was_mixed
 from esbench.store.provenance.record import changed_since, now
 from esbench.store.trial_folder import TrialFolder

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias, final
 
 from esbench.analysis.comparison import LEVEL
 from esbench.analysis.permutation import holm, p_different
+from esbench.errors import TrainingError
 from esbench.gate.baselines import done_cells
 from esbench.grids.trial_spec import TrialSpec
 from esbench.rollouts.engine import Engine
@@ -40,6 +41,7 @@ class RerunOutcome(StrEnum):
     IDENTICAL = "identical"
     NO_DIFFERENCE = "no significant difference"
     DIFFERENT = "different"
+    FAILED = "not run to the end"
 
 
 @final
@@ -69,7 +71,8 @@ class Verification:
     ``p_value``: two-sided permutation test of the mean scores, Holm-corrected over the cells. None
     if all is identical, a score is not finite on one side only, or there are too few scores for
     any difference to be significant: ``smallest_p`` is the smallest p-value that so many can have
-    before the correction, and ``needed`` how many seeds each side needs.
+    before the correction, and ``needed`` how many seeds each side needs. ``problem`` is why the
+    trials could not be run.
     """
 
     name: str
@@ -79,20 +82,27 @@ class Verification:
     changed: tuple[str, ...]
     smallest_p: float = 1.0
     needed: int = MIN_TESTED_RUNS
+    problem: str = ""
 
 
 def verify(path: Path, pool: Engine, watch: Watch) -> list[Verification]:
     """Run every trial below ``path`` again.
 
     Raises:
-        UsageError: As ``done_cells``, or this version does not understand a specification.
-        TrainingError: An environment raised an error.
+        UsageError: as ``done_cells``, a trial is damaged, or this version does not understand its
+            specification.
     """
-    return decide([_verify_cell(cell, pool, watch) for cell in done_cells(path)])
+    cells = done_cells(path)
+    for trial in (trial for cell in cells for trial in cell.trials):
+        trial.load_checkpoint()  # damage is named before anything is trained
+        trial.rows()
+    return decide([_verify_cell(cell, pool, watch) for cell in cells])
 
 
 def sentences(verification: Verification) -> list[str]:
     """The outcome in sentences: first the result, then where and why trials differ."""
+    if verification.outcome is RerunOutcome.FAILED:
+        return [f"{verification.name}: {verification.outcome.value}: {verification.problem}"]
     apart = [rerun for rerun in verification.reruns if rerun.parts_at is not None]
     trials = counted(len(verification.reruns), "trial")
     if verification.outcome is RerunOutcome.IDENTICAL:
@@ -167,7 +177,7 @@ def decide(found: Sequence[Verification]) -> list[Verification]:
 
     A cell whose scores are too few for a significant difference counts as different.
     """
-    tests = sum(item.outcome is not RerunOutcome.IDENTICAL for item in found)
+    tests = sum(item.outcome is RerunOutcome.DIFFERENT for item in found)
     decided = [replace(item, needed=fewest_runs(None, tests)) for item in found]
     tested = [place for place, item in enumerate(found) if item.p_value is not None]
     p_values = [found[place].p_value or 0.0 for place in tested]
@@ -209,7 +219,10 @@ def _contradicts(found: Verification) -> bool:
 
 
 def _verify_cell(cell: Cell, pool: Engine, watch: Watch) -> Verification:
-    reruns = tuple(_rerun(trial, pool, watch) for trial in cell.trials)
+    try:
+        reruns = tuple(_rerun(trial, pool, watch) for trial in cell.trials)
+    except TrainingError as error:
+        return Verification(cell.title, RerunOutcome.FAILED, (), None, (), problem=str(error))
     made = provenance(cell.trials[0].spec())  # now that its environment is registered
     here = origin_of(made)
     changed: dict[str, None] = {}
@@ -234,7 +247,7 @@ def _p_value(reruns: Sequence[Rerun]) -> float | None:
 
 def _rerun(trial: TrialFolder, pool: Engine, watch: Watch) -> Rerun:
     spec, result = trial.spec(), trial.result()
-    stored = trial.load_checkpoint()  # damage is named before anything is trained
+    stored = trial.load_checkpoint()
     recorded = [str(row["digest"]) for row in trial.rows()]
     watched = partial(watch, str(trial.path))
     records, score = train_again(spec, pool, watched, len(recorded), result.get("stopped"))

@@ -16,6 +16,7 @@ from esbench.agents.base import AGENTS
 from esbench.algorithms.base import ALGORITHMS
 from esbench.environments.atari.names import atari_environments, without_alias
 from esbench.errors import UsageError, suggestion
+from esbench.files import as_path
 from esbench.grids.environment_registry import ENVIRONMENTS, environments_in, merged
 from esbench.grids.trial_spec import EnvironmentSettings, EnvironmentSpec
 from esbench.settings import Settings, Table, parse
@@ -140,8 +141,9 @@ def register_environment(environment: Table | str | Path) -> None:
     Raises:
         UsageError: a key or value is wrong, or ``envs/`` or a plugin has that name.
     """
-    source = environment if isinstance(environment, dict) else Path(environment)
-    found = environments_in(source)
+    if not isinstance(environment, dict):
+        environment = as_path("environment", environment)
+    found = environments_in(environment)
     if not found:
         raise UsageError(f"register_environment: no TOML file in {str(environment)!r}")
     if not all(found):

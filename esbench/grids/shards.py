@@ -65,7 +65,7 @@ class Shard:
 
 def parse_shard(text: str) -> Shard:
     """The shard "I/N"; UsageError unless 1 <= I <= N."""
-    match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
+    match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", str(text))
     if not match or not 1 <= int(match[1]) <= int(match[2]):
         raise UsageError(
             f"--shard {text!r}: expected I/N with I from 1 to N, such as 2/4 for the second of four"

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
 from esbench.errors import UsageError
+from esbench.escape import without_passwords
+from esbench.files import disk_errors
 from esbench.json_text import Json
 from esbench.registry import DISTRIBUTION, extra_command
 from esbench.search_space import SearchSpace, SettingSpace
@@ -85,6 +87,7 @@ class OptunaStudy:
             if stored is None:
                 self._study.set_user_attr(IDENTITY, json.dumps(identity))
         self.stored_identity: Json = identity if stored is None else json.loads(stored)
+        self._storage = storage
         self._sampler: Sampler = sampler
         self._seed = seed
 
@@ -105,7 +108,7 @@ class OptunaStudy:
         Raises:
             UsageError: another process chooses configurations at the same time.
         """
-        with _quiet():
+        with self._writing():
             trial = self._unfinished(number)
             values: Json = {}
             for index, (name, setting) in enumerate(space.items()):
@@ -116,7 +119,7 @@ class OptunaStudy:
 
     def choose_default(self, space: SearchSpace, integers: Sequence[str], inside: Json) -> None:
         """Make configuration 0 of the default values that lie ``inside`` of the space."""
-        with _quiet():
+        with self._writing():
             if not self._study.get_trials(deepcopy=False):
                 self._study.enqueue_trial(inside)
             trial = self._unfinished(0)
@@ -126,18 +129,18 @@ class OptunaStudy:
 
     def record(self, number: int, rungs: Sequence[Sequence[float]], objective: float) -> None:
         """Store the scores of the seeds at all rungs so far, and the objective at the last one."""
-        trial = self._running(number)
-        with _quiet():
+        scores = [[_text(score) for score in one] for one in rungs]
+        with self._writing():
+            trial = self._running(number)
             trial.report(objective, len(rungs) - 1)
-        trial.set_user_attr(RUNGS, json.dumps([[_text(score) for score in one] for one in rungs]))
+            trial.set_user_attr(RUNGS, json.dumps(scores))
 
     def tell(self, number: int, value: float | None, problem: str = "") -> None:
         """End a configuration with its objective; None if it was pruned."""
-        optuna = _optuna()
-        if problem:
-            self._running(number).set_user_attr(PROBLEM, problem)
-        state = optuna.trial.TrialState.PRUNED if value is None else None
-        with _quiet():
+        state = _optuna().trial.TrialState.PRUNED if value is None else None
+        with self._writing():
+            if problem:
+                self._running(number).set_user_attr(PROBLEM, problem)
             self._study.tell(number, value, state=state)
 
     def importances(self) -> dict[str, float]:
@@ -152,6 +155,18 @@ class OptunaStudy:
         with _quiet():
             evaluator = optuna.importance.PedAnovaImportanceEvaluator()
             return dict(optuna.importance.get_param_importances(self._study, evaluator=evaluator))
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Turn an error of writing into a UsageError."""
+        broken = _optuna().exceptions.StorageInternalError  # of a database
+        place = without_passwords(self._storage)
+        with disk_errors(Path(place)), _quiet():
+            try:
+                yield
+            except broken as error:
+                reason = str(error.__cause__ or error).partition("\n")[0]
+                raise UsageError(f"cannot write {place}: {reason}") from error
 
     def _unfinished(self, number: int) -> Trial:
         """A new trial, or the one that was begun when a process was killed."""
@@ -218,8 +233,9 @@ def _reported(storage: str) -> Iterator[None]:
     except Exception as error:  # of the file system, of SQLAlchemy or of a database driver
         reason = str(error).partition("\n")[0]
         raise UsageError(
-            f"--storage {storage}: cannot be opened ({type(error).__name__}: {reason}); expected a "
-            "new file, or one that 'esbench tune' has written"
+            f"--storage {without_passwords(storage)}: cannot be opened "
+            f"({type(error).__name__}: {reason}); expected a new file, or one that 'esbench tune' "
+            "has written"
         ) from None
 
 

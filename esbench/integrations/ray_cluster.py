@@ -198,7 +198,7 @@ def imported_ray() -> Any:
 
 def require_server(address: str) -> None:
     """Raises UsageError within seconds if no Ray can be at an address HOST:PORT."""
-    host, colon, port = address.rpartition(":")
+    host, colon, port = str(address).rpartition(":")
     if not colon or not host or not port.isdecimal() or not 0 < int(port) < 2**16:
         raise UsageError(f"--address {address}: expected HOST:PORT, such as 10.0.0.1:6379")
     try:

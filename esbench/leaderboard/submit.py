@@ -14,7 +14,6 @@ import numpy as np
 from esbench.analysis.curves import on_grid
 from esbench.analysis.statistics import MIN_RUNS
 from esbench.errors import UsageError
-from esbench.files import write_bytes
 from esbench.gate.baselines import done_cells, freeze_cell
 from esbench.leaderboard.entries import (
     Curves,
@@ -29,6 +28,7 @@ from esbench.rollouts.engine import Engine
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.cells import Cell
 from esbench.store.generation_record import GenerationRecord
+from esbench.store.outputs import write_bytes
 from esbench.store.provenance.changes import Origin, changes, origin_of, user_code_of, was_mixed
 from esbench.store.provenance.record import OWN_FILES, provenance
 from esbench.store.run_curves import RunCurve, run_curves

@@ -35,7 +35,11 @@ def check_each(trials: Sequence[Trial], check: Callable[[Trial], None]) -> None:
             check(trial)
         except UserCodeError as error:
             refused.append(error)
-        except (UsageError, KeyboardInterrupt):
+        except UsageError as error:
+            if len(distinct) == 1:
+                raise
+            raise UsageError(f"{trial.name}: {error}") from error
+        except KeyboardInterrupt:
             raise
         except BaseException:  # of user code, which may raise anything
             continue

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
-from esbench.errors import UsageError
+from esbench.errors import UsageError, shown
 from esbench.grids.trial_spec import TrialSpec
 from esbench.units import counted
 
@@ -66,10 +66,10 @@ def schedule(steps: Sequence[int], workers: int, at_once: int | None = None) -> 
     """
     trials = len(steps)
     if at_once is not None:
-        if not 1 <= at_once <= workers:
+        if not isinstance(at_once, int) or not 1 <= at_once <= workers:
             raise UsageError(
-                f"at_once = {at_once}: expected at least 1, and at most the number of workers, "
-                f"{workers}"
+                f"at_once = {shown(at_once)}: expected at least 1, and at most the number of "
+                f"workers, {workers}"
             )
         at_once = max(1, min(at_once, trials))
         return Schedule(trials, workers, at_once, trials if at_once > 1 else 0, "as requested")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, final
 
 from esbench.agents.names import is_agent
-from esbench.errors import DamagedTrialError, UsageError
+from esbench.errors import DamagedTrialError, UsageError, require_integer
 from esbench.files import safe_name
 from esbench.grids.compose import compose_grid
 from esbench.grids.environment_files import Scores
@@ -17,7 +17,7 @@ from esbench.grids.expand import Labels, expand
 from esbench.grids.grid_file import Grid
 from esbench.grids.shards import divide, parse_shard, planned_cost
 from esbench.grids.trial_spec import DEFAULT_LABEL, TrialSpec, cell_name
-from esbench.settings import Table
+from esbench.settings import MOST, Table
 from esbench.store.find_trials import check_format
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.trial_folder import Status, TrialFolder
@@ -117,8 +117,7 @@ def open_grid(
     Raises:
         UsageError: the input is wrong, or the folder holds other trials. Nothing is written.
     """
-    if keep < 1:
-        raise UsageError(f"--keep {keep}: expected at least 1 checkpoint per trial")
+    require_integer("keep", keep, 1, MOST)
     part = None if shard is None else parse_shard(shard)
     typed, source = compose_grid(grid, environments, algorithms, seeds, env_steps, overrides)
     if out is None:

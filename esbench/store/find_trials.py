@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from esbench.errors import DamagedTrialError, UsageError
+from esbench.files import nearest_path
 from esbench.store.trial_folder import TrialFolder
 
 _FILES: Final = ("trial.json", "metrics.jsonl", "result.json")
@@ -19,28 +21,41 @@ def find_trials(root: Path) -> list[TrialFolder]:
 
     A folder that has lost its ``trial.json`` is one too, so that its reader refuses it.
     """
-    found = sorted({path.parent for name in _FILES for path in _files_below(root, name)})
+    found = sorted(_folders_with(root, *_FILES))
     if not found:
         what = "no trial in" if root.is_dir() else "no folder"
-        raise UsageError(f"{what} {str(root)!r}; expected an output folder of 'esbench run'")
+        near = None if root.exists() else nearest_path(root)
+        hint = (
+            f"did you mean {str(near)!r}?" if near else "expected an output folder of 'esbench run'"
+        )
+        raise UsageError(f"{what} {str(root)!r}; {hint}")
     return [TrialFolder(path) for path in found]
 
 
 def has_trials(root: Path) -> bool:
     """Whether there is a trial anywhere below ``root``."""
-    return any(_files_below(root, "trial.json"))
+    return any(True for _ in _folders_with(root, "trial.json"))
 
 
 def check_format(root: Path) -> None:
     """Raises UsageError if the first trial that is found below ``root`` has another format."""
-    for path in _files_below(root, "trial.json"):
+    for path in _folders_with(root, "trial.json"):
         with contextlib.suppress(DamagedTrialError):
-            TrialFolder(path.parent).description()
+            TrialFolder(path).description()
             return
 
 
-def _files_below(root: Path, name: str) -> Iterator[Path]:
-    """The files of a name below ``root``, except those that a killed merge has left."""
-    for path in root.rglob(name):
-        if not any(part.startswith(HIDDEN) for part in path.relative_to(root).parts):
-            yield path
+def _folders_with(root: Path, *names: str) -> Iterator[Path]:
+    """The folders below ``root`` with one of these files, except what a killed merge has left.
+
+    UsageError if a folder may not be read.
+    """
+    for folder, folders, files in os.walk(root, onerror=_refuse):
+        folders[:] = sorted(name for name in folders if not name.startswith(HIDDEN))
+        if not {*names}.isdisjoint([*folders, *files]):
+            yield Path(folder)
+
+
+def _refuse(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):  # removed meanwhile
+        raise UsageError(f"cannot read {error.filename}: {error.strerror}") from None

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, final
 from esbench.algorithms.base import State
 from esbench.analysis.efficiency import WINDOW
 from esbench.arrays import Vector
-from esbench.errors import UsageError
+from esbench.errors import NoBestPolicyError
 from esbench.policies.normalization import Normalizer
 from esbench.rollouts.jobs import Job
 from esbench.store.generation_record import GenerationRecord
@@ -34,7 +34,7 @@ class BestCenter:
         """The generation after which the search had this center.
 
         Raises:
-            UsageError: there is none yet.
+            NoBestPolicyError: there is none yet.
         """
         self._require()
         generation: int = self._found["generation"]
@@ -60,7 +60,7 @@ class BestCenter:
         """The job ``last`` with this center.
 
         Raises:
-            UsageError: there is none yet.
+            NoBestPolicyError: there is none yet.
         """
         self._require()
         return with_stored_center(last, self._found)
@@ -75,7 +75,7 @@ class BestCenter:
 
     def _require(self) -> None:
         if not self._found:
-            raise UsageError(
+            raise NoBestPolicyError(
                 f"which = 'best': the trial has no best center yet, which takes {WINDOW} "
                 "generations with evaluation.center = true; expected which = 'last'"
             )

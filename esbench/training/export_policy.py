@@ -15,10 +15,10 @@ import numpy as np
 
 from esbench.environments.simulator_log import silenced
 from esbench.errors import UsageError
-from esbench.files import write_bytes
 from esbench.json_text import Json
 from esbench.policies.base import Rows
 from esbench.policies.kernels.device import TOLERANCE
+from esbench.store.outputs import require_suffix, write_bytes
 from esbench.training.trained_agent import TrainedAgent
 from esbench.training.trained_policy import TrainedPolicy
 
@@ -41,6 +41,7 @@ def export_policy(policy: TrainedPolicy | TrainedAgent, path: Path) -> Json:
     """
     import torch
 
+    require_suffix(path, ".pt2")
     if isinstance(policy, TrainedAgent):
         raise UsageError(
             f"the policy of {policy.environment.id} is that of an agent; expected one of a search"

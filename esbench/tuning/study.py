@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, TypeAlias, final
 
 from esbench.errors import UsageError
+from esbench.escape import without_passwords
 from esbench.grids.expand import Labels, with_settings
 from esbench.grids.trial_spec import TrialSpec, cell_name, differences
 from esbench.integrations.optuna_study import Configuration, OptunaStudy, Sampler
@@ -213,16 +214,16 @@ def open_study(trial: Trial, key: str, space: SearchSpace, search: Search, stora
     name, folder = study_name(trial.labels), trial.folder.path.parent
     used = has_trials(folder)
     lost = UsageError(
-        f"{folder} holds trials of a search that {storage} lacks; expected the storage of that "
-        "search, or another --out"
+        f"{folder} holds trials of a search that {without_passwords(storage)} lacks; expected the "
+        "storage of that search, or another --out"
     )
     if used and "://" not in storage and not Path(storage).exists():
         raise lost
     store = OptunaStudy(storage, name, identity, search.sampler, search.seed)
     if changed := differences(store.stored_identity, identity):
         raise UsageError(
-            f"{storage} holds another search of {name}: {'; '.join(changed)}. Nothing was changed; "
-            "give another --storage and --out, or undo the edit"
+            f"{without_passwords(storage)} holds another search of {name}: {'; '.join(changed)}. "
+            "Nothing was changed; give another --storage and --out, or undo the edit"
         )
     if used and not store.configurations:
         raise lost

@@ -9,10 +9,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, final
 
-from esbench.files import write_bytes
 from esbench.grids.expand import with_settings
 from esbench.integrations.optuna_study import Configuration
 from esbench.settings import Table
+from esbench.store.outputs import write_bytes
 from esbench.store.provenance.record import provenance
 from esbench.store.trial_folder import TrialFolder, is_trial
 from esbench.tuning.space import nested, values_of

@@ -19,10 +19,10 @@ from esbench.environments.episode_check import require_end
 from esbench.environments.make import make_environment, reason
 from esbench.environments.simulator_log import silenced
 from esbench.errors import UsageError
-from esbench.files import write_bytes
 from esbench.grids.trial_spec import EnvironmentSpec
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.find_trials import find_trials
+from esbench.store.outputs import write_bytes
 from esbench.store.selected_score import recorded_score
 from esbench.store.trial_folder import TrialFolder
 from esbench.training.best_center import Which

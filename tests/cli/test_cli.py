@@ -1,4 +1,5 @@
 import dataclasses
+import itertools
 import json
 import re
 import shlex
@@ -28,6 +29,16 @@ CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")
 def small(environment: str = "doubles:Walk-v0", seeds: str = "0") -> list[str]:
     chosen = ["--env", environment, "--algorithm", "openai_es", "--seeds", seeds]
     return ["run", *chosen, *SMALL, "--out", "out"]
+
+
+def changed(command: list[str], *options: str) -> list[str]:
+    """The command with other values of these options, or further ones."""
+    kept = [
+        word
+        for before, word in itertools.pairwise(["", *command])
+        if not {word, before} & {each for each in options if each[:2] == "--"} - {"--set", "--env"}
+    ]
+    return [*kept, *options]
 
 
 @pytest.fixture(scope="module")
@@ -345,7 +356,7 @@ REFUSED = {
     "export nowhere": "nowhere",
     "diagnose nowhere": "no folder 'nowhere'",
     "run quick --env-steps 1e5": "--env-steps '1e5': expected an integer",
-    "run quick --env-steps 1000 --env-steps x": "--env-steps 'x': expected an integer",
+    "run quick --env-steps x": "--env-steps 'x': expected an integer",
     "run quick --env-steps=100k": "--env-steps '100k': expected an integer",
     "run quick --episode-timeout x": "--episode-timeout 'x': expected a number",
     "eval": "expected either a trial's folder or --random-policy",
@@ -405,7 +416,7 @@ def test_bad_input_is_one_sentence_and_nothing_is_written(
     esbench: Run, tmp_path: Path, command: str
 ) -> None:
     first, *rest = shlex.split(command)
-    code, out, err = esbench(*(small() if first == "small" else [first]), *rest)
+    code, out, err = esbench(*changed(small() if first == "small" else [first], *rest))
     assert (code, out) == (2, "")
     assert re.fullmatch(rf"esbench: .*{REFUSED[command]}.*\n", err)
     assert not files(tmp_path)
@@ -427,7 +438,7 @@ def test_a_full_disk_stops_with_one_message_and_the_run_goes_on_later(
         "            assert end.code == 2\n"
     )
     no_bytecode = {"PYTHONDONTWRITEBYTECODE": "1"}  # it would be cut off as well, and then read
-    arguments = [*small(), "--env-steps", "2000"]
+    arguments = changed(small(), "--env-steps", "2000")
     code, _, err = finished("script.py", *arguments, env=no_bytecode)
     assert code == 0, err
     stopped = re.findall(r"^esbench: cannot write .*/(.*): File too large", err, re.M)
@@ -481,3 +492,47 @@ def test_a_terminal_says_what_to_try_next(
     text = esbench("run", *grid, "1000", "--out", "out dir", *options)[1]
     named = re.findall(r"esbench (\w+) 'out dir'", text)
     assert named == (["report", "table", "diagnose"] if terminal and not options else [])
+
+
+def test_an_option_with_one_value_is_given_once(esbench: Run) -> None:
+    code, out, error = esbench("plan", "quick", "--seeds", "0", "--env", "a", "--seeds", "1")
+    assert (code, out) == (2, "")
+    assert "--seeds" in error
+    # These can be repeated.
+    code, _, error = esbench("status", "quick", "--env", "CartPole-v1", "--env", "Acrobot-v1")
+    assert (code, error) == (0, "")
+
+
+def test_an_interrupted_command_says_so(esbench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("esbench.bench.plan.standing", interrupted)
+    code, out, error = esbench("status", "quick")
+    assert (code, out, error.count("interrupted")) == (130, "", 1)
+
+
+def test_the_error_of_one_cell_names_the_cell(esbench: Run) -> None:
+    wrong = "algorithms.snes.sigma=[[1.0,2.0]]"
+    code, _, error = esbench(
+        *("run", "--env", "CartPole-v1", "--algorithm", "openai_es", "--algorithm", "snes"),
+        *("--seeds", "0", "--set", wrong, "--out", "out"),
+    )
+    assert (code, "CartPole-v1 snes" in error) == (2, True)
+
+
+def test_a_removed_current_folder_is_one_sentence(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    program = "import os, esbench.cli; os.rmdir('.'*2 + '/gone'); esbench.cli.main()"
+    code, out, error = finished("-c", program, "run", "quick", cwd=gone)
+    assert (code, out, error.count("\n")) == (2, "", 1)
+
+
+def test_an_output_has_the_suffix_of_its_kind(esbench: Run, trained: Path) -> None:
+    before = files(trained)
+    trial = next(trained.rglob("trial.json")).parent
+    assert esbench("export", str(trial), "--out", str(trial / "trial.json"))[0] == 2
+    assert esbench("report", str(trained), "--out", str(trained / "grid.toml"))[0] == 2
+    assert esbench("baseline", str(trained), "--out", str(trial / "result.json"))[0] == 2
+    assert files(trained) == before

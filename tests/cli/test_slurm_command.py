@@ -30,7 +30,7 @@ def test_the_script_parses_and_passes_the_options_of_run_on(esbench: Run, tmp_pa
         "quick", "--env", "CartPole-v1", "--algorithm", "snes", "--seeds", "0-3",
         "--env-steps", "999", "--set", "policy.hidden=[4, 8]", "--set", "evaluation.episodes=3",
         "--extend", "--workers", "2", "--at-once", "2", "--keep", "3",
-        "--record", "members", "--callback", "a:b", "--quiet", "--track", "tensorboard",
+        "--record", "members", "--callback", "math:sqrt", "--quiet", "--track", "tensorboard",
         "--episode-timeout", "60.0", "--trial-timeout", "3600.0",
     ]  # fmt: skip
     own = ["--array", "3", "--time", "1:00:00", "--partition", "p", "--mem", "2G"]
@@ -144,3 +144,11 @@ def test_plan_tells_the_costs_of_the_shards(esbench: Run, monkeypatch: pytest.Mo
     assert (code, err) == (0, "")
     assert "2-of-3" in out
     assert "6 trials in 3 shards" in out
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--callback", "math:sqrtt"), ("--track", "tensorbord")]
+)
+def test_a_mistake_is_found_before_the_job_waits(esbench: Run, option: str, value: str) -> None:
+    code, out, error = esbench("slurm", "--array", "2", *SMALL, option, value)
+    assert (code, out, value in error) == (2, "", True)

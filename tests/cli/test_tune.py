@@ -1,5 +1,6 @@
 """``esbench tune`` as its user runs it: on the sphere, killed and resumed, and with bad input."""
 
+import errno
 import os
 import re
 import signal
@@ -117,3 +118,21 @@ def test_without_optuna_the_command_names_the_extra(
     assert code == 2
     assert "pip install '.[tune]'" in err
     assert not (grid.parent / "results").exists()
+
+
+def test_a_full_disk_is_one_sentence(
+    grid: Path, esbench: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backends = pytest.importorskip("optuna.storages.journal")
+    append, calls = backends.JournalFileBackend.append_logs, []
+
+    def appended(self: object, logs: object) -> None:
+        calls.append(logs)
+        if len(calls) == 12:
+            raise OSError(errno.ENOSPC, "No space left on device", "study.journal")
+        append(self, logs)
+
+    monkeypatch.setattr(backends.JournalFileBackend, "append_logs", appended)
+    code, _, error = esbench(*COMMAND)
+    assert (code, "No space left on device" in error, "Traceback" in error) == (2, True, False)
+    assert esbench(*COMMAND)[0] == 0  # it continues

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 from esbench import Stop, make_trainer
 from esbench.algorithms.openai_es import OpenAIES
 from esbench.analysis.permutation import p_different
-from esbench.errors import DamagedTrialError, UsageError
+from esbench.errors import DamagedTrialError, TrainingError, UsageError
 from esbench.gate.verify import (
     SCORE_ONLY,
     Rerun,
@@ -23,8 +23,10 @@ from esbench.gate.verify import (
     fewest_runs,
     sentences,
     smallest_p,
+    train_again,
     verify,
 )
+from esbench.grids.trial_spec import TrialSpec
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.scoring import evaluate_trial
@@ -212,6 +214,33 @@ def test_a_stored_policy_that_scores_otherwise_is_different(
     found = again(trained / "seed-0", pool)
     assert found.outcome is RerunOutcome.DIFFERENT
     assert found.reruns[0].parts_at == SCORE_ONLY
+
+
+def test_a_trial_that_fails_does_not_hide_the_other_cells(
+    esbench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with working_in(tmp_path):
+        command = [*TRAIN, "--seeds", "0", "--env", "doubles:Slow-v0"]
+        assert execute(*command) == 0
+
+    def fails(spec: TrialSpec, *arguments: Any) -> Any:
+        if spec.environment.id.endswith("Slow-v0"):
+            raise TrainingError("the simulator fell over")
+        return train_again(spec, *arguments)
+
+    monkeypatch.setattr("esbench.gate.verify.train_again", fails)
+    code, out, _ = esbench("verify", str(tmp_path / "out"), "--workers", "1")
+    assert (code, out.count("identical"), out.count("the simulator fell over")) == (3, 1, 1)
+
+
+def test_damage_is_found_before_anything_is_trained(
+    trained: Path, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = max(trained.rglob("metrics.jsonl"))
+    last.write_bytes(b"{}\n" + last.read_bytes())
+    monkeypatch.setattr("esbench.gate.verify.train_again", None)
+    with pytest.raises(DamagedTrialError):
+        again(trained, pool)
 
 
 def test_what_is_not_done_is_refused(tmp_path: Path, pool: WorkerPool) -> None:

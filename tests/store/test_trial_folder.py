@@ -19,7 +19,6 @@ from watchers import run
 
 import esbench.store.trial_folder as store
 from esbench.errors import DamagedTrialError, UsageError
-from esbench.files import write_bytes
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.running.trials import Trial
 from esbench.store import checkpoints, stored_json
@@ -28,6 +27,7 @@ from esbench.store.data_frames import load_results, load_scores
 from esbench.store.find_trials import find_trials
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.held_out import score_text
+from esbench.store.outputs import write_bytes
 from esbench.store.stored_json import FORMAT
 from esbench.store.trial_folder import TrialFolder
 

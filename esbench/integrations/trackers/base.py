@@ -92,17 +92,23 @@ TRACKERS: Final[Registry[Tracker]] = Registry(
 register_tracker = TRACKERS.register
 
 
-def make_tracker(name: str, root: Path) -> Tracker:
-    """The tracker registered as ``name``, or a user's "package.file:Class", of a grid's folder.
-
-    UsageError if there is none, or it cannot be created.
-    """
+def tracker_class(name: str) -> type[Tracker]:
+    """The class registered as ``name``, or a user's "package.file:Class"; UsageError if none."""
     cls: Any = import_object("tracker", name) if ":" in name else TRACKERS.get(name)
     if not (isinstance(cls, type) and issubclass(cls, Tracker)) or inspect.isabstract(cls):
         raise UsageError(
             f"tracker {name!r} is not a tracker; expected a subclass of esbench.Tracker with "
             "start, log and end"
         )
+    return cls
+
+
+def make_tracker(name: str, root: Path) -> Tracker:
+    """The tracker ``name``, as ``tracker_class``, of a grid's folder.
+
+    UsageError if there is none, or it cannot be created.
+    """
+    cls = tracker_class(name)
     try:
         return cls(root / safe_name(name))
     except UsageError:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from esbench.analysis.statistics import Floats
-from esbench.files import safe_name, write_bytes
+from esbench.files import safe_name
 from esbench.reporting.figures.style import (
     BLUE,
     DEFAULT_OUTPUT,
@@ -26,6 +26,7 @@ from esbench.reporting.figures.style import (
     place_legend,
 )
 from esbench.reporting.history import CellHistory, PastCheck, signed
+from esbench.store.outputs import write_bytes
 from esbench.units import format_steps
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from esbench.analysis.curves import Band, generation_curve, learning_curve
 from esbench.errors import UsageError, unknown
-from esbench.files import safe_name, write_bytes
+from esbench.files import safe_name
 from esbench.grids.environment_files import Scores, environment_kind
 from esbench.reporting.figures import across
 from esbench.reporting.figures.style import (
@@ -38,6 +38,7 @@ from esbench.reporting.figures.style import (
 )
 from esbench.reporting.figures.sweeps import sweep_drawing, sweep_figures
 from esbench.store.cells import Cell, cells, cells_named
+from esbench.store.outputs import write_bytes
 from esbench.store.trial_folder import TrialFolder
 from esbench.units import counted, format_number, power_of_ten
 

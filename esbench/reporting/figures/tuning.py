@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from esbench.files import write_bytes
 from esbench.grids.sweep import value_text
 from esbench.integrations.optuna_study import Configuration
 from esbench.reporting.figures.style import (
@@ -21,6 +20,7 @@ from esbench.reporting.figures.style import (
     add_legend,
 )
 from esbench.search_space import SettingSpace
+from esbench.store.outputs import write_bytes
 from esbench.tuning.pruning import objective
 from esbench.tuning.summary import Summary
 

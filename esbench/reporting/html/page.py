@@ -11,7 +11,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from esbench.files import write_bytes
 from esbench.grids.trial_spec import flatten
 from esbench.json_text import Json
 from esbench.registry import DISTRIBUTION
@@ -31,6 +30,7 @@ from esbench.reporting.tables.render_table import TEXTS
 from esbench.reporting.tables.score_sheet import sheet
 from esbench.reporting.tables.score_table import ScoreRow, score_table
 from esbench.store.cells import Cell, cells
+from esbench.store.outputs import require_suffix, write_bytes
 from esbench.store.provenance.changes import user_code_of
 from esbench.store.trial_folder import Status, TrialFolder
 from esbench.units import (
@@ -60,6 +60,7 @@ def write_report(root: Path, out: Path | None = None, title: str | None = None) 
         UsageError: there is no trial, one is not readable, or the file cannot be written.
     """
     path = root / NAME if out is None else out
+    require_suffix(path, ".html", ".htm")
     page = render(report_contents(root, title))
     write_bytes(path, page.encode(errors="xmlcharrefreplace"))
     return path

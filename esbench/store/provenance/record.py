@@ -26,7 +26,7 @@ from esbench.environments.backends.base import BACKENDS
 from esbench.environments.behaviors.base import BEHAVIORS
 from esbench.environments.make import module_of
 from esbench.errors import EsbenchError
-from esbench.escape import printable
+from esbench.escape import printable, without_passwords
 from esbench.grids.trial_spec import TrialSpec
 from esbench.json_text import Json
 from esbench.policies.base import POLICIES
@@ -77,8 +77,8 @@ def provenance(spec: TrialSpec | None = None) -> dict[str, Any]:
 
 
 def command() -> str:
-    """The command line that started this process."""
-    return printable(shlex.join([*_program(), *sys.argv[1:]]))
+    """The command line that started this process, without passwords."""
+    return without_passwords(printable(shlex.join([*_program(), *sys.argv[1:]])))
 
 
 def _program() -> list[str]:

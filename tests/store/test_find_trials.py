@@ -1,0 +1,72 @@
+"""Which folders hold trials, and what happens if one of them may not be read."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_trials import write_scores
+
+from esbench.errors import UsageError
+from esbench.store.find_trials import find_trials, has_trials
+from esbench.store.outputs import write_bytes
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for name in ("openai_es", "snes"):
+        write_scores(tmp_path / "halfcheetah", [1.0, 2.0], algorithms={name: {}})
+    return tmp_path / "halfcheetah"
+
+
+def test_a_folder_that_may_not_be_read_is_never_left_out(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder,) = {trial.path.parent for trial in find_trials(root) if "snes" in str(trial.path)}
+    scandir = os.scandir
+
+    def scan(path: Any) -> Any:
+        if Path(path) == folder:
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", scan)
+    with pytest.raises(UsageError) as refused:
+        find_trials(root)
+    assert str(folder) in str(refused.value)
+
+
+def test_a_folder_that_vanishes_meanwhile_is_left_out(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything = len(find_trials(root))
+    (folder,) = {trial.path.parent for trial in find_trials(root) if "snes" in str(trial.path)}
+    scandir = os.scandir
+
+    def scan(path: Any) -> Any:
+        if Path(path) == folder:
+            raise FileNotFoundError(2, "No such file or directory", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", scan)
+    assert len(find_trials(root)) == everything // 2
+    assert has_trials(root)
+
+
+def test_a_missing_folder_names_the_nearest_one(root: Path) -> None:
+    with pytest.raises(UsageError) as refused:
+        find_trials(root.with_name("halfcheetha"))
+    assert repr(str(root)) in str(refused.value)
+    assert not has_trials(root.with_name("halfcheetha"))
+
+
+@pytest.mark.parametrize("name", ["trial.json", "result.json", "kept/new.json", "checkpoint/a"])
+def test_an_output_never_replaces_a_file_of_a_trial(root: Path, name: str) -> None:
+    trial = find_trials(root)[0].path
+    before = (trial / "trial.json").read_bytes()
+    with pytest.raises(UsageError):
+        write_bytes(trial / name, b"")
+    assert (trial / "trial.json").read_bytes() == before
+    assert not (trial / "kept").exists()
+    write_bytes(trial / "policy.pt2", b"new")
+    write_bytes(root / name, b"new")  # no trial is there
