@@ -369,7 +369,7 @@ REFUSED = {
     "eval somewhere --seed 5": "--seed 5: expected --random-policy",
     "eval --random-policy Missing-v0": MISSING,
     "render out --all --generation 3": "--generation 3 cannot",
-    "small --keep 0": "keep 0",
+    "small --keep 0": "keep = 0",
     "table out --wide --format json": "--wide with --format json: expected one of text, markdown",
     "baseline out --suggest --replace": "--replace: expected --out",
     f"verify {__file__} --seed 7": "--seed without --sample",
