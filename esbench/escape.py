@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_PASSWORD: Final = re.compile(r"(?<=://)([^/\s:@]*):[^/\s]*@")
+# A host and a port are no name and password. A password may have any character.
+_PASSWORD: Final = re.compile(r"(?<=://)([^/\s:@]*):(?!\d+(?:/|$)).*@|([?&]password=)[^&]*")
 _MARKDOWN: Final = re.compile(r"[\\|*`<$]|&(?=[#\w])|(?<=\])\(")
 
 
@@ -29,8 +30,8 @@ def printable(text: str) -> str:
 
 
 def without_passwords(text: str) -> str:
-    """Text with ``***`` in place of the passwords in its URLs."""
-    return _PASSWORD.sub(r"\1:***@", text)
+    """A word of a command line, which may be a URL, with ``***`` in place of a password."""
+    return _PASSWORD.sub(lambda m: f"{m[2]}***" if m[2] else f"{m[1]}:***@", text)
 
 
 def markdown(text: str) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sysconfig
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from esbench.errors import EsbenchError, TrainingError
 from esbench.escape import printable
 
 # An error of user code must not end esbench, even if it asks for the end of the process.
@@ -37,6 +40,21 @@ def import_hint(module: str) -> str:
     """What to do about a missing module, for the end of a message."""
     root = module.partition(".")[0]
     return f"expected {root!r} in the current folder or in an installed package"
+
+
+@contextlib.contextmanager
+def as_training_errors(*others: type[BaseException]) -> Iterator[None]:
+    """Turn an error of user code, except ``others``, into a TrainingError with file and line."""
+    ours: tuple[type[BaseException], ...] = (EsbenchError, OSError, *others)
+    try:
+        yield
+    except ours:
+        raise
+    except USER_CODE_ERRORS as error:
+        place = location(error)
+        if place or isinstance(error, SystemExit):
+            raise TrainingError(f"user code failed: {error_text(error)}{place}") from error
+        raise
 
 
 def location(error: BaseException) -> str:

@@ -24,13 +24,12 @@ def test_only_printable_characters_are_left() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (
-            "--storage postgresql://me:se@cr:et@host:5432/db",
-            "--storage postgresql://me:***@host:5432/db",
-        ),
-        ("a sqlite:///file.db b", "a sqlite:///file.db b"),
+        ("postgresql://me:se@cr:et@host:5432/db", "postgresql://me:***@host:5432/db"),
+        ("postgresql://me:a/b c@host/db", "postgresql://me:***@host/db"),
+        ("mysql://host/db?user=u&password=a b&x=1", "mysql://host/db?user=u&password=***&x=1"),
+        ("sqlite:///file.db", "sqlite:///file.db"),
         ("http://host:80/a@b", "http://host:80/a@b"),
-        ("x://:key@host y://u:p@h", "x://:***@host y://u:***@h"),
+        ("redis://:key@host", "redis://:***@host"),
     ],
 )
 def test_passwords_are_left_out(text: str, expected: str) -> None:

@@ -299,8 +299,8 @@ def command_line() -> str:
         "# Command line",
         (
             "`esbench COMMAND --help` prints the same. Exit codes: 0 success; 1 a failed trial or "
-            "a regression; 2 wrong usage or bad input; 3 nothing measured and 4 inconclusive "
-            "(`check`); 130 interrupted."
+            "a regression; 2 wrong usage or bad input; 3 not everything was measured (`check`, "
+            "`verify`); 4 inconclusive (`check`); 130 interrupted."
         ),
     ]
     for name, command in internals.COMMANDS.items():

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, final
 import typer
 import typer.core
 
-from esbench.errors import EsbenchError, TrainingError, UsageError
+from esbench.errors import UsageError
 from esbench.escape import printable
-from esbench.user_code_errors import USER_CODE_ERRORS, error_text, location
+from esbench.user_code_errors import as_training_errors
 
 if TYPE_CHECKING:
     from esbench.grids.grid_file import Grid
@@ -52,17 +52,11 @@ class _Commands(typer.core.TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Invoke the command."""
         try:
-            return super().invoke(ctx)
-        except (EsbenchError, OSError, typer.Exit, typer.Abort):
-            raise
+            with as_training_errors(typer.Exit, typer.Abort):
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             complain("interrupted")
             raise typer.Exit(EXIT_INTERRUPTED) from None
-        except USER_CODE_ERRORS as error:
-            place = location(error)
-            if place or isinstance(error, SystemExit):
-                raise TrainingError(f"user code failed: {error_text(error)}{place}") from error
-            raise
 
 
 app = typer.Typer(

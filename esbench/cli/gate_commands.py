@@ -74,6 +74,8 @@ def baseline(
         raise UsageError(f"--power {power}: expected together with --suggest")
     if replace and out is None:
         raise UsageError("--replace: expected --out, the file to replace")
+    if out is not None:
+        require_output("--out", out)
     wanted = POWER if power is None else power
     if not 0 < wanted < 1:
         raise UsageError(f"--power {power}: expected a number between 0 and 1, such as 0.8")
@@ -311,8 +313,17 @@ def require_distinct_outputs(baseline: Path, outputs: Mapping[str, Path | None])
     for option, path in outputs.items():
         if path is not None and (other := owners.setdefault(path.resolve(), option)) != option:
             raise UsageError(f"{option} {path} is the file of {other}; expected another one")
-        if path is not None and path.suffix == ".toml":
-            raise UsageError(f"{option} {path}: expected a file that is not a grid's")
+        if path is not None:
+            require_output(option, path)
+
+
+def require_output(option: str, path: Path) -> None:
+    """Raises UsageError if ``path`` is that of a grid or of a stored trial's file."""
+    from esbench.store.outputs import require_not_stored
+
+    require_not_stored(path)
+    if path.suffix == ".toml":
+        raise UsageError(f"{option} {path}: expected another suffix than .toml, that of grids")
 
 
 def _expected(trial: Path, leaderboard: Path) -> str:

@@ -95,24 +95,24 @@ def _score_again(
         for folder in [item.path for item in find_trials(path)] if all_ else [path]:
             try:
                 stored = evaluate_trial(folder, pool, episodes, generation, which)
+                scored += 1
+                name = f"{folder}: " if all_ else ""
+                text = returns_text(stored.score.returns)
+                selected = ", selected as the best" if which == "best" else ""
+                if stored.validated is not None:
+                    selected = f", final policy of generation {stored.validated}"
+                write(f"{name}generation {stored.generation}{selected}: {text}")
                 if which == "best" and generation is None:
                     keep_best(folder, stored)
             except EsbenchError as error:
                 code = max(code, _left_out(folder, error, all_))
                 continue
-            scored += 1
-            name = f"{folder}: " if all_ else ""
-            text = returns_text(stored.score.returns)
-            selected = ", selected as the best" if which == "best" else ""
-            if stored.validated is not None:
-                selected = f", final policy of generation {stored.validated}"
-            write(f"{name}generation {stored.generation}{selected}: {text}")
             if stored.identical:
                 write("identical to the recorded score")
             elif stored.identical is False:
                 write(f"DIFFERENT from the recorded score {stored.recorded!r}")
                 code = max(code, EXIT_FAILED)
-    raise typer.Exit(code if scored else max(code, EXIT_USAGE))
+    raise typer.Exit(code if scored or code else EXIT_USAGE)
 
 
 def _left_out(folder: Path, error: EsbenchError, one_of_several: bool) -> int:
@@ -178,7 +178,7 @@ def render(
         if rendered.differs:
             complain(f"DIFFERENT from the recorded return {rendered.recorded!r}")
             code = max(code, EXIT_FAILED)
-    raise typer.Exit(code if written else max(code, EXIT_USAGE))
+    raise typer.Exit(code if written or code else EXIT_USAGE)
 
 
 @command(epilog="Example: esbench export results/runs/quick/CartPole-v1/openai_es/seed-0")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -123,7 +123,9 @@ def sentences(verification: Verification) -> list[str]:
         NONE if score is None else f"{score:.10g}" for score in (first.recorded, first.score)
     )
     scores = f"score {before} before, {now} now"
-    if verification.p_value is None:
+    if verification.problem:
+        test = "no test of the scores, because some seeds have none"
+    elif verification.p_value is None:
         test = (
             f"no test of the scores, which takes {verification.needed} seeds or more, all with "
             "finite scores"
@@ -143,7 +145,19 @@ def sentences(verification: Verification) -> list[str]:
     return [
         f"{verification.name}: {verification.outcome.value}: {how} ({scores}); {test}",
         f"changed: {why}" if why else unchanged,
+        *([f"{RerunOutcome.FAILED.value}: {verification.problem}"] * bool(verification.problem)),
     ]
+
+
+def attempted(runs: Iterable[tuple[int, Callable[[], Rerun]]]) -> tuple[list[Rerun], str]:
+    """The results of ``runs``, each with its seed, and why others have failed."""
+    reruns, problems = [], []
+    for seed, run in runs:
+        try:
+            reruns.append(run())
+        except TrainingError as error:
+            problems.append(f"seed {seed}: {error}")
+    return reruns, "; ".join(problems)
 
 
 def train_again(
@@ -219,10 +233,9 @@ def _contradicts(found: Verification) -> bool:
 
 
 def _verify_cell(cell: Cell, pool: Engine, watch: Watch) -> Verification:
-    try:
-        reruns = tuple(_rerun(trial, pool, watch) for trial in cell.trials)
-    except TrainingError as error:
-        return Verification(cell.title, RerunOutcome.FAILED, (), None, (), problem=str(error))
+    reruns, problem = attempted(
+        (trial.spec().seed, partial(_rerun, trial, pool, watch)) for trial in cell.trials
+    )
     made = provenance(cell.trials[0].spec())  # now that its environment is registered
     here = origin_of(made)
     changed: dict[str, None] = {}
@@ -230,11 +243,22 @@ def _verify_cell(cell: Cell, pool: Engine, watch: Watch) -> Verification:
         changed |= dict.fromkeys(changes(origin_of(description), here))
         changed |= dict.fromkeys(changed_code(description, made["own_code"]))
     same = all(rerun.parts_at is None for rerun in reruns)
-    outcome = RerunOutcome.IDENTICAL if same else RerunOutcome.DIFFERENT
-    p_value = None if same else _p_value(reruns)
-    name = cell.title
-    least = smallest_p(len(reruns), len(reruns))
-    return Verification(name, outcome, reruns, p_value, tuple(changed), least)
+    return Verification(
+        name=cell.title,
+        outcome=outcome_of(same, problem),
+        reruns=tuple(reruns),
+        p_value=None if same or problem else _p_value(reruns),
+        changed=tuple(changed),
+        smallest_p=smallest_p(len(reruns), len(reruns)),
+        problem=problem,
+    )
+
+
+def outcome_of(same: bool, problem: str) -> RerunOutcome:
+    """The outcome of reruns before the scores are compared; those that failed have a problem."""
+    if not same:
+        return RerunOutcome.DIFFERENT
+    return RerunOutcome.FAILED if problem else RerunOutcome.IDENTICAL
 
 
 def _p_value(reruns: Sequence[Rerun]) -> float | None:

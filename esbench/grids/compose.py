@@ -75,7 +75,7 @@ def compose_grid(
     if env_steps is not None:
         table = apply_override(table, f"budget.env_steps={env_steps}")
     table = _apply_overrides(table, overrides)
-    if not isinstance(grid, dict | None) and (overrides or not (seeds is env_steps is None)):
+    if not isinstance(grid, dict | None) and (overrides or (seeds, env_steps) != (None, None)):
         source += " with these options"
     require_tables(table, source)
     return parse_grid(table, source, unused), source

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import final
@@ -15,11 +15,12 @@ from esbench.gate.verify import (
     MIN_TESTED_RUNS,
     SCORE_ONLY,
     Rerun,
-    RerunOutcome,
     Verification,
     Watch,
+    attempted,
     decide,
     fewest_runs,
+    outcome_of,
     smallest_p,
     train_again,
 )
@@ -76,44 +77,66 @@ def verify_drawn(drawn: Sequence[Drawn], pool: Engine, watch: Watch) -> list[Ver
 
     Raises:
         UsageError: this version does not understand a specification.
-        TrainingError: An environment raised an error.
     """
-    first = [[_rerun(each.entry, place, pool, watch) for place in each.places] for each in drawn]
-    tests = sum(any(rerun.parts_at is not None for rerun in reruns) for reruns in first)
-    pairs = zip(drawn, first, strict=True)
-    return decide([_verify_entry(each, reruns, tests, pool, watch) for each, reruns in pairs])
+    first = [attempted(_stored(each.entry, each.places, pool, watch)) for each in drawn]
+    tests = sum(any(rerun.parts_at is not None for rerun in reruns) for reruns, _ in first)
+    return decide(
+        [
+            _verify_entry(each, reruns, problem, tests, pool, watch)
+            for each, (reruns, problem) in zip(drawn, first, strict=True)
+        ]
+    )
 
 
 def _verify_entry(
-    drawn: Drawn, reruns: list[Rerun], tests: int, pool: Engine, watch: Watch
+    drawn: Drawn, reruns: list[Rerun], problem: str, tests: int, pool: Engine, watch: Watch
 ) -> Verification:
-    """The verdict on an entry, with more ``reruns`` if bits differ; one of several ``tests``."""
+    """The verdict on an entry, with more ``reruns`` if bits differ; one of several ``tests``.
+
+    ``problem`` is why some of the first reruns have failed; then there are no more.
+    """
     entry, places = drawn.entry, drawn.places
     same = all(rerun.parts_at is None for rerun in reruns)
     is_edited = any(rerun.edited for rerun in reruns)
-    if not same and not is_edited:
+    if not same and not is_edited and not problem:
         others = [place for place in range(len(entry.runs)) if place not in places]
         more = others[: max(0, MIN_TESTED_RUNS - len(reruns))]
-        reruns += [_rerun(entry, place, pool, watch) for place in more]
+        stored, problem = attempted(_stored(entry, more, pool, watch))
+        reruns += stored
         missing = fewest_runs(len(entry.scores), tests) - len(reruns)
-        if any(run.stopped for run in entry.runs):
+        if problem or any(run.stopped for run in entry.runs):
             missing = 0  # a callback decided how long to train
         new_seeds = range(max(entry.seeds) + 1, max(entry.seeds) + 1 + missing)
-        reruns += [_new_run(entry, seed, pool, watch) for seed in new_seeds]
+        fresh, new_problem = attempted(
+            (seed, partial(_new_run, entry, seed, pool, watch)) for seed in new_seeds
+        )
+        reruns += fresh
+        problem = problem or new_problem
     new = [rerun.score for rerun in reruns if rerun.score is not None]
-    decidable = not same and not is_edited and MIN_TESTED_RUNS <= len(new) == len(reruns)
+    decidable = not (same or is_edited or problem) and MIN_TESTED_RUNS <= len(new) == len(reruns)
     made = provenance(entry.cell.trial_spec(entry.seeds[0]))  # now that it is registered
     here = origin_of(made)
     changed = [phrase for origin in entry.origins for phrase in changes(origin, here)]
     changed += changed_code({"own_code": entry.own_code}, made["own_code"])
     return Verification(
         name=entry.name,
-        outcome=RerunOutcome.IDENTICAL if same and not is_edited else RerunOutcome.DIFFERENT,
+        outcome=outcome_of(same and not is_edited, problem),
         reruns=tuple(reruns),
         p_value=p_different(entry.scores, new) if decidable else None,
         changed=tuple(dict.fromkeys(changed)),
         smallest_p=smallest_p(len(entry.scores), len(reruns)),
+        problem=problem,
     )
+
+
+def _stored(
+    entry: Entry, places: Sequence[int], pool: Engine, watch: Watch
+) -> list[tuple[int, Callable[[], Rerun]]]:
+    """The trials at ``places`` of an entry as runs for ``attempted``."""
+    return [
+        (entry.cell.trials[place].seed, partial(_rerun, entry, place, pool, watch))
+        for place in places
+    ]
 
 
 def _new_run(entry: Entry, seed: int, pool: Engine, watch: Watch) -> Rerun:

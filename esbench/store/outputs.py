@@ -11,8 +11,11 @@ from esbench.store.stored_json import KEPT
 
 _TRIAL: Final = "trial.json"
 _FILES: Final = frozenset(
-    {_TRIAL, "metrics.jsonl", "members.jsonl.gz", "result.json", "nodes.json", "lock"}
-)
+    {
+        _TRIAL, "metrics.jsonl", "members.jsonl.gz", "result.json", "best.json", "nodes.json",
+        "error.txt", "log.txt", "lock",
+    }
+)  # fmt: skip
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -21,15 +24,20 @@ def write_bytes(path: Path, content: bytes) -> None:
     Raises:
         UsageError: the file system refuses, or the file belongs to a stored trial.
     """
-    folder = path.parent
+    require_not_stored(path)
+    with disk_errors(path, then=""):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace(path, content)
+
+
+def require_not_stored(path: Path) -> None:
+    """Raises UsageError if ``path`` is that of a stored trial's file."""
+    folder = path.parent.resolve()
     trial = folder.parent if folder.name in {"checkpoint", KEPT} else folder
     if (trial != folder or path.name in _FILES) and (trial / _TRIAL).exists():
         raise UsageError(
             f"cannot write {path}: it belongs to a stored trial; expected another path"
         )
-    with disk_errors(path, then=""):
-        folder.mkdir(parents=True, exist_ok=True)
-        replace(path, content)
 
 
 def require_suffix(path: Path, *suffixes: str) -> None:

@@ -190,7 +190,8 @@ class Evaluator:
         self._statistics = {}
         for lineage, statistics in state["statistics"].items():
             self._statistics_of(int(lineage)).load_state_dict(statistics)
-        if plan.center_is_member and set(self._statistics) == {plan.lineage}:
+        known = self._statistics
+        if plan.center_is_member and plan.lineage in known and plan.center_lineage not in known:
             self.keep_statistics(plan)  # as before 0.3.0, where it had no statistics of its own
         self._mean_length = state["mean_length"]
 

@@ -168,9 +168,9 @@ class SearchTrainer(Trainer):
         Raises:
             UsageError: the state lacks the reference batch that the policy needs.
         """
-        self.algorithm.load_state_dict(state["algorithm"])
         generation = state["progress"]["generation"]
         self._evaluator.load_state_dict(state, generation, self.algorithm.plan)
+        self.algorithm.load_state_dict(state["algorithm"])
         self.progress = Progress(**state["progress"])
         self._gauge.load_state_dict(state["gauge"])
         self._best.load_state_dict(state["best"])

@@ -29,6 +29,7 @@ from esbench.training.best_center import Which
 from esbench.training.scoring import stored_trainer
 from esbench.training.trained_agent import TrainedAgent
 from esbench.training.trained_policy import TrainedPolicy
+from esbench.user_code_errors import as_training_errors
 from esbench.video.offscreen import draw_lightly, without_screen
 from esbench.video.writers import Frame, Video, video_class
 
@@ -77,6 +78,7 @@ def render_trial(
     Raises:
         UsageError: The trial has no such checkpoint or episode, the environment cannot be rendered,
             or the file cannot be written.
+        TrainingError: the environment raised an error.
     """
     kind = video_class(out)
     if max_steps < 1:
@@ -90,7 +92,7 @@ def render_trial(
     with WorkerPool(1) as pool, stored_trainer(folder, pool, generation) as trainer:
         policy, reached = trainer.policy(which), trainer.generation_of(which)
     seed = policy.held_out_seeds[episode]
-    with silenced(), _stage(spec.environment) as env:
+    with silenced(), as_training_errors(), _stage(spec.environment) as env:
         # As in Gymnasium, an environment without a frame rate has 30 [1/s].
         fps = float(env.metadata.get("render_fps") or 30)
         with contextlib.closing(kind(fps)) as video:

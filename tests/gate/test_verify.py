@@ -233,6 +233,23 @@ def test_a_trial_that_fails_does_not_hide_the_other_cells(
     assert (code, out.count("identical"), out.count("the simulator fell over")) == (3, 1, 1)
 
 
+def test_a_seed_that_fails_does_not_hide_a_difference_of_another_one(
+    trained: Path, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_digest(trained / "seed-1", 1)
+
+    def fails(spec: TrialSpec, *arguments: Any) -> Any:
+        if spec.seed == 2:
+            raise TrainingError("the simulator fell over")
+        return train_again(spec, *arguments)
+
+    monkeypatch.setattr("esbench.gate.verify.train_again", fails)
+    found = again(trained, pool)
+    assert (found.outcome, found.p_value) == (RerunOutcome.DIFFERENT, None)
+    assert [rerun.seed for rerun in found.reruns] == [0, 1, 3]
+    assert "seed 2: the simulator fell over" in sentences(found)[-1]
+
+
 def test_damage_is_found_before_anything_is_trained(
     trained: Path, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ from scipy.stats import trim_mean
 from typer.main import get_command
 
 from esbench.cli.app import app
-from esbench.errors import UsageError
+from esbench.errors import TrainingError, UsageError
 from esbench.gate.verify import SCORE_ONLY, RerunOutcome, Verification, sentences, train_again
 from esbench.leaderboard import sample, table
 from esbench.leaderboard.entries import Entry, as_file, read_entry, read_leaderboard
@@ -590,6 +590,23 @@ def test_a_policy_that_diverges_when_it_is_trained_again_is_different(
     found = verified(board, 1, pool)
     assert found.outcome is RerunOutcome.DIFFERENT
     assert (found.reruns[0].parts_at, found.reruns[0].score) == (SCORE_ONLY, None)
+
+
+def test_a_trial_that_fails_when_it_is_trained_again_is_not_different(
+    board: Path, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = read_entry(only(board))
+
+    def fails(spec: Any, *arguments: Any) -> Any:
+        if spec.seed == entry.seeds[0]:
+            raise TrainingError("the simulator fell over")
+        return train_again(spec, *arguments)
+
+    monkeypatch.setattr(sample, "train_again", fails)
+    found = verified(board, len(entry.seeds), pool)
+    assert (found.outcome, found.p_value) == (RerunOutcome.FAILED, None)
+    assert [rerun.seed for rerun in found.reruns] == list(entry.seeds[1:])
+    assert "the simulator fell over" in sentences(found)[0]
 
 
 def test_other_episodes_of_the_same_policy_are_different_on_the_same_machine(

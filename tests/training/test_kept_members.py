@@ -42,13 +42,18 @@ def test_the_center_returns_what_the_best_member_has_returned(
     np.testing.assert_array_equal(trainer.evaluate(3).returns, best[-1])
 
 
+@pytest.mark.parametrize("warm", [False, True])
 def test_a_checkpoint_without_the_centers_statistics_uses_those_of_the_members(
-    repeats: Callable[..., TrialSpec], pool: WorkerPool
+    repeats: Callable[..., TrialSpec], pool: WorkerPool, warm: bool
 ) -> None:
     state: dict[str, Any] = train(repeats(), pool).state_dict()
     assert state["statistics"].keys() == {"0", "1"}
-    old, given = ({**state, "statistics": {"0": state["statistics"]["0"]}} for _ in range(2))
-    given["statistics"]["1"] = state["statistics"]["0"]
+    last = state["statistics"]["0"]
+    old: dict[str, Any] = {**state, "statistics": {"0": last}}
+    if warm:  # with those that the search began with
+        empty = {name: np.zeros_like(value) for name, value in last.items()}
+        old["statistics"]["-1"] = empty
+    given = {**state, "statistics": {"0": last, "1": last}}
     scores = []
     for each in (old, given):
         with SearchTrainer(repeats(), pool) as trainer:

@@ -23,6 +23,7 @@ from esbench.running.trials import Trial
 from esbench.seeding import Purpose, episode_seed
 from esbench.training.scoring import evaluate_trial, keep_best
 from esbench.video import offscreen
+from esbench.video import render_trial as module
 from esbench.video.render_trial import Rendered, outputs, render_trial
 
 Make = Callable[..., Trial]
@@ -226,3 +227,22 @@ def test_all_is_every_trial_with_a_checkpoint(
         (trial.folder.path / "checkpoint" / "state.json").unlink()
     with pytest.raises(UsageError, match="no trial in 'out' has a checkpoint yet"):
         outputs(root, None, all_=True)
+
+
+def test_an_environment_that_raises_does_not_hide_the_other_films(
+    make_trial: Make, pool: WorkerPool, esbench: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in range(2):
+        run(pool, make_trial(COUNTS, seed=seed))
+    calls, film = [], module._film
+
+    def filmed(*arguments: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) == 1:
+            raise RuntimeError("the simulator fell over")
+        return film(*arguments)
+
+    monkeypatch.setattr(module, "_film", filmed)
+    code, out, err = esbench("render", "out", "--all", "--out", "film.gif")
+    assert (code, len(out.splitlines()), err.count("the simulator fell over")) == (1, 1, 1)
+    assert len(list(Path("out").rglob("film.gif"))) == 1

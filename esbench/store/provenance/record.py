@@ -78,7 +78,7 @@ def provenance(spec: TrialSpec | None = None) -> dict[str, Any]:
 
 def command() -> str:
     """The command line that started this process, without passwords."""
-    return without_passwords(printable(shlex.join([*_program(), *sys.argv[1:]])))
+    return printable(shlex.join(map(without_passwords, [*_program(), *sys.argv[1:]])))
 
 
 def _program() -> list[str]:
