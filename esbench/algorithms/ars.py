@@ -40,6 +40,7 @@ class ARSSettings(DecayingDeviationSettings, NormalizationSettings):
         ("population_size", "num_pairs"),
     )
     always_uses_pairs: ClassVar[bool] = True
+    normalization_setting: ClassVar[str] = "version"
 
     population_size: Annotated[Members, Tune(choices=(8, 16, 32, 64, 128))] = 64
     """Members per generation: two per pair [members]."""

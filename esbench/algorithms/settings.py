@@ -64,7 +64,13 @@ class AlgorithmSettings(TrainerSettings, ABC):
 
 
 class NormalizationSettings(AlgorithmSettings, ABC):
-    """Settings of algorithms that decide whether the policy normalizes its observations."""
+    """Settings of algorithms that decide whether the policy normalizes its observations.
+
+    Attributes:
+        normalization_setting: the name of the setting that decides.
+    """
+
+    normalization_setting: ClassVar[str]
 
     @property
     @abstractmethod

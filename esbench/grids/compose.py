@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import re
 import sys
@@ -9,6 +10,7 @@ import tomllib
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
+from esbench.agents.names import trainer_settings
 from esbench.errors import UsageError, suggestion
 from esbench.files import safe_name
 from esbench.grids.environment_files import environment_table
@@ -144,6 +146,19 @@ def require_distinct_keys(assignments: Sequence[str]) -> None:
         seen[key] = assignment
 
 
+def _alternatives(table: Table, path: Sequence[str]) -> set[str]:
+    """The settings that cannot be given together with that of algorithms.LABEL.SETTING."""
+    if len(path) != 3 or path[0] != "algorithms":
+        return set()
+    algorithms = table.get("algorithms")
+    own = algorithms.get(path[1]) if isinstance(algorithms, dict) else None
+    name = own.get("algorithm", path[1]) if isinstance(own, dict) else path[1]
+    with contextlib.suppress(UsageError):  # an unknown algorithm is reported later
+        groups = trainer_settings(str(name)).alternatives
+        return {each for group in groups if path[2] in group for each in group}
+    return set()
+
+
 def apply_override(table: Table, assignment: str) -> Table:
     """The content of a grid with one ``--set key.sub=value`` applied.
 
@@ -164,6 +179,7 @@ def apply_override(table: Table, assignment: str) -> Table:
     _require_key_of_grid(table, assignment, path)
     *above, last = path
     result = copy.deepcopy(table)
+    gone = {last, *_alternatives(table, path)}
     if path[0] != "environment":
         tables = (result.get("environment"), result.get("algorithms"))
         own = (one for each in tables if isinstance(each, dict) for one in each.values())
@@ -171,7 +187,8 @@ def apply_override(table: Table, assignment: str) -> Table:
             for key in above:
                 changes = changes.get(key, {}) if isinstance(changes, dict) else {}
             if isinstance(changes, dict):
-                changes.pop(last, None)
+                for name in gone:
+                    changes.pop(name, None)
     place = result
     for key in above:
         if key == "algorithms" and isinstance(place.get(key), list):

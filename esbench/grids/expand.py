@@ -237,12 +237,22 @@ class _Layers:
                 f"{self.source}: {above} = {own!r}: expected a table such as "
                 '{template = "linear"}'
             )
+        if len(self.grid.policies) > 1 and "template" in {**self._own("policy"), **own}:
+            place = above if "template" in own else f"environment.{self.file.id}.policy"
+            raise UsageError(
+                f"{self.source}: {place}.template with several policies "
+                f"({', '.join(self.grid.policies)}), which it would replace; expected none"
+            )
         tables = self.grid.policies or {str(own.get("template", DEFAULT_LABEL)): self.grid.policy}
         for policy_label, table in tables.items():
             prefix = f"policies.{policy_label}" if self.grid.policies else "policy"
             values = _policy_on(_policy_on(self.file.policy, table), self._own("policy"))
             policy = _policy(_policy_on(values, own), self.source, above if own else prefix)
-            yield policy_label, _normalizing(policy, algorithm)
+            normalizing = _normalizing(policy, algorithm)
+            given = {**table, **self._own("policy"), **own}
+            if normalizing != policy and "normalize_observations" in given:
+                _require_decided(algorithm, self.source)
+            yield policy_label, normalizing
 
 
 def with_settings(spec: TrialSpec, settings: Table, source: str) -> TrialSpec:
@@ -288,6 +298,19 @@ def _normalizing(policy: PolicySpec, algorithm: AlgorithmSpec) -> PolicySpec:
     wanted = {"normalize_observations": algorithm.settings.normalizes_observations}
     settings = policy.settings.model_copy(update=wanted)
     return policy.model_copy(update={"settings": settings})
+
+
+def _require_decided(algorithm: AlgorithmSpec, source: str) -> None:
+    """Raises UsageError if a default of an algorithm contradicts the policy of a grid."""
+    settings = algorithm.settings
+    assert isinstance(settings, NormalizationSettings)
+    name = settings.normalization_setting
+    if name not in settings.model_fields_set:
+        wanted = str(settings.normalizes_observations).lower()
+        raise UsageError(
+            f"{source}: policy.normalize_observations: {algorithm.name} with {name} = "
+            f"{getattr(settings, name)!r} has {wanted}; expected that, or another {name}"
+        )
 
 
 def _displacing(model: type[TrainerSettings], below: Table, above: Table) -> Table:

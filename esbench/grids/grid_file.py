@@ -179,7 +179,22 @@ def _without_aliases(table: Table, unused: Collection[str]) -> Table:
         name, kwargs = without_alias(alias, _kwargs(changes))
         if name in resolved or alias not in unused:
             own[name] = merged(own.get(name, {}), {**changes, "kwargs": kwargs})
-    return {**table, "environments": resolved, "environment": own}
+    return {**table, "environments": resolved, "environment": own, **_scopes(table, tables)}
+
+
+def _scopes(table: Table, tables: Table) -> Table:
+    """The tables ``algorithms`` of a raw grid with resolved names in their ``environments``."""
+    algorithms = table.get("algorithms")
+    if not isinstance(algorithms, dict):
+        return {}
+    changed = {}
+    for label, settings in algorithms.items():
+        names = settings.get("environments") if isinstance(settings, dict) else None
+        if isinstance(names, list) and all(isinstance(name, str) for name in names):
+            resolved = [without_alias(name, _kwargs(tables.get(name, {})))[0] for name in names]
+            settings = {**settings, "environments": resolved}
+        changed[label] = settings
+    return {"algorithms": changed}
 
 
 def _kwargs(changes: Table) -> Any:

@@ -56,7 +56,7 @@ class ConvLSTMSettings(PolicySettings):
     """Activation of the outputs."""
 
     pixel_max: Annotated[float, Field(gt=0)] = 255.0
-    """Divisor of the pixels."""
+    """Divisor of the pixels; 1 if observations are normalized."""
 
 
 @final

@@ -53,7 +53,7 @@ class ConvSettings(PolicySettings, ABC):
     """Activation of the outputs."""
 
     pixel_max: Annotated[float, Field(gt=0)] = 255.0
-    """Divisor of the pixels."""
+    """Divisor of the pixels; 1 if observations are normalized."""
 
     device: Device = "cpu"
     """Device of the forward passes: cpu, or cuda for an NVIDIA GPU, whose rounding differs."""
@@ -175,7 +175,7 @@ def image_architecture(
         outputs=policy.num_outputs,
         activation=settings.activation,
         output_activation=settings.output_activation,
-        pixel_max=settings.pixel_max,
+        pixel_max=1.0 if settings.normalize_observations else settings.pixel_max,
     )
     for (height, width), layer in zip(architecture.sides, architecture.layers, strict=False):
         if min(height, width) + 2 * padding < layer.window:

@@ -106,6 +106,12 @@ def test_every_bit_is_gymnasiums(name: str, kwargs: dict[str, Any]) -> None:
     assert play_one(f"esbench/{name}-v5", 63, **kwargs) >= 1
 
 
+@pytest.mark.parametrize("name", ["Berzerk", "Berzerk-ram", "DoubleDunk", "DoubleDunk-ram"])
+def test_a_game_that_acts_in_its_reset_is_gymnasiums_to_the_bit(name: str) -> None:
+    """It draws sticky actions there, so its first frame depends on the seed."""
+    assert play_one(f"esbench/{name}-v5", 130, max_episode_steps=60) == 2
+
+
 def test_an_ale_of_other_grays_is_taken_in_gray(monkeypatch: pytest.MonkeyPatch) -> None:
     grays = list(range(256))
     game = Game(rom="pong", protocol="v5")

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from doubles import Answers
@@ -67,6 +68,27 @@ def test_observations_that_a_space_of_integers_would_change_are_refused(
         else:
             with pytest.raises(TrainingError, match=r"Env-v0.*uint8"):
                 checked.observation(observation)
+
+
+def test_a_step_checks_integers_as_a_reset_does() -> None:
+    class Bright(gymnasium.Env[np.ndarray, int]):
+        observation_space = spaces.Box(0, 255, (2,), np.uint8)
+        action_space = spaces.Discrete(2)
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            return np.zeros(2, np.uint8), {}
+
+        def step(self, action: int) -> Any:
+            return np.array([0.5, 300.7]), 0.0, False, False, {}
+
+    gymnasium.register("Bright-v0", entry_point=Bright)
+    try:
+        backend = GymnasiumBackend("Bright-v0", {}, 1)
+        backend.start(0, 0)
+        with pytest.raises(TrainingError, match=r"Bright-v0.*uint8"):
+            backend.step(np.zeros(1, np.int64))
+    finally:
+        del gymnasium.registry["Bright-v0"]
 
 
 @pytest.mark.parametrize("kind", RIGHT)

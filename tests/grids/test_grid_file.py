@@ -506,3 +506,54 @@ def test_what_comes_from_the_environments_file_is_known() -> None:
         "here": ("population_size", "sigma", "weight_decay"),
         "snes": (),
     }
+
+
+def test_the_environments_of_an_algorithm_may_have_gymnasiums_names() -> None:
+    trials = trials_of(
+        {
+            "environments": ["ALE/Pong-v5", "CartPole-v1"],
+            "algorithms": {"openai_es": {"environments": ["ALE/Pong-v5"]}, "snes": {}},
+            "seeds": [0],
+        }
+    )
+    found = [(trial.labels["environment"], trial.labels["algorithm"]) for trial in trials]
+    assert found == [
+        ("esbench/Pong-v5", "openai_es"), ("esbench/Pong-v5", "snes"), ("CartPole-v1", "snes")
+    ]  # fmt: skip
+
+
+def test_the_command_line_displaces_an_alternative_of_an_environment(tmp_path: Path) -> None:
+    text = (
+        'environments = ["CartPole-v1"]\nseeds = [0]\n[algorithms.pgpe]\n'
+        '[environment."CartPole-v1".algorithms.pgpe]\nsigma = 0.1\n'
+    )
+    (trial,) = opened(tmp_path, text, overrides=["algorithms.pgpe.radius=3.0"])
+    assert settings(trial, "algorithm")["radius"] == 3.0
+    assert settings(trial, "algorithm")["sigma"] is None
+
+
+@pytest.mark.parametrize("place", ["algorithm", "environment"])
+def test_a_template_replaces_no_labeled_policies(place: str) -> None:
+    linear = {"policy": {"template": "linear"}}
+    table = {
+        "policies": {"small": {"template": "linear"}, "net": {"template": "mlp"}},
+        "algorithms": {"cma_es": linear if place == "algorithm" else {}},
+        "environment": {} if place == "algorithm" else {"CartPole-v1": linear},
+    }
+    with pytest.raises(UsageError, match=r"policy\.template"):
+        trials_of(table)
+    one = {**table, "policies": {"net": {"template": "mlp"}}}
+    assert {template(trial) for trial in trials_of(one)} == {"linear"}
+
+
+def test_a_default_version_of_ars_does_not_contradict_the_policy_of_the_grid() -> None:
+    raw = {"policy": {"normalize_observations": False}}
+    with pytest.raises(UsageError, match="version"):
+        trials_of({**raw, "algorithms": {"ars": {}}})
+    with pytest.raises(UsageError, match="version"):
+        trials_of({"algorithms": {"ars": raw}})
+    for version, normalizes in (("V1", False), ("V2", True)):
+        (trial,) = trials_of({**raw, "seeds": [0], "algorithms": {"ars": {"version": version}}})
+        assert settings(trial, "policy")["normalize_observations"] is normalizes
+    (trial,) = trials_of({"seeds": [0], "algorithms": {"ars": {}}})
+    assert settings(trial, "policy")["normalize_observations"] is True

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.testing as npt
 import pytest
 import torch
-from flat_parameters import FlatParameters, members
+from flat_parameters import FlatParameters, loaded, members
 
 from esbench.algorithms.noise import GaussianNoise, LowRankNoise
 from esbench.algorithms.population import SampledPopulation
@@ -213,3 +213,13 @@ def test_what_does_not_fit_is_refused(
 ) -> None:
     with pytest.raises(UsageError, match=complaint):
         make(name, image, **settings)
+
+
+@pytest.mark.parametrize("name", ["small_conv", "nature_conv"])
+def test_normalized_observations_are_not_divided_by_the_largest_pixel(name: str) -> None:
+    normalizing = make(name, normalize_observations=True)
+    rows = np.random.default_rng(1).standard_normal((2, int(np.prod(IMAGE)))).astype(np.float32)
+    (parameters,) = members(normalizing, 1)
+    whole = make(name, pixel_max=1.0)
+    outputs = [loaded(policy, [parameters]).forward(rows[:1]) for policy in (normalizing, whole)]
+    npt.assert_array_equal(*outputs)

@@ -58,6 +58,19 @@ def test_what_an_idle_slot_is_shown_does_not_matter() -> None:
     npt.assert_array_equal(batch.forward(rows, [0, 2])[[0, 2]], outputs[[0, 2]])
 
 
+def test_an_observation_that_is_not_a_number_is_not_hidden() -> None:
+    policy = make("small_conv")
+    batch, rows = device_batch(policy, 3), frames(3)
+    for slot, member in enumerate(members(policy, 3)):
+        batch.load(slot, member)
+    outputs = batch.forward(rows)
+    rows[1] = np.nan
+    for live in (None, [0, 1, 2]):
+        found = batch.forward(rows, live)
+        assert np.isnan(found[1]).all()
+        npt.assert_array_equal(found[[0, 2]], outputs[[0, 2]])
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 def test_without_a_gpu_it_is_said_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UsageError, match="device = 'cuda': PyTorch .* expected a machine with"):

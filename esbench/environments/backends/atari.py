@@ -2,12 +2,14 @@
 
 The emulators of the slots are stepped one after the other; then the changed parts of their screens
 are made gray and small together. No screen is looked at if the memory is observed. A slot differs
-from ``AtariEnv`` in three ways:
+from ``AtariEnv`` in these ways:
 
 - Gymnasium reloads the ROM in every seeded reset, which takes longer than hundreds of steps. Here
-  all episodes of a game begin by restoring the same state.
+  the episodes of a game begin by restoring the same state.
 - The emulator seeds its stream of sticky actions only when it loads a ROM. That stream is unused
   here; the same numbers (``std::mt19937``, two per frame) are drawn in Python.
+- Some games, such as Berzerk, act in their reset and draw sticky actions there. Their slots reload
+  the ROM and draw in the emulator, as Gymnasium does.
 - A saved state lacks whether the last frame was completed and which sprites are being drawn. A
   reset before ``restoreState`` clears that, but only at the beginning of an episode. So running
   episodes are not ``movable``.
@@ -16,6 +18,7 @@ from ``AtariEnv`` in three ways:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, final
 
 import gymnasium
@@ -79,7 +82,7 @@ class AtariBackend(FastBackend):
         return self._slots[slot].info()
 
     def environment(self, slot: int) -> gymnasium.Env[Any, Any]:
-        """The ALE environment of a slot, whose own sticky actions are off."""
+        """The ALE environment of a slot; its own sticky actions are off, unless its reset acts."""
         return self._slots[slot].emulator
 
     def chosen(self, slot: int) -> Any:
@@ -110,11 +113,23 @@ class AtariBackend(FastBackend):
 
     def _make_slot(self, number: int) -> _AtariSlot:
         emulator: AtariEnv = self._plain
+        sticky, start = self._game.repeat_action_probability, None
+        if sticky and self._acts_in_reset:
+            if number:
+                emulator = self._game.emulator(repeat_action_probability=sticky)
+            return _AtariSlot(self._game, emulator, start, self._screens, number)
         # Without sticky actions, because the emulator reseeds their stream only with its ROM.
-        if number or self._game.repeat_action_probability:
+        if number or sticky:
             emulator = self._game.emulator(repeat_action_probability=0.0)
         start = self._slots[0].start if self._slots else _game_start(emulator)
         return _AtariSlot(self._game, emulator, start, self._screens, number)
+
+    @cached_property
+    def _acts_in_reset(self) -> bool:
+        """Whether the reset of the game plays frames, as where it chooses a mode by buttons."""
+        ale = self._game.emulator(repeat_action_probability=0.0).ale
+        ale.reset_game()
+        return bool(ale.getFrameNumber())
 
 
 def _game_start(emulator: AtariEnv) -> tuple[Any, Frames]:
@@ -127,13 +142,17 @@ def _game_start(emulator: AtariEnv) -> tuple[Any, Frames]:
 
 @final
 class _AtariSlot:
-    """An emulator, whose own ``step`` is not used, and its running episode."""
+    """An emulator, whose own ``step`` is not used, and its running episode.
+
+    Without the state and screen of a ``start``, episodes begin by loading the ROM, and the emulator
+    draws its sticky actions itself.
+    """
 
     def __init__(
         self,
         game: Game,
         emulator: AtariEnv,
-        start: tuple[Any, Frames],
+        start: tuple[Any, Frames] | None,
         screens: Screens | None,
         number: int,
     ) -> None:
@@ -146,7 +165,7 @@ class _AtariSlot:
         every = emulator._action_set
         self._noop = self._held = self.chosen = every[NOOP]  # chosen: before sticky actions
         self._actions = [every[number] for number in game.action_numbers(emulator)]
-        self._sticky = int(game.repeat_action_probability * 2**32)
+        self._sticky = 0 if start is None else int(game.repeat_action_probability * 2**32)
         self._stream = np.random.MT19937()
         self._repeats = self._draw_repeats()
         self._seeds: dict[str, Any] = {}
@@ -162,7 +181,7 @@ class _AtariSlot:
             if self._ale.game_over():
                 self._rewind(seed)
         if self._screens is not None:
-            if self._ale.getEpisodeFrameNumber():
+            if self.start is None or self._ale.getEpisodeFrameNumber():
                 self._look(self._last)
             else:  # a restored state is not drawn
                 self._last[:] = self.start[1]
@@ -206,9 +225,13 @@ class _AtariSlot:
         """Go to the first frame of a seed's episode, as ``AtariEnv.reset`` does."""
         seeds = self.emulator.seed_game(seed)
         self._seeds = {"seeds": seeds}
+        self._held = self._noop
+        if self.start is None:
+            self.emulator.load_game()
+            self._ale.reset_game()
+            return
         self._stream.state = mersenne_twister(int(seeds[1]))  # type: ignore[assignment]
         self._repeats = self._draw_repeats()
-        self._held = self._noop
         self._reset_hidden_state()
         self._ale.restoreState(self.start[0])
 

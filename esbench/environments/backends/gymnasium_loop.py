@@ -59,6 +59,8 @@ class GymnasiumBackend(Backend):
         self._size = self.observations[0].size
         self._usual: Any = int if self.observations.ndim == 1 else ndarray
         self._flat = self.observations.reshape(-1)  # a view
+        kind = self.observations.dtype.kind
+        self._whole = self.observations.dtype if kind in "iu" else None
         self._may_be_infinite = self.observations.dtype.kind == "f"
 
     def start(self, slot: int, seed: int) -> None:
@@ -90,7 +92,7 @@ class GymnasiumBackend(Backend):
         """Step the live slots, one after the other."""
         envs, observations, rewards = self._envs, self.observations, self._rewards
         infos, returned, size, usual = self._infos, self._returned, self._size, self._usual
-        sized = usual is ndarray
+        sized, whole = usual is ndarray, self._whole
         rewards.fill(0.0)
         slots = np.flatnonzero(self.live)
         earned = []
@@ -101,7 +103,11 @@ class GymnasiumBackend(Backend):
             except (TypeError, ValueError):
                 raise returned.not_of_step(answer) from None
             # A list or a scalar, which is looked at, is rare; an array of the same size fits.
-            if observation.__class__ is not usual or (sized and observation.size != size):
+            # So is a type that does not fit integers.
+            if observation.__class__ is not usual or (
+                sized
+                and (observation.size != size or (whole is not None and observation.dtype != whole))
+            ):
                 observation = returned.observation(observation)
             observations[slot] = observation
             earned.append(reward)

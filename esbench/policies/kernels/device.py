@@ -99,8 +99,13 @@ class DeviceBatch(PolicyBatch):
         import torch
 
         count = len(observations)
-        with torch.inference_mode(), torch.backends.cudnn.flags(allow_tf32=False):
-            rows = torch.from_numpy(np.nan_to_num(observations)).to(self._device)
+        shown = observations
+        if live is not None:  # the others may show anything
+            shown = np.zeros_like(observations)
+            shown[list(live)] = observations[list(live)]
+        exact = torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False)
+        with torch.inference_mode(), exact:
+            rows = torch.from_numpy(shown).to(self._device)
             values = rows.reshape(1, -1, *self._architecture.image[1:]) * self._scale
             for number, layer in enumerate(self._architecture.layers):
                 values = torch.nn.functional.conv2d(
