@@ -32,8 +32,9 @@ PopulationT = TypeVar("PopulationT", bound=Population)
 class Algorithm(ABC, Generic[PopulationT]):
     """A search over parameter vectors.
 
-    A subclass implements ``_ask``, ``_tell``, ``_state_dict`` and ``_load_state_dict``. The methods
-    without underscore check their input, count generations and are final.
+    A subclass implements the property ``sigma``, ``_ask``, ``_tell``, ``_state_dict`` and
+    ``_load_state_dict``. The methods without underscore check their input, count generations and
+    are final.
 
     Attributes:
         Settings: the class of its settings.
@@ -295,10 +296,14 @@ def algorithm_class(name: str) -> type[Algorithm[Any]]:
     if ":" not in name:
         return ALGORITHMS.get(name)
     found: Any = import_object("algorithm", name)
-    if not (isinstance(found, type) and issubclass(found, Algorithm)) or inspect.isabstract(found):
+    if inspect.isabstract(found):
+        missing = ", ".join(sorted(found.__abstractmethods__))
+        raise UsageError(f"algorithm {name!r} lacks {missing}, which every algorithm defines")
+    if not (isinstance(found, type) and issubclass(found, Algorithm)):
         raise UsageError(
             f"algorithm {name!r} is not an algorithm; expected a subclass of "
-            "esbench.algorithms.base.Algorithm with _ask, _tell, _state_dict and _load_state_dict, "
+            "esbench.algorithms.base.Algorithm with sigma, _ask, _tell, _state_dict and "
+            "_load_state_dict, "
             "or, for an agent, a class with train(env, env_steps, seed)"
         )
     settings = getattr(found, "Settings", None)

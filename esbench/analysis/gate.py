@@ -139,6 +139,8 @@ class Judgment:
         seeds_needed: if inconclusive, the estimated number of seeds per side that shows with 80 %
             power that an unchanged cell is no worse; infinite beyond a thousand. NaN if the cell
             is not inconclusive, or has that many seeds already (the change is near the margin).
+        seeds_to_fail: the fewest seeds per side with which a drop can fail, if none can with
+            those at hand; otherwise 0.
     """
 
     verdict: Verdict
@@ -148,6 +150,7 @@ class Judgment:
     p_gain: float
     p_margin: float
     seeds_needed: float
+    seeds_to_fail: int = 0
 
 
 def judge(
@@ -252,6 +255,9 @@ def _judgment(
     seeds = math.nan
     if verdict is Verdict.INCONCLUSIVE:
         seeds = seeds_needed(sample, rules, cells)
-    if seeds <= min(sample.baseline.size, sample.scores.size):
+    before, now = sample.baseline.size, sample.scores.size
+    if seeds <= min(before, now):
         seeds = math.nan
-    return Judgment(verdict, change, iqm_change, p_drop, p_gain, p_margin, seeds)
+    can_fail = 1 / math.comb(before + now, now) <= rules.level / cells
+    fewest = 0 if can_fail else seeds_to_fail(rules, cells)
+    return Judgment(verdict, change, iqm_change, p_drop, p_gain, p_margin, seeds, fewest)

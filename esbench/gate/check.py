@@ -126,7 +126,7 @@ def report_cell(
     """The report on a cell after a look; ``earlier`` are the judgments of those before."""
     if judgment is None:
         return CellReport(match, Verdict.NOT_MEASURED, match.reason, earlier)
-    # Identical bits are no worse, however few the seeds are.
-    identical = match.digests is DigestResult.IDENTICAL
+    # Identical bits or scores are no worse, however few the seeds are.
+    identical = match.digests is DigestResult.IDENTICAL or match.has_same_scores
     verdict = Verdict.NO_WORSE if identical else judgment.verdict
     return CellReport(match, verdict, match.reason, (*earlier, judgment))

@@ -69,6 +69,13 @@ class CellMatch:
         return None if self.cell is None else make_sample(self.frozen, self.run_scores)
 
     @property
+    def has_same_scores(self) -> bool:
+        """Whether every seed of both sides has the score of the baseline."""
+        before = {trial.seed: trial.score for trial in self.frozen.trials}
+        now = dict(zip(self.seeds, self.run_scores, strict=True))
+        return before == now and None not in before.values()
+
+    @property
     def run_scores(self) -> list[float | None]:
         """The scores of the stored trials by the episode statistic of the baseline."""
         trials, statistic = self.cell.trials if self.cell else (), self.frozen.episode_statistic

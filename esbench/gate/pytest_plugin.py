@@ -12,9 +12,10 @@ its level, also those that no test checks any more: the end of the session names
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, final, get_args
 
 import pytest
 
-from esbench.analysis.gate import ALPHA, MARGIN, GateRules, Verdict, judge
+from esbench.analysis.gate import ALPHA, MARGIN, GateRules, Verdict, judge, seeds_to_fail
 from esbench.analysis.permutation import OMNIBUS
 from esbench.analysis.statistics import tail_mean
 from esbench.errors import UsageError, require_choice, require_finite, shown
@@ -78,12 +79,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture
-def esbench_check(request: pytest.FixtureRequest) -> Gate:
+def esbench_check(request: pytest.FixtureRequest) -> Callable[..., None]:
     """A function that compares an agent's scores with the baseline."""
     update = bool(request.config.getoption("--esbench-update"))
     if update and getattr(request.config, "workerinput", None):  # set by xdist
         raise pytest.UsageError("--esbench-update writes one file; expected one process (-n 0)")
-    return Gate(
+    gate = Gate(
         request.config.rootpath / str(request.config.getoption("--esbench-baseline")),
         update=update,
         allow_inconclusive=bool(request.config.getoption("--esbench-allow-inconclusive")),
@@ -91,16 +92,26 @@ def esbench_check(request: pytest.FixtureRequest) -> Gate:
         session=request.config.stash.setdefault(SESSION, Session()),
     )
 
+    @functools.wraps(gate.__call__)
+    def check(*arguments: Any, **options: Any) -> None:
+        __tracebackhide__ = True
+        try:
+            gate(*arguments, **options)
+        except UsageError as error:
+            pytest.fail(str(error), pytrace=False)
+
+    return check
+
 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Print what was frozen, and the cells of the baseline that no test has checked."""
+    """Print what was found or frozen, and the cells of the baseline that no test has checked."""
     session = config.stash.get(SESSION, None)
     if session is None or not session.owners:
         return
     path = config.rootpath / str(config.getoption("--esbench-baseline"))
-    lines = list(session.frozen)
+    lines = list(session.found)
     names: list[str] = []
     with contextlib.suppress(UsageError):  # the tests have reported a damaged file
         names = [cell.name for cell in read_baseline(path).cells] if path.exists() else []
@@ -118,13 +129,14 @@ def pytest_terminal_summary(
 @final
 @dataclass
 class Session:
-    """The cells of a session by the test that has each, and what was frozen, in words."""
+    """The cells of a session by the test that has each, and what was found, in words."""
 
     owners: dict[str, str] = field(default_factory=dict)
-    frozen: list[str] = field(default_factory=list)
+    found: list[str] = field(default_factory=list)
 
 
 OwnStatistic: TypeAlias = Literal["mean", "tail"]
+GIVEN: Final = "given by the test"  # the source of a reference score
 SESSION: Final = pytest.StashKey[Session]()
 
 
@@ -194,7 +206,7 @@ class Gate:
             **scale,
         )
         if self.update:
-            self._freeze(measured)
+            self._freeze(measured, rules)
         elif problem := self._problem(measured, rules):
             pytest.fail(problem, pytrace=False)
 
@@ -205,7 +217,7 @@ class Gate:
             raise UsageError(f"{cell} is already checked by {owner}; expected another name")
         self.names.add(cell)
 
-    def _freeze(self, measured: FrozenCell) -> None:
+    def _freeze(self, measured: FrozenCell, rules: GateRules) -> None:
         """Write a cell in place of one with the same name."""
         if all(trial.score is None for trial in measured.trials):
             raise UsageError(f"{measured.name}: no seed has a finite score")
@@ -229,7 +241,9 @@ class Gate:
         )
         write_baseline(self.path, baseline, replace=True)
         scores = " -> ".join(_mean_text(cell) for cell in (*before, measured))
-        self.session.frozen.append(f"frozen: {measured.name}: mean {scores}")
+        fewest = seeds_to_fail(rules, len(cells))
+        few = f"; no drop can fail with fewer than {fewest} seeds" * (len(trials) < fewest)
+        self.session.found.append(f"frozen: {measured.name}: mean {scores}{few}")
 
     def _problem(self, measured: FrozenCell, rules: GateRules) -> str:
         """Empty if the test passes."""
@@ -242,10 +256,19 @@ class Gate:
                 f"statistic = {measured.episode_statistic!r}: {self.path} has the {declared} of "
                 f"{measured.name}; expected {declared!r}, or freeze it with --esbench-update"
             )
+        for key in ("random_score", "reference_score"):
+            given, used = getattr(measured, key), getattr(frozen, key)
+            if measured.reference_source == GIVEN and given != used:
+                raise UsageError(
+                    f"{key} = {given}: {self.path} has {used} for {measured.name}; expected that, "
+                    "or freeze it with --esbench-update"
+                )
         before = {trial.seed: trial.score for trial in frozen.trials}
         same = all(before.get(trial.seed, math.nan) == trial.score for trial in measured.trials)
         few = len(measured.trials) < len(frozen.trials)
+        means = f"mean {_mean_text(measured)}, baseline {_mean_text(frozen)}"
         if same and not few:
+            self.session.found.append(f"{measured.name}: {Verdict.NO_WORSE.value}: {means}")
             return ""
         scores = [trial.score for trial in measured.trials]
         others = [None] * (len(baseline.cells) - 1)
@@ -253,10 +276,7 @@ class Gate:
         judgment = judge([make_sample(frozen, scores), *others], rules)[0]
         assert judgment is not None
         verdict = Verdict.INCONCLUSIVE if same else judgment.verdict
-        text = (
-            f"{measured.name}: {verdict.value}: mean {_mean_text(measured)}, baseline "
-            f"{_mean_text(frozen)}: {judgment_text(judgment)}"
-        )
+        text = f"{measured.name}: {verdict.value}: {means}: {judgment_text(judgment)}"
         if verdict is Verdict.REGRESSION:
             return text
         if few and not self.allow_inconclusive:
@@ -264,6 +284,7 @@ class Gate:
             return f"{measured.name}: {Verdict.INCONCLUSIVE.value}: {seeds} ({_ALLOWED})"
         if verdict is Verdict.INCONCLUSIVE and not self.allow_inconclusive:
             return f"{text} ({_ALLOWED})"
+        self.session.found.append(text)
         return ""
 
 
@@ -297,7 +318,7 @@ def _scale(
     scores = load_environment(environment).scores if known else Scores()
     if random_score is None and scores.random:
         random_score = scores.random.mean
-    source = "given by the test"
+    source = GIVEN
     if reference_score is None and scores.references:
         reference_score, source = scores.references[0].score, scores.references[0].source
     if random_score is None or reference_score is None:
@@ -307,11 +328,10 @@ def _scale(
             f"environment={environment!r} has no random or reference score; {meant}"
             "random_score= and reference_score="
         )
-    span = abs(reference_score - random_score)
-    if not 0 < span < math.inf:
+    if not 0 < reference_score - random_score < math.inf:
         raise UsageError(
-            f"random_score = {random_score}, reference_score = {reference_score}: expected finite "
-            "numbers that differ"
+            f"random_score = {random_score}, reference_score = {reference_score}: expected a "
+            "larger reference score, because higher is better; a cost needs a minus sign"
         )
     return {
         "random_score": float(random_score),

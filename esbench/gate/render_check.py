@@ -57,6 +57,8 @@ def headline(report: CheckReport) -> str:
         f"{number} {verdict.value}" for verdict in Verdict if (number := report.count(verdict))
     )
     outcome = OUTCOMES[report.exit_code]
+    if report.exit_code == EXIT_SAME and report.count(Verdict.INCONCLUSIVE):
+        outcome = "PASSED: no regression found, but too few seeds to exclude one was allowed"
     if report.exit_code == EXIT_REGRESSION and not report.count(Verdict.REGRESSION):
         outcome = f"FAILED: {counted(report.changed, 'cell')} changed, and --exact was given"
     return f"{outcome} ({counts})"
@@ -68,6 +70,8 @@ def sentence(cell: CellReport) -> str:
         return cell.reason
     if cell.verdict is Verdict.NO_WORSE and cell.match.digests is DigestResult.IDENTICAL:
         words = f"identical bits, {cell.match.digests_detail}"
+    elif cell.verdict is Verdict.NO_WORSE and cell.match.has_same_scores:
+        words = "other bits, and the same score of every seed"
     else:
         words = judgment_text(cell.looks[-1])
     return f"{words}; {cell.reason}" if cell.reason else words
@@ -85,6 +89,10 @@ def judgment_text(judgment: Judgment) -> str:
             return f"{change}, p = {p_value:.2g}"
         case Verdict.NO_WORSE:
             return f"{change}; a drop of the margin is excluded, p = {judgment.p_margin:.2g}"
+    if judgment.seeds_to_fail:
+        fewest = judgment.seeds_to_fail
+        needed = f"no drop can fail a check with fewer than {fewest} seeds per side"
+        return f"{change}, p = {judgment.p_drop:.2g}; {needed}"
     if math.isnan(judgment.seeds_needed):
         needed = "too near the margin to decide"
     elif math.isinf(judgment.seeds_needed):

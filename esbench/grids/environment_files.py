@@ -230,6 +230,6 @@ def _require_registered(name: str) -> None:
             own = [e for e in gymnasium.registry if module_of(e).partition(".")[0] == package]
             known = {f"{module}:{each}" for each in own or gymnasium.registry}
         near = suggestion(name, known, NEAR)
-        if not module and not near.endswith("?"):
-            near += f"; an environment of another package is named with it: 'package:{name}'"
+        if not module:
+            near += f" An environment of your own file or of a package is 'package:{name}'"
         raise UsageError(f"unknown environment {name!r}; {near}") from None

@@ -89,7 +89,7 @@ def test_an_own_algorithm_and_optimizer_by_class_are_those_by_name() -> None:
     ("name", "words"),
     [
         ("own_search:Derived", "not an algorithm"),
-        ("own_search:Unfinished", "not an algorithm"),
+        ("own_search:Unfinished", "lacks _ask"),
         ("own_search:OtherSettings", "AlgorithmSettings"),
         ("own_search:Mime", "'Mine'"),
     ],

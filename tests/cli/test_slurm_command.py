@@ -90,7 +90,7 @@ REFUSED = {
     "--array 2 --cpus-per-task 0": "--cpus-per-task 0",
     "--array 2 --mem x": "--mem 'x'",
     "--array 2 --sbatch array=3": "--sbatch 'array=3'",
-    "--array 2 --keep 0": "--keep 0",
+    "--array 2 --keep 0": "keep = 0",
     "--array 2 --workers 0": "workers = 0",
     "--array 2 --trial-timeout 0": "trial_timeout = 0",
     "--array 2 --cpus-per-task 2 --at-once 3": "at_once = 3",

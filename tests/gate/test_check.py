@@ -79,6 +79,18 @@ def test_the_same_bits_are_no_worse_even_with_one_seed(tmp_path: Path) -> None:
     assert cell.looks[0].verdict is Verdict.INCONCLUSIVE  # what its scores alone would say
 
 
+def test_the_same_scores_are_no_worse_even_with_other_bits(tmp_path: Path) -> None:
+    write_scores(tmp_path / "base", GOOD[:2])
+    write_scores(tmp_path / "same", GOOD[:2])
+    write_scores(tmp_path / "other", [GOOD[1], GOOD[0]])
+    for folder in ("same", "other"):
+        for seed in range(2):
+            set_digest(tmp_path / folder / CELL / f"seed-{seed}", 2)
+    verdicts = [held(tmp_path / folder, tmp_path / "base").cells[0] for folder in ("same", "other")]
+    assert [cell.match.digests for cell in verdicts] == [DigestResult.CHANGED] * 2
+    assert [cell.verdict for cell in verdicts] == [Verdict.NO_WORSE, Verdict.INCONCLUSIVE]
+
+
 def test_runs_that_diverge_are_worse_than_a_baseline_below_random(tmp_path: Path) -> None:
     write_scores(tmp_path / "base", [9.0 + seed / 10 for seed in range(8)])  # random: 22.6
     write_scores(tmp_path / "nan", [math.nan] * 8)

@@ -90,11 +90,18 @@ def test_an_environment_of_ones_own_has_its_range(tmp_path: Path) -> None:
     gate = Gate(tmp_path / "b.json", update=True, allow_inconclusive=False)
     with pytest.raises(UsageError, match="Mine-v0.*random_score="):
         gate(Agent(), "mine", environment="Mine-v0")
-    with pytest.raises(UsageError, match="expected finite numbers that differ"):
-        gate(Agent(), "mine", environment="Mine-v0", random_score=1, reference_score=1)
+    for reference in (1, 0, math.inf):  # the last but one is a scale of costs
+        scale = {"random_score": 1, "reference_score": reference}
+        with pytest.raises(UsageError, match="reference"):
+            gate(Agent(), "mine", environment="Mine-v0", **scale)
     assert not (tmp_path / "b.json").exists()
     gate(Agent(), "mine", environment="Mine-v0", random_score=0, reference_score=500)
     assert read_baseline(tmp_path / "b.json").cells[0].span == 500.0
+    gate = Gate(tmp_path / "b.json", update=False, allow_inconclusive=False)
+    gate(Agent(), "mine", environment="Mine-v0", random_score=0, reference_score=500)
+    gate = Gate(tmp_path / "b.json", update=False, allow_inconclusive=False)
+    with pytest.raises(UsageError, match=r"reference_score = 5000\.0: .* 500\.0"):
+        gate(Agent(), "mine", environment="Mine-v0", random_score=0, reference_score=5000)
 
 
 def test_bad_input_is_one_sentence(path: Path, tmp_path: Path) -> None:
@@ -173,5 +180,15 @@ def test_the_options_reach_the_fixture(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess("--esbench-baseline", "bad.json")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*bad.json: not readable as JSON*"])
+    assert "raise UsageError" not in result.stdout.str()
     run(22.0).assert_outcomes(failed=1)  # 4.6 %: too near the margin to tell
-    run(22.0, "--esbench-allow-inconclusive").assert_outcomes(passed=1)
+    result = run(22.0, "--esbench-allow-inconclusive")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["mine on CartPole-v1: inconclusive: mean 471*"])
+
+
+def test_what_cannot_fail_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "b.json"
+    freeze(path, seeds=4)
+    with pytest.raises(pytest.fail.Exception, match="no drop can fail .* fewer than 5 seeds"):
+        hold(path, Agent(drop=300.0), last=4)

@@ -122,7 +122,7 @@ def test_the_center_that_plays_is_the_one_the_search_would_return(
             population=None,
             center=trainer.center,
             episodes=1,
-            normalizer=trainer._evaluator.normalizer(lineage=0),
+            normalizer=trainer._evaluator.normalizer(trainer.algorithm.plan.center_lineage),
         )
         (expected,) = pool.play(job, [Task(CENTER, 0)]).center_returns
         trainer.train(env_steps=trainer.progress.env_steps + 1)
