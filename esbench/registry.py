@@ -141,12 +141,18 @@ def import_object(kind: str, name: str) -> Any:
     except USER_CODE_ERRORS as error:
         why = message_of(error) if isinstance(error, ImportError) else error_text(error)
         if isinstance(error, ModuleNotFoundError) and error.name:
-            why = f"{why}; {import_hint(error.name)}"
+            wrong = module_name if module_name.endswith(".py") else error.name
+            why = f"{why}; {import_hint(wrong)}"
         raise UsageError(
             f"{kind} {name!r}: cannot import {module_name!r} ({why}{location(error)})"
         ) from error
     for part in path.split("."):
         known = getattr(target, "__dict__", {})
+        if part not in known and module_name == "__main__":
+            raise UsageError(
+                f"{kind} {name!r}: other processes cannot import what a script, a notebook or a "
+                "prompt defines itself; expected it in a .py file of its own"
+            )
         if part not in known:
             near = suggestion(part, [key for key in known if not key.startswith("_")])
             raise UsageError(f"{kind} {name!r}: {module_name!r} has no {part!r}; {near}")

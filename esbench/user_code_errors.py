@@ -39,6 +39,8 @@ def error_text(error: BaseException) -> str:
 def import_hint(module: str) -> str:
     """What to do about a missing module, for the end of a message."""
     root = module.partition(".")[0]
+    if module.endswith(".py"):
+        return f"expected {module.removesuffix('.py')!r}, without .py"
     return f"expected {root!r} in the current folder or in an installed package"
 
 

@@ -11,7 +11,7 @@ from esbench.environments.backends.base import BACKENDS
 from esbench.errors import UsageError
 from esbench.integrations.trackers.base import TRACKERS
 from esbench.policies.base import POLICIES
-from esbench.registry import Registry
+from esbench.registry import Registry, import_object
 
 TORTOISE = """
 from esbench.registry import zoo
@@ -188,3 +188,10 @@ def test_the_registries_hold_the_built_in_classes():
     assert esbench.register_policy == POLICIES.register
     assert esbench.register_backend == BACKENDS.register
     assert esbench.register_tracker == TRACKERS.register
+
+
+def test_what_a_prompt_defines_is_not_found_by_other_processes() -> None:
+    with pytest.raises(UsageError, match=r"\.py file of its own"):
+        import_object("policy", "__main__:Nothing")
+    with pytest.raises(UsageError, match=r"'absent', without \.py"):
+        import_object("policy", "absent.py:Nothing")

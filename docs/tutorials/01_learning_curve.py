@@ -3,6 +3,9 @@ Your first learning curve
 =========================
 
 Train a policy for CartPole with OpenAI-ES, draw its learning curve, and score the result.
+
+Run this page as a notebook, which is at its end. In a script, the training code belongs below
+``if __name__ == "__main__":``, because worker processes import the script.
 """
 
 import matplotlib.pyplot as plt

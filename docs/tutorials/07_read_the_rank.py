@@ -5,6 +5,9 @@ Read the rank of the unperturbed policy
 In every generation the center plays as many episodes as a member. Its rank says what the
 perturbations do: the share of the population that beats the center is near one half on a slope,
 near 0 when almost no perturbation helps, and near 1 when almost every one does.
+
+Run this page as a notebook, which is at its end. In a script, the training code belongs below
+``if __name__ == "__main__":``, because worker processes import the script.
 """
 
 import matplotlib.pyplot as plt
