@@ -20,6 +20,14 @@ def device_batch(policy: Any, slots: int) -> DeviceBatch:
     return DeviceBatch(slots, policy._architecture, "cpu")
 
 
+def three_members() -> DeviceBatch:
+    policy = make("small_conv")
+    batch = device_batch(policy, 3)
+    for slot, member in enumerate(members(policy, 3)):
+        batch.load(slot, member)
+    return batch
+
+
 @pytest.mark.parametrize(
     ("name", "image", "settings"),
     [
@@ -49,20 +57,14 @@ def test_outputs_are_numpys_within_the_tolerance(
 
 
 def test_what_an_idle_slot_is_shown_does_not_matter() -> None:
-    policy = make("small_conv")
-    batch, rows = device_batch(policy, 3), frames(3)
-    for slot, member in enumerate(members(policy, 3)):
-        batch.load(slot, member)
+    batch, rows = three_members(), frames(3)
     outputs = batch.forward(rows)
     rows[1] = np.nan
     npt.assert_array_equal(batch.forward(rows, [0, 2])[[0, 2]], outputs[[0, 2]])
 
 
 def test_an_observation_that_is_not_a_number_is_not_hidden() -> None:
-    policy = make("small_conv")
-    batch, rows = device_batch(policy, 3), frames(3)
-    for slot, member in enumerate(members(policy, 3)):
-        batch.load(slot, member)
+    batch, rows = three_members(), frames(3)
     outputs = batch.forward(rows)
     rows[1] = np.nan
     for live in (None, [0, 1, 2]):

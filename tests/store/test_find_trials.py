@@ -19,18 +19,24 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "halfcheetah"
 
 
-def test_a_folder_that_may_not_be_read_is_never_left_out(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def refuse(monkeypatch: pytest.MonkeyPatch, root: Path, error: type[OSError]) -> Path:
+    """Let the folder of ``snes`` raise an error when it is read, and return it."""
     (folder,) = {trial.path.parent for trial in find_trials(root) if "snes" in str(trial.path)}
     scandir = os.scandir
 
     def scan(path: Any) -> Any:
         if Path(path) == folder:
-            raise PermissionError(13, "Permission denied", str(path))
+            raise error(13, "refused", str(path))
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", scan)
+    return folder
+
+
+def test_a_folder_that_may_not_be_read_is_never_left_out(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = refuse(monkeypatch, root, PermissionError)
     with pytest.raises(UsageError) as refused:
         find_trials(root)
     assert str(folder) in str(refused.value)
@@ -40,15 +46,7 @@ def test_a_folder_that_vanishes_meanwhile_is_left_out(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     everything = len(find_trials(root))
-    (folder,) = {trial.path.parent for trial in find_trials(root) if "snes" in str(trial.path)}
-    scandir = os.scandir
-
-    def scan(path: Any) -> Any:
-        if Path(path) == folder:
-            raise FileNotFoundError(2, "No such file or directory", str(path))
-        return scandir(path)
-
-    monkeypatch.setattr(os, "scandir", scan)
+    refuse(monkeypatch, root, FileNotFoundError)
     assert len(find_trials(root)) == everything // 2
     assert has_trials(root)
 
