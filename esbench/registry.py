@@ -7,10 +7,14 @@ of the group; the name of the entry point is the registered name.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import pkgutil
+import sys
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Final, Generic, TypeVar, final
 
 from esbench.errors import UsageError, suggestion, unknown
@@ -135,7 +139,9 @@ def import_object(kind: str, name: str) -> Any:
     if name.count(".") > MOST_PARTS:
         raise UsageError(f"{kind} {name!r}: expected at most {MOST_PARTS} dots in a name")
     try:
-        target: Any = importlib.import_module(module_name)
+        # Imported again, a script would register its environments and classes twice.
+        script = sys.modules["__main__"] if module_name == _script_name() else None
+        target: Any = script or importlib.import_module(module_name)
     except UsageError:
         raise
     except USER_CODE_ERRORS as error:
@@ -150,8 +156,8 @@ def import_object(kind: str, name: str) -> Any:
         known = getattr(target, "__dict__", {})
         if part not in known and module_name == "__main__":
             raise UsageError(
-                f"{kind} {name!r}: other processes cannot import what a script, a notebook or a "
-                "prompt defines itself; expected it in a .py file of its own"
+                f"{kind} {name!r}: other processes cannot import what a notebook or a prompt "
+                "defines itself; expected it in a .py file"
             )
         if part not in known:
             near = suggestion(part, [key for key in known if not key.startswith("_")])
@@ -161,13 +167,32 @@ def import_object(kind: str, name: str) -> Any:
 
 
 def import_name(kind: str, cls: type) -> str:
-    """The name by which ``import_object`` finds a class; UsageError for one inside a function."""
+    """The name by which ``import_object`` finds a class, also in other processes.
+
+    A class of the running script has the name of the script's file. UsageError for a class inside a
+    function.
+    """
     if "<locals>" in cls.__qualname__:
         raise UsageError(
             f"{kind} {cls!r}: expected a class defined at the top level of a file, so that other "
             "processes can import it"
         )
-    return f"{cls.__module__}:{cls.__qualname__}"
+    is_own = cls.__module__ in {"__main__", "__mp_main__"}
+    return f"{_script_name() if is_own else cls.__module__}:{cls.__qualname__}"
+
+
+def _script_name() -> str:
+    """The module name of the running script; "__main__" if it cannot be imported by a name."""
+    main = sys.modules["__main__"]
+    file, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
+    if file is None:  # a notebook or a prompt
+        return "__main__"
+    name: str = spec.name if spec else Path(file).stem
+    with contextlib.suppress(ImportError, ValueError):
+        found = find_spec(name)
+        if found and found.origin and Path(found.origin).resolve() == Path(file).resolve():
+            return name
+    return "__main__"
 
 
 def _why_not(plugin: EntryPoint, error: BaseException) -> str:

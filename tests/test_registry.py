@@ -1,8 +1,11 @@
 import importlib
+import json
 import sys
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
+from command_line import finished
 
 import esbench
 from esbench import registry as registry_module
@@ -190,8 +193,55 @@ def test_the_registries_hold_the_built_in_classes():
     assert esbench.register_tracker == TRACKERS.register
 
 
+SCRIPT = """
+import torch
+import esbench
+
+with open("imports", "a") as file:
+    print(__name__, file=file)
+
+class Net(torch.nn.Linear):
+    pass
+
+if __name__ == "__main__":
+    with esbench.make_trainer(
+        "openai_es", env="CartPole-v1", policy=Net, out="out", budget={"generations": 1}
+    ) as trainer:
+        trainer.train()
+"""
+
+
+@pytest.mark.parametrize("start", [["train.py"], ["-m", "train"]])
+def test_a_class_of_a_script_is_found_by_other_processes(tmp_path: Path, start: list[str]) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    assert finished(*start, cwd=tmp_path) == (0, "", "")
+    imports = (tmp_path / "imports").read_text().split()
+    assert imports.count("__main__") == 1
+    assert set(imports) == {"__main__", "__mp_main__"}  # and not as "train", a second time
+    code, out, err = finished(
+        "-m", "esbench", "eval", "out/CartPole-v1/openai_es/seed-0", cwd=tmp_path
+    )
+    assert (code, err) == (0, "")
+    assert "mean" in out
+    (description,) = tmp_path.rglob("trial.json")
+    stored = json.loads(description.read_text())
+    assert stored["spec"]["policy"]["settings"]["factory"] == "train:Net"
+    assert list(stored["own_code"]) == ["train"]
+
+
+def test_a_script_with_the_name_of_another_module_keeps_its_own(tmp_path: Path) -> None:
+    (tmp_path / "queue.py").write_text(
+        "import sys\n"
+        "sys.path.append(sys.path.pop(0))\n"
+        "from esbench.registry import import_name\n"
+        "class Net: pass\n"
+        "print(import_name('policy', Net))\n"
+    )
+    assert finished("-P", "queue.py", cwd=tmp_path) == (0, "__main__:Net\n", "")
+
+
 def test_what_a_prompt_defines_is_not_found_by_other_processes() -> None:
-    with pytest.raises(UsageError, match=r"\.py file of its own"):
+    with pytest.raises(UsageError, match="notebook"):
         import_object("policy", "__main__:Nothing")
     with pytest.raises(UsageError, match=r"'absent', without \.py"):
         import_object("policy", "absent.py:Nothing")
