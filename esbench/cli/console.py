@@ -6,13 +6,14 @@ import contextlib
 import dataclasses
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
 from rich import box
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
 from rich.measure import Measurement
+from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
@@ -69,11 +70,29 @@ def show(*parts: str | Text | Table) -> None:
         console.print(line, soft_wrap=isinstance(line, Text))
 
 
+@final
+class Spinner:
+    """A spinner with a text on standard error, if that is a terminal."""
+
+    def __init__(self, status: Status) -> None:
+        self._status = status
+
+    def tell(self, what: str) -> None:
+        """Change the text."""
+        self._status.update(Text(f"{what} ..."))
+
+    def show(self, *lines: str) -> None:
+        """Print lines on standard output."""
+        self._status.stop()  # while it spins, rich sends all output to standard error
+        show(*lines)
+        self._status.start()
+
+
 @contextlib.contextmanager
-def working(what: str) -> Iterator[Callable[[str], None]]:
-    """Show a spinner on a terminal; yields a function that changes its text."""
+def working(what: str) -> Iterator[Spinner]:
+    """Show a spinner."""
     with make_console(stderr=True).status(Text(f"{what} ...")) as status:
-        yield lambda text: status.update(Text(f"{text} ..."))
+        yield Spinner(status)
 
 
 def print_sheet(sheet: Sheet, console: Console | None = None, *, split: bool = False) -> None:

@@ -30,6 +30,7 @@ from esbench.files import nearest_path
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from esbench.gate.verify import Verification
     from esbench.leaderboard.sample import Drawn
     from esbench.running.trials import Trial
     from esbench.store.generation_record import GenerationRecord
@@ -232,15 +233,20 @@ def verify(
     if drawn:
         steps = format_steps(sum(each.env_steps for each in drawn))
         show(f"{steps} steps of training: {'; '.join(each.name for each in drawn)}")
-    with working(f"running {what} again") as tell, WorkerPool(workers) as pool:
+    outcomes = set()
+    with working(f"running {what} again") as spinner, WorkerPool(workers) as pool:
 
         def watch(name: str, record: GenerationRecord) -> None:
-            tell(f"{name}: {record.generation}")
+            spinner.tell(f"{name}: {record.generation}")
 
-        found = verify_drawn(drawn, pool, watch) if drawn else run_again(what, pool, watch)
-    for verification in found:
-        show(*sentences(verification))
-    outcomes = {verification.outcome for verification in found}
+        def report(verification: Verification) -> None:
+            outcomes.add(verification.outcome)
+            spinner.show(*sentences(verification))
+
+        if drawn:
+            verify_drawn(drawn, pool, watch, report)
+        else:
+            run_again(what, pool, watch, report)
     if RerunOutcome.DIFFERENT in outcomes:
         raise typer.Exit(EXIT_FAILED)
     if RerunOutcome.FAILED in outcomes:

@@ -33,6 +33,8 @@ MIN_TESTED_RUNS: Final = 4  # per side: with three, no p-value is below the leve
 SCORE_ONLY: Final = 0  # instead of a generation
 Watch: TypeAlias = Callable[[str, GenerationRecord], None]
 """Called with the name of a trial and every generation's record."""
+Announce: TypeAlias = Callable[["Verification"], None]
+"""Called with every verification once it is final."""
 
 
 class RerunOutcome(StrEnum):
@@ -85,8 +87,10 @@ class Verification:
     problem: str = ""
 
 
-def verify(path: Path, pool: Engine, watch: Watch) -> list[Verification]:
+def verify(path: Path, pool: Engine, watch: Watch, announce: Announce) -> None:
     """Run every trial below ``path`` again.
+
+    Cells with differences are reported at the end, because their p-values depend on each other.
 
     Raises:
         UsageError: as ``done_cells``, a trial is damaged, or this version does not understand its
@@ -96,7 +100,19 @@ def verify(path: Path, pool: Engine, watch: Watch) -> list[Verification]:
     for trial in (trial for cell in cells for trial in cell.trials):
         trial.load_checkpoint()  # damage is named before anything is trained
         trial.rows()
-    return decide([_verify_cell(cell, pool, watch) for cell in cells])
+    announce_final((_verify_cell(cell, pool, watch) for cell in cells), announce)
+
+
+def announce_final(found: Iterable[Verification], announce: Announce) -> None:
+    """Announce what is identical or has failed at once, and what differs at the end."""
+    different = []
+    for verification in found:
+        if verification.outcome is RerunOutcome.DIFFERENT:
+            different.append(verification)
+        else:
+            announce(verification)
+    for verification in decide(different):
+        announce(verification)
 
 
 def sentences(verification: Verification) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import final
@@ -14,11 +14,12 @@ from esbench.errors import UsageError
 from esbench.gate.verify import (
     MIN_TESTED_RUNS,
     SCORE_ONLY,
+    Announce,
     Rerun,
     Verification,
     Watch,
+    announce_final,
     attempted,
-    decide,
     fewest_runs,
     outcome_of,
     smallest_p,
@@ -68,8 +69,8 @@ def draw_sample(entries: Sequence[Entry], count: int | None, seed: int) -> list[
     return [Drawn(entries[e], tuple(own)) for e, own in places.items()]
 
 
-def verify_drawn(drawn: Sequence[Drawn], pool: Engine, watch: Watch) -> list[Verification]:
-    """Train trials again.
+def verify_drawn(drawn: Sequence[Drawn], pool: Engine, watch: Watch, announce: Announce) -> None:
+    """Train trials again; identical ones are reported at once.
 
     Where bits differ, as they may with another processor or other versions, more seeds of the cell
     are trained, up to four, and their scores are compared to all of the cell. If these are too few
@@ -78,14 +79,20 @@ def verify_drawn(drawn: Sequence[Drawn], pool: Engine, watch: Watch) -> list[Ver
     Raises:
         UsageError: this version does not understand a specification.
     """
-    first = [attempted(_stored(each.entry, each.places, pool, watch)) for each in drawn]
-    tests = sum(any(rerun.parts_at is not None for rerun in reruns) for reruns, _ in first)
-    return decide(
-        [
-            _verify_entry(each, reruns, problem, tests, pool, watch)
-            for each, (reruns, problem) in zip(drawn, first, strict=True)
-        ]
-    )
+    announce_final(_verifications(drawn, pool, watch), announce)
+
+
+def _verifications(drawn: Sequence[Drawn], pool: Engine, watch: Watch) -> Iterator[Verification]:
+    """The verdicts; those on entries whose bits differ come last, because their number matters."""
+    apart = []
+    for each in drawn:
+        reruns, problem = attempted(_stored(each.entry, each.places, pool, watch))
+        if any(rerun.parts_at is not None for rerun in reruns):
+            apart.append((each, reruns, problem))
+        else:
+            yield _verify_entry(each, reruns, problem, 0, pool, watch)
+    for each, reruns, problem in apart:
+        yield _verify_entry(each, reruns, problem, len(apart), pool, watch)
 
 
 def _verify_entry(

@@ -1,6 +1,7 @@
 import itertools
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from esbench.gate.verify import (
     Rerun,
     RerunOutcome,
     Verification,
+    announce_final,
     decide,
     fewest_runs,
     sentences,
@@ -53,8 +55,10 @@ def trained(trained_once: Path, tmp_path: Path) -> Path:
 
 
 def again(path: Path, pool: WorkerPool) -> Verification:
-    (found,) = verify(path, pool, lambda name, record: None)
-    return found
+    found: list[Verification] = []
+    verify(path, pool, lambda name, record: None, found.append)
+    (verification,) = found
+    return verification
 
 
 def test_what_has_not_changed_is_identical_and_nothing_is_written(
@@ -62,7 +66,9 @@ def test_what_has_not_changed_is_identical_and_nothing_is_written(
 ) -> None:
     before = files(trained)
     seen: list[GenerationRecord] = []
-    (found,) = verify(trained, pool, lambda name, record: seen.append(record))
+    reported: list[Verification] = []
+    verify(trained, pool, lambda name, record: seen.append(record), reported.append)
+    (found,) = reported
     assert (found.outcome, found.p_value, found.changed) == (RerunOutcome.IDENTICAL, None, ())
     assert len(found.reruns) == 4
     assert len(seen) >= 4
@@ -89,6 +95,21 @@ def test_a_stop_by_a_callback_or_a_target_is_repeated(
         trainer.train(callbacks=[lambda record: Stop("enough") if record.generation == 4 else None])
         assert trainer.progress.generation == (2 if target == -1e9 else 4)
     assert again(tmp_path, pool).outcome is RerunOutcome.IDENTICAL
+
+
+def test_a_final_result_is_reported_before_the_next_trial_is_run() -> None:
+    events = []
+
+    def found() -> Iterator[Verification]:
+        for outcome in RerunOutcome.DIFFERENT, RerunOutcome.IDENTICAL, RerunOutcome.FAILED:
+            events.append(f"run {outcome.name}")
+            yield Verification("cell", outcome, (), None, ())
+
+    announce_final(found(), lambda verification: events.append(verification.outcome.name))
+    assert events == [
+        *("run DIFFERENT", "run IDENTICAL", "IDENTICAL", "run FAILED", "FAILED"),
+        "DIFFERENT",  # its p-value depends on how many others differ
+    ]
 
 
 def test_scores_that_differ_are_told_apart() -> None:

@@ -73,8 +73,10 @@ def only(board: Path) -> Path:
 
 def verified(board: Path, count: int, pool: WorkerPool, seed: int = 0) -> Verification:
     drawn = draw_sample(read_leaderboard(board), count, seed)
-    (found,) = verify_drawn(drawn, pool, lambda name, record: None)
-    return found
+    found: list[Verification] = []
+    verify_drawn(drawn, pool, lambda name, record: None, found.append)
+    (verification,) = found
+    return verification
 
 
 def write(board: Path, entry: Entry) -> Path:

@@ -15,7 +15,7 @@ from fake_trials import reseal
 from watchers import Watcher, run
 
 from esbench.errors import UsageError
-from esbench.gate.verify import RerunOutcome, verify
+from esbench.gate.verify import RerunOutcome, Verification, verify
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.running.run_trial import run_trial
 from esbench.running.trials import Trial
@@ -68,8 +68,9 @@ def test_it_starts_with_the_policy_and_resumes_bit_for_bit(
     for resumed, record in zip(trial.folder.records(), history, strict=True):
         for name in ("digest", "distance", "update_cosine"):
             np.testing.assert_equal(getattr(resumed, name), getattr(record, name))
-    (verification,) = verify(trial.folder.path, pool, lambda *_: None)
-    assert verification.outcome is RerunOutcome.IDENTICAL
+    found: list[Verification] = []
+    verify(trial.folder.path, pool, lambda *_: None, found.append)
+    assert [each.outcome for each in found] == [RerunOutcome.IDENTICAL]
     shutil.rmtree(source.folder.path)  # not needed to score what was trained
     stored = evaluate_trial(trial.folder.path, pool)
     assert stored.recorded == stored.score.mean
