@@ -110,7 +110,8 @@ def run(
     trackers = {name: make_tracker(name, root) for name in track or []}
     with resumable():
         report = train(trials, chosen, at_once, quiet, callbacks, trackers, root, limits)
-    _print_results(root)
+    if set(report) != {"failed"}:
+        _print_results(root)
     if not quiet and sys.stdout.isatty() and not {"done", "skipped"}.isdisjoint(report):
         show(*_next_steps(root))
     if busy := report.count("elsewhere"):
