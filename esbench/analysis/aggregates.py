@@ -18,8 +18,8 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from esbench.analysis.statistics import ENDS, MIN_RUNS, TRIMMED, Floats
-from esbench.seeding import Purpose, stream
+from esbench.analysis.resampling import ENDS, draw_resamples
+from esbench.analysis.statistics import MIN_RUNS, TRIMMED, Floats
 
 Statistic: TypeAlias = Callable[..., Floats]
 """Takes strata [..., runs], gives [...]."""
@@ -83,15 +83,13 @@ def profile_interval(
     arrays = [np.asarray(stratum, dtype=np.float64) for stratum in strata]
     if any(array.size < MIN_RUNS for array in arrays):
         return np.full(levels.shape, np.nan), np.full(levels.shape, np.nan)
-    rng = stream(0, Purpose.BOOTSTRAP)
-    shares = np.zeros((PROFILE_RESAMPLES, levels.size))
-    for array in arrays:
-        drawn = rng.integers(array.size, size=(PROFILE_RESAMPLES, array.size))
+    resamples = draw_resamples([array.size for array in arrays], PROFILE_RESAMPLES)
+    shares = np.zeros((len(resamples.runs[0]), levels.size))
+    for array, drawn in zip(arrays, resamples.runs, strict=True):
         times = np.stack([np.count_nonzero(drawn == run, axis=1) for run in range(array.size)], 1)
         above = array[:, None] > levels
         shares += times @ above.astype(np.float64) / (array.size * len(arrays))
-    low, high = np.quantile(shares, ENDS, axis=0)
-    return low, high
+    return resamples.interval(shares)
 
 
 def probability_of_improvement(first: npt.ArrayLike, second: npt.ArrayLike) -> Floats:
@@ -150,16 +148,18 @@ def stratified_interval(
 ) -> tuple[float, float]:
     """The 95 % percentile bootstrap interval of a statistic; runs are drawn within each stratum.
 
-    NaN if a stratum has fewer than three runs, or a run that is not finite. It equals that of
-    ``scipy.stats.bootstrap`` with the same resamples, without the slow import of SciPy.
+    All ``resamples`` are used where they are few. NaN if a stratum has fewer than three runs, or a
+    run that is not finite. Random ones give the interval of ``scipy.stats.bootstrap``, without the
+    slow import of SciPy.
     ``plots/error_rates.md`` has the simulated coverage.
     """
     arrays = [np.asarray(stratum, dtype=np.float64) for stratum in strata]
     if any(a.size < MIN_RUNS or not np.isfinite(a).all() for a in arrays):
         return math.nan, math.nan
-    rng = stream(0, Purpose.BOOTSTRAP)
-    drawn = [a[rng.integers(a.size, size=(resamples, a.size))] for a in arrays]
-    low, high = np.quantile(statistic(*drawn), ENDS)
+    drawn = draw_resamples([array.size for array in arrays], resamples)
+    low, high = drawn.interval(
+        statistic(*(array[runs] for array, runs in zip(arrays, drawn.runs, strict=True)))
+    )
     return float(low), float(high)
 
 

@@ -26,7 +26,8 @@ import numpy as np
 import numpy.typing as npt
 
 from esbench.analysis.curves import at_start
-from esbench.analysis.statistics import CONFIDENCE, MIN_RUNS, Floats
+from esbench.analysis.resampling import CONFIDENCE
+from esbench.analysis.statistics import MIN_RUNS, Floats
 
 WINDOW: Final = 5
 TARGETS: Final = 50

@@ -8,7 +8,8 @@ from typing import Final
 import numpy as np
 
 from esbench.analysis.curves import blocks
-from esbench.analysis.statistics import CONFIDENCE, Floats, iqm
+from esbench.analysis.resampling import CONFIDENCE
+from esbench.analysis.statistics import Floats, iqm
 from esbench.seeding import Purpose, stream
 
 BLOCKS: Final = 10  # of a path of returns, which goes up and down

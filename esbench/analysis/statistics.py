@@ -1,8 +1,7 @@
 """Statistics over training seeds: pure functions on arrays with the runs along the first axis.
 
 Agarwal et al., "Deep reinforcement learning at the edge of the statistical precipice", NeurIPS
-2021, for the interquartile mean and its bootstrap interval; Efron, "Bootstrap methods: another look
-at the jackknife", Annals of Statistics 7, 1979, for the percentile interval.
+2021, for the interquartile mean and its bootstrap interval.
 
 A value that is not finite makes its results NaN: leaving it out would favor algorithms that
 diverge. ``diverged_as_worst`` gives such a run a score.
@@ -18,8 +17,8 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from esbench.analysis.resampling import Resamples, draw_resamples
 from esbench.errors import UsageError
-from esbench.seeding import Purpose, stream
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 EpisodeStatistic: TypeAlias = Literal["mean", "tail", "area"]
@@ -28,8 +27,6 @@ EpisodeStatistic: TypeAlias = Literal["mean", "tail", "area"]
 The mean or the tail of held-out episodes, or the area under the learning curve of training.
 """
 
-CONFIDENCE: Final = 0.95
-ENDS: Final = ((1 - CONFIDENCE) / 2, 1 - (1 - CONFIDENCE) / 2)  # quantiles of an interval's ends
 MIN_RUNS: Final = 3
 RESAMPLES: Final = 10_000
 TRIMMED: Final = 0.25
@@ -88,8 +85,8 @@ def bootstrap_interval(values: npt.ArrayLike) -> tuple[Floats, Floats]:
         return np.full(shape, np.nan), np.full(shape, np.nan)
     # Every point has its own order of the runs. Resampling ranks instead of runs has the same
     # distribution at each point, and makes the IQM of all resamples one matrix product.
-    replicates = _resampled_weights(runs) @ np.sort(array.reshape(runs, -1), axis=0)
-    low, high = np.quantile(replicates, ENDS, axis=0)
+    resamples, weights = _resampled_weights(runs)
+    low, high = resamples.interval(weights @ np.sort(array.reshape(runs, -1), axis=0))
     return low.reshape(shape), high.reshape(shape)
 
 
@@ -112,12 +109,12 @@ def _finite(values: npt.ArrayLike) -> Floats:
 
 
 @lru_cache(maxsize=1)  # a table's rows have as many runs: they share the resamples
-def _resampled_weights(runs: int) -> Floats:
-    """The weight [resamples, runs] of each sorted run in the IQM of each resample."""
-    ranks = stream(0, Purpose.BOOTSTRAP).integers(runs, size=(RESAMPLES, runs))
+def _resampled_weights(runs: int) -> tuple[Resamples, Floats]:
+    """Resamples, and the weight [resamples, runs] of each sorted run in the IQM of each."""
+    resamples = draw_resamples((runs,), RESAMPLES)
+    ranks = resamples.runs[0]
     cut = int(TRIMMED * runs)
     kept = np.sort(ranks, axis=1)[:, cut : runs - cut]
-    cells = kept + runs * np.arange(RESAMPLES)[:, None]
-    counts = np.bincount(cells.ravel(), minlength=RESAMPLES * runs)
-    weights: Floats = counts.reshape(RESAMPLES, runs) / kept.shape[1]
-    return weights
+    cells = kept + runs * np.arange(len(ranks))[:, None]
+    counts = np.bincount(cells.ravel(), minlength=ranks.size)
+    return resamples, counts.reshape(ranks.shape) / kept.shape[1]

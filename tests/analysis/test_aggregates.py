@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import itertools
 import math
 from statistics import NormalDist
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import scipy.stats
 
@@ -21,6 +23,7 @@ from esbench.analysis.aggregates import (
     profile_interval,
     stratified_interval,
 )
+from esbench.analysis.statistics import Floats
 from esbench.seeding import Purpose, stream
 
 # Three environments with two, three and four runs; means 1, 2 and 0.5.
@@ -116,6 +119,23 @@ def scipys(strata: list[np.ndarray], statistic: Statistic, resamples: int) -> tu
         rng=stream(0, Purpose.BOOTSTRAP),
     ).confidence_interval
     return float(low), float(high)
+
+
+def test_the_interval_of_two_small_sides_is_that_of_all_their_resamples() -> None:
+    rng = np.random.default_rng(1)
+    first, second = rng.normal(size=4), rng.normal(size=3)
+
+    def difference(ours: npt.ArrayLike, theirs: npt.ArrayLike) -> Floats:
+        return mean(ours) - mean(theirs)
+
+    every = [
+        first[list(ours)].mean() - second[list(theirs)].mean()
+        for ours in itertools.product(range(4), repeat=4)
+        for theirs in itertools.product(range(3), repeat=3)
+    ]
+    outside = int(0.025 * len(every))
+    ends = sorted(every)[outside], sorted(every)[-1 - outside]
+    assert stratified_interval(difference, [first, second]) == pytest.approx(ends, rel=1e-12)
 
 
 def test_the_interval_is_scipys_on_the_same_resamples() -> None:
