@@ -95,10 +95,13 @@ def esbench_check(request: pytest.FixtureRequest) -> Callable[..., None]:
     @functools.wraps(gate.__call__)
     def check(*arguments: Any, **options: Any) -> None:
         __tracebackhide__ = True
+        problem = ""
         try:
             gate(*arguments, **options)
         except UsageError as error:
-            pytest.fail(str(error), pytrace=False)
+            problem = str(error)
+        if problem:  # outside the handler, since pytest would print the error, too
+            pytest.fail(problem, pytrace=False)
 
     return check
 

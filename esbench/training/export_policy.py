@@ -105,7 +105,7 @@ def _exported(
     import torch
 
     try:
-        module = policy.module()
+        module = policy.module().requires_grad_(False)
         state = module.initial_state(count)
         batch = {0: torch.export.Dim("N")} if count > 1 else None
         inputs = (rows[:count],) if state is None else (rows[:count], state)

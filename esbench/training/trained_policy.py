@@ -129,6 +129,9 @@ class TrainedPolicy:
         module of a recurrent template also takes its state, None at the start of an episode, and
         returns outputs and the next state. A user's own module keeps its state as it always does.
 
+        Images have the shape of the observation space, and are not scaled. The module raises
+        ValueError for observations of another shape.
+
         Raises:
             UsageError: the template, a plugin's, has no torch layers.
         """
@@ -140,6 +143,9 @@ class TrainedPolicy:
                 "one that is an esbench.policies.base.TorchPolicy, such as mlp"
             )
         layers = self.template.torch_layers(self.parameters, self._reference)
-        module = PolicyModule(layers, self.normalizer)
+        space = self.observation_space
+        if not isinstance(space, gymnasium.spaces.Box):
+            space = gymnasium.spaces.flatten_space(space)
+        module = PolicyModule(layers, space.shape or (), self.normalizer)
         module.eval()
         return module

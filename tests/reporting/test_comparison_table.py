@@ -141,6 +141,13 @@ def test_what_to_beware_of_is_said(tmp_path: Path) -> None:
     assert "CartPole-v1: A and B differ in budget.env_steps (1000, 2000)." in notes
 
 
+def test_a_setting_that_one_side_lacks_is_named_once(tmp_path: Path) -> None:
+    write_scores(tmp_path / "a", GOOD, environment={"CartPole-v1": {"kwargs": {"sutton": True}}})
+    write_scores(tmp_path / "b", GOOD)
+    notes = " ".join(compare_sides(str(tmp_path / "a"), str(tmp_path / "b")).notes)
+    assert "A and B differ in environment.kwargs.sutton (true, none)." in notes
+
+
 def test_algorithms_of_one_environment_are_told_apart(tmp_path: Path) -> None:
     algorithms = ("openai_es", "snes")
     for name in algorithms:

@@ -42,6 +42,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "recurrent": (PICTURES, {"template": "conv_lstm", "layers": [[3, 4, 2]], "units": 4}),
     "own": ("CartPole-v1", {"template": "test_api:Net"}),
+    "own images": (PICTURES, {"template": f"{__name__}:Convolution"}),
 }
 
 
@@ -120,6 +121,19 @@ assert "esbench" not in sys.modules
     subprocess.run([sys.executable, "-c", reader], check=True, cwd=tmp_path)
 
 
+class Convolution(torch.nn.Module):
+    """One convolution and one linear layer."""
+
+    def __init__(self, shape: tuple[int, ...], num_outputs: int) -> None:
+        super().__init__()
+        self.features = torch.nn.Sequential(torch.nn.Conv2d(shape[0], 2, 3, 2), torch.nn.Flatten())
+        features = self.features(torch.zeros(1, *shape)).shape[1]
+        self.output = torch.nn.Linear(features, num_outputs)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.output(self.features(images))
+
+
 class Counting(torch.nn.Module):
     """Remembers in an attribute how often it was called."""
 
@@ -147,6 +161,20 @@ def test_what_cannot_be_used_is_one_sentence(
     policy.reset()
     with pytest.raises(TrainingError, match="not finite"):
         policy.act(np.zeros(4))
+
+
+def test_a_module_takes_no_images_of_another_layout(make_trial: Make, pool: WorkerPool) -> None:
+    trial = make_trial(PICTURES, policy=MLP, budget={"env_steps": 200})
+    run(pool, trial)
+    policy = esbench.load_policy(trial.folder.path)
+    assert isinstance(policy, TrainedPolicy)
+    module, shape = policy.module(), policy.observation_space.shape
+    assert shape is not None
+    images = torch.rand(3, *shape)
+    assert torch.equal(module(images), module(images.flatten(1)))
+    for wrong in images.movedim(1, 3), images[:, None], images.flatten(2):
+        with pytest.raises(ValueError, match="expected"):
+            module(wrong)
 
 
 def test_every_activation_has_a_torch_module() -> None:

@@ -90,11 +90,11 @@ class Images(torch.nn.Module):  # type: ignore[misc]
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """Compute the images."""
-        images = rows.reshape(len(rows), -1, *self._shape[-3:])
+        images = rows.reshape(rows.shape[0], -1, *self._shape[-3:])
         if self._last:
             images = images.permute(0, 1, 4, 2, 3)
         # A layout of their own, because a convolution's bits depend on it.
-        images = images.reshape(len(rows), *self.size).contiguous()
+        images = images.reshape(rows.shape[0], *self.size).contiguous()
         if self._pixels is None:
             return images
         low, high = self._pixels

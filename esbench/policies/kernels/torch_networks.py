@@ -6,6 +6,8 @@ of ``kernels.device``, relative to the largest output.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any, Final, TypeAlias, final
 
 import numpy as np
@@ -37,12 +39,16 @@ class PolicyModule(torch.nn.Module):  # type: ignore[misc]
 
     Attributes:
         network: the layers after the normalization.
+        shape: that of an observation.
         mean, scale: [inputs], in float64; None without normalization.
     """
 
-    def __init__(self, network: torch.nn.Module, normalizer: Normalizer | None) -> None:
+    def __init__(
+        self, network: torch.nn.Module, shape: Sequence[int], normalizer: Normalizer | None
+    ) -> None:
         super().__init__()
         self.network = network
+        self.shape = tuple(shape)
         mean, scale, self.clip = None, None, 0.0
         if normalizer is not None:
             mean, scale = torch.tensor(normalizer.mean), torch.tensor(normalizer.scale)
@@ -58,8 +64,17 @@ class PolicyModule(torch.nn.Module):  # type: ignore[misc]
         return zeros, zeros.clone()
 
     def forward(self, observations: torch.Tensor, state: RecurrentState | None = None) -> Any:
-        """Compute the outputs; a recurrent network returns (outputs, state)."""
+        """Compute the outputs; a recurrent network returns (outputs, state).
+
+        Raises:
+            ValueError: the observations have neither the shape [N, *shape] nor [N, inputs].
+        """
         rows = observations.flatten(1)
+        if observations.shape[1:] not in {self.shape, (math.prod(self.shape),)}:
+            raise ValueError(
+                f"observations of shape {tuple(observations.shape)}: expected "
+                f"({', '.join(map(str, ('N', *self.shape)))})"
+            )
         if self.mean is not None:
             rows = ((rows - self.mean) * self.scale).clamp(-self.clip, self.clip)
         return self.network(rows.float(), *([] if state is None else [state]))

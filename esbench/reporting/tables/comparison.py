@@ -324,10 +324,13 @@ def _differences(first: Cell, second: Cell) -> list[str]:
     named = [part for part in ("algorithm", "policy") if labels[0][part] != labels[1][part]]
     agents = ["policy"] if first.is_agent or second.is_agent else []  # of the agent's own
     ignored = (*(f"{part}." for part in named), *agents, "seed", "environment.id")
+    keys = dict.fromkeys([*ours, *theirs])
+    tables = {key.rpartition(".")[0] for key in keys}  # empty ones have no keys on one side
     return [
         f"{key} ({_value(ours, key)}, {_value(theirs, key)})"
-        for key in dict.fromkeys([*ours, *theirs])
-        if not key.startswith(ignored) and _value(ours, key) != _value(theirs, key)
+        for key in keys
+        if not key.startswith(ignored) and key not in tables
+        if _value(ours, key) != _value(theirs, key)
     ]
 
 
