@@ -160,7 +160,9 @@ def import_object(kind: str, name: str) -> Any:
                 "defines itself; expected it in a .py file"
             )
         if part not in known:
-            near = suggestion(part, [key for key in known if not key.startswith("_")])
+            public = [key for key in known if not key.startswith("_")]
+            own = [key for key in public if getattr(known[key], "__module__", "") == module_name]
+            near = suggestion(part, own or public)
             raise UsageError(f"{kind} {name!r}: {module_name!r} has no {part!r}; {near}")
         target = known[part]
     return target

@@ -98,6 +98,47 @@ class InPlace(Rebinding):
         self._center += self._step(population, returns)
 
 
+class Forgetful(Rebinding):
+    """Has a momentum that is not part of its state."""
+
+    velocity = 0.0
+
+    def _tell(self, population: SampledPopulation, returns: Vector, behaviors: Matrix) -> None:
+        self.velocity = 0.5 * self.velocity + self._step(population, returns)
+        self._center = self._center + self.velocity
+
+
+@final
+class Remembers(Forgetful):
+    """Has it."""
+
+    def _state_dict(self) -> State:
+        return {"velocity": self.velocity, "told": [np.int64(1), 2.5], "scale": np.float32(0.5)}
+
+    def _load_state_dict(self, state: State) -> None:
+        self.velocity = state["velocity"]
+        assert state["told"] == [1, 2.5]
+        assert state["scale"] == 0.5
+
+
+@final
+class Draws(Rebinding):
+    """Draws random numbers that do not depend on its seed."""
+
+    def _ask(self) -> SampledPopulation:
+        return self.sampled(np.random.default_rng().uniform(0.1, 0.2))
+
+
+@final
+class Unstorable(Rebinding):
+    """Its state is ``content``."""
+
+    content: Any = None
+
+    def _state_dict(self) -> State:
+        return self.content
+
+
 @final
 class AsksAnArray(Rebinding):
     def _ask(self) -> Any:

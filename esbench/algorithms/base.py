@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from esbench.algorithms.noise import GaussianNoise, Noise
+from esbench.algorithms.own_state import is_own, storable_state
 from esbench.algorithms.plan import EvaluationPlan
 from esbench.algorithms.population import Population, SampledPopulation
 from esbench.algorithms.settings import AlgorithmSettings, GrowingSettings, fitting
@@ -167,14 +168,22 @@ class Algorithm(ABC, Generic[PopulationT]):
 
     @final
     def state_dict(self) -> State:
-        """A copy of the whole state, made of arrays, numbers and dictionaries."""
+        """A copy of the whole state, made of arrays, numbers and dictionaries.
+
+        Raises:
+            TrainingError: an algorithm that is not part of esbench has a value that cannot be
+                stored.
+        """
         average = {} if self._average is None else {"average": self._average.copy()}
+        own = self._state_dict()
+        if is_own(self):
+            own = storable_state(self, own)
         return {
             "algorithm": type(self).__name__,
             "generation": self.generation,
             "center": self._center.copy(),
             **average,
-            **self._state_dict(),
+            **own,
         }
 
     @final

@@ -231,5 +231,5 @@ def _require_registered(name: str) -> None:
             known = {f"{module}:{each}" for each in own or gymnasium.registry}
         near = suggestion(name, known, NEAR)
         if not module:
-            near += f" An environment of your own file or of a package is 'package:{name}'"
+            near = f"{near.removesuffix('?')}; one of your own is 'package:{name}'"
         raise UsageError(f"unknown environment {name!r}; {near}") from None

@@ -13,6 +13,7 @@ from typing import final
 import numpy as np
 
 from esbench.algorithms.base import State, algorithm_class
+from esbench.algorithms.own_state import require_same_step, restored_twin
 from esbench.algorithms.population import Population, drawing_threads
 from esbench.algorithms.settings import MOST_MEMBERS
 from esbench.analysis.efficiency import WINDOW
@@ -265,8 +266,11 @@ class SearchTrainer(Trainer):
         plan, cap = algorithm.plan, evaluator.episode_cap(self.progress.env_steps)
         center, normalizer = algorithm.center, evaluator.normalizer(plan.lineage)
         centers_own = evaluator.normalizer(plan.center_lineage)
+        twin = restored_twin(algorithm, population)
         with drawing_threads(min(self._pool.size, usable_cores())):  # the workers are idle
             algorithm.tell(population, fitness, played.behaviors)
+            if twin is not None:
+                require_same_step(twin, algorithm, population, fitness, played.behaviors)
             if plan.center_is_member and not np.array_equal(algorithm.center, center):
                 evaluator.keep_statistics(plan)
             evaluator.learn(played, plan.lineage)

@@ -15,6 +15,7 @@ from command_line import Run
 from searches import START, P, climb
 
 import esbench
+from esbench.algorithms.openai_es import OpenAIESSettings
 from esbench.algorithms.optimizers.select import make_optimizer
 from esbench.arrays import with_arrays, without_arrays
 from esbench.errors import TrainingError, UsageError
@@ -105,6 +106,50 @@ def test_a_population_of_another_type_is_named() -> None:
     algorithm = esbench.make_algorithm("own_search:AsksAnArray", num_params=3)
     with pytest.raises(TrainingError, match=r"_ask returned .* ndarray; expected a Population"):
         algorithm.ask()
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("Forgetful", "generation 2 ends at another center"), ("Draws", "2 has other members")],
+)
+def test_a_search_that_would_go_on_with_other_bits_is_refused(name: str, words: str) -> None:
+    with (
+        esbench.make_trainer(
+            f"own_search:{name}", env="CartPole-v1", population_size=4, workers=1
+        ) as trainer,
+        pytest.raises(TrainingError, match=words),
+    ):
+        trainer.train(env_steps=2_000)
+
+
+def test_a_search_with_its_whole_state_is_trained() -> None:
+    with esbench.make_trainer(
+        "own_search:Remembers",
+        env="CartPole-v1",
+        population_size=4,
+        workers=1,
+        budget={"generations": 11},
+    ) as trainer:
+        trainer.train()
+        assert trainer.progress.generation == 11
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, r"_state_dict\(\) is of type NoneType; expected a dictionary"),
+        ({"a": {"b": torch.zeros(2)}}, r"_state_dict\(\)\['a'\]\['b'\] is of type Tensor"),
+        ({"a": [np.zeros(2)]}, r"\['a'\]\[0\] is of type ndarray"),
+        ({"a": np.array([None])}, r"\['a'\] is of type ndarray"),
+        ({"a": {1: 2}}, r"\['a'\] is of type dict"),
+        ({"a": (1, 2)}, r"\['a'\] is of type tuple"),
+    ],
+)
+def test_a_value_that_cannot_be_stored_is_named(content: Any, words: str) -> None:
+    algorithm = own_search.Unstorable(OpenAIESSettings(), np.zeros(3), seed=0)
+    algorithm.content = content
+    with pytest.raises(TrainingError, match=words):
+        algorithm.state_dict()
 
 
 def test_a_grid_trains_resumes_and_records_the_code(esbench: Run, tmp_path: Path) -> None:

@@ -54,6 +54,14 @@ def test_the_same_run_passes_and_fresh_seeds_decide_on_another(
     assert (code, len(err.splitlines())) == (2, 1)
 
 
+def test_a_mean_below_random_actions_is_named(esbench: Run, tmp_path: Path) -> None:
+    write_scores(tmp_path / "weak", [9.0 + number for number in range(8)])  # random: 22.6
+    write_scores(tmp_path / "good", GOOD)
+    said = [esbench("baseline", name, "--out", f"{name}.json") for name in ("weak", "good")]
+    assert [code for code, _, _ in said] == [0, 0]
+    assert ["random actions, so a check" in out for _, out, _ in said] == [True, False]
+
+
 def test_a_drop_fails_and_is_written_in_every_format(esbench: Run, tmp_path: Path) -> None:
     write_scores(tmp_path / "base", GOOD)
     write_scores(tmp_path / "bad", [score - 100 for score in GOOD])

@@ -57,7 +57,17 @@ def print_baseline(baseline: Baseline, path: Path) -> None:
             "All seeds have the same score, so slower learning that still reaches it is not "
             f"noticed; expected a smaller budget or --statistic area: {', '.join(equal)}."
         )
+    if weak := [cell.name for cell in baseline.cells if _is_weak(cell)]:
+        show(
+            "The mean is not above that of random actions, so a check does not notice that the "
+            f"algorithm no longer learns; expected a larger budget: {', '.join(weak)}."
+        )
     show(f"{path}: {counted(len(baseline.cells), 'cell')} frozen")
+
+
+def _is_weak(cell: FrozenCell) -> bool:
+    scores = [trial.score for trial in cell.trials if trial.score is not None]
+    return cell.episode_statistic == "mean" and float(np.mean(scores)) <= cell.random_score
 
 
 def _all_equal(cell: FrozenCell) -> bool:
