@@ -156,8 +156,8 @@ def import_object(kind: str, name: str) -> Any:
         known = getattr(target, "__dict__", {})
         if part not in known and module_name == "__main__":
             raise UsageError(
-                f"{kind} {name!r}: other processes cannot import what a notebook or a prompt "
-                "defines itself; expected it in a .py file"
+                f"{kind} {name!r}: other processes cannot import what a notebook, a prompt or a "
+                "file without a module's name defines; expected it in a file such as mine.py"
             )
         if part not in known:
             public = [key for key in known if not key.startswith("_")]
@@ -189,7 +189,9 @@ def _script_name() -> str:
     file, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
     if file is None:  # a notebook or a prompt
         return "__main__"
-    name: str = spec.name if spec else Path(file).stem
+    name: str = spec.name if spec else Path(file).resolve().stem
+    if not spec and "." in name:  # such as "train.v2", of which Python would import "train"
+        return "__main__"
     with contextlib.suppress(ImportError, ValueError):
         found = find_spec(name)
         if found and found.origin and Path(found.origin).resolve() == Path(file).resolve():

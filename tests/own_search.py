@@ -7,6 +7,7 @@ import torch
 
 from esbench.algorithms.base import Algorithm, State
 from esbench.algorithms.openai_es import OpenAIESFamily, OpenAIESSettings
+from esbench.algorithms.plan import EvaluationPlan
 from esbench.algorithms.population import SampledPopulation
 from esbench.algorithms.shaping import centered
 from esbench.arrays import Matrix, Vector
@@ -119,6 +120,49 @@ class Remembers(Forgetful):
         self.velocity = state["velocity"]
         assert state["told"] == [1, 2.5]
         assert state["scale"] == 0.5
+
+
+@final
+class FromStart(Rebinding):
+    """Stays near its first center and changes in place what its population has."""
+
+    def __init__(self, settings: Any, center: Vector, seed: int, shapes: Any = None) -> None:
+        super().__init__(settings, center, seed, shapes)
+        self.start = self._center.copy()
+        self.deviations = np.full(center.size, 0.1)
+
+    def _ask(self) -> SampledPopulation:
+        return self.sampled(self.deviations)
+
+    def _tell(self, population: SampledPopulation, returns: Vector, behaviors: Matrix) -> None:
+        best = population.member(int(returns.argmax()))
+        self._center = 0.5 * (self.start + best)
+        self.deviations *= 0.9
+
+    def _state_dict(self) -> State:
+        return {"deviations": self.deviations.copy(), "pairs": [{"a": 1}, (2.5, "b")]}
+
+    def _load_state_dict(self, state: State) -> None:
+        self.deviations = state["deviations"]
+        assert state["pairs"] == [{"a": 1}, [2.5, "b"]]
+
+
+@final
+class Grows(Rebinding):
+    """Its number of members is not part of its state."""
+
+    def _tell(self, population: SampledPopulation, returns: Vector, behaviors: Matrix) -> None:
+        super()._tell(population, returns, behaviors)
+        self.population_size += 2
+
+
+@final
+class Replays(Rebinding):
+    """Its plan is not part of its state."""
+
+    def _tell(self, population: SampledPopulation, returns: Vector, behaviors: Matrix) -> None:
+        super()._tell(population, returns, behaviors)
+        self.plan = EvaluationPlan(episodes=self.generation + 2)
 
 
 @final

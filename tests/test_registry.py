@@ -240,6 +240,16 @@ def test_a_script_with_the_name_of_another_module_keeps_its_own(tmp_path: Path) 
     assert finished("-P", "queue.py", cwd=tmp_path) == (0, "__main__:Net\n", "")
 
 
+def test_a_script_without_a_modules_name_imports_no_other_file(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("raise SystemExit('imported')\n")
+    script = "from esbench.registry import import_name\nclass Net: pass\n"
+    (tmp_path / "train.v2.py").write_text(script + "print(import_name('policy', Net))\n")
+    assert finished("train.v2.py", cwd=tmp_path) == (0, "__main__:Net\n", "")
+    (tmp_path / "link.py").symlink_to(tmp_path / "real.py")
+    (tmp_path / "real.py").write_text(script + "print(import_name('policy', Net))\n")
+    assert finished("link.py", cwd=tmp_path) == (0, "real:Net\n", "")
+
+
 def test_what_a_prompt_defines_is_not_found_by_other_processes() -> None:
     with pytest.raises(UsageError, match="notebook"):
         import_object("policy", "__main__:Nothing")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 CHECKED: Final = (2, 10)  # generations: most states, such as a momentum, are empty before the first
 NUMBERS: Final = "biuf"  # kinds of arrays that a checkpoint stores
+LARGEST: Final = 8  # bytes of a number
+COMPARED: Final = 16  # members
 
 
 def is_own(algorithm: object) -> bool:
@@ -36,65 +38,91 @@ def storable_state(algorithm: object, state: Any) -> dict[str, Any]:
     return stored
 
 
-def _storable(value: Any, name: str) -> Any:
-    if isinstance(value, np.ndarray) and value.dtype.kind in NUMBERS:
-        return value
-    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {key: _storable(each, f"{name}[{key!r}]") for key, each in value.items()}
-    return _plain(value, name)
-
-
-def restored_twin(algorithm: Algorithm[Any], population: Population) -> Algorithm[Any] | None:
-    """Another object with the stored state of an own algorithm; None if it is not checked now.
-
-    Raises:
-        TrainingError: the twin does not ask for the same ``population``.
-    """
-    if algorithm.generation + 1 not in CHECKED or not is_own(algorithm):
-        return None
-    arrays: dict[str, Any] = {}
-    plain = json.loads(json.dumps(without_arrays(algorithm.state_dict(), arrays)))
-    arguments = algorithm.settings, algorithm.center, algorithm.seed, algorithm.shapes
-    twin = type(algorithm)(*arguments)
-    twin.load_state_dict(with_arrays(plain, arrays))
-    asked = twin.ask()
-    places = range(min(len(asked), len(population)))  # the population may be extended
-    if any(not np.array_equal(asked.member(i), population.member(i)) for i in places):
-        raise _not_restored(algorithm, f"generation {algorithm.generation + 1} has other members")
-    return twin
-
-
-def require_same_step(
-    twin: Algorithm[Any],
-    algorithm: Algorithm[Any],
-    population: Population,
-    returns: Vector,
-    behaviors: Matrix | None,
-) -> None:
-    """Raises TrainingError if the twin learns another center from what the algorithm was told."""
-    twin.tell(population, returns, behaviors)
-    same = np.array_equal(twin.center, algorithm.center, equal_nan=True)
-    if not (same and np.array_equal(twin.sigma, algorithm.sigma, equal_nan=True)):
-        raise _not_restored(algorithm, f"generation {algorithm.generation} ends at another center")
-
-
-def _plain(value: Any, name: str) -> Any:
-    """A value that JSON stores: a number, a text, None, or a list of these."""
-    if isinstance(value, np.generic) and value.dtype.kind in NUMBERS:
-        return value.item()
-    if isinstance(value, list):
-        return [_plain(each, f"{name}[{place}]") for place, each in enumerate(value)]
+def _storable(value: Any, name: str, *, in_list: bool = False) -> Any:
+    """A value as a checkpoint stores it; ``name`` is for messages. A list has no arrays."""
+    kind = value.dtype.kind if isinstance(value, np.ndarray | np.generic) else ""
+    if kind and kind in NUMBERS and value.dtype.itemsize <= LARGEST:
+        if isinstance(value, np.generic):
+            return value.item()
+        if not in_list:
+            return value
+    if isinstance(value, dict):
+        if wrong := [key for key in value if not isinstance(key, str)]:
+            raise TrainingError(f"{name} has the key {wrong[0]!r}; expected texts as keys")
+        return {
+            key: _storable(each, f"{name}[{key!r}]", in_list=in_list) for key, each in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [
+            _storable(each, f"{name}[{place}]", in_list=True) for place, each in enumerate(value)
+        ]
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    of = f" of {value.dtype}" if kind else ""
     raise TrainingError(
-        f"{name} is of type {type(value).__name__}; expected an array of numbers, a number, a "
-        "text, None, a list of these without arrays, or a dictionary of these by text"
+        f"{name} is of type {type(value).__name__}{of}; expected an array of numbers, a number, a "
+        "text, None, a dictionary of these, or a list of these without arrays"
     )
+
+
+@final
+class RestoredTwin:
+    """Another object with the stored state of an own algorithm, and the population it asks for."""
+
+    def __init__(self, algorithm: Algorithm[Any], start: Vector, population: Population) -> None:
+        """Restore the twin of an algorithm that began at ``start`` [P], as a resume does.
+
+        Raises:
+            TrainingError: the twin does not ask for the same ``population``.
+        """
+        arrays: dict[str, Any] = {}
+        plain = json.loads(json.dumps(without_arrays(algorithm.state_dict(), arrays)))
+        arguments = algorithm.settings, start, algorithm.seed, algorithm.shapes
+        self._algorithm: Algorithm[Any] = type(algorithm)(*arguments)
+        self._algorithm.load_state_dict(with_arrays(plain, arrays))
+        asked, size = self._algorithm.ask(), len(population)
+        same = len(asked) <= size and _same_size_and_plan(self._algorithm, algorithm)
+        same = same and all(
+            np.array_equal(asked.member(index), population.member(index), equal_nan=True)
+            for index in range(0, len(asked), 1 + size // COMPARED)
+        )
+        if not same:
+            number = algorithm.generation + 1
+            raise _not_restored(algorithm, f"generation {number} has other members or episodes")
+        self._population = asked if len(asked) == size else asked.extended(size)
+
+    def require_equal(
+        self, algorithm: Algorithm[Any], returns: Vector, behaviors: Matrix | None
+    ) -> None:
+        """Raises TrainingError unless the twin learns the same as the algorithm has."""
+        twin = self._algorithm
+        twin.tell(self._population, returns, behaviors)
+        same = (
+            np.array_equal(twin.center, algorithm.center, equal_nan=True)
+            and np.array_equal(twin.sigma, algorithm.sigma, equal_nan=True)
+            and _same_size_and_plan(twin, algorithm)
+        )
+        if not same:
+            number = algorithm.generation
+            raise _not_restored(algorithm, f"generation {number} ends in another state")
+
+
+def restored_twin(
+    algorithm: Algorithm[Any], start: Vector, population: Population
+) -> RestoredTwin | None:
+    """The twin of an own algorithm in one of the generations that are checked; None otherwise."""
+    if algorithm.generation + 1 not in CHECKED or not is_own(algorithm):
+        return None
+    return RestoredTwin(algorithm, start, population)
+
+
+def _same_size_and_plan(twin: Algorithm[Any], algorithm: Algorithm[Any]) -> bool:
+    return (twin.population_size, twin.plan) == (algorithm.population_size, algorithm.plan)
 
 
 def _not_restored(algorithm: Algorithm[Any], what: str) -> TrainingError:
     return TrainingError(
-        f"{type(algorithm).__name__} would not continue with the same bits after a resume: with "
-        f"what its _state_dict returned, {what}; expected in it everything that the next "
-        "generation depends on, and random numbers that depend on the seed alone"
+        f"{type(algorithm).__name__} would not continue with the same bits after a resume: {what}. "
+        "_state_dict must return, and _load_state_dict restore, everything that the next "
+        "generation depends on; random numbers must depend on the seed alone"
     )

@@ -231,5 +231,5 @@ def _require_registered(name: str) -> None:
             known = {f"{module}:{each}" for each in own or gymnasium.registry}
         near = suggestion(name, known, NEAR)
         if not module:
-            near = f"{near.removesuffix('?')}; one of your own is 'package:{name}'"
+            near += f"{'' if near.endswith('?') else '.'} Write one of your own as 'package:{name}'"
         raise UsageError(f"unknown environment {name!r}; {near}") from None

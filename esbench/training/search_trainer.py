@@ -13,7 +13,7 @@ from typing import final
 import numpy as np
 
 from esbench.algorithms.base import State, algorithm_class
-from esbench.algorithms.own_state import require_same_step, restored_twin
+from esbench.algorithms.own_state import restored_twin
 from esbench.algorithms.population import Population, drawing_threads
 from esbench.algorithms.settings import MOST_MEMBERS
 from esbench.analysis.efficiency import WINDOW
@@ -82,6 +82,7 @@ class SearchTrainer(Trainer):
 
             center, state = load_start(spec.init_from, spec, self.template)
             self._evaluator.load_state_dict(state, spec.init_from.generation)
+        self._start = center
         self.algorithm = cls(spec.algorithm.settings, center, spec.seed, shapes)
         _require_playable(self.algorithm.population_size, spec.environment.episodes_per_member)
         if self.algorithm.needs_behaviors:
@@ -266,11 +267,11 @@ class SearchTrainer(Trainer):
         plan, cap = algorithm.plan, evaluator.episode_cap(self.progress.env_steps)
         center, normalizer = algorithm.center, evaluator.normalizer(plan.lineage)
         centers_own = evaluator.normalizer(plan.center_lineage)
-        twin = restored_twin(algorithm, population)
+        twin = restored_twin(algorithm, self._start, population)
         with drawing_threads(min(self._pool.size, usable_cores())):  # the workers are idle
             algorithm.tell(population, fitness, played.behaviors)
             if twin is not None:
-                require_same_step(twin, algorithm, population, fitness, played.behaviors)
+                twin.require_equal(algorithm, fitness, played.behaviors)
             if plan.center_is_member and not np.array_equal(algorithm.center, center):
                 evaluator.keep_statistics(plan)
             evaluator.learn(played, plan.lineage)

@@ -110,7 +110,12 @@ def test_a_population_of_another_type_is_named() -> None:
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("Forgetful", "generation 2 ends at another center"), ("Draws", "2 has other members")],
+    [
+        ("Forgetful", "generation 2 ends in another state"),
+        ("Draws", "generation 2 has other members"),
+        ("Grows", "generation 2 has other members"),
+        ("Replays", "generation 2 has other members or episodes"),
+    ],
 )
 def test_a_search_that_would_go_on_with_other_bits_is_refused(name: str, words: str) -> None:
     with (
@@ -122,9 +127,10 @@ def test_a_search_that_would_go_on_with_other_bits_is_refused(name: str, words: 
         trainer.train(env_steps=2_000)
 
 
-def test_a_search_with_its_whole_state_is_trained() -> None:
+@pytest.mark.parametrize("name", ["Remembers", "FromStart"])
+def test_a_search_with_its_whole_state_is_trained(name: str) -> None:
     with esbench.make_trainer(
-        "own_search:Remembers",
+        f"own_search:{name}",
         env="CartPole-v1",
         population_size=4,
         workers=1,
@@ -141,8 +147,8 @@ def test_a_search_with_its_whole_state_is_trained() -> None:
         ({"a": {"b": torch.zeros(2)}}, r"_state_dict\(\)\['a'\]\['b'\] is of type Tensor"),
         ({"a": [np.zeros(2)]}, r"\['a'\]\[0\] is of type ndarray"),
         ({"a": np.array([None])}, r"\['a'\] is of type ndarray"),
-        ({"a": {1: 2}}, r"\['a'\] is of type dict"),
-        ({"a": (1, 2)}, r"\['a'\] is of type tuple"),
+        ({"a": np.longdouble(1)}, r"\['a'\] is of type longdouble"),
+        ({"a": [{1: 2}]}, r"\['a'\]\[0\] has the key 1"),
     ],
 )
 def test_a_value_that_cannot_be_stored_is_named(content: Any, words: str) -> None:

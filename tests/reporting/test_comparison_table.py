@@ -146,6 +146,10 @@ def test_a_setting_that_one_side_lacks_is_named_once(tmp_path: Path) -> None:
     write_scores(tmp_path / "b", GOOD)
     notes = " ".join(compare_sides(str(tmp_path / "a"), str(tmp_path / "b")).notes)
     assert "A and B differ in environment.kwargs.sutton (true, none)." in notes
+    nested = {"CartPole-v1": {"kwargs": {"sutton": {"a": 1}}}}
+    write_scores(tmp_path / "c", GOOD, environment=nested)
+    notes = " ".join(compare_sides(str(tmp_path / "c"), str(tmp_path / "b")).notes)
+    assert "A and B differ in environment.kwargs.sutton.a (1, none)." in notes
 
 
 def test_algorithms_of_one_environment_are_told_apart(tmp_path: Path) -> None:

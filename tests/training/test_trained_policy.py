@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -172,7 +173,11 @@ def test_a_module_takes_no_images_of_another_layout(make_trial: Make, pool: Work
     assert shape is not None
     images = torch.rand(3, *shape)
     assert torch.equal(module(images), module(images.flatten(1)))
-    for wrong in images.movedim(1, 3), images[:, None], images.flatten(2):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of torch.jit, which is still in use
+        traced = torch.jit.trace(module, images)
+    assert torch.equal(traced(images[:2]), module(images[:2]))
+    for wrong in images.movedim(1, 3), images[:, None], images.flatten(2), images[0]:
         with pytest.raises(ValueError, match="expected"):
             module(wrong)
 

@@ -69,12 +69,13 @@ class PolicyModule(torch.nn.Module):  # type: ignore[misc]
         Raises:
             ValueError: the observations have neither the shape [N, *shape] nor [N, inputs].
         """
-        rows = observations.flatten(1)
-        if observations.shape[1:] not in {self.shape, (math.prod(self.shape),)}:
+        shape = observations.shape[1:]  # tensors while tracing
+        if not torch.jit.is_tracing() and shape not in {self.shape, (math.prod(self.shape),)}:
             raise ValueError(
                 f"observations of shape {tuple(observations.shape)}: expected "
                 f"({', '.join(map(str, ('N', *self.shape)))})"
             )
+        rows = observations.reshape(observations.shape[0], -1)
         if self.mean is not None:
             rows = ((rows - self.mean) * self.scale).clamp(-self.clip, self.clip)
         return self.network(rows.float(), *([] if state is None else [state]))

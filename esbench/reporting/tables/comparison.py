@@ -325,12 +325,14 @@ def _differences(first: Cell, second: Cell) -> list[str]:
     agents = ["policy"] if first.is_agent or second.is_agent else []  # of the agent's own
     ignored = (*(f"{part}." for part in named), *agents, "seed", "environment.id")
     keys = dict.fromkeys([*ours, *theirs])
-    tables = {key.rpartition(".")[0] for key in keys}  # empty ones have no keys on one side
+    for side in ours, theirs:  # an empty table is that without the keys of the other side
+        for key in [key for key, value in side.items() if value == {}]:
+            if any(other.startswith(f"{key}.") for other in keys):
+                keys.pop(key, None)
     return [
         f"{key} ({_value(ours, key)}, {_value(theirs, key)})"
         for key in keys
-        if not key.startswith(ignored) and key not in tables
-        if _value(ours, key) != _value(theirs, key)
+        if not key.startswith(ignored) and _value(ours, key) != _value(theirs, key)
     ]
 
 
