@@ -190,7 +190,7 @@ def _script_name() -> str:
     if file is None:  # a notebook or a prompt
         return "__main__"
     name: str = spec.name if spec else Path(file).resolve().stem
-    if not spec and "." in name:  # such as "train.v2", of which Python would import "train"
+    if not spec and "." in name:  # Python would import "train" for "train.v2"
         return "__main__"
     with contextlib.suppress(ImportError, ValueError):
         found = find_spec(name)
