@@ -125,6 +125,12 @@ def test_plan_estimates_and_writes_nothing(esbench: Run, tmp_path: Path) -> None
     assert not files(tmp_path)
 
 
+def test_plan_names_all_algorithms_with_few_generations_in_one_line(esbench: Run) -> None:
+    _, out, _ = esbench("plan", "quick", "--env", "CartPole-v1", "--env-steps", "1000")
+    (line,) = (line for line in out.splitlines() if "1 generation" in line)
+    assert "CartPole-v1 openai_es, random_search" in line
+
+
 @pytest.mark.parametrize("form", ["text", "markdown", "csv", "latex", "json"])
 def test_tables_in_every_format(esbench: Run, tmp_path: Path, form: str) -> None:
     write_scores(tmp_path / "out", [100.0, 200.0, 300.0])

@@ -48,11 +48,13 @@ def print_costs(costs: Sequence[Cost], layout: Schedule, root: Path) -> None:
     for cost in costs:
         if cost.deterministic:
             show(Text(f"{cost.environment}: {DETERMINISTIC}", "yellow"))
+        few: dict[int, list[str]] = {}
         for algorithm, generations in cost.generations.items():
             if generations < FEW_GENERATIONS:
-                show(
-                    Text(few_generations(f"{cost.environment} {algorithm}", generations), "yellow")
-                )
+                few.setdefault(generations, []).append(algorithm)
+        for generations, names in sorted(few.items()):
+            text = few_generations(f"{cost.environment} {', '.join(names)}", generations)
+            show(Text(text, "yellow"))
 
 
 def few_generations(name: str, generations: int) -> str:
