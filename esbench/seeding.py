@@ -15,6 +15,8 @@ from typing import final
 import numpy as np
 
 EVALUATION_FLAG = 1 << 30
+FIRST_TUNING_SEED = 1_000_000
+"""Seeds from here on are for tuning: results with them cannot be submitted to a leaderboard."""
 
 
 @final

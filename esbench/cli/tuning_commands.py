@@ -19,6 +19,7 @@ from esbench.cli.app import (
     takes_grid,
 )
 from esbench.errors import UsageError
+from esbench.seeding import FIRST_TUNING_SEED
 
 if TYPE_CHECKING:
     from esbench.grids.grid_file import Grid
@@ -47,7 +48,7 @@ def tune(
     ] = False,
     tuning_seeds: Annotated[
         str, typer.Option(help="Training seeds of every configuration; not those of the grid.")
-    ] = "1000000-1000002",
+    ] = f"{FIRST_TUNING_SEED}-{FIRST_TUNING_SEED + 2}",
     sampler: Annotated[
         Literal["tpe", "random"], typer.Option(help="How configurations are chosen.")
     ] = "tpe",

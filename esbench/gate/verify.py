@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -12,8 +12,11 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Final, TypeAlias, final
 
+import numpy as np
+
 from esbench.analysis.comparison import LEVEL
-from esbench.analysis.permutation import holm, p_different
+from esbench.analysis.permutation import PERMUTATIONS, holm, p_different
+from esbench.analysis.statistics import Floats
 from esbench.errors import TrainingError
 from esbench.gate.baselines import done_cells
 from esbench.grids.trial_spec import TrialSpec
@@ -31,6 +34,22 @@ from esbench.units import NONE, counted
 
 MIN_TESTED_RUNS: Final = 4  # per side: with three, no p-value is below the level
 SCORE_ONLY: Final = 0  # instead of a generation
+PLAYED: Final = (
+    "env_steps",
+    "eval_env_steps",
+    "episodes",
+    "population_size",
+    "population_return_mean",
+    "population_return_std",
+    "population_return_min",
+    "population_return_max",
+    "center_return",
+    "center_rank",
+    "non_finite",
+    "episode_length_mean",
+)
+"""The columns of ``metrics.jsonl`` that follow from what was played."""
+_ROUNDING: Final = 1e-9  # another processor may add in another order
 Watch: TypeAlias = Callable[[str, GenerationRecord], None]
 """Called with the name of a trial and every generation's record."""
 Announce: TypeAlias = Callable[["Verification"], None]
@@ -53,8 +72,9 @@ class Rerun:
 
     ``parts_at`` is the first generation whose digest differs, ``SCORE_ONLY`` if the digests are
     equal and held-out episodes differ, and None if the rerun is identical. A new seed has no
-    record: its score is for the test only. ``edited`` are the fields of a leaderboard's file that
-    contradict a trial with the same digests.
+    record: its score is for the test only. ``edited`` are the recorded numbers that contradict a
+    trial with the same digests. ``tolerance`` is the largest difference of two scores of one policy
+    that other packages or another processor can explain.
     """
 
     seed: int
@@ -63,6 +83,14 @@ class Rerun:
     score: float | None
     is_new: bool = False
     edited: tuple[str, ...] = ()
+    tolerance: float = 0.0
+
+    @property
+    def is_far(self) -> bool:
+        """Whether the scores are further apart than the tolerance."""
+        if self.recorded is None or self.score is None:
+            return self.recorded != self.score
+        return abs(self.recorded - self.score) > self.tolerance
 
 
 @final
@@ -74,7 +102,8 @@ class Verification:
     if all is identical, a score is not finite on one side only, or there are too few scores for
     any difference to be significant: ``smallest_p`` is the smallest p-value that so many can have
     before the correction, and ``needed`` how many seeds each side needs. ``problem`` is why the
-    trials could not be run.
+    trials could not be run. ``contradiction`` is why the trials cannot be those of the record,
+    whatever their scores; then there is no test.
     """
 
     name: str
@@ -85,6 +114,7 @@ class Verification:
     smallest_p: float = 1.0
     needed: int = MIN_TESTED_RUNS
     problem: str = ""
+    contradiction: str = ""
 
 
 def verify(path: Path, pool: Engine, watch: Watch, announce: Announce) -> None:
@@ -123,10 +153,8 @@ def sentences(verification: Verification) -> list[str]:
     trials = counted(len(verification.reruns), "trial")
     if verification.outcome is RerunOutcome.IDENTICAL:
         return [f"{verification.name}: identical: {trials}, every digest and score"]
-    if edited := [rerun for rerun in verification.reruns if rerun.edited]:
-        fields = "; ".join(f"seed {rerun.seed}: {', '.join(rerun.edited)}" for rerun in edited)
-        what = f"the digests are those of the file, but other numbers are not ({fields})"
-        return [f"{verification.name}: DIFFERENT: {what}: the file was edited"]
+    if not apart:
+        return [f"{verification.name}: {verification.outcome.value}: {verification.contradiction}"]
     first = apart[0]
     where = f"from generation {first.parts_at}"
     if first.parts_at == SCORE_ONLY:
@@ -139,7 +167,9 @@ def sentences(verification: Verification) -> list[str]:
         NONE if score is None else f"{score:.10g}" for score in (first.recorded, first.score)
     )
     scores = f"score {before} before, {now} now"
-    if verification.problem:
+    if verification.contradiction:
+        test = verification.contradiction
+    elif verification.problem:
         test = "no test of the scores, because some seeds have none"
     elif verification.p_value is None:
         test = (
@@ -205,9 +235,10 @@ def train_again(
 def decide(found: Sequence[Verification]) -> list[Verification]:
     """Correct the p-values for their number and decide whether scores differ.
 
-    A cell whose scores are too few for a significant difference counts as different.
+    A cell whose scores are too few for a significant difference counts as different, and so does
+    one with a contradiction.
     """
-    tests = sum(item.outcome is RerunOutcome.DIFFERENT for item in found)
+    tests = sum(not item.contradiction for item in found)
     decided = [replace(item, needed=fewest_runs(None, tests)) for item in found]
     tested = [place for place, item in enumerate(found) if item.p_value is not None]
     p_values = [found[place].p_value or 0.0 for place in tested]
@@ -217,8 +248,7 @@ def decide(found: Sequence[Verification]) -> list[Verification]:
         if holm(best_case)[number] > LEVEL:
             decided[place] = replace(item, outcome=RerunOutcome.DIFFERENT, p_value=None)
             continue
-        differs = corrected <= LEVEL or _contradicts(item)
-        outcome = RerunOutcome.DIFFERENT if differs else RerunOutcome.NO_DIFFERENCE
+        outcome = RerunOutcome.DIFFERENT if corrected <= LEVEL else RerunOutcome.NO_DIFFERENCE
         decided[place] = replace(item, outcome=outcome, p_value=corrected)
     return decided
 
@@ -232,20 +262,32 @@ def fewest_runs(recorded: int | None, tests: int = 1) -> int:
     if recorded is not None and recorded < 2:
         return 0
     counts = itertools.count(MIN_TESTED_RUNS)
-    return next(n for n in counts if tests * smallest_p(recorded or n, n) <= LEVEL)
+    least = max(LEVEL / max(1, tests), 2.0 / PERMUTATIONS)
+    return next(n for n in counts if smallest_p(recorded or n, n) <= least)
 
 
 def smallest_p(recorded: int, new: int) -> float:
     """The smallest p-value of a two-sided permutation test of so many scores."""
-    return 2.0 / math.comb(recorded + new, new)
+    return 2.0 / min(math.comb(recorded + new, new), PERMUTATIONS)
 
 
-def _contradicts(found: Verification) -> bool:
-    """Whether the recorded score of a policy that was trained again bit by bit is another one.
+def contradiction(reruns: Sequence[Rerun], changed: Collection[str]) -> str:
+    """Why a policy that was trained again bit by bit cannot have the recorded numbers, or "".
 
-    Other packages or another processor may change the bits of held-out episodes.
+    Packages or a processor that have ``changed`` explain small differences of held-out episodes.
     """
-    return not found.changed and any(rerun.parts_at == SCORE_ONLY for rerun in found.reruns)
+    if edited := [rerun for rerun in reruns if rerun.edited]:
+        fields = "; ".join(f"seed {rerun.seed}: {', '.join(rerun.edited)}" for rerun in edited)
+        return f"the digests are the recorded ones, but other numbers are not ({fields})"
+    same_policy = (rerun for rerun in reruns if rerun.parts_at == SCORE_ONLY)
+    if any(not changed or rerun.is_far for rerun in same_policy):
+        return "the policy is the recorded one, so its score must be, too"
+    return ""
+
+
+def score_tolerance(returns: Floats) -> float:
+    """Four standard errors of the difference of two scores of one policy, from [episodes]."""
+    return 4.0 * math.sqrt(2.0 / returns.size) * float(np.std(returns))
 
 
 def _verify_cell(cell: Cell, pool: Engine, watch: Watch) -> Verification:
@@ -258,21 +300,24 @@ def _verify_cell(cell: Cell, pool: Engine, watch: Watch) -> Verification:
     for description in cell.descriptions:
         changed |= dict.fromkeys(changes(origin_of(description), here))
         changed |= dict.fromkeys(changed_code(description, made["own_code"]))
-    same = all(rerun.parts_at is None for rerun in reruns)
+    outcome = outcome_of(reruns, problem)
+    found = contradiction(reruns, changed)
+    tested = outcome is RerunOutcome.DIFFERENT and not problem and not found
     return Verification(
         name=cell.title,
-        outcome=outcome_of(same, problem),
+        outcome=outcome,
         reruns=tuple(reruns),
-        p_value=None if same or problem else _p_value(reruns),
+        p_value=_p_value(reruns) if tested else None,
         changed=tuple(changed),
         smallest_p=smallest_p(len(reruns), len(reruns)),
         problem=problem,
+        contradiction=found,
     )
 
 
-def outcome_of(same: bool, problem: str) -> RerunOutcome:
-    """The outcome of reruns before the scores are compared; those that failed have a problem."""
-    if not same:
+def outcome_of(reruns: Iterable[Rerun], problem: str) -> RerunOutcome:
+    """The outcome before the scores are compared; reruns that failed have a problem."""
+    if any(rerun.parts_at is not None or rerun.edited for rerun in reruns):
         return RerunOutcome.DIFFERENT
     return RerunOutcome.FAILED if problem else RerunOutcome.IDENTICAL
 
@@ -298,4 +343,22 @@ def _rerun(trial: TrialFolder, pool: Engine, watch: Watch) -> Rerun:
         score = evaluate_trial(trial.path, pool).score  # also what ``esbench eval`` plays
     if parts_at is None and not score.is_identical(result):
         parts_at = SCORE_ONLY
-    return Rerun(spec.seed, parts_at, result["score"], score.finite_mean)
+    return Rerun(
+        spec.seed,
+        parts_at,
+        result["score"],
+        score.finite_mean,
+        edited=_edited_columns(trial, records) if parts_at is None else (),
+        tolerance=score_tolerance(score.returns),
+    )
+
+
+def _edited_columns(trial: TrialFolder, records: Sequence[GenerationRecord]) -> tuple[str, ...]:
+    """The columns that differ although every digest is the same."""
+    stored = trial.columns(*PLAYED)
+    now = {key: np.array([getattr(record, key) for record in records], float) for key in PLAYED}
+    return tuple(
+        key
+        for key in PLAYED
+        if not np.allclose(stored[key], now[key], rtol=_ROUNDING, atol=_ROUNDING, equal_nan=True)
+    )

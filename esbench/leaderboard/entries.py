@@ -150,6 +150,12 @@ class Entry(Settings):
         return str(spec["algorithm"]["name"])
 
     @property
+    def environment(self) -> str:
+        """The name of the environment that the specification trains."""
+        spec: dict[str, Any] = self.cell.spec or {}
+        return str(spec["environment"]["id"])
+
+    @property
     def file_name(self) -> str:
         """The name of the file, which is that of every entry with this specification."""
         policy = () if self.cell.policy == DEFAULT_LABEL else (self.cell.policy,)
@@ -181,6 +187,11 @@ def read_entry(path: Path) -> Entry:
             "edited; submit its trials again"
         )
     entry = parse(Entry, content, str(path))
+    if entry.cell.environment != (trained := entry.environment):
+        raise UsageError(
+            f"{path} names the environment {entry.cell.environment!r}; expected {trained!r}, that "
+            "of its specification"
+        )
     trials = entry.cell.trials
     if len(entry.runs) != len(trials) or len(entry.scores) != len(trials):
         raise UsageError(

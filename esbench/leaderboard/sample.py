@@ -16,12 +16,15 @@ from esbench.gate.verify import (
     SCORE_ONLY,
     Announce,
     Rerun,
+    RerunOutcome,
     Verification,
     Watch,
     announce_final,
     attempted,
+    contradiction,
     fewest_runs,
     outcome_of,
+    score_tolerance,
     smallest_p,
     train_again,
 )
@@ -30,7 +33,7 @@ from esbench.leaderboard.run_summary import edited_fields, run_summary
 from esbench.rollouts.engine import Engine
 from esbench.seeding import Purpose, stream
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.provenance.changes import changed_code, changes, origin_of
+from esbench.store.provenance.changes import Origin, changed_code, changes, origin_of
 from esbench.store.provenance.record import provenance
 from esbench.training.held_out_score import HeldOutScore
 
@@ -74,7 +77,8 @@ def verify_drawn(drawn: Sequence[Drawn], pool: Engine, watch: Watch, announce: A
 
     Where bits differ, as they may with another processor or other versions, more seeds of the cell
     are trained, up to four, and their scores are compared to all of the cell. If these are too few
-    for a significant difference, new seeds follow.
+    for a significant difference, new seeds follow. With the commit, versions and processor of the
+    record, bits must not differ.
 
     Raises:
         UsageError: this version does not understand a specification.
@@ -103,16 +107,22 @@ def _verify_entry(
     ``problem`` is why some of the first reruns have failed; then there are no more.
     """
     entry, places = drawn.entry, drawn.places
-    same = all(rerun.parts_at is None for rerun in reruns)
-    is_edited = any(rerun.edited for rerun in reruns)
-    if not same and not is_edited and not problem:
+    made = provenance(entry.cell.trial_spec(entry.seeds[0]))  # now that it is registered
+    here = origin_of(made)
+    changed = [phrase for origin in entry.origins for phrase in changes(origin, here)]
+    changed += changed_code({"own_code": entry.own_code}, made["own_code"])
+    outcome = outcome_of(reruns, problem)
+    found = contradiction(reruns, changed)
+    if outcome is RerunOutcome.DIFFERENT and not changed and _same_commit(entry, here):
+        found = (
+            found or "commit, versions and processor are the recorded ones, so bits must be, too"
+        )
+    if outcome is RerunOutcome.DIFFERENT and not found and not problem:
         others = [place for place in range(len(entry.runs)) if place not in places]
         more = others[: max(0, MIN_TESTED_RUNS - len(reruns))]
         stored, problem = attempted(_stored(entry, more, pool, watch))
         reruns += stored
-        missing = fewest_runs(len(entry.scores), tests) - len(reruns)
-        if problem or any(run.stopped for run in entry.runs):
-            missing = 0  # a callback decided how long to train
+        missing = 0 if problem else fewest_runs(len(entry.scores), tests) - len(reruns)
         new_seeds = range(max(entry.seeds) + 1, max(entry.seeds) + 1 + missing)
         fresh, new_problem = attempted(
             (seed, partial(_new_run, entry, seed, pool, watch)) for seed in new_seeds
@@ -120,20 +130,24 @@ def _verify_entry(
         reruns += fresh
         problem = problem or new_problem
     new = [rerun.score for rerun in reruns if rerun.score is not None]
-    decidable = not (same or is_edited or problem) and MIN_TESTED_RUNS <= len(new) == len(reruns)
-    made = provenance(entry.cell.trial_spec(entry.seeds[0]))  # now that it is registered
-    here = origin_of(made)
-    changed = [phrase for origin in entry.origins for phrase in changes(origin, here)]
-    changed += changed_code({"own_code": entry.own_code}, made["own_code"])
+    tested = outcome is RerunOutcome.DIFFERENT and not found and not problem
+    decidable = tested and MIN_TESTED_RUNS <= len(new) == len(reruns)
     return Verification(
         name=entry.name,
-        outcome=outcome_of(same and not is_edited, problem),
+        outcome=outcome,
         reruns=tuple(reruns),
         p_value=p_different(entry.scores, new) if decidable else None,
         changed=tuple(dict.fromkeys(changed)),
         smallest_p=smallest_p(len(entry.scores), len(reruns)),
         problem=problem,
+        contradiction=found,
     )
+
+
+def _same_commit(entry: Entry, here: Origin) -> bool:
+    """Whether all trials were made with this commit, without changes."""
+    commits = {origin.git_commit for origin in entry.origins}
+    return commits == {here.git_commit} and not (here.git_commit or "+").endswith("+")
 
 
 def _stored(
@@ -167,8 +181,14 @@ def _rerun(entry: Entry, place: int, pool: Engine, watch: Watch) -> Rerun:
     played = again.generations, again.episodes_digest, score.mean
     if parts_at is None and played != (run.generations, run.episodes_digest, trial.score):
         parts_at = SCORE_ONLY
-    edited = edited_fields(run, again) if parts_at is None else ()
-    return Rerun(trial.seed, parts_at, trial.score, score.finite_mean, edited=edited)
+    return Rerun(
+        trial.seed,
+        parts_at,
+        trial.score,
+        score.finite_mean,
+        edited=edited_fields(run, again) if parts_at is None else (),
+        tolerance=score_tolerance(score.returns),
+    )
 
 
 def _summary(

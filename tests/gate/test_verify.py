@@ -1,3 +1,4 @@
+import hashlib
 import itertools
 import json
 import shutil
@@ -164,6 +165,27 @@ def test_a_test_has_the_seeds_that_it_needs() -> None:
         p_value = p_different([0.0] * recorded, [1.0] * runs)
         assert tests * p_value <= 0.05
         assert runs == 4 or tests * smallest_p(recorded, runs - 1) > 0.05
+    assert smallest_p(10, 8) == p_different([0.0] * 10, [1.0] * 8)  # of random splits
+    assert fewest_runs(10, 600) == 8  # no number of seeds is enough
+
+
+def test_edited_rows_with_the_digests_of_the_trial_are_different(
+    trained: Path, pool: WorkerPool
+) -> None:
+    rows = trained / "seed-0" / "metrics.jsonl"
+    first, *others = rows.read_text().splitlines(keepends=True)
+    edited = json.dumps(json.loads(first) | {"center_return": 499.0}, separators=(",", ":")) + "\n"
+    before = hashlib.sha256((first + "".join(others)).encode()).hexdigest()
+    rows.write_text(edited + "".join(others))
+    now = hashlib.sha256(rows.read_bytes()).hexdigest()
+    for name in "result.json", "state.json":
+        (path,) = (trained / "seed-0").rglob(name)
+        path.write_text(path.read_text().replace(before, now))
+        edit(trained / "seed-0", name, lambda content: None)
+    found = again(trained, pool)
+    assert (found.outcome, found.p_value) == (RerunOutcome.DIFFERENT, None)
+    assert [rerun.edited for rerun in found.reruns] == [("center_return",), (), (), ()]
+    assert "seed 0: center_return" in sentences(found)[0]
 
 
 def test_another_algorithm_of_the_same_name_is_different(
