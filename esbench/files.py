@@ -146,6 +146,8 @@ def read_json(path: Path) -> Any:
 
 def replace(path: Path, content: str | bytes) -> None:
     """Replace a file atomically: after a crash, the old or the new content is complete."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     data = content.encode() if isinstance(content, str) else content
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -154,7 +156,8 @@ def replace(path: Path, content: str | bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except OSError:
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None
         temporary.unlink(missing_ok=True)
         raise
     folder = os.open(path.parent, os.O_RDONLY)

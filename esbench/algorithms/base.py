@@ -284,6 +284,8 @@ class Algorithm(ABC, Generic[PopulationT]):
 def _numbers(name: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """A copy of an array of numbers; UsageError if it has anything else."""
     try:
+        if np.iscomplexobj(values):
+            raise TypeError("complex values")
         return np.array(values, dtype=np.float64)
     except (OverflowError, TypeError, ValueError) as error:
         raise UsageError(f"{name}: {error}; expected numbers") from error

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -68,6 +66,7 @@ def baseline(
     from esbench.cli.display.gate import print_baseline, print_suggestions
     from esbench.gate.baselines import freeze, write_baseline
     from esbench.gate.suggest import suggestions
+    from esbench.store.provenance.record import command as command_line
 
     if out is None and not suggest:
         raise UsageError("--out is missing; expected a file, or --suggest to write none")
@@ -80,7 +79,7 @@ def baseline(
     wanted = POWER if power is None else power
     if not 0 < wanted < 1:
         raise UsageError(f"--power {power}: expected a number between 0 and 1, such as 0.8")
-    frozen = freeze(folder, shlex.join(["esbench", *sys.argv[1:]]), statistic)
+    frozen = freeze(folder, command_line(), statistic)
     if out is not None:
         write_baseline(out, frozen, replace)
         print_baseline(frozen, out)

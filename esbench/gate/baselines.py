@@ -6,6 +6,7 @@ which drops are measured, so a corrected reference never changes an old verdict.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from pathlib import Path
 from statistics import fmean
@@ -311,4 +312,10 @@ def _freeze_trial(
 
 def _measured_random(spec: Json) -> float:
     environment = parse(EnvironmentSpec, spec["environment"], "specification", "environment")
-    return float(np.mean(random_policy_returns(environment, RANDOM_EPISODES, seed=0)))
+    mean = float(np.mean(random_policy_returns(environment, RANDOM_EPISODES, seed=0)))
+    if not math.isfinite(mean):
+        raise UsageError(
+            f"{environment.id}: {RANDOM_EPISODES} episodes of random actions have the mean return "
+            f"{mean}; expected a finite one, or a score 'random' in the environment's file"
+        )
+    return mean

@@ -30,7 +30,8 @@ def _distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
 def _folder_name(name: str) -> str:
     if not re.fullmatch(r"[\w+-][\w.+-]*", name):
         raise ValueError(
-            "expected a folder's name of letters, digits, '_', '+', '-' and '.', and not '.' first"
+            "expected a folder's name of letters, digits, '_', '+', '-' and '.', and not '.' "
+            "first (a grid without a name has that of its file)"
         )
     return name
 

@@ -15,11 +15,13 @@ import numpy as np
 from esbench.arrays import Vector
 from esbench.environments.episode_check import require_end
 from esbench.environments.make import make_environment
+from esbench.environments.returned_values import ReturnedValues
 from esbench.environments.simulator_log import silenced
-from esbench.errors import require_integer
+from esbench.errors import TrainingError, require_integer
 from esbench.grids.trial_spec import EnvironmentSpec
 from esbench.seeding import Purpose, episode_seed
 from esbench.settings import MOST, MOST_EPISODES
+from esbench.user_code_errors import error_text, location
 
 ACTIONS: Final = 1000  # drawn before the clock starts, then used in turn
 
@@ -32,21 +34,39 @@ def random_policy_returns(environment: EnvironmentSpec, episodes: int, seed: int
     Raises:
         UsageError: a number is too small, the environment cannot be made, or an episode does not
             end.
+        TrainingError: the environment returns something that ``ReturnedValues`` refuses.
     """
     require_integer("episodes", episodes, 1, MOST_EPISODES)
     require_integer("seed", seed, 0, MOST)
     returns = np.zeros(episodes)
     with silenced():
         env = make_environment(environment.id, environment.kwargs, environment.wrappers)
+    returned = ReturnedValues(environment.id, env.observation_space)
+    has_shape = env.observation_space.shape is not None
     with closing(env):
         for episode in range(episodes):
-            env.reset(seed=episode_seed(seed, Purpose.RANDOM_POLICY, episode, 0))
+            reset = env.reset(seed=episode_seed(seed, Purpose.RANDOM_POLICY, episode, 0))
+            observation, _ = returned.of_reset(reset)
+            if has_shape:
+                returned.observation(observation)
             env.action_space.seed(episode_seed(seed, Purpose.RANDOM_POLICY, episode, 1))
             steps, ended = 0, False
             while not ended:
-                _, reward, terminated, truncated, _ = env.step(env.action_space.sample())
-                returns[episode] += float(reward)
-                steps, ended = steps + 1, terminated or truncated
+                try:
+                    _, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+                except (TypeError, ValueError) as error:  # also of Gymnasium's wrappers
+                    if location(error):
+                        raise
+                    text = f"environment {environment.id!r}: step() failed: {error_text(error)}"
+                    raise TrainingError(text) from error
+                returns[episode] += returned.reward(reward)
+                steps, ended = (
+                    steps + 1,
+                    (
+                        returned.flag("terminated", terminated)
+                        | returned.flag("truncated", truncated)
+                    ),
+                )
                 require_end(steps, environment.id, environment.kwargs)
     return returns
 

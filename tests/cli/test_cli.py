@@ -213,6 +213,19 @@ def test_diagnose_says_how_a_trial_is_and_which_of_several_is_worst(
     assert trials[0]["measures"]["distance"] == [None, None, None]  # rows without it
 
 
+def test_eval_counts_episodes_without_a_finite_return(esbench: Run) -> None:
+    bad = "doubles:BadReward-v0"
+    code, out, _ = esbench("eval", "--random-policy", bad, "--episodes", "20")
+    assert code == 0
+    assert "of 20 episodes not finite" in out
+    run = ["run", "--env", bad, "--algorithm", "openai_es", "--seeds", "0", "--env-steps", "200"]
+    esbench(*run, "--out", "out", "--workers", "1", "--quiet", "--set", "evaluation.episodes=12")
+    code, out, err = esbench("eval", "out", "--all", "--workers", "1")
+    assert (code, err) == (0, "")
+    assert "of 12 episodes not finite" in out
+    assert "identical to the recorded score" in out
+
+
 def test_eval_of_random_actions_is_reproducible(esbench: Run) -> None:
     command = ["eval", "--random-policy", "CartPole-v1", "--episodes", "20"]
     first, again = esbench(*command)[1], esbench(*command)[1]

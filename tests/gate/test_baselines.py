@@ -3,6 +3,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from fake_trials import edit, make_trials, write_scores, write_trial
 
@@ -77,6 +78,14 @@ def test_what_cannot_be_frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("esbench.gate.baselines._measured_random", lambda spec: -1.5)
     with pytest.raises(UsageError, match=r"are both -1.5, so no drop can be measured"):
         freeze(tmp_path / "empty", "")
+    monkeypatch.undo()
+    for returns in ([1.0, math.nan], [1.0, -math.inf]):
+        found = np.array(returns)
+        monkeypatch.setattr(
+            "esbench.gate.baselines.random_policy_returns", lambda *_, r=found, **__: r
+        )
+        with pytest.raises(UsageError, match=r"doubles:Walk-v0.*random actions"):
+            freeze(tmp_path / "empty", "")
 
 
 def test_a_file_is_replaced_only_when_asked(tmp_path: Path) -> None:

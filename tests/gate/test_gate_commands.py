@@ -1,4 +1,5 @@
 import json
+import os
 import re
 from pathlib import Path
 from xml.etree import ElementTree
@@ -95,6 +96,8 @@ BAD = {
     "check out --baseline b.json --junit out": "cannot write out",
     "check out --baseline out": "cannot read out: it is a folder",
     "check out --baseline b.json --alpha 1e-7": "alpha = 1e-07 for 1 cells",
+    "check out --baseline b.json --json .": "cannot write .: ",
+    "baseline out --out . --replace": "cannot write .: ",
     "baseline none --out x.json": "no folder 'none'",
     "baseline out --out b.json": "--replace",
 }
@@ -109,6 +112,15 @@ def test_bad_input_is_one_sentence_and_changes_nothing(esbench: Run, tmp_path: P
         assert (code, len(err.splitlines())) == (2, 1), command
         assert words in err
     assert files(tmp_path) == before
+
+
+def test_a_baseline_of_a_folder_without_a_printable_name_can_be_read(
+    esbench: Run, tmp_path: Path
+) -> None:
+    folder = os.fsdecode(b"bad\xffname")
+    write_scores(tmp_path / folder, GOOD[:3])
+    assert esbench("baseline", folder, "--out", "b.json")[0] == 0
+    assert esbench("check", folder, "--baseline", "b.json")[0] == 0
 
 
 def test_suggestions_come_from_the_spread_of_the_scores(

@@ -1,9 +1,10 @@
+import doubles
 import gymnasium
 import numpy as np
 import pytest
 
 from esbench.environments.make import WrapperSettings
-from esbench.errors import UsageError
+from esbench.errors import TrainingError, UsageError
 from esbench.grids.trial_spec import EnvironmentSpec
 from esbench.rollouts.random_policy import random_policy_returns, random_steps_per_second
 
@@ -34,6 +35,24 @@ def test_wrappers_are_applied() -> None:
 def test_an_environment_that_cannot_be_made_is_refused() -> None:
     with pytest.raises(UsageError, match="cannot be made with kwargs"):
         random_policy_returns(EnvironmentSpec(id="CartPole-v1", kwargs={"foo": 1}), 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("method", "answer"),
+    [
+        ("step", (np.zeros(3, np.float32), np.array([1.0]), False, True, {})),
+        ("step", (np.zeros(3, np.float32), 1.0, True, {})),
+        ("step", (np.zeros(3, np.float32), 1.0, None, True, {})),
+        ("reset", np.zeros(3, np.float32)),
+        ("reset", (np.zeros(2, np.float32), {})),
+    ],
+)
+def test_what_training_refuses_has_no_score(
+    monkeypatch: pytest.MonkeyPatch, method: str, answer: object
+) -> None:
+    monkeypatch.setattr(doubles.Walk, method, lambda *_, **__: answer)
+    with pytest.raises(TrainingError, match="doubles:Walk-v0.*(expected|space)"):
+        random_policy_returns(EnvironmentSpec(id="doubles:Walk-v0"), 2, 0)
 
 
 @pytest.mark.parametrize("seconds", [1e-9, 0.05])

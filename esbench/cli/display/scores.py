@@ -10,13 +10,19 @@ from rich.text import Text
 
 from esbench.arrays import Vector
 from esbench.cli.console import print_sheet, show
+from esbench.units import NONE, counted
 
 if TYPE_CHECKING:  # slow to import
     from esbench.reporting.tables.comparison import Sides
 
 
 def returns_text(returns: Vector) -> str:
-    """Mean, standard deviation and range of the returns of episodes as text."""
+    """Mean, standard deviation and range of the returns of episodes as text.
+
+    If a return is not finite, the number of such episodes.
+    """
+    if bad := np.count_nonzero(~np.isfinite(returns)):
+        return f"mean {NONE} ({bad} of {counted(returns.size, 'episode')} not finite)"
     mean, std = float(np.mean(returns)), float(np.std(returns))
     low, high = float(np.min(returns)), float(np.max(returns))
     digits = 2 if not mean or abs(mean) >= 1 else 2 - math.floor(math.log10(abs(mean)))
