@@ -7,54 +7,21 @@
 with ``--esbench-update`` freezes the scores in ``--esbench-baseline FILE``. Later runs compare with
 them. Every call is one cell. It fails by the rules of ``esbench check``; all cells of a file share
 its level, also those that no test checks any more: the end of the session names them.
+
+pytest imports this file in every session, so it imports the gate only when a test uses it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import math
-import operator
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
-from pathlib import Path
-from statistics import fmean
-from typing import Any, Final, Literal, Protocol, TypeAlias, final, get_args
+from collections.abc import Callable
+from typing import Any, Final
 
 import pytest
 
-from esbench.analysis.gate import ALPHA, MARGIN, GateRules, Verdict, judge, seeds_to_fail
-from esbench.analysis.permutation import OMNIBUS
-from esbench.analysis.statistics import tail_mean
-from esbench.errors import UsageError, require_choice, require_finite, shown
-from esbench.escape import printable
-from esbench.gate.baselines import (
-    Baseline,
-    FrozenCell,
-    FrozenTrial,
-    read_baseline,
-    write_baseline,
-)
-from esbench.gate.match_baseline import make_sample
-from esbench.gate.render_check import judgment_text
-from esbench.grids.environment_files import Scores, environment_names, load_environment
-from esbench.grids.trial_spec import DEFAULT_LABEL
-from esbench.store.provenance.changes import origin_of
-from esbench.store.provenance.record import now, provenance
-from esbench.units import NONE, counted, format_number
-
-DEFAULT_BASELINE = "esbench-baseline.json"
-
-
-class ScoredAgent(Protocol):
-    """An agent whose scores can be compared with a baseline."""
-
-    def train(self, seed: int) -> float | Sequence[float]:
-        """Train from scratch with a seed and return the score; higher is better.
-
-        Where the tail is judged, return the returns of episodes that training has not seen.
-        """
+DEFAULT_BASELINE: Final = "esbench-baseline.json"
+SESSION: Final = pytest.StashKey[Any]()  # an AgentSession
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -81,15 +48,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def esbench_check(request: pytest.FixtureRequest) -> Callable[..., None]:
     """A function that compares an agent's scores with the baseline."""
+    from esbench.errors import UsageError
+    from esbench.gate.agent_gate import AgentGate, AgentSession
+
     update = bool(request.config.getoption("--esbench-update"))
     if update and getattr(request.config, "workerinput", None):  # set by xdist
         raise pytest.UsageError("--esbench-update writes one file; expected one process (-n 0)")
-    gate = Gate(
+    gate = AgentGate(
         request.config.rootpath / str(request.config.getoption("--esbench-baseline")),
         update=update,
         allow_inconclusive=bool(request.config.getoption("--esbench-allow-inconclusive")),
         test=request.node.nodeid,
-        session=request.config.stash.setdefault(SESSION, Session()),
+        session=request.config.stash.setdefault(SESSION, AgentSession()),
     )
 
     @functools.wraps(gate.__call__)
@@ -113,6 +83,10 @@ def pytest_terminal_summary(
     session = config.stash.get(SESSION, None)
     if session is None or not session.owners:
         return
+    from esbench.errors import UsageError
+    from esbench.escape import printable
+    from esbench.gate.baselines import read_baseline
+
     path = config.rootpath / str(config.getoption("--esbench-baseline"))
     lines = list(session.found)
     names: list[str] = []
@@ -127,243 +101,3 @@ def pytest_terminal_summary(
         terminalreporter.section("esbench")
         for line in lines:
             terminalreporter.line(printable(line))
-
-
-@final
-@dataclass
-class Session:
-    """The cells of a session by the test that has each, and what was found, in words."""
-
-    owners: dict[str, str] = field(default_factory=dict)
-    found: list[str] = field(default_factory=list)
-
-
-OwnStatistic: TypeAlias = Literal["mean", "tail"]
-GIVEN: Final = "given by the test"  # the source of a reference score
-SESSION: Final = pytest.StashKey[Session]()
-
-
-@final
-@dataclass(frozen=True)
-class Gate:
-    """Compares agents' scores with the baseline in one file, or freezes them there.
-
-    ``test`` and ``session`` are for the errors of tests that share a name.
-    """
-
-    path: Path
-    update: bool
-    allow_inconclusive: bool
-    test: str = ""
-    session: Session = field(default_factory=Session)
-    names: set[str] = field(default_factory=set)
-
-    def __call__(
-        self,
-        agent: ScoredAgent,
-        name: str,
-        *,
-        environment: str,
-        seeds: Iterable[int] = range(8),
-        random_score: float | None = None,
-        reference_score: float | None = None,
-        statistic: OwnStatistic = "mean",
-        alpha: float = ALPHA,
-        margin: float = MARGIN,
-    ) -> None:
-        """Train an agent and fail the test if its scores dropped.
-
-        Args:
-            agent: Has ``train(seed) -> score``, or returns of episodes for the tail.
-            name: The name of the agent; with ``environment`` it names the cell.
-            environment: Where the agent is trained. Those of ``esbench list environments`` have a
-                random and a reference score; for any other, give both.
-            seeds: Each is trained once.
-            random_score: The score of random actions, one end of the range of drops.
-            reference_score: The other end of the range.
-            statistic: "mean" judges the score; "tail" the mean of the worst 10 % of the returns.
-            alpha: The probability of a false alarm over the whole file.
-            margin: The smallest drop that matters, as a share of the range.
-
-        Raises:
-            UsageError: An argument is wrong, a score is not a number, or the file cannot be used.
-        """
-        __tracebackhide__ = True  # read by pytest
-        require_choice("statistic", statistic, get_args(OwnStatistic))
-        _require_agent(agent, name)
-        rules = GateRules(alpha, margin)
-        scale = _scale(environment, random_score, reference_score)
-        self._claim(f"{name} on {environment}")
-        if not (self.update or self.path.exists()):  # before anything is trained
-            raise UsageError(f"no file {str(self.path)!r}; write it with: pytest --esbench-update")
-        trials = tuple(
-            FrozenTrial(seed=seed, score=_score(agent.train(seed), name, seed, statistic))
-            for seed in _seeds(seeds)
-        )
-        measured = FrozenCell(
-            environment=environment,
-            algorithm=name,
-            policy=DEFAULT_LABEL,
-            episode_statistic=statistic,
-            trials=trials,
-            **scale,
-        )
-        if self.update:
-            self._freeze(measured, rules)
-        elif problem := self._problem(measured, rules):
-            pytest.fail(problem, pytrace=False)
-
-    def _claim(self, cell: str) -> None:
-        """Raises UsageError if this test or another one has a cell of that name."""
-        owner = self.session.owners.setdefault(cell, self.test)
-        if owner != self.test or cell in self.names:
-            raise UsageError(f"{cell} is already checked by {owner}; expected another name")
-        self.names.add(cell)
-
-    def _freeze(self, measured: FrozenCell, rules: GateRules) -> None:
-        """Write a cell in place of one with the same name."""
-        if all(trial.score is None for trial in measured.trials):
-            raise UsageError(f"{measured.name}: no seed has a finite score")
-        here = provenance()
-        origin = origin_of(here)
-        known = read_baseline(self.path) if self.path.exists() else None
-        others = [cell for cell in known.cells if cell.name != measured.name] if known else []
-        before = [cell for cell in known.cells if cell.name == measured.name] if known else []
-        origins = known.origins if known else ()
-        if origin not in origins:
-            origins = (*origins, origin)
-        made = {"origin": origins.index(origin)}
-        trials = tuple(trial.model_copy(update=made) for trial in measured.trials)
-        cells = (*others, measured.model_copy(update={"trials": trials}))
-        baseline = Baseline(
-            created=now(),
-            command=here["command"],
-            statistics=known.statistics if known else OMNIBUS,
-            origins=origins,
-            cells=cells,
-        )
-        write_baseline(self.path, baseline, replace=True)
-        scores = " -> ".join(_mean_text(cell) for cell in (*before, measured))
-        fewest = seeds_to_fail(rules, len(cells))
-        few = f"; no drop can fail with fewer than {fewest} seeds" * (len(trials) < fewest)
-        self.session.found.append(f"frozen: {measured.name}: mean {scores}{few}")
-
-    def _problem(self, measured: FrozenCell, rules: GateRules) -> str:
-        """Empty if the test passes."""
-        baseline = read_baseline(self.path)
-        frozen = next((cell for cell in baseline.cells if cell.name == measured.name), None)
-        if frozen is None:
-            return f"{measured.name} is not in {self.path}; freeze it with --esbench-update"
-        if (declared := frozen.episode_statistic) != measured.episode_statistic:
-            raise UsageError(
-                f"statistic = {measured.episode_statistic!r}: {self.path} has the {declared} of "
-                f"{measured.name}; expected {declared!r}, or freeze it with --esbench-update"
-            )
-        for key in ("random_score", "reference_score"):
-            given, used = getattr(measured, key), getattr(frozen, key)
-            if measured.reference_source == GIVEN and given != used:
-                raise UsageError(
-                    f"{key} = {given}: {self.path} has {used} for {measured.name}; expected that, "
-                    "or freeze it with --esbench-update"
-                )
-        before = {trial.seed: trial.score for trial in frozen.trials}
-        same = all(before.get(trial.seed, math.nan) == trial.score for trial in measured.trials)
-        few = len(measured.trials) < len(frozen.trials)
-        means = f"mean {_mean_text(measured)}, baseline {_mean_text(frozen)}"
-        if same and not few:
-            self.session.found.append(f"{measured.name}: {Verdict.NO_WORSE.value}: {means}")
-            return ""
-        scores = [trial.score for trial in measured.trials]
-        others = [None] * (len(baseline.cells) - 1)
-        rules = replace(rules, statistics=baseline.statistics)
-        judgment = judge([make_sample(frozen, scores), *others], rules)[0]
-        assert judgment is not None
-        verdict = Verdict.INCONCLUSIVE if same else judgment.verdict
-        text = f"{measured.name}: {verdict.value}: {means}: {judgment_text(judgment)}"
-        if verdict is Verdict.REGRESSION:
-            return text
-        if few and not self.allow_inconclusive:
-            seeds = f"{counted(len(measured.trials), 'seed')}; expected {len(frozen.trials)}"
-            return f"{measured.name}: {Verdict.INCONCLUSIVE.value}: {seeds} ({_ALLOWED})"
-        if verdict is Verdict.INCONCLUSIVE and not self.allow_inconclusive:
-            return f"{text} ({_ALLOWED})"
-        self.session.found.append(text)
-        return ""
-
-
-_ALLOWED: Final = "it passes with --esbench-allow-inconclusive"
-
-
-def _mean_text(cell: FrozenCell) -> str:
-    """The mean of the finite scores of a cell."""
-    scores = [trial.score for trial in cell.trials if trial.score is not None]
-    return f"{format_number(fmean(scores)) if scores else NONE} ({len(cell.trials)} seeds)"
-
-
-def _require_agent(agent: Any, name: Any) -> None:
-    if not isinstance(name, str) or not name:
-        raise UsageError(f"name = {shown(name)}: expected the name of the agent")
-    if isinstance(agent, type):
-        raise UsageError(f"{name}: {agent.__name__} is a class; expected an object, as of a call")
-    if not callable(getattr(agent, "train", None)):
-        kind = type(agent).__name__
-        raise UsageError(f"{name}: a {kind} has no train(seed); expected one that returns a score")
-
-
-def _scale(
-    environment: str, random_score: float | None, reference_score: float | None
-) -> dict[str, Any]:
-    """As fields of a cell."""
-    for key, value in (("random_score", random_score), ("reference_score", reference_score)):
-        if value is not None:
-            require_finite(key, value)
-    known = environment in environment_names()
-    scores = load_environment(environment).scores if known else Scores()
-    if random_score is None and scores.random:
-        random_score = scores.random.mean
-    source = GIVEN
-    if reference_score is None and scores.references:
-        reference_score, source = scores.references[0].score, scores.references[0].source
-    if random_score is None or reference_score is None:
-        near = get_close_matches(str(environment), environment_names(), n=1, cutoff=0.8)
-        meant = f"did you mean {near[0]!r}, or give " if near and not known else "expected "
-        raise UsageError(
-            f"environment={environment!r} has no random or reference score; {meant}"
-            "random_score= and reference_score="
-        )
-    if not 0 < reference_score - random_score < math.inf:
-        raise UsageError(
-            f"random_score = {random_score}, reference_score = {reference_score}: expected a "
-            "larger reference score, because higher is better; a cost needs a minus sign"
-        )
-    return {
-        "random_score": float(random_score),
-        "reference_score": float(reference_score),
-        "reference_source": source,
-    }
-
-
-def _seeds(seeds: Iterable[int]) -> list[int]:
-    try:
-        found = [operator.index(seed) for seed in seeds]
-    except TypeError:
-        found = []
-    if not found or len(set(found)) < len(found) or not 0 <= min(found) <= max(found) < 2**32:
-        raise UsageError(
-            f"seeds = {seeds!r}: expected one or more distinct integers from 0 to {2**32 - 1}"
-        )
-    return found
-
-
-def _score(value: Any, name: str, seed: int, statistic: OwnStatistic) -> float | None:
-    """The episode statistic of what an agent returned; None if not finite."""
-    expected = "a number" if statistic == "mean" else "the returns of one or more episodes"
-    try:
-        if isinstance(value, str | bytes):
-            raise TypeError
-        score = float(value) if statistic == "mean" else tail_mean([float(each) for each in value])
-        if statistic == "tail" and not len(value):
-            raise ValueError
-    except (TypeError, ValueError):
-        raise UsageError(f"{name}.train({seed}) returned {value!r}; expected {expected}") from None
-    return score if math.isfinite(score) else None

@@ -6,10 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from command_line import finished
 
 from esbench.errors import UsageError
+from esbench.gate.agent_gate import AgentGate
 from esbench.gate.baselines import read_baseline
-from esbench.gate.pytest_plugin import Gate
 
 
 @dataclass(frozen=True)
@@ -23,14 +24,14 @@ class Agent:
 
 
 def freeze(path: Path, agent: Agent = Agent(), name: str = "mine", seeds: int = 8) -> None:
-    gate = Gate(path, update=True, allow_inconclusive=False)
+    gate = AgentGate(path, update=True, allow_inconclusive=False)
     gate(agent, name, environment="CartPole-v1", seeds=range(seeds))
 
 
 def hold(
     path: Path, agent: Agent, first: int = 0, last: int = 8, allow_inconclusive: bool = False
 ) -> None:
-    gate = Gate(path, update=False, allow_inconclusive=allow_inconclusive)
+    gate = AgentGate(path, update=False, allow_inconclusive=allow_inconclusive)
     gate(agent, "mine", environment="CartPole-v1", seeds=range(first, last))
 
 
@@ -87,7 +88,7 @@ def test_the_cells_of_a_file_share_the_level(tmp_path: Path) -> None:
 
 
 def test_an_environment_of_ones_own_has_its_range(tmp_path: Path) -> None:
-    gate = Gate(tmp_path / "b.json", update=True, allow_inconclusive=False)
+    gate = AgentGate(tmp_path / "b.json", update=True, allow_inconclusive=False)
     with pytest.raises(UsageError, match="Mine-v0.*random_score="):
         gate(Agent(), "mine", environment="Mine-v0")
     for reference in (1, 0, math.inf):  # the last but one is a scale of costs
@@ -97,26 +98,26 @@ def test_an_environment_of_ones_own_has_its_range(tmp_path: Path) -> None:
     assert not (tmp_path / "b.json").exists()
     gate(Agent(), "mine", environment="Mine-v0", random_score=0, reference_score=500)
     assert read_baseline(tmp_path / "b.json").cells[0].span == 500.0
-    gate = Gate(tmp_path / "b.json", update=False, allow_inconclusive=False)
+    gate = AgentGate(tmp_path / "b.json", update=False, allow_inconclusive=False)
     gate(Agent(), "mine", environment="Mine-v0", random_score=0, reference_score=500)
-    gate = Gate(tmp_path / "b.json", update=False, allow_inconclusive=False)
+    gate = AgentGate(tmp_path / "b.json", update=False, allow_inconclusive=False)
     with pytest.raises(UsageError, match=r"reference_score = 5000\.0: .* 500\.0"):
         gate(Agent(), "mine", environment="Mine-v0", random_score=0, reference_score=5000)
 
 
 def test_bad_input_is_one_sentence(path: Path, tmp_path: Path) -> None:
     with pytest.raises(pytest.fail.Exception, match=r"absent on CartPole-v1 is not in .*; freeze"):
-        Gate(path, False, False)(Agent(), "absent", environment="CartPole-v1", seeds=[0])
+        AgentGate(path, False, False)(Agent(), "absent", environment="CartPole-v1", seeds=[0])
     untrained: Any = SimpleNamespace(train=lambda seed: pytest.fail("it was trained first"))
     with pytest.raises(UsageError, match="no file .*--esbench-update"):
         hold(tmp_path / "none.json", untrained)
 
     for seeds in ([], [-1], [2**32], [1.5], [3, 3]):
         with pytest.raises(UsageError, match="seeds = "):
-            Gate(path, False, False)(Agent(), "mine", environment="CartPole-v1", seeds=seeds)
+            AgentGate(path, False, False)(Agent(), "mine", environment="CartPole-v1", seeds=seeds)
     with pytest.raises(UsageError, match="no seed has a finite score"):
         freeze(path, Agent(drop=math.inf))
-    call = Gate(path, False, False)
+    call = AgentGate(path, False, False)
     bad: list[tuple[Any, Any, dict[str, Any], str]] = [
         (object(), "mine", {}, "train"),
         (Agent, "mine", {}, "Agent is a class"),
@@ -138,7 +139,7 @@ def test_bad_input_is_one_sentence(path: Path, tmp_path: Path) -> None:
 
 
 def test_a_name_belongs_to_one_call(path: Path) -> None:
-    gate = Gate(path, False, False)
+    gate = AgentGate(path, False, False)
     gate(Agent(), "mine", environment="CartPole-v1")
     with pytest.raises(UsageError, match="another name"):
         gate(Agent(), "mine", environment="CartPole-v1")
@@ -192,3 +193,11 @@ def test_what_cannot_fail_says_so(tmp_path: Path) -> None:
     freeze(path, seeds=4)
     with pytest.raises(pytest.fail.Exception, match="no drop can fail .* fewer than 5 seeds"):
         hold(path, Agent(drop=300.0), last=4)
+
+
+def test_sessions_that_do_not_use_the_gate_do_not_import_it() -> None:
+    script = (
+        "import sys, esbench, esbench.gate.pytest_plugin; "
+        "print({'numpy', 'pydantic', 'gymnasium', 'torch'} & set(sys.modules))"
+    )
+    assert finished("-c", script) == (0, "set()\n", "")

@@ -16,10 +16,10 @@ from scipy.stats import permutation_test, rankdata, trim_mean
 from esbench.analysis.gate import GateRules, Verdict
 from esbench.errors import UsageError
 from esbench.gate import render_check
+from esbench.gate.agent_gate import AgentGate
 from esbench.gate.baselines import Baseline, freeze, read_baseline
 from esbench.gate.check import CheckReport, check
 from esbench.gate.match_baseline import DigestResult
-from esbench.gate.pytest_plugin import Gate
 from esbench.gate.sequential import check_until_conclusive
 from esbench.reporting.tables.comparison import compare_sides, outcome, sheet
 from esbench.reporting.tables.score_table import score_table
@@ -249,7 +249,9 @@ def test_the_plugin_judges_the_tail(tmp_path: Path) -> None:
     path = tmp_path / "b.json"
 
     def gate(agent: Any, update: bool = False, statistic: Any = "tail") -> None:
-        Gate(path, update, False)(agent, "mine", environment="CartPole-v1", statistic=statistic)
+        AgentGate(path, update, False)(
+            agent, "mine", environment="CartPole-v1", statistic=statistic
+        )
 
     gate(Episodes(steady(0)), update=True)
     (cell,) = read_baseline(path).cells
