@@ -73,17 +73,17 @@ def test_a_full_covariance_beats_a_separable_one(full: str, separable: str) -> N
 
 @pytest.mark.parametrize("name", WORST)
 def test_default_settings_come_ten_times_nearer_in_40_000_evaluations(name: str) -> None:
-    """On a shifted sphere in ten dimensions, the last center of three seeds."""
+    """On a shifted sphere in ten dimensions, a center of each of three seeds."""
     goal = np.random.default_rng(0).standard_normal(10)
     for seed in range(3):
         algorithm = esbench.make_algorithm(name, num_params=10, seed=seed)
         evaluations = 0
-        while evaluations < 40_000:
+        while np.linalg.norm(algorithm.center - goal) >= np.linalg.norm(goal) / 10:
+            assert evaluations < 40_000
             population = algorithm.ask()
             members = population.members()
             algorithm.tell(population, -np.sum((members - goal) ** 2, axis=1), members)
             evaluations += len(population)
-        assert np.linalg.norm(algorithm.center - goal) < np.linalg.norm(goal) / 10
 
 
 def test_novelty_alone_does_not_look_at_the_function() -> None:
