@@ -83,7 +83,7 @@ def generate(leaderboard: Path = LEADERBOARD, out: Path = RESULTS) -> None:
     pages = dict(
         [*suite_pages(suites, drawn), *environment_pages(groups), *algorithm_pages(groups)]
     )
-    pages |= parts(suites, groups)
+    pages |= parts(suites, groups, drawn)
     files |= {f"{name}.md": text.encode() for name, text in pages.items()}
     for folder in FOLDERS:
         (out / folder).mkdir(parents=True, exist_ok=True)

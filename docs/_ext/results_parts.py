@@ -6,7 +6,7 @@ Their links begin at the root of the documentation, since several pages include 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from statistics import fmean, median
 
 from internals import (
@@ -56,9 +56,14 @@ DIFFERENCE = "Difference, share of the range"
 
 
 def parts(
-    suites: Sequence[Suite], groups: Mapping[str, Sequence[Sequence[Result]]]
+    suites: Sequence[Suite],
+    groups: Mapping[str, Sequence[Sequence[Result]]],
+    drawn: Mapping[str, Collection[str]],
 ) -> dict[str, str]:
-    """Every part by its name. ``groups``: the groups of rows of each environment."""
+    """Every part by its name.
+
+    ``groups``: the groups of rows of each environment. ``drawn``: the figures of each suite.
+    """
     rows = [
         r for suite in suites for name in suite.environments for r in suite_results(suite, name)
     ]
@@ -70,8 +75,8 @@ def parts(
     }
     found |= {
         "best": best_table(best, ROOT, with_suites=True) if best else "",
-        "best-seen": best_seen(suites, rows),
-        "tails": tails(suites, rows),
+        "best-seen": best_seen(rows, figures(drawn, "best-seen", "Best seen against final score")),
+        "tails": tails(rows, figures(drawn, "tails", "Tail against median")),
         "tuning": tuning(suites),
         "published-settings": published_settings(suites),
         "ppo": beside_agents(best),
@@ -80,17 +85,17 @@ def parts(
     return {f"parts/{name}": (text or f"{NOT_RUN}") + "\n" for name, text in found.items()}
 
 
-def figures(suites: Sequence[Suite], name: str, title: str) -> list[str]:
-    """A figure of every suite that has results."""
+def figures(drawn: Mapping[str, Collection[str]], name: str, title: str) -> list[str]:
+    """The figure of this name of every suite that has it."""
     return [
-        f"```{{figure}} /results/figures/{suite.name}-{name}.png\n:alt: {title}, {suite.name}\n\n"
-        f"{title}, suite {suite.name}.\n```"
-        for suite in suites
-        if suite.shown
+        f"```{{figure}} /results/figures/{suite}-{name}.png\n:alt: {title}, {suite}\n\n"
+        f"{title}, suite {suite}.\n```"
+        for suite, names in drawn.items()
+        if name in names
     ]
 
 
-def best_seen(suites: Sequence[Suite], rows: Sequence[Result]) -> str:
+def best_seen(rows: Sequence[Result], drawn: Sequence[str]) -> str:
     """How the largest return of training differs from the final score, in words and figures."""
     known = [each for each in rows if not math.isnan(each.row.best_seen)]
     if not known:
@@ -121,7 +126,6 @@ def best_seen(suites: Sequence[Suite], rows: Sequence[Result]) -> str:
         DIFFERENCE,
     ]
     shown = markdown_table(headings, lines, numbers=headings[2:])
-    drawn = figures(suites, "best-seen", "Best seen in training against final score")
     return "\n\n".join([text, shown, *drawn])
 
 
@@ -131,7 +135,7 @@ def scaled(each: Result, difference: float) -> float:
     return difference / span if not math.isnan(each.row.normalized) else math.nan
 
 
-def tails(suites: Sequence[Suite], rows: Sequence[Result]) -> str:
+def tails(rows: Sequence[Result], drawn: Sequence[str]) -> str:
     """The figures of tails, and the best rows whose worst episodes are far below their score."""
     best = [each for each in rows if each.standing == "best"]
     lines = [
@@ -146,19 +150,17 @@ def tails(suites: Sequence[Suite], rows: Sequence[Result]) -> str:
     ]
     headings = ["Environment", "Best by score", "Score", "Tail", DIFFERENCE]
     shown = markdown_table(headings, lines, numbers=headings[2:]) if lines else ""
-    return "\n\n".join([shown, *figures(suites, "tails", "Tail against median")]).strip()
+    return "\n\n".join([shown, *drawn]).strip()
 
 
 def tuning(suites: Sequence[Suite]) -> str:
-    """Rows with settings of the suite's grid beside those of the same cell without."""
+    """Rows with settings of the suite's grid beside those of the same cell with the defaults."""
     lines = []
     for suite in suites:
         for cell in suite.cells:
             by_origin = {str(origin): entry for entry, origin in reversed(cell.entries)}
-            tuned = by_origin.pop("suite", None)
-            by_origin.pop("other", None)
-            if tuned and by_origin:
-                (origin, plain), *_ = by_origin.items()
+            tuned, plain = by_origin.get("suite"), by_origin.get("defaults")
+            if tuned and plain:
                 rows = {r.row.file: r for r in suite_results(suite, cell.environment)}
                 lines.append(
                     [
@@ -166,13 +168,12 @@ def tuning(suites: Sequence[Suite]) -> str:
                         f"[`{cell.algorithm}`]({ROOT}algorithms/{cell.algorithm}.md)",
                         format_number(rows[tuned.file_name].row.score),
                         format_number(rows[plain.file_name].row.score),
-                        origin,
                         f"{p_different(tuned.scores, plain.scores):.3f}",
                     ]
                 )
     if not lines:
-        return "No cell has results both with settings of the suite's grid and with others."
-    headings = ["Environment", "Algorithm", "Suite's settings", "Others", "Which", "p"]
+        return "No cell has results both with settings of the suite's grid and with the defaults."
+    headings = ["Environment", "Algorithm", "Suite's settings", "Defaults", "p"]
     return markdown_table(headings, lines, numbers=headings[2:4])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from statistics import fmean
@@ -37,6 +38,7 @@ COLUMNS: Final = 3
 ROW_HEIGHT: Final = 1.9  # inches
 RANK_POINTS: Final = 15  # a rank comes from few episodes: it is noisier than a return
 OPACITY: Final = 0.08
+FEWEST_POINTS: Final = 3  # of a panel that compares
 MEDIAN: Final = QUANTILES.index(0.5)
 _Fill = Callable[["Axes", Sequence[Entry], Mapping[str, Style]], None]
 
@@ -46,19 +48,23 @@ def suite_drawings(suite: Suite) -> dict[str, Drawing]:
 
     "curves", "ranks", "tails" and "best-seen" have one panel per environment. "profile" is over
     environments with a published reference, if there are two, and algorithms with results in each.
+    "tails" and "best-seen" compare algorithms, so they need an environment with three.
     """
     if not suite.shown:
         raise UsageError(f"the leaderboard has no entry of the suite {suite.name}; expected one")
+    names = sorted({entry.cell.algorithm for entry in suite.shown})
+    styles = assign_styles({name: name for name in names})
+    panels = partial(_panels, suite, styles)
     drawings = {
-        "curves": _panels(suite, "return of the unperturbed policy", _curves, _over_seeds(suite)),
-        "ranks": _panels(suite, "share of members that beat it", _ranks, _over_seeds(suite)),
-        "tails": _panels(suite, "mean of the worst tenth", _tails, f"mean {_POINT}"),
-        "best-seen": _panels(
-            suite, "largest mean of five generations", _best_seen, f"IQM {_POINT}"
-        ),
+        "curves": panels("return of the unperturbed policy", _curves, _over_seeds(suite)),
+        "ranks": panels("share of members that beat it", _ranks, _over_seeds(suite)),
     }
+    if max(Counter(entry.cell.environment for entry in suite.shown).values()) >= FEWEST_POINTS:
+        drawings["tails"] = panels("mean of the worst tenth", _tails, f"mean {_POINT}")
+        label = "largest mean of five generations"
+        drawings["best-seen"] = panels(label, _best_seen, f"IQM {_POINT}")
     scaled = [entry for entry in suite.shown if entry.cell.reference_source != OWN_MEAN]
-    if profile := profile_of([(_named(e), _normalized(e)) for e in complete(scaled)]):
+    if profile := profile_of([(_named(e), _normalized(e)) for e in complete(scaled)], styles):
         drawings["profile"] = across_drawing(profile)
     return drawings
 
@@ -107,18 +113,18 @@ def _normalized(entry: Entry) -> Floats:
     return np.array([normalized(score, *scale) for score in entry.scores])
 
 
-def _panels(suite: Suite, label: str, fill: _Fill, reading: str) -> Drawing:
+def _panels(
+    suite: Suite, styles: Mapping[str, Style], label: str, fill: _Fill, reading: str
+) -> Drawing:
     """One panel per environment that has an entry."""
     groups = {
         name: own
         for name in suite.environments
         if (own := [entry for entry in suite.shown if entry.cell.environment == name])
     }
-    names = sorted({entry.cell.algorithm for entry in suite.shown})
-    styles = assign_styles({name: name for name in names})
     rows = -(-len(groups) // COLUMNS)
     draw = partial(_draw, groups, styles, label, fill, reading)
-    return Drawing(0.5 + ROW_HEIGHT * rows, names, draw)
+    return Drawing(0.5 + ROW_HEIGHT * rows, list(styles), draw)
 
 
 def _draw(
@@ -144,7 +150,7 @@ def _draw(
     for axes in panels:
         handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     shown = {name: handles[name] for name in styles if name in handles}
-    place_legend(figure, size, shown, reading, handle_length=3.0)
+    place_legend(figure, size, shown, reading)
 
 
 def _steps_axis(axes: Axes) -> None:
@@ -224,11 +230,14 @@ def _scatter(
             markersize=10 if style.marker == "*" else 7,
             markeredgecolor="white",
             markeredgewidth=0.6,
+            alpha=0.8,  # a point below another one
             label=name,
         )
-    axes.margins(0.1)
+    axes.margins(0)
     limits = [*axes.get_xlim(), *axes.get_ylim()]
-    axes.set(xlim=(min(limits), max(limits)), ylim=(min(limits), max(limits)))
+    margin = 0.1 * (max(limits) - min(limits))
+    both = min(limits) - margin, max(limits) + margin
+    axes.set(xlim=both, ylim=both)
     axes.axline((0, 0), slope=1, **MARK)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(4))

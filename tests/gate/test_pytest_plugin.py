@@ -158,6 +158,7 @@ def test_agent(esbench_check):
 def test_the_options_reach_the_fixture(pytester: pytest.Pytester) -> None:
     # In processes of their own: within this one, pytester would import NumPy a second time.
     pytester.makeini("[pytest]\naddopts = -p no:hypothesispytest")  # slow to import
+
     def run(drop: float, *options: str) -> pytest.RunResult:
         pytester.makepyfile(SUITE.format(drop=drop))
         return pytester.runpytest_subprocess("--esbench-baseline", "deep/b.json", *options)

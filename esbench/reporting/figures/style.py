@@ -314,20 +314,14 @@ def add_legend(figure: FigureBase, size: Size, axes: Axes, title: str) -> None:
     place_legend(figure, size, dict(zip(labels, handles, strict=True)), title)
 
 
-def place_legend(
-    figure: FigureBase,
-    size: Size,
-    lines: Mapping[str, Any],
-    title: str,
-    handle_length: float = 2.0,  # in font sizes
-) -> None:
+def place_legend(figure: FigureBase, size: Size, lines: Mapping[str, Any], title: str) -> None:
     """Add a legend of lines by their labels below the figure."""
     figure.legend(
         list(lines.values()),
         list(lines),
         loc="outside lower center",
         ncols=_columns(list(lines), size[0]),
-        handlelength=handle_length,
+        handlelength=4.0,  # in font sizes, for a whole period of each line
         frameon=False,
         title=title,
         title_fontsize=8,
@@ -392,4 +386,4 @@ def _rotated(items: Sequence[T], start: int) -> list[T]:
 
 def _columns(labels: Sequence[str], width: float) -> int:
     """The number of legend columns that fit the width of the figure [inches]."""
-    return max(1, min(len(labels), round(LEGEND_WIDTH * width) // (max(map(len, labels)) + 8)))
+    return max(1, min(len(labels), round(LEGEND_WIDTH * width) // (max(map(len, labels)) + 12)))
