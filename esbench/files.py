@@ -126,9 +126,16 @@ def read_bytes(path: Path, below: Path | None = None, largest: int = LARGEST) ->
 
 
 def nearest_path(path: Path, others: Iterable[Path] = ()) -> Path | None:
-    """The path beside a missing one, or among ``others``, with the nearest name; None if none."""
+    """The path with the nearest name to a missing one, or None.
+
+    It is in the same folder (in the nearest one, if that is missing, too), or one of ``others``.
+    """
+    folder: Path | None = path.parent
     try:
-        found = {each.name: each for each in [*path.parent.glob("*"), *others]}
+        if not path.parent.exists():
+            folder = nearest_path(path.parent)
+        beside = folder.glob("*") if folder else ()
+        found = {each.name: each for each in [*beside, *others]}
     except OSError:  # a folder that may not be read
         return None
     near = get_close_matches(path.name, found, n=1, cutoff=0.8)

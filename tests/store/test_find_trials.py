@@ -52,10 +52,12 @@ def test_a_folder_that_vanishes_meanwhile_is_left_out(
 
 
 def test_a_missing_folder_names_the_nearest_one(root: Path) -> None:
-    with pytest.raises(UsageError) as refused:
-        find_trials(root.with_name("halfcheetha"))
-    assert repr(str(root)) in str(refused.value)
-    assert not has_trials(root.with_name("halfcheetha"))
+    parent = root.parent
+    for wrong in root.with_name("halfcheetha"), parent.with_name(f"{parent.name}x") / root.name:
+        with pytest.raises(UsageError) as refused:
+            find_trials(wrong)
+        assert repr(str(root)) in str(refused.value)
+        assert not has_trials(wrong)
 
 
 @pytest.mark.parametrize("name", ["trial.json", "result.json", "kept/new.json", "checkpoint/a"])
