@@ -110,9 +110,9 @@ def leaderboard_rows(
 
     Equal scores are ordered by the lower end of the interval, the tail and the number of seeds.
     """
-    labels = Counter(entry.cell.labels for entry in entries)
+    counts = Counter(map(_shown, entries))
     rows = [
-        _row(entry, labels[entry.cell.labels] > 1)
+        _row(entry, counts[_shown(entry)] > 1)
         for entry in selected(entries, environments, algorithms)
     ]
 
@@ -209,6 +209,15 @@ def one_episode_notes(rows: Sequence[LeaderboardRow]) -> list[str]:
     return variety_notes({row.title: "one" if row.one_episode else "varied" for row in rows})
 
 
+def _shown(entry: Entry) -> tuple[object, ...]:
+    """What tells a row from others without its settings: labels, policy and budget."""
+    return entry.cell.labels, policy_words(entry), _budget(entry)
+
+
+def _budget(entry: Entry) -> int:
+    return int((entry.cell.spec or {})["budget"]["env_steps"])
+
+
 def _row(entry: Entry, ambiguous: bool) -> LeaderboardRow:
     cell, runs, origins = entry.cell, entry.runs, entry.origins
     low, high = bootstrap_interval(entry.scores)
@@ -227,7 +236,7 @@ def _row(entry: Entry, ambiguous: bool) -> LeaderboardRow:
         one_episode=any(run.one_episode for run in runs),
         best_seen=float(iqm(best)),
         seeds=len(runs),
-        budget=(cell.spec or {})["budget"]["env_steps"],
+        budget=_budget(entry),
         env_steps=fmean(run.env_steps for run in runs),
         generations=fmean(run.generations for run in runs),
         wall_time_s=fmean(run.wall_time_s for run in runs),
