@@ -32,7 +32,7 @@ from esbench.search_space import Tune
 from esbench.seeding import Purpose, stream
 from esbench.settings import Count, EpisodeCount
 
-Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+Proportion: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 
 
 def novelties(behaviors: Matrix, archive: Matrix, k: int) -> Vector:
@@ -124,7 +124,7 @@ class NSESSettings(NoveltySettings):
 class NSRESSettings(NoveltySettings):
     """Settings of NSR-ES."""
 
-    novelty_weight: Annotated[Share, Tune(low=0.1, high=0.9)] = 0.5
+    novelty_weight: Annotated[Proportion, Tune(low=0.1, high=0.9)] = 0.5
     """Weight of the shaped novelty; that of the shaped return is 1 minus this."""
 
     def weight(self) -> NoveltyWeight:
@@ -136,14 +136,14 @@ class NSRESSettings(NoveltySettings):
 class NSRAESSettings(NoveltySettings):
     """Settings of NSRA-ES."""
 
-    novelty_weight: Share = 0.0
+    novelty_weight: Proportion = 0.0
     """Initial weight of the shaped novelty, 1 - w in the paper; that of the shaped return is 1
     minus this."""
 
-    novelty_weight_max: Share = 1.0
+    novelty_weight_max: Proportion = 1.0
     """Largest weight of the novelty."""
 
-    weight_delta: Share = 0.05
+    weight_delta: Proportion = 0.05
     """Decrease of the weight at a new best return, and increase after ``weight_patience``
     generations without one."""
 
