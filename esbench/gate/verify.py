@@ -281,7 +281,7 @@ def contradiction(reruns: Sequence[Rerun], changed: Collection[str]) -> str:
         return f"the digests are the recorded ones, but other numbers are not ({fields})"
     same_policy = (rerun for rerun in reruns if rerun.parts_at == SCORE_ONLY)
     if any(not changed or rerun.is_far for rerun in same_policy):
-        return "the policy is the recorded one, so its score must be, too"
+        return "the trained policy is the recorded one, so its score must equal the recorded one"
     return ""
 
 

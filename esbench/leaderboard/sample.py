@@ -114,8 +114,8 @@ def _verify_entry(
     outcome = outcome_of(reruns, problem)
     found = contradiction(reruns, changed)
     if outcome is RerunOutcome.DIFFERENT and not changed and _same_commit(entry, here):
-        found = (
-            found or "commit, versions and processor are the recorded ones, so bits must be, too"
+        found = found or (
+            "commit, versions and processor are the recorded ones, so every bit must be equal"
         )
     if outcome is RerunOutcome.DIFFERENT and not found and not problem:
         others = [place for place in range(len(entry.runs)) if place not in places]

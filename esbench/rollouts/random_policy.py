@@ -60,13 +60,9 @@ def random_policy_returns(environment: EnvironmentSpec, episodes: int, seed: int
                     text = f"environment {environment.id!r}: step() failed: {error_text(error)}"
                     raise TrainingError(text) from error
                 returns[episode] += returned.reward(reward)
-                steps, ended = (
-                    steps + 1,
-                    (
-                        returned.flag("terminated", terminated)
-                        | returned.flag("truncated", truncated)
-                    ),
-                )
+                steps += 1
+                ended = returned.flag("terminated", terminated)
+                ended |= returned.flag("truncated", truncated)
                 require_end(steps, environment.id, environment.kwargs)
     return returns
 
