@@ -96,6 +96,15 @@ def test_a_damaged_trial_does_not_stop_the_others(
     assert status == "failed"
 
 
+def test_a_trial_that_failed_before_it_began_is_a_row_too(make_trial: Make) -> None:
+    trial = make_trial()
+    trial.folder.fail("it was stopped\n")
+    assert [path.name for path in trial.folder.path.iterdir()] == ["error.txt"]
+    frame = scores_of([(trial.labels | {"seed": 0}, trial.folder)])
+    assert list(frame["status"]) == ["failed"]
+    assert frame["score"].isna().all()
+
+
 def test_without_its_damaged_result_a_trial_is_scored_again(
     make_trial: Make, pool: WorkerPool
 ) -> None:
