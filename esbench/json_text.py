@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
 Json: TypeAlias = dict[str, Any]
@@ -13,6 +12,7 @@ Json: TypeAlias = dict[str, Any]
 SEAL: Final = "sha256"  # key of the digest of a JSON file's other content
 DEEPEST: Final = 64  # nested tables and lists in JSON
 MOST_DIGITS: Final = 100  # of an integer in JSON; the state of a random generator has 39
+_NESTING: Final = (dict, list, tuple)
 
 
 def parse_json(text: bytes) -> Any:
@@ -28,10 +28,7 @@ def parse_json(text: bytes) -> Any:
         )
     except RecursionError:
         raise deep from None
-    level = [content]
-    for _ in range(DEEPEST):
-        level = [item for value in level for item in _items(value)]
-    if level:
+    if is_deeper(content, DEEPEST):
         raise deep
     if b"\\u" in text:  # an escape can stand for half a character, which no output can encode
         try:
@@ -41,8 +38,15 @@ def parse_json(text: bytes) -> Any:
     return content
 
 
-def _items(value: Any) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+def is_deeper(value: Any, most: int) -> bool:
+    """Whether tables and arrays are inside each other in more than ``most`` levels."""
+    level = [value] if isinstance(value, _NESTING) else []
+    for _ in range(most):
+        if not level:
+            return False
+        items = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [item for some in items for item in some if isinstance(item, _NESTING)]
+    return bool(level)
 
 
 def _no_number(text: str) -> Any:

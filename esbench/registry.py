@@ -36,6 +36,7 @@ class Registry(Generic[T]):
         self.group = group
         self._classes: dict[str, type[T]] = {}
         self._plugins: dict[str, EntryPoint] | None = None
+        self._has_builtins = False
 
     def register(self, name: str) -> Callable[[C], C]:
         """A decorator that registers a class as ``name``.
@@ -86,9 +87,11 @@ class Registry(Generic[T]):
         return self._classes[name]
 
     def _load_builtins(self) -> dict[str, type[T]]:
-        package = importlib.import_module(self.package)
-        for module in pkgutil.iter_modules(package.__path__, f"{self.package}."):
-            importlib.import_module(module.name)
+        if not self._has_builtins:
+            package = importlib.import_module(self.package)
+            for module in pkgutil.iter_modules(package.__path__, f"{self.package}."):
+                importlib.import_module(module.name)
+            self._has_builtins = True
         return self._classes
 
     def _find_plugins(self) -> dict[str, EntryPoint]:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from esbench.errors import UsageError, suggestion
+from esbench.json_text import is_deeper
 
 Table = dict[str, Any]
 
@@ -76,27 +77,21 @@ def parse(model: type[S], values: Table, source: str, prefix: str = "") -> S:
         typed = model.model_validate_json(text)
     except ValidationError as error:
         raise UsageError("\n".join(_sentences(model, error.errors(), source, prefix))) from None
-    try:
-        json.dumps(values, allow_nan=False, default=_plain)  # also inside free tables
-    except ValueError:
-        raise UsageError(f"{source}: NaN or infinity{where}: expected finite numbers") from None
+    if "NaN" in text or "Infinity" in text:  # also inside free tables
+        try:
+            json.dumps(values, allow_nan=False, default=_plain)
+        except ValueError:
+            raise UsageError(f"{source}: NaN or infinity{where}: expected finite numbers") from None
     return typed
 
 
 def require_shallow(value: Any, source: str) -> None:
     """Raises UsageError if tables and arrays are inside each other in too many levels."""
-    level = [value]
-    for _ in range(MOST_LEVELS):
-        tables = [each for each in level if isinstance(each, dict)]
-        arrays = [each for each in level if isinstance(each, list | tuple)]
-        level = [item for table in tables for item in table.values()]
-        level += [item for array in arrays for item in array]
-        if not level:
-            return
-    raise UsageError(
-        f"{source}: tables and arrays inside each other in more than {MOST_LEVELS} levels; "
-        f"expected at most {MOST_LEVELS}"
-    )
+    if is_deeper(value, MOST_LEVELS):
+        raise UsageError(
+            f"{source}: tables and arrays inside each other in more than {MOST_LEVELS} levels; "
+            f"expected at most {MOST_LEVELS}"
+        )
 
 
 def _plain(value: Any) -> Any:

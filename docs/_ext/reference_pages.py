@@ -12,6 +12,7 @@ import inspect
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -444,12 +445,19 @@ def results_section(results: list[Row], key: str, name: str) -> Iterator[str]:
 
 def leaderboard_page(key: str, name: str) -> str:
     """The page with the leaderboard's rows of an algorithm or environment; empty without one."""
-    cells = [entry.cell for entry in internals.read_leaderboard(LEADERBOARD)]
-    if key == "Algorithm":
-        known = name in {cell.algorithm for cell in cells}
-        return f"../../results/algorithms/{name}.md" if known else ""
-    known = name in {cell.environment for cell in cells}
-    return f"../../results/environments/{page_name(name)}.md" if known else ""
+    if name not in leaderboard_names(key):
+        return ""
+    folder, page = ("algorithms", name) if key == "Algorithm" else ("environments", page_name(name))
+    return f"../../results/{folder}/{page}.md"
+
+
+@cache
+def leaderboard_names(key: str) -> frozenset[str]:
+    """The algorithms or environments of the leaderboard."""
+    return frozenset(
+        entry.cell.algorithm if key == "Algorithm" else entry.cell.environment
+        for entry in internals.read_leaderboard(LEADERBOARD)
+    )
 
 
 def result_link(kind: str, name: str) -> str:

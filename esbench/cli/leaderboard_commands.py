@@ -57,7 +57,7 @@ def leaderboard(
 ) -> None:
     """Print the leaderboard, by environment and with the best score first."""
     from esbench.cli.console import print_sheet
-    from esbench.leaderboard.entries import read_leaderboard
+    from esbench.leaderboard.entries import read_leaderboard, selected
     from esbench.leaderboard.page import render
     from esbench.leaderboard.table import (
         best_rows,
@@ -68,10 +68,12 @@ def leaderboard(
     from esbench.reporting.tables.render_table import export
 
     entries = read_leaderboard(folder)
-    rows = leaderboard_rows(entries, env or (), algorithm or ())
+    shown = {entry.file_name for entry in selected(entries, env or (), algorithm or ())}
+    all_rows = leaderboard_rows(entries, env or ())
+    rows = [row for row in all_rows if row.file in shown]
     if best:
         rows = best_rows(rows)
-        sheet = best_sheet(rows, leaderboard_rows(entries, env or ()))
+        sheet = best_sheet(rows, all_rows)
     else:
         sheet = leaderboard_sheet(rows, terminal=format_ == "text")
     if format_ == "text":

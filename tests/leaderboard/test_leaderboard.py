@@ -71,6 +71,11 @@ def board_once(trained_once: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     return folder
 
 
+@pytest.fixture(scope="module")
+def published() -> list[Entry]:
+    return read_leaderboard(PUBLISHED)
+
+
 @pytest.fixture
 def board(board_once: Path, tmp_path: Path) -> Path:
     """A leaderboard of that cell."""
@@ -376,8 +381,10 @@ def test_rows_are_sorted_and_filtered(board: Path) -> None:
     assert len({name for name in names if name.startswith("openai_es #")}) == 2
 
 
-def test_of_each_environment_the_best_row_and_how_many_overlap_it(esbench: Run) -> None:
-    rows = leaderboard_rows(read_leaderboard(PUBLISHED))
+def test_of_each_environment_the_best_row_and_how_many_overlap_it(
+    esbench: Run, published: list[Entry]
+) -> None:
+    rows = leaderboard_rows(published)
     code, out, _ = esbench("leaderboard", str(PUBLISHED), "--best", "--format", "json")
     best = json.loads(out)["rows"]
     assert (code, len(best)) == (0, len({row.environment for row in rows}))
@@ -391,7 +398,7 @@ def test_of_each_environment_the_best_row_and_how_many_overlap_it(esbench: Run) 
         assert named["Environment"] == one["environment"]
         assert named["Overlap"] == f"{overlapping} of {len(own) - 1}"
     # Rows of other algorithms count although they are not shown, also those that are better.
-    random = leaderboard_rows(read_leaderboard(PUBLISHED), algorithms=["random_search"])
+    random = leaderboard_rows(published, algorithms=["random_search"])
     (hopper,) = [row for row in random if row.environment == "Hopper-v5"]
     alone = best_sheet([hopper], rows)
     overlap = dict(zip(alone.header, alone.body[0], strict=True))["Overlap"]
@@ -428,12 +435,12 @@ def test_settings_include_those_of_policy_episodes_and_validation() -> None:
 
 
 def test_rows_of_an_agent_without_its_library_have_no_settings_of_it(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, published: list[Entry]
 ) -> None:
     def missing(name: str) -> Any:
         raise UsageError(f"agent {name!r}: its package is not installed")
 
-    entries = [e for e in read_leaderboard(PUBLISHED) if e.cell.algorithm == "ppo"]
+    entries = [e for e in published if e.cell.algorithm == "ppo"]
     known = leaderboard_rows(entries)
     monkeypatch.setattr(table, "trainer_settings", missing)
     rows = leaderboard_rows(entries)
@@ -443,24 +450,25 @@ def test_rows_of_an_agent_without_its_library_have_no_settings_of_it(
     )
 
 
-def test_every_format_has_every_cell(esbench: Run) -> None:
-    entries = read_leaderboard(PUBLISHED)
+def test_every_format_has_every_cell(esbench: Run, published: list[Entry]) -> None:
     for format_ in ("text", "markdown", "csv", "latex", "html", "json"):
         code, out, _ = esbench("leaderboard", str(PUBLISHED), "--format", format_)
         assert code == 0
-        assert all(entry.cell.algorithm in out.replace(r"\_", "_") for entry in entries)
+        assert all(entry.cell.algorithm in out.replace(r"\_", "_") for entry in published)
         if format_ == "html":
             assert not re.search(r'(src|href)="(?!#|data:)', out)  # it needs no network
             assert out.count("<select") == 4
         if format_ == "json":
-            assert len(json.loads(out)["rows"]) == len(entries)
+            assert len(json.loads(out)["rows"]) == len(published)
         if format_ == "csv":
-            assert len(list(csv.DictReader(io.StringIO(out)))) == len(entries)
+            assert len(list(csv.DictReader(io.StringIO(out)))) == len(published)
 
 
-def test_published_commands_train_the_published_seeds_and_settings() -> None:
+def test_published_commands_train_the_published_seeds_and_settings(
+    published: list[Entry],
+) -> None:
     commands: Any = get_command(app)
-    for entry in read_leaderboard(PUBLISHED):
+    for entry in published:
         seeds: set[int] = set()
         for command in entry.commands:
             program, name, *options = shlex.split(command)
@@ -481,8 +489,10 @@ def test_published_commands_train_the_published_seeds_and_settings() -> None:
         assert seeds >= set(entry.seeds), entry.file_name
 
 
-def test_published_rows_are_scaled_by_the_scores_of_their_environments() -> None:
-    for entry in read_leaderboard(PUBLISHED):
+def test_published_rows_are_scaled_by_the_scores_of_their_environments(
+    published: list[Entry],
+) -> None:
+    for entry in published:
         assert entry.cell.spec is not None
         scores = frozen_scores(entry.cell.spec["environment"])
         if scores.random is not None:
