@@ -1,5 +1,6 @@
 """Fixtures that many tests share."""
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -29,16 +30,21 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # The files that take longest, in this order, before all others: processes that share the files (see
 # tox.ini) then end together.
 LONGEST = (
-    "test_learns_cartpole.py",
-    "test_ray_engine.py",
+    "test_leaderboard.py",
     "test_worker_pool.py",
-    "test_readme.py",
-    "test_resume.py",
-    "test_trial_processes.py",
-    "test_cli.py",
-    "test_mujoco_backend.py",
+    "test_report_in_browser.py",
+    "test_trials_on_nodes.py",
     "test_throughput.py",
+    "test_cli.py",
     "test_types.py",
+    "test_atari_games.py",
+    "test_resume.py",
+    "test_learns_cartpole.py",
+    "test_readme.py",
+    "test_trial_processes.py",
+    "test_hostile.py",
+    "test_mujoco_backend.py",
+    "test_kills.py",
 )
 
 SCORES = """
@@ -55,6 +61,14 @@ comparable = {comparable}
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     place = {name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.path.name, len(LONGEST)))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _without_waiting_for_the_disk() -> Iterator[None]:
+    """In this process; those that are killed or interrupted wait as for a user."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
 
 
 @pytest.fixture

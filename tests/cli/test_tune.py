@@ -1,7 +1,6 @@
 """``esbench tune`` as its user runs it: on the sphere, killed and resumed, and with bad input."""
 
 import errno
-import os
 import re
 import signal
 import sys
@@ -31,11 +30,6 @@ population_size = [8, 16]
 weight_decay = false
 """
 COMMAND = ("tune", "bad.toml", "--trials", "5", "--tuning-seeds", "7,8", "--workers", "1")
-
-
-@pytest.fixture(autouse=True)
-def _without_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 @pytest.fixture

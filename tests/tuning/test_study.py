@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,11 +22,6 @@ from esbench.tuning.open import open_studies
 from esbench.tuning.pruning import RUNGS
 from esbench.tuning.study import Search, Study
 from esbench.tuning.summary import summarize, write_best
-
-
-@pytest.fixture(autouse=True)
-def _without_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 class KilledError(BaseException):
@@ -111,9 +105,7 @@ def test_tpe_is_better_than_random_search(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Study:
     """A search that was not killed; TPE chooses the last two of its configurations."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda _: None)
-        return searched(tmp_path_factory.mktemp("whole"), 14)
+    return searched(tmp_path_factory.mktemp("whole"), 14)
 
 
 @pytest.mark.parametrize("after", [3, 139])
