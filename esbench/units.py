@@ -59,8 +59,10 @@ def format_duration(seconds: float) -> str:
 
 
 def format_share(value: float) -> str:
-    """A normalized score for reading: two decimals, never "-0.00"; "-" if it is NaN."""
-    return NONE if math.isnan(value) else f"{round(value, 2) + 0.0:.2f}"
+    """A normalized score for reading: two decimals below 1,000, never "-0.00"; "-" if NaN."""
+    if math.isnan(value) or abs(value) >= 1000:
+        return format_number(value)
+    return f"{round(value, 2) + 0.0:.2f}"
 
 
 def power_of_ten(value: float) -> str:

@@ -3,7 +3,7 @@ from collections.abc import Callable
 
 import pytest
 
-from esbench.units import format_duration, format_number, format_steps
+from esbench.units import format_duration, format_number, format_share, format_steps
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,20 @@ def test_numbers_are_read_back_to_two_digits_or_a_decimal() -> None:
             value = digits * 10.0**exponent
             assert float(format_number(value)) == pytest.approx(value, rel=0.05)
             assert format_number(-value) == f"-{format_number(value)}"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (0.504, "0.50"),
+        (-0.001, "0.00"),
+        (999.0, "999.00"),
+        (-1e300, "-1.000e+300"),
+        (math.nan, "-"),
+    ],
+)
+def test_shares(value: float, expected: str) -> None:
+    assert format_share(value) == expected
 
 
 STEPS = {

@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from esbench.analysis.resampling import Resamples, draw_resamples
-from esbench.errors import UsageError
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 EpisodeStatistic: TypeAlias = Literal["mean", "tail", "area"]
@@ -91,16 +90,11 @@ def bootstrap_interval(values: npt.ArrayLike) -> tuple[Floats, Floats]:
 
 
 def normalized(score: float, random: float, reference: float) -> float:
-    """A score on the scale where random actions have 0 and the reference has 1; NaN from NaN.
+    """A score on the scale where random actions have 0 and the reference has 1.
 
-    Raises:
-        UsageError: the reference is as good as random actions, so the scale is undefined.
+    NaN if a score is, or if the reference is not better than random actions.
     """
-    if reference == random:
-        raise UsageError(
-            f"reference score {reference} equals the random policy's; expected them to differ"
-        )
-    return (score - random) / (reference - random)
+    return (score - random) / (reference - random) if reference > random else math.nan
 
 
 def _finite(values: npt.ArrayLike) -> Floats:

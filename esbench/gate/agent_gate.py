@@ -276,6 +276,6 @@ def _score(value: Any, name: str, seed: int, statistic: OwnStatistic) -> float |
         score = float(value) if statistic == "mean" else tail_mean([float(each) for each in value])
         if statistic == "tail" and not len(value):
             raise ValueError
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise UsageError(f"{name}.train({seed}) returned {value!r}; expected {expected}") from None
     return score if math.isfinite(score) else None

@@ -12,8 +12,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Final, TypeAlias, final
 
+import msgspec
 import numpy as np
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from esbench.analysis.permutation import OMNIBUS, TestStatistic
 from esbench.analysis.statistics import EpisodeStatistic
@@ -33,6 +34,7 @@ from esbench.store.cells import (
 from esbench.store.outputs import write_bytes
 from esbench.store.provenance.changes import Origin, origin_of, was_mixed
 from esbench.store.provenance.record import changed_since, now
+from esbench.store.schemas import StoredSpec
 from esbench.store.trial_folder import TrialFolder
 from esbench.units import counted
 
@@ -77,6 +79,13 @@ class FrozenCell(Settings):
     reference_source: str
     episode_statistic: EpisodeStatistic = "mean"
     trials: tuple[FrozenTrial, ...] = Field(min_length=1)
+
+    @field_validator("spec")
+    @classmethod
+    def _has_its_keys(cls, spec: Table | None) -> Table | None:
+        if spec is not None:
+            msgspec.convert({**spec, "seed": 0}, StoredSpec)  # raises a ValueError
+        return spec
 
     @property
     def name(self) -> str:

@@ -91,7 +91,7 @@ def judgment_text(judgment: Judgment) -> str:
             return f"{change}; a drop of the margin is excluded, p = {judgment.p_margin:.2g}"
     if judgment.seeds_to_fail:
         fewest = judgment.seeds_to_fail
-        needed = f"no drop can fail a check with fewer than {fewest} seeds per side"
+        needed = f"with so few seeds no drop can fail; it takes {fewest} per side"
         return f"{change}, p = {judgment.p_drop:.2g}; {needed}"
     if math.isnan(judgment.seeds_needed):
         needed = "too near the margin to decide"

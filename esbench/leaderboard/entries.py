@@ -100,6 +100,14 @@ class Curves(Settings):
     returns: tuple[tuple[float | None, ...], ...]
     ranks: tuple[tuple[float | None, ...], ...]
 
+    def fits(self, runs: int) -> bool:
+        """Whether there are points, and one curve of each kind per run with a value for each."""
+        points = len(self.env_steps)
+        return points > 0 and all(
+            [len(curve) for curve in curves] == [points] * runs
+            for curves in (self.returns, self.ranks)
+        )
+
     def bands(self) -> tuple[Band, Band]:
         """The IQM over seeds with its pointwise interval, of the returns and of the ranks."""
         grid = np.array(self.env_steps)
@@ -187,6 +195,8 @@ def read_entry(path: Path) -> Entry:
             "edited; submit its trials again"
         )
     entry = parse(Entry, content, str(path))
+    if entry.cell.spec is None:
+        raise UsageError(f"{path} has no specification; expected that of its trials")
     if entry.cell.environment != (trained := entry.environment):
         raise UsageError(
             f"{path} names the environment {entry.cell.environment!r}; expected {trained!r}, that "
@@ -197,6 +207,10 @@ def read_entry(path: Path) -> Entry:
         raise UsageError(
             f"{path}: {len(entry.runs)} runs and {len(entry.scores)} finite scores of "
             f"{len(trials)} trials; expected one of each per trial"
+        )
+    if entry.curves is not None and not entry.curves.fits(len(trials)):
+        raise UsageError(
+            f"{path}: expected curves of {len(trials)} seeds with as many values as env_steps"
         )
     for trial, score, run in zip(trials, entry.scores, entry.runs, strict=True):
         bounds = run.quantiles[0], run.tail, score, run.quantiles[-1]

@@ -177,7 +177,7 @@ def policy_words(entry: Entry) -> str:
 def settings_words(entry: Entry) -> str:
     """What is not default of algorithm, policy, training episodes and validation: "sigma 0.1".
 
-    The defaults of an agent are known only where its library is installed.
+    The defaults of an agent or a plugin are known only where it is installed.
     """
     spec: dict[str, Any] = entry.cell.spec or {}
     algorithm, policy = spec["algorithm"], spec["policy"]
@@ -188,7 +188,8 @@ def settings_words(entry: Entry) -> str:
         parts.append((trainer_settings(algorithm["name"]), algorithm["settings"]))
     if policy is not None:
         others = {key: value for key, value in policy["settings"].items() if key != "hidden"}
-        parts.append((POLICIES.get(policy["template"]).Settings, others))
+        with contextlib.suppress(UsageError):
+            parts.append((POLICIES.get(policy["template"]).Settings, others))
     parts += [(EnvironmentSpec, played), (EvaluationSpec, validation)]
     return ", ".join(
         f"{name} {json.dumps(value) if isinstance(value, list | dict) else value}"

@@ -19,9 +19,12 @@ HIDDEN: Final = ".merge-"  # start of the name of a folder that holds no trials 
 def find_trials(root: Path) -> list[TrialFolder]:
     """The trials anywhere below ``root``, sorted by path; UsageError if there is none.
 
-    A folder that has lost its ``trial.json`` is one too, so that its reader refuses it.
+    A folder that has lost its ``trial.json`` is one too, so that its reader refuses it, unless
+    there are trials below it: then another command has written a file of that name.
     """
-    found = sorted(_folders_with(root, *_FILES))
+    paths = sorted(_folders_with(root, *_FILES))
+    above = {parent for path in paths for parent in path.parents}
+    found = [path for path in paths if path not in above or (path / "trial.json").exists()]
     if not found:
         what = "no trial in" if root.is_dir() else "no folder"
         near = None if root.exists() else nearest_path(root)

@@ -27,6 +27,8 @@ class StoredEnvironment(TypedDict):
 
     id: str
     kwargs: dict[str, Any]
+    max_episode_steps: StoredCount | list[list[StoredCount]] | None
+    reward_shift: float
 
 
 @final
@@ -34,6 +36,23 @@ class StoredBudget(TypedDict):
     """The budget of a specification."""
 
     env_steps: StoredCount
+    generations: StoredCount | None
+    target_return: float | None
+
+
+@final
+class StoredPolicy(TypedDict):
+    """The policy of a specification."""
+
+    template: str
+    settings: dict[str, Any]
+
+
+@final
+class StoredEvaluation(TypedDict):
+    """The evaluation of a specification."""
+
+    center: bool
 
 
 @final
@@ -42,9 +61,9 @@ class StoredSpec(TypedDict):
 
     algorithm: StoredAlgorithm
     environment: StoredEnvironment
-    policy: dict[str, Any] | None
+    policy: StoredPolicy | None
     budget: StoredBudget
-    evaluation: dict[str, Any]
+    evaluation: StoredEvaluation
     seed: StoredCount
 
 

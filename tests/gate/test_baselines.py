@@ -123,6 +123,8 @@ def test_hand_made_nonsense_is_refused(tmp_path: Path) -> None:
     refused("has openai_es on CartPole-v1 2 times", cells=[cell, cell])
     refused(r"\A[^\n]*random_score = [^\n]*\Z", cells=[cell | {"random_score": "x"}])
     refused("origin = -1: expected", cells=[cell | {"trials": negative}])
+    for spec in ({}, cell["spec"] | {"algorithm": "snes"}, cell["spec"] | {"budget": {}}):
+        refused(r"\A[^\n]*spec[^\n]*\Z", cells=[cell | {"spec": spec}])
 
 
 def test_a_trial_resumed_under_other_versions_is_frozen_without_digests(tmp_path: Path) -> None:

@@ -130,12 +130,10 @@ def test_bad_input_is_one_sentence(path: Path, tmp_path: Path) -> None:
     for agent, name, options, message in bad:
         with pytest.raises(UsageError, match=message):
             call(agent, name, **{"environment": "CartPole-v1", **options})
-    text: Any = SimpleNamespace(train=lambda seed: "490")
-    with pytest.raises(UsageError, match="returned '490'"):
-        freeze(path, text)
-    silent: Any = SimpleNamespace(train=lambda seed: None)
-    with pytest.raises(UsageError, match=r"mine.train\(0\) returned None"):
-        freeze(path, silent)
+    for returned in ("490", None, 10**400):
+        wrong: Any = SimpleNamespace(train=lambda seed, returned=returned: returned)
+        with pytest.raises(UsageError, match=rf"mine.train\(0\) returned {repr(returned)[:9]}"):
+            freeze(path, wrong)
 
 
 def test_a_name_belongs_to_one_call(path: Path) -> None:
@@ -193,7 +191,7 @@ def test_the_options_reach_the_fixture(pytester: pytest.Pytester) -> None:
 def test_what_cannot_fail_says_so(tmp_path: Path) -> None:
     path = tmp_path / "b.json"
     freeze(path, seeds=4)
-    with pytest.raises(pytest.fail.Exception, match="no drop can fail .* fewer than 5 seeds"):
+    with pytest.raises(pytest.fail.Exception, match="no drop can fail.* 5 "):
         hold(path, Agent(drop=300.0), last=4)
 
 

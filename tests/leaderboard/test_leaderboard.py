@@ -24,6 +24,7 @@ from esbench.errors import TrainingError, UsageError
 from esbench.gate.verify import SCORE_ONLY, RerunOutcome, Verification, sentences, train_again
 from esbench.grids.environment_files import frozen_scores
 from esbench.grids.trial_spec import TrialSpec
+from esbench.json_text import SEAL, as_text, sealed
 from esbench.leaderboard import sample, table
 from esbench.leaderboard.entries import Entry, as_file, read_entry, read_leaderboard
 from esbench.leaderboard.sample import draw_sample, verify_drawn
@@ -342,6 +343,20 @@ def test_a_file_names_the_environment_that_it_trains(board: Path) -> None:
         read_leaderboard(board)
 
 
+def test_a_specification_and_curves_are_complete(board: Path) -> None:
+    path = only(board)
+    content = json.loads(path.read_text())
+    del content[SEAL]
+    cell, curves = content["cell"], content["curves"]
+    specs = {}, {**cell["spec"], "policy": {}}, {**cell["spec"], "budget": {}}, None
+    bad = [{"cell": cell | {"spec": spec}} for spec in specs]
+    lists = {"returns": curves["returns"][1:]}, {"ranks": [[0.5]] * 4}, {"env_steps": []}
+    for changed in [*bad, *({"curves": curves | some} for some in lists)]:
+        path.write_text(as_text(sealed({**content, **changed})))
+        with pytest.raises(UsageError, match=f"{path.name}[^\n]*(spec|curves)"):
+            read_leaderboard(board)
+
+
 def test_an_edited_or_renamed_file_is_refused(esbench: Run, board: Path) -> None:
     path = only(board)
     text = path.read_text()
@@ -359,7 +374,8 @@ def test_an_edited_or_renamed_file_is_refused(esbench: Run, board: Path) -> None
 
 def test_rows_are_sorted_and_filtered(board: Path) -> None:
     entry = read_entry(only(board))
-    spec = {**(entry.cell.spec or {}), "budget": {"env_steps": 7}}
+    own: Any = entry.cell.spec
+    spec = {**own, "budget": {**own["budget"], "env_steps": 7}}
     better = tuple(
         trial.model_copy(update={"score": (trial.score or 0.0) + 5}) for trial in entry.cell.trials
     )
@@ -373,8 +389,7 @@ def test_rows_are_sorted_and_filtered(board: Path) -> None:
     assert len(leaderboard_rows(entries, algorithms=["openai_es"])) == 2
     with pytest.raises(UsageError, match="openai_es"):
         leaderboard_rows(entries, algorithms=["openai_is"])
-    settings = {**spec, "budget": {"env_steps": 600}}
-    settings["environment"] = {**settings["environment"], "reward_shift": 1.0}
+    settings = {**own, "environment": {**own["environment"], "reward_shift": 1.0}}
     same = entry.cell.model_copy(update={"spec": settings})
     write(board, entry.model_copy(update={"cell": same}))
     names = [row.algorithm for row in leaderboard_rows(read_leaderboard(board)) if row.budget > 7]
@@ -448,6 +463,15 @@ def test_rows_of_an_agent_without_its_library_have_no_settings_of_it(
     assert all(
         len(row.settings) < len(other.settings) for row, other in zip(rows, known, strict=True)
     )
+
+
+def test_a_policy_that_is_not_installed_hides_no_row(board: Path) -> None:
+    entry = read_entry(only(board))
+    spec: Any = entry.cell.spec
+    other = {**spec, "policy": {**spec["policy"], "template": "theirs"}}
+    write(board, entry.model_copy(update={"cell": entry.cell.model_copy(update={"spec": other})}))
+    rows = leaderboard_rows(read_leaderboard(board))
+    assert {row.policy_text.split()[0] for row in rows} == {"theirs", spec["policy"]["template"]}
 
 
 def test_every_format_has_every_cell(esbench: Run, published: list[Entry]) -> None:

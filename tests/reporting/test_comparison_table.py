@@ -11,6 +11,7 @@ from fake_trials import edit, make_trials, write_scores, write_trial
 from esbench.errors import UsageError
 from esbench.reporting.tables.comparison import as_markdown, compare_sides, outcome, sheet
 from esbench.reporting.tables.frames import comparison_frame
+from esbench.reporting.tables.score_table import score_table
 
 GOOD = [480.0, 485.0, 490.0, 491.0, 492.0, 495.0, 498.0, 500.0, 499.0, 497.0]
 BAD = [score - 100 for score in GOOD]
@@ -44,6 +45,23 @@ def test_two_folders() -> None:
     assert outcome(sides).startswith("a against b: better on 1, worse on 0, not ")
     assert outcome(sides).endswith(" on 1 of 2")
     assert outcome(compare_sides("b", "a")).startswith("b against a: better on 0, worse on 1")
+
+
+@pytest.mark.usefixtures("two")
+@pytest.mark.parametrize("reference", [-500.0, -499.0])
+def test_a_reference_that_is_not_better_than_random_actions_is_no_scale(reference: float) -> None:
+    random = {"mean": -499.0, "std": 1.0, "episodes": 100, "command": "none"}
+    found = {"method": "A", "score": reference, "source": "a paper", "comparable": True}
+    scores = {"random": random, "references": [found]}
+    for side in "ab":
+        (folder,) = Path(side).glob("Acrobot*")
+        edit(folder, "trial.json", lambda content: content.update(scores=scores))
+    sides = compare_sides("a", "b")
+    assert len(sides.pairs) == 2
+    assert sides.across is None
+    acrobot, cartpole = score_table(Path("a"))
+    assert math.isnan(acrobot.normalized)
+    assert cartpole.normalized > 0.5
 
 
 @pytest.mark.usefixtures("two")

@@ -69,4 +69,7 @@ def test_an_output_never_replaces_a_file_of_a_trial(root: Path, name: str) -> No
     assert (trial / "trial.json").read_bytes() == before
     assert not (trial / "kept").exists()
     write_bytes(trial / "policy.pt2", b"new")
+    trials = [trial.path for trial in find_trials(root)]
     write_bytes(root / name, b"new")  # no trial is there
+    found = [trial.path for trial in find_trials(root)]
+    assert found == ([root, *trials] if name == "trial.json" else trials)

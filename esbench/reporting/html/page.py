@@ -142,14 +142,19 @@ def _facts(found: Sequence[Cell]) -> dict[str, str]:
     trials = [trial for cell in found for trial in cell.trials]
     statuses = Counter(trial.status for trial in trials)
     spent = [trial.columns("env_steps", "cpu_time_s") for trial in trials]
-    days = sorted(str(item["created"])[:10] for cell in found for item in cell.descriptions)
+    days = sorted(
+        str(item["created"])[:10]
+        for cell in found
+        for item in cell.descriptions
+        if item.get("created")
+    )
     return {
         "Environments": str(len({cell.environment for cell in found})),
         "Algorithms": str(len({cell.name for cell in found})),
         "Trials": ", ".join(f"{statuses[name]} {name}" for name in STATUSES if statuses[name]),
         "Steps trained": format_steps(sum(float(run["env_steps"][-1:].sum()) for run in spent)),
         "CPU time": format_duration(sum(float(run["cpu_time_s"][-1:].sum()) for run in spent)),
-        "Started": days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}",
+        "Started": " to ".join(dict.fromkeys(days[:1] + days[-1:])) or NONE,
     }
 
 

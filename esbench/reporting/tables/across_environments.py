@@ -87,14 +87,10 @@ def left_out(rows: Sequence[ScoreRow], found: Sequence[Overall]) -> list[str]:
     if len(used) < 2:
         need = "They need a score, a random and a reference score in two or more, and have them in"
         return [f"No statistics over all environments. {need}: {', '.join(used) or 'none'}."]
-    scaled = {
-        row.environment
-        for row in rows
-        if not (math.isnan(row.random_score) or math.isnan(row.reference_score))
-    }
+    scaled = {row.environment for row in rows if row.reference_score > row.random_score}
     included = {item.name for item in found}
     lacking = {
-        "a random or a reference score": [name for name in names if name not in scaled],
+        "a reference score above a random one": [name for name in names if name not in scaled],
         "a score": [name for name in names if name in scaled and name not in used],
         "a score in some of them": list(
             dict.fromkeys(row.name for row in rows if row.name not in included)

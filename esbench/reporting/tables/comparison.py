@@ -255,9 +255,9 @@ def _scores(
 def _across(
     matched: Sequence[tuple[Cell, Cell]], scores: Sequence[tuple[list[float], list[float]]]
 ) -> tuple[Estimate, Estimate] | None:
-    known = [cell.scores for cell, _ in matched]
-    if len(matched) < 2 or not all(item.random and item.references for item in known):
+    if len(matched) < 2 or not all(cell.has_scale for cell, _ in matched):
         return None
+    known = [cell.scores for cell, _ in matched]
     first, second = (
         [
             [normalized_score(x, item) for x in pair[side]]
@@ -294,10 +294,9 @@ def _notes(
     if unfinished := sum(len(cell.trials) for cell in paired) - runs:
         notes.append(f"{counted(unfinished, 'trial')} without a score left out.")
     if diverged := sum(cell.diverged(statistic) for cell in paired):
-        notes.append(
-            f"{counted(diverged, 'run')} diverged, counted as the worst of both sides and the "
-            "random policy."
-        )
+        known = all(cell.scores.random for cell in paired)
+        worst = "its own side and the random policy" if known else "both sides"
+        notes.append(f"{counted(diverged, 'run')} diverged, counted as the worst of {worst}.")
     common = {cell.labels for cell in ours} & {cell.labels for cell in theirs}
     left_out = [cell for cell in (*ours, *theirs) if cell not in paired]
     if alone := [cell for cell in left_out if cell.labels not in common]:

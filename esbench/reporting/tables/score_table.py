@@ -254,7 +254,7 @@ def commands_of(cell: Cell) -> tuple[str, ...]:
 
 
 def normalized_score(value: float, scores: Scores) -> float:
-    """A score where random actions are 0 and the reference is 1; NaN if either is unknown."""
+    """``normalized``, from the scores of an environment; NaN if either is unknown."""
     if scores.random is None or not scores.references:
         return math.nan
     return normalized(value, scores.random.mean, scores.references[0].score)
