@@ -187,6 +187,7 @@ def make_trainer(
             f"{reserved[0]} = {shown(settings[reserved[0]])}: expected a setting of the algorithm; "
             "a trainer has one environment (env) and one seed"
         )
+    require_integer("seed", seed, 0, 2**32 - 1)
     # A list of one value is no sweep: a list given here is the value of one trial.
     values = {
         key: [value] if isinstance(value, list) else _named(key, value)

@@ -146,7 +146,7 @@ class Algorithm(ABC, Generic[PopulationT]):
         self.member_data = {}
         probe = self.plan.probe
         if not probe and not np.isfinite(values).any():
-            why = "a reward or an observation of the environment is not a number"
+            why = "a reward, an observation or an output of the policy is not a number"
             if not np.isfinite(self.center).all():
                 why = f"the center of {type(self).__name__} is not finite after its last update"
             raise TrainingError(

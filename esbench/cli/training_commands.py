@@ -114,7 +114,7 @@ def run(
         _print_results(root)
     if not quiet and sys.stdout.isatty() and not {"done", "skipped"}.isdisjoint(report):
         show(*_next_steps(root))
-    if busy := report.count("elsewhere"):
+    if "elsewhere" in report and (busy := sum(trial.status == "running" for trial in trials)):
         show(f"running in another process: {busy} of {len(trials)} trials; see: esbench status")
     if failed := report.count("failed"):
         complain(

@@ -157,7 +157,7 @@ def render(
 ) -> None:
     """Write a GIF or MP4 of a stored policy in one of its held-out episodes."""
     from esbench.cli.console import working
-    from esbench.units import counted
+    from esbench.units import counted, format_number
     from esbench.video.render_trial import outputs, render_trial
 
     written = code = 0
@@ -172,7 +172,8 @@ def render(
         cut = "" if rendered.shown == rendered.steps else f", the first {rendered.shown} shown"
         write(
             f"{rendered.path}: {rendered.environment}, generation {rendered.generation}, "
-            f"episode {rendered.episode} (seed {rendered.seed}), return {rendered.total!r}, "
+            f"episode {rendered.episode} (seed {rendered.seed}), "
+            f"return {format_number(rendered.total)}, "
             f"{counted(rendered.steps, 'step')}{cut}"
         )
         if rendered.differs:

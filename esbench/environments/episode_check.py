@@ -247,6 +247,8 @@ def _episode(
     terminated, truncated, action = False, False, actions.sample()
     while True:
         seen = np.asarray(flatten(env.observation_space, observation)).tobytes()
+        if reward is None:  # NumPy makes it NaN
+            raise TypeError("the reward is None; expected a number")
         yield hash(seen), np.float64(reward).tobytes(), bool(terminated), bool(truncated)
         if terminated or truncated:
             return

@@ -174,6 +174,8 @@ FAMILIES: Final[dict[str, Callable[[], None]]] = {
 
 def reason(error: BaseException) -> str:
     """The message of an error in one line, with the package to install if a module is missing."""
+    if isinstance(error, ModuleNotFoundError) and isinstance(error.__cause__, ModuleNotFoundError):
+        error = error.__cause__  # Gymnasium adds a sentence about its own registration
     line = message_of(error).partition(CREATOR)[0].strip()
     if isinstance(error, gymnasium.error.DependencyNotInstalled) and "Box2D" in line:
         return f"Box2D is not installed; install it with: {extra_command(DISTRIBUTION, 'box2d')}"

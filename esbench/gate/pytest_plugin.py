@@ -45,18 +45,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse to freeze scores in several processes."""
+    if config.getoption("--esbench-update") and config.getoption("numprocesses", 0):  # xdist's
+        raise pytest.UsageError("--esbench-update writes one file; expected one process (-n 0)")
+
+
 @pytest.fixture
 def esbench_check(request: pytest.FixtureRequest) -> Callable[..., None]:
     """A function that compares an agent's scores with the baseline."""
     from esbench.errors import UsageError
     from esbench.gate.agent_gate import AgentGate, AgentSession
 
-    update = bool(request.config.getoption("--esbench-update"))
-    if update and getattr(request.config, "workerinput", None):  # set by xdist
-        raise pytest.UsageError("--esbench-update writes one file; expected one process (-n 0)")
     gate = AgentGate(
         request.config.rootpath / str(request.config.getoption("--esbench-baseline")),
-        update=update,
+        update=bool(request.config.getoption("--esbench-update")),
         allow_inconclusive=bool(request.config.getoption("--esbench-allow-inconclusive")),
         test=request.node.nodeid,
         session=request.config.stash.setdefault(SESSION, AgentSession()),

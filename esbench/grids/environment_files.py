@@ -7,6 +7,7 @@ scores. An Atari game without a file has the settings of its protocol.
 from __future__ import annotations
 
 import importlib
+import sys
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, final
 
@@ -230,6 +231,10 @@ def _require_registered(name: str) -> None:
             own = [e for e in gymnasium.registry if module_of(e).partition(".")[0] == package]
             known = {f"{module}:{each}" for each in own or gymnasium.registry}
         near = suggestion(name, known, NEAR)
+        if module and not own:
+            found = sys.modules[module]
+            place = getattr(found, "__file__", None) or ", ".join(found.__path__)
+            near = f"{module!r} registers no environment ({place})"
         if not module:
             near += f"{'' if near.endswith('?') else '.'} Write one of your own as 'package:{name}'"
         raise UsageError(f"unknown environment {name!r}; {near}") from None

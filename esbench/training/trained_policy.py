@@ -68,6 +68,9 @@ class TrainedPolicy:
             self._batch.refer(self._reference)
         self.reset()
 
+    def __repr__(self) -> str:
+        return f"<TrainedPolicy of {self.environment.id}, generation {self.generation}>"
+
     def make_environment(self, **kwargs: Any) -> gymnasium.Env[Any, Any]:
         """The environment of the trial, for example with ``render_mode="human"``.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, Self, TypeAlias, final
 
 from esbench.algorithms.base import State
-from esbench.errors import UsageError, require_finite
+from esbench.errors import UsageError, require_finite, shown
 from esbench.grids.trial_spec import TrialSpec
 from esbench.rollouts.engine import Engine
 from esbench.rollouts.stopwatch import Stopwatch
@@ -87,7 +87,7 @@ class Trainer(ABC):
 
     @final
     def train(
-        self, env_steps: int | None = None, callbacks: Sequence[Callback] = ()
+        self, env_steps: int | None = None, callbacks: Callback | Sequence[Callback] = ()
     ) -> Stop | None:
         """Train until the budget is spent or a callback stops training; returns ``stopped``.
 
@@ -96,19 +96,26 @@ class Trainer(ABC):
         Args:
             env_steps: the total number of training steps to reach, in place of the budget of the
                 specification. Call again with a larger number to continue.
-            callbacks: called with the record of every new generation; may return ``Stop``.
+            callbacks: one or several functions that are called with the record of every new
+                generation; they may return ``Stop``.
 
         Raises:
             TrainingError: all returns of a generation are not finite, or an earlier update failed.
             UsageError: see ``check_episodes``, which is called if the trainer owns its workers; a
-                callback returns something else, or ``env_steps`` are beyond a stored budget.
+                callback is no function or returns something else, or ``env_steps`` are negative or
+                beyond a stored budget.
         """
         budget = self.spec.budget
         if env_steps is not None:
             require_finite("env_steps", env_steps)
+            if env_steps < 0:
+                raise UsageError(f"env_steps = {env_steps}: expected 0 or more")
+        functions = [callbacks] if callable(callbacks) else callbacks
+        if not isinstance(functions, Sequence) or not all(map(callable, functions)):
+            raise UsageError(f"callbacks = {shown(callbacks)}: expected functions")
         limit = budget.env_steps if env_steps is None else int(env_steps)
         if self._ended is None:
-            self._train_with(limit, callbacks)
+            self._train_with(limit, functions)
             return self.stopped
         if limit > budget.env_steps:
             raise UsageError(
@@ -117,7 +124,7 @@ class Trainer(ABC):
             )
         if not self.done:
             if self.stopped is None:  # else it was interrupted while it was scored
-                self._train_with(limit, callbacks)
+                self._train_with(limit, functions)
             if self.stopped or self._is_spent(budget.env_steps):
                 self._ended(self)
                 self.done = True

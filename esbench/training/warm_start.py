@@ -29,7 +29,8 @@ def latest_start(path: str | Path | None) -> StartSpec | None:
         state = folder.load_checkpoint()
         generation = 0 if state is None else state["progress"]["generation"]
         if not generation:
-            raise UsageError(f"{folder.path} has no checkpoint yet; expected a trained trial")
+            expected = "a trial of a search" if folder.is_done else "a trained trial"
+            raise UsageError(f"{folder.path} has no checkpoint; expected {expected}")
         digest = folder.records()[generation - 1].digest
     except UsageError as error:
         raise UsageError(f"init_from = {str(path)!r}: {error}") from None

@@ -164,8 +164,8 @@ def test_the_options_reach_the_fixture(pytester: pytest.Pytester) -> None:
     run(0.0, "--esbench-update").assert_outcomes(passed=1)
     assert read_baseline(pytester.path / "deep" / "b.json").cells[0].name == "mine on CartPole-v1"
     result = run(0.0, "--esbench-update", "-n", "1")
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*--esbench-update writes one file; expected one process*"])
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--esbench-update writes one file; expected one process*"])
     twice = SUITE + SUITE[SUITE.index("def test") :].replace("test_agent", "test_two")
     pytester.makepyfile(twice.format(drop=0.0))
     result = pytester.runpytest_subprocess("--esbench-baseline", "deep/b.json")

@@ -1,6 +1,7 @@
 import io
 import json
 import math
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -74,7 +75,8 @@ def test_the_tails_of_both_sides() -> None:
     assert frame["b_tail"].isna().all()
     assert sheet(sides, tail=True).body[0][-1] == "7.0,\n-"
     assert "Tails" in as_markdown(sides)
-    assert "Tails" not in as_markdown(compare_sides("b", "b"))
+    shutil.copytree("b", "c")
+    assert "Tails" not in as_markdown(compare_sides("b", "c"))
 
 
 @pytest.mark.usefixtures("two")
@@ -83,7 +85,8 @@ def test_sides_without_spread_are_told_apart(tmp_path: Path) -> None:
     write_scores(tmp_path / "low", [400.0] * 8)
     assert outcome(compare_sides("high", "low")) == "high is better than low"
     assert outcome(compare_sides("low", "high")) == "low is worse than high"
-    assert outcome(compare_sides("low", "low")) == "low and low are not significantly different"
+    write_scores(tmp_path / "same", [400.0] * 8)
+    assert outcome(compare_sides("low", "same")) == "low and same are not significantly different"
 
 
 def test_better_is_what_the_test_says_and_not_what_most_runs_do(tmp_path: Path) -> None:
@@ -240,6 +243,8 @@ def test_every_format(esbench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         (["a", "c"], "nothing to compare: a has openai_es on CartPole-v1, c has openai_es on Ac"),
         (["a", "d"], "openai_es on CartPole-v1 has no finished trial"),
         (["a", "a", "--in", "a"], "unknown algorithm in a 'a'"),
+        (["openai_es", "openai_es", "--in", "a"], "both sides are openai_es"),
+        (["a", "./a"], "both sides are a"),
     ],
 )
 def test_bad_input_is_one_sentence(

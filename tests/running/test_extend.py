@@ -176,6 +176,21 @@ def test_what_cannot_go_on_fails_alone_and_is_left_as_it_is(
     assert files(done.folder.path) == before
 
 
+def test_an_agent_without_a_state_is_refused_before_anything_is_trained(
+    esbench: Run, tmp_path: Path
+) -> None:
+    run = ["run", "--env", "CartPole-v1", "--algorithm", "snes", "--algorithm",
+           "own_agents:Climber", "--seeds", "0", "--out", "out", "--workers", "1", "--quiet",
+           "--set", "evaluation.episodes=2"]  # fmt: skip
+    assert esbench(*run, "--env-steps", "300")[0] == 0
+    before = files(tmp_path / "out")
+    code, _, complaint = esbench(*run, "--env-steps", "900", "--extend")
+    assert (code, "own_agents:Climber" in complaint, "damaged" in complaint) == (2, True, False)
+    assert {
+        path: known for path, known in files(tmp_path / "out").items() if path in before
+    } == before
+
+
 def test_the_command(esbench: Run) -> None:
     trial = ["--env", "doubles:Walk-v0", "--algorithm", "snes", "--seeds", "0", "--out", "out",
              "--set", "evaluation.episodes=2", "--set", "policy.hidden=[4]"]  # fmt: skip

@@ -296,6 +296,16 @@ def test_a_generation_without_a_finite_return_ends_the_trial(
         train(spec, pool)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("callbacks", 3), ("callbacks", [print, 3]), ("env_steps", -1)]
+)
+def test_what_is_no_function_or_number_of_steps_is_refused(
+    make_spec: Spec, pool: WorkerPool, name: str, value: Any
+) -> None:
+    with SearchTrainer(make_spec(), pool) as trainer, pytest.raises(UsageError, match=f"{name} = "):
+        trainer.train(**{name: value})
+
+
 def test_callbacks_receive_every_record_and_the_reason_to_stop_survives_a_resume(
     make_spec: Spec, pool: WorkerPool
 ) -> None:
@@ -307,7 +317,7 @@ def test_callbacks_receive_every_record_and_the_reason_to_stop_survives_a_resume
 
     memory, spec = Memory(), make_spec()
     with SearchTrainer(spec, pool, memory) as trainer:
-        assert trainer.train(callbacks=[stop_at_three]) == Stop("three")
+        assert trainer.train(callbacks=stop_at_three) == Stop("three")
     assert seen == [1, 2, 3]
     assert memory.rows == trainer.history
     assert memory.states[-1]["progress"]["generation"] == 3

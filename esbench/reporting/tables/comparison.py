@@ -99,6 +99,8 @@ def compare_sides(
     require_within_budget([*ours, *theirs])
     require_distinct_seeds([*ours, *theirs])
     matched = _matched(ours, theirs)
+    if any(a.trials[0].path.resolve() == b.trials[0].path.resolve() for a, b in matched):
+        raise UsageError(f"both sides are {first}; expected two folders or two algorithms")
     if not matched:
         raise UsageError(
             f"nothing to compare: {first} has {_contents(ours)}, {second} has {_contents(theirs)}"
@@ -282,8 +284,10 @@ def _notes(
     if fewest < NARROW_BELOW:
         notes.append(
             f"With fewer than {NARROW_BELOW} seeds the intervals are too narrow: with 3 they "
-            "cover about 80 % instead of 95 %. With 3 seeds on each side p is at least 0.1."
+            "cover about 80 % instead of 95 %."
         )
+    if any(pair.comparison.runs == (3, 3) for pair in pairs):
+        notes.append("With 3 seeds on each side p is at least 0.1.")
     if any(len(set(pair.comparison.runs)) > 1 for pair in pairs):
         notes.append(
             "Unequal numbers of seeds: the interquartile means discard different shares of the "
