@@ -543,3 +543,9 @@ def test_a_table_loads_no_slow_package(tmp_path: Path) -> None:
         "sys.exit(', '.join(sorted(loaded)) or 0)"
     )
     assert finished("-c", code, str(tmp_path)) == (0, "", "")
+
+
+def test_every_column_of_csv_is_explained() -> None:
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "tables-and-figures.md"
+    explained = set(re.findall(r"`(\w+)`", page.read_text(encoding="utf-8")))
+    assert {field.name for field in dataclasses.fields(ScoreRow)} <= explained

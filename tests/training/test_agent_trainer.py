@@ -223,6 +223,8 @@ def test_an_agent_over_its_budget_is_reported_and_not_compared(
     assert found["climber"].overspent == found["openai_es"].overspent == 0.0
     _, table, _ = esbench("table", "out")
     assert "waster on CartPole-v1: 50%" in " ".join(table.split())
+    assert "still on CartPole-v1: 0%" in " ".join(table.split())
+    assert "climber on CartPole-v1: " not in " ".join(table.split())
     for command in (
         ("compare", "waster", "openai_es", "--in", "out"),
         ("baseline", "out", "--out", "baseline.json"),

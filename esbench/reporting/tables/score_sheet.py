@@ -160,6 +160,11 @@ def cautions(rows: Sequence[ScoreRow]) -> list[str]:
         for row in rows
         if row.overspent > TOLERATED
     ]
+    lines += [
+        f"{row.title}: {row.env_steps / row.budget:.0%} of its budget of environment steps used."
+        for row in rows
+        if row.is_agent and row.env_steps < (1 - TOLERATED) * row.budget
+    ]
     lines += variety_notes({row.title: row.variety for row in rows})
     return lines + settings_notes({row.title: row.differs for row in rows})
 
