@@ -103,15 +103,18 @@ def expected_running_time(totals: npt.ArrayLike, budgets: npt.ArrayLike) -> floa
     return float(times.sum() / reached.sum()) if reached.any() else math.inf
 
 
-def mean_return(totals: npt.ArrayLike, returns: npt.ArrayLike, budget: float) -> float:
-    """The area under a run's learning curve up to a budget, divided by the budget.
+def mean_return(
+    totals: npt.ArrayLike, returns: npt.ArrayLike, score: float, budget: float
+) -> float:
+    """The area under a run's learning curve up to a budget above 0, divided by the budget.
 
-    The curve is a staircase: a policy's return holds while its generation is being paid for.
-    ``totals`` and ``returns`` are [generations], and 0 < ``budget`` <= the last total. NaN if a
-    return within the budget is not finite.
+    The curve is a staircase: a policy's return holds while its generation is being paid for, and
+    the ``score`` of the final policy from the last total on. ``totals`` and ``returns`` are
+    [generations]. NaN if a return within the budget is not finite.
     """
-    ends, values = np.asarray(totals, dtype=np.float64), np.asarray(returns, dtype=np.float64)
-    widths = np.minimum(ends, budget) - np.minimum(at_start(ends), budget)
+    ends = np.minimum(np.append(totals, budget), budget)
+    values = np.append(returns, score)
+    widths = ends - at_start(ends)
     within = widths > 0
     area = float(widths[within] @ values[within]) / budget
     return area if math.isfinite(area) else math.nan

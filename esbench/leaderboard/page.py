@@ -87,14 +87,14 @@ def _seeds(entry: Entry) -> list[dict[str, str]]:
     return [
         {
             "Seed": str(trial.seed),
-            "Score": format_number(float(trial.score or 0.0)),
+            "Score": format_number(score),
             **{
                 f"{100 * share:.0f} %": format_number(value)
                 for share, value in zip(QUANTILES, run.quantiles, strict=True)
             },
             "Last digest": (trial.last_digest or "")[:12],
         }
-        for trial, run in zip(entry.cell.trials, entry.runs, strict=True)
+        for trial, score, run in zip(entry.cell.trials, entry.scores, entry.runs, strict=True)
     ]
 
 

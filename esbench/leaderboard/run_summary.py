@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from esbench.analysis.curves import at_start
 from esbench.analysis.efficiency import policy_returns
@@ -35,7 +34,7 @@ def run_summary(result: Json, env_steps: Floats, returns: Floats, is_agent: bool
         cpu_time_s=float(result["cpu_time_s"]),
         stopped=result["stopped"],
         episodes=len(result["returns"]),
-        episodes_digest=episodes_digest(result["returns"], result["lengths"]),
+        episodes_digest=float_digest(result["returns"], result["lengths"]),
         quantiles=tuple(np.quantile(result["returns"], QUANTILES).tolist()),
         tail=tail_mean(result["returns"]),
         one_episode=variety(result) == "one",
@@ -48,11 +47,6 @@ def edited_fields(recorded: Run, again: Run) -> tuple[str, ...]:
     """The fields that differ although training again has given the same digests."""
     before, now = (each.model_dump(exclude=_NOT_TRAINED) for each in (recorded, again))
     return tuple(name for name, value in before.items() if value != now[name])
-
-
-def episodes_digest(returns: npt.ArrayLike, lengths: npt.ArrayLike) -> str:
-    """The ``float_digest`` of held-out episodes: returns, then lengths."""
-    return float_digest(returns, lengths)
 
 
 def _best_so_far(env_steps: Floats, center: Floats, is_agent: bool) -> BestSoFar:

@@ -186,8 +186,7 @@ def _area(trial: TrialFolder, score: float) -> float | None:
     ends, budget = columns["env_steps"], spec["budget"]["env_steps"]
     if len(ends) == spec["budget"]["generations"]:
         budget = min(budget, int(ends[-1]))
-    totals = np.minimum(np.append(ends, budget), budget)
-    area = mean_return(totals, np.append(columns["center_return"], score), budget)
+    area = mean_return(ends, columns["center_return"], score, budget)
     return area if math.isfinite(area) else None
 
 

@@ -123,14 +123,15 @@ def test_expected_running_time_is_all_that_was_spent_over_the_runs_that_reached_
 
 
 def test_mean_return_is_the_area_of_a_staircase() -> None:
-    # 4 until 10, 6 until 30, 2 until 40.
+    # 4 until 10, 6 until 30, 2 until 40, then the final policy with 8.
     totals, returns = [10, 30, 40], [4.0, 6.0, 2.0]
-    assert mean_return(totals, returns, 40) == (4 * 10 + 6 * 20 + 2 * 10) / 40
-    assert mean_return(totals, returns, 20) == (4 * 10 + 6 * 10) / 20
-    assert mean_return(totals, returns, 10) == 4
+    assert mean_return(totals, returns, 8.0, 50) == (4 * 10 + 6 * 20 + 2 * 10 + 8 * 10) / 50
+    assert mean_return(totals, returns, 8.0, 40) == (4 * 10 + 6 * 20 + 2 * 10) / 40
+    assert mean_return(totals, returns, 8.0, 20) == (4 * 10 + 6 * 10) / 20
+    assert mean_return(totals, returns, 8.0, 10) == 4
     for bad in (NAN, INF, -INF):  # matters within the budget only
-        assert math.isnan(mean_return([10, 20, 30], [1.0, bad, 1.0], 30))
-        assert mean_return([10, 20, 30], [1.0, bad, 1.0], 10) == 1
+        assert math.isnan(mean_return([10, 20, 30], [1.0, bad, 1.0], 1.0, 30))
+        assert mean_return([10, 20, 30], [1.0, bad, 1.0], bad, 10) == 1
 
 
 def test_targets_are_evenly_spaced_and_end_with_the_reference() -> None:

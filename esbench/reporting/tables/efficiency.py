@@ -254,8 +254,7 @@ def _mean_return(runs: Sequence[RunCurve], budget: float) -> tuple[float, float,
     for run in runs:
         spent = run.totals["env_steps"]
         if not run.is_agent and (run.done or spent[-1] >= budget):
-            totals = np.minimum(np.append(spent, budget), budget)
-            returns.append(mean_return(totals, np.append(run.returns, run.score), budget))
+            returns.append(mean_return(spent, run.returns, run.score, budget))
     if not returns:
         return math.nan, math.nan, math.nan
     low, high = bootstrap_interval(returns)
