@@ -29,7 +29,7 @@ class BestQuarterSettings(DeviationSettings):
     """Deviation of the population at the start [parameter units]."""
 
     decay: Fraction = 0.9
-    """What the deviation is multiplied by after every generation."""
+    """The factor of the deviation after every generation."""
 
 
 # %%
