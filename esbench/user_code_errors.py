@@ -1,4 +1,4 @@
-"""Exceptions of user code, which is the code of users, as printable text."""
+"""Exceptions of user code as printable text."""
 
 from __future__ import annotations
 

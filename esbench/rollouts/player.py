@@ -130,15 +130,11 @@ class Player:
             return None
         return backend if isinstance(backend, MovableBackend) and backend.movable else None
 
-    def start_queued(self) -> None:
-        """Begin queued episodes in the idle slots without a step; ``step`` does so too."""
-        self.watch.start()
-        self._fill()
-
     def step(self) -> list[EpisodeResult]:
         """Fill idle slots, step every running episode once and return those that ended."""
         with np.errstate(over="ignore", invalid="ignore"):  # non-finite values are handled below
-            self.start_queued()
+            self.watch.start()
+            self._fill()
             if 2 * self._running <= self._used and self._mover is not None:
                 self._close_ranks()
             return self._step()

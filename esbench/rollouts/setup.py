@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Final, final
 
@@ -51,8 +52,7 @@ class Setup:
 
         Their steps do not count as training steps. The seed of the trial selects the streams.
         """
-        with silenced():
-            backend = self.make_backend(slots=1)
+        with silenced(), closing(self.make_backend(slots=1)) as backend:
             observations = Observations(backend.single_observation_space, self.environment.id)
             space = backend.single_action_space
             space.seed(episode_seed(seed, Purpose.REFERENCE_BATCH))
@@ -66,7 +66,6 @@ class Setup:
                     found.append(observations.encode(backend.observations)[0].copy())
                 backend.step(packed([space.sample()], space))
                 step += 1
-            backend.close()
         return replace(self, reference_batch=ReferenceBatch(np.array(found)))
 
     def reference_inputs(self, normalizer: Normalizer | None) -> Rows | None:

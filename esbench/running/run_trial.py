@@ -194,7 +194,10 @@ def _resumed(
     new = start.state is None
     trainer = make_trainer(trial.spec, pool, recorder, recorder.folder, new, ended)
     if start.state is not None:
-        restore(trainer, trial.folder, start.state, start.history)
+        with contextlib.ExitStack() as failed:
+            failed.push(trainer)
+            restore(trainer, trial.folder, start.state, start.history)
+            failed.pop_all()
     return trainer
 
 

@@ -27,7 +27,7 @@ class Schedule:
     workers: int
     at_once: int
     side_by_side: int  # the first ones; the others follow one after the other on all workers
-    reason: str  # why trials run one after the other, if they do; with nodes, why as they do
+    reason: str  # why trials run one after the other; on nodes, why this layout
     nodes: int = 0  # of a cluster, if any
 
     @property
@@ -46,14 +46,14 @@ class Schedule:
         if self.nodes:
             others = "each population on all nodes, one trial after the other"
             return f"{'each trial on one node' if self.is_on_nodes else others}, {self.reason}"
-        everybody = "all workers" if self.workers > 1 else "one worker"
+        all_workers = "all workers" if self.workers > 1 else "one worker"
         if self.at_once == 1:
-            text = f"one trial after the other on {everybody}"
+            text = f"one trial after the other on {all_workers}"
             return text if self.trials < 2 or self.workers < 2 else f"{text}, {self.reason}"
         each = "one worker" if self.workers_each == 1 else f"{self.workers_each} workers"
         text = f"{self.at_once} trials side by side with {each} each"
         rest = self.trials - self.side_by_side
-        return f"{text}; the last {'one' if rest == 1 else rest} on {everybody}" if rest else text
+        return f"{text}; the last {'one' if rest == 1 else rest} on {all_workers}" if rest else text
 
 
 def schedule(steps: Sequence[int], workers: int, at_once: int | None = None) -> Schedule:

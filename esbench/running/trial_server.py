@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections import Counter
 from typing import Final, NamedTuple, final
 
 from esbench.errors import TrainingError
@@ -32,13 +33,20 @@ class TrialServer:
     def __init__(self) -> None:
         self._arrived: queue.Queue[Arrival] = queue.Queue(MOST_MESSAGES)
         self._children: dict[int, Child] = {}
+        self._deaths: Counter[int] = Counter()  # messages of ``Died`` by place
         self._lock = threading.Lock()
         self._stopped = False
 
-    def assign(self, place: int, arguments: TrialArguments, work: object) -> None:
-        """Send work to the process of a place, which starts with ``arguments`` if there is none."""
+    def assign(self, place: int, deaths: int, arguments: TrialArguments, work: object) -> None:
+        """Send work to the process of a place, which starts with ``arguments`` if there is none.
+
+        ``deaths`` are those of the place that the sender knows of. If there are more, the work is
+        dropped: the sender will take it for work of the process that has died, and send it again.
+        """
         try:
             with self._lock:
+                if deaths < self._deaths[place]:
+                    return
                 if self._stopped:
                     raise TrainingError("the trials are being stopped")
                 if place not in self._children:
@@ -47,6 +55,8 @@ class TrialServer:
                     threading.Thread(target=self._pass_on, args=(place, child), daemon=True).start()
                 self._children[place].send(work)
         except Exception as error:  # such as too many processes
+            with self._lock:
+                self._deaths[place] += 1
             self._arrived.put((place, Died(f"{type(error).__name__}: {error}")))
 
     def answer(self, place: int, answer: object) -> None:
@@ -92,5 +102,6 @@ class TrialServer:
         died = Died(child.cause_of_death())
         with self._lock:
             del self._children[place]
+            self._deaths[place] += 1
             end([child])
         self._arrived.put((place, died))

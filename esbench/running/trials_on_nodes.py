@@ -57,6 +57,7 @@ class _Place:
     records: list[GenerationRecord] = field(default_factory=list)  # the first and the latest here
     in_flight: int = 0  # episodes
     exceeded: str = ""  # the limit for which its process is being ended
+    deaths: int = 0  # of its processes, as far as they are handled
 
     def begin(self, run: UnfinishedTrial) -> None:
         """Run a trial that is not done."""
@@ -87,7 +88,7 @@ class _Place:
 
     def assign(self, work: object) -> None:
         """Send work to the trial process there, which starts if there is none."""
-        self.node.call("assign", self.number, self.arguments, work)
+        self.node.call("assign", self.number, self.deaths, self.arguments, work)
 
 
 @final
@@ -122,11 +123,10 @@ class TrialsOnNodes:
         self._limits, self._tell = limits, tell
         self._places: list[_Place] = []
         self._pending = deque(UnfinishedTrial(trial) for trial in trials if not trial.is_done)
-        self._locks: dict[
-            UnfinishedTrial, contextlib.ExitStack
-        ] = {}  # of trials that have begun here
+        # Of trials that have begun here.
+        self._locks: dict[UnfinishedTrial, contextlib.ExitStack] = {}
         self._inbox: deque[tuple[_Place, Any]] = deque()
-        self._alone = False  # and it has been told
+        self._alone = False  # no node is left, and the user has been told
         self._stopping = False
         nodes.serve(TrialServer, importable_code(run.trial.spec for run in self._pending))
 
@@ -176,7 +176,10 @@ class TrialsOnNodes:
                         return
                     case Notice(text):
                         self._tell(text)
-                    case Died() if sender is checker:
+                    case Died():
+                        sender.deaths += 1
+                        if sender is not checker:
+                            continue
                         sender.exceeded = ""
                         losses += 1
                         if sender in self._places or losses >= MAX_DEATHS:
@@ -274,6 +277,7 @@ class TrialsOnNodes:
                 case Recorded():
                     self._record(place, message)
                 case Died(cause):
+                    place.deaths += 1
                     exceeded, place.exceeded = place.exceeded, ""
                     if run is not None and exceeded:
                         run.trial.folder.fail(f"{exceeded}\n")

@@ -239,7 +239,7 @@ class AgentTrainer(Trainer):
 
     def after_step(self, episode: tuple[float, int] | None) -> None:
         """Count a step, which may have ended an episode of this return and length."""
-        self.progress = self.progress.with_steps(1, ended=episode is not None)
+        self.progress = self.progress.with_step(ended=episode is not None)
         if episode is not None:
             self._episodes.append(episode)
         if self._pool.progress is not None:

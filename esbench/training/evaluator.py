@@ -27,7 +27,6 @@ from esbench.seeding import Purpose
 from esbench.settings import MOST_EPISODES
 from esbench.training.held_out_score import HeldOutScore
 
-DEFAULT_PLAN: Final = EvaluationPlan()
 INITIAL_LINEAGE: Final = -1  # the key of the statistics with which every lineage begins
 
 
@@ -181,18 +180,13 @@ class Evaluator:
             **({} if batch is None else {"reference_batch": batch.observations}),
         }
 
-    def load_state_dict(
-        self, state: State, generation: int, plan: EvaluationPlan = DEFAULT_PLAN
-    ) -> None:
+    def load_state_dict(self, state: State, generation: int) -> None:
         """Restore what ``state_dict`` returned; UsageError if it lacks a needed reference batch."""
         batch = self._reference_batch_in(state, generation)
         self._setup = replace(self._setup, reference_batch=batch)
         self._statistics = {}
         for lineage, statistics in state["statistics"].items():
             self._statistics_of(int(lineage)).load_state_dict(statistics)
-        known = self._statistics
-        if plan.center_is_member and plan.lineage in known and plan.center_lineage not in known:
-            self.keep_statistics(plan)  # as before 0.3.0, where it had no statistics of its own
         self._mean_length = state["mean_length"]
 
     def _reference_batch_in(self, state: State, generation: int) -> ReferenceBatch | None:

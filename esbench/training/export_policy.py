@@ -80,8 +80,7 @@ def _examples(policy: TrainedPolicy) -> tuple[torch.Tensor, Rows]:
 
     space, rows, outputs = policy.observation_space, [], []
     policy.reset()
-    with silenced():
-        env = policy.make_environment()
+    with silenced(), contextlib.closing(policy.make_environment()) as env:
         for seed in range(2):
             observation, _ = env.reset(seed=seed)
             outputs.append(policy.outputs(observation))
@@ -89,7 +88,6 @@ def _examples(policy: TrainedPolicy) -> tuple[torch.Tensor, Rows]:
             rows.append(
                 flat.reshape(space.shape) if isinstance(space, gymnasium.spaces.Box) else flat
             )
-        env.close()
     policy.reset()
     return torch.from_numpy(np.array(rows)), np.array(outputs)
 

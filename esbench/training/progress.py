@@ -29,10 +29,9 @@ class Progress:
             episodes=self.episodes + played.lengths.size,
         )
 
-    def with_steps(self, env_steps: int, ended: bool) -> Progress:
-        """The progress after further steps, which may have ended an episode."""
-        steps, episodes = self.env_steps + env_steps, self.episodes + ended
-        return replace(self, env_steps=steps, episodes=episodes)
+    def with_step(self, ended: bool) -> Progress:
+        """The progress after another step, which may have ended an episode."""
+        return replace(self, env_steps=self.env_steps + 1, episodes=self.episodes + ended)
 
     def with_generation(
         self, generation: int, wall_time_s: float, cpu_time_s: float, eval_env_steps: int

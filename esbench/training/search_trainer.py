@@ -171,7 +171,7 @@ class SearchTrainer(Trainer):
             UsageError: the state lacks the reference batch that the policy needs.
         """
         generation = state["progress"]["generation"]
-        self._evaluator.load_state_dict(state, generation, self.algorithm.plan)
+        self._evaluator.load_state_dict(state, generation)
         self.algorithm.load_state_dict(state["algorithm"])
         self.progress = Progress(**state["progress"])
         self._gauge.load_state_dict(state["gauge"])

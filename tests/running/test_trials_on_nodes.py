@@ -1,12 +1,13 @@
 """Trials on nodes that come and go leave behind what local ones do."""
 
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from nodes import LocalNodes
@@ -291,12 +292,49 @@ def test_a_process_that_does_not_end_is_killed(
 ) -> None:
     monkeypatch.setattr(trial_server, "PATIENCE", 0.1)
     server, ready = TrialServer(), tmp_path / "ready"
-    server.assign(0, (partial(deaf_engine, ready), ()), None)
+    server.assign(0, 0, (partial(deaf_engine, ready), ()), None)
     while not ready.exists():
         time.sleep(0.01)
     server.end(0)
     server.end(1)  # there is none
     assert server.receive() == [(0, Died("signal SIGKILL (out of memory?)"))]
+
+
+class MortalChild:
+    """A process that ends when it is told to, and has what it was sent."""
+
+    made: ClassVar[list["MortalChild"]] = []
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.sent: list[object] = []
+        self.ends = threading.Event()
+        self.made.append(self)
+
+    def send(self, work: object) -> None:
+        self.sent.append(work)
+
+    def receive(self) -> None:
+        self.ends.wait(60)
+
+    def cause_of_death(self) -> str:
+        return "it was told to"
+
+
+def test_work_that_crosses_the_news_of_a_death_is_done_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(trial_server, "Child", MortalChild)
+    monkeypatch.setattr(trial_server, "end", lambda children: None)
+    server, arguments = TrialServer(), (WorkerPool, ())
+    server.assign(0, 0, arguments, "a")
+    MortalChild.made[-1].ends.set()
+    while server._children:
+        time.sleep(0.001)
+    server.assign(0, 0, arguments, "b")  # the sender does not know of the death yet
+    assert server.receive() == [(0, Died("it was told to"))]
+    server.assign(0, 1, arguments, "b")
+    assert [child.sent for child in MortalChild.made] == [["a"], ["b"]]
+    MortalChild.made[-1].ends.set()
 
 
 def test_a_node_runs_as_many_trials_at_once_as_its_cores_allow(make_trial: Make) -> None:

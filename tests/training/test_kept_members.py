@@ -1,7 +1,6 @@
 """A center that was a member keeps the observation statistics that it has played with."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +8,6 @@ from trainers import results, train, train_interrupted
 
 from esbench.grids.trial_spec import TrialSpec
 from esbench.rollouts.worker_pool import WorkerPool
-from esbench.training.search_trainer import SearchTrainer
 
 GENERATIONS = 8
 
@@ -40,26 +38,6 @@ def test_the_center_returns_what_the_best_member_has_returned(
         # Equal members each count for half.
         assert (record.center_rank == 1.0) == (record.population_return_max < record.center_return)
     np.testing.assert_array_equal(trainer.evaluate(3).returns, best[-1])
-
-
-@pytest.mark.parametrize("warm", [False, True])
-def test_a_checkpoint_without_the_centers_statistics_uses_those_of_the_members(
-    repeats: Callable[..., TrialSpec], pool: WorkerPool, warm: bool
-) -> None:
-    state: dict[str, Any] = train(repeats(), pool).state_dict()
-    assert state["statistics"].keys() == {"0", "1"}
-    last = state["statistics"]["0"]
-    old: dict[str, Any] = {**state, "statistics": {"0": last}}
-    if warm:  # with those that the search began with
-        empty = {name: np.zeros_like(value) for name, value in last.items()}
-        old["statistics"]["-1"] = empty
-    given = {**state, "statistics": {"0": last, "1": last}}
-    scores = []
-    for each in (old, given):
-        with SearchTrainer(repeats(), pool) as trainer:
-            trainer.load_state_dict(each)
-            scores.append(trainer.evaluate(3).returns)
-    np.testing.assert_array_equal(*scores)
 
 
 def test_workers_and_interruptions_change_no_bit(

@@ -46,7 +46,7 @@ LOOKS: Final[dict[str, Any]] = {
 
 def draw_tuning(summary: Summary) -> list[Path]:
     """Write the figure to the study's folder, and return its files; none if all have failed."""
-    if summary.best is None:
+    if summary.best is None or not summary.searched:
         return []
     paths = []
     for suffix, content in tuning_drawing(summary).files().items():
