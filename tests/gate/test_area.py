@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -81,7 +82,8 @@ def test_a_run_without_an_area_is_counted_and_named(tmp_path: Path) -> None:
     write_runs(tmp_path / "one", [broken, *[[2.0] * 10] * 2], 100.0)
     (row,) = score_table(tmp_path / "one", statistic="area")
     assert (row.diverged, sorted(row.scores)) == (1, [2.0, 2.0, 2.0])
-    sides = compare_sides(str(tmp_path / "one"), str(tmp_path / "one"), statistic="area")
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    sides = compare_sides(str(tmp_path / "one"), str(tmp_path / "two"), statistic="area")
     assert "2 runs diverged" in " ".join(sides.notes)
     write_runs(tmp_path / "all", [broken] * 3, 100.0)
     with pytest.raises(UsageError, match="no seed has a finite area"):

@@ -474,18 +474,21 @@ def test_a_policy_that_is_not_installed_hides_no_row(board: Path) -> None:
     assert {row.policy_text.split()[0] for row in rows} == {"theirs", spec["policy"]["template"]}
 
 
-def test_every_format_has_every_cell(esbench: Run, published: list[Entry]) -> None:
+def test_every_format_has_every_cell(esbench: Run, published: list[Entry], tmp_path: Path) -> None:
+    few = published[::8]
+    for entry in few:
+        write(tmp_path, entry)
     for format_ in ("text", "markdown", "csv", "latex", "html", "json"):
-        code, out, _ = esbench("leaderboard", str(PUBLISHED), "--format", format_)
+        code, out, _ = esbench("leaderboard", str(tmp_path), "--format", format_)
         assert code == 0
-        assert all(entry.cell.algorithm in out.replace(r"\_", "_") for entry in published)
+        assert all(entry.cell.algorithm in out.replace(r"\_", "_") for entry in few)
         if format_ == "html":
             assert not re.search(r'(src|href)="(?!#|data:)', out)  # it needs no network
             assert out.count("<select") == 4
         if format_ == "json":
-            assert len(json.loads(out)["rows"]) == len(published)
+            assert len(json.loads(out)["rows"]) == len(few)
         if format_ == "csv":
-            assert len(list(csv.DictReader(io.StringIO(out)))) == len(published)
+            assert len(list(csv.DictReader(io.StringIO(out)))) == len(few)
 
 
 def test_published_commands_train_the_published_seeds_and_settings(

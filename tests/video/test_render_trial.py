@@ -22,6 +22,7 @@ from esbench.rollouts.worker_pool import WorkerPool
 from esbench.running.trials import Trial
 from esbench.seeding import Purpose, episode_seed
 from esbench.training.scoring import evaluate_trial, keep_best
+from esbench.units import format_number
 from esbench.video import offscreen
 from esbench.video import render_trial as module
 from esbench.video.render_trial import Rendered, outputs, render_trial
@@ -176,7 +177,7 @@ def test_the_command_prints_a_line_and_notices_another_return(
     assert code == 0
     line = rf"{re.escape(str(folder))}/render\.gif: {COUNTS}, generation \d+, episode 1 "
     total = trial.folder.result()["returns"][1]
-    rest = rf"\(seed \d+\), return {total!r}, 11 steps, the first 5 shown\n"
+    rest = rf"\(seed \d+\), return {re.escape(format_number(total))}, 11 steps, the first 5 shown\n"
     assert re.fullmatch(line + rest, out)
     edit(folder, "result.json", lambda result: result["returns"].__setitem__(1, 3.5))
     code, _, err = esbench("render", str(folder), "--episode", "1", "--out", "new/film.gif")
@@ -199,7 +200,7 @@ def test_the_best_policy_plays_its_own_episode(
     code, out, _ = esbench("render", str(folder), "--which", "best", "--episode", "2")
     assert code == 0
     assert f"generation {best.generation}, episode 2 " in out
-    assert f", return {total!r}, 11 steps" in out
+    assert f", return {format_number(total)}, 11 steps" in out
     keep_best(folder, best)
     film = render_trial(folder, folder / "best.gif", episode=2, which="best")
     assert film.recorded == film.total == total
