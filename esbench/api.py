@@ -24,6 +24,7 @@ from esbench.grids.expand import expand
 from esbench.grids.grid_file import parse_grid
 from esbench.policies.base import POLICIES
 from esbench.registry import import_name
+from esbench.seeding import LARGEST_SEED
 from esbench.settings import MOST_PARAMS, Table, parse
 
 MOST_SEED: Final = 2**64  # of a search without a trial
@@ -187,7 +188,7 @@ def make_trainer(
             f"{reserved[0]} = {shown(settings[reserved[0]])}: expected a setting of the algorithm; "
             "a trainer has one environment (env) and one seed"
         )
-    require_integer("seed", seed, 0, 2**32 - 1)
+    require_integer("seed", seed, 0, LARGEST_SEED)
     # A list of one value is no sweep: a list given here is the value of one trial.
     values = {
         key: [value] if isinstance(value, list) else _named(key, value)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from esbench.errors import UsageError, require_choice, require_integer, shown
 from esbench.files import as_path, require_path
+from esbench.seeding import LARGEST_SEED
 from esbench.settings import Table
 
 if TYPE_CHECKING:
@@ -277,5 +278,5 @@ def _seeds(seeds: int | Sequence[int]) -> str:
         raise UsageError(f"seeds = {shown(seeds)}: expected an integer, a list of them or text")
     numbers = list(given)
     for number in numbers:
-        require_integer("seeds", number, 0, 2**32 - 1)
+        require_integer("seeds", number, 0, LARGEST_SEED)
     return ",".join(map(str, numbers))

@@ -15,6 +15,7 @@ from typing import final
 import numpy as np
 
 EVALUATION_FLAG = 1 << 30
+LARGEST_SEED = 2**32 - 1  # of training
 FIRST_TUNING_SEED = 1_000_000
 """Seeds from here on are for tuning: results with them cannot be submitted to a leaderboard."""
 

@@ -28,6 +28,7 @@ from esbench.gate.match_baseline import make_sample
 from esbench.gate.render_check import judgment_text
 from esbench.grids.environment_files import Scores, environment_names, load_environment
 from esbench.grids.trial_spec import DEFAULT_LABEL
+from esbench.seeding import LARGEST_SEED
 from esbench.store.provenance.changes import origin_of
 from esbench.store.provenance.record import now, provenance
 from esbench.units import NONE, counted, format_number
@@ -260,9 +261,13 @@ def _seeds(seeds: Iterable[int]) -> list[int]:
         found = [operator.index(seed) for seed in seeds]
     except TypeError:
         found = []
-    if not found or len(set(found)) < len(found) or not 0 <= min(found) <= max(found) < 2**32:
+    if (
+        not found
+        or len(set(found)) < len(found)
+        or not 0 <= min(found) <= max(found) <= LARGEST_SEED
+    ):
         raise UsageError(
-            f"seeds = {seeds!r}: expected one or more distinct integers from 0 to {2**32 - 1}"
+            f"seeds = {seeds!r}: expected one or more distinct integers from 0 to {LARGEST_SEED}"
         )
     return found
 

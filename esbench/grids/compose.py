@@ -21,6 +21,7 @@ from esbench.grids.grid_file import (
     require_distinct,
     require_tables,
 )
+from esbench.seeding import LARGEST_SEED
 from esbench.settings import MOST_LEVELS, Table, require_shallow
 
 MOST_SEEDS: Final = 100_000
@@ -235,9 +236,9 @@ def parse_seeds(text: str, option: str = "--seeds") -> list[int]:
         if not match:
             raise UsageError(f"{option} {text!r}: expected seeds such as 3, 0-9 or 0,2,5-7")
         first, last = (int(digits[:LONGEST_SEED]) for digits in (match[1], match[2] or match[1]))
-        if last >= 2**32 or len(seeds) + last - first >= MOST_SEEDS:
+        if last > LARGEST_SEED or len(seeds) + last - first >= MOST_SEEDS:
             raise UsageError(
-                f"{option} {text!r}: expected at most {MOST_SEEDS} seeds, all below {2**32}"
+                f"{option} {text!r}: expected at most {MOST_SEEDS} seeds, at most {LARGEST_SEED}"
             )
         if last < first:
             raise UsageError(

@@ -31,9 +31,10 @@ from esbench.environments.behaviors.base import BehaviorSettings, behavior_class
 from esbench.environments.make import Wrappers
 from esbench.json_text import Json, digest_of
 from esbench.policies.base import POLICIES, PolicySettings
+from esbench.seeding import LARGEST_SEED
 from esbench.settings import Count, CountOrZero, EpisodeCount, Settings, Table, parse
 
-Seed: TypeAlias = Annotated[int, Field(ge=0, lt=2**32)]
+Seed: TypeAlias = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
 DEFAULT_LABEL: Final = "default"
 EpisodeSeeds: TypeAlias = Literal["fresh", "pair", "shared"]
 
