@@ -29,7 +29,7 @@ from esbench.gate.render_check import judgment_text
 from esbench.grids.environment_files import Scores, environment_names, load_environment
 from esbench.grids.trial_spec import DEFAULT_LABEL
 from esbench.seeding import LARGEST_SEED
-from esbench.store.provenance.changes import origin_of
+from esbench.store.provenance.changes import origin_of, place_in
 from esbench.store.provenance.record import now, provenance
 from esbench.units import NONE, counted, format_number
 
@@ -138,21 +138,18 @@ class AgentGate:
         if all(trial.score is None for trial in measured.trials):
             raise UsageError(f"{measured.name}: no seed has a finite score")
         here = provenance()
-        origin = origin_of(here)
         known = read_baseline(self.path) if self.path.exists() else None
         others = [cell for cell in known.cells if cell.name != measured.name] if known else []
         before = [cell for cell in known.cells if cell.name == measured.name] if known else []
-        origins = known.origins if known else ()
-        if origin not in origins:
-            origins = (*origins, origin)
-        made = {"origin": origins.index(origin)}
+        origins = list(known.origins if known else ())
+        made = {"origin": place_in(origins, origin_of(here))}
         trials = tuple(trial.model_copy(update=made) for trial in measured.trials)
         cells = (*others, measured.model_copy(update={"trials": trials}))
         baseline = Baseline(
             created=now(),
             command=here["command"],
             statistics=known.statistics if known else OMNIBUS,
-            origins=origins,
+            origins=tuple(origins),
             cells=cells,
         )
         write_baseline(self.path, baseline, replace=True)
@@ -261,11 +258,8 @@ def _seeds(seeds: Iterable[int]) -> list[int]:
         found = [operator.index(seed) for seed in seeds]
     except TypeError:
         found = []
-    if (
-        not found
-        or len(set(found)) < len(found)
-        or not 0 <= min(found) <= max(found) <= LARGEST_SEED
-    ):
+    distinct = len(set(found)) == len(found) > 0
+    if not distinct or not 0 <= min(found) <= max(found) <= LARGEST_SEED:
         raise UsageError(
             f"seeds = {seeds!r}: expected one or more distinct integers from 0 to {LARGEST_SEED}"
         )

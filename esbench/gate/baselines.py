@@ -32,7 +32,7 @@ from esbench.store.cells import (
     run_score,
 )
 from esbench.store.outputs import write_bytes
-from esbench.store.provenance.changes import Origin, origin_of, was_mixed
+from esbench.store.provenance.changes import Origin, origin_of, place_in, was_mixed
 from esbench.store.provenance.record import changed_since, now
 from esbench.store.schemas import StoredSpec
 from esbench.store.trial_folder import TrialFolder
@@ -306,16 +306,13 @@ def trial_digests(trial: TrialFolder) -> tuple[tuple[str, ...], str | None]:
 def _freeze_trial(
     trial: TrialFolder, description: Json, origins: list[Origin], statistic: EpisodeStatistic
 ) -> FrozenTrial:
-    origin = origin_of(description)
-    if origin not in origins:
-        origins.append(origin)
     first, last = trial_digests(trial)
     return FrozenTrial(
         seed=description["spec"]["seed"],
         score=run_score(trial, statistic),
         first_digests=() if was_mixed(description) else first,
         last_digest=last,
-        origin=origins.index(origin),
+        origin=place_in(origins, origin_of(description)),
     )
 
 

@@ -12,7 +12,7 @@ from esbench.analysis.curves import align
 from esbench.errors import UsageError
 from esbench.gate.baselines import OWN_MEAN, FrozenCell, FrozenTrial
 from esbench.leaderboard.entries import Curves, Entry, Run, rounded
-from esbench.store.provenance.changes import Origin
+from esbench.store.provenance.changes import Origin, place_in
 
 
 @final
@@ -47,11 +47,8 @@ def with_more_seeds(known: Entry, new: Entry) -> Entry:
             raise UsageError(f"seed {seed} has score {here}; expected that of the file, {there}")
     seeds = dict(sorted((after | before).items()))
     origins: list[Origin] = []
-    for each in seeds.values():
-        if each.origin not in origins:
-            origins.append(each.origin)
     trials = [
-        each.trial.model_copy(update={"origin": origins.index(each.origin)})
+        each.trial.model_copy(update={"origin": place_in(origins, each.origin)})
         for each in seeds.values()
     ]
     return known.model_copy(

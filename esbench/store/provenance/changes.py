@@ -31,6 +31,13 @@ def origin_of(description: Json) -> Origin:
     return parse(Origin, values, "trial.json")
 
 
+def place_in(origins: list[Origin], origin: Origin) -> int:
+    """The index of an origin, which is appended if the list lacks it."""
+    if origin not in origins:
+        origins.append(origin)
+    return origins.index(origin)
+
+
 def was_mixed(description: Json) -> bool:
     """Whether a trial was resumed under other versions or hardware, or played by mixed nodes."""
     if description.get("mixed"):
