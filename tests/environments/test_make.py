@@ -45,7 +45,7 @@ def test_a_wrong_argument_is_on_no_line_of_the_user() -> None:
 
 def test_a_module_that_is_not_there_is_named_with_where_it_is_expected() -> None:
     with pytest.raises(UserCodeError, match="No module named 'nowhere'; .*current folder"):
-        make_environment("nowhere:Mine-v0", {})
+        make_environment("nowhere:NoneOfThese-v0", {})
 
 
 def _box(low: float, high: float) -> spaces.Box:

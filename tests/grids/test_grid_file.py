@@ -277,7 +277,10 @@ def test_seeds_as_text() -> None:
 
 BAD = [
     ({"environments": ["CartPole-v0.5"]}, ["unknown environment 'CartPole-v0.5'", "CartPole-v"]),
-    ({"environments": ["json:Mine-v0"]}, ["'json' registers no environment", "json/__init__.py"]),
+    (
+        {"environments": ["json:NoneOfThese-v0"]},
+        ["'json' registers no environment", "json/__init__.py"],
+    ),
     ({"environments": []}, ["environments = []", "at least 1"]),
     ({"algorithms": {}}, ["algorithms = {}", "at least 1"]),
     ({"algorithms": ["openai"]}, ["unknown algorithm 'openai'", "did you mean 'openai_es'"]),
