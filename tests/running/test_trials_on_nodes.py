@@ -301,7 +301,7 @@ def test_a_process_that_does_not_end_is_killed(
 
 
 class MortalChild:
-    """A process that ends when it is told to, and has what it was sent."""
+    """A process that ends on request, and keeps the work that arrives."""
 
     made: ClassVar[list["MortalChild"]] = []
 
@@ -317,7 +317,7 @@ class MortalChild:
         self.ends.wait(60)
 
     def cause_of_death(self) -> str:
-        return "it was told to"
+        return "on request"
 
 
 def test_work_that_crosses_the_news_of_a_death_is_done_once(
@@ -331,7 +331,7 @@ def test_work_that_crosses_the_news_of_a_death_is_done_once(
     while server._children:
         time.sleep(0.001)
     server.assign(0, 0, arguments, "b")  # the sender does not know of the death yet
-    assert server.receive() == [(0, Died("it was told to"))]
+    assert server.receive() == [(0, Died("on request"))]
     server.assign(0, 1, arguments, "b")
     assert [child.sent for child in MortalChild.made] == [["a"], ["b"]]
     MortalChild.made[-1].ends.set()
