@@ -232,9 +232,9 @@ def _require_registered(name: str) -> None:
             known = {f"{module}:{each}" for each in own or gymnasium.registry}
         near = suggestion(name, known, NEAR)
         if module and not own:
-            found = sys.modules[module]
-            place = getattr(found, "__file__", None) or ", ".join(found.__path__)
-            near = f"{module!r} registers no environment ({place})"
+            found = sys.modules[module]  # of which a folder has paths, and a built-in one nothing
+            place = getattr(found, "__file__", None) or ", ".join(getattr(found, "__path__", []))
+            near = f"{module!r} registers no environment ({place or 'built into Python'})"
         if not module:
             near += f"{'' if near.endswith('?') else '.'} Write one of your own as 'package:{name}'"
         raise UsageError(f"unknown environment {name!r}; {near}") from None

@@ -277,6 +277,7 @@ def test_seeds_as_text() -> None:
 
 BAD = [
     ({"environments": ["CartPole-v0.5"]}, ["unknown environment 'CartPole-v0.5'", "CartPole-v"]),
+    ({"environments": ["time:NoneOfThese-v0"]}, ["'time' registers no environment"]),
     (
         {"environments": ["json:NoneOfThese-v0"]},
         ["'json' registers no environment", "json/__init__.py"],

@@ -337,6 +337,17 @@ def test_work_that_crosses_the_news_of_a_death_is_done_once(
     MortalChild.made[-1].ends.set()
 
 
+def test_the_death_of_an_idle_process_is_counted(make_trial: Make) -> None:
+    cluster = LocalNodes()
+    cluster.add()
+    grid = TrialsOnNodes([make_trial()], cluster, slots=4)
+    grid._join()
+    (place,) = grid._places
+    grid._inbox.append((place, Died("killed")))
+    grid._handle()
+    assert place.deaths == 1  # or all further work for the place would be dropped
+
+
 def test_a_node_runs_as_many_trials_at_once_as_its_cores_allow(make_trial: Make) -> None:
     trials = [make_trial(seed=seed, budget={"env_steps": 10**6}) for seed in range(6)]
     cluster = LocalNodes(cores=4)
