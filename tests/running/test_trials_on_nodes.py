@@ -324,6 +324,7 @@ def test_work_that_crosses_the_news_of_a_death_is_done_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(trial_server, "Child", MortalChild)
+    monkeypatch.setattr(MortalChild, "made", [])
     monkeypatch.setattr(trial_server, "end", lambda children: None)
     server, arguments = TrialServer(), (WorkerPool, ())
     server.assign(0, 0, arguments, "a")
@@ -335,6 +336,7 @@ def test_work_that_crosses_the_news_of_a_death_is_done_once(
     server.assign(0, 1, arguments, "b")
     assert [child.sent for child in MortalChild.made] == [["a"], ["b"]]
     MortalChild.made[-1].ends.set()
+    assert server.receive() == [(0, Died("on request"))]
 
 
 def test_the_death_of_an_idle_process_is_counted(make_trial: Make) -> None:
