@@ -232,7 +232,7 @@ def _require_registered(name: str) -> None:
             known = {f"{module}:{each}" for each in own or gymnasium.registry}
         near = suggestion(name, known, NEAR)
         if module and not own:
-            found = sys.modules[module]  # of which a folder has paths, and a built-in one nothing
+            found = sys.modules[module]  # a folder has no file, a built-in module no path
             place = getattr(found, "__file__", None) or ", ".join(getattr(found, "__path__", []))
             near = f"{module!r} registers no environment ({place or 'built into Python'})"
         if not module:
