@@ -225,9 +225,10 @@ def plot(
         UsageError: no trial has two generations yet, an algorithm has no trial, or the size is too
             small.
     """
+    from esbench.reporting.figures.all_figures import parse_panels
     from esbench.reporting.figures.combined import combined_figure
-    from esbench.reporting.figures.learning_curves import PANELS, parse_panels
-    from esbench.reporting.figures.style import parse_size
+    from esbench.reporting.figures.drawing import parse_size
+    from esbench.reporting.figures.environment_figure import PANELS
 
     names = [name.strip() for text in _listed(algorithms) for name in text.split(",")]
     sides = size if isinstance(size, tuple) else (size,)

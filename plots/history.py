@@ -14,8 +14,8 @@ import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from esbench.reporting.figures.drawing import Output
 from esbench.reporting.figures.history import history_drawing
-from esbench.reporting.figures.style import Output
 from esbench.reporting.history import history
 from esbench.seeding import Purpose, stream
 

@@ -15,7 +15,7 @@ from esbench.errors import UsageError
 from esbench.leaderboard.entries import read_leaderboard
 from esbench.leaderboard.figures import suite_drawings
 from esbench.leaderboard.suites import read_suite, suite_names
-from esbench.reporting.figures.style import Output
+from esbench.reporting.figures.drawing import Output
 
 HERE = Path(__file__).parent
 LEADERBOARD = HERE.parent / "results" / "leaderboard"

@@ -15,7 +15,7 @@ from PIL import Image
 
 import esbench
 from esbench import GenerationRecord, Stop, UsageError
-from esbench.reporting.figures.learning_curves import drawings
+from esbench.reporting.figures.all_figures import drawings
 from esbench.training.callbacks import ImportedCallback
 
 NUMBER: Any = 5  # no callback

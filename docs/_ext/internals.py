@@ -36,7 +36,7 @@ from esbench.leaderboard.table import (
 from esbench.policies.base import POLICIES, Policy, PolicyBatch, TorchPolicy
 from esbench.registry import Registry
 from esbench.reporting.catalog import SettingRow, setting_rows
-from esbench.reporting.figures.style import Output
+from esbench.reporting.figures.drawing import Output
 from esbench.reporting.tables.across_environments import Overall, overall
 from esbench.rollouts.setup import Setup
 from esbench.settings import parse

@@ -204,8 +204,9 @@ def plot(
     ] = None,
 ) -> None:
     """Draw learning curves, ranks, targets reached, score profiles and the scores of sweeps."""
-    from esbench.reporting.figures.learning_curves import PANELS, draw, parse_panels
-    from esbench.reporting.figures.style import SUFFIXES, Output, parse_size
+    from esbench.reporting.figures.all_figures import draw, parse_panels
+    from esbench.reporting.figures.drawing import SUFFIXES, Output, parse_size
+    from esbench.reporting.figures.environment_figure import PANELS
 
     names = [name.strip() for name in algorithms.split(",")] if algorithms is not None else []
     suffixes = (format_,) if format_ else SUFFIXES

@@ -237,8 +237,8 @@ def train(
 
 
 def _draw_curve(trial: Trial, folder: Path) -> None:
-    from esbench.reporting.figures.learning_curves import draw
-    from esbench.reporting.figures.style import Output
+    from esbench.reporting.figures.all_figures import draw
+    from esbench.reporting.figures.drawing import Output
 
     with contextlib.suppress(UsageError):  # a single generation makes no curve
         draw(trial.folder.path, folder, output=Output(("png",)))
@@ -255,7 +255,7 @@ def _next_steps(root: Path) -> list[str]:
 
 def _print_results(root: Path) -> None:
     from esbench.cli.console import print_sheet, show
-    from esbench.reporting.figures.learning_curves import draw
+    from esbench.reporting.figures.all_figures import draw
     from esbench.reporting.tables.score_sheet import sheet
     from esbench.reporting.tables.score_table import score_table
 

@@ -17,17 +17,9 @@ from esbench.gate.baselines import OWN_MEAN
 from esbench.leaderboard.entries import QUANTILES, Entry
 from esbench.leaderboard.suites import Suite
 from esbench.reporting.figures.across import Labeled, across_drawing, profile_of
-from esbench.reporting.figures.learning_curves import SHARES
-from esbench.reporting.figures.style import (
-    MARK,
-    Drawing,
-    Size,
-    Style,
-    assign_styles,
-    band_curve,
-    draw_curves,
-    place_legend,
-)
+from esbench.reporting.figures.drawing import Drawing, Size, band_curve, draw_curves, place_legend
+from esbench.reporting.figures.environment_figure import SHARES
+from esbench.reporting.figures.style import MARK, Style, assign_styles
 from esbench.units import counted
 
 if TYPE_CHECKING:

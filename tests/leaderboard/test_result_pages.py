@@ -23,7 +23,7 @@ from esbench.analysis.permutation import p_different
 from esbench.analysis.statistics import iqm
 from esbench.leaderboard.entries import BestSoFar, Entry, as_file
 from esbench.leaderboard.suites import Suite, read_suite
-from esbench.reporting.figures.style import Drawing
+from esbench.reporting.figures.drawing import Drawing
 from esbench.units import format_number, format_share
 
 

@@ -16,7 +16,7 @@ from esbench.reporting.figures.across import (
     profile_curves,
     target_ecdf,
 )
-from esbench.reporting.figures.style import Curve
+from esbench.reporting.figures.drawing import Curve
 from esbench.store.cells import cells
 
 BOTH = ("CartPole-v1", "Acrobot-v1")

@@ -13,16 +13,11 @@ from matplotlib.figure import Figure
 
 from esbench.errors import UsageError
 from esbench.grids.environment_files import PublishedScore, RandomScore, Scores
-from esbench.reporting.figures.learning_curves import (
-    LearningCurves,
-    Panel,
-    curves_drawing,
-    draw,
-    drawings,
-    learning_curves,
-    parse_panels,
-)
-from esbench.reporting.figures.style import STYLES, Drawing, Output, assign_styles, parse_size
+from esbench.reporting.figures.all_figures import draw, drawings, parse_panels
+from esbench.reporting.figures.drawing import Drawing, Output, parse_size
+from esbench.reporting.figures.environment_figure import Panel, curves_drawing
+from esbench.reporting.figures.learning_curves import LearningCurves, learning_curves
+from esbench.reporting.figures.style import STYLES, assign_styles
 from esbench.reporting.tables.score_table import score_table
 from esbench.store.cells import cells
 from esbench.units import format_duration, format_number
@@ -538,7 +533,7 @@ def test_frozen_scores_come_from_the_environments_file(
         found.append(scores.solved)
         return curves_drawing(environment, shown, scores, panels)
 
-    monkeypatch.setattr("esbench.reporting.figures.learning_curves.curves_drawing", drawing)
+    monkeypatch.setattr("esbench.reporting.figures.all_figures.curves_drawing", drawing)
     draw(tmp_path / "run")
     assert found == [475]
 

@@ -5,7 +5,8 @@ import numpy.testing as npt
 import pytest
 
 from esbench.json_text import Json
-from esbench.reporting.figures.style import COLORS, STYLES, WINE, Curve
+from esbench.reporting.figures.drawing import Curve
+from esbench.reporting.figures.style import COLORS, STYLES, WINE
 from esbench.reporting.html.plotly_chart import DASHES, SYMBOLS, make_chart, swatch
 
 X = np.linspace(0.0, 100.0, 7)

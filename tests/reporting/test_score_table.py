@@ -535,7 +535,7 @@ def test_a_table_loads_no_slow_package(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; "
         "from esbench.reporting.tables import score_sheet, score_table; "
-        "import esbench.reporting.figures.learning_curves, esbench.reporting.tables.efficiency; "
+        "import esbench.reporting.figures.all_figures, esbench.reporting.tables.efficiency; "
         "rows = score_table.score_table(Path(sys.argv[1])); "
         "notes = score_sheet.sheet(rows).notes; "
         "assert any('IQM 0.' in note for note in notes) and rows[0].standing == 'best'; "

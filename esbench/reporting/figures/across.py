@@ -19,17 +19,8 @@ import numpy as np
 from esbench.analysis import aggregates
 from esbench.analysis.efficiency import TARGETS, WINDOW, even_targets, share_reached
 from esbench.analysis.statistics import Floats, normalized
-from esbench.reporting.figures.style import (
-    MARK,
-    NOTE,
-    Curve,
-    Drawing,
-    Size,
-    Style,
-    add_legend,
-    assign_styles,
-    draw_curves,
-)
+from esbench.reporting.figures.drawing import Curve, Drawing, Size, add_legend, draw_curves
+from esbench.reporting.figures.style import MARK, NOTE, Style, assign_styles
 from esbench.store.cells import Cell
 from esbench.store.run_curves import RunCurve, run_curves
 from esbench.units import counted

@@ -10,8 +10,10 @@ from typing import final
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from esbench.reporting.figures.learning_curves import PANELS, Panel, drawings
-from esbench.reporting.figures.style import DPI, Size, style, wrap_texts
+from esbench.reporting.figures.all_figures import drawings
+from esbench.reporting.figures.drawing import DPI, Size, wrap_texts
+from esbench.reporting.figures.environment_figure import PANELS, Panel
+from esbench.reporting.figures.style import style
 
 
 @final

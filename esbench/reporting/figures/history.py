@@ -13,18 +13,8 @@ import numpy as np
 
 from esbench.analysis.statistics import Floats
 from esbench.files import safe_name
-from esbench.reporting.figures.style import (
-    BLUE,
-    DEFAULT_OUTPUT,
-    GRAY,
-    GREEN,
-    NOTE,
-    ORANGE,
-    VERMILLION,
-    Drawing,
-    Size,
-    place_legend,
-)
+from esbench.reporting.figures.drawing import DEFAULT_OUTPUT, Drawing, Size, place_legend
+from esbench.reporting.figures.style import BLUE, GRAY, GREEN, NOTE, ORANGE, VERMILLION
 from esbench.reporting.history import CellHistory, PastCheck, signed
 from esbench.store.outputs import write_bytes
 from esbench.units import format_steps

@@ -11,7 +11,8 @@ import numpy as np
 
 from esbench.analysis.statistics import bootstrap_interval, iqm
 from esbench.grids.sweep import swept_keys, value_text, without_setting
-from esbench.reporting.figures.style import Curve, Drawing, Size, add_legend, assign_styles
+from esbench.reporting.figures.drawing import Curve, Drawing, Size, add_legend
+from esbench.reporting.figures.style import assign_styles
 from esbench.reporting.tables.score_table import value_order
 from esbench.store.cells import Cell, seed_scores
 

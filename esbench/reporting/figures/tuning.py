@@ -11,14 +11,8 @@ import numpy as np
 
 from esbench.grids.sweep import value_text
 from esbench.integrations.optuna_study import Configuration
-from esbench.reporting.figures.style import (
-    BLUE,
-    GRAY,
-    VERMILLION,
-    Drawing,
-    Size,
-    add_legend,
-)
+from esbench.reporting.figures.drawing import Drawing, Size, add_legend
+from esbench.reporting.figures.style import BLUE, GRAY, VERMILLION
 from esbench.search_space import SettingSpace
 from esbench.store.outputs import write_bytes
 from esbench.tuning.pruning import objective

@@ -17,6 +17,7 @@ from esbench.grids.environment_files import environment_kind
 from esbench.json_text import Json
 from esbench.reporting.diagnosis import run_measurements
 from esbench.reporting.figures import across
+from esbench.reporting.figures.drawing import Curve, band_curve
 from esbench.reporting.figures.learning_curves import (
     LearningCurves,
     learning_curves,
@@ -24,7 +25,7 @@ from esbench.reporting.figures.learning_curves import (
     shared_scores,
     smallest_decade,
 )
-from esbench.reporting.figures.style import Curve, Style, band_curve
+from esbench.reporting.figures.style import Style
 from esbench.reporting.figures.sweeps import sweep_figures
 from esbench.reporting.html.plotly_chart import make_chart
 from esbench.store.cells import Cell

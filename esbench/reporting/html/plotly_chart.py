@@ -17,7 +17,8 @@ import numpy as np
 
 from esbench.analysis.statistics import Floats
 from esbench.json_text import Json
-from esbench.reporting.figures.style import COLORS, MARKERS, WINE, Curve, Style, fitting
+from esbench.reporting.figures.drawing import MARKERS, Curve, fitting
+from esbench.reporting.figures.style import COLORS, WINE, Style
 from esbench.units import format_number
 
 DIGITS: Final = 5  # significant digits of the numbers in the page
