@@ -132,7 +132,7 @@ def _cost(environment: str, groups: Sequence[Sequence[Trial]], pool: Engine) -> 
             episodes = {n: _episodes(s, pool) for n, s in specs.items() if s.policy}
             ahead = 0
             for trial, count in left:
-                if trial.spec.policy is None:
+                if trial.spec.is_agent:
                     ahead += count
                     continue
                 name, budget = trial.labels["algorithm"], trial.spec.budget
@@ -183,7 +183,7 @@ def probe(spec: TrialSpec, pool: Engine) -> tuple[float, float, float]:
         UsageError: The trial is not supported.
         TrainingError: An environment failed.
     """
-    if spec.policy is None:
+    if spec.is_agent:
         return _agent_speed(spec, pool), 0.0, math.nan
     started = time.perf_counter()
     with SearchTrainer(spec, pool) as trainer:  # makes one environment, as each worker does

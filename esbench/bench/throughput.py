@@ -128,7 +128,7 @@ def _require_positive(seconds: float, rounds: int, after: int) -> None:
 def _measure_trial(
     trial: Trial, pool: Engine, seconds: float, rounds: int, after: int
 ) -> Throughput:
-    if trial.spec.policy is None:
+    if trial.spec.policy is None:  # an agent
         raise UsageError(f"algorithm = {trial.spec.algorithm.name!r}: an agent; expected a search")
     setup = Setup(trial.spec.environment, trial.spec.policy)
     bare = SimulatorProcesses(setup, pool.size)

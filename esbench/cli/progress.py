@@ -94,7 +94,7 @@ class GridDisplay:
         """A generation was recorded."""
         bought = -(-trial.spec.budget.env_steps // max(1, record.env_steps))
         name = f"{trial.labels['environment']} {trial.labels['algorithm']}"
-        few = bought < FEW_GENERATIONS and trial.spec.policy is not None  # an agent has rows
+        few = bought < FEW_GENERATIONS and not trial.spec.is_agent  # an agent has rows
         if record.generation == 1 and few and name not in self._warned:
             self._warned.add(name)
             if self._warns:
@@ -105,7 +105,7 @@ class GridDisplay:
 
     def episodes_done(self, trial: Trial, done: int, total: int) -> None:
         """Some episodes of a generation, or of the scoring, have ended; of an agent, steps."""
-        unit = "steps" if trial.spec.policy is None else "episodes"
+        unit = "steps" if trial.spec.is_agent else "episodes"
         what = "scoring" if self.tasks[trial.name].fields["scoring"] else unit
         self._advance(trial, activity=f"{what} {done}/{total}")
 

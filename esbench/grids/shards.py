@@ -80,7 +80,7 @@ def planned_cost(spec: TrialSpec) -> int:
         step = MEMORY_STEP if SUFFIXES["ram"] in name else FRAMES_STEP
     else:
         step = STEP.get(name, OTHER_ENVIRONMENT)
-    if spec.policy is None:
+    if spec.policy is None:  # an agent
         step += AGENT.get(spec.algorithm.name, OTHER_AGENT)
     else:
         step += POLICY.get(spec.policy.template, 0)

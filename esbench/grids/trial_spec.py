@@ -271,6 +271,11 @@ class TrialSpec(Settings):
     seed: Seed
     init_from: StartSpec | None = None
 
+    @property
+    def is_agent(self) -> bool:
+        """Whether an agent is trained, not a search."""
+        return self.policy is None
+
     def as_json(self) -> Json:
         """The specification as it is stored in ``trial.json``."""
         return self.model_dump(mode="json", exclude=None if self.init_from else {"init_from"})

@@ -177,7 +177,7 @@ def _rerun(entry: Entry, place: int, pool: Engine, watch: Watch) -> Rerun:
     if not np.isfinite(score.returns).all():
         at = SCORE_ONLY if parts_at is None else parts_at
         return Rerun(trial.seed, at, trial.score, None)
-    again = _summary(run, records, score, spec.policy is None)
+    again = _summary(run, records, score, spec.is_agent)
     played = again.generations, again.episodes_digest, score.mean
     if parts_at is None and played != (run.generations, run.episodes_digest, trial.score):
         parts_at = SCORE_ONLY

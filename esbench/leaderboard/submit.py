@@ -174,7 +174,7 @@ def _check_reproducible(trial: TrialFolder, spec: TrialSpec) -> None:
 
 def _check_budget(trial: TrialFolder, spec: TrialSpec, rows: Sequence[GenerationRecord]) -> None:
     """Raises UsageError if training did not end in the generation that spends the budget."""
-    if spec.policy is None:
+    if spec.is_agent:
         return  # an agent counts its own steps
     budget, ended = spec.budget, trial.result().get("stopped")
     steps = [0, *(row.env_steps for row in rows)]
@@ -205,7 +205,7 @@ def _check_center(trial: TrialFolder, rows: Sequence[GenerationRecord], pool: En
     """Raises UsageError if the center of the checkpoint is not where the last row says."""
     state = trial.load_checkpoint()
     if state is None:
-        if trial.spec().policy is None:
+        if trial.spec().is_agent:
             return  # an agent without state_dict
         raise UsageError(f"{trial.path} has no checkpoint; expected that of the last generation")
     generation = state["progress"]["generation"]

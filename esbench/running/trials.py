@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, final
 
-from esbench.agents.names import is_agent
 from esbench.errors import DamagedTrialError, UsageError, require_integer
 from esbench.files import safe_name
 from esbench.grids.compose import compose_grid
@@ -177,9 +176,7 @@ def recording_members(trials: Sequence[Trial]) -> list[Trial]:
     Raises:
         UsageError: all are trials of agents, which have no members.
     """
-    found = [
-        replace(trial, record_members=not is_agent(trial.spec.algorithm.name)) for trial in trials
-    ]
+    found = [replace(trial, record_members=not trial.spec.is_agent) for trial in trials]
     if found and not any(trial.record_members for trial in found):
         name = trials[0].labels["algorithm"]
         raise UsageError(f"{name} is an agent, which has no members to record; expected a search")

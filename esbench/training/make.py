@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from esbench.agents.names import is_agent
 from esbench.environments.backends.base import GYMNASIUM
 from esbench.grids.trial_spec import TrialSpec
 from esbench.rollouts.engine import Engine
@@ -27,7 +26,7 @@ def make_trainer(
     Raises:
         UsageError: the environment, the policy or a setting is not supported.
     """
-    if is_agent(spec.algorithm.name):
+    if spec.is_agent:
         return AgentTrainer(spec, pool, recorder, folder, ended)
     return SearchTrainer(spec, pool, recorder, folder, start, ended)
 

@@ -86,7 +86,7 @@ def stored_trainer(
     """
     spec = folder.spec()
     state = folder.load_checkpoint(generation)
-    if state is None and spec.policy is None and folder.is_done:
+    if state is None and spec.is_agent and folder.is_done:
         raise UsageError(
             f"{folder.path} has no stored policy: {spec.algorithm.name} is an agent without "
             "state_dict; its score is in result.json"

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, FigureBase
     from matplotlib.text import Text
+
 Suffix: TypeAlias = Literal["png", "svg", "pdf"]
 Size: TypeAlias = tuple[float, float]  # width and height [inches]
+
 DPI: Final = 150
 WIDTH: Final = 6.6  # inches
 SMALLEST: Final = 2.0

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar, final
 
 T = TypeVar("T")
+
 MARK: Final[Any] = {"color": "#888888", "linestyle": ":", "linewidth": 1.2, "zorder": 2}
 NOTE: Final[Any] = {"textcoords": "offset points", "fontsize": 8, "color": "#444444"}
 
