@@ -23,7 +23,7 @@ from esbench.analysis import aggregates
 from esbench.analysis.aggregates import Statistic, stratified_interval
 from esbench.analysis.gate import GateRules, judge
 from esbench.analysis.permutation import OMNIBUS, TestStatistic
-from esbench.analysis.statistics import Floats, normalized
+from esbench.analysis.statistics import Floats, bootstrap_interval, iqm, normalized
 from esbench.seeding import Purpose, stream
 from esbench.store.cells import cells
 
@@ -34,6 +34,9 @@ SPLITS = 4000  # per permutation test
 INTERVALS = 1000
 DROPS = (0.1, 0.2, 0.4)
 SEEDS = (6, 8, 10, 16, 32)
+FEW_SEEDS = (3, 4, 5)
+SCORES = 4000  # intervals of single scores
+LARGE = 1_000_000  # runs, whose IQM is taken for that of the distribution
 TESTS: Mapping[str, tuple[TestStatistic, ...]] = {"mean": ("mean",), "omnibus": OMNIBUS}
 
 
@@ -56,7 +59,11 @@ def main() -> None:
         "How often a 95 % bootstrap interval of the difference of two equal sides covers 0 "
         f"({INTERVALS} pairs each):"
     )
-    lines += [intervals, "", *coverage_table()]
+    lines += [intervals, "", *coverage_table(), ""]
+    scores = (
+        f"How often the 95 % bootstrap interval of a score covers the true IQM ({SCORES} scores):"
+    )
+    lines += [scores, "", *score_coverage_table()]
     Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -127,6 +134,19 @@ def coverage_table() -> list[str]:
             rows[-1].append(f"{np.mean(covered):.1%}")
         print(*rows[-1], flush=True)  # noqa: T201
     return markdown(header, rows)
+
+
+def score_coverage_table() -> list[str]:
+    """The coverage of the 95 % intervals in tables of scores."""
+    rows = []
+    for name, draw in DISTRIBUTIONS.items():
+        rng = stream(0, Purpose.SIMULATION)
+        truth = iqm(draw(rng, LARGE, 0.0))
+        rows.append([name])
+        for runs in (*FEW_SEEDS, *SEEDS):
+            low, high = bootstrap_interval(draw(rng, runs * SCORES, 0.0).reshape(runs, SCORES))
+            rows[-1].append(f"{np.mean((low <= truth) & (truth <= high)):.0%}")
+    return markdown(["scores", *(f"{runs} seeds" for runs in (*FEW_SEEDS, *SEEDS))], rows)
 
 
 def bca_interval(

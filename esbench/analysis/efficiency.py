@@ -6,14 +6,12 @@ generation is noisy, so a policy is judged by the mean over the last generations
 stopping (``esbench.TargetReturn``): a run that was stopped at its target has reached it. Where
 returns rise, that is late by up to a window. The last policy is judged by its held-out score.
 
-A run that does not reach the target is censored at what it has spent: all that is known is that it
-would have taken longer.
+A run that does not reach the target counts as one that takes longer than all that reach it.
 
 Hansen, Auger, Ros, Mersmann, Tusar and Brockhoff, "COCO: a platform for comparing continuous
 optimizers in a black-box setting", Optimization Methods and Software 36, 2021, for the expected
-running time and the share of targets reached; Kaplan and Meier, "Nonparametric estimation from
-incomplete observations", JASA 53, 1958; Wilson, "Probable inference, the law of succession, and
-statistical inference", JASA 22, 1927, for the interval of a share.
+running time and the share of targets reached; Wilson, "Probable inference, the law of succession,
+and statistical inference", JASA 22, 1927, for the interval of a share.
 """
 
 from __future__ import annotations
@@ -31,7 +29,6 @@ from esbench.analysis.statistics import MIN_RUNS, Floats
 
 WINDOW: Final = 5
 TARGETS: Final = 50
-_ROUNDING: Final = 1e-9  # a product of shares may miss one half in the last bits
 
 
 def policy_returns(returns: npt.ArrayLike, score: float = math.nan, window: int = WINDOW) -> Floats:
@@ -76,30 +73,26 @@ def share_interval(reached: int, runs: int) -> tuple[float, float]:
     return float(interval.low), float(interval.high)
 
 
-def median_total(totals: npt.ArrayLike, budgets: npt.ArrayLike) -> float:
-    """The median cost until the target, over all runs.
+def median_total(totals: npt.ArrayLike) -> float:
+    """The median cost until the target, over all runs: [runs] of ``first_totals``, at least one.
 
-    The smallest total at which Kaplan and Meier's estimate of the share that has reached the target
-    is one half or more; infinite if it never is. ``totals`` [runs] are of ``first_totals``;
-    ``budgets`` [runs] are what each run spent in all, where unsuccessful runs are censored.
+    It is the smallest cost for which half of the runs reach the target; infinite if fewer do. A
+    survival estimate such as Kaplan and Meier's would be biased for episodes and seconds: a run
+    ends with its budget of steps, and how many episodes those are depends on its returns.
     """
-    from scipy.stats import CensoredData, ecdf
-
-    reached, times = _censored(totals, budgets)
-    if not reached.any():
-        return math.inf
-    share = ecdf(CensoredData.right_censored(times, ~reached)).cdf
-    half = np.flatnonzero(share.probabilities >= 0.5 - _ROUNDING)
-    return float(share.quantiles[half[0]]) if half.size else math.inf
+    times = np.sort(np.asarray(totals, dtype=np.float64))
+    return float(times[(len(times) - 1) // 2])
 
 
 def expected_running_time(totals: npt.ArrayLike, budgets: npt.ArrayLike) -> float:
     """COCO's expected running time (ERT) to the target, with restarts of failed runs.
 
-    The total cost of the runs over the number that reached the target; infinite if none did. The
-    arguments are those of ``median_total``.
+    The total cost of the runs over the number that reached the target; infinite if none did.
+    ``totals`` [runs] are of ``first_totals``; ``budgets`` [runs] are what each run spent in all.
     """
-    reached, times = _censored(totals, budgets)
+    times = np.asarray(totals, dtype=np.float64)
+    reached = np.isfinite(times)
+    times = np.where(reached, times, np.asarray(budgets, dtype=np.float64))
     return float(times.sum() / reached.sum()) if reached.any() else math.inf
 
 
@@ -135,12 +128,3 @@ def share_reached(environments: Sequence[npt.ArrayLike], budgets: npt.ArrayLike)
     times = [np.sort(np.asarray(totals, np.float64), axis=None) for totals in environments]
     shares = [np.searchsorted(each, points, side="right") / each.size for each in times]
     return np.asarray(np.stack(shares).mean(axis=0), dtype=np.float64)
-
-
-def _censored(
-    totals: npt.ArrayLike, budgets: npt.ArrayLike
-) -> tuple[npt.NDArray[np.bool_], Floats]:
-    """Whether each run reached the target, and what it spent until then or until its end."""
-    times = np.asarray(totals, dtype=np.float64)
-    reached = np.isfinite(times)
-    return reached, np.where(reached, times, np.asarray(budgets, dtype=np.float64))

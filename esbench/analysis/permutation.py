@@ -30,7 +30,7 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 
 OMNIBUS: Final[tuple[TestStatistic, ...]] = ("mean", "ranks", "iqm")
 PERMUTATIONS: Final = 20_000  # all 12,870 of eight seeds against eight
-TIE_TOLERANCE: Final = 1e-12
+EPSILON: Final = float(np.finfo(np.float64).eps)
 
 
 def p_greater(
@@ -57,7 +57,7 @@ def p_greater(
     ours, theirs = np.asarray(high, dtype=np.float64), np.asarray(low, dtype=np.float64)
     scores = np.concatenate([ours, theirs])
     order = np.argsort(scores, kind="stable")
-    scores = scores[order] - scores.mean()
+    scores, largest = scores[order] - scores.mean(), np.abs(scores).max()
     observed = order < ours.size
     contrasts = partial(_contrasts, ours.size, theirs.size, seed, resamples)
     has_all = math.comb(scores.size, ours.size) <= resamples
@@ -70,7 +70,7 @@ def p_greater(
         if not has_all:
             differences = np.append(differences, _contrast(observed[None], trimmed) @ values)
         # Equal sums may differ in their last bits, by the order in which they are added.
-        columns.append(_numbers_below(differences, TIE_TOLERANCE * np.abs(values).max()))
+        columns.append(_numbers_below(differences, 4 * EPSILON * scores.size * largest))
     most = np.max(columns, axis=0)  # the more splits are below one, the smaller is its p-value
     return float(np.mean(most >= most[own]))
 

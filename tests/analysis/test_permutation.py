@@ -31,6 +31,11 @@ def test_p_counts_sums_as_equal_that_differ_in_their_last_bits() -> None:
     assert p_greater([5.0, 5.0], [5.0, 5.0]) == 1.0
 
 
+def test_an_extreme_score_does_not_make_others_equal() -> None:
+    low = [-1e14, -1.0, -2.0, -3.0, -4.0]
+    assert p_greater([1, 2, 3, 4, 5], low) == p_greater([1, 2, 3, 4, 5], [-1e5, *low[1:]])
+
+
 def test_p_of_random_ways_is_near_the_exact_one_counts_the_observed_one_and_has_a_seed() -> None:
     rng = np.random.default_rng(0)
     ours, theirs = rng.normal(0.2, size=8), rng.normal(0.2, size=8)

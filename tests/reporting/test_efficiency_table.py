@@ -179,6 +179,8 @@ def test_footnotes_warn_of_few_seeds_and_name_who_made_the_rows(tmp_path: Path) 
     ten, three, made = notes[-3:]
     assert "fewer than 10 seeds" in ten
     assert "fewer than 3 seeds" in three
+    write_runs(tmp_path / "more", [[20.0] * 4] * 3)
+    assert "too narrow" in sheet(efficiency_table(tmp_path / "more", {}), window=7).notes[-2]
     assert made == f"Made by: {COMMAND}"
 
 

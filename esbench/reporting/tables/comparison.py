@@ -23,7 +23,7 @@ from esbench.errors import UsageError, unknown
 from esbench.grids.trial_spec import flatten
 from esbench.json_text import as_text
 from esbench.reporting.tables import render_table
-from esbench.reporting.tables.render_table import FEW_SEEDS, Sheet
+from esbench.reporting.tables.render_table import FEW_SEEDS, NARROW_BELOW, Sheet
 from esbench.reporting.tables.score_sheet import SEED_SCORES, TAIL
 from esbench.reporting.tables.score_table import normalized_score, tail_score
 from esbench.settings import Table
@@ -42,7 +42,6 @@ BY: Final[dict[EpisodeStatistic, str]] = {
     "tail": ", by their tails",
     "area": ", by the areas under their learning curves",
 }
-NARROW_BELOW: Final = 6
 MOST_DIFFERENCES: Final = 8  # settings named in one note
 LONGEST_VALUE: Final = 40  # characters of one setting: there may be a sigma per parameter
 

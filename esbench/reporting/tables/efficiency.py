@@ -157,8 +157,7 @@ _REACHED: Final = (
 )
 _COST: Final = (
     "Steps, episodes, CPU time (of all processes): the cost of training until then, median over "
-    "all runs by the Kaplan-Meier estimate, where a run that did not reach the target costs more "
-    f"than it spent; {NONE} if the estimated share of runs that reach it stays below one half."
+    f"all runs; {NONE} if fewer than half of them reached the target."
 )
 _EXPECTED: Final = (
     "ERT (expected running time, as in COCO): steps of all runs until the target or their end, "
@@ -206,7 +205,7 @@ def _row(
     known = bool(runs) and not math.isnan(target)
     medians = dict.fromkeys(COSTS, math.nan)
     if known:
-        medians = {cost: median_total(totals[cost], ends[cost]) for cost in COSTS}
+        medians = {cost: median_total(totals[cost]) for cost in COSTS}
     reached = int(np.isfinite(totals["env_steps"]).sum()) if known else 0
     low, high = share_interval(reached, len(runs)) if known else (math.nan, math.nan)
     expected = expected_running_time(totals["env_steps"], ends["env_steps"]) if known else math.nan

@@ -21,6 +21,7 @@ TEXTS: Final = ("Environment", "Algorithm", "Policy")
 """The columns of text, aligned to the left; the other columns hold numbers."""
 INTERVAL: Final = "95 % interval"
 FEW_SEEDS: Final = 10
+NARROW_BELOW: Final = 6  # seeds: intervals of fewer cover too little
 ONE_EPISODE: Final = (
     "every held-out episode is the same one, because the environment is deterministic. The score "
     "is that of one trajectory, which a policy can memorize."
@@ -84,6 +85,11 @@ def seeds_notes(seeds: Sequence[int]) -> list[str]:
     if any(count < FEW_SEEDS for count in seeds):
         notes.append(
             f"Some rows have fewer than {FEW_SEEDS} seeds: the order of close scores may be chance."
+        )
+    if any(MIN_RUNS <= count < NARROW_BELOW for count in seeds):
+        notes.append(
+            f"Intervals of fewer than {NARROW_BELOW} seeds are too narrow: with 3, they cover "
+            "about 75 % instead of 95 %."
         )
     if any(0 < count < MIN_RUNS for count in seeds):
         notes.append(
