@@ -5,6 +5,8 @@ num_outputs, **arguments)`` and maps a float32 tensor [1, num_inputs] to [1, num
 images it is built as ``Class((C, H, W), num_outputs, **arguments)`` and maps [1, C, H, W]. Every
 slot has its own copy of the module and computes alone, so its bits do not depend on the other
 slots. This is much slower than a built-in template of the same size.
+
+Parameters that require gradients are trained. The others, and buffers, stay as constructed.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import numpy as np
 from pydantic import Field
 
 from esbench.arrays import Shapes, Vector
-from esbench.errors import UsageError, UserCodeError, suggestion
+from esbench.errors import TrainingError, UsageError, UserCodeError, suggestion
 from esbench.escape import printable
 from esbench.policies.base import (
     PolicyBatch,
@@ -90,39 +92,57 @@ class ModulePolicy(PreparedPolicy, TorchPolicy):
             self._images = Images(self.shape, pixels)
             self._first = self._images.size
         module = self._build(seed=0)
-        self._shapes = tuple(tuple(p.shape) for p in module.parameters())
+        self._shapes = tuple(tuple(p.shape) for p in _trained(module))
         if self.num_params == 0:
             raise UsageError(f"policy {settings.factory} has no parameters to train")
         if normalizing_layers(module):
             self.reference_size = settings.reference_size
-        else:
-            self._try(module)
+        self._try(module)
 
     @property
     def shapes(self) -> Shapes:
-        """The shapes of ``module.parameters()``."""
+        """The shapes of the trained ones of ``module.parameters()``."""
         return self._shapes
 
     def initial_parameters(self, generator: np.random.Generator) -> Vector:
-        """The module's own initialization [P], with torch seeded from ``generator``."""
-        module = self._build(seed=int(generator.integers(2**63)))
-        return np.concatenate([p.detach().double().numpy().ravel() for p in module.parameters()])
+        """The module's own initialization [P], with torch seeded from ``generator``.
+
+        Raises:
+            UserCodeError: the constructor uses other random numbers than torch's, or draws values
+                that are not trained.
+        """
+        seed = int(generator.integers(2**63))
+        module = self._build(seed)
+        name = f"policy {self.settings.factory}"
+        if (key := _difference(module, self._build(seed), fixed_only=False)) is not None:
+            raise UserCodeError(
+                f"{name}: two modules with the same seed of torch have different {key!r}; expected "
+                "no other random numbers than torch's in the constructor"
+            )
+        if (key := _difference(module, self._build(seed=0), fixed_only=True)) is not None:
+            raise UserCodeError(
+                f"{name}: {key!r} is not trained, but depends on the seed of torch; expected a "
+                "parameter that requires gradients, or a torch.Generator with a seed of its own"
+            )
+        return _values(module)
 
     def batch(self, slots: int) -> PolicyBatch:
         """A batch with ``slots`` slots."""
-        return ModuleBatch(self._build(seed=0), slots, self.settings.factory, self._images)
+        return self._batch(self._build(seed=0), slots)
+
+    def _batch(self, module: torch.nn.Module, slots: int) -> ModuleBatch:
+        return ModuleBatch(module, slots, self.num_outputs, self.settings.factory, self._images)
 
     def torch_layers(self, parameters: Vector, reference: Rows | None) -> torch.nn.Module:
         """The user's module, behind the layer that makes images of flat observations."""
         import torch
 
-        batch = ModuleBatch(self._build(seed=0), 1, self.settings.factory, self._images)
+        batch = self._batch(self._build(seed=0), 1)
         if reference is not None:
             batch.refer(reference)
         module = batch.loaded(parameters)
         for each in module.parameters():  # so far, views of one array
             each.data = each.data.clone()
-        module.requires_grad_()
         return module if self._images is None else torch.nn.Sequential(self._images, module)
 
     def _build(self, seed: int) -> torch.nn.Module:
@@ -144,7 +164,7 @@ class ModulePolicy(PreparedPolicy, TorchPolicy):
                 "expected a torch.nn.Module"
             )
         _require_values(module, f"policy {self.settings.factory}")
-        return module.eval().requires_grad_(False)
+        return module.eval()
 
     def _try(self, module: torch.nn.Module) -> None:
         """Raises UsageError if the module does not accept an observation or has other outputs.
@@ -153,13 +173,17 @@ class ModulePolicy(PreparedPolicy, TorchPolicy):
         """
         import torch
 
-        rows = torch.linspace(-1.0, 1.0, self.num_inputs).view(1, -1)
+        rows = torch.linspace(-1.0, 1.0, 2 * self.num_inputs).view(2, -1)
         seen = f"policy {self.settings.factory} was given"
         with torch.random.fork_rng(devices=[]), torch.inference_mode():
-            shown = rows if self._images is None else self._images(rows)
+            batch = self._batch(module, 1)
+            if self.reference_size:
+                batch.refer(rows.numpy())
+            copies = [batch.loaded(_values(module)) for _ in range(COPIES)]
+            shown = batch.shown(rows[:1].numpy())
             seen = f"{seen} {list(shown.shape)} and"
             try:
-                outputs = [copy.deepcopy(module)(shown.clone()) for _ in range(COPIES)]
+                outputs = [each(shown.clone()) for each in copies]
             except Exception as error:  # a user's code may raise anything
                 raise UserCodeError(
                     f"{seen} raised {error_text(error)}{location(error)}"
@@ -177,17 +201,51 @@ class ModulePolicy(PreparedPolicy, TorchPolicy):
             )
 
 
+def _trained(module: torch.nn.Module) -> list[torch.nn.Parameter]:
+    """The parameters that a search changes."""
+    return [parameter for parameter in module.parameters() if parameter.requires_grad]
+
+
+def _values(module: torch.nn.Module) -> Vector:
+    """The values of the trained parameters [P]."""
+    return np.concatenate([p.detach().double().numpy().ravel() for p in _trained(module)])
+
+
+def _difference(first: torch.nn.Module, second: torch.nn.Module, *, fixed_only: bool) -> str | None:
+    """The name of a parameter or buffer that differs; None if there is none.
+
+    With ``fixed_only``, trained parameters may differ.
+    """
+    others = dict([*second.named_parameters(), *second.named_buffers()])
+    for name, mine in [*first.named_parameters(), *first.named_buffers()]:
+        if fixed_only and mine.requires_grad:
+            continue
+        other = others.get(name)
+        if other is None or mine.shape != other.shape:
+            return printable(name)
+        if not bool(((mine == other) | ((mine != mine) & (other != other))).all()):  # or both NaN
+            return printable(name)
+    return None
+
+
 def _require_values(module: torch.nn.Module, name: str) -> None:
-    """Raises UserCodeError if parameters have no values, or are not on the cpu."""
+    """Raises UserCodeError if parameters have no values, or values that cannot be trained."""
     import torch
 
     for key, parameter in module.named_parameters():
-        lazy = torch.nn.parameter.is_lazy(parameter)
-        if lazy or parameter.device.type != "cpu":
-            kind = "lazy" if lazy else f"on the device {parameter.device}"
+        kind = ""
+        if torch.nn.parameter.is_lazy(parameter):
+            kind = "lazy"
+        elif parameter.device.type != "cpu":
+            kind = f"on the device {parameter.device}"
+        elif parameter.requires_grad and parameter.dtype != torch.float32:
+            kind = f"{str(parameter.dtype).removeprefix('torch.')}"
+        elif parameter.requires_grad and not bool(parameter.isfinite().all()):
+            kind = "not finite"
+        if kind:
             raise UserCodeError(
                 f"{name}: its parameter {printable(key)!r} is {kind}; expected parameters with "
-                "values on the cpu after the constructor"
+                "finite float32 values on the cpu after the constructor"
             )
 
 
@@ -196,17 +254,23 @@ class ModuleBatch(ReferredBatch):
     """One copy of the module per slot."""
 
     def __init__(
-        self, module: torch.nn.Module, slots: int, name: str, images: Images | None
+        self,
+        module: torch.nn.Module,
+        slots: int,
+        num_outputs: int,
+        name: str,
+        images: Images | None,
     ) -> None:
         self._initial = module
         self._modules = [module] * slots
+        self._num_outputs = num_outputs
         self._name = name
         self._images = images
         self._reference: torch.Tensor | None = None
 
     def refer(self, observations: Rows) -> None:
         """Set the reference batch [R, inputs]."""
-        self._reference = self._shown(observations)
+        self._reference = self.shown(observations)
 
     def load(self, slot: int, parameters: Vector) -> None:
         """Load the parameters [P] of a member into a new copy of the module, without state."""
@@ -220,14 +284,14 @@ class ModuleBatch(ReferredBatch):
 
         values = torch.from_numpy(parameters.astype(np.float32))
         module = copy.deepcopy(self._initial)
-        torch.nn.utils.vector_to_parameters(values, module.parameters())
+        torch.nn.utils.vector_to_parameters(values, _trained(module))
         if self._reference is None:
             return module
         try:
             with torch.no_grad():
                 refer(module, self._reference)
         except Exception as error:  # a user's code may not accept several rows
-            raise UsageError(
+            raise UserCodeError(
                 f"policy {self._name} has VirtualBatchNorm layers but rejects the reference batch "
                 f"{list(self._reference.shape)}: {error_text(error)}"
             ) from error
@@ -239,8 +303,14 @@ class ModuleBatch(ReferredBatch):
 
         slots = range(len(observations)) if live is None else live
         with torch.inference_mode():
-            rows = [self._shown(observations[slot : slot + 1]) for slot in slots]
+            rows = [self.shown(observations[slot : slot + 1]) for slot in slots]
             outputs = [self._modules[slot](row) for slot, row in zip(slots, rows, strict=True)]
+            for each in outputs:
+                if each.shape != (1, self._num_outputs):
+                    raise TrainingError(
+                        f"policy {self._name} returned {list(each.shape)} for one observation; "
+                        f"expected {[1, self._num_outputs]}"
+                    )
             computed: Rows = torch.cat(outputs).numpy()
         if len(slots) == len(observations):
             return computed
@@ -248,7 +318,8 @@ class ModuleBatch(ReferredBatch):
         result[slots] = computed
         return result
 
-    def _shown(self, observations: Rows) -> torch.Tensor:
+    def shown(self, observations: Rows) -> torch.Tensor:
+        """The observations [k, inputs] as the module takes them."""
         import torch
 
         rows = torch.from_numpy(observations)

@@ -1,3 +1,4 @@
+import random
 import sys
 
 import numpy as np
@@ -6,7 +7,7 @@ import torch
 from flat_parameters import loaded
 from torch import nn
 
-from esbench.errors import UsageError
+from esbench.errors import TrainingError, UsageError, UserCodeError
 from esbench.policies.module import ModulePolicy
 from esbench.settings import parse
 
@@ -59,6 +60,61 @@ class Meta(TwoLayers):
     def __init__(self, num_inputs, num_outputs):
         with torch.device("meta"):
             super().__init__(num_inputs, num_outputs)
+
+
+class Frozen(TwoLayers):
+    """Its hidden layer stays as it is, in numbers of its own."""
+
+    def __init__(self, num_inputs, num_outputs):
+        super().__init__(num_inputs, num_outputs)
+        self.hidden.requires_grad_(False)
+        generator = torch.Generator().manual_seed(5)
+        self.hidden.weight.copy_(torch.randn(self.hidden.weight.shape, generator=generator))
+        self.hidden.bias.zero_()
+        self.index = nn.Parameter(torch.arange(num_inputs), requires_grad=False)
+
+    def forward(self, observations):
+        return super().forward(observations[:, self.index])
+
+
+class RandomBuffer(TwoLayers):
+    def __init__(self, num_inputs, num_outputs):
+        super().__init__(num_inputs, num_outputs)
+        self.register_buffer("noise", torch.randn(3))
+
+
+class RandomFrozen(TwoLayers):
+    def __init__(self, num_inputs, num_outputs):
+        super().__init__(num_inputs, num_outputs)
+        self.hidden.requires_grad_(False)
+
+
+class OtherRandomNumbers(TwoLayers):
+    def __init__(self, num_inputs, num_outputs):
+        super().__init__(num_inputs, num_outputs)
+        self.gain = nn.Parameter(torch.tensor(random.random()))
+
+
+class Double(TwoLayers):
+    def __init__(self, num_inputs, num_outputs):
+        super().__init__(num_inputs, num_outputs)
+        self.double()
+
+    def forward(self, observations):
+        return super().forward(observations.double())
+
+
+class NotANumber(TwoLayers):
+    def __init__(self, num_inputs, num_outputs):
+        super().__init__(num_inputs, num_outputs)
+        nn.init.constant_(self.out.weight, torch.nan)
+
+
+class Shrinks(TwoLayers):
+    """Has one output for observations above 9."""
+
+    def forward(self, observations):
+        return super().forward(observations)[:, : 1 if observations.max() > 9 else None]
 
 
 class AnyOptions(nn.Module):
@@ -204,6 +260,8 @@ def test_the_bits_of_an_image_do_not_depend_on_the_other_slots():
         ("Sees", (4,), None, r"given \[1, 4\] and raised "),
         ("AlwaysDropout", (4,), None, "depend on the worker.*dropout"),
         ("Lazy", (4,), None, "'hidden.weight' is lazy"),
+        ("Double", (4,), None, "'out.weight' is float64"),
+        ("NotANumber", (4,), None, "'out.weight' is not finite"),
         ("Meta", (4,), None, "'out.weight' is on the device meta"),
     ],
 )
@@ -229,6 +287,40 @@ def test_initial_parameters_are_the_modules_own():
         own = TwoLayers(4, 3)
     expected = [p.detach().numpy().astype(np.float64).ravel() for p in own.parameters()]
     np.testing.assert_array_equal(start, np.concatenate(expected))
+
+
+def test_frozen_parameters_stay_and_the_others_are_trained():
+    policy = make("Frozen")
+    assert policy.shapes == ((3, 8), (3,))
+    (row,) = observations(1)
+    hidden = torch.tanh(Frozen(4, 3).hidden(torch.from_numpy(row)))
+    (parameters,) = members(policy, 1)
+    weights, bias = np.split(parameters.astype(np.float32), [24])
+    expected = weights.reshape(3, 8) @ hidden.detach().numpy() + bias
+    outputs = loaded(policy, parameters[None]).forward(row[None])
+    np.testing.assert_allclose(outputs[0], expected, rtol=1e-5)
+    assert policy.initial_parameters(np.random.default_rng(0)).shape == (27,)
+    module = policy.torch_layers(parameters, None)
+    assert [p.requires_grad for p in module.parameters()] == [False, True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("factory", "name"),
+    [("RandomBuffer", "noise"), ("RandomFrozen", "hidden.weight"), ("OtherRandomNumbers", "gain")],
+)
+def test_random_values_that_seeds_do_not_draw_are_refused(factory, name):
+    with pytest.raises(UserCodeError, match=f":{factory}: .*'{name}'"):
+        make(factory).initial_parameters(np.random.default_rng(0))
+
+
+def test_another_number_of_outputs_than_before_is_an_error():
+    policy = make("Shrinks")
+    batch = loaded(policy, members(policy, 2))
+    rows = observations(2)
+    assert batch.forward(rows).shape == (2, 3)
+    rows[1] = 10
+    with pytest.raises(TrainingError, match=r"Shrinks .*\[1, 1\].*\[1, 3\]"):
+        batch.forward(rows)
 
 
 def test_the_global_torch_generator_is_left_alone():

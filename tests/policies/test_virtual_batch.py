@@ -145,11 +145,18 @@ def test_a_module_remembers_nothing_of_the_reference_batch() -> None:
 
 
 def test_a_module_that_takes_one_row_only_is_one_sentence() -> None:
-    own = module_policy("OneRow")
-    batch: Any = own.batch(1)
-    batch.refer(reference())
-    with pytest.raises(UsageError, match=r"OneRow .*\[9, 840\]: "):
-        batch.load(0, np.zeros(own.num_params))
+    with pytest.raises(UsageError, match=r"OneRow .*\[2, 840\]: "):
+        module_policy("OneRow")
+
+
+class OneOutput(Network):
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        return super().forward(observations)[:, :1]
+
+
+def test_a_module_with_the_layer_is_tried_too() -> None:
+    with pytest.raises(UsageError, match=r"OneOutput .*\[1, 1\]; expected \[1, 6\]"):
+        module_policy("OneOutput")
 
 
 def test_the_torch_layer_says_what_is_wrong() -> None:
