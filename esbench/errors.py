@@ -47,7 +47,7 @@ class DamagedTrialError(UsageError):
 
 @final
 class UserCodeError(UsageError):
-    """A user's environment, network or agent cannot be made; other trials of its grid can be."""
+    """Code of a user's own does what it must not; the other trials of its grid can run."""
 
 
 class TrainingError(EsbenchError, RuntimeError):

@@ -46,6 +46,23 @@ class Valve(Walk):
         self.action_space = spaces.Box(-3.0, -1.0, (3,))
 
 
+class Loose(Walk):
+    """Its observations have another type than its space, and are outside of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = spaces.Dict(goal=spaces.Box(-0.01, 0.01, (3,)))
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        gymnasium.Env.reset(self, seed=seed)
+        self.position, self.left = self.np_random.normal(size=3), 9
+        return {"goal": self.position}, {}
+
+    def step(self, action: np.ndarray) -> Any:
+        _, *rest = super().step(action)
+        return {"goal": self.position}, *rest
+
+
 class Repeats(Walk):
     """All its episodes are the same."""
 
@@ -356,7 +373,7 @@ class Pictures(gymnasium.ObservationWrapper[np.ndarray, np.ndarray, np.ndarray])
 
 
 DOUBLES = (
-    Walk, Valve, Answers, Repeats, Raises, Disconnects, Dies, Indifferent, BadReward,
+    Walk, Valve, Loose, Answers, Repeats, Raises, Disconnects, Dies, Indifferent, BadReward,
     BadObservation, Slow, Ready, Gated, WearsOut, Announced, Heavy, FailsInWorkers, DiesInWorkers,
     KillsTheTrainer, Chatty, Forks, Spaces, Multi, Pictures,
 )  # fmt: skip

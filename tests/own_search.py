@@ -196,3 +196,21 @@ class OtherSettings(Rebinding):
 
 class Unfinished(Algorithm[SampledPopulation]):
     """Has no _ask."""
+
+
+class Unfit(Rebinding):
+    """Leaves an attribute with a value that the test chooses."""
+
+    deviation: Any = 0.1
+    left: Any = ("deviation", 0.1)
+
+    @property
+    def sigma(self) -> Any:
+        return self.deviation
+
+    def _ask(self) -> SampledPopulation:
+        return self.sampled(0.1)
+
+    def _tell(self, population: SampledPopulation, returns: Vector, behaviors: Matrix) -> None:
+        super()._tell(population, returns, behaviors)
+        setattr(self, *self.left)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from esbench.algorithms.noise import GaussianNoise, Noise
-from esbench.algorithms.own_state import is_own, storable_state
+from esbench.algorithms.own_state import is_own, require_scale, require_valid, storable_state
 from esbench.algorithms.plan import EvaluationPlan
 from esbench.algorithms.population import Population, SampledPopulation
 from esbench.algorithms.settings import AlgorithmSettings, GrowingSettings, fitting
@@ -131,7 +131,8 @@ class Algorithm(ABC, Generic[PopulationT]):
         Raises:
             UsageError: the population is of another generation or algorithm, or the shape of
                 ``returns`` or ``behaviors`` is wrong, or they are no numbers.
-            TrainingError: no return is finite.
+            TrainingError: no return is finite, or the center, ``sigma`` or ``member_data`` of an
+                algorithm that is not part of esbench has a wrong shape or type.
         """
         self._require_current(population)
         values = _numbers("returns", returns)
@@ -144,17 +145,20 @@ class Algorithm(ABC, Generic[PopulationT]):
                 f"behaviors of shape {told.shape}: expected ({len(population)}, D), D at least 1"
             )
         self.member_data = {}
-        probe = self.plan.probe
+        size, probe = self._center.size, self.plan.probe
         if not probe and not np.isfinite(values).any():
             why = "a reward, an observation or an output of the policy is not a number"
             if not np.isfinite(self.center).all():
-                why = f"the center of {type(self).__name__} is not finite after its last update"
+                when = "after its last update" if self.generation else "at the start"
+                why = f"the center of {type(self).__name__} is not finite {when}"
             raise TrainingError(
                 f"generation {self.generation + 1}: none of the {values.size} returns is finite: "
                 f"{why}"
             )
         if probe or self.uses_equal_returns or values.size == 1 or not all_equal(values):
             self._tell(population, values, told)
+        if is_own(self):
+            require_valid(self, self._center, size, values.size)
         self.generation += not probe
         if not probe:
             self._average_centers()
@@ -260,6 +264,8 @@ class Algorithm(ABC, Generic[PopulationT]):
 
         By default with ``gaussian_noise`` around the center of the search.
         """
+        if is_own(self):
+            require_scale(self, self._center.size, sigma, center)
         return SampledPopulation(
             center=self.center if center is None else center,
             sigma=sigma,

@@ -1,14 +1,15 @@
-"""Checks of the state of an algorithm that is not part of esbench."""
+"""Checks of an algorithm that is not part of esbench: what it samples, and its state."""
 
 from __future__ import annotations
 
 import json
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
 from esbench.arrays import Matrix, Vector, with_arrays, without_arrays
-from esbench.errors import TrainingError
+from esbench.errors import TrainingError, shown
 
 if TYPE_CHECKING:
     from esbench.algorithms.base import Algorithm
@@ -18,11 +19,53 @@ CHECKED: Final = (2, 10)  # generations: most states, such as a momentum, are em
 NUMBERS: Final = "biuf"  # kinds of arrays that a checkpoint stores
 LARGEST: Final = 8  # bytes of a number
 COMPARED: Final = 16  # members
+MEMBER_COLUMNS: Final = ("generation", "member", "episode", "return", "length")  # not its own
 
 
 def is_own(algorithm: object) -> bool:
     """Whether the class of an algorithm is not part of esbench."""
     return type(algorithm).__module__.partition(".")[0] != "esbench"
+
+
+def require_scale(algorithm: object, parameters: int, sigma: Any, center: Any) -> None:
+    """Raises TrainingError if a center or a deviation does not fit the number of parameters."""
+    name = f"{type(algorithm).__name__}: the"
+    if center is not None and np.shape(center) != (parameters,):
+        raise TrainingError(f"{name} center of sampled is {_kind(center)}; expected [{parameters}]")
+    scale = np.asarray(sigma)
+    shapes = ((), (parameters,), (parameters, parameters))
+    if scale.dtype.kind not in NUMBERS or scale.shape not in shapes:
+        raise TrainingError(
+            f"{name} sigma of sampled is {_kind(sigma)}; expected a number, [{parameters}] or "
+            f"[{parameters}, {parameters}]"
+        )
+
+
+def require_valid(algorithm: Algorithm[Any], center: object, parameters: int, members: int) -> None:
+    """Raises TrainingError if ``_tell`` has left what cannot be used or recorded."""
+    name = type(algorithm).__name__
+    is_vector = isinstance(center, np.ndarray) and center.shape == (parameters,)
+    if not is_vector or np.asarray(center).dtype != np.float64:
+        raise TrainingError(
+            f"{name}._tell left {_kind(center)} as self._center; expected an array of "
+            f"{parameters} float64 numbers"
+        )
+    if not isinstance(sigma := algorithm.sigma, Real):
+        raise TrainingError(f"{name}.sigma is {_kind(sigma)}; expected a number (see scale_of)")
+    for key, value in algorithm.member_data.items():
+        array = np.asarray(value)
+        fits = array.ndim == 0 or (array.ndim < 3 and len(array) == members)
+        if not fits or array.dtype.kind not in NUMBERS or key in MEMBER_COLUMNS:
+            raise TrainingError(
+                f"{name}: member_data[{key!r}] is {_kind(value)}; expected a number or numbers "
+                f"for {members} members, under another name than {', '.join(MEMBER_COLUMNS)}"
+            )
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, np.ndarray):
+        return f"an array {list(value.shape)} of {value.dtype}"
+    return shown(value)
 
 
 def storable_state(algorithm: object, state: Any) -> dict[str, Any]:

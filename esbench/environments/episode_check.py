@@ -24,7 +24,7 @@ from gymnasium import spaces
 from gymnasium.spaces.utils import flatten
 
 from esbench.environments.make import Wrappers, has_time_limit, make_environment
-from esbench.errors import UsageError
+from esbench.errors import UsageError, UserCodeError
 from esbench.flat_spaces import Space, parts
 from esbench.units import counted
 from esbench.user_code_errors import USER_CODE_ERRORS
@@ -64,7 +64,7 @@ def check_episodes(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ()) -
     error: UsageError | None = None
     make = partial(make_environment, name, kwargs, wrappers)
     with contextlib.suppress(*USER_CODE_ERRORS):
-        error = _without_rewards(name, make)
+        error = _outdated(name, make) or _without_rewards(name, make)
         if not error and not has_time_limit(name, kwargs):
             error = _endless(name, make)
         error = error or _irregular(name, make)
@@ -140,18 +140,35 @@ def is_deterministic(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ())
 
 
 def require_end(steps: int, name: str, kwargs: dict[str, Any]) -> None:
-    """Raises UsageError if an episode goes on after ``LONGEST`` steps without a time limit."""
+    """Raises UserCodeError if an episode goes on after ``LONGEST`` steps without a time limit."""
     if steps > LONGEST and not has_time_limit(name, kwargs):
-        raise no_time_limit(name, LONGEST)
+        raise UserCodeError(no_time_limit(name, LONGEST))
 
 
-def no_time_limit(name: str, steps: int) -> UsageError:
-    """The error for an episode that has not ended after this many steps."""
-    return UsageError(
+def no_time_limit(name: str, steps: int) -> str:
+    """The message about an episode that has not ended after this many steps."""
+    return (
         f"environment {name!r} has no time limit, and an episode has not ended after {steps:,} "
         "steps; expected a number for environment.max_episode_steps, which then limits training "
         f"and scoring: --set 'environment.\"{name}\".max_episode_steps=1000'"
     )
+
+
+def _outdated(name: str, make: Callable[[], Environment]) -> UsageError | None:
+    """The error of an environment with the interface of Gym before 0.26, or None.
+
+    Gymnasium's own wrappers, such as that of the time limit, hide it.
+    """
+    with contextlib.closing(make()) as env:
+        inside = env.unwrapped
+        inside.reset(seed=SEED)
+        answer: Any = inside.step(inside.action_space.sample())
+    if isinstance(answer, tuple) and len(answer) == 4:
+        return UsageError(
+            f"environment {name!r}: step() returned 4 values; expected (observation, reward, "
+            "terminated, truncated, info), as in Gymnasium and in Gym from 0.26 on"
+        )
+    return None
 
 
 def _without_rewards(name: str, make: Callable[[], Environment]) -> UsageError | None:
@@ -171,7 +188,7 @@ def _endless(name: str, make: Callable[[], Environment]) -> UsageError | None:
     """The error of an environment in which an episode with one action, held, goes on."""
     with contextlib.closing(make()) as env:
         steps = sum(1 for _ in _limited(_episode(env, SEED, held=True), UNENDED + 1, PATIENCE))
-    return no_time_limit(name, UNENDED) if steps > UNENDED else None
+    return UsageError(no_time_limit(name, UNENDED)) if steps > UNENDED else None
 
 
 def _irregular(name: str, make: Callable[[], Environment]) -> UsageError | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -106,9 +106,13 @@ class AgentGate:
         _require_agent(agent, name)
         rules = GateRules(alpha, margin)
         scale = _scale(environment, random_score, reference_score)
-        self._claim(f"{name} on {environment}")
-        if not (self.update or self.path.exists()):  # before anything is trained
-            raise UsageError(f"no file {str(self.path)!r}; write it with: pytest --esbench-update")
+        cell = f"{name} on {environment}"
+        self._claim(cell)
+        baseline = self._baseline()  # before anything is trained
+        given = {"random_score": random_score, "reference_score": reference_score}
+        frozen = None
+        if baseline is not None and not self.update:
+            frozen = self._frozen(baseline, cell, statistic, given)
         trials = tuple(
             FrozenTrial(seed=seed, score=_score(agent.train(seed), name, seed, statistic))
             for seed in _seeds(seeds)
@@ -121,9 +125,9 @@ class AgentGate:
             trials=trials,
             **scale,
         )
-        if self.update:
-            self._freeze(measured, rules)
-        elif problem := self._problem(measured, rules):
+        if baseline is None or frozen is None:
+            self._freeze(measured, baseline, rules)
+        elif problem := self._problem(measured, frozen, baseline, rules):
             pytest.fail(problem, pytrace=False)
 
     def _claim(self, cell: str) -> None:
@@ -133,14 +137,51 @@ class AgentGate:
             raise UsageError(f"{cell} is already checked by {owner}; expected another name")
         self.names.add(cell)
 
-    def _freeze(self, measured: FrozenCell, rules: GateRules) -> None:
+    def _baseline(self) -> Baseline | None:
+        """The content of the file; None if it is to be written for the first time."""
+        if self.path.exists():
+            return read_baseline(self.path)
+        if not self.update:
+            raise UsageError(f"no file {str(self.path)!r}; write it with: pytest --esbench-update")
+        return None
+
+    def _frozen(
+        self,
+        baseline: Baseline,
+        cell: str,
+        statistic: OwnStatistic,
+        given: Mapping[str, float | None],
+    ) -> FrozenCell:
+        """The cell of the file; the test fails without one.
+
+        Raises:
+            UsageError: it has another statistic, or another score than was given.
+        """
+        frozen = next((each for each in baseline.cells if each.name == cell), None)
+        if frozen is None:
+            problem = f"{cell} is not in {self.path}; freeze it with --esbench-update"
+            pytest.fail(problem, pytrace=False)
+        if (declared := frozen.episode_statistic) != statistic:
+            raise UsageError(
+                f"statistic = {statistic!r}: {self.path} has the {declared} of {cell}; expected "
+                f"{declared!r}, or freeze it with --esbench-update"
+            )
+        for key, value in given.items():
+            if value is not None and float(value) != (used := getattr(frozen, key)):
+                raise UsageError(
+                    f"{key} = {float(value)}: {self.path} has {used} for {cell}; expected that, or freeze "
+                    "it with --esbench-update"
+                )
+        return frozen
+
+    def _freeze(self, measured: FrozenCell, known: Baseline | None, rules: GateRules) -> None:
         """Write a cell in place of one with the same name."""
         if all(trial.score is None for trial in measured.trials):
             raise UsageError(f"{measured.name}: no seed has a finite score")
         here = provenance()
-        known = read_baseline(self.path) if self.path.exists() else None
-        others = [cell for cell in known.cells if cell.name != measured.name] if known else []
-        before = [cell for cell in known.cells if cell.name == measured.name] if known else []
+        stored = known.cells if known else ()
+        others = [cell for cell in stored if cell.name != measured.name]
+        before = [cell for cell in stored if cell.name == measured.name]
         origins = list(known.origins if known else ())
         made = {"origin": place_in(origins, origin_of(here))}
         trials = tuple(trial.model_copy(update=made) for trial in measured.trials)
@@ -158,24 +199,10 @@ class AgentGate:
         few = f"; no drop can fail with fewer than {fewest} seeds" * (len(trials) < fewest)
         self.session.found.append(f"frozen: {measured.name}: mean {scores}{few}")
 
-    def _problem(self, measured: FrozenCell, rules: GateRules) -> str:
+    def _problem(
+        self, measured: FrozenCell, frozen: FrozenCell, baseline: Baseline, rules: GateRules
+    ) -> str:
         """Empty if the test passes."""
-        baseline = read_baseline(self.path)
-        frozen = next((cell for cell in baseline.cells if cell.name == measured.name), None)
-        if frozen is None:
-            return f"{measured.name} is not in {self.path}; freeze it with --esbench-update"
-        if (declared := frozen.episode_statistic) != measured.episode_statistic:
-            raise UsageError(
-                f"statistic = {measured.episode_statistic!r}: {self.path} has the {declared} of "
-                f"{measured.name}; expected {declared!r}, or freeze it with --esbench-update"
-            )
-        for key in ("random_score", "reference_score"):
-            given, used = getattr(measured, key), getattr(frozen, key)
-            if measured.reference_source == GIVEN and given != used:
-                raise UsageError(
-                    f"{key} = {given}: {self.path} has {used} for {measured.name}; expected that, "
-                    "or freeze it with --esbench-update"
-                )
         before = {trial.seed: trial.score for trial in frozen.trials}
         same = all(before.get(trial.seed, math.nan) == trial.score for trial in measured.trials)
         few = len(measured.trials) < len(frozen.trials)

@@ -158,6 +158,8 @@ def packed(actions: list[Any], space: Space) -> Array:
 def _require_flat(space: Space, environment: str, kind: str) -> None:
     if found := never_flat(space):
         raise _refusal(environment, kind, found)
+    if not spaces.flatdim(space):
+        raise UsageError(f"{environment}: its {kind} space has no numbers; expected at least one")
 
 
 def _refusal(environment: str, kind: str, found: str) -> UsageError:

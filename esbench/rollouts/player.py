@@ -20,6 +20,7 @@ from esbench.environments.backends.base import MovableBackend
 from esbench.environments.behaviors.base import Behavior, SlotView
 from esbench.environments.episode_check import LONGEST, no_time_limit
 from esbench.environments.make import has_time_limit
+from esbench.errors import UserCodeError
 from esbench.policies.base import LowRankBatch, ReferredBatch, SharingBatch
 from esbench.policies.normalization import Moments
 from esbench.policies.spaces import Actions, Observations
@@ -164,7 +165,7 @@ class Player:
         endless = self._can_go_on and job.max_steps is None
         lengths, running = self._lengths[:used], self.backend.live[:used]  # empty slots count on
         if endless and lengths.max(where=running, initial=0) > LONGEST:
-            raise no_time_limit(self._setup.environment.id, LONGEST)
+            raise UserCodeError(no_time_limit(self._setup.environment.id, LONGEST))
         if job.characterize:
             for slot, task in enumerate(self._tasks[:used]):
                 if task is not None and task.member != CENTER:

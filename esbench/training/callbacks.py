@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias, final
 
-from esbench.errors import UsageError, require_finite, require_integer, shown
+from esbench.errors import UsageError, UserCodeError, require_finite, require_integer, shown
 from esbench.registry import import_object
 from esbench.settings import MOST
 from esbench.store.generation_record import GenerationRecord
@@ -31,10 +31,10 @@ Callback: TypeAlias = Callable[[GenerationRecord], Stop | None]
 
 
 def call_checked(callback: Callback, record: GenerationRecord) -> Stop | None:
-    """What a callback returns for a record; UsageError if it is neither ``Stop`` nor None."""
+    """What a callback returns for a record; UserCodeError if it is neither ``Stop`` nor None."""
     found = callback(record)
     if found is not None and not isinstance(found, Stop):
-        raise UsageError(
+        raise UserCodeError(
             f"the callback {getattr(callback, '__qualname__', callback)} returned {found!r}; "
             "expected None or esbench.Stop(reason)"
         )

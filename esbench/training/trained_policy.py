@@ -113,7 +113,11 @@ class TrainedPolicy:
     def _seen(self, observation: Any) -> Any:
         space = self.observation_space
         if not isinstance(space, gymnasium.spaces.Box | gymnasium.spaces.Discrete):
-            if not space.contains(observation):
+            try:
+                row = np.asarray(gymnasium.spaces.flatten(space, observation))
+            except Exception:  # of a space, which says nothing about the kinds of its errors
+                row = np.empty(0)
+            if row.shape != (self._observations.size,):
                 raise UsageError(f"observation {observation!r}: expected one of {space}")
             return observation
         seen = np.asarray(observation, dtype=space.dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, get_args, get_origin
 
@@ -25,7 +26,7 @@ def search_space(
     Raises:
         UsageError: an unknown setting, a space outside of its range, or nothing to search.
     """
-    prefix = f"tune.{label}"
+    prefix = f"tune.{toml_key(label)}"
     space = declared_space(model)
     for name, value in _entries(model, table, source, prefix):
         if value is False:
@@ -42,6 +43,12 @@ def search_space(
             "settings, such as SETTING = {low = 0.01, high = 1.0, log = true}"
         )
     return dict(sorted(space.items(), key=lambda item: bool(item[1].when)))
+
+
+def toml_key(name: str) -> str:
+    """A name as a key of TOML."""
+    bare = name.isascii() and name.replace("_", "").replace("-", "").isalnum()
+    return name if bare else json.dumps(name, ensure_ascii=False)
 
 
 def nested(settings: Table) -> Table:

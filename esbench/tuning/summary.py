@@ -15,7 +15,7 @@ from esbench.settings import Table
 from esbench.store.outputs import write_bytes
 from esbench.store.provenance.record import provenance
 from esbench.store.trial_folder import TrialFolder, is_trial
-from esbench.tuning.space import nested, values_of
+from esbench.tuning.space import nested, toml_key, values_of
 from esbench.tuning.study import Study
 from esbench.units import counted, format_number
 
@@ -123,7 +123,7 @@ Optuna {version("optuna")}, esbench {about["versions"]["esbench"]}.
     lines = [
         *(f"#   {name}: {setting.text}" for name, setting in study.space.items()),
         "",
-        f"[algorithms.{_key(label)}]",
+        f"[algorithms.{toml_key(label)}]",
     ]
     if label != spec.algorithm.name:
         lines.append(f"algorithm = {_value(spec.algorithm.name)}")
@@ -141,11 +141,6 @@ def _env_steps(folder: Path) -> int:
 def _value(value: Any) -> str:
     """A value as TOML; a number, text or list is the same as in JSON."""
     if isinstance(value, dict):
-        inner = ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items())
+        inner = ", ".join(f"{toml_key(key)} = {_value(item)}" for key, item in value.items())
         return f"{{{inner}}}"
     return json.dumps(value, ensure_ascii=False)
-
-
-def _key(name: str) -> str:
-    bare = name.isascii() and name.replace("_", "").replace("-", "").isalnum()
-    return name if bare else json.dumps(name, ensure_ascii=False)

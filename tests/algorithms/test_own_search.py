@@ -109,6 +109,35 @@ def test_a_population_of_another_type_is_named() -> None:
 
 
 @pytest.mark.parametrize(
+    ("attribute", "value", "words"),
+    [
+        ("_center", np.zeros(2), r"self\._center; expected an array of 3"),
+        ("_center", np.zeros(3, np.complex128), "complex128 as self._center"),
+        ("_center", None, "None as self._center"),
+        ("deviation", np.ones(3), r"sigma is an array \[3\].*; expected a number"),
+        ("member_data", {"best": np.zeros(5)}, r"member_data\['best'\] is an array \[5\]"),
+        ("member_data", {"return": 1.0}, r"member_data\['return'\]"),
+    ],
+)
+def test_what_an_update_leaves_must_fit(attribute: str, value: Any, words: str) -> None:
+    algorithm: Any = esbench.make_algorithm(
+        "own_search:Unfit", num_params=3, population_size=4, seed=0
+    )
+    algorithm.tell(algorithm.ask(), np.arange(4))
+    algorithm.left = (attribute, value)
+    with pytest.raises(TrainingError, match=f"Unfit.*{words}"):
+        algorithm.tell(algorithm.ask(), np.arange(4))
+
+
+@pytest.mark.parametrize("scale", [(None, None), (np.ones(2), None), (0.1, np.zeros(2))])
+def test_what_is_sampled_must_fit(scale: Any) -> None:
+    sigma, center = scale
+    algorithm: Any = esbench.make_algorithm("own_search:Unfit", num_params=3, seed=0)
+    with pytest.raises(TrainingError, match=r"Unfit: the (sigma|center) of sampled .*\[3\]"):
+        algorithm.sampled(sigma, center=center)
+
+
+@pytest.mark.parametrize(
     ("name", "words"),
     [
         ("Forgetful", "generation 2 ends in another state"),

@@ -21,7 +21,7 @@ import esbench
 from esbench.environments import episode_check
 from esbench.environments.episode_check import bounds_without_zero, check_episodes
 from esbench.environments.make import WrapperSettings, has_time_limit, make_environment, time_limit
-from esbench.errors import UsageError
+from esbench.errors import UsageError, UserCodeError
 from esbench.grids.environment_files import load_environment
 from esbench.grids.trial_spec import EnvironmentSpec
 from esbench.rollouts import player
@@ -62,6 +62,14 @@ class Unseeded(Walk):
     def step(self, action: np.ndarray) -> Any:
         observation, reward, *rest = super().step(action)
         return observation, reward + np.random.random(), *rest  # noqa: NPY002
+
+
+class Outdated(Walk):
+    """Has the interface of Gym before 0.26."""
+
+    def step(self, action: np.ndarray) -> Any:
+        observation, reward, terminated, _, info = super().step(action)
+        return observation, reward, terminated, info
 
 
 class Lately(Walk):
@@ -106,6 +114,7 @@ ENVIRONMENTS = {
     "Unseeded": Unseeded,
     "Unrewarded": partial(wrapped, partial(TransformReward, func=no_number)),
     "Lately": Lately,
+    "Outdated": Outdated,
     "Healthy": partial(wrapped, partial(TransformReward, func=double)),
 }
 for name, make in ENVIRONMENTS.items():
@@ -131,6 +140,7 @@ RUN = ["--env", CLIFF, "--algorithm", "openai_es", "--seeds", "0", "--env-steps"
         ("Best", "the wrapper Best keeps state"),
         ("Drifts", "class Drifts keeps state .* the reward of step 1 .*wrappers:NewInstance"),
         ("Grows", "the class Grows keeps state .* the termination of "),
+        ("Outdated", r"step\(\) returned 4 values; expected .*info\)"),
         ("Unrewarded", "the reward of step 1 is nan"),
         ("Unseeded", r"the class Unseeded does not depend on its seed .* self\.np_random"),
     ],
@@ -273,7 +283,7 @@ def test_an_episode_that_goes_on_in_training_is_refused(
         playing = player.Player(trainer.gathered_setup(), 1)
     playing.begin(job)
     playing.add([player.Task(player.CENTER, 0)])
-    with pytest.raises(UsageError, match=r"not ended after 50 steps; .*max_episode_steps"):
+    with pytest.raises(UserCodeError, match=r"not ended after 50 steps; .*max_episode_steps"):
         [playing.step() for _ in range(60)]
 
 

@@ -105,12 +105,21 @@ def test_an_environment_of_ones_own_has_its_range(tmp_path: Path) -> None:
         gate(Agent(), "mine", environment="Mine-v0", random_score=0, reference_score=5000)
 
 
+UNTRAINED: Any = SimpleNamespace(train=lambda seed: pytest.fail("it was trained first"))
+
+
 def test_bad_input_is_one_sentence(path: Path, tmp_path: Path) -> None:
     with pytest.raises(pytest.fail.Exception, match=r"absent on CartPole-v1 is not in .*; freeze"):
-        AgentGate(path, False, False)(Agent(), "absent", environment="CartPole-v1", seeds=[0])
-    untrained: Any = SimpleNamespace(train=lambda seed: pytest.fail("it was trained first"))
+        AgentGate(path, False, False)(UNTRAINED, "absent", environment="CartPole-v1", seeds=[0])
+    with pytest.raises(UsageError, match=r"random_score = 1\.0: .* 22\.63"):
+        AgentGate(path, False, False)(
+            UNTRAINED, "mine", environment="CartPole-v1", random_score=1.0
+        )
+    (tmp_path / "bad.json").write_text("{")
+    with pytest.raises(UsageError, match=r"bad\.json"):
+        AgentGate(tmp_path / "bad.json", True, False)(UNTRAINED, "mine", environment="CartPole-v1")
     with pytest.raises(UsageError, match="no file .*--esbench-update"):
-        hold(tmp_path / "none.json", untrained)
+        hold(tmp_path / "none.json", UNTRAINED)
 
     for seeds in ([], [-1], [2**32], [1.5], [3, 3]):
         with pytest.raises(UsageError, match="seeds = "):

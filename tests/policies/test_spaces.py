@@ -52,6 +52,11 @@ def test_other_spaces_are_refused(cls, kind, space, inside):
         cls(inside(space), "Zoo-v3")
 
 
+def test_a_space_without_numbers_is_refused():
+    with pytest.raises(UsageError, match="Zoo-v3: its observation space has no numbers"):
+        Observations(spaces.Box(-1, 1, (0,)), "Zoo-v3")
+
+
 @pytest.mark.parametrize("space", COMPOSITE, ids=lambda space: type(space).__name__)
 def test_composite_observations_are_flattened_by_gymnasium(space):
     observations = Observations(space, "Env-v0")

@@ -1,5 +1,6 @@
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from watchers import Watcher, run
@@ -118,6 +119,19 @@ def test_without_its_damaged_result_a_trial_is_scored_again(
     path.unlink()
     assert run(pool, trial) == [("done", text)]
     assert json.loads(path.read_text())["digest"] == digest
+
+
+def test_a_callback_that_returns_something_else_fails_its_trial(
+    make_trial: Make, pool: WorkerPool
+) -> None:
+    trial = make_trial()
+
+    def callback(record: GenerationRecord) -> Any:
+        return "stop" if record.generation == 2 else None
+
+    assert run_grid([trial], pool, Watcher(), callbacks=[callback]) == ["failed"]
+    assert "'stop'" in trial.folder.error()
+    assert trial.folder.status == "failed"
 
 
 @pytest.mark.parametrize("name", ["trial.json", "checkpoint/state.json", "result.json"])

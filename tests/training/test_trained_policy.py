@@ -100,6 +100,26 @@ def test_it_has_the_recorded_returns_and_torch_has_its_outputs(
             assert np.abs(found - outputs).max() <= TOLERANCE * np.abs(outputs).max()
 
 
+def test_it_takes_the_observations_that_training_takes(make_trial: Make, pool: WorkerPool) -> None:
+    trial = make_trial("doubles:Loose-v0")
+    run(pool, trial)
+    policy = esbench.load_policy(trial.folder.path)
+    env = policy.make_environment()
+    totals = []
+    for seed in policy.held_out_seeds:
+        observation, _ = env.reset(seed=seed)
+        policy.reset()
+        total, ended = 0.0, False
+        while not ended:
+            observation, reward, ended, _, _ = env.step(policy.act(observation))
+            total += float(reward)
+        totals.append(total)
+    assert totals == trial.folder.result()["returns"]
+    for wrong in ({"goal": np.zeros(2)}, {}, None):
+        with pytest.raises(UsageError, match="expected one of Dict"):
+            policy.act(wrong)
+
+
 def test_an_exported_policy_needs_no_esbench(
     make_trial: Make, pool: WorkerPool, esbench: Run, tmp_path: Path
 ) -> None:
