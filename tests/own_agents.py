@@ -1,5 +1,6 @@
 """Agents of a user, which inherit from nothing and know nothing of esbench."""
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -56,3 +57,12 @@ class Still:
     def train(self, env: Any, env_steps: int, seed: int) -> Any:
         """Take no step."""
         return lambda _: 0
+
+
+class Moves(Predictor):
+    """An agent that changes the current folder."""
+
+    def train(self, env: Any, env_steps: int, seed: int) -> Any:
+        """Move to the root."""
+        os.chdir("/")
+        return super().train(env, env_steps, seed)

@@ -169,8 +169,8 @@ class AgentGate:
         for key, value in given.items():
             if value is not None and float(value) != (used := getattr(frozen, key)):
                 raise UsageError(
-                    f"{key} = {float(value)}: {self.path} has {used} for {cell}; expected that, or freeze "
-                    "it with --esbench-update"
+                    f"{key} = {float(value)}: {self.path} has {used} for {cell}; expected that, or "
+                    "freeze it with --esbench-update"
                 )
         return frozen
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 
 from esbench.errors import UsageError, UserCodeError
@@ -52,6 +53,6 @@ def check_spec(spec: TrialSpec, is_new: bool, pool: Engine | None) -> None:
 
     With a pool, a worker also plays some episodes if the trial ``is_new``, which has not begun.
     """
-    with make_trainer(spec, pool) as trainer:
+    with contextlib.chdir("."), make_trainer(spec, pool) as trainer:  # user code may change it
         if pool is not None and is_new:
             trainer.check_episodes()

@@ -40,14 +40,15 @@ def run_trial(
             or cannot be written. Stored results are not changed.
         KeyboardInterrupt: after the trial was saved.
     """
+    stored = trial.settled()
     try:
-        with trial.folder.locked() as mine:
+        with stored.folder.locked() as mine:
             try:
                 found = outcome_without_training(trial, mine)
-                return found or attempt(trial, pool, FolderRecorder(trial), watcher, callbacks)
+                return found or attempt(trial, pool, FolderRecorder(stored), watcher, callbacks)
             except DamagedTrialError as error:
-                if mine and not trial.folder.is_done:
-                    trial.folder.fail(f"{error}\n")
+                if mine and not stored.folder.is_done:
+                    stored.folder.fail(f"{error}\n")
                 raise
     except DamagedTrialError as error:  # the other trials can run
         return "failed", str(error)
@@ -83,7 +84,8 @@ def attempt(
         UsageError, KeyboardInterrupt: as ``run_trial``.
     """
     try:
-        return "done", _train(trial, pool, recorder, watcher, callbacks)
+        with contextlib.chdir("."):  # user code may change the current folder
+            return "done", _train(trial, pool, recorder, watcher, callbacks)
     except EnvironmentFailedError as error:
         summary, details = str(error), error.traceback
     except UserCodeError as error:
@@ -160,7 +162,8 @@ def open_trial(trial: Trial, pool: Engine) -> Iterator[Trainer]:
         UsageError: as ``run_trial``, or the trial is being trained.
     """
     require_main_process()
-    with trial.folder.locked() as mine:
+    stored = trial.settled()
+    with stored.folder.locked() as mine:
         if trial.is_done:
             yield _done(trial, pool)
             return
@@ -169,7 +172,7 @@ def open_trial(trial: Trial, pool: Engine) -> Iterator[Trainer]:
                 f"{trial.folder.path} is being trained by another process, or by a trainer here "
                 "that was not closed; expected one at a time"
             )
-        recorder = FolderRecorder(trial)
+        recorder = FolderRecorder(stored)
         start = recorder.begin(_about(trial.spec, pool))
         yield _resumed(trial, pool, recorder, start, partial(_finish, recorder))
 

@@ -53,6 +53,10 @@ class Trial:
             return done and not (self.extend and self.folder.is_smaller(self.spec))
         return done
 
+    def settled(self) -> Trial:
+        """The trial with an absolute path, because user code may change the current folder."""
+        return replace(self, folder=TrialFolder(self.folder.path.absolute()))
+
     def check(self) -> None:
         """Raises UsageError if the folder holds another specification."""
         self.folder.check(self.spec, self.extend)

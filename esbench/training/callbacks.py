@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias, final
@@ -32,7 +33,8 @@ Callback: TypeAlias = Callable[[GenerationRecord], Stop | None]
 
 def call_checked(callback: Callback, record: GenerationRecord) -> Stop | None:
     """What a callback returns for a record; UserCodeError if it is neither ``Stop`` nor None."""
-    found = callback(record)
+    with contextlib.chdir("."):  # user code may change the current folder
+        found = callback(record)
     if found is not None and not isinstance(found, Stop):
         raise UserCodeError(
             f"the callback {getattr(callback, '__qualname__', callback)} returned {found!r}; "

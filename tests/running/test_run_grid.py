@@ -1,15 +1,18 @@
 import json
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from watchers import Watcher, run
 
 from esbench.errors import UsageError
+from esbench.grids.grid_file import parse_grid
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.running.check_trials import check_each
 from esbench.running.run_grid import run_grid
-from esbench.running.trials import Trial
+from esbench.running.trials import Trial, grid_trials
 from esbench.store.data_frames import scores_of
 from esbench.store.generation_record import GenerationRecord
 from esbench.training.callbacks import Stop
@@ -119,6 +122,26 @@ def test_without_its_damaged_result_a_trial_is_scored_again(
     path.unlink()
     assert run(pool, trial) == [("done", text)]
     assert json.loads(path.read_text())["digest"] == digest
+
+
+def test_user_code_may_change_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pool: WorkerPool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = {
+        "name": "test",
+        "environments": ["CartPole-v1"],
+        "policy": {"template": "linear"},
+        "seeds": [0, 1],
+        "algorithms": {"moves": {"algorithm": "own_agents:Moves"}, "snes": {}},
+        "budget": {"env_steps": 300},
+        "evaluation": {"episodes": 1},
+    }
+    trials = grid_trials(parse_grid(table, "test"), Path("out"), "test")
+    outcomes = run_grid(trials, pool, Watcher(), callbacks=[lambda _: os.chdir("/")])
+    assert outcomes == ["done"] * 4
+    assert Path.cwd() == tmp_path
+    assert {path.name for path in tmp_path.iterdir()} == {"out"}
 
 
 def test_a_callback_that_returns_something_else_fails_its_trial(
