@@ -7,6 +7,7 @@ the actions of members; its episodes begin as theirs, and resets are not counted
 
 from __future__ import annotations
 
+import contextlib
 import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, final
@@ -149,9 +150,12 @@ class SimulatorProcesses:
         self._children: list[Child] = []
 
     def __enter__(self) -> SimulatorProcesses:
-        for number in range(self._count):
-            share = slice(number, None, self._count)  # of the members
-            self._children.append(Child(_main, self._setup, share))
+        with contextlib.ExitStack() as failed:
+            failed.push(self)
+            for number in range(self._count):
+                share = slice(number, None, self._count)  # of the members
+                self._children.append(Child(_main, self._setup, share))
+            failed.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -69,7 +69,7 @@ def leaderboard(
 
     entries = read_leaderboard(folder)
     shown = {entry.file_name for entry in selected(entries, env or (), algorithm or ())}
-    all_rows = leaderboard_rows(entries, env or ())
+    all_rows = leaderboard_rows(entries)
     rows = [row for row in all_rows if row.file in shown]
     if best:
         rows = best_rows(rows)

@@ -11,6 +11,7 @@ import json
 import math
 from abc import ABC
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Any, Final, Literal, TypeAlias, final
 
@@ -331,3 +332,22 @@ def flatten(table: Table, prefix: str = "") -> Table:
 def cell_name(algorithm: str, policy: str) -> str:
     """Algorithm and policy in words, without the default policy."""
     return algorithm if policy == DEFAULT_LABEL else f"{algorithm} {policy}"
+
+
+@dataclass(frozen=True)
+class NamedCell(ABC):
+    """One algorithm and policy in one environment, by their labels."""
+
+    environment: str
+    algorithm: str
+    policy: str
+
+    @property
+    def name(self) -> str:
+        """Algorithm and policy in words, without the default policy."""
+        return cell_name(self.algorithm, self.policy)
+
+    @property
+    def title(self) -> str:
+        """The name and the environment."""
+        return f"{self.name} on {self.environment}"

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from esbench.analysis.curves import Band, curve_band
-from esbench.analysis.statistics import MIN_RUNS
+from esbench.analysis.statistics import MIN_RUNS, Floats
 from esbench.errors import UsageError, suggestion
 from esbench.files import read_json, safe_name
 from esbench.gate.baselines import FrozenCell
@@ -99,6 +99,15 @@ class Curves(Settings):
     env_steps: tuple[float, ...]
     returns: tuple[tuple[float | None, ...], ...]
     ranks: tuple[tuple[float | None, ...], ...]
+
+    @classmethod
+    def rounded(cls, env_steps: Floats, returns: Floats, ranks: Floats) -> Curves:
+        """Curves with as many digits as they need, of [points] and twice [seeds, points]."""
+        return cls(
+            env_steps=rounded(env_steps),
+            returns=tuple(map(rounded, returns)),
+            ranks=tuple(rounded(row, digits=4) for row in ranks),
+        )
 
     def fits(self, runs: int) -> bool:
         """Whether there are points, and one curve of each kind per run with a value for each."""
@@ -254,7 +263,7 @@ def read_leaderboard(folder: Path) -> list[Entry]:
 
 
 def selected(
-    entries: Sequence[Entry], environments: Collection[str], algorithms: Collection[str]
+    entries: Sequence[Entry], environments: Collection[str] = (), algorithms: Collection[str] = ()
 ) -> list[Entry]:
     """The entries of some environments and algorithms, by default of all.
 

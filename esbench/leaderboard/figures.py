@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
@@ -14,9 +15,10 @@ from esbench.analysis.curves import blocks, curve_band
 from esbench.analysis.statistics import Floats, iqm, normalized
 from esbench.errors import UsageError
 from esbench.gate.baselines import OWN_MEAN
+from esbench.grids.trial_spec import DEFAULT_LABEL, NamedCell
 from esbench.leaderboard.entries import QUANTILES, Entry
 from esbench.leaderboard.suites import Suite
-from esbench.reporting.figures.across import Labeled, across_drawing, profile_of
+from esbench.reporting.figures.across import across_drawing, profile_of
 from esbench.reporting.figures.drawing import Drawing, Size, band_curve, draw_curves, place_legend
 from esbench.reporting.figures.environment_figure import SHARES
 from esbench.reporting.figures.style import MARK, Style, assign_styles
@@ -95,9 +97,14 @@ def _over_seeds(suite: Suite) -> str:
     return f"IQM over {seeds}, shaded: 95 % bootstrap interval"
 
 
-def _named(entry: Entry) -> Labeled:
-    name = entry.cell.algorithm
-    return Labeled(entry.cell.environment, name, name)
+@final
+@dataclass(frozen=True)
+class _Curve(NamedCell):
+    """The cell of an entry, whose curve has the name of its algorithm."""
+
+
+def _named(entry: Entry) -> NamedCell:
+    return _Curve(entry.cell.environment, entry.cell.algorithm, DEFAULT_LABEL)
 
 
 def _normalized(entry: Entry) -> Floats:

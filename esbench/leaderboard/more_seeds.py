@@ -11,7 +11,7 @@ import numpy as np
 from esbench.analysis.curves import align
 from esbench.errors import UsageError
 from esbench.gate.baselines import OWN_MEAN, FrozenCell, FrozenTrial
-from esbench.leaderboard.entries import Curves, Entry, Run, rounded
+from esbench.leaderboard.entries import Curves, Entry, Run
 from esbench.store.provenance.changes import Origin, place_in
 
 
@@ -89,8 +89,4 @@ def _curves(known: Entry, new: Entry, seeds: list[int]) -> Curves | None:
     axes = [steps[seed] for seed in seeds]
     grid, shown = align(axes, [returns[seed] for seed in seeds], points)
     _, shares = align(axes, [ranks[seed] for seed in seeds], points)
-    return Curves(
-        env_steps=rounded(grid),
-        returns=tuple(map(rounded, shown)),
-        ranks=tuple(rounded(row, digits=4) for row in shares),
-    )
+    return Curves.rounded(grid, shown, shares)

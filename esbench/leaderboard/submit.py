@@ -16,7 +16,7 @@ from esbench.analysis.statistics import MIN_RUNS
 from esbench.errors import UsageError
 from esbench.gate.baselines import done_cells, freeze_cell
 from esbench.grids.trial_spec import TrialSpec
-from esbench.leaderboard.entries import Curves, Entry, as_file, read_entry, rounded
+from esbench.leaderboard.entries import Curves, Entry, as_file, read_entry
 from esbench.leaderboard.more_seeds import with_more_seeds
 from esbench.leaderboard.run_summary import run_summary
 from esbench.rollouts.engine import Engine
@@ -255,8 +255,4 @@ def _curves(cell: Cell, curves: Sequence[RunCurve]) -> Curves | None:
         totals, [run.returns for run in curves], CURVE_POINTS, after=cell.is_agent
     )
     _, shares = on_grid(totals, ranks, CURVE_POINTS, after=cell.is_agent)
-    return Curves(
-        env_steps=rounded(grid),
-        returns=tuple(map(rounded, returns)),
-        ranks=tuple(rounded(run, digits=4) for run in shares),
-    )
+    return Curves.rounded(grid, returns, shares)

@@ -6,7 +6,7 @@ import contextlib
 import json
 import math
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from statistics import fmean
@@ -18,13 +18,12 @@ from esbench.agents.names import trainer_settings
 from esbench.analysis.statistics import bootstrap_interval, iqm, normalized
 from esbench.errors import UsageError
 from esbench.gate.baselines import OWN_MEAN
-from esbench.grids.trial_spec import DEFAULT_LABEL, EnvironmentSpec, EvaluationSpec
-from esbench.leaderboard.entries import Entry, selected
+from esbench.grids.trial_spec import DEFAULT_LABEL, EnvironmentSpec, EvaluationSpec, NamedCell
+from esbench.leaderboard.entries import Entry
 from esbench.policies.base import POLICIES
 from esbench.reporting.tables.render_table import (
     INTERVAL,
     Sheet,
-    TableRow,
     seeds_notes,
     variety_notes,
 )
@@ -57,7 +56,7 @@ FULL_ONLY: Final = frozenset({"Generations", "CPU time", "Normalized"})
 
 @final
 @dataclass(frozen=True)
-class LeaderboardRow(TableRow):
+class LeaderboardRow(NamedCell):
     """One cell of a leaderboard. A missing number is NaN.
 
     Attributes:
@@ -101,20 +100,13 @@ class LeaderboardRow(TableRow):
     file: str
 
 
-def leaderboard_rows(
-    entries: Sequence[Entry],
-    environments: Collection[str] = (),
-    algorithms: Collection[str] = (),
-) -> list[LeaderboardRow]:
-    """The rows of the entries that ``selected`` finds, the best first; UsageError likewise.
+def leaderboard_rows(entries: Sequence[Entry]) -> list[LeaderboardRow]:
+    """The rows of all entries by environment, the best first.
 
     Equal scores are ordered by the lower end of the interval, the tail and the number of seeds.
     """
     counts = Counter(map(_shown, entries))
-    rows = [
-        _row(entry, counts[_shown(entry)] > 1)
-        for entry in selected(entries, environments, algorithms)
-    ]
+    rows = [_row(entry, counts[_shown(entry)] > 1) for entry in entries]
 
     def place(row: LeaderboardRow) -> tuple[str, float, float, float, int, str]:
         low, tail = round(row.low, 6), round(row.tail, 6)  # equal but for errors of rounding

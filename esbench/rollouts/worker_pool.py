@@ -113,8 +113,8 @@ class WorkerPool(Engine):
 
     def start(self) -> None:
         """Start the processes if none run, as ``configure`` does; they load in the background."""
-        if not self._workers:
-            self._workers = [self._start() for _ in range(self.size)]
+        while len(self._workers) < self.size:  # so ``close`` ends those that have started
+            self._workers.append(self._start())
 
     def configure(self, setup: Setup, log: Path | None = None) -> None:
         """Prepare every worker for a trial and wait until all have made their environments."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
+from esbench.algorithms.base import State
 from esbench.errors import DamagedTrialError, EnvironmentFailedError, UsageError, UserCodeError
 from esbench.escape import printable
 from esbench.grids.trial_spec import TrialSpec
@@ -21,6 +22,7 @@ from esbench.running.watchers import Outcome, Watcher
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.held_out import has_equal_episodes, score_text
 from esbench.store.provenance.record import now, provenance
+from esbench.store.trial_folder import TrialFolder
 from esbench.training.callbacks import Callback
 from esbench.training.make import backend_of, make_trainer
 from esbench.training.scoring import restore
@@ -197,11 +199,18 @@ def _resumed(
     new = start.state is None
     trainer = make_trainer(trial.spec, pool, recorder, recorder.folder, new, ended)
     if start.state is not None:
-        with contextlib.ExitStack() as failed:
-            failed.push(trainer)
-            restore(trainer, trial.folder, start.state, start.history)
-            failed.pop_all()
+        _restore(trainer, trial.folder, start.state, start.history)
     return trainer
+
+
+def _restore(
+    trainer: Trainer, folder: TrialFolder, state: State, history: Sequence[GenerationRecord]
+) -> None:
+    """Load a checkpoint; the trainer is closed if that is not possible."""
+    with contextlib.ExitStack() as failed:
+        failed.push(trainer)
+        restore(trainer, folder, state, history)
+        failed.pop_all()
 
 
 def _done(trial: Trial, pool: Engine) -> Trainer:
@@ -211,8 +220,9 @@ def _done(trial: Trial, pool: Engine) -> Trainer:
     state = folder.load_checkpoint()
     if state is None:
         raise UsageError(f"{folder.path} has a score, but no checkpoint; remove it to train again")
+    records = folder.records()
     trainer = make_trainer(trial.spec, pool, None, folder.path, False, lambda _: None)
-    restore(trainer, folder, state, folder.records())
+    _restore(trainer, folder, state, records)
     trainer.done = True
     return trainer
 

@@ -16,7 +16,7 @@ from esbench.analysis.efficiency import mean_return
 from esbench.analysis.statistics import EpisodeStatistic, diverged_as_worst, tail_mean
 from esbench.errors import UsageError
 from esbench.grids.environment_files import Scores, frozen_scores
-from esbench.grids.trial_spec import cell_name, flatten
+from esbench.grids.trial_spec import NamedCell, flatten
 from esbench.json_text import Json
 from esbench.settings import parse
 from esbench.store.find_trials import find_trials
@@ -29,31 +29,18 @@ _Member: TypeAlias = tuple[TrialFolder, Json]
 
 @final
 @dataclass(frozen=True)
-class Cell:
+class Cell(NamedCell):
     """Trials that differ only in the seed.
 
     Where several cells have the same labels, that of the algorithm ends with "#" and the start of
     the hash of the settings.
     """
 
-    environment: str
-    algorithm: str
-    policy: str
     differs: tuple[str, ...]  # settings in which cells with the same labels differ, as "key=value"
     trials: tuple[TrialFolder, ...]  # one per seed, sorted by seed
     descriptions: tuple[Json, ...]  # the content of their ``trial.json``
     scores: Scores  # of the environment with these ``kwargs`` and wrappers; empty if none is known
     twice: tuple[Path, Path] | None = None  # folders of one trial, first the one that counts
-
-    @property
-    def name(self) -> str:
-        """Algorithm and policy in words, without the default policy."""
-        return cell_name(self.algorithm, self.policy)
-
-    @property
-    def title(self) -> str:
-        """The name and the environment."""
-        return f"{self.name} on {self.environment}"
 
     @property
     def spec(self) -> Json:

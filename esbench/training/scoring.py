@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import final
 
 from esbench.algorithms.base import State
-from esbench.errors import DamagedTrialError, UsageError, require_integer
+from esbench.errors import DamagedTrialError, UsageError
 from esbench.rollouts.engine import Engine
-from esbench.settings import MOST_EPISODES
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.selected_score import keep_selected_score, recorded_score
 from esbench.store.trial_folder import TrialFolder
@@ -49,8 +48,6 @@ def evaluate_trial(
         UsageError: the folder holds no trial, a damaged one, or one without that checkpoint or
             without a best center.
     """
-    if episodes is not None:
-        require_integer("episodes", episodes, 1, MOST_EPISODES)
     folder = TrialFolder(path)
     with stored_trainer(folder, pool, generation) as trainer:
         score = trainer.evaluate(episodes, which)

@@ -26,7 +26,7 @@ from esbench.grids.environment_files import frozen_scores
 from esbench.grids.trial_spec import TrialSpec
 from esbench.json_text import SEAL, as_text, sealed
 from esbench.leaderboard import sample, table
-from esbench.leaderboard.entries import Entry, as_file, read_entry, read_leaderboard
+from esbench.leaderboard.entries import Entry, as_file, read_entry, read_leaderboard, selected
 from esbench.leaderboard.sample import draw_sample, verify_drawn
 from esbench.leaderboard.submit import (
     NO_RESULT,
@@ -386,9 +386,8 @@ def test_rows_are_sorted_and_filtered(board: Path) -> None:
     assert [row.budget for row in rows] == [7, 600]
     assert [row.algorithm for row in rows] == ["openai_es"] * 2  # budgets tell them apart
     assert rows[0].score == pytest.approx(rows[1].score + 5)
-    assert len(leaderboard_rows(entries, algorithms=["openai_es"])) == 2
     with pytest.raises(UsageError, match="openai_es"):
-        leaderboard_rows(entries, algorithms=["openai_is"])
+        selected(entries, algorithms=["openai_is"])
     settings = {**own, "environment": {**own["environment"], "reward_shift": 1.0}}
     same = entry.cell.model_copy(update={"spec": settings})
     write(board, entry.model_copy(update={"cell": same}))
@@ -413,8 +412,7 @@ def test_of_each_environment_the_best_row_and_how_many_overlap_it(
         assert named["Environment"] == one["environment"]
         assert named["Overlap"] == f"{overlapping} of {len(own) - 1}"
     # Rows of other algorithms count although they are not shown, also those that are better.
-    random = leaderboard_rows(published, algorithms=["random_search"])
-    (hopper,) = [row for row in random if row.environment == "Hopper-v5"]
+    (hopper,) = (row for row in rows if row.title == "random_search on Hopper-v5")
     alone = best_sheet([hopper], rows)
     overlap = dict(zip(alone.header, alone.body[0], strict=True))["Overlap"]
     better = [row for row in rows if row.environment == "Hopper-v5" and row.low > hopper.high]
@@ -430,16 +428,20 @@ def test_of_each_environment_the_best_row_and_how_many_overlap_it(
 def test_the_name_of_an_algorithm_selects_all_of_its_labels(esbench: Run) -> None:
     entries = fake_suite("short-episodes") + fake_suite("quick", without=["random_search"])
     assert {e.algorithm for e in entries if e.cell.algorithm == "ars_short"} == {"ars"}
-    rows = leaderboard_rows(entries, ["HalfCheetah-v5"], ["openai_es", "ars_short"])
-    assert {row.algorithm for row in rows} == {"openai_es_short", "ars_short"}
-    assert all(row.algorithm == "openai_es" for row in leaderboard_rows(entries, ["CartPole-v1"]))
+    found = selected(entries, ["HalfCheetah-v5"], ["openai_es", "ars_short"])
+    assert {entry.cell.algorithm for entry in found} == {"openai_es_short", "ars_short"}
+    found = selected(entries, ["CartPole-v1"])
+    assert {entry.cell.algorithm for entry in found} == {"openai_es"}
     with pytest.raises(UsageError, match=r"cma_es on CartPole-v1 .*it has HalfCheetah-v5$"):
-        leaderboard_rows(entries, ["CartPole-v1"], ["cma_es"])
+        selected(entries, ["CartPole-v1"], ["cma_es"])
 
 
 def test_settings_include_those_of_policy_episodes_and_validation() -> None:
-    (short,) = leaderboard_rows(fake_suite("short-episodes"), algorithms=["cma_es"])
-    (checked,) = leaderboard_rows(fake_suite("validated"), algorithms=["cma_es"])
+    found = (
+        selected(fake_suite(name), algorithms=["cma_es"])
+        for name in ("short-episodes", "validated")
+    )
+    (short,), (checked,) = map(leaderboard_rows, found)
     for row in (short, checked):
         assert {"population_size 18", "sigma 0.084"} <= {*row.settings.split(", ")}
         assert "normalize_observations True" in row.settings

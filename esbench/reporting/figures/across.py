@@ -19,6 +19,7 @@ import numpy as np
 from esbench.analysis import aggregates
 from esbench.analysis.efficiency import TARGETS, WINDOW, even_targets, share_reached
 from esbench.analysis.statistics import Floats, normalized
+from esbench.grids.trial_spec import NamedCell
 from esbench.reporting.figures.drawing import Curve, Drawing, Size, add_legend, draw_curves
 from esbench.reporting.figures.style import MARK, NOTE, Style, assign_styles
 from esbench.store.cells import Cell
@@ -40,16 +41,6 @@ TICKS: Final = 14
 LOWEST: Final = -0.5  # limits of the axis of scores
 HIGHEST: Final = 2.0
 MARKS: Final = {0.0: "random policy", 1.0: "reference"}
-
-
-@final
-@dataclass(frozen=True)
-class Labeled:
-    """A cell without its trials; ``name`` is that of its curve."""
-
-    environment: str
-    algorithm: str
-    name: str
 
 
 @final
@@ -119,7 +110,7 @@ def performance_profile(
 
 
 def profile_of(
-    found: Sequence[tuple[Cell | Labeled, Floats]], styles: Mapping[str, Style] | None = None
+    found: Sequence[tuple[NamedCell, Floats]], styles: Mapping[str, Style] | None = None
 ) -> AcrossFigure | None:
     """The performance profile of cells with their normalized scores, [runs]; None as above."""
     pairs = [(cell, scores) for cell, scores in found if scores.size]
@@ -148,7 +139,7 @@ def cell_scores(cell: Cell) -> Floats:
 
 
 def profile_curves(
-    pairs: Sequence[tuple[Cell | Labeled, Floats]], styles: Mapping[str, Style] | None = None
+    pairs: Sequence[tuple[NamedCell, Floats]], styles: Mapping[str, Style] | None = None
 ) -> list[Curve]:
     """The curves of a performance profile, from cells with their scores [runs]."""
     total = len(_environments(pairs))
@@ -183,12 +174,12 @@ def _draw(shown: AcrossFigure, figure: FigureBase, size: Size) -> None:
     add_legend(figure, size, axes, shown.reading)
 
 
-def _environments(pairs: Sequence[tuple[Cell | Labeled, object]]) -> list[str]:
+def _environments(pairs: Sequence[tuple[NamedCell, object]]) -> list[str]:
     return sorted({cell.environment for cell, _ in pairs})
 
 
 def _by_algorithm(
-    pairs: Sequence[tuple[Cell | Labeled, T]], styles: Mapping[str, Style] | None
+    pairs: Sequence[tuple[NamedCell, T]], styles: Mapping[str, Style] | None
 ) -> list[tuple[str, Style, list[T]]]:
     """The data of the cells grouped by algorithm and policy, sorted."""
     groups: dict[str, list[T]] = {}

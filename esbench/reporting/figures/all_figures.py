@@ -15,7 +15,6 @@ from esbench.reporting.figures.learning_curves import learning_curves, shared_sc
 from esbench.reporting.figures.style import assign_styles
 from esbench.reporting.figures.sweeps import sweep_drawing, sweep_figures
 from esbench.store.cells import Cell, cells, cells_named
-from esbench.store.outputs import write_bytes
 
 
 def draw(
@@ -41,11 +40,7 @@ def draw(
     found = drawings(root, algorithms, panels)
     for drawing in found.values():
         drawing.size(output.size)  # refused before any file is written
-    return [
-        path
-        for name, drawing in found.items()
-        for path in _write(folder / name, drawing.files(output))
-    ]
+    return [path for name, drawing in found.items() for path in drawing.write(folder, name, output)]
 
 
 def parse_panels(text: str) -> list[Panel]:
@@ -87,10 +82,3 @@ def drawings(
 
 def _environment(cell: Cell) -> str:
     return cell.environment
-
-
-def _write(stem: Path, contents: dict[str, bytes]) -> list[Path]:
-    paths = [stem.with_name(f"{stem.name}.{suffix}") for suffix in contents]
-    for path, content in zip(paths, contents.values(), strict=True):
-        write_bytes(path, content)
-    return paths

@@ -7,6 +7,7 @@ import math
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
 import numpy as np
@@ -17,6 +18,7 @@ from esbench.analysis.statistics import Floats
 from esbench.errors import UsageError
 from esbench.escape import printable
 from esbench.reporting.figures.style import Style, style
+from esbench.store.outputs import write_bytes
 from esbench.units import counted
 
 if TYPE_CHECKING:
@@ -133,8 +135,12 @@ class Drawing:
 
     def make(self, wanted: Size | None = None) -> Figure:
         """The figure, in the current style of matplotlib."""
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
         size = self.size(wanted)
-        figure = empty_figure(size)
+        figure = Figure(figsize=size, layout="constrained")  # pyplot does not know it
+        FigureCanvasAgg(figure)
         self.fill(figure, size)
         wrap_texts(figure)
         return figure
@@ -157,6 +163,13 @@ class Drawing:
                 figure.savefig(buffer, format=suffix, dpi=DPI, metadata=METADATA[suffix])
                 contents[suffix] = buffer.getvalue()
         return contents
+
+    def write(self, folder: Path, name: str, output: Output = DEFAULT_OUTPUT) -> list[Path]:
+        """Write its files, and return them; UsageError if that is not possible."""
+        contents = {folder / f"{name}.{key}": value for key, value in self.files(output).items()}
+        for path, content in contents.items():
+            write_bytes(path, content)
+        return list(contents)
 
 
 def parse_size(text: str) -> Size:
@@ -188,16 +201,6 @@ def fitting(values: Iterable[float], data: npt.ArrayLike) -> list[float]:
             ends.append(value)
             kept.append(value)
     return kept
-
-
-def empty_figure(size: Size) -> Figure:
-    """A figure that pyplot does not know."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=size, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
 
 
 def is_stacked(size: Size) -> bool:

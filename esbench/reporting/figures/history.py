@@ -13,10 +13,9 @@ import numpy as np
 
 from esbench.analysis.statistics import Floats
 from esbench.files import safe_name
-from esbench.reporting.figures.drawing import DEFAULT_OUTPUT, Drawing, Size, place_legend
+from esbench.reporting.figures.drawing import Drawing, Size, place_legend
 from esbench.reporting.figures.style import BLUE, GRAY, GREEN, NOTE, ORANGE, VERMILLION
 from esbench.reporting.history import CellHistory, PastCheck, signed
-from esbench.store.outputs import write_bytes
 from esbench.units import format_steps
 
 if TYPE_CHECKING:
@@ -32,15 +31,13 @@ CHANGE: Final[Any] = {"color": VERMILLION, "linestyle": "--", "linewidth": 1.0, 
 
 def draw_history(found: Sequence[CellHistory], out: Path) -> list[Path]:
     """Write the figure of every cell that was measured; UsageError if a file cannot be written."""
-    written = []
-    for cell in found:
-        if any(check.scores.size for check in cell.checks):
-            name = safe_name(f"history-{cell.title.replace(' on ', '-')}")
-            for suffix, content in history_drawing(cell).files(DEFAULT_OUTPUT).items():
-                path = out / f"{name}.{suffix}"
-                write_bytes(path, content)
-                written.append(path)
-    return written
+    return [
+        path
+        for cell in found
+        if any(check.scores.size for check in cell.checks)
+        for name in [safe_name(f"history-{cell.title.replace(' on ', '-')}")]
+        for path in history_drawing(cell).write(out, name)
+    ]
 
 
 def history_drawing(cell: CellHistory) -> Drawing:

@@ -14,7 +14,6 @@ from esbench.integrations.optuna_study import Configuration
 from esbench.reporting.figures.drawing import Drawing, Size, add_legend
 from esbench.reporting.figures.style import BLUE, GRAY, VERMILLION
 from esbench.search_space import SettingSpace
-from esbench.store.outputs import write_bytes
 from esbench.tuning.pruning import objective
 from esbench.tuning.summary import Summary
 
@@ -42,11 +41,7 @@ def draw_tuning(summary: Summary) -> list[Path]:
     """Write the figure to the study's folder, and return its files; none if all have failed."""
     if summary.best is None or not summary.searched:
         return []
-    paths = []
-    for suffix, content in tuning_drawing(summary).files().items():
-        paths.append(summary.study.folder / f"scores.{suffix}")
-        write_bytes(paths[-1], content)
-    return paths
+    return tuning_drawing(summary).write(summary.study.folder, "scores")
 
 
 def tuning_drawing(summary: Summary) -> Drawing:

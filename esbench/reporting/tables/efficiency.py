@@ -20,11 +20,10 @@ from esbench.analysis.efficiency import (
 )
 from esbench.analysis.statistics import bootstrap_interval, iqm
 from esbench.errors import UsageError, suggestion
-from esbench.grids.trial_spec import DEFAULT_LABEL
+from esbench.grids.trial_spec import DEFAULT_LABEL, NamedCell
 from esbench.reporting.tables.render_table import (
     INTERVAL,
     Sheet,
-    TableRow,
     command_notes,
     nan_last,
     seeds_notes,
@@ -38,7 +37,7 @@ from esbench.units import NONE, counted, format_duration, format_number, format_
 
 @final
 @dataclass(frozen=True)
-class EfficiencyRow(TableRow):
+class EfficiencyRow(NamedCell):
     """The cost of one algorithm in one environment. NaN: missing; infinite: not reached.
 
     Attributes:

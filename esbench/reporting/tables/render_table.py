@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from abc import ABC
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
 from esbench.analysis.statistics import MIN_RUNS
 from esbench.escape import latex, markdown
-from esbench.grids.trial_spec import cell_name
 from esbench.json_text import as_text
 from esbench.store.held_out import Variety
 
@@ -37,25 +35,6 @@ _LATEX_HEAD: Final = r"""% \usepackage[T1]{fontenc}
 \begingroup\footnotesize\setlength{\tabcolsep}{3pt}"""
 _LONG_HEAD: Final = rf"""{_LATEX_HEAD.replace("booktabs", "booktabs, longtable")}
 \setlength{{\LTleft}}{{0pt plus 1fill minus 1fill}}\setlength{{\LTright}}{{\LTleft}}"""
-
-
-@dataclass(frozen=True)
-class TableRow(ABC):
-    """One algorithm in one environment; labels as in ``Cell``."""
-
-    environment: str
-    algorithm: str
-    policy: str
-
-    @property
-    def name(self) -> str:
-        """Algorithm and policy; the default policy is not named."""
-        return cell_name(self.algorithm, self.policy)
-
-    @property
-    def title(self) -> str:
-        """Algorithm, policy and environment."""
-        return f"{self.name} on {self.environment}"
 
 
 @final

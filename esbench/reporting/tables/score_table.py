@@ -21,11 +21,9 @@ from esbench.analysis.statistics import (
 from esbench.errors import UsageError, suggestion
 from esbench.grids.environment_files import Scores
 from esbench.grids.sweep import value_text, without_setting
+from esbench.grids.trial_spec import NamedCell
 from esbench.json_text import Json
-from esbench.reporting.tables.render_table import (
-    TableRow,
-    nan_last,
-)
+from esbench.reporting.tables.render_table import nan_last
 from esbench.store.cells import Cell, cells, seed_scores
 from esbench.store.held_out import Variety, least_varied
 from esbench.store.provenance.changes import mixture
@@ -34,7 +32,7 @@ from esbench.store.selected_score import selected_score
 
 @final
 @dataclass(frozen=True)
-class ScoreRow(TableRow):
+class ScoreRow(NamedCell):
     """The score of one algorithm in one environment. A missing number is NaN, a missing text empty.
 
     Attributes:
