@@ -28,7 +28,7 @@ from esbench.files import nearest_path
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from esbench.gate.verify import Verification
+    from esbench.gate.reruns import Verification
     from esbench.leaderboard.sample import Drawn
     from esbench.running.trials import Trial
     from esbench.store.generation_record import GenerationRecord
@@ -212,7 +212,7 @@ def verify(
     """
     from esbench.cli.console import show, working
     from esbench.gate.check import EXIT_NOT_MEASURED
-    from esbench.gate.verify import RerunOutcome, sentences
+    from esbench.gate.reruns import RerunOutcome, sentences
     from esbench.gate.verify import verify as run_again
     from esbench.leaderboard.sample import verify_drawn
     from esbench.rollouts.worker_pool import WorkerPool

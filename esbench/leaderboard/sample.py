@@ -11,7 +11,7 @@ import numpy as np
 
 from esbench.analysis.permutation import p_different
 from esbench.errors import UsageError
-from esbench.gate.verify import (
+from esbench.gate.reruns import (
     MIN_TESTED_RUNS,
     SCORE_ONLY,
     Announce,

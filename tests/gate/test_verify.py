@@ -16,7 +16,7 @@ from esbench import Stop, make_trainer
 from esbench.algorithms.openai_es import OpenAIES
 from esbench.analysis.permutation import p_different
 from esbench.errors import DamagedTrialError, TrainingError, UsageError
-from esbench.gate.verify import (
+from esbench.gate.reruns import (
     SCORE_ONLY,
     Rerun,
     RerunOutcome,
@@ -27,8 +27,8 @@ from esbench.gate.verify import (
     sentences,
     smallest_p,
     train_again,
-    verify,
 )
+from esbench.gate.verify import verify
 from esbench.grids.trial_spec import TrialSpec
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.generation_record import GenerationRecord

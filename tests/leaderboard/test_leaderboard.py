@@ -21,7 +21,7 @@ from typer.main import get_command
 
 from esbench.cli.app import app
 from esbench.errors import TrainingError, UsageError
-from esbench.gate.verify import SCORE_ONLY, RerunOutcome, Verification, sentences, train_again
+from esbench.gate.reruns import SCORE_ONLY, RerunOutcome, Verification, sentences, train_again
 from esbench.grids.environment_files import frozen_scores
 from esbench.grids.trial_spec import TrialSpec
 from esbench.json_text import SEAL, as_text, sealed

@@ -15,7 +15,8 @@ from fake_trials import reseal
 from watchers import Watcher, run
 
 from esbench.errors import UsageError
-from esbench.gate.verify import RerunOutcome, Verification, verify
+from esbench.gate.reruns import RerunOutcome, Verification
+from esbench.gate.verify import verify
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.running.run_trial import run_trial
 from esbench.running.trials import Trial
