@@ -42,6 +42,7 @@ def check_until_conclusive(
     A cell without trials starts with the seeds of the baseline. New seeds are numbered above all
     stored ones. Other arguments and errors are those of ``check``.
     """
+    rules = replace(rules, statistics=baseline.statistics)
     sizes = looks(max_seeds)
     reports: list[CellReport | None] = [None] * len(baseline.cells)
     for look, (seeds, share) in enumerate(zip(sizes, shares_of_looks(sizes), strict=True)):
@@ -56,13 +57,12 @@ def check_until_conclusive(
             match_cell(cell, found, seeds, baseline.origins) if is_open else None
             for cell, is_open in zip(baseline.cells, still_open, strict=True)
         ]
-        part = replace(rules, statistics=baseline.statistics, share=share)
+        part = replace(rules, share=share)
         judgments = judge([match and match.sample for match in matches], part, seed=look)
         for place, (match, judgment) in enumerate(zip(matches, judgments, strict=True)):
             if match is not None:
                 earlier = reports[place]
                 reports[place] = report_cell(match, judgment, earlier.looks if earlier else ())
-    rules = replace(rules, statistics=baseline.statistics)
     decided = tuple(report for report in reports if report is not None)
     new = new_cells(load_cells(folder), baseline)
     return CheckReport(decided, rules, exact, allow_inconclusive, new, sizes)

@@ -85,9 +85,13 @@ class AgentTrainer(Trainer):
         self._clocks = (0.0, 0.0)
         self._learning = False
         self._stage: Environment | None = None  # for evaluation
-        self.agent = make_agent(spec.algorithm.name, settings, self._make_environment, spec.seed)
-        if self.agent.policy is None:
-            self._require_no_early_end()
+        with contextlib.ExitStack() as failed:
+            failed.callback(self._close)
+            name = spec.algorithm.name
+            self.agent = make_agent(name, settings, self._make_environment, spec.seed)
+            if self.agent.policy is None:
+                self._require_no_early_end()
+            failed.pop_all()
 
     def check_episodes(self) -> None:
         """As the base class says: a worker plays the environment."""
