@@ -7,6 +7,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
+import numpy.typing as npt
 
 from esbench.arrays import Matrix, Vector, with_arrays, without_arrays
 from esbench.errors import TrainingError, shown
@@ -30,9 +31,9 @@ def is_own(algorithm: object) -> bool:
 def require_scale(algorithm: object, parameters: int, sigma: Any, center: Any) -> None:
     """Raises TrainingError if a center or a deviation does not fit the number of parameters."""
     name = f"{type(algorithm).__name__}: the"
-    if center is not None and np.shape(center) != (parameters,):
+    if center is not None and _array(center).shape != (parameters,):
         raise TrainingError(f"{name} center of sampled is {_kind(center)}; expected [{parameters}]")
-    scale = np.asarray(sigma)
+    scale = _array(sigma)
     shapes = ((), (parameters,), (parameters, parameters))
     if scale.dtype.kind not in NUMBERS or scale.shape not in shapes:
         raise TrainingError(
@@ -53,13 +54,21 @@ def require_valid(algorithm: Algorithm[Any], center: object, parameters: int, me
     if not isinstance(sigma := algorithm.sigma, Real):
         raise TrainingError(f"{name}.sigma is {_kind(sigma)}; expected a number (see scale_of)")
     for key, value in algorithm.member_data.items():
-        array = np.asarray(value)
+        array = _array(value)
         fits = array.ndim == 0 or (array.ndim < 3 and len(array) == members)
         if not fits or array.dtype.kind not in NUMBERS or key in MEMBER_COLUMNS:
             raise TrainingError(
                 f"{name}: member_data[{key!r}] is {_kind(value)}; expected a number or numbers "
                 f"for {members} members, under another name than {', '.join(MEMBER_COLUMNS)}"
             )
+
+
+def _array(value: Any) -> npt.NDArray[Any]:
+    """A value as an array; of objects if its lists differ in length."""
+    try:
+        return np.asarray(value)
+    except ValueError:
+        return np.empty(0, object)
 
 
 def _kind(value: object) -> str:

@@ -70,7 +70,8 @@ def p_greater(
         if not has_all:
             differences = np.append(differences, _contrast(observed[None], trimmed) @ values)
         # Equal sums may differ in their last bits, by the order in which they are added.
-        columns.append(_numbers_below(differences, 4 * EPSILON * scores.size * largest))
+        scale = np.abs(values).max() if statistic == "ranks" else largest
+        columns.append(_numbers_below(differences, 4 * EPSILON * scores.size * scale))
     most = np.max(columns, axis=0)  # the more splits are below one, the smaller is its p-value
     return float(np.mean(most >= most[own]))
 

@@ -157,17 +157,19 @@ def no_time_limit(name: str, steps: int) -> str:
 def _outdated(name: str, make: Callable[[], Environment]) -> UsageError | None:
     """The error of an environment with the interface of Gym before 0.26, or None.
 
-    Gymnasium's own wrappers, such as that of the time limit, hide it.
+    A wrapper of Gymnasium's, such as that of the time limit, fails to unpack its answer.
     """
-    with contextlib.closing(make()) as env:
-        inside = env.unwrapped
-        inside.reset(seed=SEED)
-        answer: Any = inside.step(inside.action_space.sample())
-    if isinstance(answer, tuple) and len(answer) == 4:
-        return UsageError(
-            f"environment {name!r}: step() returned 4 values; expected (observation, reward, "
-            "terminated, truncated, info), as in Gymnasium and in Gym from 0.26 on"
-        )
+    with contextlib.suppress(*USER_CODE_ERRORS), contextlib.closing(make()) as env:
+        env.reset(seed=SEED)
+        try:
+            answer: Any = env.step(env.action_space.sample())
+        except ValueError:
+            answer = env.unwrapped.step(env.unwrapped.action_space.sample())
+        if isinstance(answer, tuple) and len(answer) == 4:
+            return UsageError(
+                f"environment {name!r}: step() returned 4 values; expected (observation, reward, "
+                "terminated, truncated, info), as in Gymnasium and in Gym from 0.26 on"
+            )
     return None
 
 

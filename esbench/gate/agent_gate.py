@@ -126,7 +126,7 @@ class AgentGate:
             **scale,
         )
         if baseline is None or frozen is None:
-            self._freeze(measured, baseline, rules)
+            self._freeze(measured, rules)
         elif problem := self._problem(measured, frozen, baseline, rules):
             pytest.fail(problem, pytrace=False)
 
@@ -174,8 +174,9 @@ class AgentGate:
                 )
         return frozen
 
-    def _freeze(self, measured: FrozenCell, known: Baseline | None, rules: GateRules) -> None:
+    def _freeze(self, measured: FrozenCell, rules: GateRules) -> None:
         """Write a cell in place of one with the same name."""
+        known = self._baseline()  # again, because training takes long
         if all(trial.score is None for trial in measured.trials):
             raise UsageError(f"{measured.name}: no seed has a finite score")
         here = provenance()

@@ -173,7 +173,8 @@ class ModulePolicy(PreparedPolicy, TorchPolicy):
         """
         import torch
 
-        rows = torch.linspace(-1.0, 1.0, 2 * self.num_inputs).view(2, -1)
+        row = torch.linspace(-1.0, 1.0, self.num_inputs)
+        rows = torch.stack([row, -row])
         seen = f"policy {self.settings.factory} was given"
         with torch.random.fork_rng(devices=[]), torch.inference_mode():
             batch = self._batch(module, 1)
@@ -223,6 +224,9 @@ def _difference(first: torch.nn.Module, second: torch.nn.Module, *, fixed_only: 
         other = others.get(name)
         if other is None or mine.shape != other.shape:
             return printable(name)
+        if mine.is_meta or other.is_meta:  # without values
+            continue
+        mine, other = (each.to_dense() if each.is_sparse else each for each in (mine, other))
         if not bool(((mine == other) | ((mine != mine) & (other != other))).all()):  # or both NaN
             return printable(name)
     return None

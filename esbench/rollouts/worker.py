@@ -13,7 +13,7 @@ from typing import NamedTuple, final
 from esbench.environments.episode_check import bounds_without_zero, check_episodes, is_deterministic
 from esbench.environments.make import reason
 from esbench.environments.simulator_log import log_once
-from esbench.errors import UsageError
+from esbench.errors import UsageError, UserCodeError
 from esbench.escape import printable
 from esbench.grids.trial_spec import EnvironmentSpec
 from esbench.rollouts.child_process import Parent, ParentGoneError
@@ -163,7 +163,7 @@ def worker_main(parent: Parent) -> None:
             usage = isinstance(error, UsageError)
             summary = str(error) if usage else reason(error)
             # While it loads, this is no usage error: the trainer has made the environment.
-            usage &= not isinstance(message, Configure)
+            usage &= not isinstance(message, Configure) and not isinstance(error, UserCodeError)
             parent.send(Failed(usage, summary, printable(traceback.format_exc())))
 
 

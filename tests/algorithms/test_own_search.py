@@ -116,6 +116,7 @@ def test_a_population_of_another_type_is_named() -> None:
         ("_center", None, "None as self._center"),
         ("deviation", np.ones(3), r"sigma is an array \[3\].*; expected a number"),
         ("member_data", {"best": np.zeros(5)}, r"member_data\['best'\] is an array \[5\]"),
+        ("member_data", {"x": [[1], [1, 2]]}, r"member_data\['x'\] is \[\[1\], \[1, 2\]\]"),
         ("member_data", {"return": 1.0}, r"member_data\['return'\]"),
     ],
 )

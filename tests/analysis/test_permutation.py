@@ -36,6 +36,14 @@ def test_an_extreme_score_does_not_make_others_equal() -> None:
     assert p_greater([1, 2, 3, 4, 5], low) == p_greater([1, 2, 3, 4, 5], [-1e5, *low[1:]])
 
 
+@pytest.mark.parametrize("factor", [2.0**-40, 2.0**40])
+def test_the_unit_of_the_scores_changes_no_p(factor: float) -> None:
+    scores = np.random.default_rng(0).normal(size=(20, 11))
+    for high, low in ((row[:5], row[5:]) for row in scores):
+        expected = p_greater(high, low, statistics=OMNIBUS)
+        assert p_greater(factor * high, factor * low, statistics=OMNIBUS) == expected
+
+
 def test_p_of_random_ways_is_near_the_exact_one_counts_the_observed_one_and_has_a_seed() -> None:
     rng = np.random.default_rng(0)
     ours, theirs = rng.normal(0.2, size=8), rng.normal(0.2, size=8)

@@ -72,6 +72,15 @@ class Outdated(Walk):
         return observation, reward, terminated, info
 
 
+class Adapter(gymnasium.Wrapper):
+    """Gives an old environment the interface of today."""
+
+    def step(self, action: Any) -> Any:
+        answer: Any = self.env.step(action)
+        observation, reward, terminated, info = answer
+        return observation, reward, terminated, False, info
+
+
 class Lately(Walk):
     """Has one reward that is no number."""
 
@@ -115,6 +124,7 @@ ENVIRONMENTS = {
     "Unrewarded": partial(wrapped, partial(TransformReward, func=no_number)),
     "Lately": Lately,
     "Outdated": Outdated,
+    "Adapted": lambda: Adapter(Outdated()),
     "Healthy": partial(wrapped, partial(TransformReward, func=double)),
 }
 for name, make in ENVIRONMENTS.items():
@@ -155,6 +165,7 @@ def test_what_survives_an_episode_is_named(name: str, words: str) -> None:
     "name",
     [
         "HealthyCheck-v0",
+        "AdaptedCheck-v0",
         "LatelyCheck-v0",  # training counts such an episode as the worst
         "doubles:Walk-v0",
         "doubles:BadObservation-v0",  # a NaN equals itself

@@ -50,6 +50,28 @@ class AlwaysDropout(TwoLayers):
         return nn.functional.dropout(super().forward(observations), 0.5)
 
 
+class DropoutOfPositive(TwoLayers):
+    """Only positive numbers show that it is random."""
+
+    def forward(self, observations):
+        return self.out(nn.functional.dropout(torch.relu(self.hidden(observations)), 0.5))
+
+    def __init__(self, num_inputs, num_outputs):
+        super().__init__(num_inputs, num_outputs, hidden=num_inputs)
+        self.hidden.weight.data.copy_(torch.eye(num_inputs))
+        self.hidden.bias.data.zero_()
+
+
+class OddBuffers(TwoLayers):
+    """Has buffers whose values cannot be compared as they are."""
+
+    def __init__(self, num_inputs, num_outputs):
+        super().__init__(num_inputs, num_outputs)
+        self.register_buffer("sparse", torch.eye(2).to_sparse())
+        self.register_buffer("meta", torch.empty(2, device="meta"))
+        self.register_buffer("nan", torch.tensor([torch.nan, 1.0]))
+
+
 class Lazy(TwoLayers):
     def __init__(self, num_inputs, num_outputs):
         super().__init__(num_inputs, num_outputs)
@@ -259,6 +281,7 @@ def test_the_bits_of_an_image_do_not_depend_on_the_other_slots():
         ("NoBatch", (4,), None, r"given \[1, 4\] and returned \[4\]; expected \[1, 3\]"),
         ("Sees", (4,), None, r"given \[1, 4\] and raised "),
         ("AlwaysDropout", (4,), None, "depend on the worker.*dropout"),
+        ("DropoutOfPositive", (4,), None, "depend on the worker.*dropout"),
         ("Lazy", (4,), None, "'hidden.weight' is lazy"),
         ("Double", (4,), None, "'out.weight' is float64"),
         ("NotANumber", (4,), None, "'out.weight' is not finite"),
@@ -311,6 +334,10 @@ def test_frozen_parameters_stay_and_the_others_are_trained():
 def test_random_values_that_seeds_do_not_draw_are_refused(factory, name):
     with pytest.raises(UserCodeError, match=f":{factory}: .*'{name}'"):
         make(factory).initial_parameters(np.random.default_rng(0))
+
+
+def test_buffers_of_any_kind_are_compared():
+    assert make("OddBuffers").initial_parameters(np.random.default_rng(0)).size == 67
 
 
 def test_another_number_of_outputs_than_before_is_an_error():

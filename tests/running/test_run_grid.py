@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from watchers import Watcher, run
 
 from esbench.errors import UsageError
 from esbench.grids.grid_file import parse_grid
+from esbench.policies import VirtualBatchNorm
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.running.check_trials import check_each
 from esbench.running.run_grid import run_grid
@@ -142,6 +144,27 @@ def test_user_code_may_change_the_current_folder(
     assert outcomes == ["done"] * 4
     assert Path.cwd() == tmp_path
     assert {path.name for path in tmp_path.iterdir()} == {"out"}
+
+
+class TwoRows(torch.nn.Module):
+    """Takes the two rows with which it is tried, and no reference batch of another size."""
+
+    def __init__(self, num_inputs: int, num_outputs: int) -> None:
+        super().__init__()
+        self.norm = VirtualBatchNorm(num_inputs)
+        self.out = torch.nn.Linear(num_inputs, num_outputs)
+
+    def forward(self, observations: torch.Tensor) -> Any:
+        assert len(observations) <= 2
+        return self.out(self.norm(observations))
+
+
+def test_a_network_that_fails_in_a_worker_fails_its_trial_alone(
+    make_trial: Make, pool: WorkerPool
+) -> None:
+    bad = make_trial(policy={"template": f"{__name__}:TwoRows"})
+    assert run_grid([bad, make_trial(seed=1)], pool, Watcher()) == ["failed", "done"]
+    assert "[128, 3]" in bad.folder.error()
 
 
 def test_a_callback_that_returns_something_else_fails_its_trial(

@@ -50,7 +50,7 @@ class EfficiencyRow(NamedCell):
             rows share, where random actions are 0 and the reference is 1: IQM over the runs that
             spent this budget, and its 95 % bootstrap interval.
         mean_return: the same IQM in the unit of the environment.
-        unfinished: the number of runs without a result, which count with what they have spent.
+        unfinished: the number of runs without a result, for which only what they reached counts.
         empty: the number of trials without a training step, which are left out.
         center: whether the unperturbed policy was evaluated in every generation.
         cut: whether ``max_episode_steps`` cuts the episodes of training.
@@ -279,8 +279,9 @@ def _footnotes(rows: Sequence[EfficiencyRow], window: int, terminal: bool) -> li
     lines += seeds_notes([row.runs for row in rows])
     if unfinished := sum(row.unfinished for row in rows):
         lines.append(
-            f"{counted(unfinished, 'run')} without a result (partial, running or failed), counted "
-            "with what it spent so far: see 'esbench status'."
+            f"{counted(unfinished, 'run')} without a result (partial, running or failed): see "
+            "'esbench status'. The steps so far count in ERT, and a target that is not reached yet "
+            "counts as not reached."
         )
     if empty := sum(row.empty for row in rows):
         lines.append(f"{counted(empty, 'trial')} without a training step left out.")

@@ -67,8 +67,8 @@ def seeds_notes(seeds: Sequence[int]) -> list[str]:
         )
     if any(MIN_RUNS <= count < NARROW_BELOW for count in seeds):
         notes.append(
-            f"Intervals of fewer than {NARROW_BELOW} seeds are too narrow: with 3, they cover "
-            "about 75 % instead of 95 %."
+            f"Bootstrap intervals of fewer than {NARROW_BELOW} seeds are too narrow: with 3, they "
+            "cover about 75 % instead of 95 %."
         )
     if any(0 < count < MIN_RUNS for count in seeds):
         notes.append(
