@@ -79,7 +79,7 @@ def test_a_row_an_algorithm_a_column_an_environment_and_the_best_over_all_first(
     order, *rest = table.notes[2:]
     assert order.startswith("Normalized IQM: over all runs of 2 environments, where 0 is")
     assert rest[:2] == ["Seeds: 4 each.", "Steps of training, mean over seeds: 200."]
-    assert rest[3:] == [
+    assert rest[4:] == [
         "[1] Acrobot-v1: A, a paper; NOT comparable",
         "[2] CartPole-v1: A, a paper; comparable",
         "†: not comparable, for the reason given.",
