@@ -145,6 +145,19 @@ def test_bad_input_is_one_sentence(path: Path, tmp_path: Path) -> None:
             freeze(path, wrong)
 
 
+def test_what_another_session_freezes_meanwhile_is_kept(path: Path) -> None:
+    def train(seed: int) -> float:
+        if seed == 0:
+            other = AgentGate(path, update=True, allow_inconclusive=False)
+            other(Agent(), "other", environment="CartPole-v1")
+        return 490.0 + seed
+
+    gate = AgentGate(path, update=True, allow_inconclusive=False)
+    gate(SimpleNamespace(train=train), "slow", environment="CartPole-v1")
+    names = {cell.algorithm for cell in read_baseline(path).cells}
+    assert names == {"mine", "other", "slow"}
+
+
 def test_a_name_belongs_to_one_call(path: Path) -> None:
     gate = AgentGate(path, False, False)
     gate(Agent(), "mine", environment="CartPole-v1")
