@@ -43,7 +43,7 @@ def require_scale(algorithm: object, parameters: int, sigma: Any, center: Any) -
 
 
 def require_valid(algorithm: Algorithm[Any], center: object, parameters: int, members: int) -> None:
-    """Raises TrainingError if ``_tell`` has left what cannot be used or recorded."""
+    """Raises TrainingError if center, ``sigma`` or ``member_data`` do not fit after ``_tell``."""
     name = type(algorithm).__name__
     is_vector = isinstance(center, np.ndarray) and center.shape == (parameters,)
     if not is_vector or np.asarray(center).dtype != np.float64:

@@ -75,10 +75,10 @@ class Verification:
 
     ``p_value``: two-sided permutation test of the mean scores, Holm-corrected over the cells. None
     if all is identical, a score is not finite on one side only, or there are too few scores for
-    any difference to be significant: ``smallest_p`` is the smallest p-value that so many can have
-    before the correction, and ``needed`` how many seeds each side needs. ``problem`` is why the
-    trials could not be run. ``contradiction`` is why the trials cannot be those of the record,
-    whatever their scores; then there is no test.
+    any difference to be significant: ``smallest_p`` is the smallest possible p-value of these
+    numbers of scores before the correction, and ``needed`` how many seeds each side needs.
+    ``problem`` is why the trials could not be run. ``contradiction`` is why the trials cannot be
+    those of the record, whatever their scores; then there is no test.
     """
 
     name: str
@@ -226,7 +226,7 @@ def fewest_runs(recorded: int | None, tests: int = 1) -> int:
 
 
 def smallest_p(recorded: int, new: int) -> float:
-    """The smallest p-value of a two-sided permutation test of so many scores."""
+    """The smallest possible p-value of a two-sided permutation test of these numbers of scores."""
     return 2.0 / min(math.comb(recorded + new, new), PERMUTATIONS)
 
 

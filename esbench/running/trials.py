@@ -175,7 +175,7 @@ def trial_at(spec: TrialSpec, environment: str, algorithm: str, policy: str, out
 
 
 def recording_members(trials: Sequence[Trial]) -> list[Trial]:
-    """The trials of a grid, of which those of searches store what their members do.
+    """The trials of a grid; those of searches store what their members do.
 
     Raises:
         UsageError: all are trials of agents, which have no members.
