@@ -243,7 +243,7 @@ def _require_values(module: torch.nn.Module, name: str) -> None:
         elif parameter.device.type != "cpu":
             kind = f"on the device {parameter.device}"
         elif parameter.requires_grad and parameter.dtype != torch.float32:
-            kind = f"{str(parameter.dtype).removeprefix('torch.')}"
+            kind = str(parameter.dtype).removeprefix("torch.")
         elif parameter.requires_grad and not bool(parameter.isfinite().all()):
             kind = "not finite"
         if kind:

@@ -53,6 +53,7 @@ def check_spec(spec: TrialSpec, is_new: bool, pool: Engine | None) -> None:
 
     With a pool, a worker also plays some episodes if the trial ``is_new``, which has not begun.
     """
-    with contextlib.chdir("."), make_trainer(spec, pool) as trainer:  # user code may change it
+    # User code may change the current folder.
+    with contextlib.chdir("."), make_trainer(spec, pool) as trainer:
         if pool is not None and is_new:
             trainer.check_episodes()
