@@ -127,5 +127,5 @@ def remote(call: Callable[..., Any]) -> Any:
 
 def open_engine() -> ray_engine.RayEngine:
     """An engine on one node, for another process than that of the tests."""
-    ray_engine.RayCluster = lambda _: StubCluster(one=software)  # type: ignore[misc]
+    ray_engine.RayCluster = lambda _: StubCluster(one=software)  # type: ignore[attr-defined,misc]
     return ray_engine.RayEngine()

@@ -1,5 +1,6 @@
 import json
 import math
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -192,7 +193,7 @@ def test_slow_environments_are_measured_on_few_episodes(
     cuts: list[int],
 ) -> None:
     pool: Any = CountingPool(beginning)
-    monkeypatch.setattr(plan.time, "perf_counter", lambda: pool.now)
+    monkeypatch.setattr(time, "perf_counter", lambda: pool.now)
     trial = make_trial("CartPole-v1", settings={"population_size": 16})
     speed, *_ = probe(trial.spec, pool)
     assert pool.asked == [(2, 1), (2, 1), *((count, cut) for cut in (1, 1, *cuts))]

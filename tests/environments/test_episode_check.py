@@ -25,6 +25,7 @@ from esbench.errors import UsageError, UserCodeError
 from esbench.grids.environment_files import load_environment
 from esbench.grids.trial_spec import EnvironmentSpec
 from esbench.rollouts import player
+from esbench.rollouts.jobs import CENTER, Task
 from esbench.rollouts.random_policy import random_policy_returns
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.running.check_trials import check_trials
@@ -293,7 +294,7 @@ def test_an_episode_that_goes_on_in_training_is_refused(
         job = trainer.held_out_job()
         playing = player.Player(trainer.gathered_setup(), 1)
     playing.begin(job)
-    playing.add([player.Task(player.CENTER, 0)])
+    playing.add([Task(CENTER, 0)])
     with pytest.raises(UserCodeError, match=r"not ended after 50 steps; .*max_episode_steps"):
         [playing.step() for _ in range(60)]
 
@@ -353,7 +354,7 @@ def test_a_slot_without_an_episode_is_not_one_without_an_end(
         playing = player.Player(trainer.gathered_setup(), 2)
     for episode in range(10):
         playing.begin(job)
-        tasks = [player.Task(player.CENTER, 3 * episode + number) for number in range(3)]
+        tasks = [Task(CENTER, 3 * episode + number) for number in range(3)]
         playing.add(tasks)
         found: list[Any] = []
         while playing.busy:

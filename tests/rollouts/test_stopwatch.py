@@ -1,12 +1,13 @@
+import time
+
 import pytest
 
-from esbench.rollouts import stopwatch
 from esbench.rollouts.stopwatch import Stopwatch
 
 
 def test_laps_add_up_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([0.0, 1.0, 3.0, 10.0, 14.0, 20.0])
-    monkeypatch.setattr(stopwatch.time, "perf_counter", lambda: next(times))
+    monkeypatch.setattr(time, "perf_counter", lambda: next(times))
     watch = Stopwatch()  # at 0
     watch.lap("act")  # at 1
     watch.lap("simulate")  # at 3

@@ -12,6 +12,7 @@ from fake_trials import timeless
 from watchers import run
 
 from esbench.errors import UsageError
+from esbench.files import replace as replace_file
 from esbench.grids.trial_spec import BudgetSpec, extends
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.running.trials import Trial
@@ -141,9 +142,8 @@ def test_killed_while_it_is_extended_it_is_whole(
     def write(path: Path, text: str | bytes) -> None:
         if next(writes) == after:
             raise KilledError
-        original(path, text)
+        replace_file(path, text)
 
-    original = stored_json.replace
     with monkeypatch.context() as patch:
         for module in (stored_json, metrics):
             patch.setattr(module, "replace", write)

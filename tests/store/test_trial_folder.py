@@ -19,6 +19,8 @@ from watchers import run
 
 import esbench.store.trial_folder as store
 from esbench.errors import DamagedTrialError, UsageError
+from esbench.files import read_bytes
+from esbench.files import replace as replace_file
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.running.trials import Trial
 from esbench.store import checkpoints, stored_json
@@ -273,7 +275,7 @@ def test_rows_are_safe_on_disk_before_the_checkpoint_that_counts_them(
     folder = begin(make_trial())
     folder.append(record(1))
     events: list[str] = []
-    sync, write = os.fsync, checkpoints.replace
+    sync, write = os.fsync, replace_file
     monkeypatch.setattr(os, "fsync", lambda file: events.append("sync") or sync(file))
     for module in (checkpoints, stored_json):
         monkeypatch.setattr(
@@ -428,7 +430,7 @@ def test_damaged_or_missing_tensors_are_one_sentence(whole: TrialFolder, left: A
 def test_a_checkpoint_that_is_replaced_while_it_is_read_is_not_damaged(
     saved: TrialFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = stored_json.read_bytes
+    read = read_bytes
     saved.append(record(2))
 
     def late(path: Path, *limits: Any) -> bytes:
