@@ -7,10 +7,12 @@ import re
 import sys
 import types
 from abc import ABC
+from collections.abc import Callable
 from typing import Annotated, Any, Final, TypeAlias, TypeVar, get_args, get_origin
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
+from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic_core import ErrorDetails
 
 from esbench.errors import UsageError, suggestion
@@ -45,6 +47,7 @@ class Settings(BaseModel, ABC):
     """
 
     model_config = ConfigDict(
+        defer_build=True,  # a process that never validates, as a worker, starts sooner
         extra="forbid",
         frozen=True,
         strict=True,
@@ -61,8 +64,10 @@ def parse(model: type[S], values: Table, source: str, prefix: str = "") -> S:
     ``source``, such as a file, begins the messages; ``prefix`` is the table's dotted name in it.
 
     Raises:
-        UsageError: one line per wrong key, with the value seen and the value expected.
+        UsageError: one line per wrong key, with the value seen and the value expected; or a
+            setting has a type that does not exist or cannot be validated.
     """
+    _require_complete(model)
     where = f" in [{prefix}]" if prefix else ""
     require_shallow(values, f"{source}{where}")
     try:
@@ -83,6 +88,29 @@ def parse(model: type[S], values: Table, source: str, prefix: str = "") -> S:
         except ValueError:
             raise UsageError(f"{source}: NaN or infinity{where}: expected finite numbers") from None
     return typed
+
+
+def _require_complete(model: type[Settings]) -> None:
+    try:
+        model.model_rebuild()
+    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+        why, *_ = str(error).splitlines()
+        name = f"{model.__module__}.{model.__qualname__}"
+        raise UsageError(f"{name}: a setting has a type that cannot be validated ({why})") from None
+
+
+def settings_named_by(
+    kind: str, key: str, find: Callable[[str], type[Settings]]
+) -> BeforeValidator:
+    """Parses a table as the settings that ``find`` gives for the name in the field ``key``."""
+
+    def parsed(value: Any, info: ValidationInfo) -> Any:
+        if not isinstance(value, dict) or key not in info.data:
+            return value
+        name = info.data[key]
+        return parse(find(name), value, f"{kind} {name}")
+
+    return BeforeValidator(parsed)
 
 
 def require_shallow(value: Any, source: str) -> None:

@@ -1,6 +1,8 @@
 import math
+import types
 from typing import Annotated, Literal
 
+import numpy as np
 import pytest
 from pydantic import Field, ValidationError, model_validator
 
@@ -156,3 +158,12 @@ def test_the_names_at_a_place_are_those_of_the_model_there():
     assert fields_at(Model, ["layer"]) == ["width", "activation"]
     assert fields_at(Model, ["layers", "a"]) == ["width", "activation"]
     assert fields_at(Model, ["steps"]) == []
+
+
+@pytest.mark.parametrize(("kind", "words"), [(np.ndarray, "ndarray"), ("Missing", "Missing")])
+def test_a_type_that_cannot_be_validated_is_one_sentence(kind: object, words: str) -> None:
+    namespace = {"__module__": __name__, "__annotations__": {"wrong": kind}}
+    model = types.new_class("Wrong", (Settings,), exec_body=lambda body: body.update(namespace))
+    with pytest.raises(UsageError, match=rf"test_settings\.Wrong: .*{words}") as told:
+        parse(model, {"wrong": 1}, "a grid")
+    assert "\n" not in str(told.value)

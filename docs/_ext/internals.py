@@ -21,8 +21,10 @@ from esbench.grids.environment_files import (
     environment_names,
     load_environment,
 )
+from esbench.grids.environment_spec import EnvironmentSpec
 from esbench.grids.grid_file import Grid
-from esbench.grids.trial_spec import BudgetSpec, EnvironmentSpec, EvaluationSpec, PolicySpec
+from esbench.grids.policy_spec import PolicySpec
+from esbench.grids.trial_spec import BudgetSpec, EvaluationSpec
 from esbench.integrations.trackers.base import TrackedRun
 from esbench.leaderboard.entries import Entry, read_leaderboard
 from esbench.leaderboard.figures import suite_drawings

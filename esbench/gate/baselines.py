@@ -20,7 +20,8 @@ from esbench.analysis.permutation import OMNIBUS, TestStatistic
 from esbench.analysis.statistics import EpisodeStatistic
 from esbench.errors import UsageError
 from esbench.files import nearest_path, read_json
-from esbench.grids.trial_spec import EnvironmentSpec, Seed, TrialSpec, cell_name
+from esbench.grids.environment_spec import EnvironmentSpec
+from esbench.grids.trial_spec import Seed, TrialSpec, cell_name
 from esbench.json_text import Json, as_text
 from esbench.rollouts.random_policy import random_policy_returns
 from esbench.settings import Settings, Table, parse

@@ -19,7 +19,7 @@ from esbench.environments.atari.names import atari_environments, without_alias
 from esbench.errors import UsageError, suggestion
 from esbench.files import as_path
 from esbench.grids.environment_registry import ENVIRONMENTS, environments_in, merged
-from esbench.grids.trial_spec import EnvironmentSettings, EnvironmentSpec
+from esbench.grids.environment_spec import EnvironmentSettings, EnvironmentSpec
 from esbench.settings import Settings, Table, parse
 from esbench.user_code_errors import USER_CODE_ERRORS, location
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import final
 
 from esbench.errors import UsageError
-from esbench.grids.trial_spec import EnvironmentSpec, TrialSpec
+from esbench.grids.environment_spec import EnvironmentSpec
+from esbench.grids.trial_spec import TrialSpec
 from esbench.integrations.ray_cluster import RayCluster
 from esbench.integrations.ray_fleet import RayFleet
 from esbench.integrations.ray_trials import RayNodes

@@ -18,7 +18,8 @@ from esbench.agents.names import trainer_settings
 from esbench.analysis.statistics import bootstrap_interval, iqm, normalized
 from esbench.errors import UsageError
 from esbench.gate.baselines import OWN_MEAN
-from esbench.grids.trial_spec import DEFAULT_LABEL, EnvironmentSpec, EvaluationSpec, NamedCell
+from esbench.grids.environment_spec import EnvironmentSpec
+from esbench.grids.trial_spec import DEFAULT_LABEL, EvaluationSpec, NamedCell
 from esbench.leaderboard.entries import Entry
 from esbench.policies.base import POLICIES
 from esbench.reporting.tables.render_table import (

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self, final
 
-from esbench.grids.trial_spec import EnvironmentSpec, TrialSpec
+from esbench.grids.environment_spec import EnvironmentSpec
+from esbench.grids.trial_spec import TrialSpec
 from esbench.json_text import Json
 from esbench.rollouts.jobs import Job, Task
 from esbench.rollouts.results import Episodes

@@ -9,7 +9,7 @@ import numpy as np
 
 from esbench.algorithms.population import LowRankMember, Population
 from esbench.arrays import Vector
-from esbench.grids.trial_spec import EpisodeSeeds
+from esbench.grids.environment_spec import EpisodeSeeds
 from esbench.policies.normalization import Normalizer
 from esbench.seeding import Purpose, episode_seed, stream
 

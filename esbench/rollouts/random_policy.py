@@ -18,7 +18,7 @@ from esbench.environments.make import make_environment
 from esbench.environments.returned_values import ReturnedValues
 from esbench.environments.simulator_log import silenced
 from esbench.errors import TrainingError, require_integer
-from esbench.grids.trial_spec import EnvironmentSpec
+from esbench.grids.environment_spec import EnvironmentSpec
 from esbench.seeding import Purpose, episode_seed
 from esbench.settings import MOST, MOST_EPISODES
 from esbench.user_code_errors import error_text, location

@@ -14,7 +14,8 @@ from esbench.environments.behaviors.base import Behavior, behavior_class
 from esbench.environments.simulator_log import silenced
 from esbench.errors import UsageError
 from esbench.flat_spaces import Space
-from esbench.grids.trial_spec import EnvironmentSpec, PolicySpec
+from esbench.grids.environment_spec import EnvironmentSpec
+from esbench.grids.policy_spec import PolicySpec
 from esbench.policies.base import POLICIES, Policy, Rows
 from esbench.policies.normalization import Normalizer, policy_inputs
 from esbench.policies.spaces import Actions, Array, Observations, packed

@@ -15,7 +15,7 @@ from esbench.environments.make import reason
 from esbench.environments.simulator_log import log_once
 from esbench.errors import UsageError, UserCodeError
 from esbench.escape import printable
-from esbench.grids.trial_spec import EnvironmentSpec
+from esbench.grids.environment_spec import EnvironmentSpec
 from esbench.rollouts.child_process import Parent, ParentGoneError
 from esbench.rollouts.jobs import Job, Task
 from esbench.rollouts.player import Player, Suspended

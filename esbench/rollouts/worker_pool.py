@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Final, final
 
 from esbench.errors import EnvironmentFailedError, TrainingError, UsageError
-from esbench.grids.trial_spec import EnvironmentSpec, TrialSpec
+from esbench.grids.environment_spec import EnvironmentSpec
+from esbench.grids.trial_spec import TrialSpec
 from esbench.json_text import Json
 from esbench.rollouts.child_process import Child, end, single_thread, wait_for
 from esbench.rollouts.engine import Engine

@@ -10,7 +10,7 @@ import numpy as np
 from esbench.environments.make import make_environment
 from esbench.environments.simulator_log import silenced
 from esbench.errors import TrainingError, UsageError
-from esbench.grids.trial_spec import EnvironmentSpec
+from esbench.grids.environment_spec import EnvironmentSpec
 from esbench.policies.base import Policy, ReferredBatch, Rows, TorchPolicy
 from esbench.policies.normalization import policy_inputs
 from esbench.policies.spaces import Actions, Observations

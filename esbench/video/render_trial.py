@@ -19,7 +19,7 @@ from esbench.environments.episode_check import require_end
 from esbench.environments.make import make_environment, reason
 from esbench.environments.simulator_log import silenced
 from esbench.errors import UsageError
-from esbench.grids.trial_spec import EnvironmentSpec
+from esbench.grids.environment_spec import EnvironmentSpec
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.find_trials import find_trials
 from esbench.store.outputs import write_bytes

@@ -23,7 +23,8 @@ from esbench.environments.backends.base import MovableBackend, backend_name
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
 from esbench.environments.make import make_environment, register_family
 from esbench.errors import UsageError
-from esbench.grids.trial_spec import EnvironmentSpec, PolicySpec
+from esbench.grids.environment_spec import EnvironmentSpec
+from esbench.grids.policy_spec import PolicySpec
 from esbench.policies.kernels.convolution import ConvBatch
 from esbench.policies.normalization import ObservationStatistics
 from esbench.rollouts.jobs import Job, Task, member_tasks

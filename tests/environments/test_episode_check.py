@@ -23,7 +23,7 @@ from esbench.environments.episode_check import bounds_without_zero, check_episod
 from esbench.environments.make import WrapperSettings, has_time_limit, make_environment, time_limit
 from esbench.errors import UsageError, UserCodeError
 from esbench.grids.environment_files import load_environment
-from esbench.grids.trial_spec import EnvironmentSpec
+from esbench.grids.environment_spec import EnvironmentSpec
 from esbench.rollouts import player
 from esbench.rollouts.jobs import CENTER, Task
 from esbench.rollouts.random_policy import random_policy_returns

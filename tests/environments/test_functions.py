@@ -29,7 +29,7 @@ from esbench.environments.functions import (
 from esbench.environments.make import make_environment
 from esbench.errors import UsageError
 from esbench.grids.environment_files import environment_kind, environment_names
-from esbench.grids.trial_spec import EnvironmentSpec
+from esbench.grids.environment_spec import EnvironmentSpec
 from esbench.rollouts.random_policy import random_policy_returns
 from esbench.training.search_trainer import SearchTrainer
 

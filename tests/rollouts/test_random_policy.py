@@ -5,7 +5,7 @@ import pytest
 
 from esbench.environments.make import WrapperSettings
 from esbench.errors import TrainingError, UsageError
-from esbench.grids.trial_spec import EnvironmentSpec
+from esbench.grids.environment_spec import EnvironmentSpec
 from esbench.rollouts.random_policy import random_policy_returns, random_steps_per_second
 
 CARTPOLE = EnvironmentSpec(id="CartPole-v1")

@@ -13,7 +13,9 @@ from trainers import results, train
 from watchers import run
 
 from esbench.errors import DamagedTrialError, UsageError
-from esbench.grids.trial_spec import EnvironmentSpec, PolicySpec, TrialSpec
+from esbench.grids.environment_spec import EnvironmentSpec
+from esbench.grids.policy_spec import PolicySpec
+from esbench.grids.trial_spec import TrialSpec
 from esbench.policies.normalization import Normalizer
 from esbench.policies.spaces import Observations
 from esbench.rollouts.jobs import CENTER, Task, member_tasks

@@ -1,0 +1,25 @@
+"""The typed description of a policy."""
+
+from __future__ import annotations
+
+from typing import Annotated, final
+
+from pydantic import SerializeAsAny
+
+from esbench.policies.base import POLICIES, PolicySettings
+from esbench.settings import Settings, settings_named_by
+
+
+def _policy_settings(name: str) -> type[PolicySettings]:
+    return POLICIES.get(name).Settings
+
+
+@final
+class PolicySpec(Settings):
+    """A registered policy template and its settings."""
+
+    template: str
+    settings: Annotated[
+        SerializeAsAny[PolicySettings],
+        settings_named_by("policy", "template", _policy_settings),
+    ]
