@@ -13,7 +13,7 @@ from esbench.analysis.curves import Band
 from esbench.analysis.statistics import Floats
 from esbench.json_text import Json
 from esbench.leaderboard.entries import QUANTILES, Entry
-from esbench.leaderboard.table import LeaderboardRow, leaderboard_sheet
+from esbench.leaderboard.table import LeaderboardRow, leaderboard_sheet, settings_words
 from esbench.registry import DISTRIBUTION
 from esbench.reporting.html.page import template
 from esbench.reporting.tables.render_table import TEXTS
@@ -44,7 +44,7 @@ def render(rows: Sequence[LeaderboardRow], entries: Sequence[Entry]) -> str:
             "title": row.title,
             "cells": cells,
             "curve": _paths(bands.get(row.file), bands_in[row.environment]),
-            "facts": _facts(row),
+            "facts": _facts(row, found[row.file]),
             "seeds": _seeds(found[row.file]),
         }
         for row, cells in zip(rows, sheet.body, strict=True)
@@ -66,10 +66,10 @@ def render(rows: Sequence[LeaderboardRow], entries: Sequence[Entry]) -> str:
     )
 
 
-def _facts(row: LeaderboardRow) -> dict[str, str]:
+def _facts(row: LeaderboardRow, entry: Entry) -> dict[str, str]:
     facts = {
         "Policy": row.policy_text,
-        "Settings": row.settings or "defaults",
+        "Settings": settings_words(entry) or "defaults",
         "Command": "; ".join(row.commands),
         "Commit": ", ".join(row.commits),
         "Hardware": ", ".join(row.hardware),

@@ -72,7 +72,6 @@ class LeaderboardRow(NamedCell):
         random_score, reference_score: those of the file, where ``normalized`` is 0 and 1; it is NaN
             without a published reference.
         policy_text: the policy in words.
-        settings: those of training that are not defaults.
         file: the name of the file.
     """
 
@@ -97,7 +96,6 @@ class LeaderboardRow(NamedCell):
     hardware: tuple[str, ...]
     versions: dict[str, str]
     policy_text: str
-    settings: str
     file: str
 
 
@@ -222,7 +220,6 @@ def _row(entry: Entry, ambiguous: bool) -> LeaderboardRow:
         algorithm=f"{cell.algorithm} #{entry.variant}" if ambiguous else cell.algorithm,
         policy=cell.policy,
         policy_text=policy_words(entry),
-        settings=settings_words(entry),
         score=score,
         low=float(low),
         high=float(high),
