@@ -71,6 +71,14 @@ def _without_waiting_for_the_disk() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _one_core() -> Iterator[None]:
+    """In this process: one worker by default, on any machine; tests of several name a number."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "sched_getaffinity", lambda _: {0}, raising=False)
+        yield
+
+
 @pytest.fixture
 def esbench(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Run]:
     """Return ``esbench ARGUMENTS`` run in ``tmp_path``: exit code, stdout and stderr."""
@@ -130,7 +138,7 @@ def single() -> Iterator[WorkerPool]:
 
 @pytest.fixture(scope="session")
 def wide_pool() -> Iterator[WorkerPool]:
-    """Return the workers of ``esbench run``, for trials that take long."""
+    """Return a worker with the slots of ``esbench run``, for trials that take long."""
     with WorkerPool() as shared:
         yield shared
 

@@ -22,7 +22,7 @@ from esbench.grids.trial_spec import TrialSpec
 from esbench.policies.normalization import ObservationStatistics
 from esbench.rollouts.child_process import Child, Parent, end
 from esbench.rollouts.jobs import CENTER, Job, Task, member_tasks
-from esbench.rollouts.pool_sizes import round_size, usable_cores
+from esbench.rollouts.pool_sizes import round_size
 from esbench.rollouts.results import Episodes
 from esbench.rollouts.setup import Setup
 from esbench.rollouts.worker import Share
@@ -471,7 +471,11 @@ def test_fewer_episodes_than_workers_leave_nothing_behind(
 def test_sizes_below_one_are_refused(size: int, slots: int) -> None:
     with pytest.raises(UsageError, match="expected at least 1"):
         WorkerPool(size, slots)
-    assert WorkerPool().size == usable_cores()
+
+
+def test_by_default_there_is_one_worker_per_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2, 3, 5})
+    assert WorkerPool().size == 3
 
 
 def alive(pid: int) -> bool:
