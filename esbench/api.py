@@ -171,6 +171,7 @@ def make_trainer(
         UsageError: an unknown name, key or a wrong value; or the folder of the trial holds another
             specification, or is in use.
     """
+    from esbench.rollouts.engine import Engine
     from esbench.rollouts.worker_pool import WorkerPool
     from esbench.running.run_trial import open_trial
     from esbench.running.trials import checked_trials, recording_members
@@ -208,6 +209,8 @@ def make_trainer(
         "policy": _policy_table(policy),
         "init_from": None if init_from is None else str(as_path("init_from", init_from)),
     }
+    if not isinstance(engine, Engine | None):
+        raise UsageError(f"engine = {shown(engine)}: expected an open engine, such as a RayEngine")
     grid, source = parse_grid(table, "make_trainer"), "make_trainer"
     with contextlib.ExitStack() as owned:
         if engine is not None and workers is not None:

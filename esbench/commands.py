@@ -92,7 +92,6 @@ def run(
 
     limits = Limits(episode_timeout, trial_timeout)
     require_choice("record", record, (None, "members"))
-    require_choice("engine", engine, ("local", "ray"))
     chosen = EngineChoice(workers, engine, address, allow_mixed)
     given: Sequence[str | Callback] = (
         [callback] if isinstance(callback, str) or not isinstance(callback, Sequence) else callback

@@ -164,6 +164,11 @@ def test_wrong_grids_write_nothing(tmp_path: Path, options: dict[str, Any], word
             lambda out: esbench.make_trainer("snes", env="CartPole-v1", out=out, record="member"),
             "record = 'member'.*'members'",
         ),
+        (lambda out: esbench.run(GRID, out=out, engine="rya"), "engine = 'rya'.*'ray'"),
+        (
+            lambda out: esbench.make_trainer("snes", env="CartPole-v1", out=out, engine="ray"),
+            "engine = 'ray'.*RayEngine",
+        ),
         (lambda out: esbench.run(GRID, out=out, track="tensorbord"), "'tensorboard'"),
         (lambda out: esbench.table(out, which="bst"), "which = 'bst'.*'best'"),
         (lambda out: esbench.load_policy(out, which="bst"), "which = 'bst'.*'best'"),

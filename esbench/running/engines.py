@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias, final
+from typing import TYPE_CHECKING, Literal, TypeAlias, final, get_args
 
 from esbench.errors import UsageError, require_choice
 
@@ -23,6 +23,9 @@ class EngineChoice:
         workers: worker processes, per node with "ray"; default one per core.
         address: HOST:PORT of a Ray cluster; None starts a Ray of this machine alone.
         allow_mixed: also use nodes with other versions, processors or user code.
+
+    Raises:
+        UsageError: there is no engine of that name.
     """
 
     workers: int | None = None
@@ -30,13 +33,15 @@ class EngineChoice:
     address: str | None = None
     allow_mixed: bool = False
 
+    def __post_init__(self) -> None:
+        require_choice("engine", self.name, get_args(EngineName))
+
     def open(self) -> Engine:
         """The engine, which the caller closes.
 
         Raises:
             UsageError: the options do not fit together, or the engine is not available.
         """
-        require_choice("engine", self.name, ("local", "ray"))
         if self.name == "ray":
             from esbench.integrations.ray_engine import RayEngine
 
