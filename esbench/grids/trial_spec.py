@@ -156,9 +156,11 @@ def differences(stored: Json, wanted: Json) -> list[str]:
 def extends(wanted: Json, stored: Json) -> bool:
     """Whether two specifications differ only in that the wanted one has a larger budget.
 
-    Training does not look ahead to its end, so training under the larger budget begins with
-    exactly the generations of the smaller one.
+    A search does not look ahead to its end, so training under the larger budget begins with
+    exactly the generations of the smaller one. An agent may: its schedules span the whole budget.
     """
+    if wanted["policy"] is None:
+        return False
     more, less = wanted["budget"], stored["budget"]
     limits = {key: more[key] for key in ("env_steps", "generations")}
     return (

@@ -175,14 +175,11 @@ class TrialFolder:
         if not (extend and larger):
             what = "; ".join(differences(stored, content))
             remedy = "continue it with --extend (extend=True), give" if larger else "give"
+            if extend and content["policy"] is None:
+                remedy = "an agent, whose schedules span its budget, cannot be extended: give"
             raise UsageError(
                 f"{self.path} holds another trial: {what}. Nothing was changed; "
                 f"{remedy} another output folder, or undo the edit"
-            )
-        if self.is_done and stored["policy"] is None and not self.has_checkpoint:
-            raise UsageError(
-                f"{self.path} is of {stored['algorithm']['name']}, an agent without state_dict, "
-                "which cannot be extended; give another output folder"
             )
 
     def is_smaller(self, wanted: TrialSpec) -> bool:

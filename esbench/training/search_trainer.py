@@ -77,12 +77,12 @@ class SearchTrainer(Trainer):
         generator = stream(spec.seed, Purpose.INITIALIZATION)
         cls = algorithm_class(spec.algorithm.name)
         center, shapes = self.template.initial_parameters(generator), self.template.shapes
+        self._start = center  # of a resumed trainer too, which does not read ``spec.init_from``
         if start and spec.init_from is not None:
             from esbench.training.warm_start import load_start  # it makes a trainer
 
             center, state = load_start(spec.init_from, spec, self.template)
             self._evaluator.load_state_dict(state, spec.init_from.generation)
-        self._start = center
         self.algorithm = cls(spec.algorithm.settings, center, spec.seed, shapes)
         _require_playable(self.algorithm.population_size, spec.environment.episodes_per_member)
         if self.algorithm.needs_behaviors:

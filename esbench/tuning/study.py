@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Final, TypeAlias, final
@@ -198,10 +198,14 @@ class Study:
 def open_study(trial: Trial, key: str, space: SearchSpace, search: Search, storage: str) -> Study:
     """The study of the algorithm and the environment of ``trial``, whose folder lies in its folder.
 
+    Agents are judged only at the end of the budget, because they cannot be extended.
+
     Raises:
         UsageError: Optuna is not installed, the storage cannot be opened or holds another search
             under this name, or the folder holds trials of a search that the storage lacks.
     """
+    if trial.spec.is_agent:
+        search = replace(search, rungs=search.rungs[-1:])
     identity = {
         "spec": {**trial.spec.as_json(), "seed": None},
         "space": {name: setting.text for name, setting in space.items()},

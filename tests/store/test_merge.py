@@ -61,6 +61,20 @@ def test_a_shorter_trial_is_replaced_by_a_longer_one(tmp_path: Path, finished: b
     assert without_locks(out) == without_locks(tmp_path / "other") == without_locks(b)
 
 
+def test_kept_checkpoints_of_the_shorter_trial_are_added(tmp_path: Path) -> None:
+    shorter, longer = tmp_path / "out", tmp_path / "longer"
+    (trial,), _ = write(shorter, [0], 2, None), write(longer, [0], 3)
+    kept = trial.folder.path / "kept"
+    for folder, names in ((kept, "ab"), (longer / PLACE / "seed-0" / "kept", "bc")):
+        folder.mkdir()
+        for name in names:
+            (folder / name).write_text(str(folder))
+    there = {"a": (kept / "a").read_text()}
+    assert merge([longer], shorter)["replaced"] == 1
+    there |= {name: (longer / PLACE / "seed-0" / "kept" / name).read_text() for name in "bc"}
+    assert {file.name: file.read_text() for file in kept.iterdir()} == there
+
+
 def test_the_later_checkpoint_counts_and_not_the_rows_after_it(tmp_path: Path) -> None:
     killed, out = tmp_path / "killed", tmp_path / "out"
     write(out, [0], 8, None)

@@ -14,7 +14,7 @@ from command_line import Run
 from fake_trials import reseal
 from watchers import Watcher, run
 
-from esbench.errors import UsageError
+from esbench.errors import TrainingError, UsageError
 from esbench.gate.reruns import RerunOutcome, Verification
 from esbench.gate.verify import verify
 from esbench.rollouts.worker_pool import WorkerPool
@@ -91,6 +91,19 @@ def test_a_script_and_a_command_can_start_there(
     assert esbench("run", *given, *policy, *start)[0] == 2
     policy += ["--set", "policy.normalize_observations=true"]
     assert esbench("run", *given, *policy, *start)[0] == 0
+
+
+def test_an_own_algorithm_that_needs_its_start_must_store_it(
+    make_trial: Make, pool: WorkerPool
+) -> None:
+    """A resumed trainer does not read the start again."""
+    path = str(trained(make_trial, pool).folder.path)
+    trial = make_trial("doubles:Walk-v0", "own_search:FromStart", init_from=path)
+    with (
+        SearchTrainer(trial.spec, pool) as trainer,
+        pytest.raises(TrainingError, match="generation 2 ends in another state"),
+    ):
+        trainer.train()
 
 
 def test_wrong_starts_are_one_sentence(make_trial: Make, pool: WorkerPool, tmp_path: Path) -> None:

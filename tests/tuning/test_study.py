@@ -16,7 +16,7 @@ from scipy.stats import trim_mean
 from esbench.errors import UsageError
 from esbench.grids.expand import expand
 from esbench.grids.grid_file import parse_grid, read_grid
-from esbench.reporting.figures.tuning import last_score, lowest_shown
+from esbench.reporting.figures.tuning import draw_tuning, last_score, lowest_shown
 from esbench.running.trials import Trial
 from esbench.tuning.open import open_studies
 from esbench.tuning.pruning import RUNGS
@@ -173,9 +173,22 @@ def test_settings_that_do_not_fit_together_are_the_worst_but_as_default_refused(
     assert first.value > -math.inf
     assert [(c.value, c.rungs) for c in others] == [(-math.inf, ())] * 2
     assert all("antithetic" in c.problem for c in others)
+    assert all(path.stat().st_size for path in draw_tuning(summarize(study)))
     wrong = {"algorithms": {"openai_es": {"optimizer_settings": {"momentum": 0.5}}}}
     with pytest.raises(UsageError, match="momentum"):
         open_search(tmp_path / "wrong", **wrong).run(3, player())
+
+
+def test_agents_are_judged_at_the_end_alone(tmp_path: Path) -> None:
+    table = {
+        "algorithms": {"climber": {"algorithm": "own_agents:Climber"}},
+        "tune": {"climber": {"row_steps": [100, 200]}},
+    }
+    study = open_search(tmp_path, **table)
+    study.run(6, player(lambda trial: float(trial.spec.seed)))
+    assert {(c.state, len(c.rungs)) for c in study.store.configurations} == {("complete", 1)}
+    trials = study.trials(study.store.configurations[0], RUNGS[-1])
+    assert all(trial.is_done for trial in trials)
 
 
 @pytest.mark.parametrize(

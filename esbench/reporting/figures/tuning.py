@@ -85,9 +85,8 @@ def _draw_panel(axes: Axes, summary: Summary, name: str, lowest: float) -> None:
     space = summary.study.space[name]
     places: dict[str, list[tuple[float, float]]] = {label: [] for label in LOOKS}
     for configuration in summary.configurations:
-        value = summary.values(configuration).get(name)
-        active = name in configuration.settings or not configuration.number
-        if active and (x := _place(space, value)) is not None:
+        chosen = configuration.settings if configuration.number else summary.study.defaults
+        if name in chosen and (x := _place(space, chosen[name])) is not None:
             place = x, max(last_score(configuration), lowest)
             for label in _labels(summary, configuration, lowest):
                 places[label].append(place)
