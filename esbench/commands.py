@@ -184,9 +184,10 @@ def compare(
             mean of the worst 10 %), or the area under its learning curve, divided by the budget.
 
     Returns:
-        One row per environment that both have: interquartile means, tails, the difference A - B,
-        the probability of improvement P(A > B), each with its 95 % interval, Holm-corrected
-        p-value and Hedges' effect size. ``attrs["outcome"]`` is the result in a sentence.
+        One row per environment that both have: interquartile means and tails of both sides; the
+        difference A - B and the probability of improvement P(A > B), each with its 95 % interval;
+        the Holm-corrected p-value and Hedges' effect size. ``attrs["outcome"]`` is the result in a
+        sentence.
 
     Raises:
         UsageError: a folder or an algorithm does not exist, a trial is not readable or has no tail,

@@ -26,9 +26,9 @@ run(
 )
 
 # %%
-# Its last lines are the table of scores. ``*`` marks the best of an environment, and ``=`` what is
-# not significantly different from it. ``esbench table out`` prints it again, ``--format markdown``,
-# ``csv``, ``latex`` or ``json`` included.
+# It prints the table of scores and the files of the figures. ``*`` marks the best of an
+# environment, and ``=`` what is not significantly different from it. ``esbench table out`` prints
+# the table again, ``--format markdown``, ``csv``, ``latex`` or ``json`` included.
 #
 # The test: the difference with its interval, the probability that a run of the one beats a run of
 # the other, a p-value and an effect size.

@@ -16,7 +16,7 @@ import esbench
 
 
 def train(env, **settings):
-    """Train OpenAI-ES for 40 generations and return its records."""
+    """Train OpenAI-ES for at most 40 generations and return its records."""
     policy = settings.pop("policy", None)
     with esbench.make_trainer(
         "openai_es",
