@@ -49,8 +49,9 @@ def eval_(
 ) -> None:
     """Score a stored policy again on its held-out episodes, or score random actions.
 
-    The score of a finished trial's best policy is kept for 'esbench table --which best'. With
-    --random-policy, only --episodes and --seed apply.
+    The score of a finished trial's best policy is kept for 'esbench table --which best'.
+
+    With --random-policy, only --episodes and --seed apply.
     """
     if (trial is None) == (random_policy is None):
         raise UsageError("expected either a trial's folder or --random-policy ENV")
