@@ -12,11 +12,11 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar, get_args, get_orig
 
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
-from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic_core import ErrorDetails
 
 from esbench.errors import UsageError, suggestion
 from esbench.json_text import is_deeper
+from esbench.user_code_errors import error_text
 
 Table = dict[str, Any]
 
@@ -93,10 +93,12 @@ def parse(model: type[S], values: Table, source: str, prefix: str = "") -> S:
 def _require_complete(model: type[Settings]) -> None:
     try:
         model.model_rebuild()
-    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
-        why, *_ = str(error).splitlines()
+    except Exception as error:  # pydantic raises many kinds for the types of a user's class
         name = f"{model.__module__}.{model.__qualname__}"
-        raise UsageError(f"{name}: a setting has a type that cannot be validated ({why})") from None
+        why = error_text(error)
+        raise UsageError(
+            f"{name}: a setting has a type that cannot be validated ({why})"
+        ) from error
 
 
 def settings_named_by(

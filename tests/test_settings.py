@@ -160,7 +160,14 @@ def test_the_names_at_a_place_are_those_of_the_model_there():
     assert fields_at(Model, ["steps"]) == []
 
 
-@pytest.mark.parametrize(("kind", "words"), [(np.ndarray, "ndarray"), ("Missing", "Missing")])
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (np.ndarray, "ndarray"),
+        ("Missing", "Missing"),
+        (Annotated[str, Field(pattern="(")], "regex"),
+    ],
+)
 def test_a_type_that_cannot_be_validated_is_one_sentence(kind: object, words: str) -> None:
     namespace = {"__module__": __name__, "__annotations__": {"wrong": kind}}
     model = types.new_class("Wrong", (Settings,), exec_body=lambda body: body.update(namespace))

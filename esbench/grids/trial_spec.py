@@ -159,8 +159,6 @@ def extends(wanted: Json, stored: Json) -> bool:
     A search does not look ahead to its end, so training under the larger budget begins with
     exactly the generations of the smaller one. An agent may: its schedules span the whole budget.
     """
-    if wanted["policy"] is None:
-        return False
     more, less = wanted["budget"], stored["budget"]
     limits = {key: more[key] for key in ("env_steps", "generations")}
     return (

@@ -19,7 +19,6 @@ from esbench.files import disk_errors, open_regular
 from esbench.grids.trial_spec import differences
 from esbench.store.find_trials import HIDDEN, find_trials, has_trials
 from esbench.store.lock import shared
-from esbench.store.stored_json import KEPT
 from esbench.store.trial_folder import TrialFolder, is_trial
 
 MergeAction: TypeAlias = Literal["copied", "replaced", "kept"]
@@ -160,19 +159,10 @@ def _copy(trial: TrialFolder, target: Path, out: Path) -> None:
         if target.exists():
             if not stack.enter_context(TrialFolder(target).locked()):
                 raise _busy(TrialFolder(target))
-            _add_kept(target / KEPT, hidden / "new" / KEPT)
+            TrialFolder(hidden / "new").adopt(TrialFolder(target))
             target.rename(hidden / "old")
         target.parent.mkdir(parents=True, exist_ok=True)
         (hidden / "new").rename(target)
-
-
-def _add_kept(before: Path, now: Path) -> None:
-    """Copy the kept checkpoints and results that only the replaced trial has."""
-    missing = [file for file in sorted(before.glob("*")) if not (now / file.name).exists()]
-    if missing:
-        now.mkdir(exist_ok=True)
-    for file in missing:
-        _copy_file(str(file), str(now / file.name))
 
 
 def _copy_file(source: str, target: str) -> None:

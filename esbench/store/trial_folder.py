@@ -30,6 +30,7 @@ from esbench.files import (
     RESUMABLE,
     disk_errors,
     open_regular,
+    read_bytes,
     remove_temporaries,
     replace,
     require_no_links,
@@ -164,19 +165,22 @@ class TrialFolder:
     def check(self, wanted: TrialSpec, extend: bool = False) -> None:
         """Raises UsageError, which names every setting that differs from ``wanted``.
 
-        With ``extend``, the folder may hold the same specification with a smaller budget.
+        With ``extend``, the folder may hold the same search with a smaller budget.
         """
         if not (self.is_done or is_trial(self.path)):
             return
         stored, content = self.description()["spec"], wanted.as_json()
         if stored == content:
             return
-        larger = extends(content, stored)
-        if not (extend and larger):
+        larger, is_agent = extends(content, stored), wanted.is_agent
+        if not (extend and larger) or is_agent:
             what = "; ".join(differences(stored, content))
-            remedy = "continue it with --extend (extend=True), give" if larger else "give"
-            if extend and content["policy"] is None:
-                remedy = "an agent, whose schedules span its budget, cannot be extended: give"
+            remedy = "give"
+            if larger and is_agent:
+                name = wanted.algorithm.name
+                remedy = f"{name} is an agent, whose schedules span its budget: give"
+            elif larger:
+                remedy = "continue it with --extend (extend=True), give"
             raise UsageError(
                 f"{self.path} holds another trial: {what}. Nothing was changed; "
                 f"{remedy} another output folder, or undo the edit"
@@ -274,6 +278,22 @@ class TrialFolder:
         """Save the state as ``checkpoint`` does, and keep it beside later ones."""
         self.checkpoint(state)
         self._checkpoints.keep(state, self._spec)
+
+    def adopt(self, other: TrialFolder) -> None:
+        """Keep what only ``other`` has kept, a shorter trial of the same specification.
+
+        Raises:
+            UsageError: the file system refuses, or something is damaged.
+        """
+        spec = self.description()["spec"]
+        for generation in sorted({*other.kept} - {*self.kept}):
+            state = other.load_checkpoint(generation)
+            assert state is not None
+            self._checkpoints.keep(state, spec)
+            result = self._kept_result(generation)
+            if (other.path / result).exists():
+                with disk_errors(self.path):
+                    replace(self.path / result, read_bytes(other.path / result))
 
     def finish(self, result: Json) -> None:
         """Write the result; the trial is done."""

@@ -27,6 +27,11 @@ POLICY = {
 ROUNDS = 3
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _one_core() -> None:
+    """All cores, unlike in the other tests."""
+
+
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 @pytest.mark.parametrize("size", [64, 256])
 def test_esbench(benchmark: BenchmarkFixture, environment: str, size: int) -> None:

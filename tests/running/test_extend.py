@@ -176,9 +176,7 @@ def test_what_cannot_go_on_fails_alone_and_is_left_as_it_is(
     assert files(done.folder.path) == before
 
 
-def test_an_agent_without_a_state_is_refused_before_anything_is_trained(
-    esbench: Run, tmp_path: Path
-) -> None:
+def test_an_agent_is_refused_before_anything_is_trained(esbench: Run, tmp_path: Path) -> None:
     run = ["run", "--env", "CartPole-v1", "--algorithm", "snes", "--algorithm",
            "own_agents:Climber", "--seeds", "0", "--out", "out", "--workers", "1", "--quiet",
            "--set", "evaluation.episodes=2"]  # fmt: skip

@@ -4,9 +4,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from command_line import Run, files
-from fake_trials import edit, make_records, make_trials, set_digest, write_trial
+from fake_trials import edit, make_records, make_trials, reseal, set_digest, write_trial
 
 import esbench as package
 from esbench.errors import DamagedTrialError, UsageError
@@ -61,18 +62,29 @@ def test_a_shorter_trial_is_replaced_by_a_longer_one(tmp_path: Path, finished: b
     assert without_locks(out) == without_locks(tmp_path / "other") == without_locks(b)
 
 
-def test_kept_checkpoints_of_the_shorter_trial_are_added(tmp_path: Path) -> None:
-    shorter, longer = tmp_path / "out", tmp_path / "longer"
-    (trial,), _ = write(shorter, [0], 2, None), write(longer, [0], 3)
-    kept = trial.folder.path / "kept"
-    for folder, names in ((kept, "ab"), (longer / PLACE / "seed-0" / "kept", "bc")):
-        folder.mkdir()
-        for name in names:
-            (folder / name).write_text(str(folder))
-    there = {"a": (kept / "a").read_text()}
-    assert merge([longer], shorter)["replaced"] == 1
-    there |= {name: (longer / PLACE / "seed-0" / "kept" / name).read_text() for name in "bc"}
-    assert {file.name: file.read_text() for file in kept.iterdir()} == there
+def test_what_only_the_shorter_trial_has_kept_is_added(tmp_path: Path) -> None:
+    out, longer = tmp_path / "out", tmp_path / "longer"
+    (short,), (long,) = write(out, [0], 2, None), write(longer, [0], 3)
+    with short.folder.locked():
+        short.folder.begin(short.spec, {})
+        state = {"algorithm": {"center": np.ones(2)}, "progress": {"generation": 2}}
+        short.folder.keep(state)
+    rows = long.folder.path / "metrics.jsonl"  # as of another run, which took longer
+    rows.write_text(rows.read_text().replace('"wall_time_s":', '"wall_time_s":1'))
+    reseal(long.folder.path)
+    assert not rows.read_bytes().startswith((short.folder.path / rows.name).read_bytes())
+    with pytest.raises(UsageError, match="no checkpoint"):
+        long.folder.load_checkpoint(2)
+    result = short.folder.path / "kept" / "00000002.result.json"
+    result.write_bytes((long.folder.path / "result.json").read_bytes())
+    before = result.read_bytes()
+    assert merge([longer], out)["replaced"] == 1
+    merged = TrialFolder(short.folder.path)
+    assert (merged.kept, len(merged.rows())) == ([2], 3)
+    kept = merged.load_checkpoint(2)
+    assert kept is not None
+    np.testing.assert_array_equal(kept["algorithm"]["center"], np.ones(2))
+    assert result.read_bytes() == before
 
 
 def test_the_later_checkpoint_counts_and_not_the_rows_after_it(tmp_path: Path) -> None:
