@@ -1,4 +1,4 @@
-"""The typed description of a policy."""
+"""The typed description of a policy template."""
 
 from __future__ import annotations
 

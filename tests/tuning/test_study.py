@@ -16,7 +16,7 @@ from scipy.stats import trim_mean
 from esbench.errors import UsageError
 from esbench.grids.expand import expand
 from esbench.grids.grid_file import parse_grid, read_grid
-from esbench.reporting.figures.tuning import draw_tuning, last_score, lowest_shown
+from esbench.reporting.figures.tuning import draw_tuning, last_score, lowest_shown, tuning_drawing
 from esbench.running.trials import Trial
 from esbench.tuning.open import open_studies
 from esbench.tuning.pruning import RUNGS
@@ -177,6 +177,18 @@ def test_settings_that_do_not_fit_together_are_the_worst_but_as_default_refused(
     wrong = {"algorithms": {"openai_es": {"optimizer_settings": {"momentum": 0.5}}}}
     with pytest.raises(UsageError, match="momentum"):
         open_search(tmp_path / "wrong", **wrong).run(3, player())
+
+
+def test_every_configuration_is_drawn_at_its_values(whole: Study) -> None:
+    summary = summarize(whole)
+    panels = {axes.get_xlabel(): axes for axes in tuning_drawing(summary).make().axes}
+    tables = [c.settings if c.number else whole.defaults for c in summary.configurations]
+    for name in summary.searched:
+        values = [table[name] for table in tables if name in table]
+        choices = whole.space[name].choices
+        points = [np.array(each.get_offsets()) for each in panels[name].collections]
+        drawn = set(np.concatenate(points)[:, 0])
+        assert drawn == {choices.index(value) if choices else value for value in values}
 
 
 def test_agents_are_judged_at_the_end_alone(tmp_path: Path) -> None:
