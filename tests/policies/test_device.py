@@ -1,4 +1,4 @@
-"""The pass for a GPU, on PyTorch's CPU device, against the one in NumPy."""
+"""The pass for a GPU, on PyTorch's CPU device and on a GPU, against the one in NumPy."""
 
 from __future__ import annotations
 
@@ -10,19 +10,26 @@ import pytest
 import torch
 from command_line import execute
 from flat_parameters import loaded, members
-from test_conv_networks import IMAGE, frames, make
+from test_conv_networks import IMAGE, NAMES, frames, make
 
 from esbench.errors import UsageError
-from esbench.policies.kernels.device import TOLERANCE, DeviceBatch
+from esbench.policies.kernels.device import GROUP, TOLERANCE, Device, DeviceBatch
+
+NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 
 
-def device_batch(policy: Any, slots: int) -> DeviceBatch:
-    return DeviceBatch(slots, policy._architecture, "cpu")
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=NEEDS_GPU)])
+def device(request: pytest.FixtureRequest) -> Device:
+    return request.param
 
 
-def three_members() -> DeviceBatch:
+def device_batch(policy: Any, slots: int, device: Device) -> DeviceBatch:
+    return DeviceBatch(slots, policy._architecture, device)
+
+
+def three_members(device: Device) -> DeviceBatch:
     policy = make("small_conv")
-    batch = device_batch(policy, 3)
+    batch = device_batch(policy, 3, device)
     for slot, member in enumerate(members(policy, 3)):
         batch.load(slot, member)
     return batch
@@ -41,10 +48,10 @@ def three_members() -> DeviceBatch:
     ],
 )
 def test_outputs_are_numpys_within_the_tolerance(
-    name: str, image: tuple[int, ...], settings: dict[str, Any]
+    name: str, image: tuple[int, ...], settings: dict[str, Any], device: Device
 ) -> None:
     policy = make(name, image, **settings)
-    ours, parameters, rows = device_batch(policy, 4), members(policy, 4), frames(4, image)
+    ours, parameters, rows = device_batch(policy, 4, device), members(policy, 4), frames(4, image)
     for order in (parameters[::-1], parameters):  # loading replaces all of a member
         for slot, member in enumerate(order):
             ours.load(slot, member)
@@ -56,21 +63,49 @@ def test_outputs_are_numpys_within_the_tolerance(
     npt.assert_allclose(ours.forward(rows[:2]), expected[:2], atol=TOLERANCE * largest, rtol=0)
 
 
-def test_what_an_idle_slot_is_shown_does_not_matter() -> None:
-    batch, rows = three_members(), frames(3)
+def test_what_an_idle_slot_is_shown_does_not_matter(device: Device) -> None:
+    batch, rows = three_members(device), frames(3)
     outputs = batch.forward(rows)
     rows[1] = np.nan
     npt.assert_array_equal(batch.forward(rows, [0, 2])[[0, 2]], outputs[[0, 2]])
 
 
-def test_an_observation_that_is_not_a_number_is_not_hidden() -> None:
-    batch, rows = three_members(), frames(3)
+def test_an_observation_that_is_not_a_number_is_not_hidden(device: Device) -> None:
+    batch, rows = three_members(device), frames(3)
     outputs = batch.forward(rows)
     rows[1] = np.nan
     for live in (None, [0, 1, 2]):
         found = batch.forward(rows, live)
         assert np.isnan(found[1]).all()
         npt.assert_array_equal(found[[0, 2]], outputs[[0, 2]])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_bits_of_a_slot_do_not_depend_on_the_others(name: str, device: Device) -> None:
+    policy, count = make(name), 2 * GROUP + 3
+    batch, parameters, rows = (
+        device_batch(policy, count, device),
+        members(policy, count),
+        frames(count),
+    )
+    for slot, member in enumerate(parameters):
+        batch.load(slot, member)
+    outputs = batch.forward(rows)
+    for fewer in (1, 2, GROUP - 1, GROUP, GROUP + 1, 2 * GROUP):
+        npt.assert_array_equal(batch.forward(rows[:fewer]), outputs[:fewer])
+    other = device_batch(policy, 1, device)
+    other.load(0, parameters[0])
+    npt.assert_array_equal(other.forward(rows[:1]), outputs[:1])
+
+
+@NEEDS_GPU
+def test_the_bits_of_a_member_do_not_depend_on_its_slot() -> None:
+    policy, count = make("nature_conv"), 2 * GROUP + 3
+    batch, (member,), (row,) = device_batch(policy, count, "cuda"), members(policy, 1), frames(1)
+    for slot in range(count):
+        batch.load(slot, member)
+    outputs = batch.forward(np.stack([row] * count))
+    npt.assert_array_equal(outputs, np.stack([outputs[0]] * count))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
