@@ -180,7 +180,15 @@ class ModulePolicy(PreparedPolicy, TorchPolicy):
             batch = self._batch(module, 1)
             if self.reference_size:
                 batch.refer(rows.numpy())
-            copies = [batch.loaded(_values(module)) for _ in range(COPIES)]
+            try:
+                copies = [batch.loaded(_values(module)) for _ in range(COPIES)]
+            except UsageError:
+                raise
+            except Exception as error:  # a user's module may not support copies
+                raise UserCodeError(
+                    f"policy {self.settings.factory} cannot be copied with copy.deepcopy, once per "
+                    f"slot: {error_text(error)}"
+                ) from error
             shown = batch.shown(rows[:1].numpy())
             seen = f"{seen} {list(shown.shape)} and"
             try:
@@ -193,6 +201,9 @@ class ModulePolicy(PreparedPolicy, TorchPolicy):
             found = list(each.shape) if isinstance(each, torch.Tensor) else type(each).__name__
             if found != [1, self.num_outputs]:
                 raise UsageError(f"{seen} returned {found}; expected {[1, self.num_outputs]}")
+            if each.dtype != torch.float32:
+                kind = str(each.dtype).removeprefix("torch.")
+                raise UsageError(f"{seen} returned {kind} numbers; expected float32")
         first, *others = (each.nan_to_num() for each in outputs)
         if not all(torch.equal(first, each) for each in others):
             raise UsageError(
@@ -286,7 +297,7 @@ class ModuleBatch(ReferredBatch):
 
         from esbench.policies.kernels.torch_layers import refer
 
-        values = torch.from_numpy(parameters.astype(np.float32))
+        values = torch.from_numpy(parameters.astype(np.float32)).clone()  # aligned, see ``shown``
         module = copy.deepcopy(self._initial)
         torch.nn.utils.vector_to_parameters(values, _trained(module))
         if self._reference is None:
@@ -326,5 +337,5 @@ class ModuleBatch(ReferredBatch):
         """The observations [k, inputs] as the module takes them."""
         import torch
 
-        rows = torch.from_numpy(observations)
+        rows = torch.from_numpy(observations).clone()  # aligned: MKL's rounding depends on it
         return rows if self._images is None else self._images(rows)

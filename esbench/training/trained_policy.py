@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, final
 
 import gymnasium
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from esbench.environments.make import make_environment
 from esbench.environments.simulator_log import silenced
@@ -37,6 +39,8 @@ class TrainedPolicy:
             observation, reward, terminated, truncated, _ = env.step(policy.act(observation))
             ended = terminated or truncated
 
+    It can be copied and pickled; a copy begins with a new episode.
+
     Attributes:
         environment: the environment's name and arguments, and how it was trained.
         generation: the generation after which the policy was stored.
@@ -63,10 +67,27 @@ class TrainedPolicy:
         self._observations = Observations(self.observation_space, self.environment.id)
         self._actions = Actions(self.action_space, self.environment.id)
         self._reference = setup.reference_inputs(job.normalizer)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Make what a copy does not share: the network and the handle of its libraries."""
         self._batch = self.template.batch(slots=1)
         if isinstance(self._batch, ReferredBatch) and self._reference is not None:
             self._batch.refer(self._reference)
+        self._libraries = ThreadpoolController()
         self.reset()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in {"_batch", "_libraries"}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._prepare()
+
+    def _one_thread(self) -> AbstractContextManager[object]:
+        """A block with one thread, as in a worker: with several, BLAS can round otherwise."""
+        block: AbstractContextManager[object] = self._libraries.limit(limits=1)
+        return block
 
     def __repr__(self) -> str:
         return f"<TrainedPolicy of {self.environment.id}, generation {self.generation}>"
@@ -82,7 +103,8 @@ class TrainedPolicy:
 
     def reset(self) -> None:
         """Forget the episode; call it at the start of every episode."""
-        self._batch.load(0, self.parameters)
+        with self._one_thread():
+            self._batch.load(0, self.parameters)
 
     def act(self, observation: Any) -> Any:
         """The action for one observation of ``observation_space``.
@@ -106,7 +128,7 @@ class TrainedPolicy:
         rows = self._observations.encode(
             seen[np.newaxis] if isinstance(seen, np.ndarray) else [seen]
         )
-        with np.errstate(over="ignore", invalid="ignore"):  # ``act`` reports it
+        with self._one_thread(), np.errstate(over="ignore", invalid="ignore"):  # ``act`` reports it
             found: Rows = self._batch.forward(policy_inputs(rows, self.normalizer))[0]
         return found
 

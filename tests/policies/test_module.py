@@ -1,5 +1,6 @@
 import random
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -82,6 +83,21 @@ class Meta(TwoLayers):
     def __init__(self, num_inputs, num_outputs):
         with torch.device("meta"):
             super().__init__(num_inputs, num_outputs)
+
+
+class Affine(nn.Linear):
+    pass
+
+
+class WithLock(TwoLayers):
+    def __init__(self, num_inputs, num_outputs):
+        super().__init__(num_inputs, num_outputs)
+        self.lock = threading.Lock()
+
+
+class Complex(TwoLayers):
+    def forward(self, observations):
+        return super().forward(observations).to(torch.complex64)
 
 
 class Frozen(TwoLayers):
@@ -273,6 +289,15 @@ def test_the_bits_of_an_image_do_not_depend_on_the_other_slots():
         assert alone.forward(rows[slot : slot + 1]).tobytes() == outputs[slot].tobytes()
 
 
+@pytest.mark.parametrize(("inputs", "outputs"), [(3, 1), (11, 3), (17, 6)])
+def test_the_bits_of_a_member_do_not_depend_on_its_slot(inputs, outputs):
+    policy = make("Affine", inputs, outputs)
+    (member,), (row,) = members(policy, 1), observations(1, inputs)
+    batch = loaded(policy, [member] * 9)
+    found = batch.forward(np.stack([row] * 9))
+    assert len({each.tobytes() for each in found}) == 1
+
+
 @pytest.mark.parametrize(
     ("factory", "shape", "pixels", "words"),
     [
@@ -286,6 +311,8 @@ def test_the_bits_of_an_image_do_not_depend_on_the_other_slots():
         ("Double", (4,), None, "'out.weight' is float64"),
         ("NotANumber", (4,), None, "'out.weight' is not finite"),
         ("Meta", (4,), None, "'out.weight' is on the device meta"),
+        ("WithLock", (4,), None, "WithLock cannot be copied .*TypeError: "),
+        ("Complex", (4,), None, "complex64 numbers; expected float32"),
     ],
 )
 def test_a_module_of_other_observations_is_refused(factory, shape, pixels, words):

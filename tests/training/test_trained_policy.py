@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import subprocess
 import sys
 import warnings
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from command_line import Run
+from threadpoolctl import threadpool_limits
 from watchers import run
 
 import esbench
@@ -86,7 +88,10 @@ def test_it_has_the_recorded_returns_and_torch_has_its_outputs(
     trial: Trial, tmp_path: Path
 ) -> None:
     policy = esbench.load_policy(trial.folder.path)
-    episodes = [played(policy, trial.spec.environment.id, seed) for seed in policy.held_out_seeds]
+    copies = [policy, copy.deepcopy(policy)]
+    turns = [copies[number % 2] for number in range(len(policy.held_out_seeds))]
+    name, seeds = trial.spec.environment.id, policy.held_out_seeds
+    episodes = [played(turn, name, seed) for turn, seed in zip(turns, seeds, strict=True)]
     assert [total for total, _, _ in episodes] == trial.folder.result()["returns"]
     about = export_policy(policy, tmp_path / "policy.pt2")
     program = torch.export.load(tmp_path / "policy.pt2").module()
@@ -98,6 +103,23 @@ def test_it_has_the_recorded_returns_and_torch_has_its_outputs(
         for compute in policy.module(), program:
             found = unrolled(compute, rows, recurrent=about["state"] is not None)
             assert np.abs(found - outputs).max() <= TOLERANCE * np.abs(outputs).max()
+
+
+def test_its_bits_do_not_depend_on_the_number_of_threads(
+    make_trial: Make, pool: WorkerPool
+) -> None:
+    wide = {"template": "small_conv", "layers": [[32, 4, 1], [64, 4, 1]], "hidden": [64]}
+    trial = make_trial(PICTURES, policy=wide, budget={"env_steps": 50})
+    run(pool, trial)
+    policy = esbench.load_policy(trial.folder.path)
+    assert isinstance(policy, TrainedPolicy)
+    images = np.random.default_rng(0).integers(0, 256, (20, 2, 12, 12), np.uint8)
+    outputs = []
+    for threads in 1, 2:
+        with threadpool_limits(threads):
+            policy.reset()
+            outputs.append([policy.outputs(image).tobytes() for image in images])
+    assert outputs[0] == outputs[1]
 
 
 def test_it_takes_the_observations_that_training_takes(make_trial: Make, pool: WorkerPool) -> None:
