@@ -144,6 +144,10 @@ class Answers(Walk):
         "": (5, {}),
         "longer": (0, np.zeros(5, np.float32)),
         "shorter": (0, np.zeros(1, np.float32)),
+        "column": (0, np.zeros((3, 1), np.float32)),
+        "row": (0, np.zeros((1, 3), np.float32)),
+        "words": (0, np.array(["a", "b", "c"])),
+        "complex": (0, np.zeros(3, np.complex64)),
         "scalar": (0, 0.5),
         "none": (0, None),
         "text": (0, "abc"),
@@ -247,6 +251,15 @@ class FailsInWorkers(Walk):
     def __init__(self) -> None:
         super().__init__()
         if multiprocessing.parent_process() is not None:
+            raise OSError("no license")
+
+
+class MayFail(Walk):
+    """Cannot be made while there is a file ``flag``."""
+
+    def __init__(self, flag: str) -> None:
+        super().__init__()
+        if Path(flag).exists():
             raise OSError("no license")
 
 
@@ -374,8 +387,8 @@ class Pictures(gymnasium.ObservationWrapper[np.ndarray, np.ndarray, np.ndarray])
 
 DOUBLES = (
     Walk, Valve, Loose, Answers, Repeats, Raises, Disconnects, Dies, Indifferent, BadReward,
-    BadObservation, Slow, Ready, Gated, WearsOut, Announced, Heavy, FailsInWorkers, DiesInWorkers,
-    KillsTheTrainer, Chatty, Forks, Spaces, Multi, Pictures,
+    BadObservation, Slow, Ready, Gated, WearsOut, Announced, Heavy, FailsInWorkers, MayFail,
+    DiesInWorkers, KillsTheTrainer, Chatty, Forks, Spaces, Multi, Pictures,
 )  # fmt: skip
 for cls in DOUBLES:
     gymnasium.register(f"{cls.__name__}-v0", entry_point=cls, max_episode_steps=1000)

@@ -206,7 +206,7 @@ def _irregular(name: str, make: Callable[[], Environment]) -> UsageError | None:
         return None
     layer, is_wrapper = layers[depth], depth + 1 < len(layers)
     who = f"environment {name!r}: the {'wrapper' if is_wrapper else 'class'} {layer}"
-    remedy = "" if is_wrapper else f", or the wrapper {NEW_INSTANCE!r}"
+    remedy = "" if is_wrapper else f", or the wrapper {NEW_INSTANCE!r}, first in the list"
     if (apart := _difference(make, depth, seeds=())) is not None:
         return UsageError(
             f"{who} does not depend on its seed only: {apart} between two new instances; expected "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Final, TypeAlias, final
 
 import gymnasium
@@ -44,12 +45,13 @@ class ReturnedValues:
         if self._is_discrete and isinstance(observation, DISCRETE):
             return observation
         expected = self._space.shape
-        try:
-            array = np.asarray(observation, dtype=self._space.dtype)
-        except (TypeError, ValueError):
-            array = np.empty(0, object)
-        textual = observation is None or isinstance(observation, str | bytes)
-        if textual or array.dtype != self._space.dtype or array.shape != expected:
+        unfit = observation is None or isinstance(observation, str | bytes)
+        unfit |= isinstance(observation, np.ndarray) and observation.dtype.kind == "c"
+        array = np.empty(0, object)
+        if not unfit:
+            with contextlib.suppress(TypeError, ValueError):
+                array = np.asarray(observation, dtype=self._space.dtype)
+        if array.dtype != self._space.dtype or array.shape != expected:
             raise self._failure(
                 f"an observation is {_kind(observation)}; its space has the shape {expected}"
             )

@@ -15,11 +15,22 @@ from esbench.errors import UsageError
 class NewInstance(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Makes a new instance of the environment for every episode.
 
-    For an environment whose ``reset`` leaves state of earlier episodes behind.
+    For an environment whose ``reset`` leaves state of earlier episodes behind. It must come before
+    other wrappers that do not inherit from ``gymnasium.utils.RecordConstructorArgs``.
+
+    Raises:
+        UsageError: such a wrapper comes before it.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         super().__init__(env)
+        below = () if env.spec is None else env.spec.additional_wrappers
+        for wrapper in below:
+            if wrapper.kwargs is None:
+                raise UsageError(
+                    f"NewInstance cannot make {wrapper.name} again, which comes before it; "
+                    "expected NewInstance first in the list of wrappers"
+                )
         self._used = False
 
     def reset(
@@ -36,7 +47,9 @@ class NewInstance(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 @final
-class ChannelsFirst(gymnasium.ObservationWrapper[Any, Any, Any]):
+class ChannelsFirst(
+    gymnasium.ObservationWrapper[Any, Any, Any], gymnasium.utils.RecordConstructorArgs
+):
     """Images [height, width, channels] as [channels, height, width], for convolutional policies.
 
     Raises:
@@ -44,6 +57,7 @@ class ChannelsFirst(gymnasium.ObservationWrapper[Any, Any, Any]):
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        gymnasium.utils.RecordConstructorArgs.__init__(self)
         super().__init__(env)
         space = env.observation_space
         if not (isinstance(space, gymnasium.spaces.Box) and len(space.shape) == 3):

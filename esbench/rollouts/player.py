@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from esbench.arrays import Vector
 from esbench.environments.backends.base import MovableBackend
-from esbench.environments.behaviors.base import Behavior, SlotView
+from esbench.environments.behaviors.base import Behavior, SlotView, behavior_vector
 from esbench.environments.episode_check import LONGEST, no_time_limit
 from esbench.environments.make import has_time_limit
 from esbench.errors import UserCodeError
@@ -318,7 +318,7 @@ class Player:
             if self._job.gather:
                 moments = (length, self._sums[slot].copy(), self._squares[slot].copy())
             if self._job.characterize:
-                behavior = self._behaviors[slot].end(self._views[slot])
+                behavior = behavior_vector(self._behaviors[slot].end(self._views[slot]))
         total = total if np.isfinite(total) else float("nan")
         clipped = None
         if self._clip is not None:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from esbench.algorithms.shaping import center_rank
 from esbench.arrays import Matrix, Vector, float_digest
+from esbench.errors import UserCodeError
 from esbench.policies.normalization import Moments, ObservationStatistics
 from esbench.rollouts.jobs import CENTER, Task
 
@@ -99,6 +100,12 @@ def collect(tasks: Sequence[Task], results: dict[Task, EpisodeResult]) -> Episod
 def _mean_behaviors(behaviors: list[Vector | None], episodes: int) -> Matrix:
     """The mean behavior of each member, [members, D]; episodes are added in order."""
     given = [behavior for behavior in behaviors if behavior is not None]
+    sizes = sorted({behavior.size for behavior in given})
+    if len(sizes) > 1:
+        raise UserCodeError(
+            f"the behavior is {sizes[0]} numbers in one episode and {sizes[-1]} in another; "
+            "expected as many in every episode"
+        )
     rows = np.array(given).reshape(len(behaviors), -1) if given else np.empty((len(behaviors), 0))
     total = np.zeros((len(rows) // episodes, rows.shape[1]))
     for episode in range(episodes):

@@ -275,9 +275,15 @@ class WorkerPool(Engine):
             child.send(Halt())
         while playing:
             for child in wait_for(list(playing)):
-                if isinstance(child.receive(), Halted | None):  # ``step`` replaces a dead one
-                    worker = playing.pop(child)
-                    worker.held, worker.sharing = set(), False
+                worker = playing[child]
+                match child.receive():
+                    case Ready(slots):  # a replacement, which has received episodes at once
+                        worker.loading, worker.slots = worker.loading - 1, slots
+                    case Failed(_, text, traceback) if worker.loading:
+                        raise EnvironmentFailedError(text, traceback)
+                    case Halted() | None:  # ``step`` replaces a dead one
+                        del playing[child]
+                        worker.held, worker.sharing = set(), False
 
     def _await_ready(self) -> None:
         # A worker that dies meanwhile is replaced by ``play``.

@@ -154,9 +154,10 @@ class TrainedPolicy:
         """A new torch module from observations [N, ...] to outputs [N, outputs].
 
         It normalizes the observations and has the outputs of ``outputs`` within 2e-5 of the largest
-        one. Discrete observations are one-hot rows, as ``gymnasium.spaces.flatten`` makes them. A
-        module of a recurrent template also takes its state, None at the start of an episode, and
-        returns outputs and the next state. A user's own module keeps its state as it always does.
+        one, or within 2e-5 if that is below 1. Discrete observations are one-hot rows, as
+        ``gymnasium.spaces.flatten`` makes them. A module of a recurrent template also takes its
+        state, None at the start of an episode, and returns outputs and the next state. A user's own
+        module keeps its state as it always does.
 
         Images have the shape of the observation space, and are not scaled. The module raises
         ValueError for observations of another shape.

@@ -12,12 +12,12 @@ from gymnasium import spaces
 from esbench.algorithms.noise import GaussianNoise
 from esbench.algorithms.population import SampledPopulation
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
-from esbench.environments.behaviors.base import Behavior, SlotView
+from esbench.environments.behaviors.base import Behavior, BehaviorSettings, SlotView
 from esbench.environments.behaviors.final_observation import FinalObservation
 from esbench.environments.behaviors.final_position import FinalPosition
 from esbench.environments.behaviors.ram_trajectory import RamTrajectory, RamTrajectorySettings
 from esbench.environments.make import make_environment
-from esbench.errors import UsageError
+from esbench.errors import UsageError, UserCodeError
 from esbench.grids.trial_spec import TrialSpec
 from esbench.rollouts.jobs import CENTER, Job, Task, member_tasks
 from esbench.rollouts.player import Player
@@ -140,6 +140,36 @@ def test_an_episode_that_cannot_begin_has_a_behavior_that_is_not_finite(make_spe
     assert episodes.lengths.max() == 0
     assert episodes.behaviors.shape == (4, 3)
     assert not np.isfinite(episodes.behaviors).all(axis=1).any()
+
+
+class WrongSettings(BehaviorSettings):
+    text: bool
+
+
+class Wrong(Behavior):
+    """One number per step, or text."""
+
+    Settings = WrongSettings
+
+    def begin(self, view: SlotView) -> None:
+        self.steps = 0
+
+    def step(self, view: SlotView) -> None:
+        self.steps += 1
+
+    def end(self, view: SlotView) -> Any:
+        return "far" if self.settings.text else np.zeros(self.steps)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [(False, r"numbers in one episode and \d"), (True, "str")]
+)
+def test_a_behavior_of_no_fixed_size_or_of_no_numbers_is_one_sentence(
+    make_spec: Spec, text: bool, words: str
+) -> None:
+    spec = make(make_spec, "CartPole-v1", f"{__name__}:Wrong", text=text)
+    with pytest.raises(UserCodeError, match=words):
+        play(spec)
 
 
 @pytest.mark.parametrize("name", ["Ant-v5", "Swimmer-v5", "HalfCheetah-v5"])

@@ -21,6 +21,10 @@ NAME = "doubles:Answers-v0"
 WRONG = {
     "longer": "(5,)",
     "shorter": "(1,)",
+    "column": "(3, 1)",
+    "row": "(1, 3)",
+    "words": "(3,) of <U1",
+    "complex": "complex64",
     "scalar": "0.5",
     "none": "None",
     "text": "'abc'",

@@ -57,6 +57,18 @@ def test_the_arguments_and_wrappers_of_the_environment_are_kept() -> None:
         assert env.env.gamma == 0.5
 
 
+def test_wrappers_before_it_are_made_again_or_refused() -> None:
+    class Plain(gymnasium.Wrapper):
+        pass
+
+    env = NewInstance(ChannelsFirst(gymnasium.make("CarRacing-v3")))
+    shapes = [env.reset(seed=seed)[0].shape for seed in range(2)]
+    assert shapes == [(3, 96, 96)] * 2
+    env.close()
+    with pytest.raises(UsageError, match="Plain .*expected NewInstance first"):
+        NewInstance(Plain(gymnasium.make("CartPole-v1")))
+
+
 def test_a_trial_records_the_version_of_box2d(make_trial: Callable[..., Trial]) -> None:
     assert user_code(make_trial("LunarLander-v3").spec) == {"Box2D": version("Box2D")}
 

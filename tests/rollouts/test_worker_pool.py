@@ -546,6 +546,37 @@ def test_a_job_begins_although_episodes_of_the_last_one_still_run(
     assert play_walks(trio, spec, members=6).returns.tolist() == expected.returns.tolist()
 
 
+def test_a_replacement_may_still_load_when_the_next_job_begins(make_spec: Spec) -> None:
+    spec, other = make_spec("doubles:Slow-v0"), make_spec()
+    with WorkerPool(1, slots=4) as pool:
+        expected = play_walks(pool, spec, members=6)
+        tasks = member_tasks(range(60), 1)
+        pool.begin(walk_job(60), tasks, len(tasks))
+        (victim,) = pool.process_ids
+        os.kill(victim, signal.SIGKILL)
+        while pool.process_ids == [victim]:
+            pool.step()
+        played = play_walks(pool, spec, members=6)
+        pool.configure(Setup(other.environment, other.policy))  # waits until all have loaded
+    np.testing.assert_array_equal(played.returns, expected.returns)
+
+
+def test_a_replacement_that_cannot_load_fails_the_next_job(make_spec: Spec, tmp_path: Path) -> None:
+    name, broken = "doubles:MayFail-v0", tmp_path / "broken"
+    spec = make_spec(name, environment={name: {"kwargs": {"flag": str(broken)}}})
+    with WorkerPool(1, slots=4) as pool:
+        play_walks(pool, spec, members=6)
+        tasks = member_tasks(range(60), 1)
+        pool.begin(walk_job(60), tasks, len(tasks))
+        broken.touch()
+        (victim,) = pool.process_ids
+        os.kill(victim, signal.SIGKILL)
+        while pool.process_ids == [victim]:
+            pool.step()
+        with pytest.raises(EnvironmentFailedError, match="no license"):
+            play_walks(pool, spec, members=6)
+
+
 def test_a_pool_is_given_episodes_in_portions(make_spec: Spec, trio: WorkerPool) -> None:
     spec = make_spec()
     expected = play_walks(trio, spec, members=30)

@@ -23,6 +23,7 @@ from esbench.flat_spaces import never_flat
 
 LONG: Final = 4.0  # seconds to make the environments of a worker
 FEW: Final = 8  # environments, however long they take
+FLOATS: Final = {np.dtype(name) for name in ("float16", "float32", "float64")}
 
 
 @final
@@ -56,12 +57,11 @@ class GymnasiumBackend(Backend):
         self._describe(self._envs[0], slots)
         self._infos: list[dict[str, Any]] = [{}] * slots
         self._returned = ReturnedValues(environment_id, self.single_observation_space)
-        self._size = self.observations[0].size
+        self._shape = self.observations.shape[1:]
         self._usual: Any = int if self.observations.ndim == 1 else ndarray
         self._flat = self.observations.reshape(-1)  # a view
-        kind = self.observations.dtype.kind
-        self._whole = self.observations.dtype if kind in "iu" else None
         self._may_be_infinite = self.observations.dtype.kind == "f"
+        self._fitting = FLOATS if self._may_be_infinite else {self.observations.dtype}
 
     def start(self, slot: int, seed: int) -> None:
         """Begin an episode in one slot, whose environment is made on first use."""
@@ -91,8 +91,8 @@ class GymnasiumBackend(Backend):
     def step(self, actions: Array) -> StepResult:
         """Step the live slots, one after the other."""
         envs, observations, rewards = self._envs, self.observations, self._rewards
-        infos, returned, size, usual = self._infos, self._returned, self._size, self._usual
-        sized, whole = usual is ndarray, self._whole
+        infos, returned, shape, usual = self._infos, self._returned, self._shape, self._usual
+        sized, fitting = usual is ndarray, self._fitting
         rewards.fill(0.0)
         slots = np.flatnonzero(self.live)
         earned = []
@@ -102,11 +102,9 @@ class GymnasiumBackend(Backend):
                 observation, reward, terminated, truncated, infos[slot] = answer
             except (TypeError, ValueError):
                 raise returned.not_of_step(answer) from None
-            # A list or a scalar, which is looked at, is rare; an array of the same size fits.
-            # So is a type that does not fit integers.
+            # What is looked at, such as a list or a scalar, is rare.
             if observation.__class__ is not usual or (
-                sized
-                and (observation.size != size or (whole is not None and observation.dtype != whole))
+                sized and (observation.shape != shape or observation.dtype not in fitting)
             ):
                 observation = returned.observation(observation)
             observations[slot] = observation

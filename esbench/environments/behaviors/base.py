@@ -14,7 +14,7 @@ import numpy as np
 
 from esbench.arrays import Vector
 from esbench.environments.backends.base import Backend
-from esbench.errors import UsageError
+from esbench.errors import UsageError, UserCodeError
 from esbench.registry import Registry, import_object
 from esbench.settings import Settings
 
@@ -75,6 +75,17 @@ class Behavior(ABC):
     @abstractmethod
     def end(self, view: SlotView) -> Vector:
         """The behavior of the episode, [D]; D is the same for all episodes."""
+
+
+def behavior_vector(behavior: Any) -> Vector:
+    """What a behavior's ``end`` has returned, [D]; UserCodeError if these are no numbers."""
+    try:
+        return np.asarray(behavior, dtype=np.float64).reshape(-1)
+    except (TypeError, ValueError):
+        raise UserCodeError(
+            f"the behavior of an episode is a {type(behavior).__name__} that is no array of "
+            "numbers; expected an array [D]"
+        ) from None
 
 
 def behavior_class(name: str) -> type[Behavior]:

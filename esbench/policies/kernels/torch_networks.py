@@ -1,7 +1,7 @@
 """The networks of the policy templates in torch, for use after training.
 
 The arithmetic is float32, but in another order than NumPy's. The outputs agree within ``TOLERANCE``
-of ``kernels.device``, relative to the largest output.
+of ``kernels.device``, relative to the largest output, or to 1 if that is smaller.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ class PolicyModule(torch.nn.Module):  # type: ignore[misc]
                 f"observations of shape {tuple(observations.shape)}: expected "
                 f"({', '.join(map(str, ('N', *self.shape)))})"
             )
-        rows = observations.reshape(observations.shape[0], -1)
+        rows = observations.reshape(observations.shape[0], math.prod(self.shape))
         if self.mean is not None:
-            rows = ((rows - self.mean) * self.scale).clamp(-self.clip, self.clip)
+            rows = ((rows.double() - self.mean) * self.scale).clamp(-self.clip, self.clip)
         return self.network(rows.float(), *([] if state is None else [state]))
 
 
