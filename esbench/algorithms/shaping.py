@@ -1,7 +1,8 @@
 """Fitness shaping: functions from returns [N] to weights [N]; higher is better.
 
 All of them give equal returns equal weights, and treat a return that is not finite as worse than
-every finite one. If all returns are equal, ``centered``, ``nes`` and ``normalized`` give zeros.
+every finite one (``raw`` and ``normalized``: as equal to the worst). If all returns are equal,
+``centered``, ``nes`` and ``normalized`` give zeros.
 """
 
 from __future__ import annotations

@@ -207,6 +207,8 @@ def _sigma_is_usual(run: RunMeasurements, scale: float) -> bool:
 
 
 def _same_returns(run: RunMeasurements) -> HealthFinding | None:
+    if not np.median(run.population_size) > 1:
+        return None
     same = run.population_return_min == run.population_return_max
     share = float(np.mean(same))
     if share < SAME_RETURNS:
@@ -245,8 +247,7 @@ def _no_information(run: RunMeasurements) -> HealthFinding | None:
     still = bool(returns) and all(gain(values) < spread for values in returns.values())
     if run.generations < MIN_UNIFORM or signal > 0 or not (still and low <= mean <= high):
         return None
-    # The test assumes continuous values; ranks pass it slightly more often.
-    if not kstest(ranks, "uniform").pvalue > UNIFORM:
+    if not kstest(_spread(ranks, run.population_size), "uniform").pvalue > UNIFORM:
         return None
     ratio = (
         f" and the update's signal-to-noise ratio {_ratio(run)}" if math.isfinite(signal) else ""
@@ -260,6 +261,21 @@ def _no_information(run: RunMeasurements) -> HealthFinding | None:
         "Raise sigma; if that does not help, raise episodes_per_member or population_size. If the "
         "bounds of the actions are far from 0, rescale them.",
     )
+
+
+def _spread(ranks: Floats, sizes: Floats) -> Floats:
+    """Ranks as fractions, spread evenly over the interval that stands for each of them.
+
+    Uniform ranks among N members stand for N + 1 intervals of equal length. The test for
+    uniformity assumes continuous values, and would see the ties among many ranks.
+    """
+    cells = np.stack([ranks, sizes], axis=1)
+    _, cell, counts = np.unique(cells, axis=0, return_inverse=True, return_counts=True)
+    order = np.argsort(cell, kind="stable")
+    number = np.empty(ranks.size)
+    number[order] = np.arange(ranks.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    spread: Floats = (ranks * sizes + (number + 0.5) / counts[cell]) / (sizes + 1)
+    return spread
 
 
 def _mostly_tied(run: RunMeasurements) -> HealthFinding | None:
@@ -334,7 +350,8 @@ def _progress(run: RunMeasurements) -> HealthFinding:
         last = run.generations // BLOCKS
         best = run.population_return_max
         same = run.population_return_min[-last:] == best[-last:]
-        if same.all() and best[-1] == best.max():
+        several = run.has_population and np.median(run.population_size) > 1
+        if several and same.all() and best[-1] == best.max():
             said = f"The return has risen until all members have {three_digits(float(best.max()))}"
             end = "the best of the run: solved, or as good as its episodes can tell."
             return HealthFinding("solved", "ok", f"{said}, {end}")

@@ -57,20 +57,19 @@ def p_greater(
     ours, theirs = np.asarray(high, dtype=np.float64), np.asarray(low, dtype=np.float64)
     scores = np.concatenate([ours, theirs])
     order = np.argsort(scores, kind="stable")
-    scores, largest = scores[order] - scores.mean(), np.abs(scores).max()
+    scores = scores[order]
     observed = order < ours.size
     contrasts = partial(_contrasts, ours.size, theirs.size, seed, resamples)
     has_all = math.comb(scores.size, ours.size) <= resamples
     own = np.argmax(((contrasts(0.0) > 0) == observed).all(axis=1)) if has_all else -1
     columns = []
     for statistic in statistics:
-        values = _ranks(scores) if statistic == "ranks" else scores
         trimmed = TRIMMED if statistic == "iqm" else 0.0
+        values, scale = _centered(scores, statistic, int(trimmed * min(ours.size, theirs.size)))
         differences = contrasts(trimmed) @ values
         if not has_all:
             differences = np.append(differences, _contrast(observed[None], trimmed) @ values)
         # Equal sums may differ in their last bits, by the order in which they are added.
-        scale = np.abs(values).max() if statistic == "ranks" else largest
         columns.append(_numbers_below(differences, 4 * EPSILON * scores.size * scale))
     most = np.max(columns, axis=0)  # the more splits are below one, the smaller is its p-value
     return float(np.mean(most >= most[own]))
@@ -89,6 +88,19 @@ def holm(p_values: npt.ArrayLike) -> Floats:
     adjusted = np.empty_like(values)
     adjusted[order] = np.minimum(stepped, 1.0)
     return adjusted
+
+
+def _centered(scores: Floats, statistic: TestStatistic, cut: int) -> tuple[Floats, float]:
+    """What a statistic sums of sorted [scores], and the size whose rounding counts as equal.
+
+    No split keeps the first and last ``cut`` scores. An exploded one must not round the others.
+    """
+    if statistic == "ranks":
+        ranks = _ranks(scores)
+        return ranks, float(np.abs(ranks).max())
+    kept = np.clip(scores, scores[cut], scores[-1 - cut])
+    middle = np.median(kept) if cut else kept.mean()
+    return kept - middle, float(np.abs(kept).max())
 
 
 def _numbers_below(values: Floats, tolerance: float) -> Floats:

@@ -180,8 +180,8 @@ def _digest_result(
     for trial, description in zip(cell.trials, cell.descriptions, strict=True):
         seed = description["spec"]["seed"]
         if seed not in known:
-            reasons.append(f"seed {seed} is not in the baseline")
-        elif not known[seed].first_digests:
+            continue
+        if not known[seed].first_digests:
             reasons.append(f"seed {seed} has no digests in the baseline")
         elif was_mixed(description):
             reasons.append(
@@ -195,6 +195,8 @@ def _digest_result(
             return DigestResult.CHANGED, f"seed {seed} {where}{detail}"
         else:
             same += 1
+    if not same:
+        reasons.append("no seed is in the baseline")
     if reasons:
         return DigestResult.NOT_COMPARABLE, reasons[0]
     return DigestResult.IDENTICAL, counted(same, "seed")

@@ -147,9 +147,12 @@ class OptunaStudy:
         """The share of each setting in being among the best tenth, by PED-ANOVA.
 
         Empty with fewer than ``MIN_COMPLETE`` complete configurations, which have no best tenth.
+        One that has failed is not complete.
         """
         optuna = _optuna()
-        complete = [c for c in self.configurations if c.state == "complete"]
+        complete = [
+            c for c in self.configurations if c.value is not None and math.isfinite(c.value)
+        ]
         if len(complete) < MIN_COMPLETE:
             return {}
         with _quiet():

@@ -16,9 +16,9 @@ class GenerationRecord:
 
     Attributes:
         generation: counted from 1.
-        env_steps: training steps of the population so far.
+        env_steps: training steps so far: of the population, of probes and of validation.
         eval_env_steps: steps of evaluating the center so far.
-        episodes: episodes of the population so far.
+        episodes: episodes of the population and of probes so far.
         wall_time_s: seconds of training so far, without loading and pauses between runs.
         cpu_time_s: CPU seconds of all processes so far.
         population_size: members of this generation.

@@ -58,8 +58,9 @@ class Gauge:
         }
 
     def state_dict(self) -> State:
-        """The start and the last update, not copied; empty before the first update."""
-        return {} if self._last is None else {"start": self._start, "last_update": self._last}
+        """The start and the last update, if there was one; not copied."""
+        last = {} if self._last is None else {"last_update": self._last}
+        return {"start": self._start, **last}
 
     def load_state_dict(self, state: State) -> None:
         """Restore what ``state_dict`` returned."""

@@ -93,6 +93,7 @@ class SearchTrainer(Trainer):
         validation = spec.evaluation.validation
         self._validation = None if validation is None else Validation(validation)
         self._begun_at: int | None = None  # steps before the validation or probes of a generation
+        self._counted = self._clocks()  # when time was last counted
         self._consistent = True
 
     def policy(self, which: Which = "last") -> TrainedPolicy:
@@ -201,17 +202,15 @@ class SearchTrainer(Trainer):
             raise TrainingError("an update has failed; load a state or start the trial again")
         while not self._is_spent(limit):
             self._evaluator.prepare()  # loading is not part of the time of training
-            before = self.progress
-            wall, cpu = time.perf_counter(), time.process_time() + self._pool.cpu_time_s
+            self._counted = self._clocks()
             self.watch.start()
             population, played = self._play()
             self.watch.lap("play")
             with self._update():
                 record = self._learn(population, played)
                 self.watch.lap("update")
-                wall = before.wall_time_s + time.perf_counter() - wall
-                cpu = before.cpu_time_s + (time.process_time() + self._pool.cpu_time_s - cpu)
-                self.progress = replace(self.progress, wall_time_s=wall, cpu_time_s=cpu)
+                self._count_time()
+                wall, cpu = self.progress.wall_time_s, self.progress.cpu_time_s
                 record = replace(record, wall_time_s=wall, cpu_time_s=cpu)
                 self.history.append(record)
                 if self._recorder is not None:
@@ -219,6 +218,16 @@ class SearchTrainer(Trainer):
                     self._recorder.append(record, members | self.algorithm.member_data)
             self.watch.lap("store")
             yield record
+
+    def _clocks(self) -> tuple[float, float]:
+        return time.perf_counter(), time.process_time() + self._pool.cpu_time_s
+
+    def _count_time(self) -> None:
+        """Add the time since it was last counted to the progress."""
+        (wall, cpu), before, progress = self._clocks(), self._counted, self.progress
+        self._counted = wall, cpu
+        wall, cpu = progress.wall_time_s + wall - before[0], progress.cpu_time_s + cpu - before[1]
+        self.progress = replace(progress, wall_time_s=wall, cpu_time_s=cpu)
 
     def _is_spent(self, env_steps: int) -> bool:
         most = self.spec.budget.generations or math.inf
@@ -245,6 +254,7 @@ class SearchTrainer(Trainer):
                 fitness = fitness_of(played, self._reward_shift)
                 self.algorithm.tell(probe, fitness, played.behaviors)
                 self.progress, self._begun_at = self.progress.with_episodes(played), at
+                self._count_time()
         return self._evaluator.play(self.algorithm, self.progress.env_steps)
 
     def _validate(self, validation: Validation) -> None:
@@ -259,6 +269,7 @@ class SearchTrainer(Trainer):
             steps = int(score.lengths.sum())
             self.progress = replace(before, env_steps=before.env_steps + steps)
             self._begun_at = before.env_steps
+            self._count_time()
 
     def _learn(self, population: Population, played: Episodes) -> GenerationRecord:
         """Tell the algorithm, update the statistics and return the record, without its times."""

@@ -214,6 +214,31 @@ def test_that_nothing_can_be_seen_means_little_in_few_generations() -> None:
     assert "no_information" not in told(run(29, **few))
 
 
+@pytest.mark.parametrize("members", [4, 16, 64])
+@pytest.mark.parametrize("generations", [30, 1000])
+def test_uniform_ranks_are_seen_in_populations_and_runs_of_any_size(
+    members: int, generations: int
+) -> None:
+    found = 0
+    for seed in range(10):
+        random = np.random.default_rng([seed, members, generations])
+        places = random.integers(0, members + 1, generations)
+        noise = {
+            "population_size": float(members),
+            "center_rank_fraction": places / members,
+            "split_half_cosine": random.normal(0, 0.1, generations),
+            "center_return": 0.1 * np.sin(np.arange(generations)),
+        }
+        found += "no_information" in told(run(generations, **noise))
+    assert found >= 6  # also needed: a mean rank and a cosine as usual by chance
+
+
+def test_a_single_member_is_no_constant_reward() -> None:
+    alone = {**SICK["constant_reward"], "population_size": 1.0}
+    assert "constant_reward" not in told(run(**alone))
+    assert "solved" not in told(run(**alone, center_return=RISING))
+
+
 # Episodes shrink from 60 steps to 8, and the return from 40 to 0: with a shift of 1, it rises.
 ENDING: dict[str, Any] = {
     "reward_shift": 1.0,

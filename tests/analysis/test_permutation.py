@@ -36,6 +36,14 @@ def test_an_extreme_score_does_not_make_others_equal() -> None:
     assert p_greater([1, 2, 3, 4, 5], low) == p_greater([1, 2, 3, 4, 5], [-1e5, *low[1:]])
 
 
+@pytest.mark.parametrize("exploded", [-1e17, -1e20, -1e300])
+def test_an_exploded_score_blinds_neither_ranks_nor_iqm(exploded: float) -> None:
+    low, high = [exploded, *range(7)], [*range(10, 18)]
+    for statistic in ("ranks", "iqm"):
+        expected = p_greater(high, [-1e5, *low[1:]], statistics=(statistic,))
+        assert p_greater(high, low, statistics=(statistic,)) == expected < 0.01
+
+
 @pytest.mark.parametrize("factor", [2.0**-40, 2.0**40])
 def test_the_unit_of_the_scores_changes_no_p(factor: float) -> None:
     scores = np.random.default_rng(0).normal(size=(20, 11))

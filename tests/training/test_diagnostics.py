@@ -140,6 +140,14 @@ def test_the_gauge_knows_the_start_and_the_last_update() -> None:
     assert math.isnan(other["split_half_cosine"])
 
 
+def test_a_gauge_that_is_restored_before_the_first_update_knows_the_start() -> None:
+    restored = Gauge(np.zeros(2))  # as made without the start of a warm trial
+    restored.load_state_dict(Gauge(np.array([6.0, 1.0])).state_dict())
+    centers = np.array([6.0, 1.0]), np.array([6.0, 5.0])
+    found = restored.measure(population(8, 2), np.arange(8.0), centers, (None, None), True)
+    assert found["distance"] == 4.0
+
+
 @pytest.mark.parametrize("algorithm", ["ars", "pgpe", "genetic", "nsr_es"])
 def test_what_is_measured_is_the_same_with_any_workers_and_after_a_resume(
     make_spec: Spec, pool: WorkerPool, single: WorkerPool, algorithm: str

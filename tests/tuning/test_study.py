@@ -293,6 +293,15 @@ def test_few_configurations_have_no_importances(tmp_path: Path) -> None:
     assert searched(tmp_path, 6).store.importances() == {}
 
 
+def test_failed_configurations_have_no_importances(tmp_path: Path) -> None:
+    def score(trial: Trial) -> float | None:
+        return bowl(trial) if trial.labels["algorithm"].endswith("#0") else None
+
+    study = open_search(tmp_path)
+    study.run(12, player(score))
+    assert study.store.importances() == {}
+
+
 def test_importances_name_the_settings_that_matter(whole: Study) -> None:
     shares = summarize(whole).importances
     assert sum(shares.values()) == pytest.approx(1.0)
