@@ -174,14 +174,20 @@ def _missing_code(cell: Cell) -> str:
 def _digest_result(
     frozen: FrozenCell, cell: Cell, origins: Sequence[Origin]
 ) -> tuple[DigestResult, str]:
-    """The comparison of the digests of the seeds that both sides have, and where they differ."""
+    """The comparison of the digests of the seeds that both sides have, and where they differ.
+
+    A seed that the baseline lacks counts only if others replace seeds of the baseline.
+    """
     known = {trial.seed: trial for trial in frozen.trials}
+    seeds = {description["spec"]["seed"] for description in cell.descriptions}
+    has_all = seeds >= {*known}
     same, reasons = 0, []
     for trial, description in zip(cell.trials, cell.descriptions, strict=True):
         seed = description["spec"]["seed"]
         if seed not in known:
-            continue
-        if not known[seed].first_digests:
+            if not has_all:
+                reasons.append(f"seed {seed} is not in the baseline")
+        elif not known[seed].first_digests:
             reasons.append(f"seed {seed} has no digests in the baseline")
         elif was_mixed(description):
             reasons.append(
@@ -195,8 +201,6 @@ def _digest_result(
             return DigestResult.CHANGED, f"seed {seed} {where}{detail}"
         else:
             same += 1
-    if not same:
-        reasons.append("no seed is in the baseline")
     if reasons:
         return DigestResult.NOT_COMPARABLE, reasons[0]
     return DigestResult.IDENTICAL, counted(same, "seed")

@@ -199,16 +199,24 @@ def test_versions_that_change_no_digest_are_not_compared(base: Path, same: Path)
     assert held(same, base).cells[0].match.digests is DigestResult.IDENTICAL
 
 
-def test_digests_are_those_of_the_seeds_that_both_sides_have(tmp_path: Path, base: Path) -> None:
-    expected = {7: DigestResult.IDENTICAL, 0: DigestResult.NOT_COMPARABLE}
-    for common, result in expected.items():
-        folder = tmp_path / f"common-{common}"
-        seeds = [*range(common), *range(50, 58 - common)]
-        for trial, score in zip(make_trials(folder, seeds=seeds), GOOD, strict=True):
-            write_trial(trial, make_records([score / 2, score]), score)
-        (cell,) = held(folder, base).cells
-        assert cell.match.digests is result
-        assert numbers_in(cell.match.digests_detail) == ([7] if common else [])
+def test_other_seeds_are_not_comparable(tmp_path: Path, base: Path) -> None:
+    trials = make_trials(tmp_path / "more", seeds=[*range(7), 50])
+    for trial, score in zip(trials, GOOD, strict=True):
+        write_trial(trial, make_records([score / 2, score]), score)
+    (cell,) = held(tmp_path / "more", base).cells
+    assert cell.match.digests is DigestResult.NOT_COMPARABLE
+    assert numbers_in(cell.match.digests_detail) == [50]
+
+
+def test_more_seeds_than_the_baselines_are_identical_if_those_are(
+    tmp_path: Path, base: Path
+) -> None:
+    trials = make_trials(tmp_path / "more", seeds=[*range(8), 50])
+    for trial, score in zip(trials, [*GOOD, GOOD[0]], strict=True):
+        write_trial(trial, make_records([score / 2, score]), score)
+    (cell,) = held(tmp_path / "more", base).cells
+    assert cell.match.digests is DigestResult.IDENTICAL
+    assert numbers_in(cell.match.digests_detail) == [8]
 
 
 def test_one_changed_seed_is_enough_whatever_the_others_are(base: Path, same: Path) -> None:
