@@ -204,6 +204,11 @@ def test_diagnose_says_how_a_trial_is_and_which_of_several_is_worst(
     assert "2 generations: too few to judge" in " ".join(out.split())
     assert "3 trials: 1 warning, 1 note, 1 ok" in out
     assert " ".join(out.split()).count("Check that the reward depends on what the policy does") == 1
+    assert "For 1 trial: Check" in " ".join(out.split())
+    write_trial(young, [dataclasses.replace(row, **same) for row in rows])
+    _, out, _ = esbench("diagnose", "out")
+    assert "For 2 trials: Check" in " ".join(out.split())
+    write_trial(young, make_records([1.0, 2.0]))
     code, out, _ = esbench("diagnose", "out", "--format", "json")
     assert code == 0
     trials = json.loads(out)["trials"]

@@ -45,7 +45,8 @@ def print_health(diagnoses: Sequence[Diagnosis]) -> None:
     for item in diagnoses:
         findings = [f for f in item.findings if f.level != "ok"] or item.findings[:1]
         lines = (f"\n{finding.sentence}" for finding in findings)
-        advice.update(dict.fromkeys(f.advice for f in findings if f.advice and f.level != "ok"))
+        given = [f.advice for f in findings if f.advice and f.level != "ok"]
+        advice.update([*dict.fromkeys(given)])  # once per trial, in a fixed order
         level = Text(item.level, style=LEVEL_STYLES[item.level])
         table.add_row(level, Text.assemble((item.name, "bold"), *lines))
     counts = Counter(item.level for item in diagnoses)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from rich import box
+from rich.console import JustifyMethod
 from rich.table import Table
 
 NUMERIC: Final = {
@@ -26,5 +27,6 @@ def plain_table(*columns: str, title: str | None = None, no_header: bool = False
         show_header=not no_header,
     )
     for name in columns:
-        table.add_column(name, justify="right" if name in NUMERIC else "left")
+        justify: JustifyMethod = "right" if name in NUMERIC else "left"
+        table.add_column(name, justify=justify, overflow="fold")
     return table
