@@ -93,7 +93,7 @@ class SearchTrainer(Trainer):
         validation = spec.evaluation.validation
         self._validation = None if validation is None else Validation(validation)
         self._begun_at: int | None = None  # steps before the validation or probes of a generation
-        self._counted = self._clocks()  # when time was last counted
+        self._counted = 0.0, 0.0  # the clocks when time was last counted
         self._consistent = True
 
     def policy(self, which: Which = "last") -> TrainedPolicy:
