@@ -1,5 +1,6 @@
 """Selection of the final policy by validation episodes."""
 
+import itertools
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -116,3 +117,22 @@ def test_an_interrupt_at_any_moment_validates_no_candidate_twice(
         again = train_interrupted(spec, pool, play)
         assert results(again) == results(whole)
         assert again.validated_generation == whole.validated_generation
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_the_time_of_validation_counts_once(
+    make_spec: Spec, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, interrupted: bool
+) -> None:
+    ticks, added = itertools.count(), []
+    add = Validation.add
+
+    def count(self: Validation, *arguments: Any) -> None:
+        added.append(arguments)
+        add(self, *arguments)
+
+    monkeypatch.setattr(Validation, "add", count)
+    monkeypatch.setattr(SearchTrainer, "_clocks", lambda _: (float(next(ticks)),) * 2)
+    spec = make(make_spec, start=300, interval=1, episodes=EPISODES)
+    trainer = train_interrupted(spec, pool, 12) if interrupted else train(spec, pool)
+    progress = trainer.progress
+    assert progress.wall_time_s == progress.cpu_time_s == progress.generation + len(added)
