@@ -480,6 +480,32 @@ def test_the_legend_has_room_for_every_algorithm(tmp_path: Path) -> None:
         assert axes.get_window_extent().height > 0.3 * height
 
 
+@pytest.mark.parametrize(
+    "label",
+    [
+        "openai_es with a learning rate of 0.05, sigma 0.1 and 64 members " * 3,
+        "W" * 60,
+        "\N{CJK UNIFIED IDEOGRAPH-5B66}\N{CJK UNIFIED IDEOGRAPH-7FD2}" * 12,
+    ],
+)
+def test_long_labels_stay_in_the_figure(tmp_path: Path, label: str) -> None:
+    write_learning(tmp_path, seeds=1, algorithms={label: {"algorithm": "snes"}, "ars": {}})
+    figure = draw_figure(tmp_path)
+    figure.draw_without_rendering()
+    legend = figure.legends[0].get_window_extent()
+    width, height = figure.get_size_inches() * figure.dpi
+    assert 0 <= legend.x0 < legend.x1 <= width
+    assert legend.y0 >= 0
+    assert all(axes.get_window_extent().height > 0.3 * height for axes in figure.axes)
+    assert all(not axes.get_window_extent().overlaps(legend) for axes in figure.axes)
+
+
+def test_characters_that_the_font_lacks_are_escapes(tmp_path: Path) -> None:
+    label = "\N{GREEK SMALL LETTER SIGMA} \N{CJK UNIFIED IDEOGRAPH-5B66}"
+    write_learning(tmp_path, seeds=1, algorithms={label: {"algorithm": "snes"}})
+    assert legend_texts(draw_figure(tmp_path)) == ["\N{GREEK SMALL LETTER SIGMA} \\u5b66 (1 seed)"]
+
+
 def test_hours_of_training_are_given_in_hours(tmp_path: Path) -> None:
     for trial in make_trials(tmp_path, seeds=[0]):
         write_trial(trial, make_records([1, 2, 3, 4], seconds=7200), 4.0)
@@ -512,9 +538,10 @@ def test_styles_of_other_labels_are_stable_and_never_collide() -> None:
     both = assign_styles({"openai_es": "openai_es", "mine": "mine"})
     assert both["openai_es"] == STYLES["openai_es"]
     assert assign_styles({"mine": "mine"}) == alone
-    names = {f"label {number}": f"label {number}" for number in range(40)}
-    looks = [(style.line, style.marker) for style in assign_styles(names).values()]
-    assert len(set(looks)) == 40
+    names = [f"label {number}" for number in range(39)]
+    chosen = list(assign_styles(dict(zip(names, names, strict=True))).values())
+    assert len({(style.line, style.marker) for style in chosen}) == 39
+    assert len({(style.line, style.color) for style in chosen[:16]}) == 16
     first, second = assign_styles({"pgpe linear": "pgpe", "pgpe mlp": "pgpe"}).values()
     assert first == STYLES["pgpe"]
     assert (second.color, second.marker) != (first.color, first.marker)

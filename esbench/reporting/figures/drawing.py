@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import math
 import textwrap
@@ -17,13 +18,14 @@ from esbench.analysis.curves import Band
 from esbench.analysis.statistics import Floats
 from esbench.errors import UsageError
 from esbench.escape import printable
-from esbench.reporting.figures.style import Style, style
+from esbench.reporting.figures.style import FONT, Style, style
 from esbench.store.outputs import write_bytes
 from esbench.units import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, FigureBase
+    from matplotlib.legend import Legend
     from matplotlib.text import Text
 
 Suffix: TypeAlias = Literal["png", "svg", "pdf"]
@@ -46,6 +48,7 @@ FILLED: Final = 0.5  # least share of an axis that the data take
 LEGEND_ROW: Final = 0.19
 ROOM: Final = (1.8, 1.5)  # least width and height of a panel with its labels [inches]
 LEGEND_WIDTH: Final = 95 / WIDTH  # characters per inch
+LEGEND_LINE: Final = 12  # characters that take as much room as the line beside a label
 MARKERS: Final = 5  # on a line
 
 
@@ -130,8 +133,12 @@ class Drawing:
         return math.ceil(10 * wide - _ROUNDING) / 10, math.ceil(10 * high - _ROUNDING) / 10
 
     def _legend_height(self, width: float) -> float:
-        rows = -(-len(self.labels) // _columns(self.labels, width)) if self.labels else 0
-        return LEGEND_ROW * rows
+        if not self.labels:
+            return 0.0
+        columns, line = _columns(self.labels, width), LEGEND_WIDTH * width - LEGEND_LINE
+        if columns > 1:
+            return LEGEND_ROW * -(-len(self.labels) // columns)
+        return LEGEND_ROW * sum(max(1, math.ceil(len(label) / line)) for label in self.labels)
 
     def make(self, wanted: Size | None = None) -> Figure:
         """The figure, in the current style of matplotlib."""
@@ -146,12 +153,12 @@ class Drawing:
         return figure
 
     def fill(self, figure: FigureBase, size: Size) -> None:
-        """Draw into an empty figure of a size; its labels are made printable."""
+        """Draw into an empty figure of a size; characters without a glyph become escapes."""
         from matplotlib.text import Text
 
         self.draw(figure, size)
         for text in figure.findobj(Text):
-            text.set_text(printable(text.get_text()))
+            text.set_text(_with_glyphs(printable(text.get_text())))
 
     def files(self, output: Output = DEFAULT_OUTPUT) -> dict[str, bytes]:
         """The bytes of its files by suffix; equal content gives equal bytes."""
@@ -208,13 +215,32 @@ def is_stacked(size: Size) -> bool:
     return size[1] > size[0]
 
 
+def _with_glyphs(text: str) -> str:
+    """Text with escape sequences for characters that the font of figures lacks."""
+    return "".join(
+        each if each == "\n" or ord(each) in _glyphs() else ascii(each)[1:-1] for each in text
+    )
+
+
+@functools.cache
+def _glyphs() -> frozenset[int]:
+    from matplotlib.font_manager import findfont, get_font
+
+    return frozenset(get_font(findfont(FONT)).get_charmap())
+
+
 def wrap_texts(figure: Figure) -> None:
-    """Break the lines of titles and labels that are longer than their figure or panel."""
+    """Break the lines of titles and labels that are longer than their figure or panel.
+
+    So are those of a legend that is wider than its figure.
+    """
     figure.draw_without_rendering()
     for part in (figure, *figure.subfigs):
         titles = [legend.get_title() for legend in part.legends]
         for text in [*part.texts, *titles]:
             _wrap(text, figure.bbox.width * LONGEST[1])
+        for legend in part.legends:
+            _narrow(legend, figure)
     for axes in figure.axes:
         _wrap(axes.xaxis.label, axes.bbox.width)
         _wrap(axes.yaxis.label, axes.bbox.height * LONGEST[0])
@@ -222,13 +248,28 @@ def wrap_texts(figure: Figure) -> None:
 
 def _wrap(text: Text, longest: float) -> None:
     """Break the lines of a text so that none is longer than ``longest`` pixels."""
-    extent = text.get_window_extent()
-    length = max(extent.width, extent.height)
-    if length <= longest:
-        return
     lines = text.get_text().split("\n")
-    most = max(MIN_LINE, int(max(map(len, lines)) * longest / length))
-    text.set_text("\n".join(part for line in lines for part in textwrap.wrap(line, most)))
+    most = max(map(len, lines))
+    while (length := _length(text)) > longest and most > MIN_LINE:
+        most = max(MIN_LINE, min(most - 1, int(most * longest / length)))
+        text.set_text("\n".join(part for line in lines for part in textwrap.wrap(line, most)))
+
+
+def _length(text: Text) -> float:
+    """The length of the longest line of a horizontal or vertical text [pixels]."""
+    extent = text.get_window_extent()
+    return max(extent.width, extent.height)
+
+
+def _narrow(legend: Legend, figure: Figure) -> None:
+    """Break the lines of labels if the legend is wider than the figure."""
+    width = figure.bbox.width
+    extent, texts = legend.get_window_extent().width, legend.get_texts()
+    if extent > width:
+        longest = max(map(_length, texts)) - (extent - width * LONGEST[1])
+        for text in texts:
+            _wrap(text, longest)
+        figure.draw_without_rendering()  # the legend takes its room from the panels
 
 
 def add_legend(figure: FigureBase, size: Size, axes: Axes, title: str) -> None:
@@ -276,4 +317,5 @@ def draw_curves(axes: Axes, curves: Sequence[Curve], opacity: float) -> None:
 
 def _columns(labels: Sequence[str], width: float) -> int:
     """The number of legend columns that fit the width of the figure [inches]."""
-    return max(1, min(len(labels), round(LEGEND_WIDTH * width) // (max(map(len, labels)) + 12)))
+    longest = max(map(len, labels))
+    return max(1, min(len(labels), round(LEGEND_WIDTH * width) // (longest + LEGEND_LINE)))

@@ -56,9 +56,11 @@ STYLES: Final = {
     "eggroll": Style(VERMILLION, "--", "H"),
     "ppo": Style(GRAY, ":", "d"),
 }
-_LOOKS: Final = tuple(itertools.product("oXs^vDdP<>8p*hH", ("-", "--", "-.")))
+# Without octagons and a second hexagon, which look like circles.
+_LOOKS: Final = tuple(itertools.product("oXs^vDdP<>p*H", ("-", "--", "-.")))
+FONT: Final = "DejaVu Sans"  # comes with matplotlib: the same figure everywhere
 _RC: Final[Any] = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib: the same figure everywhere
+    "font.family": FONT,
     "font.size": 9,
     "axes.labelsize": 9,
     "axes.spines.right": False,
@@ -113,8 +115,10 @@ def _free_style(name: str, used: Sequence[Style]) -> Style:
         _rotated(_LOOKS, number),
         key=lambda look: (look in looks, markers.count(look[0]), lines.count(look[1])),
     )
+    alike = [style.color for style in used if style.line == line]
     palette = _rotated(COLORS, number // len(_LOOKS))
-    return Style(min(palette, key=colors.count), line, marker)
+    color = min(palette, key=lambda color: (alike.count(color), colors.count(color)))
+    return Style(color, line, marker)
 
 
 def _rotated(items: Sequence[T], start: int) -> list[T]:

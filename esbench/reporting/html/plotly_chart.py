@@ -31,8 +31,7 @@ DASHES: Final = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
 SYMBOLS: Final = {
     "o": "circle", "X": "x", "s": "square", "^": "triangle-up", "v": "triangle-down",
     "D": "diamond", "d": "diamond-tall", "P": "cross", "<": "triangle-left",
-    ">": "triangle-right", "8": "octagon", "p": "pentagon", "*": "star", "h": "hexagon",
-    "H": "hexagon2",
+    ">": "triangle-right", "8": "octagon", "p": "pentagon", "*": "star", "H": "hexagon2",
 }  # fmt: skip
 DOTTED: Final = {"color": "var(--muted)", "dash": "dot", "width": 1.2}
 ACROSS: Final = {"xref": "paper", "x0": 0, "x1": 1}
