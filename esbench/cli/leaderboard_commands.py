@@ -79,6 +79,6 @@ def leaderboard(
     if format_ == "text":
         print_sheet(sheet)
     elif format_ == "html":
-        write(render(rows, entries))
+        write(render(rows, entries, str(folder) if folder != LEADERBOARD else ""))
     else:
         write(export(sheet, rows, format_))

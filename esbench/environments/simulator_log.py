@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from esbench.errors import UsageError
+from esbench.interrupts import interrupts_delayed
 
 
 @contextlib.contextmanager
@@ -38,7 +39,7 @@ def _no_windows() -> Iterator[None]:
 
 
 CHOSEN: Final = os.environ.get("MUJOCO_GL")  # by the user
-with _no_windows():
+with interrupts_delayed(), _no_windows():  # mujoco takes Ctrl-C for a missing library
     try:
         import mujoco
     except Exception as error:  # a missing library can raise an AttributeError

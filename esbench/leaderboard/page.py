@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Final
@@ -23,8 +24,11 @@ WIDTH: Final = 120.0  # of a small curve, in pixels
 HEIGHT: Final = 30.0
 
 
-def render(rows: Sequence[LeaderboardRow], entries: Sequence[Entry]) -> str:
-    """The page of some rows, whose entries are among ``entries``; equal ones give equal bytes."""
+def render(rows: Sequence[LeaderboardRow], entries: Sequence[Entry], folder: str = "") -> str:
+    """The page of some rows, whose entries are among ``entries``; equal ones give equal bytes.
+
+    ``folder`` is that of the leaderboard, if it is not the default one.
+    """
     found = {entry.file_name: entry for entry in entries}
     sheet = leaderboard_sheet(rows)
     bands: dict[str, Band] = {}
@@ -62,6 +66,7 @@ def render(rows: Sequence[LeaderboardRow], entries: Sequence[Entry]) -> str:
         notes=sheet.notes,
         rows=shown,
         choices=choices,
+        command=shlex.join(["esbench", "verify", "--sample", "1", *([folder] if folder else [])]),
         version=version(DISTRIBUTION),
     )
 

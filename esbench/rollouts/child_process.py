@@ -18,8 +18,8 @@ from multiprocessing.context import SpawnProcess
 from typing import Any, Final, final
 
 from esbench.errors import UsageError
+from esbench.interrupts import interrupts_blocked
 from esbench.process_end import end_soon, exit_is_an_error, leave
-from esbench.rollouts.interrupts import interrupts_blocked
 from esbench.streams import occupy_streams, open_streams
 
 # Numerical libraries read these at import. Several threads per worker would compete for the cores

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, final
 from esbench.algorithms.base import State
 from esbench.errors import EsbenchError
 from esbench.grids.trial_spec import TrialSpec
+from esbench.interrupts import interrupts_delayed
 from esbench.json_text import Json
 from esbench.rollouts.child_process import Parent
-from esbench.rollouts.interrupts import interrupts_delayed
 from esbench.running.trial_recorder import Start
 from esbench.running.trials import Trial
 from esbench.store.generation_record import GenerationRecord

@@ -17,9 +17,9 @@ from typing import Final, NoReturn, TypeAlias, final
 
 from esbench.errors import DamagedTrialError, EsbenchError, TrainingError, UsageError
 from esbench.escape import printable
+from esbench.interrupts import interrupts_blocked
 from esbench.rollouts.child_process import Child, Parent, ParentGoneError, end, wait_for
 from esbench.rollouts.engine import Engine
-from esbench.rollouts.interrupts import interrupts_blocked
 from esbench.rollouts.worker_pool import MAX_DEATHS, PATIENCE
 from esbench.running.check_trials import check_each, check_spec
 from esbench.running.limits import UNLIMITED, Clock, Limits

@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any, Final, final
 
 from esbench.errors import DamagedTrialError, EsbenchError
+from esbench.interrupts import interrupts_delayed
 from esbench.json_text import Json
-from esbench.rollouts.interrupts import interrupts_delayed
 from esbench.rollouts.servers import Lost, Node, Nodes
 from esbench.rollouts.worker_pool import MAX_DEATHS, WorkerPool
 from esbench.running.check_trials import check_each

@@ -103,6 +103,10 @@ class Cell(NamedCell):
         spent: list[int] = [trial.result()["env_steps"] for trial in self.trials if trial.is_done]
         return max(0.0, max(spent, default=0) / budget - 1)
 
+    def has(self, statistic: EpisodeStatistic) -> bool:
+        """Whether its trials have this statistic; those of an agent have no area."""
+        return statistic != "area" or not self.is_agent
+
     @property
     def has_scale(self) -> bool:
         """Whether there is a frozen random score and a reference score above it."""

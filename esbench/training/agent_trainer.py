@@ -22,8 +22,8 @@ from esbench.environments.returned_values import ReturnedValues
 from esbench.environments.simulator_log import silenced
 from esbench.errors import TrainingError, UsageError, require_integer
 from esbench.grids.trial_spec import TrialSpec
+from esbench.interrupts import interrupts_delayed
 from esbench.rollouts.engine import Engine
-from esbench.rollouts.interrupts import interrupts_delayed
 from esbench.seeding import Purpose, episode_seed
 from esbench.settings import MOST_EPISODES
 from esbench.store.generation_record import GenerationRecord

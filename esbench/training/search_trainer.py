@@ -21,9 +21,9 @@ from esbench.arrays import Vector
 from esbench.environments.backends.base import GYMNASIUM
 from esbench.errors import TrainingError, UsageError
 from esbench.grids.trial_spec import TrialSpec
+from esbench.interrupts import interrupts_delayed
 from esbench.policies.base import Policy
 from esbench.rollouts.engine import Engine
-from esbench.rollouts.interrupts import interrupts_delayed
 from esbench.rollouts.jobs import Job
 from esbench.rollouts.pool_sizes import usable_cores
 from esbench.rollouts.results import Episodes, digest, fitness_of, summary

@@ -77,6 +77,22 @@ def test_an_agent_has_no_area(tmp_path: Path) -> None:
         run_score(folder, "area")
 
 
+def test_a_table_of_areas_has_the_searches_beside_an_agent(tmp_path: Path) -> None:
+    trials = make_trials(tmp_path, seeds=[0, 1], algorithms=["snes", "ars"])
+    for trial in trials:
+        write_trial(trial, make_records([1.0] * 10), 1.0)
+    for seed in (0, 1):
+        edit(
+            tmp_path / f"CartPole-v1/ars/seed-{seed}",
+            "trial.json",
+            lambda content: content["spec"].update(policy=None),
+        )
+    search, agent = score_table(tmp_path, statistic="area")
+    assert (search.algorithm, search.score, search.seeds) == ("snes", 1.0, 2)
+    assert (agent.algorithm, agent.seeds, agent.diverged) == ("ars", 0, 0)
+    assert math.isnan(agent.score)
+
+
 def test_a_run_without_an_area_is_counted_and_named(tmp_path: Path) -> None:
     broken = [1.0, math.nan, *[1.0] * 8]
     write_runs(tmp_path / "one", [broken, *[[2.0] * 10] * 2], 100.0)

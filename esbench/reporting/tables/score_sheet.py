@@ -154,6 +154,8 @@ def cautions(rows: Sequence[ScoreRow]) -> list[str]:
         lines.append(
             f"{', '.join(agents)}: an agent of another library or of your own. Its policy is "
             "scored as all others; the same seed may give other bits."
+            + " It has no area."
+            * (rows[0].statistic == "area")
         )
     lines += [
         f"{row.title}: {row.overspent:.0%} more environment steps than its budget; not comparable."

@@ -190,9 +190,11 @@ def _numbers(returns: Sequence[float | None]) -> list[float]:
 
 def _rows(group: Sequence[Cell], by: str, statistic: EpisodeStatistic) -> list[ScoreRow]:
     """The rows of one environment's cells."""
+    scored = [cell for cell in group if cell.has(statistic)]
+    scores = dict(zip(map(id, scored), seed_scores(scored, statistic), strict=True))
     return [
-        replace(_row(cell, scores, statistic), setting=cell.settings.get(by))
-        for cell, scores in zip(group, seed_scores(group, statistic), strict=True)
+        replace(_row(cell, scores.get(id(cell), []), statistic), setting=cell.settings.get(by))
+        for cell in group
     ]
 
 
@@ -218,7 +220,7 @@ def _row(cell: Cell, scores: Sequence[float], statistic: EpisodeStatistic) -> Sc
         high=high,
         seeds=len(scores),
         unfinished=len(cell.trials) - len(results),
-        diverged=cell.diverged(statistic),
+        diverged=cell.diverged(statistic) if cell.has(statistic) else 0,
         env_steps=steps,
         wall_time_s=seconds,
         random_score=cell.scores.random.mean if cell.scores.random else math.nan,

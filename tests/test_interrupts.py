@@ -1,11 +1,16 @@
 import os
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-from esbench.rollouts.interrupts import interrupts_delayed
+from esbench.__main__ import program
+from esbench.interrupts import interrupts_delayed
 
 
 def test_a_signal_that_arrives_while_handlers_change_leaves_them(
@@ -46,3 +51,32 @@ def test_an_interrupt_waits_for_the_end_of_the_block() -> None:
     with pytest.raises(KeyboardInterrupt):
         work()
     assert done == ["all"]
+
+
+def test_an_interrupt_while_the_command_line_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loading = ModuleType("esbench.cli")
+
+    def interrupted(name: str) -> None:
+        raise KeyboardInterrupt
+
+    loading.__getattr__ = interrupted  # type: ignore[method-assign]
+    monkeypatch.setitem(sys.modules, "esbench.cli", loading)
+    with pytest.raises(SystemExit) as end:
+        program()
+    assert end.value.code == 130
+    assert "interrupted" in capsys.readouterr().err
+
+
+def test_an_interrupt_while_mujoco_is_loaded_is_no_missing_library(tmp_path: Path) -> None:
+    (tmp_path / "mujoco.py").write_text(
+        "import signal\n"
+        "try:\n"
+        "    signal.raise_signal(signal.SIGINT)\n"
+        "except KeyboardInterrupt:\n"
+        "    raise ImportError('no library')\n"
+    )
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import esbench.rollouts.worker"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ended.stderr.splitlines()[-1] == "KeyboardInterrupt"
