@@ -30,7 +30,7 @@ def three_digits(value: float) -> str:
     """A number with three significant digits, and all digits before the point; "-" if it is NaN."""
     if math.isnan(value):
         return NONE
-    return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:.0f}"
 
 
 def format_steps(steps: float) -> str:

@@ -17,16 +17,19 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from esbench.agents.names import trainer_names
 from esbench.analysis.curves import Band, curve_band
 from esbench.analysis.statistics import MIN_RUNS, Floats
 from esbench.errors import UsageError, suggestion
 from esbench.files import read_json, safe_name
 from esbench.gate.baselines import FrozenCell
 from esbench.grids.trial_spec import DEFAULT_LABEL
-from esbench.json_text import SEAL, as_text, digest_of, sealed
+from esbench.json_text import SEAL, Json, as_text, digest_of, sealed
+from esbench.seeding import FIRST_TUNING_SEED
 from esbench.settings import Settings, parse
 from esbench.store.cells import variant_of
 from esbench.store.provenance.changes import Origin
+from esbench.training.callbacks import TargetReturn
 
 FORMAT: Final = 2
 QUANTILES: Final = (0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0)
@@ -187,8 +190,24 @@ def as_file(entry: Entry) -> bytes:
     return _NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text).encode()
 
 
+def why_unrepeatable(spec: Json, seed: int, stopped: str | None) -> str:
+    """Why a specification and a seed do not determine a trial, or empty."""
+    target = spec["budget"]["target_return"]
+    if init := spec.get("init_from"):
+        return f"starts from the policy of {init['trial']}"
+    if stopped and (target is None or not TargetReturn(target).stopped(stopped)):
+        return f"was stopped by a callback ({stopped})"
+    if seed >= FIRST_TUNING_SEED:
+        return f"has the seed {seed}; those from {FIRST_TUNING_SEED} on are for tuning"
+    return ""
+
+
 def read_entry(path: Path) -> Entry:
-    """Read one file; UsageError if it is not readable, of another format, edited or renamed."""
+    """Read one file.
+
+    UsageError if it is not readable, of another format, edited or renamed, or if a trial cannot be
+    repeated.
+    """
     try:
         content = read_json(path)
     except FileNotFoundError:
@@ -211,6 +230,12 @@ def read_entry(path: Path) -> Entry:
             f"{path} names the environment {entry.cell.environment!r}; expected {trained!r}, that "
             "of its specification"
         )
+    label = entry.cell.algorithm
+    if label != (name := entry.algorithm) and label in trainer_names():
+        raise UsageError(
+            f"{path} has the label {label!r}, which is another algorithm; expected {name!r} or a "
+            "label of your own"
+        )
     trials = entry.cell.trials
     if len(entry.runs) != len(trials) or len(entry.scores) != len(trials):
         raise UsageError(
@@ -229,6 +254,11 @@ def read_entry(path: Path) -> Entry:
                 f"{path}: seed {trial.seed} has the lowest return, the tail, the score and the "
                 f"highest return {shown}: expected an ascending order; its trials do not have this "
                 "score"
+            )
+        if reason := why_unrepeatable(entry.cell.spec, trial.seed, run.stopped):
+            raise UsageError(
+                f"{path}: seed {trial.seed} {reason}; expected a trial that its specification "
+                "determines"
             )
     if len({*entry.seeds}) < len(trials) or len(trials) < MIN_RUNS:
         seeds = ", ".join(map(str, entry.seeds))

@@ -16,12 +16,11 @@ from esbench.analysis.statistics import MIN_RUNS
 from esbench.errors import UsageError
 from esbench.gate.baselines import done_cells, freeze_cell
 from esbench.grids.trial_spec import TrialSpec
-from esbench.leaderboard.entries import Curves, Entry, as_file, read_entry
+from esbench.leaderboard.entries import Curves, Entry, as_file, read_entry, why_unrepeatable
 from esbench.leaderboard.more_seeds import with_more_seeds
 from esbench.leaderboard.run_summary import run_summary
 from esbench.rollouts.engine import Engine
 from esbench.rollouts.worker_pool import WorkerPool
-from esbench.seeding import FIRST_TUNING_SEED
 from esbench.store.cells import Cell
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.outputs import write_bytes
@@ -29,7 +28,6 @@ from esbench.store.provenance.changes import Origin, changes, origin_of, user_co
 from esbench.store.provenance.record import OWN_FILES, provenance
 from esbench.store.run_curves import RunCurve, run_curves
 from esbench.store.trial_folder import TrialFolder
-from esbench.training.callbacks import TargetReturn
 from esbench.training.make import make_trainer
 from esbench.training.scoring import evaluate_trial, restore
 from esbench.training.search_trainer import SearchTrainer
@@ -135,7 +133,8 @@ def command_of_results(command: str) -> str:
 def check_trial(trial: TrialFolder, pool: Engine) -> None:
     """Raises UsageError if specification, rows, checkpoint and result of a trial do not agree."""
     spec, result, description = trial.spec(), trial.result(), trial.description()
-    _check_reproducible(trial, spec)
+    if reason := why_unrepeatable(description["spec"], spec.seed, result.get("stopped")):
+        raise UsageError(f"{trial.path} {reason}; {_EXPECTED_TRIAL}")
     returns = result.get("returns") or []
     finite = result["score"] is not None and None not in returns
     rows = trial.records()
@@ -156,20 +155,6 @@ def check_trial(trial: TrialFolder, pool: Engine) -> None:
     _check_budget(trial, spec, rows)
     _check_center(trial, rows, pool)
     _check_episodes(trial, pool)
-
-
-def _check_reproducible(trial: TrialFolder, spec: TrialSpec) -> None:
-    """Raises UsageError if the specification alone does not determine the trial."""
-    stopped, target = trial.result().get("stopped"), spec.budget.target_return
-    reason = ""
-    if spec.init_from is not None:
-        reason = f"starts from the policy of {spec.init_from.trial}"
-    elif stopped and (target is None or not TargetReturn(target).stopped(stopped)):
-        reason = f"was stopped by a callback ({stopped})"
-    elif spec.seed >= FIRST_TUNING_SEED:
-        reason = f"has the seed {spec.seed}; those from {FIRST_TUNING_SEED} on are for tuning"
-    if reason:
-        raise UsageError(f"{trial.path} {reason}; {_EXPECTED_TRIAL}")
 
 
 def _check_budget(trial: TrialFolder, spec: TrialSpec, rows: Sequence[GenerationRecord]) -> None:

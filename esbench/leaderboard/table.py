@@ -46,8 +46,9 @@ TERMINAL_COST_NOTE: Final = "Steps: of training, mean over seeds."
 _NOT_SETTINGS: Final = frozenset({"id", "backend"})
 OVERLAP: Final = "Overlap"
 OVERLAP_NOTE: Final = (
-    "Overlap: how many other rows of the environment have an interval that overlaps that of the "
-    "best, so that chance may have decided between them."
+    "Overlap: how many other rows of the environment with the same budget of steps have an "
+    "interval that overlaps that of the best, so that chance may have decided between them. The "
+    "best row is that of all budgets."
 )
 BEST_COLUMNS: Final = (
     "Environment", "Algorithm", "Policy", "Score", INTERVAL, OVERLAP, "Tail", "Seeds", "Steps",
@@ -144,9 +145,9 @@ def best_sheet(found: Sequence[LeaderboardRow], rows: Sequence[LeaderboardRow]) 
     header = [name for name in BEST_COLUMNS if name in (*sheet.header, OVERLAP)]
     body = []
     for best in found:
-        others = [
-            row for row in rows if row.environment == best.environment and row.file != best.file
-        ]
+        place = best.environment, best.budget
+        alike = [row for row in rows if (row.environment, row.budget) == place]
+        others = [row for row in alike if row.file != best.file]
         overlapping = sum(row.high >= best.low and row.low <= best.high for row in others)
         texts = _texts(best) | {OVERLAP: f"{overlapping} of {len(others)}"}
         body.append([texts[name] for name in header])

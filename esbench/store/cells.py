@@ -41,6 +41,7 @@ class Cell(NamedCell):
     descriptions: tuple[Json, ...]  # the content of their ``trial.json``
     scores: Scores  # of the environment with these ``kwargs`` and wrappers; empty if none is known
     twice: tuple[Path, Path] | None = None  # folders of one trial, first the one that counts
+    scores_differ: bool = False  # whether trials record other scores; those of the first count
 
     @property
     def spec(self) -> Json:
@@ -75,10 +76,13 @@ class Cell(NamedCell):
 
     @property
     def evaluates_policy(self) -> bool:
-        """Whether the rows have returns of the unperturbed policy; an agent may show none."""
+        """Whether the rows have returns of the unperturbed policy; an agent may show none.
+
+        The last row of an agent is written after training, when its policy is known.
+        """
         if self.is_agent:
             returns = (trial.columns("center_return")["center_return"] for trial in self.trials)
-            return any(bool(np.isfinite(each).any()) for each in returns)
+            return any(bool(np.isfinite(each[:-1]).any()) for each in returns)
         return bool(self.spec["evaluation"]["center"])
 
     @property
@@ -256,6 +260,7 @@ def _cells_of(
             descriptions=descriptions,
             scores=_scores_of(trials[0], descriptions[0]),
             twice=twice.get(variant),
+            scores_differ=len({json.dumps(each.get("scores")) for each in descriptions}) > 1,
         )
 
 

@@ -17,6 +17,7 @@ from typing import Final, Literal, TypeAlias
 from esbench.errors import UsageError
 from esbench.files import disk_errors, open_regular
 from esbench.grids.trial_spec import differences
+from esbench.interrupts import interrupts_delayed
 from esbench.store.find_trials import HIDDEN, find_trials, has_trials
 from esbench.store.lock import shared
 from esbench.store.trial_folder import TrialFolder, is_trial
@@ -160,9 +161,22 @@ def _copy(trial: TrialFolder, target: Path, out: Path) -> None:
             if not stack.enter_context(TrialFolder(target).locked()):
                 raise _busy(TrialFolder(target))
             TrialFolder(hidden / "new").adopt(TrialFolder(target))
-            target.rename(hidden / "old")
         target.parent.mkdir(parents=True, exist_ok=True)
-        (hidden / "new").rename(target)
+        _replace(target, hidden / "new", hidden / "old")
+
+
+def _replace(target: Path, new: Path, old: Path) -> None:
+    """Move ``new`` to ``target``, and what was there to ``old``; both or nothing."""
+    with interrupts_delayed():
+        existed = target.exists()
+        if existed:
+            target.rename(old)
+        try:
+            new.rename(target)
+        except OSError:
+            if existed:
+                old.rename(target)
+            raise
 
 
 def _copy_file(source: str, target: str) -> None:

@@ -38,6 +38,7 @@ from esbench.leaderboard.submit import (
 from esbench.leaderboard.table import best_rows, best_sheet, leaderboard_rows, settings_words
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.running.trials import open_grid
+from esbench.seeding import FIRST_TUNING_SEED
 from esbench.settings import parse
 from esbench.store.provenance import record
 
@@ -372,6 +373,29 @@ def test_an_edited_or_renamed_file_is_refused(esbench: Run, board: Path) -> None
     assert esbench("leaderboard", str(board))[0] == 2
 
 
+@pytest.mark.parametrize("made", ["stopped", "started", "tuned", "labeled"])
+def test_an_entry_that_nobody_can_repeat_is_refused(board: Path, made: str) -> None:
+    entry = read_entry(only(board))
+    runs, cell = entry.runs, entry.cell
+    spec: Any = cell.spec
+    if made == "stopped":
+        runs = tuple(run.model_copy(update={"stopped": "at its best"}) for run in runs)
+    elif made == "started":
+        spec = {**spec, "init_from": {"trial": "elsewhere"}}
+    elif made == "tuned":
+        trials = [
+            trial.model_copy(update={"seed": FIRST_TUNING_SEED + trial.seed})
+            for trial in cell.trials
+        ]
+        cell = cell.model_copy(update={"trials": tuple(trials)})
+    else:
+        cell = cell.model_copy(update={"algorithm": "pepg"})
+    cell = cell.model_copy(update={"spec": spec})
+    write(board, entry.model_copy(update={"runs": runs, "cell": cell}))
+    with pytest.raises(UsageError):
+        read_leaderboard(board)
+
+
 def test_rows_are_sorted_and_filtered(board: Path) -> None:
     entry = read_entry(only(board))
     own: Any = entry.cell.spec
@@ -406,22 +430,25 @@ def test_of_each_environment_the_best_row_and_how_many_overlap_it(
     for one, cells in zip(best, sheet.body, strict=True):
         own = [row for row in rows if row.environment == one["environment"]]
         assert one["score"] == max(row.score for row in own)
-        pairs = [(row.low, row.high) for row in own]
+        alike = [row for row in own if row.budget == one["budget"]]
+        pairs = [(row.low, row.high) for row in alike]
         overlapping = sum(low <= one["high"] and high >= one["low"] for low, high in pairs) - 1
         named = dict(zip(sheet.header, cells, strict=True))
         assert named["Environment"] == one["environment"]
-        assert named["Overlap"] == f"{overlapping} of {len(own) - 1}"
+        assert named["Overlap"] == f"{overlapping} of {len(alike) - 1}"
     # Rows of other algorithms count although they are not shown, also those that are better.
     (hopper,) = (row for row in rows if row.title == "random_search on Hopper-v5")
     alone = best_sheet([hopper], rows)
     overlap = dict(zip(alone.header, alone.body[0], strict=True))["Overlap"]
-    better = [row for row in rows if row.environment == "Hopper-v5" and row.low > hopper.high]
+    alike = [row for row in rows if row.environment == "Hopper-v5" and row.budget == hopper.budget]
+    better = [row for row in alike if row.low > hopper.high]
     assert len(better) > 10
     overlapping, others = map(int, overlap.split(" of "))
     assert overlapping <= others - len(better)
     only = ("--env", "Hopper-v5", "--algorithm", "csa_es", "--format", "markdown")
     code, out, _ = esbench("leaderboard", str(PUBLISHED), "--best", *only)
-    others = sum(row.environment == "Hopper-v5" for row in rows) - 1
+    budget = hopper.budget
+    others = sum((row.environment, row.budget) == ("Hopper-v5", budget) for row in rows) - 1
     assert (code, f" of {others} |" in out) == (0, True)
 
 

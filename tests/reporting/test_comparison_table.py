@@ -66,6 +66,19 @@ def test_a_reference_that_is_not_better_than_random_actions_is_no_scale(referenc
 
 
 @pytest.mark.usefixtures("two")
+def test_over_environments_only_where_each_counts_the_same() -> None:
+    for side in "ab":
+        write_scores(Path(side), GOOD, algorithms={"snes": {}})
+    assert compare_sides("a", "b").across is None
+    for side in "ab":
+        write_scores(Path(side), GOOD, algorithms={"snes": {}}, environments=["Acrobot-v1"])
+    assert compare_sides("a", "b").across is not None
+    for side in "ab":
+        shutil.rmtree(Path(side) / "Acrobot-v1")
+    assert compare_sides("a", "b").across is None
+
+
+@pytest.mark.usefixtures("two")
 def test_the_tails_of_both_sides() -> None:
     edit(Path("a"), "result.json", lambda content: content.update(returns=[7.0, *range(8, 17)]))
     sides = compare_sides("a", "b")

@@ -45,7 +45,9 @@ def test_a_row_of_four_runs_by_hand(tmp_path: Path) -> None:
     assert (row.env_steps, row.episodes, row.cpu_time_s, row.wall_time_s) == (200, 20, 2, 1)
     assert row.expected_env_steps == (100 + 200 + 400 + 400) / 2
     assert row.area_env_steps == 400
-    assert math.isnan(row.area)  # the fourth run has none
+    # The fourth run counts as random actions, and the IQM of four leaves out the ends.
+    assert row.mean_return == (60 + 65) / 2
+    assert row.diverged == 1
     assert (row.unfinished, row.empty, row.commands) == (0, 0, (COMMAND,))
 
 
@@ -78,6 +80,15 @@ def test_the_score_fills_the_area_of_a_run_that_ended_before_its_budget(tmp_path
     assert rows["openai_es"].area == pytest.approx(0.75)
     assert rows["openai_es"].area_env_steps == 400
     assert rows["openai_es"].reached == 3  # with the window that has stopped the runs
+
+
+def test_a_run_that_diverged_counts_in_the_area_as_in_the_table_of_areas(tmp_path: Path) -> None:
+    write_runs(tmp_path, [[20.0, math.nan, 20.0, 20.0], *[[120.0] * 4] * 3], 120.0)
+    (row,) = efficiency_table(tmp_path, {})
+    (by_area,) = score_table(tmp_path, statistic="area")
+    assert row.area == pytest.approx(by_area.normalized)
+    assert (row.diverged, by_area.diverged) == (1, 1)
+    assert any("diverged" in note for note in sheet([row]).notes)
 
 
 @pytest.mark.parametrize(

@@ -166,11 +166,14 @@ def test_lines_of_populations_among_others_are_marked(tmp_path: Path) -> None:
     assert figure.axes[0].get_ylabel() == label
 
 
-@pytest.mark.parametrize("evaluated", [True, False])
-def test_an_agents_returns_are_those_after_its_steps(tmp_path: Path, evaluated: bool) -> None:
+# The last row of an agent is written when its policy is known, whether or not others were.
+@pytest.mark.parametrize(("evaluated", "last"), [(True, 9.0), (False, math.nan), (False, 9.0)])
+def test_an_agents_returns_are_those_after_its_steps(
+    tmp_path: Path, evaluated: bool, last: float
+) -> None:
     agents = {"climber": {"algorithm": "own_agents:Climber"}}
     training = [math.nan, 5.0, math.nan, 9.0]  # no episode ended in the others
-    centers = [5.0, 6.0, 7.0, 9.0] if evaluated else [math.nan] * 4
+    centers = [*([5.0, 6.0, 7.0] if evaluated else [math.nan] * 3), last]
     for trial in make_trials(tmp_path, algorithms=agents):
         write_trial(trial, make_records(centers, [math.nan] * 4, training), 9.0)
     figure = draw_figure(tmp_path)

@@ -86,6 +86,27 @@ def markdown(*rows: ScoreRow) -> str:
     return re.sub(" +", " ", as_markdown(sheet(rows)))
 
 
+def test_folders_and_scores_are_of_the_same_seeds(tmp_path: Path) -> None:
+    trials = make_trials(tmp_path, seeds=[0, 1, 2])
+    for trial, score in zip(trials, [100.0, None, 300.0], strict=True):
+        write_trial(trial, make_records([1.0, 2.0]), score)
+    (row,) = score_table(tmp_path)
+    seeds = [Path(folder).name for folder in row.trials]
+    assert list(zip(seeds, row.scores, strict=True)) == [("seed-0", 100.0), ("seed-2", 300.0)]
+
+
+def test_trials_with_other_scores_of_random_actions_have_a_note(tmp_path: Path) -> None:
+    write_scores(tmp_path, [10.0, 20.0, 90.0])
+    assert not score_table(tmp_path)[0].scores_differ
+    random = {"mean": 1.0, "std": 1.0, "episodes": 100, "command": "none"}
+    place = tmp_path / "CartPole-v1/openai_es/seed-2"
+    edit(place, "trial.json", lambda content: content.update(scores={"random": random}))
+    (row,) = score_table(tmp_path)
+    assert row.scores_differ
+    alike = dataclasses.replace(row, scores_differ=False)
+    assert len(cautions([row])) == len(cautions([alike])) + 1
+
+
 @pytest.mark.usefixtures("_scores_of_cartpole")
 def test_a_row_has_scores_cost_reference_and_command(tmp_path: Path) -> None:
     trials = make_trials(tmp_path / "run", seeds=[0, 1, 2])

@@ -1,6 +1,8 @@
 """Joining output folders."""
 
+import errno
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +62,32 @@ def test_a_shorter_trial_is_replaced_by_a_longer_one(tmp_path: Path, finished: b
     assert merge([b], out)["replaced"] == 1
     assert merge([a], out)["kept"] == 1
     assert without_locks(out) == without_locks(tmp_path / "other") == without_locks(b)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_a_trial_is_replaced_or_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    out, longer = tmp_path / "out", tmp_path / "longer"
+    write(out, [0], 2, None)
+    write(longer, [0], 3)
+    before, rename = without_locks(out), Path.rename
+    place = out / PLACE / "seed-0"
+
+    def interrupted(path: Path, target: Path) -> Path:
+        if target == place and path.name == "new":
+            if error is OSError:
+                raise OSError(errno.ENOSPC, "no space", str(path))
+            signal.raise_signal(signal.SIGINT)
+        return rename(path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", interrupted)
+        with pytest.raises((KeyboardInterrupt, UsageError)):
+            merge([longer], out)
+    expected = before if error is OSError else without_locks(longer)
+    assert without_locks(out) == expected
+    assert not list(out.rglob(f"{HIDDEN}*"))
 
 
 def test_what_only_the_shorter_trial_has_kept_is_added(tmp_path: Path) -> None:

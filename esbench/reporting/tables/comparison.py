@@ -68,8 +68,8 @@ class Sides:
     """The comparison of two sides, by environment or by environment and algorithm.
 
     ``statistic`` makes the score of a trial of its episodes. ``across``: difference of
-    normalized scores and probability of improvement over environments; None for one environment, or
-    if one lacks the scores to normalize by.
+    normalized scores and probability of improvement over environments; None for one environment, if
+    one lacks the scores to normalize by, or if one has more pairs than another.
     """
 
     first: str
@@ -256,7 +256,9 @@ def _scores(
 def _across(
     matched: Sequence[tuple[Cell, Cell]], scores: Sequence[tuple[list[float], list[float]]]
 ) -> tuple[Estimate, Estimate] | None:
-    if len(matched) < 2 or not all(cell.has_scale for cell, _ in matched):
+    pairs = Counter(cell.environment for cell, _ in matched)
+    comparable = len(pairs) > 1 and len({*pairs.values()}) == 1
+    if not comparable or not all(cell.has_scale for cell, _ in matched):
         return None
     known = [cell.scores for cell, _ in matched]
     first, second = (

@@ -18,7 +18,7 @@ from esbench.analysis.efficiency import (
     median_total,
     share_interval,
 )
-from esbench.analysis.statistics import bootstrap_interval, iqm
+from esbench.analysis.statistics import bootstrap_interval, diverged_as_worst, iqm
 from esbench.errors import UsageError, suggestion
 from esbench.grids.trial_spec import DEFAULT_LABEL, NamedCell
 from esbench.reporting.tables.render_table import (
@@ -50,6 +50,7 @@ class EfficiencyRow(NamedCell):
             rows share, where random actions are 0 and the reference is 1: IQM over the runs that
             spent this budget, and its 95 % bootstrap interval.
         mean_return: the same IQM in the unit of the environment.
+        diverged: the number of these runs with a return that is not finite.
         unfinished: the number of runs without a result, for which only what they reached counts.
         empty: the number of trials without a training step, which are left out.
         center: whether the unperturbed policy was evaluated in every generation.
@@ -78,6 +79,7 @@ class EfficiencyRow(NamedCell):
     cut: bool
     commands: tuple[str, ...]
     differs: tuple[str, ...]
+    diverged: int = 0
 
 
 def parse_targets(texts: Sequence[str]) -> dict[str, float]:
@@ -208,7 +210,8 @@ def _row(
     reached = int(np.isfinite(totals["env_steps"]).sum()) if known else 0
     low, high = share_interval(reached, len(runs)) if known else (math.nan, math.nan)
     expected = expected_running_time(totals["env_steps"], ends["env_steps"]) if known else math.nan
-    mean, low_mean, high_mean = _mean_return(runs, budget)
+    means = _mean_returns(runs, budget)
+    mean, low_mean, high_mean = _mean_return(means, cell)
     return EfficiencyRow(
         environment=cell.environment,
         algorithm=cell.algorithm,
@@ -232,6 +235,7 @@ def _row(
         cut=cell.cuts_episodes,
         commands=commands_of(cell),
         differs=cell.differs,
+        diverged=means.count(None) if cell.evaluates_policy else 0,
     )
 
 
@@ -242,21 +246,32 @@ def _window(cell: Cell, target: float, window: int) -> int:
     return min(window, budget["target_window"]) if stops else window
 
 
-def _mean_return(runs: Sequence[RunCurve], budget: float) -> tuple[float, float, float]:
-    """The IQM of the mean return over the runs of a search, and its interval.
+def _mean_returns(runs: Sequence[RunCurve], budget: float) -> list[float | None]:
+    """The mean return of each run of a search; None if it is not finite.
 
     The score fills the rest of the budget of a run that ended before it. A run that is not done
     counts only if it has spent the budget.
     """
-    returns = []
+    means: list[float | None] = []
     for run in runs:
         spent = run.totals["env_steps"]
         if not run.is_agent and (run.done or spent[-1] >= budget):
-            returns.append(mean_return(spent, run.returns, run.score, budget))
-    if not returns:
+            mean = mean_return(spent, run.returns, run.score, budget)
+            means.append(mean if math.isfinite(mean) else None)
+    return means
+
+
+def _mean_return(means: Sequence[float | None], cell: Cell) -> tuple[float, float, float]:
+    """The IQM of the mean returns of runs, and its interval; NaN if none is finite.
+
+    A run that diverged counts as in ``seed_scores``.
+    """
+    if all(mean is None for mean in means):
         return math.nan, math.nan, math.nan
-    low, high = bootstrap_interval(returns)
-    return float(iqm(returns)), float(low), float(high)
+    random = cell.scores.random.mean if cell.scores.random else math.inf
+    (values,) = diverged_as_worst([means], random)
+    low, high = bootstrap_interval(values)
+    return float(iqm(values)), float(low), float(high)
 
 
 def _footnotes(rows: Sequence[EfficiencyRow], window: int, terminal: bool) -> list[str]:
@@ -283,6 +298,12 @@ def _footnotes(rows: Sequence[EfficiencyRow], window: int, terminal: bool) -> li
             "'esbench status'. The steps so far count in ERT, and a target that is not reached yet "
             "counts as not reached."
         )
+    lines += [
+        f"{row.title}: {counted(row.diverged, 'run')} diverged; in the area they count as the "
+        "row's worst, or as the random policy if it is lower."
+        for row in rows
+        if row.diverged and not math.isnan(row.area)
+    ]
     if empty := sum(row.empty for row in rows):
         lines.append(f"{counted(empty, 'trial')} without a training step left out.")
     lines += [

@@ -144,6 +144,12 @@ def cautions(rows: Sequence[ScoreRow]) -> list[str]:
         if row.twice
     ]
     lines += [
+        f"{row.title}: its trials record different scores of the random policy or the reference; "
+        "those of the first seed count."
+        for row in rows
+        if row.scores_differ
+    ]
+    lines += [
         f"{row.title}: seeds of different code: {'; '.join(row.mixture)}."
         for row in rows
         if row.mixture

@@ -59,6 +59,7 @@ class ScoreRow(NamedCell):
         overspent: the share of its budget by which an agent exceeded it.
         variety: of the held-out episodes, that of the least varied trial.
         twice: two folders of one trial, first the one that counts, or empty.
+        scores_differ: whether trials record several scores of the random policy or the reference.
     """
 
     score: float
@@ -93,6 +94,7 @@ class ScoreRow(NamedCell):
     diverged: int = 0
     budget: int = 0
     twice: tuple[str, ...] = ()
+    scores_differ: bool = False
 
     @property
     def reference_text(self) -> str:
@@ -237,13 +239,14 @@ def _row(cell: Cell, scores: Sequence[float], statistic: EpisodeStatistic) -> Sc
         mixture=tuple(mixture(descriptions)),
         is_agent=cell.is_agent,
         overspent=cell.overspent,
-        trials=tuple(str(trial.path) for trial in cell.trials),
+        trials=tuple(str(trial.path) for trial in cell.trials if scores and trial.is_done),
         scores=tuple(scores),
         tail=tail_score(cell) if statistic == "mean" else math.nan,
         statistic=statistic,
         variety=least_varied(results),
         budget=descriptions[0]["spec"]["budget"]["env_steps"],
         twice=tuple(map(str, cell.twice or ())),
+        scores_differ=cell.scores_differ,
     )
 
 
