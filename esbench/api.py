@@ -25,7 +25,7 @@ from esbench.grids.grid_file import parse_grid
 from esbench.policies.base import POLICIES
 from esbench.registry import import_name
 from esbench.seeding import LARGEST_SEED
-from esbench.settings import MOST_PARAMS, Table, parse
+from esbench.settings import MOST, MOST_PARAMS, Table, parse
 
 MOST_SEED: Final = 2**64  # of a search without a trial
 
@@ -192,7 +192,7 @@ def make_trainer(
     require_integer("seed", seed, 0, LARGEST_SEED)
     # A list of one value is no sweep: a list given here is the value of one trial.
     values = {
-        key: [value] if isinstance(value, list) else _named(key, value)
+        key: [list(value)] if isinstance(value, list | tuple) else _named(key, value)
         for key, value in settings.items()
     }
     name = _algorithm_name(algorithm)
@@ -248,6 +248,8 @@ def load_policy(
     from esbench.training.scoring import stored_trainer
 
     require_choice("which", which, ("last", "best"))
+    if generation is not None:
+        require_integer("generation", generation, 1, MOST)
     folder = TrialFolder(as_path("path", path))
     with WorkerPool(1) as pool, stored_trainer(folder, pool, generation) as stored:
         return stored.policy(which)

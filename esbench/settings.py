@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 import types
 from abc import ABC
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Final, TypeAlias, TypeVar, get_args, get_origin
 
 import numpy as np
@@ -86,8 +87,21 @@ def parse(model: type[S], values: Table, source: str, prefix: str = "") -> S:
         try:
             json.dumps(values, allow_nan=False, default=_plain)
         except ValueError:
-            raise UsageError(f"{source}: NaN or infinity{where}: expected finite numbers") from None
+            key, value = next(_not_finite(values, prefix), (prefix or "a number", math.nan))
+            raise UsageError(f"{source}: {key} = {value}: expected a finite number") from None
     return typed
+
+
+def _not_finite(value: object, key: str) -> Iterator[tuple[str, float]]:
+    """The numbers in tables and lists that are not finite, each with its dotted key."""
+    if isinstance(value, float) and not math.isfinite(value):
+        yield key, value
+    elif isinstance(value, Mapping):
+        for name, each in value.items():
+            yield from _not_finite(each, f"{key}.{name}" if key else str(name))
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _not_finite(each, key)
 
 
 def _require_complete(model: type[Settings]) -> None:

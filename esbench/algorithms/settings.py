@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from esbench.algorithms.plan import Growth
 from esbench.algorithms.shaping import Shaping
 from esbench.arrays import Vector
-from esbench.errors import UsageError
+from esbench.errors import UsageError, shown
 from esbench.search_space import Tune
 from esbench.settings import Count, CountOrZero, Settings
 
@@ -276,6 +276,7 @@ def fitting(name: str, value: float | tuple[float, ...], num_params: int) -> flo
         return value
     if len(value) != num_params:
         raise UsageError(
-            f"{name} has {len(value)} numbers: expected one, or {num_params} (one per parameter)"
+            f"{name} = {shown(list(value))}: expected a number, or a list of {num_params}, one per "
+            "parameter"
         )
     return np.array(value)

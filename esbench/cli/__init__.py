@@ -132,15 +132,19 @@ def _has_current_folder() -> bool:
 def _plain(said: str, arguments: Sequence[str]) -> str:
     """An error of typer in our words; pydantic checks its numbers and choices."""
     number = re.fullmatch(r"Invalid value for '(.*)': Input should be a valid (\w+), .*", said)
-    if not number:
+    limit = re.fullmatch(
+        r"Invalid value for '(.*)': Input should be greater than or equal to (\d+)", said
+    )
+    found = number or limit
+    if not found:
         return said.replace("Value error, ", "")
-    option, kind = number[1].split(" / ")[0], number[2]
+    option, kind = found[1].split(" / ")[0], found[2]
     given = [
         after if before == option else before.removeprefix(f"{option}=")
         for before, after in pairwise([*arguments, ""])
         if before == option or before.startswith(f"{option}=")
     ]
-    expected = "an integer" if kind == "integer" else f"a {kind}"
+    expected = "an integer" if kind == "integer" else f"a {kind}" if number else f"at least {kind}"
     return f"{option} {given[-1] if given else ''!r}: expected {expected}"
 
 

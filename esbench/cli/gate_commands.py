@@ -80,12 +80,12 @@ def baseline(
     if not 0 < wanted < 1:
         raise UsageError(f"--power {power}: expected a number between 0 and 1, such as 0.8")
     frozen = freeze(folder, command_line(), statistic)
+    with working("simulating checks"):
+        found = suggestions(frozen, wanted) if suggest else []
     if out is not None:
         write_baseline(out, frozen, replace)
         print_baseline(frozen, out)
     if suggest:
-        with working("simulating checks"):
-            found = suggestions(frozen, wanted)
         print_suggestions(found, wanted)
 
 

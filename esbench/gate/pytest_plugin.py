@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -30,8 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--esbench-baseline",
         metavar="FILE",
-        default=DEFAULT_BASELINE,
-        help=f"the baseline of the scores (default: {DEFAULT_BASELINE})",
+        help=f"the baseline of the scores (default: {DEFAULT_BASELINE} in pytest's root folder)",
     )
     group.addoption(
         "--esbench-update",
@@ -58,7 +58,7 @@ def esbench_check(request: pytest.FixtureRequest) -> Callable[..., None]:
     from esbench.gate.agent_gate import AgentGate, AgentSession
 
     gate = AgentGate(
-        request.config.rootpath / str(request.config.getoption("--esbench-baseline")),
+        _baseline_path(request.config),
         update=bool(request.config.getoption("--esbench-update")),
         allow_inconclusive=bool(request.config.getoption("--esbench-allow-inconclusive")),
         test=request.node.nodeid,
@@ -90,7 +90,7 @@ def pytest_terminal_summary(
     from esbench.escape import printable
     from esbench.gate.baselines import read_baseline
 
-    path = config.rootpath / str(config.getoption("--esbench-baseline"))
+    path = _baseline_path(config)
     lines = list(session.found)
     names: list[str] = []
     with contextlib.suppress(UsageError):  # the tests have reported a damaged file
@@ -104,3 +104,14 @@ def pytest_terminal_summary(
         terminalreporter.section("esbench")
         for line in lines:
             terminalreporter.line(printable(line))
+
+
+def _baseline_path(config: pytest.Config) -> Path:
+    """The file of the option, relative to the current folder, or the default one.
+
+    A file that exists can change pytest's root folder, since pytest counts it among its arguments.
+    """
+    given = config.getoption("--esbench-baseline")
+    if given is None:
+        return config.rootpath / DEFAULT_BASELINE
+    return config.invocation_params.dir / str(given)

@@ -13,13 +13,16 @@ import numpy as np
 
 from esbench.analysis.gate import GateRules, Sample, p_within
 from esbench.analysis.statistics import Floats
+from esbench.errors import UsageError
 from esbench.gate.baselines import Baseline
 from esbench.gate.match_baseline import make_sample
 from esbench.seeding import Purpose, stream
+from esbench.units import counted
 
 SEEDS: Final = (8, 10, 16, 32)
 MARGINS: Final = (0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
 CHECKS: Final = 200  # simulated, for each number of seeds
+FEWEST: Final = 5  # seeds of the baseline
 SPLITS: Final = 2000  # of each permutation test
 
 
@@ -44,7 +47,16 @@ class Suggestion:
 
 
 def suggestions(baseline: Baseline, power: float) -> list[Suggestion]:
-    """The suggestions for every cell and each of ``SEEDS``."""
+    """The suggestions for every cell and each of ``SEEDS``.
+
+    UsageError if a cell has fewer than ``FEWEST`` seeds, which do not tell their spread.
+    """
+    for frozen in baseline.cells:
+        if len(frozen.trials) < FEWEST:
+            raise UsageError(
+                f"{frozen.name} has {counted(len(frozen.trials), 'seed')}; expected {FEWEST} or "
+                "more to estimate the spread of the scores"
+            )
     rules = GateRules(statistics=baseline.statistics)
     found = []
     for frozen in baseline.cells:

@@ -7,7 +7,7 @@ import copy
 import re
 import sys
 import tomllib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from esbench.agents.names import trainer_settings
@@ -73,6 +73,13 @@ def compose_grid(
         table = _without_settings_of(table, settings.keys() - set(algorithms))
         if "tune" in table:
             table["tune"] = {k: v for k, v in table["tune"].items() if k in algorithms}
+    short = {
+        "environments": "--env" if environments else "",
+        "algorithms": "--algorithm" if algorithms else "",
+        "seeds": "" if seeds is None else f"--seeds {seeds}",
+        "budget.env_steps": "" if env_steps is None else f"--env-steps {env_steps}",
+    }
+    require_distinct_keys(overrides, short)
     if seeds is not None:
         table = apply_override(table, f"seeds={parse_seeds(seeds)}")
     if env_steps is not None:
@@ -117,7 +124,6 @@ def _without_settings_of(table: Table, left_out: Collection[str]) -> Table:
 
 def _apply_overrides(table: Table, assignments: Sequence[str]) -> Table:
     """Applies every ``--set`` in order; none may add an algorithm to the grid."""
-    require_distinct_keys(assignments)
     labels = table.get("algorithms")
     for assignment in assignments:
         table = apply_override(table, assignment)
@@ -137,13 +143,22 @@ def _apply_overrides(table: Table, assignments: Sequence[str]) -> Table:
     return table
 
 
-def require_distinct_keys(assignments: Sequence[str]) -> None:
-    """Raises UsageError if several ``--set`` or short options give the same key."""
-    seen: dict[tuple[str, ...], str] = {}
+def require_distinct_keys(
+    assignments: Sequence[str], short: Mapping[str, str] | None = None
+) -> None:
+    """Raises UsageError if a ``--set`` replaces what another one or a short option has set.
+
+    ``short`` has the options in use by the key that they set; an empty one is not in use.
+    """
+    options = short or {}
+    seen = {tuple(key.split(".")): option for key, option in options.items() if option}
     for assignment in assignments:
         key = tuple(_split_key(assignment.partition("=")[0].strip()))
-        if key and key in seen:
-            raise UsageError(f"{'.'.join(key)} is set twice, by {seen[key]!r} and {assignment!r}")
+        for other in seen:
+            if key and other[: len(key)] == key:
+                raise UsageError(
+                    f"{'.'.join(other)} is set twice, by {seen[other]!r} and {assignment!r}"
+                )
         seen[key] = assignment
 
 

@@ -66,6 +66,7 @@ class Trainer(ABC):
         self.watch = Stopwatch()
         self.folder = folder
         self.done = False
+        self._closed = False
         self._owned: contextlib.ExitStack | None = None
         self._pool: Engine = WorkerPool() if pool is None else pool
         if pool is None:
@@ -102,8 +103,8 @@ class Trainer(ABC):
         Raises:
             TrainingError: all returns of a generation are not finite, or an earlier update failed.
             UsageError: see ``check_episodes``, which is called if the trainer owns its workers; a
-                callback is no function or returns something else, or ``env_steps`` are negative or
-                beyond a stored budget.
+                callback is no function or returns something else, ``env_steps`` are negative or
+                beyond a stored budget, or the trainer of a stored trial is closed.
         """
         budget = self.spec.budget
         if env_steps is not None:
@@ -123,6 +124,8 @@ class Trainer(ABC):
                 f"trial in {self.folder}"
             )
         if not self.done:
+            if self._closed:
+                raise UsageError(f"the trainer of {self.folder} is closed; expected a new one")
             if self.stopped is None:  # else it was interrupted while it was scored
                 self._train_with(limit, functions)
             if self.stopped or self._is_spent(budget.env_steps):
@@ -191,6 +194,7 @@ class Trainer(ABC):
     @final
     def close(self) -> None:
         """Close environments, end the worker processes and release the folder, if it owns them."""
+        self._closed = True
         self._close()
         if self._owned is not None:
             self._owned.close()

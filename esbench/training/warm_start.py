@@ -34,7 +34,7 @@ def latest_start(path: str | Path | None) -> StartSpec | None:
         digest = folder.records()[generation - 1].digest
     except UsageError as error:
         raise UsageError(f"init_from = {str(path)!r}: {error}") from None
-    return StartSpec(trial=str(path), generation=generation, digest=digest)
+    return StartSpec(trial=str(folder.path), generation=generation, digest=digest)
 
 
 def load_start(start: StartSpec, spec: TrialSpec, policy: Policy) -> tuple[Vector, State]:

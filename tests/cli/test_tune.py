@@ -81,7 +81,7 @@ def digests(metrics: Path) -> list[str]:
     ("arguments", "fact"),
     [
         (("quick",), "--all"),
-        (("bad.toml", "--trials", "0"), "--trials"),
+        (("bad.toml", "--trials", "-3"), "--trials '-3': expected at least 1"),
         (("bad.toml", "--tuning-seeds", "0-3"), "0, 1, 2"),
         (("bad.toml", "--tuning-seeds", "many"), "--tuning-seeds"),
         (("bad.toml", "--storage", "bad.toml"), "bad.toml"),

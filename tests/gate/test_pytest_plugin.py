@@ -1,5 +1,6 @@
 import json
 import math
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -207,6 +208,22 @@ def test_the_options_reach_the_fixture(pytester: pytest.Pytester) -> None:
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*bad.json: not readable as JSON*"])
     assert "raise UsageError" not in result.stdout.str()
+
+
+def test_a_file_is_relative_to_the_current_folder(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\naddopts = -p no:hypothesispytest")
+    pytester.makepyfile(SUITE.format(drop=0.0))
+    below = pytester.mkdir("below")
+    pytester.path.joinpath("tests").mkdir()
+    test = next(pytester.path.glob("test_*.py"))
+    test.rename(below / test.name)
+    pytester.chdir()
+    os.chdir(below)
+    for options in (["--esbench-update"], [], ["--esbench-update"]):
+        result = pytester.runpytest_subprocess("--esbench-baseline", "../b.json", *options)
+        result.assert_outcomes(passed=1)
+    assert [path.name for path in pytester.path.parent.rglob("b.json")] == ["b.json"]
+    assert (pytester.path / "b.json").exists()
 
 
 def test_what_cannot_fail_says_so(tmp_path: Path) -> None:

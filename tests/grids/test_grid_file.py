@@ -1,11 +1,12 @@
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from esbench.errors import UsageError
-from esbench.grids.compose import apply_override, parse_seeds, require_distinct_keys
+from esbench.grids.compose import apply_override, compose_grid, parse_seeds, require_distinct_keys
 from esbench.grids.grid_file import grid_names, parse_grid
 from esbench.grids.trial_spec import TrialSpec
 from esbench.running.trials import Trial, grid_trials, open_grid
@@ -139,6 +140,41 @@ def test_an_override_of_an_algorithm_without_its_table_names_the_key() -> None:
     assert apply_override(table, "algorithms.snes.sigma=0.3")["algorithms"]["snes"] == {
         "sigma": 0.3
     }
+
+
+@pytest.mark.parametrize(
+    ("options", "overrides"),
+    [
+        ({"env_steps": 500}, ["budget={generations=3}"]),
+        ({"env_steps": 500}, ["budget.env_steps=700"]),
+        ({"seeds": "0-1"}, ["seeds=[5]"]),
+        ({}, ["algorithms={cem={}}"]),
+        ({}, ['environments=["Acrobot-v1"]']),
+        ({}, ["algorithms.snes.sigma=0.3", "algorithms.snes={population_size=6}"]),
+    ],
+)
+def test_no_option_replaces_another_one(options: dict[str, Any], overrides: list[str]) -> None:
+    with pytest.raises(UsageError, match="twice"):
+        compose_grid(None, ["CartPole-v1"], ["snes"], **options, overrides=overrides)
+
+
+def test_a_table_may_be_completed_by_later_options() -> None:
+    overrides = ["budget={generations=3}", "budget.env_steps=700", "algorithms.snes.sigma=0.3"]
+    grid, _ = compose_grid(None, ["CartPole-v1"], ["snes"], overrides=overrides)
+    assert (grid.budget["generations"], grid.budget["env_steps"]) == (3, 700)
+
+
+@pytest.mark.parametrize(
+    ("override", "found"),
+    [
+        ("budget.target_return=nan", "budget.target_return = nan"),
+        ("algorithms.snes.sigma=inf", "algorithms.snes.sigma = inf"),
+        ("algorithms.snes.sigma=[0.1, nan]", "algorithms.snes.sigma = nan"),
+    ],
+)
+def test_a_number_that_is_not_finite_is_named(override: str, found: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(found)):
+        compose_grid(None, ["CartPole-v1"], ["snes"], overrides=[override])
 
 
 @pytest.mark.parametrize("assignment", ["name", "=3", ""])

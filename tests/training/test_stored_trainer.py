@@ -185,3 +185,15 @@ def test_a_script_records_members_too(make: Make, tmp_path: Path) -> None:
     assert len(members) == trainer.progress.episodes
     with pytest.raises(UsageError, match="record.*out"):
         make(None, record="members")
+
+
+def test_a_closed_trainer_trains_no_more(make: Make, tmp_path: Path) -> None:
+    with make(tmp_path) as trainer:
+        trainer.train(env_steps=100)
+    rows = (tmp_path / PLACE / "metrics.jsonl").read_bytes()
+    with pytest.raises(UsageError, match="closed"):
+        trainer.train()
+    assert (tmp_path / PLACE / "metrics.jsonl").read_bytes() == rows
+    with make(tmp_path) as trainer:
+        trainer.train()
+    assert trainer.train() == trainer.stopped  # done

@@ -23,6 +23,7 @@ from esbench.running.trials import Trial
 from esbench.store.trial_folder import TrialFolder
 from esbench.training.scoring import evaluate_trial
 from esbench.training.search_trainer import SearchTrainer
+from esbench.training.warm_start import latest_start
 
 Make = Callable[..., Trial]
 PICTURES = "doubles:Pictures-v0"
@@ -75,6 +76,12 @@ def test_it_starts_with_the_policy_and_resumes_bit_for_bit(
     shutil.rmtree(source.folder.path)  # not needed to score what was trained
     stored = evaluate_trial(trial.folder.path, pool)
     assert stored.recorded == stored.score.mean
+
+
+def test_two_spellings_of_a_folder_are_one_start(make_trial: Make, pool: WorkerPool) -> None:
+    folder = trained(make_trial, pool).folder.path
+    spellings = [f"{folder}", f"{folder}/", f"{folder.parent}/./{folder.name}"]
+    assert len({latest_start(each) for each in spellings}) == 1
 
 
 def test_a_default_trial_does_not_record_it(make_trial: Make) -> None:
