@@ -137,6 +137,11 @@ class XNES(Algorithm[SampledPopulation]):
                 f"xnes with {size} parameters: expected at most {MOST_PARAMS}, because it "
                 "keeps a matrix with one row per parameter; use snes"
             )
+        if self.settings.optimizer_settings.get("weight_decay"):
+            raise UsageError(
+                "xnes steps in local coordinates, where the optimizer's weight_decay does nothing; "
+                "expected weight_decay as a setting of the algorithm"
+            )
         sigma = np.zeros(size) + self.settings.initial_sigma(size)
         self._factor = np.diag(sigma)  # A, of the covariance A A^T
         self._ascent = Ascent(self.settings, size)

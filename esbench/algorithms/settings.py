@@ -210,6 +210,14 @@ class AdaptiveDeviationSettings(DeviationSettings, ABC):
         return self
 
     @final
+    def start(self, num_params: int) -> Vector:
+        """The deviations at the start [P], within the bounds."""
+        low: float | Vector = np.asarray(self.sigma_min or 0.0)
+        high: float | Vector = np.asarray(self.sigma_max or np.inf)
+        sigma = np.zeros(num_params) + self.initial_sigma(num_params)
+        return np.minimum(np.maximum(sigma, low), high)
+
+    @final
     def controlled(self, old: Vector, new: Vector) -> Vector:
         """``new`` deviations [P], clipped to the bounds and to the largest change from ``old``."""
         low: float | Vector = np.asarray(self.sigma_min or 0.0)

@@ -91,7 +91,7 @@ class StableBaselines(Agent, ABC):
             [lambda: self._from_zero(make_environment())] * settings.n_envs
         )
         self._statistics: Any = None
-        if settings.normalize:
+        if settings.normalize is not False:
             given = settings.normalize if isinstance(settings.normalize, dict) else {}
             gamma = {"gamma": getattr(settings, "gamma", 0.99)}
             with _sentences(f"normalize = {given}"):

@@ -38,7 +38,7 @@ class StableBaselinesSettings(AgentSettings, ABC):
     """Whether to normalize observations and rewards (VecNormalize), or its arguments."""
 
     action_noise_std: NonNegative = 0.0
-    """Standard deviation of normal noise on the actions of SAC and TD3 [action units]."""
+    """Standard deviation of normal noise on the actions of SAC and TD3, scaled to [-1, 1]."""
 
     @final
     def __reduce__(self) -> Any:

@@ -179,7 +179,10 @@ class AgentTrainer(Trainer):
         self._learning = True
         try:
             with silenced():
-                self.agent.learn(env_steps - self.progress.env_steps)
+                # Schedules go over the whole budget, also if training pauses before its end.
+                known = self.agent.policy is not None
+                end = max(env_steps, self.spec.budget.env_steps) if known else env_steps
+                self.agent.learn(end - self.progress.env_steps)
         except _TrainingEnds:
             if self.agent.policy is None:
                 raise TrainingError(

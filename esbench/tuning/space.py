@@ -18,13 +18,16 @@ from esbench.settings import Settings, Table, parse
 def search_space(
     model: type[TrainerSettings], table: Table, source: str, label: str
 ) -> SearchSpace:
-    """The declared space of a model, changed by ``[tune.LABEL]``; conditional settings come last.
+    """The declared space of a model, changed by ``[tune.LABEL]``.
+
+    Conditional settings come last, each after those on which it depends.
 
     A value of the table is a range ``{low = 0.01, high = 1.0, log = true}``, a list of choices, a
     table with ``choices`` or a range and ``when``, or false, which leaves the setting out.
 
     Raises:
-        UsageError: an unknown setting, a space outside of its range, or nothing to search.
+        UsageError: an unknown setting, a space outside of its range, nothing to search, or settings
+            that depend on each other.
     """
     prefix = f"tune.{toml_key(label)}"
     space = declared_space(model)
@@ -42,7 +45,22 @@ def search_space(
             f"{source}: {label} has no search space; expected a table [{prefix}] with one of its "
             "settings, such as SETTING = {low = 0.01, high = 1.0, log = true}"
         )
-    return dict(sorted(space.items(), key=lambda item: bool(item[1].when)))
+    return _in_order(space, f"{source}: {prefix}")
+
+
+def _in_order(space: SearchSpace, place: str) -> SearchSpace:
+    """The settings in an order in which each follows those that its ``when`` names."""
+    left = dict(sorted(space.items(), key=lambda item: bool(item[1].when)))
+    found: SearchSpace = {}
+    while left:
+        ready = (name for name, setting in left.items() if setting.when.keys().isdisjoint(left))
+        name = next(ready, None)
+        if name is None:
+            raise UsageError(
+                f"{place}: {', '.join(left)} depend on each other by when; expected one without"
+            )
+        found[name] = left.pop(name)
+    return found
 
 
 def toml_key(name: str) -> str:

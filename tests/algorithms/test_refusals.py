@@ -63,6 +63,7 @@ CASES: list[tuple[str, dict[str, Any], str]] = [
     ("snes", {"shaping": "ness"}, "did you mean 'nes'"),
     ("xnes", {"num_params": MOST_PARAMS + 1, "center_init": 0.0}, "2001 .*at most 2000.*snes"),
     ("xnes", {"sigma_min": 0.1}, "unknown key sigma_min"),
+    ("xnes", {"optimizer_settings": {"weight_decay": 0.1}}, "weight_decay"),
     ("xnes", {"sigma_max_change": 0.1}, "unknown key sigma_max_change"),
     ("cem", {"population_size": 7}, "elite_ratio = 0.25 of population_size = 7 is 1: .*at least 2"),
     ("cem", {"population_size": None, "num_params": 1, "center_init": 0.0}, "at least 2 elites"),

@@ -28,9 +28,12 @@ def test_every_deviation_stays_within_its_own_bounds(name: str) -> None:
     assert ((own >= LOW) & (own <= HIGH)).all()
     assert ((own == LOW) | (own == HIGH)).any()
     np.testing.assert_array_equal(equal, one)
-    capped = make(sigma_max=LOW.tolist())
-    climb(capped, 1)
-    assert (capped.state_dict()["sigma"] <= LOW).all()
+    capped, raised = make(sigma_max=LOW.tolist()), make(sigma_min=HIGH.tolist())
+    for _ in range(3):  # from the first population on
+        assert (capped.state_dict()["sigma"] <= LOW).all()
+        assert (raised.state_dict()["sigma"] >= HIGH).all()
+        climb(capped, 1)
+        climb(raised, 1)
 
 
 @pytest.mark.parametrize("name", ["openai_es", "ars", "ns_es"])
@@ -45,8 +48,8 @@ def test_a_decay_stops_at_each_parameters_own_minimum(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "words"),
     [
-        ("pgpe", {"sigma_max": [0.5, 0.6]}, f"sigma_max has 2 numbers.*{P}"),
-        ("openai_es", {"sigma": 0.5, "sigma_min": [0.1, 0.2]}, f"sigma_min has 2 numbers.*{P}"),
+        ("pgpe", {"sigma_max": [0.5, 0.6]}, f"sigma_max = .* list of {P}"),
+        ("openai_es", {"sigma": 0.5, "sigma_min": [0.1, 0.2]}, f"sigma_min = .* list of {P}"),
         ("snes", {"sigma_min": [0.1] * (P - 1) + [0.4], "sigma_max": 0.3}, "sigma_min.*sigma_max"),
         ("ars", {"sigma": 0.3, "sigma_min": [0.1] * (P - 1) + [0.4]}, "sigma_min"),
         ("eggroll", {"sigma_min": [0.1] * P}, "sigma_min"),

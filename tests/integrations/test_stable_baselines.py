@@ -126,6 +126,31 @@ def test_training_is_that_of_the_library(pool: WorkerPool) -> None:
         np.testing.assert_allclose(ours[key].numpy(), values.numpy(), atol=1e-6)
 
 
+def test_a_pause_does_not_shorten_a_schedule(pool: WorkerPool) -> None:
+    def rates(*ends: int) -> list[float]:
+        found: list[float] = []
+        spec = trial_of("ppo", 512, n_envs=1).spec
+        with AgentTrainer(spec, pool) as trainer:
+            agent = cast(StableBaselines, trainer.agent)
+            for end in ends:
+                trainer.train(env_steps=end)
+                found.append(agent._model.lr_schedule(agent._model._current_progress_remaining))
+        return found
+
+    assert rates(128, 256, 512)[-1] == rates(512)[0] == 0.0
+    paused = rates(128, 256)
+    assert paused == pytest.approx([1e-3 * (1 - 128 / 512), 1e-3 * (1 - 256 / 512)], rel=0.1)
+
+
+@pytest.mark.parametrize("normalize", [True, False, {}, {"norm_reward": False}])
+def test_only_false_does_not_normalize(pool: WorkerPool, normalize: Any) -> None:
+    spec = trial_of("ppo", 100, normalize=normalize).spec
+    with AgentTrainer(spec, pool) as trainer:
+        trainer.train()
+        agent = cast(StableBaselines, trainer.agent)
+        assert (agent._statistics is not None) == (normalize is not False)
+
+
 @pytest.mark.parametrize("name", ["ppo", "sac"])
 def test_a_dict_of_observations_is_normalized_and_resumes(name: str, pool: WorkerPool) -> None:
     spec = trial_of(name, 100, "esbench-test/Parts-v0", normalize=True).spec

@@ -90,6 +90,22 @@ def test_a_grid_replaces_adds_and_removes_settings() -> None:
     assert space[last].is_active({"optimizer": "sgd"})
 
 
+def test_a_condition_may_depend_on_another_one() -> None:
+    settings = ALGORITHMS.get("openai_es").Settings
+    sgd, decays = {"optimizer": "sgd"}, {"sigma_decay": 0.99}
+    table: dict[str, Any] = {
+        "optimizer": ["adam", "sgd"],
+        "sigma_min": {"low": 0.001, "high": 0.01, "when": decays},
+        "sigma_decay": {"choices": [0.99, 0.999], "when": sgd},
+    }
+    order = list(search_space(settings, table, "test", "openai_es"))
+    places = [order.index(name) for name in ("optimizer", "sigma_decay", "sigma_min")]
+    assert places == sorted(places)
+    table["sigma_decay"]["when"] = {"sigma_min": 0.001}
+    with pytest.raises(UsageError, match=r"sigma_(min|decay), sigma_(min|decay) depend"):
+        search_space(settings, table, "test", "openai_es")
+
+
 @pytest.mark.parametrize(
     ("setting", "value", "facts"),
     [
