@@ -62,7 +62,7 @@ def make_records(
             center_rank=1 + rank * size,
             center_rank_fraction=rank,
             non_finite=0,
-            episode_length_mean=10.0,
+            episode_length_mean=steps / size,
             max_episode_steps=None,
             sigma=0.1,
             update_norm=0.01,

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias, final
 import numpy as np
 import numpy.typing as npt
 
+from esbench.agents.base import AgentSettings
 from esbench.environments.make import time_limit
 from esbench.errors import DamagedTrialError, TrainingError
 from esbench.grids.trial_spec import TrialSpec
@@ -122,23 +123,25 @@ def _cost(environment: str, groups: Sequence[Sequence[Trial]], pool: Engine) -> 
     steps, seconds, loading = 0, 0.0, 0.0
     generations: dict[str, int] = {}
     for group in groups:  # one group per policy, and one per agent
-        left = [(trial, count) for trial in group if (count := _steps_left(trial))]
+        left = [(trial, *_left(trial)) for trial in group]
+        left = [(trial, count, rows) for trial, count, rows in left if count]
         if left:
             try:
                 speed, making, length = probe(left[0][0].spec, pool)
             except TrainingError as error:
                 raise TrainingError(f"{environment}: {error}") from error
-            specs = {trial.labels["algorithm"]: trial.spec for trial, _ in left}
+            specs = {trial.labels["algorithm"]: trial.spec for trial, *_ in left}
             episodes = {n: _episodes(s, pool) for n, s in specs.items() if s.policy}
             ahead = 0
-            for trial, count in left:
-                if trial.spec.is_agent:
-                    ahead += count
-                    continue
+            for trial, count, rows in left:
                 name, budget = trial.labels["algorithm"], trial.spec.budget
-                size = max(1, round(length * episodes[name]))
                 most = budget.generations or MAX_STEPS
-                ahead += min(most, -(-count // size)) * size
+                settings = trial.spec.algorithm.settings
+                if isinstance(settings, AgentSettings):
+                    ahead += min(count, (most - rows) * settings.row_steps)
+                    continue
+                size = max(1, round(length * episodes[name]))
+                ahead += min(most - rows, -(-count // size)) * size
                 bought = min(most, _bought(trial.spec, length, episodes[name]))
                 generations[name] = min(bought, generations.get(name, bought))
             steps += ahead
@@ -224,8 +227,10 @@ def _agent_speed(spec: TrialSpec, pool: Engine) -> float:
             started = time.perf_counter()
             trainer.train(env_steps=steps)
             seconds = time.perf_counter() - started
-        if seconds >= AGENT_SECONDS or 4 * steps > spec.budget.env_steps:
-            return steps / seconds
+            # An agent may take fewer, which are its budget's; so may budget.generations.
+            taken = trainer.progress.env_steps if spec.budget.generations else steps
+        if seconds >= AGENT_SECONDS or 4 * steps > spec.budget.env_steps or taken < steps:
+            return taken / seconds
         steps *= 4
 
 
@@ -252,11 +257,13 @@ def _speed(
     return max(steps, 1) / seconds, float(lengths.mean())
 
 
-def _steps_left(trial: Trial) -> int:
+def _left(trial: Trial) -> tuple[int, int]:
+    """The steps that are left of the budget, and the number of rows so far."""
     if trial.is_done:
-        return 0
+        return 0, 0
     rows = trial.folder.rows()
-    return max(0, trial.spec.budget.env_steps - (rows[-1]["env_steps"] if rows else 0))
+    left = trial.spec.budget.env_steps - (rows[-1]["env_steps"] if rows else 0)
+    return max(0, left), len(rows)
 
 
 def standing(trial: Trial) -> TrialStanding:

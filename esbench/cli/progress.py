@@ -92,16 +92,22 @@ class GridDisplay:
 
     def generation_done(self, trial: Trial, record: GenerationRecord) -> None:
         """A generation was recorded."""
-        bought = -(-trial.spec.budget.env_steps // max(1, record.env_steps))
-        name = f"{trial.labels['environment']} {trial.labels['algorithm']}"
-        few = bought < FEW_GENERATIONS and not trial.spec.is_agent  # an agent has rows
-        if record.generation == 1 and few and name not in self._warned:
-            self._warned.add(name)
-            if self._warns:
-                self._print(Text(few_generations(name, bought), "yellow"))
+        if record.generation == 1 and not trial.spec.is_agent:  # an agent has rows
+            self._warn_of_few(trial, record)
         best = max(self.tasks[trial.name].fields["best"], shown_return(record))
         changes: dict[str, Any] = {"record": record, "best": best, "activity": ""}
         self._advance(trial, completed=record.env_steps, total=_total(trial, record), **changes)
+
+    def _warn_of_few(self, trial: Trial, first: GenerationRecord) -> None:
+        """Warn, once per environment and algorithm, if the budget buys few such generations."""
+        episodes = first.population_size * trial.spec.environment.episodes_per_member
+        size = max(1, round(episodes * first.episode_length_mean))
+        bought = -(-trial.spec.budget.env_steps // size)
+        name = f"{trial.labels['environment']} {trial.labels['algorithm']}"
+        if bought < FEW_GENERATIONS and name not in self._warned:
+            self._warned.add(name)
+            if self._warns:
+                self._print(Text(few_generations(name, bought), "yellow"))
 
     def episodes_done(self, trial: Trial, done: int, total: int) -> None:
         """Some episodes of a generation, or of the scoring, have ended; of an agent, steps."""

@@ -12,6 +12,8 @@ import typer
 
 from esbench.cli.app import GridOptions, app, takes_options, write
 from esbench.cli.training_commands import run
+from esbench.errors import require_integer
+from esbench.settings import MOST
 
 
 def takes_options_of_run(command: Callable[..., None]) -> Callable[..., None]:
@@ -62,7 +64,6 @@ def slurm(
 ) -> None:
     """Print a batch script that trains a grid as a Slurm job array; takes the options of 'run'."""
     from esbench.integrations.trackers.base import tracker_class
-    from esbench.rollouts.worker_pool import WorkerPool
     from esbench.running.limits import Limits
     from esbench.running.schedule import schedule
     from esbench.running.slurm import SlurmJob, submit_script
@@ -94,8 +95,9 @@ def slurm(
     )
     script = job.script()
     workers = cpus_per_task if options["workers"] is None else options["workers"]
-    if workers is not None:
-        schedule((), WorkerPool(workers).size, options["at_once"])
+    if workers is not None:  # the node knows how many it can have
+        require_integer("workers", workers, 1, MOST)
+        schedule((), workers, options["at_once"])
     write(submit_script(script) if submit else script)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import importlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias, final
@@ -42,13 +43,16 @@ def make_environment(
 ) -> gymnasium.Env[Any, Any]:
     """``gymnasium.make(environment_id, **kwargs)`` without the checks of the first step.
 
-    ``wrappers`` are applied to it, the first one innermost.
+    ``wrappers`` are applied to it, the first one innermost. The environment and the wrappers get
+    copies of their arguments, so that no two of them share a list.
 
     Raises:
         UsageError: the environment cannot be made or wrapped.
     """
     with making(environment_id, kwargs):
-        env = wrapped(gymnasium.make(environment_id, disable_env_checker=True, **kwargs), wrappers)
+        arguments = copy.deepcopy(kwargs)
+        env = gymnasium.make(environment_id, disable_env_checker=True, **arguments)
+        env = wrapped(env, wrappers)
         require_space("observation_space", env.observation_space)
         require_space("action_space", env.action_space)
         return env
@@ -60,7 +64,7 @@ def wrapped(env: gymnasium.Env[Any, Any], wrappers: Wrappers) -> gymnasium.Env[A
         wrap = import_object("wrapper", settings.wrapper)
         arguments = settings.model_extra or {}
         try:
-            env = wrap(env, **arguments)
+            env = wrap(env, **copy.deepcopy(arguments))
         except Exception as error:  # a wrapper may raise anything
             given = f" with arguments {arguments}" if arguments else ""
             raise UserCodeError(f"wrapper {settings.wrapper!r}{given}: {reason(error)}") from error

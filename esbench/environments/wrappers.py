@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, final
 
 import gymnasium
@@ -31,6 +32,7 @@ class NewInstance(gymnasium.Wrapper[Any, Any, Any, Any]):
                     f"NewInstance cannot make {wrapper.name} again, which comes before it; "
                     "expected NewInstance first in the list of wrappers"
                 )
+        self._spec = copy.deepcopy(env.spec)  # with arguments that no episode has changed
         self._used = False
 
     def reset(
@@ -38,10 +40,9 @@ class NewInstance(gymnasium.Wrapper[Any, Any, Any, Any]):
     ) -> tuple[Any, dict[str, Any]]:
         """The first observation of an episode in a new instance."""
         if self._used:
-            assert self.env.spec is not None, "made by gymnasium.make"
-            spec = self.env.spec
+            assert self._spec is not None, "made by gymnasium.make"
             self.env.close()
-            self.env = gymnasium.make(spec, disable_env_checker=True)
+            self.env = gymnasium.make(copy.deepcopy(self._spec), disable_env_checker=True)
         self._used = True
         return super().reset(seed=seed, options=options)
 

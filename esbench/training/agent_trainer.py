@@ -265,6 +265,7 @@ class AgentTrainer(Trainer):
         self._learning = False  # between two updates
         ends = self._ends_with(record)
         self._learning = True
+        self._clocks = time.perf_counter(), time.process_time()  # after callbacks and checkpoint
         return ends or generation == self.spec.budget.generations
 
     def _append(self, generation: int, center: HeldOutScore) -> GenerationRecord:

@@ -53,6 +53,20 @@ def test_generations_are_whole(
     assert cost.seconds == pytest.approx(steps / 100)
 
 
+def test_finished_generations_are_not_counted_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "probe", lambda spec, pool: (100.0, 0.0, 10.0))
+    grid: dict[str, Any] = {
+        "seeds": [0, 1],
+        "budget": {"env_steps": 10_000, "generations": 3},
+        "algorithms": {"openai_es": {"population_size": 64}},
+    }
+    write_trial(make_trials(tmp_path, **grid)[0], make_records([1.0, 2.0]))
+    (cost,) = costs(make_trials(tmp_path, **grid), 1)
+    assert cost.env_steps == 640 + 3 * 640
+
+
 @pytest.mark.parametrize(
     ("length", "budget", "generations"),
     [
@@ -247,3 +261,12 @@ def test_agents_are_measured_however_few_steps_they_take(tmp_path: Path, env_ste
     (cost,) = costs(trials, 1)
     assert (cost.trials, cost.env_steps, cost.generations) == (2, 2 * env_steps, {})
     assert 0 < cost.seconds < 60
+
+
+def test_generations_end_the_trial_of_an_agent(tmp_path: Path) -> None:
+    budget = {"env_steps": 10**8, "generations": 2}
+    algorithms = {"a2c": {"row_steps": 200, "normalize": False}}
+    trials = make_trials(tmp_path, seeds=[0], budget=budget, algorithms=algorithms)
+    (cost,) = costs(trials, 1)
+    assert cost.env_steps == 400
+    assert 1e-3 < cost.seconds < 60

@@ -252,6 +252,14 @@ def test_a_budget_of_few_generations_is_named_once(
     assert not [line for line in silent.lines() if "buys" in line]
 
 
+def test_steps_of_a_first_validation_do_not_make_generations_few(trial: Trial) -> None:
+    screen = Screen(120, terminal=False)
+    screen.display.trial_started(trial, 0)
+    first = dataclasses.replace(one_record(), env_steps=900)  # 100 of them of the population
+    screen.display.generation_done(trial, first)
+    assert not [line for line in screen.lines() if "buys" in line]
+
+
 def test_the_episodes_of_a_generation_are_counted(trial: Trial) -> None:
     screen = Screen()
     screen.display.trial_started(trial, 0)

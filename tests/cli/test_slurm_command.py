@@ -99,6 +99,12 @@ REFUSED = {
 }
 
 
+def test_the_node_may_have_more_cores_than_this_machine(esbench: Run) -> None:
+    for option in ("--cpus-per-task", "--workers"):
+        code, out, _ = esbench("slurm", *GRID, "--array", "2", option, "100000")
+        assert (code, "100000" in out) == (0, True)
+
+
 @pytest.mark.parametrize("options", REFUSED)
 def test_bad_input_is_one_sentence(esbench: Run, tmp_path: Path, options: str) -> None:
     (tmp_path / "file").touch()

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
 
-from esbench.environments.make import make_environment
+from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
+from esbench.environments.make import WrapperSettings, make_environment
+from esbench.environments.wrappers import NewInstance
 from esbench.errors import UsageError, UserCodeError
 
 MODULE = """\
@@ -72,3 +75,64 @@ def test_an_environment_with_impossible_spaces_is_refused(
     monkeypatch.setattr("hostile_code.wrong_space", lambda way: space)
     with pytest.raises(UserCodeError, match=f"{name} .*{fact}"):
         make_environment("hostile_code:Spaces-nothing-v0", {"space": name})
+
+
+class Goal(gymnasium.Env[Any, Any]):
+    """Draws a goal into the list that it was made with."""
+
+    observation_space = gymnasium.spaces.Box(-9, 9, (1,), np.float64)
+    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+    def __init__(self, goal: list[float]) -> None:
+        self.goal = goal
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.goal[0] = float(self.np_random.normal())
+        return np.array(self.goal), {}
+
+    def step(self, action: Any) -> Any:
+        self.goal.append(0.0)
+        return np.zeros(1), float(self.goal[0] + len(self.goal)), False, False, {}
+
+
+class Listed(gymnasium.Wrapper[Any, Any, Any, Any]):
+    def __init__(self, env: gymnasium.Env[Any, Any], names: list[str]) -> None:
+        super().__init__(env)
+        self.names = names
+
+
+gymnasium.register("esbench-test/Goal-v0", Goal, max_episode_steps=3)
+
+
+def test_environments_share_no_argument() -> None:
+    wrapper = WrapperSettings.model_validate({"wrapper": f"{__name__}:Listed", "names": ["a"]})
+    arguments: dict[str, Any] = {"goal": [0.0]}
+    one: Any
+    other: Any
+    one, other = (make_environment("esbench-test/Goal-v0", arguments, (wrapper,)) for _ in "ab")
+    first, _ = one.reset(seed=1)
+    other.reset(seed=2)
+    assert one.unwrapped.goal == first.tolist()
+    assert one.names is not other.names
+    assert arguments == {"goal": [0.0]}
+
+
+def test_slots_share_no_argument() -> None:
+    def rewards(slots: int) -> list[float]:
+        backend = GymnasiumBackend("esbench-test/Goal-v0", {"goal": [0.0]}, slots)
+        for slot in range(slots):
+            backend.start(slot, 7 + slot)
+        return backend.step(np.zeros((slots, 1)))[1].tolist()
+
+    assert rewards(3)[0] == rewards(1)[0]
+
+
+def test_a_new_instance_has_the_arguments_of_the_first_one() -> None:
+    env: Any = NewInstance(
+        gymnasium.make("esbench-test/Goal-v0", goal=[0.0], disable_env_checker=True)
+    )
+    for _ in range(3):
+        env.reset(seed=1)
+        env.step(np.zeros(1))
+        assert len(env.unwrapped.goal) == 2

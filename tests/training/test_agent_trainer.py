@@ -320,3 +320,18 @@ def test_a_policy_with_a_memory_begins_every_episode_anew() -> None:
     played = [play(policy, env, seed, "CartPole-v1", {}) for seed in (1, 2, 1)]
     assert played[0] == played[2]
     assert played[1] == play(Recurrent(), env, 2, "CartPole-v1", {})
+
+
+def test_the_time_of_an_agent_is_that_between_its_callbacks(
+    make: Make, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("esbench.training.agent_trainer.time.perf_counter", lambda: now[0])
+
+    def slow(_: object) -> None:
+        now[0] += 1000.0
+
+    with AgentTrainer(make(), pool) as trainer:
+        trainer.train(callbacks=slow)
+        assert len(trainer.history) > 1
+        assert trainer.progress.wall_time_s < 1000.0

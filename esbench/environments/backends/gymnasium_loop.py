@@ -7,6 +7,7 @@ number of slots changes no result.
 
 from __future__ import annotations
 
+import copy
 import time
 from typing import Any, Final, final
 
@@ -74,7 +75,8 @@ class GymnasiumBackend(Backend):
         self.live[slot] = True
 
     def _make(self) -> gymnasium.Env[Any, Any]:
-        env = gymnasium.make(self._id, disable_env_checker=True, **self._kwargs)
+        arguments = copy.deepcopy(self._kwargs)  # no two slots share a list
+        env = gymnasium.make(self._id, disable_env_checker=True, **arguments)
         return flattened(wrapped(env, self._wrappers))
 
     def expose(self) -> None:
