@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, final
 import numpy as np
 
 from esbench.analysis.efficiency import mean_return
-from esbench.analysis.statistics import EpisodeStatistic, diverged_as_worst, tail_mean
+from esbench.analysis.statistics import EpisodeStatistic, Floats, diverged_as_worst, tail_mean
 from esbench.errors import UsageError
 from esbench.grids.environment_files import Scores, frozen_scores
 from esbench.grids.trial_spec import NamedCell, flatten
@@ -165,10 +165,7 @@ def run_score(trial: TrialFolder, statistic: EpisodeStatistic = "mean") -> float
 
 
 def _area(trial: TrialFolder, score: float) -> float | None:
-    """The mean return up to the budget, which the score fills where a run ended before it.
-
-    The budget of a run that all of its ``budget.generations`` ended is what it has spent.
-    """
+    """The mean return up to the budget, which the score fills where a run ended before it."""
     spec = trial.description()["spec"]
     if spec["policy"] is None:
         raise UsageError(f"{trial.path} is of an agent, which has no area; expected a search")
@@ -178,11 +175,18 @@ def _area(trial: TrialFolder, score: float) -> float | None:
             "expected a trial with evaluation.center = true"
         )
     columns = trial.columns("env_steps", "center_return")
-    ends, budget = columns["env_steps"], spec["budget"]["env_steps"]
-    if len(ends) == spec["budget"]["generations"]:
-        budget = min(budget, int(ends[-1]))
-    area = mean_return(ends, columns["center_return"], score, budget)
+    ends = columns["env_steps"]
+    area = mean_return(ends, columns["center_return"], score, run_budget(spec["budget"], ends))
     return area if math.isfinite(area) else None
+
+
+def run_budget(budget: Json, ends: Floats) -> float:
+    """The steps of a budget; those spent, if all of its ``generations`` have ended the run.
+
+    ``ends`` are the training steps so far at the end of each generation.
+    """
+    steps = float(budget["env_steps"])
+    return min(steps, float(ends[-1])) if len(ends) == budget["generations"] else steps
 
 
 def seed_scores(group: Sequence[Cell], statistic: EpisodeStatistic = "mean") -> list[list[float]]:

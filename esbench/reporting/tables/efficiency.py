@@ -30,7 +30,7 @@ from esbench.reporting.tables.render_table import (
     settings_notes,
 )
 from esbench.reporting.tables.score_table import commands_of, normalized_score
-from esbench.store.cells import Cell, cells
+from esbench.store.cells import Cell, cells, run_budget
 from esbench.store.run_curves import COSTS, RunCurve, run_curves
 from esbench.units import NONE, counted, format_duration, format_number, format_steps
 
@@ -179,20 +179,13 @@ def _rows(group: Sequence[Cell], targets: Mapping[str, float], window: int) -> l
 
 
 def _common_budget(group: Sequence[Cell], runs: Sequence[Sequence[RunCurve]]) -> float:
-    """The smallest budget of the searches; NaN if there is none.
-
-    The budget of a run that all of its ``budget.generations`` ended is what it has spent.
-    """
+    """The smallest budget of the searches and their runs; NaN if there is none."""
     ends: list[float] = []
     for cell, members in zip(group, runs, strict=True):
         if not cell.is_agent:
             budget = cell.spec["budget"]
             ends.append(budget["env_steps"])
-            ends += [
-                run.totals["env_steps"][-1]
-                for run in members
-                if run.done and len(run.returns) == budget["generations"]
-            ]
+            ends += [run_budget(budget, run.totals["env_steps"]) for run in members if run.done]
     return float(min(ends, default=math.nan))
 
 
