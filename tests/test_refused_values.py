@@ -62,7 +62,10 @@ REFUSED = {
         ["status", *options("environment=''", "policy.template=linear")],
         "environment",
     ),
-    "one wrong seed": (["status", *options("seeds=[-1]")], "seeds.0 = -1"),
+    "one wrong seed": (
+        ["status", "--env", "CartPole-v1", "--algorithm", "snes", "--set", "seeds=[-1]"],
+        "seeds.0 = -1",
+    ),
     "an empty path": (["check", "out", "--baseline", "b.json", "--markdown", ""], "--markdown"),
     "an empty option": (["table", "out", "--by="], "--by="),
     "an agent": (["bench", "--algorithm", "ppo", "--rounds", "1"], "an agent"),

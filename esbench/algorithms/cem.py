@@ -73,7 +73,7 @@ class CEM(Algorithm[SampledPopulation]):
         super().__init__(settings, center, seed, shapes)
         self.settings.num_elites(self.population_size)
         self._first_sigma = self.settings.initial_sigma(self._center.size)
-        self._sigma = self.settings.start(self._center.size)
+        self._sigma = np.zeros(self._center.size) + self._first_sigma
 
     @property
     def sigma(self) -> float:

@@ -69,7 +69,7 @@ class SeparableSearch(Algorithm[SampledPopulation], ABC):
     ) -> None:
         super().__init__(settings, center, seed, shapes)
         size = self._center.size
-        self._sigma = self.settings.start(size)
+        self._sigma = np.zeros(size) + self.settings.initial_sigma(size)
         self._ascent = Ascent(self.settings, size)
 
     @final

@@ -194,7 +194,11 @@ class AdaptiveDeviationSettings(DeviationSettings, ABC):
     """Settings of algorithms that adapt one standard deviation per parameter."""
 
     sigma_min: PerParameter | None = None
-    """Smallest standard deviation: one number, or one per parameter [parameter units]."""
+    """Smallest standard deviation: one number, or one per parameter [parameter units].
+
+    The bounds hold for what an update makes. A start outside moves to them by at most
+    ``sigma_max_change`` per update, as in evotorch.
+    """
 
     sigma_max: PerParameter | None = None
     """Largest standard deviation: one number, or one per parameter [parameter units]."""
@@ -208,14 +212,6 @@ class AdaptiveDeviationSettings(DeviationSettings, ABC):
         if low is not None and high is not None and _exceeds(low, high):
             raise ValueError(f"sigma_min = {low}: expected at most sigma_max ({high})")
         return self
-
-    @final
-    def start(self, num_params: int) -> Vector:
-        """The deviations at the start [P], within the bounds."""
-        low: float | Vector = np.asarray(self.sigma_min or 0.0)
-        high: float | Vector = np.asarray(self.sigma_max or np.inf)
-        sigma = np.zeros(num_params) + self.initial_sigma(num_params)
-        return np.minimum(np.maximum(sigma, low), high)
 
     @final
     def controlled(self, old: Vector, new: Vector) -> Vector:

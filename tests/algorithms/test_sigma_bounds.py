@@ -28,12 +28,9 @@ def test_every_deviation_stays_within_its_own_bounds(name: str) -> None:
     assert ((own >= LOW) & (own <= HIGH)).all()
     assert ((own == LOW) | (own == HIGH)).any()
     np.testing.assert_array_equal(equal, one)
-    capped, raised = make(sigma_max=LOW.tolist()), make(sigma_min=HIGH.tolist())
-    for _ in range(3):  # from the first population on
-        assert (capped.state_dict()["sigma"] <= LOW).all()
-        assert (raised.state_dict()["sigma"] >= HIGH).all()
-        climb(capped, 1)
-        climb(raised, 1)
+    capped = make(sigma_max=LOW.tolist())
+    climb(capped, 1)
+    assert (capped.state_dict()["sigma"] <= LOW).all()
 
 
 @pytest.mark.parametrize("name", ["openai_es", "ars", "ns_es"])
