@@ -119,13 +119,14 @@ def test_environments_share_no_argument() -> None:
 
 
 def test_slots_share_no_argument() -> None:
-    def rewards(slots: int) -> list[float]:
+    def rewards(*seeds: int) -> list[float]:
+        slots = len(seeds)
         backend = GymnasiumBackend("esbench-test/Goal-v0", {"goal": [0.0]}, slots)
-        for slot in range(slots):
-            backend.start(slot, 7 + slot)
+        for slot, seed in enumerate(seeds):
+            backend.start(slot, seed)
         return backend.step(np.zeros((slots, 1)))[1].tolist()
 
-    assert rewards(3)[0] == rewards(1)[0]
+    assert rewards(7, 8, 9) == [*rewards(7), *rewards(8), *rewards(9)]
 
 
 def test_a_new_instance_has_the_arguments_of_the_first_one() -> None:
