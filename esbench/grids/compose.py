@@ -156,8 +156,14 @@ def require_distinct_keys(
         key = tuple(_split_key(assignment.partition("=")[0].strip()))
         for other in seen:
             if key and other[: len(key)] == key:
+                name = ".".join(other)
+                if key == other:
+                    raise UsageError(
+                        f"{name} is set twice, by {seen[other]!r} and {assignment!r}; expected once"
+                    )
                 raise UsageError(
-                    f"{'.'.join(other)} is set twice, by {seen[other]!r} and {assignment!r}"
+                    f"{assignment!r} would replace {name}, which {seen[other]!r} sets; expected "
+                    f"one --set {'.'.join(key)}.KEY=VALUE for each key"
                 )
         seen[key] = assignment
 

@@ -166,7 +166,7 @@ def _copy(trial: TrialFolder, target: Path, out: Path) -> None:
 
 
 def _replace(target: Path, new: Path, old: Path) -> None:
-    """Move ``new`` to ``target``, and what was there to ``old``; both or nothing."""
+    """Move the folder ``new`` to ``target``, and a folder there to ``old``; both or neither."""
     with interrupts_delayed():
         existed = target.exists()
         if existed:
