@@ -227,7 +227,7 @@ def _agent_speed(spec: TrialSpec, pool: Engine) -> float:
             started = time.perf_counter()
             trainer.train(env_steps=steps)
             seconds = time.perf_counter() - started
-            # An agent may take fewer, which are its budget's; so may budget.generations.
+            # Steps that an agent leaves out count; those that budget.generations cuts off do not.
             taken = trainer.progress.env_steps if spec.budget.generations else steps
         if seconds >= AGENT_SECONDS or 4 * steps > spec.budget.env_steps or taken < steps:
             return taken / seconds

@@ -144,7 +144,10 @@ def _plain(said: str, arguments: Sequence[str]) -> str:
         for before, after in pairwise([*arguments, ""])
         if before == option or before.startswith(f"{option}=")
     ]
-    expected = "an integer" if kind == "integer" else f"a {kind}" if number else f"at least {kind}"
+    if limit:
+        expected = f"at least {kind}"
+    else:
+        expected = "an integer" if kind == "integer" else f"a {kind}"
     return f"{option} {given[-1] if given else ''!r}: expected {expected}"
 
 

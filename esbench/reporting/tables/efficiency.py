@@ -204,7 +204,7 @@ def _row(
     low, high = share_interval(reached, len(runs)) if known else (math.nan, math.nan)
     expected = expected_running_time(totals["env_steps"], ends["env_steps"]) if known else math.nan
     means = _mean_returns(runs, budget)
-    mean, low_mean, high_mean = _mean_return(means, cell)
+    mean, low_mean, high_mean = _iqm_with_interval(means, cell)
     return EfficiencyRow(
         environment=cell.environment,
         algorithm=cell.algorithm,
@@ -254,7 +254,7 @@ def _mean_returns(runs: Sequence[RunCurve], budget: float) -> list[float | None]
     return means
 
 
-def _mean_return(means: Sequence[float | None], cell: Cell) -> tuple[float, float, float]:
+def _iqm_with_interval(means: Sequence[float | None], cell: Cell) -> tuple[float, float, float]:
     """The IQM of the mean returns of runs, and its interval; NaN if none is finite.
 
     A run that diverged counts as in ``seed_scores``.
