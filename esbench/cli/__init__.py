@@ -144,10 +144,9 @@ def _plain(said: str, arguments: Sequence[str]) -> str:
         for before, after in pairwise([*arguments, ""])
         if before == option or before.startswith(f"{option}=")
     ]
+    expected = "an integer" if kind == "integer" else f"a {kind}"
     if limit:
-        expected = f"at least {kind}"
-    else:
-        expected = "an integer" if kind == "integer" else f"a {kind}"
+        expected = f"at least {limit[2]}"
     return f"{option} {given[-1] if given else ''!r}: expected {expected}"
 
 
