@@ -206,7 +206,7 @@ class Net(torch.nn.Linear):
 if __name__ == "__main__":
     with esbench.make_trainer(
         "openai_es", env="CartPole-v1", policy=Net, out="out", budget={"generations": 1},
-        evaluation={"episodes": 2}, population_size=8, workers=2,
+        evaluation={"episodes": 2}, population_size=8, workers=1,
     ) as trainer:
         trainer.train()
 """
