@@ -8,8 +8,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-Vector: TypeAlias = npt.NDArray[np.float64]
-Matrix: TypeAlias = npt.NDArray[np.float64]
+Floats: TypeAlias = npt.NDArray[np.float64]
+Vector: TypeAlias = Floats
+Matrix: TypeAlias = Floats
 Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 """The shapes of the tensors that lie one after the other in a parameter vector."""
 

@@ -18,7 +18,8 @@ import numpy as np
 from error_rates import markdown
 
 import esbench
-from esbench.analysis.statistics import Floats, tail_mean
+from esbench.analysis.statistics import tail_mean
+from esbench.arrays import Floats
 from esbench.store.trial_folder import TrialFolder
 from esbench.training.trained_policy import TrainedPolicy
 

@@ -18,7 +18,7 @@ from error_rates import markdown
 from simulated_checks import DISTRIBUTIONS
 
 from esbench.analysis.change_points import change_points
-from esbench.analysis.statistics import Floats
+from esbench.arrays import Floats
 from esbench.seeding import Purpose, stream
 
 CHECKS, SEEDS = 24, 8

@@ -23,7 +23,8 @@ from esbench.analysis import aggregates
 from esbench.analysis.aggregates import Statistic, stratified_interval
 from esbench.analysis.gate import GateRules, judge
 from esbench.analysis.permutation import OMNIBUS, TestStatistic
-from esbench.analysis.statistics import Floats, bootstrap_interval, iqm, normalized
+from esbench.analysis.statistics import bootstrap_interval, iqm, normalized
+from esbench.arrays import Floats
 from esbench.seeding import Purpose, stream
 from esbench.store.cells import cells
 

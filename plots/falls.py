@@ -19,7 +19,7 @@ from center_averages import played
 from error_rates import markdown
 
 import esbench
-from esbench.analysis.statistics import Floats
+from esbench.arrays import Floats
 from esbench.store.trial_folder import TrialFolder
 from esbench.training.trained_policy import TrainedPolicy
 

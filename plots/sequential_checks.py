@@ -18,7 +18,7 @@ from error_rates import SPLITS, markdown
 from simulated_checks import DISTRIBUTIONS, Draw
 
 from esbench.analysis.gate import GateRules, Sample, Verdict, judge, looks, shares_of_looks
-from esbench.analysis.statistics import Floats
+from esbench.arrays import Floats
 from esbench.seeding import Purpose, stream
 
 BASELINE = 16

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias, final
 import numpy as np
 
 from esbench.analysis.gate import GateRules, Judgment, Sample, Verdict
-from esbench.analysis.statistics import Floats
+from esbench.arrays import Floats
 from esbench.seeding import Purpose, stream
 
 Judge: TypeAlias = Callable[[Sequence[Sample | None], GateRules], list[Judgment | None]]

@@ -17,7 +17,8 @@ import numpy as np
 from error_rates import markdown
 
 from esbench.analysis.gate import GateRules, Sample, Verdict, judge
-from esbench.analysis.statistics import Floats, tail_mean
+from esbench.analysis.statistics import tail_mean
+from esbench.arrays import Floats
 from esbench.seeding import Purpose, stream
 
 EPISODES, LEVEL, DEPTH = 100, 0.9, 0.3

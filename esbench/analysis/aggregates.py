@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from esbench.analysis.resampling import ENDS, draw_resamples
-from esbench.analysis.statistics import MIN_RUNS, TRIMMED, Floats
+from esbench.analysis.statistics import MIN_RUNS, TRIMMED
+from esbench.arrays import Floats
 
 Statistic: TypeAlias = Callable[..., Floats]
 """Takes strata [..., runs], gives [...]."""

@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from esbench.analysis.statistics import Floats
+from esbench.arrays import Floats
 from esbench.seeding import Purpose, stream
 
 CHANGE_LEVEL: Final = 0.01

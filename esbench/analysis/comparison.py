@@ -19,7 +19,8 @@ from esbench.analysis.aggregates import (
     stratified_interval,
 )
 from esbench.analysis.permutation import holm, p_different
-from esbench.analysis.statistics import MIN_RUNS, Floats
+from esbench.analysis.statistics import MIN_RUNS
+from esbench.arrays import Floats
 
 Standing: TypeAlias = Literal["best", "tied", ""]
 LEVEL: Final = 0.05

@@ -13,7 +13,8 @@ from typing import Final, final
 import numpy as np
 import numpy.typing as npt
 
-from esbench.analysis.statistics import Floats, bootstrap_interval, iqm
+from esbench.analysis.statistics import bootstrap_interval, iqm
+from esbench.arrays import Floats
 from esbench.errors import UsageError
 
 POINTS: Final = 100

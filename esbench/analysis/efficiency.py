@@ -25,7 +25,8 @@ import numpy.typing as npt
 
 from esbench.analysis.curves import at_start
 from esbench.analysis.resampling import CONFIDENCE
-from esbench.analysis.statistics import MIN_RUNS, Floats
+from esbench.analysis.statistics import MIN_RUNS
+from esbench.arrays import Floats
 
 WINDOW: Final = 5
 TARGETS: Final = 50

@@ -36,7 +36,8 @@ from typing import Final, final
 import numpy as np
 
 from esbench.analysis.permutation import OMNIBUS, PERMUTATIONS, TestStatistic, holm, p_greater
-from esbench.analysis.statistics import Floats, iqm
+from esbench.analysis.statistics import iqm
+from esbench.arrays import Floats
 from esbench.errors import UsageError, require_finite
 
 ALPHA: Final = 0.01

@@ -9,7 +9,8 @@ import numpy as np
 
 from esbench.analysis.curves import blocks
 from esbench.analysis.resampling import CONFIDENCE
-from esbench.analysis.statistics import Floats, iqm
+from esbench.analysis.statistics import iqm
+from esbench.arrays import Floats
 from esbench.seeding import Purpose, stream
 
 BLOCKS: Final = 10  # of a path of returns, which goes up and down

@@ -25,7 +25,7 @@ from esbench.analysis.generations import (
     trend,
     uniform_band,
 )
-from esbench.analysis.statistics import Floats
+from esbench.arrays import Floats
 from esbench.units import counted, three_digits
 
 Level: TypeAlias = Literal["ok", "note", "warning"]

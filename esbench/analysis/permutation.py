@@ -21,7 +21,8 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from esbench.analysis.statistics import TRIMMED, Floats
+from esbench.analysis.statistics import TRIMMED
+from esbench.arrays import Floats
 from esbench.seeding import Purpose, stream
 
 TestStatistic: TypeAlias = Literal["mean", "ranks", "iqm"]

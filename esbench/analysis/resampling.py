@@ -18,9 +18,9 @@ from typing import Final, TypeAlias, final
 import numpy as np
 import numpy.typing as npt
 
+from esbench.arrays import Floats
 from esbench.seeding import Purpose, stream
 
-Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
 
 CONFIDENCE: Final = 0.95

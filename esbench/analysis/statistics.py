@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from esbench.analysis.resampling import Resamples, draw_resamples
+from esbench.arrays import Floats
 
-Floats: TypeAlias = npt.NDArray[np.float64]
 EpisodeStatistic: TypeAlias = Literal["mean", "tail", "area"]
 """What makes one number of a run's episodes; a ``TestStatistic`` compares such numbers.
 

@@ -14,7 +14,7 @@ from typing import Final, final
 import numpy as np
 
 from esbench.analysis.gate import GateRules, Judgment, Verdict, judge
-from esbench.analysis.statistics import Floats
+from esbench.arrays import Floats
 from esbench.gate.baselines import Baseline, load_cells
 from esbench.gate.match_baseline import CellMatch, DigestResult, match_cell
 from esbench.store.cells import Cell

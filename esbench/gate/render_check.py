@@ -9,7 +9,8 @@ from typing import Final
 from xml.etree import ElementTree
 
 from esbench.analysis.gate import Judgment, Verdict
-from esbench.analysis.statistics import EpisodeStatistic, Floats
+from esbench.analysis.statistics import EpisodeStatistic
+from esbench.arrays import Floats
 from esbench.escape import markdown, printable
 from esbench.gate.baselines import FrozenCell
 from esbench.gate.check import (

@@ -13,7 +13,7 @@ import numpy as np
 
 from esbench.analysis.comparison import LEVEL
 from esbench.analysis.permutation import PERMUTATIONS, holm
-from esbench.analysis.statistics import Floats
+from esbench.arrays import Floats
 from esbench.errors import TrainingError
 from esbench.grids.trial_spec import TrialSpec
 from esbench.rollouts.engine import Engine

@@ -12,7 +12,7 @@ from typing import Final, final
 import numpy as np
 
 from esbench.analysis.gate import GateRules, Sample, p_within
-from esbench.analysis.statistics import Floats
+from esbench.arrays import Floats
 from esbench.errors import UsageError
 from esbench.gate.baselines import Baseline
 from esbench.gate.match_baseline import make_sample

@@ -19,7 +19,8 @@ from pydantic import Field
 
 from esbench.agents.names import trainer_names
 from esbench.analysis.curves import Band, curve_band
-from esbench.analysis.statistics import MIN_RUNS, Floats
+from esbench.analysis.statistics import MIN_RUNS
+from esbench.arrays import Floats
 from esbench.errors import UsageError, suggestion
 from esbench.files import read_json, safe_name
 from esbench.gate.baselines import FrozenCell

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 
 from esbench.analysis.curves import blocks, curve_band
-from esbench.analysis.statistics import Floats, iqm, normalized
+from esbench.analysis.statistics import iqm, normalized
+from esbench.arrays import Floats
 from esbench.errors import UsageError
 from esbench.gate.baselines import OWN_MEAN
 from esbench.grids.trial_spec import DEFAULT_LABEL, NamedCell

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from esbench.analysis.curves import Band
-from esbench.analysis.statistics import Floats
+from esbench.arrays import Floats
 from esbench.json_text import Json
 from esbench.leaderboard.entries import QUANTILES, Entry
 from esbench.leaderboard.table import LeaderboardRow, leaderboard_sheet, settings_words

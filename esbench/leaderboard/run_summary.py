@@ -8,8 +8,8 @@ import numpy as np
 
 from esbench.analysis.curves import at_start
 from esbench.analysis.efficiency import policy_returns
-from esbench.analysis.statistics import Floats, tail_mean
-from esbench.arrays import float_digest
+from esbench.analysis.statistics import tail_mean
+from esbench.arrays import Floats, float_digest
 from esbench.json_text import Json
 from esbench.leaderboard.entries import QUANTILES, BestSoFar, Run, rounded
 from esbench.store.held_out import variety

@@ -11,7 +11,8 @@ from typing import Any, Final, Literal, TypeAlias, final
 import numpy as np
 
 from esbench.analysis.change_points import CHANGE_LEVEL, change_points
-from esbench.analysis.statistics import Floats, bootstrap_interval, iqm
+from esbench.analysis.statistics import bootstrap_interval, iqm
+from esbench.arrays import Floats
 from esbench.escape import markdown
 from esbench.grids.trial_spec import cell_name
 from esbench.json_text import as_text

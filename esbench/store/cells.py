@@ -13,7 +13,8 @@ from typing import Final, TypeAlias, final
 import numpy as np
 
 from esbench.analysis.efficiency import mean_return
-from esbench.analysis.statistics import EpisodeStatistic, Floats, diverged_as_worst, tail_mean
+from esbench.analysis.statistics import EpisodeStatistic, diverged_as_worst, tail_mean
+from esbench.arrays import Floats
 from esbench.errors import UsageError
 from esbench.grids.environment_files import Scores, frozen_scores
 from esbench.grids.trial_spec import NamedCell, flatten

@@ -10,7 +10,7 @@ from typing import Final, final
 import numpy as np
 
 from esbench.analysis.efficiency import WINDOW, first_totals, policy_returns
-from esbench.analysis.statistics import Floats
+from esbench.arrays import Floats
 from esbench.store.cells import Cell
 
 COSTS: Final = ("env_steps", "episodes", "cpu_time_s", "wall_time_s")

@@ -23,7 +23,7 @@ from esbench.analysis.aggregates import (
     profile_interval,
     stratified_interval,
 )
-from esbench.analysis.statistics import Floats
+from esbench.arrays import Floats
 from esbench.seeding import Purpose, stream
 
 # Three environments with two, three and four runs; means 1, 2 and 0.5.

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import rankdata
 
 from esbench.analysis.change_points import change_points
-from esbench.analysis.statistics import Floats
+from esbench.arrays import Floats
 
 
 def checks(rng: np.random.Generator, levels: list[float], seeds: int = 8) -> list[Floats]:

@@ -18,7 +18,8 @@ import numpy as np
 
 from esbench.analysis import aggregates
 from esbench.analysis.efficiency import TARGETS, WINDOW, even_targets, share_reached
-from esbench.analysis.statistics import Floats, normalized
+from esbench.analysis.statistics import normalized
+from esbench.arrays import Floats
 from esbench.grids.trial_spec import NamedCell
 from esbench.reporting.figures.drawing import Curve, Drawing, Size, add_legend, draw_curves
 from esbench.reporting.figures.style import MARK, NOTE, Style, assign_styles

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from esbench.analysis.curves import Band
-from esbench.analysis.statistics import Floats
+from esbench.arrays import Floats
 from esbench.errors import UsageError
 from esbench.escape import printable
 from esbench.reporting.figures.style import FONT, Style, style

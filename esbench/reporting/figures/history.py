@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from esbench.analysis.statistics import Floats
+from esbench.arrays import Floats
 from esbench.files import safe_name
 from esbench.reporting.figures.drawing import Drawing, Size, place_legend
 from esbench.reporting.figures.style import BLUE, GRAY, GREEN, NOTE, ORANGE, VERMILLION

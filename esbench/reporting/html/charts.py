@@ -12,7 +12,7 @@ from esbench.analysis.curves import GENERATION_POINTS, generation_curve
 from esbench.analysis.efficiency import TARGETS
 from esbench.analysis.generations import uniform_curve_band
 from esbench.analysis.health import RunMeasurements
-from esbench.analysis.statistics import Floats
+from esbench.arrays import Floats
 from esbench.grids.environment_files import environment_kind
 from esbench.json_text import Json
 from esbench.reporting.diagnosis import run_measurements

@@ -15,7 +15,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from esbench.analysis.statistics import Floats
+from esbench.arrays import Floats
 from esbench.json_text import Json
 from esbench.reporting.figures.drawing import MARKERS, Curve, fitting
 from esbench.reporting.figures.style import COLORS, WINE, Style
