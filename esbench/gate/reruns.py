@@ -145,7 +145,7 @@ def sentences(verification: Verification) -> list[str]:
         unchanged += (
             "esbench itself or the environment has changed, or the algorithm or environment draws "
             "random numbers that do not depend on the seed alone, or does not restore its whole "
-            "state when a trial is resumed"
+            "state when a trial is resumed (agents begin new episodes then)"
         )
     return [
         f"{verification.name}: {verification.outcome.value}: {how} ({scores}); {test}",

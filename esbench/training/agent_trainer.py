@@ -20,7 +20,7 @@ from esbench.environments.episode_check import require_end
 from esbench.environments.make import make_environment
 from esbench.environments.returned_values import ReturnedValues
 from esbench.environments.simulator_log import silenced
-from esbench.errors import TrainingError, UsageError, require_integer
+from esbench.errors import TrainingError, UsageError, require_choice, require_integer
 from esbench.grids.trial_spec import TrialSpec
 from esbench.interrupts import interrupts_delayed
 from esbench.rollouts.engine import Engine
@@ -89,7 +89,8 @@ class AgentTrainer(Trainer):
             failed.callback(self._close)
             name = spec.algorithm.name
             self.agent = make_agent(name, settings, self._make_environment, spec.seed)
-            if self.agent.policy is None:
+            self._trains_once = self.agent.policy is None
+            if self._trains_once:
                 self._require_no_early_end()
             failed.pop_all()
 
@@ -115,6 +116,7 @@ class AgentTrainer(Trainer):
 
     def generation_of(self, which: Which) -> int:
         """The number of rows; UsageError for "best", which is not kept."""
+        require_choice("which", which, ("last", "best"))
         if which == "best":
             raise UsageError(
                 f"which = 'best': only the last policy of {self.spec.algorithm.name}, an agent, is "
@@ -174,6 +176,12 @@ class AgentTrainer(Trainer):
         self._limit = env_steps
         if self._is_spent(env_steps):
             return
+        if self._trains_once and self.progress.env_steps:
+            raise UsageError(
+                f"{self.spec.algorithm.name} was trained for {self.progress.env_steps} steps and "
+                "cannot go on, because it hands over its policy only at the end of train; expected "
+                "a new trainer and all steps at once"
+            )
         self._clocks = time.perf_counter(), time.process_time()
         self._saved = -math.inf  # an interrupt saves nothing, so the first row does
         self._learning = True

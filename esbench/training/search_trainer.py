@@ -19,7 +19,7 @@ from esbench.algorithms.settings import MOST_MEMBERS
 from esbench.analysis.efficiency import WINDOW
 from esbench.arrays import Vector
 from esbench.environments.backends.base import GYMNASIUM
-from esbench.errors import TrainingError, UsageError
+from esbench.errors import TrainingError, UsageError, require_choice
 from esbench.grids.trial_spec import TrialSpec
 from esbench.interrupts import interrupts_delayed
 from esbench.policies.base import Policy
@@ -132,6 +132,7 @@ class SearchTrainer(Trainer):
 
     def held_out_job(self, episodes: int | None = None, which: Which = "last") -> Job:
         """The episodes that ``evaluate`` plays."""
+        require_choice("which", which, ("last", "best"))
         job = self._evaluator.held_out_job(self.algorithm, episodes)
         if which == "best":
             return self._best.job(job)
@@ -139,6 +140,7 @@ class SearchTrainer(Trainer):
 
     def generation_of(self, which: Which) -> int:
         """The generation after which the search had the last or the best center."""
+        require_choice("which", which, ("last", "best"))
         return self._best.generation if which == "best" else self.progress.generation
 
     @property

@@ -129,6 +129,20 @@ def test_a_callback_cannot_stop_an_agent_whose_policy_is_not_known(
         AgentTrainer(make(), pool).train(callbacks=[lambda _: Stop("enough")])
 
 
+def test_an_agent_that_trains_once_cannot_go_on(make: Make, pool: WorkerPool) -> None:
+    with AgentTrainer(make(), pool) as trainer:
+        trainer.train(env_steps=300)
+        assert trainer.evaluate(2).returns.size == 2
+        rows = list(trainer.history)
+        trainer.train(env_steps=300)
+        with pytest.raises(UsageError, match="Climber was trained for 300 steps"):
+            trainer.train()
+        assert trainer.history == rows
+        for ask in (trainer.evaluate, trainer.policy):
+            with pytest.raises(UsageError, match="which = 'bset': expected 'last' or 'best'"):
+                ask(which="bset")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("name", "settings", "error", "said"),
     [
