@@ -50,7 +50,7 @@ class Cost:
         env_steps: The remaining training steps in whole generations, without scoring.
         seconds: The estimated time on all workers [s].
         loading: The part of that time in which environments are made [s].
-        generations: The fewest generations that the budget of a trial buys, by algorithm.
+        generations: The fewest generations that the steps of a budget buy, by algorithm.
         deterministic: Whether seeds make no difference to episodes, if work is left.
     """
 
@@ -131,7 +131,7 @@ def _cost(environment: str, groups: Sequence[Sequence[Trial]], pool: Engine) -> 
             except TrainingError as error:
                 raise TrainingError(f"{environment}: {error}") from error
             specs = {trial.labels["algorithm"]: trial.spec for trial, *_ in left}
-            episodes = {n: _episodes(s, pool) for n, s in specs.items() if s.policy}
+            episodes = {n: _episodes(s, pool, length) for n, s in specs.items() if s.policy}
             ahead = 0
             for trial, count, rows in left:
                 name, budget = trial.labels["algorithm"], trial.spec.budget
@@ -142,7 +142,7 @@ def _cost(environment: str, groups: Sequence[Sequence[Trial]], pool: Engine) -> 
                     continue
                 size = max(1, round(length * episodes[name]))
                 ahead += min(most - rows, -(-count // size)) * size
-                bought = min(most, _bought(trial.spec, length, episodes[name]))
+                bought = _bought(trial.spec, length, episodes[name])
                 generations[name] = min(bought, generations.get(name, bought))
             steps += ahead
             loading += len(left) * making
@@ -153,11 +153,15 @@ def _cost(environment: str, groups: Sequence[Sequence[Trial]], pool: Engine) -> 
     return Cost(environment, len(trials), done, steps, seconds, loading, generations, deterministic)
 
 
-def _episodes(spec: TrialSpec, pool: Engine) -> int:
-    """The number of episodes of a generation that does not grow."""
+def _episodes(spec: TrialSpec, pool: Engine, length: float) -> int:
+    """The number of episodes of a generation if they take ``length`` steps."""
     with SearchTrainer(spec, pool) as trainer:
-        job = trainer.next_job()
-    return len(job.population or (0,)) * job.episodes
+        job, growth = trainer.next_job(), trainer.algorithm.plan.growth
+    first = len(job.population or (0,)) * job.episodes
+    steps, episodes = growth.num_interactions, growth.min_episodes
+    grown = first * max(1, math.ceil(steps / max(1, length * first)), math.ceil(episodes / first))
+    most = math.inf if growth.size_max is None else growth.size_max * job.episodes
+    return int(max(first, min(grown, most)))
 
 
 def _bought(spec: TrialSpec, length: float, episodes: int) -> int:

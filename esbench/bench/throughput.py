@@ -12,7 +12,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, final
 
@@ -21,6 +21,7 @@ from esbench.bench.simulator_limit import SimulatorProcesses
 from esbench.errors import UsageError, require_integer
 from esbench.grids.compose import apply_override, require_distinct_keys
 from esbench.grids.grid_file import parse_grid
+from esbench.grids.trial_spec import BudgetSpec
 from esbench.rollouts.engine import Engine
 from esbench.rollouts.setup import Setup
 from esbench.running.check_trials import check_trials
@@ -188,12 +189,16 @@ def _trial(
     require_distinct_keys(overrides)
     for assignment in overrides:
         table = apply_override(table, assignment)
-    if table["budget"] != {"env_steps": NO_LIMIT}:
+    own = table.get("environment", {}).get(environment, {})
+    if table["budget"] != {"env_steps": NO_LIMIT} or "budget" in own:
         raise UsageError("--set budget...: expected none; each measurement ends with its time")
     trials = grid_trials(parse_grid(table, "bench"), folder, "bench")
     if len(trials) != 1:
         raise UsageError(f"these settings make {len(trials)} trials; expected one")
-    return trials[0]
+    (trial,) = trials
+    # The file of the environment may have a budget too.
+    spec = trial.spec.model_copy(update={"budget": BudgetSpec(env_steps=NO_LIMIT)})
+    return replace(trial, spec=spec)
 
 
 def _train(trainer: SearchTrainer, seconds: float) -> tuple[float, float]:

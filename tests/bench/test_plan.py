@@ -40,7 +40,7 @@ def test_the_cost_is_of_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("budget", "steps", "generations"),
     [({"env_steps": 200}, 640, 1), ({"env_steps": 641}, 1280, 2),
-     ({"env_steps": 10_000, "generations": 3}, 1920, 3)],
+     ({"env_steps": 10_000, "generations": 3}, 1920, 16)],
 )  # fmt: skip
 def test_generations_are_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: dict[str, int], steps: int,
@@ -91,6 +91,27 @@ def test_generations_of_a_schedule_are_those_of_its_limits(
         ),
         1,
     )
+    assert cost.generations == {"openai_es": generations}
+
+
+@pytest.mark.parametrize(
+    ("growth", "generations"),
+    [
+        ({"num_interactions": 10_000}, 2),
+        ({"min_episodes": 50}, 34),  # 60 episodes of 10 steps, a multiple of the first 20
+        ({"num_interactions": 10_000, "population_size_max": 100}, 20),
+    ],
+)
+def test_generations_that_grow_are_fewer(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    growth: dict[str, int],
+    generations: int,
+) -> None:
+    monkeypatch.setattr(plan, "probe", lambda spec, pool: (100.0, 0.0, 10.0))
+    algorithms = {"openai_es": {"population_size": 20, **growth}}
+    budget = {"env_steps": 20_000}
+    (cost,) = costs(make_trials(tmp_path, seeds=[0], budget=budget, algorithms=algorithms), 1)
     assert cost.generations == {"openai_es": generations}
 
 

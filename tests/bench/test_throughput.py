@@ -117,6 +117,10 @@ BAD = {
     "algorithm": ({"algorithm": "egroll"}, "did you mean 'eggroll'"),
     "setting": ({"overrides": ["policy.hiden=[4]"]}, "did you mean 'hidden'"),
     "seeds": ({"overrides": ["seeds=[0, 1]"]}, "2 trials"),
+    "a budget": (
+        {"overrides": ['environment."CartPole-v1".budget.generations=1']},
+        "budget.*: expected none",
+    ),
     "workers": ({"engine": EngineChoice(0)}, "workers = 0: expected at least 1"),
     "environment": ({"environment": "doubles:Wlak-v0"}, "unknown environment"),
 }
