@@ -216,6 +216,11 @@ def _planned(entry: Entry, out: Path) -> tuple[Path, Entry, SubmitAction]:
     """The file of an entry, what it is to hold, and what that makes of it; UsageError likewise."""
     path = out / entry.file_name
     known = read_entry(path) if path.exists() else None
+    if known is not None and known.cell.labels != entry.cell.labels:
+        raise UsageError(
+            f"{path}: holds {known.cell.name}, whose file has the name of {entry.cell.name}; "
+            "expected labels that differ in letters, digits or . + -"
+        )
     try:
         whole = entry if known is None else with_more_seeds(known, entry)
     except UsageError as error:

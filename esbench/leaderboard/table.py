@@ -162,8 +162,9 @@ def policy_words(entry: Entry) -> str:
         return entry.cell.policy
     if policy is None:
         return "own"
-    hidden = policy["settings"].get("hidden") or ()
-    return " ".join(filter(None, [policy["template"], "-".join(map(str, hidden))]))
+    hidden = policy["settings"].get("hidden")
+    layers = hidden if isinstance(hidden, list) else []
+    return " ".join(filter(None, [policy["template"], "-".join(map(str, layers))]))
 
 
 def settings_words(entry: Entry) -> str:

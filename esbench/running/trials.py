@@ -19,7 +19,7 @@ from esbench.grids.trial_spec import DEFAULT_LABEL, TrialSpec, cell_name
 from esbench.settings import MOST, Table
 from esbench.store.find_trials import check_format
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.trial_folder import Status, TrialFolder
+from esbench.store.trial_folder import Status, TrialFolder, is_trial
 from esbench.training.warm_start import latest_start
 
 RUNS: Final = Path("results/runs")
@@ -160,7 +160,7 @@ def grid_trials(grid: Grid, out: Path, source: str) -> list[Trial]:
         other = owners.setdefault(trial.folder.path, trial)
         if other is not trial:
             raise UsageError(
-                f"{source}: {other.labels} and {trial.labels} would share the folder "
+                f"{source}: {other.name} and {trial.name} would share the folder "
                 f"{trial.folder.path}; expected labels that differ in letters, digits or . + -"
             )
     return list(owners.values())
@@ -188,10 +188,15 @@ def recording_members(trials: Sequence[Trial]) -> list[Trial]:
 
 
 def require_folder(root: Path) -> None:
-    """Raises UsageError if an output folder is a file."""
+    """Raises UsageError if an output folder is a file, or in the folder of a trial."""
     try:
         is_file = root.exists() and not root.is_dir()
     except OSError as error:  # for example, a name that is too long
         raise UsageError(f"{root}: {error.strerror}; expected an output folder") from None
     if is_file:
         raise UsageError(f"{root} is a file; expected an output folder")
+    for folder in (resolved := root.resolve(), *resolved.parents):
+        if is_trial(folder):
+            raise UsageError(
+                f"{root} is in the folder of the trial {folder.name}; expected an output folder"
+            )

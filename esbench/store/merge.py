@@ -82,6 +82,13 @@ def _longer(known: TrialFolder, other: TrialFolder) -> TrialFolder:
     reached = _reached(other)
     if known is other:
         return known
+    names = [trial.description()["labels"] for trial in (known, other)]
+    if names[0] != names[1]:
+        ours, theirs = (" ".join(labels.values()) for labels in names)
+        raise UsageError(
+            f"{known.path} is {ours} and {other.path} is {theirs}; expected labels that differ in "
+            "letters, digits or . + -"
+        )
     changed = differences(known.description()["spec"], spec)
     if changed:
         what = "; ".join(changed)

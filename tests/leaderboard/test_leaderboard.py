@@ -192,6 +192,15 @@ def test_seeds_that_a_file_lacks_are_added(trained: Path, board: Path, tmp_path:
     assert files(parts) == before
 
 
+def test_a_label_with_the_file_of_another_one_is_refused(trained: Path, board: Path) -> None:
+    before = files(board)
+    for path in trained.rglob("trial.json"):
+        edit(path.parent, "trial.json", lambda c: c["labels"].update(algorithm="openai|es"))
+    with pytest.raises(UsageError, match=r"holds openai_es on .* name of openai\|es on"):
+        submit(trained, board)
+    assert files(board) == before
+
+
 @pytest.mark.parametrize("name", ["result.json", "trial.json"])
 def test_other_results_of_a_known_seed_are_refused(
     trained: Path, tmp_path: Path, name: str
@@ -500,6 +509,15 @@ def test_a_policy_that_is_not_installed_hides_no_row(board: Path) -> None:
     assert {row.policy_text.split()[0] for row in rows} == {"theirs", spec["policy"]["template"]}
 
 
+def test_layers_that_are_no_list_hide_no_row(board: Path) -> None:
+    entry = read_entry(only(board))
+    spec: Any = entry.cell.spec
+    odd = {**spec, "policy": {**spec["policy"], "settings": {"hidden": 1.5}}}
+    write(board, entry.model_copy(update={"cell": entry.cell.model_copy(update={"spec": odd})}))
+    texts = {row.policy_text for row in leaderboard_rows(read_leaderboard(board))}
+    assert spec["policy"]["template"] in texts
+
+
 def test_every_format_has_every_cell(esbench: Run, published: list[Entry], tmp_path: Path) -> None:
     few = published[::8]
     for entry in few:
@@ -514,7 +532,9 @@ def test_every_format_has_every_cell(esbench: Run, published: list[Entry], tmp_p
         if format_ == "json":
             assert len(json.loads(out)["rows"]) == len(few)
         if format_ == "csv":
-            assert len(list(csv.DictReader(io.StringIO(out)))) == len(few)
+            lines = list(csv.DictReader(io.StringIO(out)))
+            assert len(lines) == len(few)
+            assert all(re.search(r"; numpy \d", line["versions"]) for line in lines)
 
 
 def test_published_commands_train_the_published_seeds_and_settings(

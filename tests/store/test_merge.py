@@ -195,6 +195,15 @@ def test_a_time_is_no_contradiction(tmp_path: Path) -> None:
     assert trial.result()["wall_time_s"] == 1.5
 
 
+def test_trials_of_two_labels_in_one_place_are_refused(tmp_path: Path) -> None:
+    a, b, out = tmp_path / "a", tmp_path / "b", tmp_path / "out"
+    for root, label in ((a, "my_es"), (b, "my|es")):
+        write(root, [0], algorithms={label: {"algorithm": "openai_es"}})
+    with pytest.raises(UsageError, match=r"is CartPole-v1 my_es .* is CartPole-v1 my\|es "):
+        merge([a, b], out)
+    assert not out.exists()
+
+
 def test_a_target_that_is_a_file_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "a", [0])
     (tmp_path / "file").write_text("own")

@@ -152,8 +152,17 @@ def as_csv(rows: Sequence[Any]) -> str:
     import pandas as pd
 
     frame = pd.DataFrame([vars(row) for row in rows])
-    joined = frame.map(lambda value: "; ".join(map(str, value)) if type(value) is tuple else value)
-    return joined.to_csv(index=False)
+    return frame.map(_cell_text).to_csv(index=False)
+
+
+def _cell_text(value: Any) -> Any:
+    """Several values in one cell of CSV."""
+    match value:
+        case tuple():
+            return "; ".join(map(str, value))
+        case dict():
+            return "; ".join(f"{name} {text}" for name, text in value.items())
+    return value
 
 
 def as_json(rows: Sequence[Any], notes: Sequence[str]) -> str:
