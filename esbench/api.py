@@ -17,7 +17,7 @@ from esbench.agents.base import AGENTS
 from esbench.agents.names import is_agent
 from esbench.algorithms.base import ALGORITHMS, Algorithm, algorithm_class
 from esbench.arrays import Shapes, Vector
-from esbench.errors import UsageError, require_choice, require_integer, shown
+from esbench.errors import UsageError, require_choice, require_flag, require_integer, shown
 from esbench.files import as_path
 from esbench.grids.environment_files import environment_names
 from esbench.grids.expand import expand
@@ -179,6 +179,7 @@ def make_trainer(
     from esbench.training.warm_start import latest_start
 
     require_choice("record", record, (None, "members"))
+    require_flag("extend", extend)
     if not isinstance(env, str):
         raise UsageError(
             f"env = {shown(env)}: expected a registered name such as 'CartPole-v1' or "

@@ -7,7 +7,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from esbench.errors import UsageError, require_choice, require_integer, shown
+from esbench.errors import UsageError, require_choice, require_flag, require_integer, shown
 from esbench.files import as_path, require_path
 from esbench.seeding import LARGEST_SEED
 from esbench.settings import Table
@@ -90,6 +90,8 @@ def run(
     from esbench.store.data_frames import scores_of
     from esbench.training.callbacks import ImportedCallback
 
+    for name, flag in (("extend", extend), ("quiet", quiet), ("allow_mixed", allow_mixed)):
+        require_flag(name, flag)
     limits = Limits(episode_timeout, trial_timeout)
     require_choice("record", record, (None, "members"))
     chosen = EngineChoice(workers, engine, address, allow_mixed)
@@ -160,6 +162,9 @@ def table(
     from esbench.reporting.tables.score_table import score_table
     from esbench.reporting.tables.wide_table import require_one_layout
 
+    require_flag("wide", wide)
+    if by is not None and not isinstance(by, str):
+        raise UsageError(f"by = {shown(by)}: expected the name of a setting")
     require_choice("which", which, ("last", "best"))
     require_choice("statistic", statistic, ("mean", "tail", "area"))
     require_one_layout(wide, by, which, statistic)

@@ -102,6 +102,12 @@ def require_choice(name: str, value: object, known: Iterable[object]) -> None:
         raise UsageError(f"{name} = {shown(value)}: expected {expected}")
 
 
+def require_flag(name: str, value: object) -> None:
+    """Raises UsageError if the value of an argument is neither True nor False."""
+    if not isinstance(value, bool):
+        raise UsageError(f"{name} = {shown(value)}: expected True or False")
+
+
 def shown(value: object) -> str:
     """A value in a message; Python itself converts no integer of thousands of digits to text."""
     if isinstance(value, Integral) and not isinstance(value, bool):

@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from command_line import Run
+from command_line import Run, files
 from fake_trials import write_scores
 from PIL import Image
 
@@ -175,6 +175,15 @@ def test_wrong_grids_write_nothing(tmp_path: Path, options: dict[str, Any], word
         (lambda out: esbench.merge([], out=out), "no folder given"),
         (lambda out: esbench.merge(3, out=out), "folders = 3"),
         (lambda out: esbench.run(GRID, out=out, seeds=1.5), "seeds = 1.5"),
+        (lambda out: esbench.run(GRID, out=out, extend="no"), "extend = 'no'"),
+        (lambda out: esbench.run(GRID, out=out, quiet=1), "quiet = 1"),
+        (
+            lambda out: esbench.make_trainer("snes", env="CartPole-v1", out=out, extend="no"),
+            "extend = 'no'",
+        ),
+        (lambda out: esbench.table(out, wide="no"), "wide = 'no'"),
+        (lambda out: esbench.table(out, by=3), "by = 3"),
+        (lambda out: esbench.table(out, by=["sigma"]), r"by = \['sigma'\]"),
         (lambda out: esbench.merge("missing", out=out), "'missing'"),
         (lambda out: esbench.merge(Path("missing"), out=out), "'missing'"),
     ],
@@ -183,6 +192,16 @@ def test_wrong_arguments_write_nothing(tmp_path: Path, function: Any, words: str
     with pytest.raises(UsageError, match=words):
         function(tmp_path / "a")
     assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize(
+    "place", ["CartPole-v1/openai_es/seed-0", "CartPole-v1/openai_es/seed-0/a"]
+)
+def test_no_output_folder_is_in_the_folder_of_a_trial(scores: Path, place: str) -> None:
+    before = files(scores)
+    with pytest.raises(UsageError, match="in the folder of the trial seed-0"):
+        esbench.run(GRID, out=scores / place)
+    assert files(scores) == before
 
 
 def test_a_table_has_the_numbers_of_the_command(scores: Path, esbench: Run) -> None:

@@ -11,7 +11,7 @@ from threadpoolctl import ThreadpoolController
 
 from esbench.environments.make import make_environment
 from esbench.environments.simulator_log import silenced
-from esbench.errors import TrainingError, UsageError
+from esbench.errors import TrainingError, UsageError, shown
 from esbench.grids.environment_spec import EnvironmentSpec
 from esbench.policies.base import Policy, ReferredBatch, Rows, TorchPolicy
 from esbench.policies.normalization import policy_inputs
@@ -142,7 +142,10 @@ class TrainedPolicy:
             if row.shape != (self._observations.size,):
                 raise UsageError(f"observation {observation!r}: expected one of {space}")
             return observation
-        seen = np.asarray(observation, dtype=space.dtype)
+        try:
+            seen = np.asarray(observation, dtype=space.dtype)
+        except (TypeError, ValueError, OverflowError):
+            raise UsageError(f"observation {shown(observation)}: expected one of {space}") from None
         if seen.shape != space.shape:
             raise UsageError(
                 f"observation of shape {list(seen.shape)}: expected {list(space.shape or ())}, one "

@@ -201,6 +201,9 @@ def test_what_cannot_be_used_is_one_sentence(
         export_policy(policy, tmp_path / "policy.pt2")
     with pytest.raises(UsageError, match=r"shape \[1, 4\]: expected \[4\]"):
         policy.act(np.zeros((1, 4)))
+    for wrong in ("a", [0.0, "a", 0.0, 0.0], [[0.0], 1.0], None):
+        with pytest.raises(UsageError, match="expected one of Box|expected \\[4\\]"):
+            policy.act(wrong)
     assert isinstance(policy, TrainedPolicy)
     policy.parameters[:] = np.nan
     policy.reset()
