@@ -256,8 +256,8 @@ def test_every_format(esbench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         (["a", "c"], "nothing to compare: a has openai_es on CartPole-v1, c has openai_es on Ac"),
         (["a", "d"], "openai_es on CartPole-v1 has no finished trial"),
         (["a", "a", "--in", "a"], "unknown algorithm in a 'a'"),
-        (["openai_es", "openai_es", "--in", "a"], "both sides are openai_es"),
-        (["a", "./a"], "both sides are a"),
+        (["openai_es", "openai_es", "--in", "a"], "openai_es and openai_es have trials in common"),
+        (["a", "./a"], "a and ./a have trials in common"),
     ],
 )
 def test_bad_input_is_one_sentence(

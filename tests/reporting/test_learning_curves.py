@@ -580,7 +580,7 @@ def test_algorithms_without_a_curve_are_named(tmp_path: Path) -> None:
 def test_nothing_to_draw_is_an_error(tmp_path: Path) -> None:
     for trial in make_trials(tmp_path):
         write_trial(trial, make_records([1.0]), error="Traceback")
-    with pytest.raises(UsageError, match="nothing to draw in .* no trial has 2 generations yet"):
+    with pytest.raises(UsageError, match="nothing to draw in .* no trial has two generations"):
         draw(tmp_path)
     assert not (tmp_path / "figures").exists()
 

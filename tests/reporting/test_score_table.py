@@ -266,6 +266,8 @@ def test_the_tail_is_the_mean_over_all_seeds_of_the_worst_tenth_of_the_episodes(
         (sheet(rows, terminal=True, tail=True), True),
     ):
         assert ("Tail" in table.header) == (TAIL in table.notes) == shown
+        costs = [note for note in table.notes if "time: of" in note or note.startswith("Time")]
+        assert ("Time" in table.header) == bool(costs)
     assert sheet(rows).body[0][sheet(rows).header.index("Tail")] == "5.5"
     assert [cells[1] for cells in wide_sheet(rows, tail=True).body[:1]] == ["50.0\n(5.5)"]
     edit(trial.folder.path, "result.json", lambda content: content.pop("returns"))

@@ -73,7 +73,9 @@ def drawings(
         for sweep in sweep_figures(everything[environment], group):
             drawn[f"{stem}-{sweep.setting}"] = sweep_drawing(sweep)
     if not drawn:
-        raise UsageError(f"nothing to draw in {str(root)!r}: no trial has 2 generations yet")
+        raise UsageError(
+            f"nothing to draw in {str(root)!r}: no trial has two generations with a return yet"
+        )
     for name, make in (("ecdf", across.target_ecdf), ("profile", across.performance_profile)):
         if overall := make(found, styles):
             drawn[name] = across.across_drawing(overall)

@@ -99,7 +99,9 @@ def compare_sides(
     require_distinct_seeds([*ours, *theirs])
     matched = _matched(ours, theirs)
     if any(a.trials[0].path.resolve() == b.trials[0].path.resolve() for a, b in matched):
-        raise UsageError(f"both sides are {first}; expected two folders or two algorithms")
+        raise UsageError(
+            f"{first} and {second} have trials in common; expected two folders or two algorithms"
+        )
     if not matched:
         raise UsageError(
             f"nothing to compare: {first} has {_contents(ours)}, {second} has {_contents(theirs)}"

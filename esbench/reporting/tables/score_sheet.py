@@ -47,10 +47,10 @@ NORMALIZED: Final[dict[EpisodeStatistic, str]] = {
     "area": "Normalized: 0 is the random policy, 1 the reference throughout training.",
 }
 STANDINGS: Final = (
-    "*: the best of its environment by IQM. =: not significantly worse than the best (between rows "
-    "of three seeds, no difference is significant): two-sided permutation test of the means at "
-    f"{LEVEL}, Holm-corrected over the rows of the environment. A score without a mark: "
-    "significantly worse."
+    "*: the best of its environment by IQM. =: not significantly worse than the best. No mark: "
+    f"significantly worse. Test: two-sided permutation test of the means at {LEVEL}, "
+    "Holm-corrected over the rows of the environment. Between rows of three seeds, no difference "
+    "is significant."
 )
 MARKS: Final[dict[Standing, str]] = {"best": " *", "tied": " =", "": ""}
 
@@ -63,18 +63,21 @@ def sheet(
     With ``terminal`` it has fewer columns, and the policy is part of the algorithm's name; ``tail``
     shows the tail there too. The setting ``by`` has a column instead of a part of that name.
     """
-    references, notes = references_of(rows), footnotes(rows)
+    references = references_of(rows)
     texts = [_texts(row, references) for row in rows]
     optional = ("Tail", "Selected", "Random", "Reference", "Normalized")
     hidden = {name for name in optional if all(text[name] == NONE for text in texts)}
     if terminal or all(row.policy == DEFAULT_LABEL for row in rows):
         hidden.add("Policy")
+    crowded = False
     if terminal:
         hidden |= {"Random", "Normalized"}
         hidden |= set() if tail else {"Tail"}
         crowded = by is not None or not {"Tail", "Selected"} <= hidden
         hidden |= {"Steps", "Time"} if crowded else set()
         texts = [text | {"Algorithm": row.name} for text, row in zip(texts, rows, strict=True)]
+    notes = footnotes(rows, costs=not crowded)
+    if terminal:
         notes = [
             note for note in notes if note not in NORMALIZED.values() and (tail or note != TAIL)
         ]
@@ -92,9 +95,12 @@ def sheet(
     return Sheet(header, body, notes, best)
 
 
-def footnotes(rows: Sequence[ScoreRow]) -> list[str]:
-    """How to read the table, cautions, references and commands."""
-    notes = [f"{protocol(rows)} Steps and time: of training, mean over seeds."]
+def footnotes(rows: Sequence[ScoreRow], costs: bool = True) -> list[str]:
+    """How to read the table, cautions, references and commands.
+
+    Without ``costs``, they do not explain steps and time.
+    """
+    notes = [protocol(rows) + (" Steps and time: of training, mean over seeds." if costs else "")]
     if any(not math.isnan(row.normalized) for row in rows):
         notes.append(NORMALIZED[rows[0].statistic])
     if any(not math.isnan(row.tail) for row in rows):
@@ -106,7 +112,8 @@ def footnotes(rows: Sequence[ScoreRow]) -> list[str]:
     notes += overall_notes(rows)
     notes += cautions(rows)
     notes += [f"[{number}] {text}" for text, number in references_of(rows).items()]
-    if hardware := dict.fromkeys(item for row in rows for item in row.hardware):
+    hardware = dict.fromkeys(item for row in rows for item in row.hardware)
+    if hardware and costs:
         notes.append(f"Time measured on: {'; '.join(hardware)}.")
     notes += command_notes({row.title: row.commands for row in rows})
     return [" ".join(note.split()) for note in notes]
