@@ -13,7 +13,7 @@ import contextlib
 import copy
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import partial
 from itertools import islice, takewhile, zip_longest
 from typing import Any, Final, SupportsFloat, TypeAlias, TypeVar
@@ -239,6 +239,25 @@ def _difference(
     return None
 
 
+def _comparable(space: Space, observation: Any) -> Hashable:
+    """An observation as a value whose hash depends on its content only."""
+    if space.is_np_flattenable:
+        return np.asarray(flatten(space, observation)).tobytes()
+    return _content(observation)
+
+
+def _content(value: Any) -> Hashable:
+    """The content of a value of a Sequence or Graph space, or of a space with one inside."""
+    if isinstance(value, Mapping):
+        return tuple((key, _content(value[key])) for key in sorted(value, key=repr))
+    if isinstance(value, tuple | list):
+        return tuple(map(_content, value))
+    array = np.asarray(value)
+    if array.dtype.hasobject:  # its bytes are addresses
+        return type(value).__name__
+    return array.dtype.str, array.shape, array.tobytes()
+
+
 def _layers(env: Environment) -> list[Environment]:
     """The environment with all its wrappers, then with one less, and so on."""
     layers = [env]
@@ -265,7 +284,7 @@ def _episode(
     reward: SupportsFloat = 0.0
     terminated, truncated, action = False, False, actions.sample()
     while True:
-        seen = np.asarray(flatten(env.observation_space, observation)).tobytes()
+        seen = _comparable(env.observation_space, observation)
         if reward is None:  # NumPy makes it NaN
             raise TypeError("the reward is None; expected a number")
         yield hash(seen), np.float64(reward).tobytes(), bool(terminated), bool(truncated)

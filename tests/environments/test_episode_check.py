@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from functools import partial
 from pathlib import Path
@@ -88,6 +89,23 @@ class Lately(Walk):
     def step(self, action: np.ndarray) -> Any:
         observation, reward, *rest = super().step(action)
         return observation, reward if self.left else np.nan, *rest
+
+
+class Observes(gymnasium.Wrapper):
+    """Observes random values of a space; ``keeps`` says whether a reset leaves their seed alone."""
+
+    def __init__(self, space: spaces.Space[Any], keeps: bool) -> None:
+        super().__init__(Walk())
+        self.observation_space, self.keeps = copy.deepcopy(space), keeps
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        if not self.keeps or not hasattr(self, "begun"):
+            self.observation_space.seed(seed)
+        self.begun = True
+        return self.observation_space.sample(), self.env.reset(seed=seed)[1]
+
+    def step(self, action: Any) -> Any:
+        return self.observation_space.sample(), *self.env.step(action)[1:]
 
 
 def no_number(reward: Any) -> float:
@@ -181,6 +199,34 @@ def test_healthy_environments_pass(name: str) -> None:
     wrappers = load_environment(name).wrappers if known else ()
     with warnings.catch_warnings(action="ignore"):
         check_episodes(name, {}, wrappers)
+
+
+SEQUENCE = spaces.Sequence(spaces.Discrete(3))
+GRAPH = spaces.Graph(spaces.Box(-1.0, 1.0, (2,)), spaces.Discrete(2))
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        SEQUENCE,
+        GRAPH,
+        spaces.Dict(a=SEQUENCE, b=spaces.Box(-1.0, 1.0, (2,))),
+        spaces.Tuple([spaces.Discrete(2), GRAPH]),
+        spaces.OneOf([spaces.Sequence(spaces.Text(4)), spaces.MultiBinary(3)]),
+        spaces.Sequence(spaces.Dict(a=spaces.Box(-1.0, 1.0, (2,))), stack=True),
+    ],
+)
+@pytest.mark.parametrize("keeps", [False, True])
+def test_observations_without_vectors_are_compared_by_content(
+    monkeypatch: pytest.MonkeyPatch, space: Any, keeps: bool
+) -> None:
+    monkeypatch.setattr(episode_check, "make_environment", lambda *_: Observes(space, keeps))
+    monkeypatch.setattr(episode_check, "has_time_limit", lambda *_: True)
+    if keeps:
+        with pytest.raises(UsageError, match="Observes keeps state.* the observation of step 0 "):
+            check_episodes("Mine-v0", {})
+    else:
+        check_episodes("Mine-v0", {})
 
 
 def test_refused_before_anything_is_written_with_any_number_of_workers(
