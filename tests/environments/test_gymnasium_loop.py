@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 from beside_gymnasium import SLOTS, play
 from doubles import Walk
+from gymnasium import spaces
 
 import esbench
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
 from esbench.environments.simulator_log import silenced
 from esbench.errors import UsageError
 from esbench.grids.environment_files import load_environment
+from esbench.training.make import make_trainer
 
 ENVIRONMENTS = [
     pytest.param("CartPole-v1", {}, id="CartPole"),
@@ -91,6 +93,23 @@ def test_an_environment_that_can_be_made_once_is_no_wrong_input():
     backend.start(0, seed=0)
     with pytest.raises(OSError, match="the port is in use"):
         backend.start(1, seed=0)
+
+
+@pytest.mark.parametrize(
+    "space", [spaces.Dict(), spaces.Tuple(()), spaces.Dict(a=spaces.Tuple(()))]
+)
+def test_observations_without_numbers_are_refused(space, make_spec, pool):
+    class Blind(Walk):
+        def __init__(self):
+            super().__init__()
+            self.observation_space = space
+
+    gymnasium.register("Blind-v0", entry_point=Blind, max_episode_steps=5)
+    try:
+        with pytest.raises(UsageError, match="Blind-v0: its observation space has no numbers"):
+            make_trainer(make_spec("Blind-v0"), pool)
+    finally:
+        del gymnasium.registry["Blind-v0"]
 
 
 @pytest.mark.parametrize(("environment_id", "kwargs"), ENVIRONMENTS)

@@ -130,9 +130,14 @@ class GymnasiumBackend(Backend):
 
 
 def flattened(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    """The environment, with vectors for composite observations if they can be flattened."""
+    """The environment, with vectors for composite observations if they can be flattened.
+
+    Spaces without numbers stay as they are.
+    """
     space = env.observation_space
     if isinstance(space, spaces.Box | spaces.Discrete) or never_flat(space):
+        return env
+    if not spaces.flatdim(space):
         return env
     flat: gymnasium.Env[Any, Any] = FlattenObservation(env)
     return flat
