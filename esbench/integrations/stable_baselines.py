@@ -87,8 +87,8 @@ class StableBaselines(Agent, ABC):
     def _made(self, make_environment: MakeEnvironment, seed: int) -> Any:
         """The untrained model; sets the statistics that normalize its observations, if any."""
         settings = self._settings
-        vectors = sb3_vec_env.DummyVecEnv(
-            [lambda: self._from_zero(make_environment())] * settings.n_envs
+        vectors = self._vectors(
+            [self._from_zero(make_environment()) for _ in range(settings.n_envs)]
         )
         self._statistics: Any = None
         if settings.normalize is not False:
@@ -110,6 +110,12 @@ class StableBaselines(Agent, ABC):
             return self.library_class()(
                 policy, vectors, seed=seed, device="cpu", verbose=0, **arguments
             )
+
+    @final
+    def _vectors(self, envs: list[Environment]) -> Any:
+        """The environments as one of the library's, which refuses some observation spaces."""
+        with _sentences(f"{self.class_name}, with observations {envs[0].observation_space}"):
+            return sb3_vec_env.DummyVecEnv([functools.partial(_same, env) for env in envs])
 
     @final
     def _from_zero(self, env: Environment) -> Environment:
@@ -320,6 +326,10 @@ def _starts(space: Any) -> Iterator[Any]:
         yield from _starts(part)
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         yield space.start
+
+
+def _same(env: Environment) -> Environment:
+    return env
 
 
 def _argument(name: str, value: Any) -> Any:

@@ -22,7 +22,7 @@ from esbench.agents.names import trainer_settings
 from esbench.errors import UsageError
 from esbench.grids.environment_files import environment_names, load_environment
 from esbench.grids.grid_file import parse_grid
-from esbench.integrations.stable_baselines import StableBaselines
+from esbench.integrations.stable_baselines import PPO, StableBaselines
 from esbench.integrations.stable_baselines_state import process_streams
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.running.trials import Trial, grid_trials
@@ -209,7 +209,15 @@ class Marked(Signed):
     observation_space = gymnasium.spaces.Discrete(2, start=1)  # type: ignore[assignment]
 
 
-for each in (Signed, SignedPair, Both, Marked):
+class Nested(Signed):
+    """The same with observations that the library does not support."""
+
+    observation_space = gymnasium.spaces.Dict(  # type: ignore[assignment]
+        a=gymnasium.spaces.Dict(b=gymnasium.spaces.Discrete(3))
+    )
+
+
+for each in (Signed, SignedPair, Both, Marked, Nested):
     gymnasium.register(f"esbench-test/{each.__name__}-v0", each, max_episode_steps=10)
 
 
@@ -243,6 +251,21 @@ def test_discrete_observations_that_do_not_start_at_0_are_refused(pool: WorkerPo
 def test_actions_that_the_library_lacks_are_refused(pool: WorkerPool) -> None:
     with pytest.raises(UsageError, match="PPO: .*Tuple"):
         AgentTrainer(trial_of("ppo", 300, "esbench-test/Both-v0").spec, pool)
+
+
+def test_observations_that_the_library_lacks_are_refused(pool: WorkerPool) -> None:
+    with pytest.raises(UsageError, match=r"PPO, .*Dict\('a': Dict.*Nested") as raised:
+        AgentTrainer(trial_of("ppo", 300, "esbench-test/Nested-v0").spec, pool)
+    assert "\n" not in str(raised.value)
+
+
+def test_an_error_of_the_environment_is_not_one_of_the_library() -> None:
+    def broken() -> Any:
+        raise NotImplementedError("only here")
+
+    settings: Any = parse(trainer_settings("ppo"), {}, "test")
+    with pytest.raises(NotImplementedError, match="^only here$"):
+        PPO(settings, broken, 0)
 
 
 def test_random_streams_are_the_agents_own(pool: WorkerPool) -> None:
