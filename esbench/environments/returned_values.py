@@ -21,11 +21,15 @@ FLAGS: Final = (bool, np.bool_, int, np.integer)
 class ReturnedValues:
     """Checks what one environment returns.
 
+    ``what`` names its observations in messages.
     Every method raises TrainingError, which names the environment, for an answer that is wrong.
     """
 
-    def __init__(self, environment: str, space: gymnasium.Space[Any]) -> None:
+    def __init__(
+        self, environment: str, space: gymnasium.Space[Any], what: str = "an observation"
+    ) -> None:
         self._environment = environment
+        self._what = what
         self._space = space
         self._is_discrete = isinstance(space, spaces.Discrete)
 
@@ -49,25 +53,25 @@ class ReturnedValues:
         unfit |= isinstance(observation, np.ndarray) and observation.dtype.kind == "c"
         array = np.empty(0, object)
         if not unfit:
-            with contextlib.suppress(TypeError, ValueError):
-                array = np.asarray(observation, dtype=self._space.dtype)
+            try:
+                with contextlib.suppress(TypeError, ValueError):
+                    array = np.asarray(observation, dtype=self._space.dtype)
+            except OverflowError:
+                raise self._changed(observation) from None
         if array.dtype != self._space.dtype or array.shape != expected:
             raise self._failure(
-                f"an observation is {_kind(observation)}; its space has the shape {expected}"
+                f"{self._what} is {_kind(observation)}; its space has the shape {expected}"
             )
         self.require_finite(array)
         given = np.asarray(observation)
         if given.dtype != array.dtype and array.dtype.kind in "iub" and (given != array).any():
-            raise self._failure(
-                f"an observation is {_kind(observation)}; its space has numbers of the type "
-                f"{array.dtype}, which would change it"
-            )
+            raise self._changed(observation)
         return array
 
     def require_finite(self, observations: Array) -> None:
         """Refuse infinite numbers; one that is not a number makes the return of an episode NaN."""
         if observations.dtype.kind == "f" and np.isinf(observations).any():
-            raise self._failure("an observation is infinite; expected finite numbers")
+            raise self._failure(f"{self._what} is infinite; expected finite numbers")
 
     def rewards(self, rewards: list[Any]) -> Array:
         """Rewards, checked together, because that is fast."""
@@ -93,6 +97,12 @@ class ReturnedValues:
         if isinstance(value, FLAGS) or (isinstance(value, np.ndarray) and value.size == 1):
             return bool(value)
         raise self._failure(f"the flag {name!r} is {_kind(value)}; expected true or false")
+
+    def _changed(self, observation: Any) -> TrainingError:
+        return self._failure(
+            f"{self._what} is {_kind(observation)}; its space has numbers of the type "
+            f"{self._space.dtype}, which would change it"
+        )
 
     def _failure(self, what: str) -> TrainingError:
         return TrainingError(f"environment {self._environment!r}: {what}")

@@ -74,6 +74,20 @@ def test_observations_that_a_space_of_integers_would_change_are_refused(
                 checked.observation(observation)
 
 
+@pytest.mark.parametrize(
+    ("space", "given"),
+    [
+        (spaces.Box(0, 255, (2,), np.uint8), [300, 0]),
+        (spaces.Box(0, 255, (2,), np.uint8), [-1, 0]),
+        (spaces.Box(0, 255, (), np.uint8), 300),
+        (spaces.Box(-1, 1, (2,), np.float32), [10**400, 0]),
+    ],
+)
+def test_numbers_too_large_for_the_type_of_a_space_are_refused(space: Any, given: Any) -> None:
+    with pytest.raises(TrainingError, match=rf"Env-v0.* {space.dtype}, which would change it"):
+        ReturnedValues("Env-v0", space).observation(given)
+
+
 def test_a_step_checks_integers_as_a_reset_does() -> None:
     class Bright(gymnasium.Env[np.ndarray, int]):
         observation_space = spaces.Box(0, 255, (2,), np.uint8)
