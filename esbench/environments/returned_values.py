@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, final
 
 import gymnasium
@@ -11,9 +12,11 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from esbench.errors import TrainingError
+from esbench.units import counted
 
 Array: TypeAlias = npt.NDArray[Any]
 DISCRETE: Final = (int, np.integer)
+FLOATS: Final = {np.dtype(name) for name in ("float16", "float32", "float64")}
 FLAGS: Final = (bool, np.bool_, int, np.integer)
 
 
@@ -59,14 +62,32 @@ class ReturnedValues:
             except OverflowError:
                 raise self._changed(observation) from None
         if array.dtype != self._space.dtype or array.shape != expected:
-            raise self._failure(
-                f"{self._what} is {_kind(observation)}; its space has the shape {expected}"
-            )
+            raise self.unfit(observation, f"the shape {expected}")
         self.require_finite(array)
         given = np.asarray(observation)
         if given.dtype != array.dtype and array.dtype.kind in "iub" and (given != array).any():
             raise self._changed(observation)
         return array
+
+    def parts(self, observation: Any, number: int) -> tuple[Any, ...]:
+        """The parts of an observation of a Tuple space, or of one like it."""
+        found: tuple[Any, ...] = ()
+        with contextlib.suppress(TypeError):
+            found = tuple(observation)
+        if len(found) == number and not isinstance(observation, str | bytes):
+            return found
+        raise self.unfit(observation, counted(number, "part"))
+
+    def unfit(self, observation: Any, expected: str) -> TrainingError:
+        """The error for an observation that does not have what its space has."""
+        return self._failure(f"{self._what} is {_kind(observation)}; its space has {expected}")
+
+    def outside(self, observation: Any, low: Any, high: Any) -> TrainingError:
+        """The error for discrete numbers that are not from ``low`` to ``high``."""
+        numbers, lows, highs = np.broadcast_arrays(observation, low, high)
+        first = np.flatnonzero((numbers < lows) | (numbers > highs))[0]
+        number, low, high = (each.flat[first] for each in (numbers, lows, highs))
+        return self._failure(f"{self._what} has the number {number}; expected {low} to {high}")
 
     def require_finite(self, observations: Array) -> None:
         """Refuse infinite numbers; one that is not a number makes the return of an episode NaN."""
@@ -99,10 +120,8 @@ class ReturnedValues:
         raise self._failure(f"the flag {name!r} is {_kind(value)}; expected true or false")
 
     def _changed(self, observation: Any) -> TrainingError:
-        return self._failure(
-            f"{self._what} is {_kind(observation)}; its space has numbers of the type "
-            f"{self._space.dtype}, which would change it"
-        )
+        changing = f"numbers of the type {self._space.dtype}, which would change it"
+        return self.unfit(observation, changing)
 
     def _failure(self, what: str) -> TrainingError:
         return TrainingError(f"environment {self._environment!r}: {what}")
@@ -114,4 +133,6 @@ def _kind(value: Any) -> str:
         return f"an array of shape {value.shape} of {value.dtype}"
     if isinstance(value, tuple | list):
         return f"{len(value)} values ({type(value).__name__})"
+    if isinstance(value, Mapping):
+        return f"a mapping with the keys {list(value)}"
     return f"{value!r} ({type(value).__name__})"

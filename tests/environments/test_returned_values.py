@@ -10,7 +10,7 @@ import pytest
 from doubles import Answers
 from gymnasium import spaces
 
-from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
+from esbench.environments.backends.gymnasium_loop import GymnasiumBackend, flattened
 from esbench.environments.returned_values import ReturnedValues
 from esbench.errors import EnvironmentFailedError, TrainingError
 from esbench.grids.trial_spec import TrialSpec
@@ -107,6 +107,98 @@ def test_a_step_checks_integers_as_a_reset_does() -> None:
             backend.step(np.zeros(1, np.int64))
     finally:
         del gymnasium.registry["Bright-v0"]
+
+
+PAIR = spaces.Dict(a=spaces.Discrete(3), b=spaces.Box(-1, 1, (2,)))
+BOXES = spaces.Dict(a=spaces.Box(-1, 1, (2,)), b=spaces.Box(-1, 1, (3,)))
+DEEP = spaces.Tuple(
+    [spaces.Dict(c=spaces.MultiDiscrete([3, 4], start=[2, -1])), spaces.Discrete(2)]
+)
+EITHER = spaces.OneOf([spaces.Discrete(2), spaces.Box(-1, 1, (3,))])
+
+
+def flat_observation(space: Any, given: Any) -> np.ndarray:
+    env = gymnasium.make("CartPole-v1").unwrapped
+    env.observation_space = space
+    env.reset = lambda **_: (given, {})  # type: ignore[method-assign]
+    observation, _ = flattened(env, "Mine-v0").reset()
+    return np.asarray(observation)
+
+
+@pytest.mark.parametrize(
+    ("space", "given", "words"),
+    [
+        (
+            spaces.MultiDiscrete([3, 4]),
+            np.array([3, 2]),
+            "an observation has the number 3;.*0 to 2",
+        ),
+        (spaces.MultiDiscrete([3, 4]), [-1, 2], "an observation has the number -1;"),
+        (spaces.MultiDiscrete([3, 4]), np.array([1.5, 2]), "int64, which would change it"),
+        (spaces.MultiDiscrete([3, 4]), np.array([1]), r"shape \(1,\).*shape \(2,\)"),
+        (spaces.MultiBinary(2), np.array([1, 5]), "the number 5; expected 0 to 1"),
+        (spaces.MultiBinary((2, 3)), np.zeros(6, int), r"shape \(6,\).*shape \(2, 3\)"),
+        (PAIR, {"a": -1, "b": np.zeros(2)}, r"the part \['a'\] of .* number -1; expected 0 to 2"),
+        (PAIR, {"a": np.int64(7), "b": np.zeros(2)}, r"\['a'\].* number 7;"),
+        (PAIR, {"a": 10**30, "b": np.zeros(2)}, r"\['a'\].* number 10+;"),
+        (PAIR, {"a": 1.5, "b": np.zeros(2)}, r"\['a'\].* 1\.5 .*would change it"),
+        (PAIR, {"a": None, "b": np.zeros(2)}, r"\['a'\] .* is None"),
+        (PAIR, {"a": 1}, r"mapping with the keys \['a'\]; its space has the keys \['a', 'b'\]"),
+        (PAIR, np.zeros(5), r"shape \(5,\).* has the keys"),
+        (PAIR, None, "None.* has the keys"),
+        (BOXES, {"a": np.zeros(3), "b": np.zeros(2)}, r"\['a'\] .*\(3,\).* the shape \(2,\)"),
+        (DEEP, ({"c": np.array([2, 3])}, 1), r"\[0\]\['c'\] .*number 3; expected -1 to 2"),
+        (DEEP, ({"c": np.array([2, 0])},), r"1 values \(tuple\); its space has 2 parts"),
+        (DEEP, 5, r"5 \(int\); its space has 2 parts"),
+        (EITHER, (-1, np.zeros(3)), r"\[0\] .* number -1; expected 0 to 1"),
+        (EITHER, (0, np.zeros(3)), r"\[1\] .*\(3,\).* the shape \(\)"),
+        (
+            spaces.Dict(a=spaces.Box(0, 255, (2,), np.uint8)),
+            {"a": np.array([300, 0])},
+            "uint8, which",
+        ),
+        (spaces.Dict(a=spaces.Box(-1, 1, (2,))), {"a": [np.inf, 0]}, r"\['a'\].* infinite"),
+    ],
+)
+def test_a_composite_observation_outside_its_space_is_named(
+    space: Any, given: Any, words: str
+) -> None:
+    with pytest.raises(TrainingError, match=f"environment 'Mine-v0': .*{words}"):
+        flat_observation(space, given)
+
+
+@pytest.mark.parametrize(
+    ("space", "given", "same"),
+    [
+        (PAIR, {"a": True, "b": [0, 5], "c": "more"}, {"a": 1, "b": np.array([0, 5.0])}),
+        (PAIR, {"a": 1.0, "b": np.array([9, -9])}, {"a": 1, "b": np.array([9.0, -9.0])}),
+        (PAIR, {"a": np.array(2), "b": np.full(2, np.nan)}, {"a": 2, "b": np.full(2, np.nan)}),
+        (DEEP, [{"c": (4, -1)}, np.uint8(1)], ({"c": np.array([4, -1])}, 1)),
+        (DEEP, ({"c": np.array([4.0, -1.0])}, 1), ({"c": np.array([4, -1])}, 1)),
+        (spaces.MultiBinary(2), [True, False], np.array([1, 0])),
+        (spaces.MultiBinary(2), np.array([1.0, 0.0]), np.array([1, 0])),
+        (EITHER, (np.int64(1), [1, 2, 3]), (1, np.array([1.0, 2.0, 3.0]))),
+    ],
+)
+def test_a_composite_observation_of_other_types_is_flattened(
+    space: Any, given: Any, same: Any
+) -> None:
+    expected = spaces.flatten(space, same)
+    found = flat_observation(space, given)
+    np.testing.assert_array_equal(found, expected)
+    assert found.dtype == expected.dtype  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "space", [PAIR, BOXES, DEEP, EITHER, spaces.MultiBinary((2, 3)), spaces.MultiDiscrete([[2, 3]])]
+)
+def test_every_sample_of_a_composite_space_is_flattened(space: Any) -> None:
+    space.seed(0)
+    for _ in range(20):
+        sample = space.sample()
+        np.testing.assert_array_equal(
+            flat_observation(space, sample), spaces.flatten(space, sample)
+        )
 
 
 @pytest.mark.parametrize("kind", RIGHT)

@@ -14,17 +14,17 @@ from typing import Any, Final, final
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from gymnasium.wrappers import FlattenObservation
+from gymnasium.wrappers import TransformObservation
 from numpy import ndarray
 
 from esbench.environments.backends.base import Array, Backend, StepResult, register_backend
+from esbench.environments.composite_observations import observation_check
 from esbench.environments.make import Wrappers, make_environment, wrapped
-from esbench.environments.returned_values import ReturnedValues
+from esbench.environments.returned_values import FLOATS, ReturnedValues
 from esbench.flat_spaces import never_flat
 
 LONG: Final = 4.0  # seconds to make the environments of a worker
 FEW: Final = 8  # environments, however long they take
-FLOATS: Final = {np.dtype(name) for name in ("float16", "float32", "float64")}
 
 
 @final
@@ -32,7 +32,7 @@ FLOATS: Final = {np.dtype(name) for name in ("float16", "float32", "float64")}
 class GymnasiumBackend(Backend):
     """Any Gymnasium environment, exactly as ``gymnasium.make`` makes it.
 
-    Observations that are neither boxes nor discrete are flattened by Gymnasium's wrapper.
+    Observations that are neither boxes nor discrete are checked, and flattened by Gymnasium.
 
     Raises:
         UsageError: the environment cannot be made. If only a later slot's environment fails, its
@@ -49,7 +49,7 @@ class GymnasiumBackend(Backend):
     ) -> None:
         self._id, self._kwargs, self._wrappers = environment_id, kwargs, wrappers
         started = time.perf_counter()
-        self._envs = [flattened(make_environment(environment_id, kwargs, wrappers))]
+        self._envs = [flattened(make_environment(environment_id, kwargs, wrappers), environment_id)]
         if slots > FEW and (time.perf_counter() - started) * slots > LONG:
             started = time.perf_counter()  # a second time: the first one includes imports
             self._envs.append(self._make())
@@ -77,7 +77,7 @@ class GymnasiumBackend(Backend):
     def _make(self) -> gymnasium.Env[Any, Any]:
         arguments = copy.deepcopy(self._kwargs)  # no two slots share a list
         env = gymnasium.make(self._id, disable_env_checker=True, **arguments)
-        return flattened(wrapped(env, self._wrappers))
+        return flattened(wrapped(env, self._wrappers), self._id)
 
     def expose(self) -> None:
         """Do nothing: everything is kept anyway."""
@@ -129,7 +129,7 @@ class GymnasiumBackend(Backend):
             self._envs.pop().close()
 
 
-def flattened(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+def flattened(env: gymnasium.Env[Any, Any], name: str) -> gymnasium.Env[Any, Any]:
     """The environment, with vectors for composite observations if they can be flattened.
 
     Spaces without numbers stay as they are.
@@ -139,5 +139,10 @@ def flattened(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
         return env
     if not spaces.flatdim(space):
         return env
-    flat: gymnasium.Env[Any, Any] = FlattenObservation(env)
+    check = observation_check(space, name)
+    flat: gymnasium.Env[Any, Any] = TransformObservation(
+        env,
+        lambda observation: spaces.flatten(space, check(observation)),
+        spaces.flatten_space(space),
+    )
     return flat
