@@ -7,10 +7,10 @@ import copy
 import re
 import sys
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from esbench.agents.names import trainer_settings
+from esbench.agents.names import is_agent, trainer_settings
 from esbench.errors import UsageError, suggestion
 from esbench.files import safe_name
 from esbench.grids.environment_files import environment_table
@@ -26,6 +26,9 @@ from esbench.settings import MOST_LEVELS, Table, require_shallow
 
 MOST_SEEDS: Final = 100_000
 KEY_PART: Final = r'(?:"([^"]+)"|([^.\s"]+))'
+# Keys of a grid that the table of one environment or of one algorithm may have too.
+OF_ENVIRONMENT: Final = frozenset({"algorithms", "budget", "evaluation", "policy", "seeds"})
+OF_ALGORITHM: Final = frozenset({"environments", "policy", "seeds"})
 LONGEST_SEED: Final = 20  # digits that are read; more than ten are too many anyway
 
 
@@ -123,9 +126,13 @@ def _without_settings_of(table: Table, left_out: Collection[str]) -> Table:
 
 
 def _apply_overrides(table: Table, assignments: Sequence[str]) -> Table:
-    """Applies every ``--set`` in order; none may add an algorithm to the grid."""
+    """Applies every ``--set``; none may add an algorithm to the grid.
+
+    They are applied in order, but a policy for all is set before the policies of single
+    environments and algorithms, which it would remove.
+    """
     labels = table.get("algorithms")
-    for assignment in assignments:
+    for assignment in sorted(assignments, key=lambda each: not _sets_policy_of_all(each)):
         table = apply_override(table, assignment)
         if assignment.partition("=")[0].strip() == "algorithms":
             labels = table["algorithms"]
@@ -141,6 +148,10 @@ def _apply_overrides(table: Table, assignments: Sequence[str]) -> Table:
                     )
                 raise UsageError(f"algorithms.{label} (--set) is not in this grid; {near}")
     return table
+
+
+def _sets_policy_of_all(assignment: str) -> bool:
+    return _split_key(assignment.partition("=")[0].strip()) in (["policy"], ["policy", "template"])
 
 
 def require_distinct_keys(
@@ -199,34 +210,76 @@ def apply_override(table: Table, assignment: str) -> Table:
             f"--set {assignment!r}: a key of {len(path)} parts; expected at most {MOST_LEVELS}"
         )
     _require_key_of_grid(table, assignment, path)
-    *above, last = path
+    value = _value(text, assignment)
     result = copy.deepcopy(table)
-    gone = {last, *_alternatives(table, path)}
-    if path[0] != "environment":
-        tables = (result.get("environment"), result.get("algorithms"))
-        own = (one for each in tables if isinstance(each, dict) for one in each.values())
-        for changes in own:
-            for key in above:
-                changes = changes.get(key, {}) if isinstance(changes, dict) else {}
-            if isinstance(changes, dict):
-                for name in gone:
-                    changes.pop(name, None)
-    place = result
+    gone = {path[-1], *_alternatives(table, path)}
+    for own in _own_tables(result, path[0]):
+        _remove(own, path, gone)
+        policy = own.get("policy")
+        if path[0] == "policy" and isinstance(policy, dict) and "template" in policy:
+            _put(own, path, value, assignment)  # a policy with a template inherits nothing
+    _put(result, path, value, assignment)
+    return result
+
+
+def _own_tables(table: Table, key: str) -> Iterator[Table]:
+    """The tables of single environments and algorithms that may replace a key of the grid.
+
+    ``policy`` is a setting of its own in the table of an agent.
+    """
+    for name, replaceable in (("environment", OF_ENVIRONMENT), ("algorithms", OF_ALGORITHM)):
+        tables = table.get(name)
+        if key not in replaceable or not isinstance(tables, dict):
+            continue
+        for label, own in tables.items():
+            if not isinstance(own, dict):
+                continue
+            if name == "algorithms" and key == "policy" and _of_agent(label, own):
+                continue
+            yield own
+
+
+def _of_agent(label: str, own: Table) -> bool:
+    with contextlib.suppress(UsageError):  # an unknown algorithm is reported later
+        return is_agent(str(own.get("algorithm", label)))
+    return False
+
+
+def _remove(own: Table, path: Sequence[str], gone: Collection[str]) -> None:
+    """Removes the keys ``gone`` beside ``path``; a new template removes the whole policy."""
+    if list(path) == ["policy", "template"] and isinstance(own.get("policy"), dict):
+        del own["policy"]
+    place: Any = own
+    for key in path[:-1]:
+        place = place.get(key, {}) if isinstance(place, dict) else {}
+    if isinstance(place, dict):
+        for name in gone:
+            place.pop(name, None)
+
+
+def _put(table: Table, path: Sequence[str], value: Any, assignment: str) -> None:
+    """Sets the value at ``path``, in new tables where there are none."""
+    *above, last = path
+    place = table
     for key in above:
         if key == "algorithms" and isinstance(place.get(key), list):
             place[key] = {name: {} for name in place[key]}
         place = place.setdefault(key, {})
         if not isinstance(place, dict):
             raise UsageError(f"--set {assignment!r}: {key} = {place!r} is a value, not a table")
+    place[last] = copy.deepcopy(value)
+
+
+def _value(text: str, assignment: str) -> Any:
     try:
-        place[last] = _toml_value(text.strip())
+        value = _toml_value(text.strip())
     except (ValueError, RecursionError):  # more digits or brackets than Python reads
         raise UsageError(
             f"--set {assignment!r}: expected at most {sys.get_int_max_str_digits()} digits and "
             f"{MOST_LEVELS} brackets inside each other"
         ) from None
-    require_shallow(place[last], f"--set {assignment!r}")
-    return result
+    require_shallow(value, f"--set {assignment!r}")
+    return value
 
 
 def _require_key_of_grid(table: Table, assignment: str, path: Sequence[str]) -> None:

@@ -513,6 +513,89 @@ def test_an_algorithm_may_have_a_policy_of_its_own(tmp_path: Path) -> None:
     assert {template(trial) for trial in set_} == {"linear"}
 
 
+OWN_POLICIES = """
+seeds = [0]
+environments = ["CartPole-v1", "Acrobot-v1"]
+[policy]
+hidden = [8]
+[environment."CartPole-v1"]
+policy = {template = "mlp", hidden = [4], activation = "relu"}
+[algorithms.snes]
+[algorithms.pgpe]
+policy = {template = "mlp", hidden = [2]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key", "value"),
+    [
+        (["policy.hidden=[3]"], "hidden", [3]),
+        (["policy.output_activation=tanh"], "output_activation", "tanh"),
+        (["policy.template=mlp", "policy.hidden=[3]"], "hidden", [3]),
+        (["policy.hidden=[3]", "policy.template=mlp"], "hidden", [3]),
+        (["policy.template=mlp"], "hidden", [8]),
+        (['policy={template="mlp"}', "policy.hidden=[3]"], "hidden", [3]),
+    ],
+)
+def test_a_set_policy_is_that_of_every_environment_and_algorithm(
+    overrides: list[str], key: str, value: object, tmp_path: Path
+) -> None:
+    trials = opened(tmp_path, OWN_POLICIES, overrides=overrides)
+    assert [settings(trial, "policy")[key] for trial in trials] == [value] * 4
+
+
+def test_a_set_template_is_that_of_every_environment_and_algorithm(tmp_path: Path) -> None:
+    trials = open_grid("ci", overrides=["policy.template=linear"], out=tmp_path)[1]
+    assert {template(trial) for trial in trials} == {"linear"}
+    text = OWN_POLICIES.replace("hidden = [8]", "")
+    for overrides in (["policy.template=linear"], ['policy={template="linear"}']):
+        assert {template(t) for t in opened(tmp_path, text, overrides=overrides)} == {"linear"}
+    mixed = ["algorithms.pgpe.policy.template=mlp", "policy.template=linear"]
+    for overrides in (mixed, mixed[::-1]):
+        trials = opened(tmp_path, text, overrides=overrides)
+        assert [template(trial) for trial in trials] == ["linear", "mlp"] * 2
+
+
+def test_a_set_policy_that_is_not_valid_everywhere_is_refused(tmp_path: Path) -> None:
+    text = OWN_POLICIES.replace('"mlp", hidden = [2]', '"linear"')
+    with pytest.raises(UsageError, match=r"unknown key algorithms\.pgpe\.policy\.hidden"):
+        opened(tmp_path, text, overrides=["policy.hidden=[3]"])
+    labeled = 'environments = ["CartPole-v1"]\nalgorithms = ["snes"]\npolicies.a.hidden = [8]'
+    for override in ("policy.hidden=[3]", "policy.template=linear"):
+        with pytest.raises(UsageError, match=r"both \[policy\] and \[policies\]"):
+            opened(tmp_path, labeled, overrides=[override])
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "name=renamed",
+        "description=words",
+        'policy={template="linear"}',
+        "policy.template=linear",
+        "policy.bias=true",
+        "budget.env_steps=50",
+        "evaluation.episodes=3",
+    ],
+)
+def test_a_key_of_the_grid_is_no_setting_of_an_agent(override: str) -> None:
+    own: dict[str, Any] = {
+        "name": "kept",
+        "description": "kept",
+        "policy": {"template": "theirs", "bias": 1},
+        "budget": {"env_steps": 7},
+        "evaluation": {"episodes": 7},
+    }
+    agents: dict[str, Any] = {
+        "mine": {"algorithm": "own_agents:Climber", **own},
+        "ppo": {"policy": "MlpPolicy"},
+    }
+    described = {"CartPole-v1": {"description": "kept"}}
+    table = {"algorithms": agents, "environment": described}
+    found = apply_override(table, override)
+    assert (found["algorithms"], found["environment"]) == (agents, described)
+
+
 @pytest.mark.parametrize(
     ("value", "words"),
     [('"linear"', "algorithms.cma_es.policy = 'linear'"),
