@@ -70,6 +70,12 @@ class Scores(Settings):
     @classmethod
     def _by_method(cls, value: Any) -> Any:
         if isinstance(value, dict):
+            for method, score in value.items():
+                if not isinstance(score, dict):
+                    raise ValueError(
+                        f"{method!r} has {score!r}; expected a table with score, source and "
+                        "comparable for each method"
+                    )
             value = [{"method": method, **score} for method, score in value.items()]
         return tuple(value) if isinstance(value, list) else value  # a strict tuple is no list
 

@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Final, final
 
-from esbench.errors import UsageError, suggestion
+from esbench.errors import UsageError, shown, suggestion
 from esbench.registry import find_plugins, load_plugin
 from esbench.settings import Table, require_shallow
 
@@ -107,16 +107,17 @@ def environments_in(source: Path | Table) -> dict[str, Table]:
 
     ``shared`` names a file of the folder ``shared`` beside the file, with settings below those of
     the table; a table of ``protocols`` goes on top of them. The name is empty without ``id``.
+    UsageError if a file cannot be read, or ``protocols`` has no tables.
     """
     if isinstance(source, dict):
-        return _environments(source, folder())
+        return _environments(source, folder(), "the table of an environment")
     if source.is_dir():
         return {
             name: table
             for path in sorted(source.glob("*.toml"))
             for name, table in environments_in(path).items()
         }
-    return _environments(read_toml(source), source.parent)
+    return _environments(read_toml(source), source.parent, str(source))
 
 
 @cache
@@ -128,12 +129,18 @@ def _paths(envs: Path) -> dict[str, Path]:
     return found
 
 
-def _environments(table: Table, envs: Path) -> dict[str, Table]:
+def _environments(table: Table, envs: Path, source: str) -> dict[str, Table]:
     table = dict(table)
     if shared := table.pop("shared", None):
         table = merged(read_toml(envs / "shared" / f"{shared}.toml"), table)
     protocols = table.pop("protocols", {"": {}})
-    environments = [merged(table, protocol) for protocol in protocols.values()]
+    tables = list(protocols.values()) if isinstance(protocols, dict) else []
+    if not tables or not all(isinstance(each, dict) for each in tables):
+        raise UsageError(
+            f"{source}: protocols = {shown(protocols)}: expected a table that has a table for each "
+            "protocol"
+        )
+    environments = [merged(table, protocol) for protocol in tables]
     return {str(environment.get("id", "")): environment for environment in environments}
 
 

@@ -19,7 +19,7 @@ from esbench.grids.expand import expand
 from esbench.grids.grid_file import parse_grid
 from esbench.grids.trial_spec import TrialSpec
 from esbench.rollouts.random_policy import random_policy_returns
-from esbench.running.trials import grid_trials
+from esbench.running.trials import grid_trials, open_grid
 from esbench.settings import Table
 from esbench.training.search_trainer import SearchTrainer
 
@@ -327,6 +327,7 @@ def test_a_users_own_file_that_does_not_import(
         ("[policy]\ntemplate = 'mpl'", "unknown policy template 'mpl'"),
         ("[budget]\nenv_steps = 'many'", "budget.env_steps = .many"),
         ("[evaluation]\nepisode = 3", "unknown key evaluation.episode"),
+        ("[scores.references]\nthesis = 880", "'thesis' has 880; expected a table"),
         ("[algorithms.sness]\nsigma = 1.0", "algorithms.sness .*'snes'"),
     ],
 )
@@ -339,6 +340,20 @@ def test_a_mistake_in_a_file_is_reported_with_its_path(
     with pytest.raises(UsageError, match=words) as caught:
         expand(grid, "t")
     assert str(caught.value).startswith(str(tmp_path / "CartPole-v1.toml"))
+
+
+def test_protocols_that_are_no_tables_are_refused_with_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "game.toml"
+    for value in ("5", "{}", "{own = 5}"):
+        file.write_text(f"id = 'X-v0'\nprotocols = {value}")
+        with pytest.raises(UsageError, match=r"game\.toml: protocols = .*expected a table"):
+            environment_registry.environments_in(file)
+
+
+def test_a_published_score_that_is_no_table_is_refused() -> None:
+    option = 'environment."CartPole-v1".scores.references.thesis=880'
+    with pytest.raises(UsageError, match=r"scores\.references.*'thesis' has 880"):
+        open_grid(None, environments=["CartPole-v1"], algorithms=["snes"], overrides=[option])
 
 
 def test_a_file_has_the_name_with_its_module(
