@@ -146,7 +146,8 @@ def register_environment(environment: Table | str | Path) -> None:
             ``algorithms``, ``scores``), the path of a TOML file, or of a folder of such files.
 
     Raises:
-        UsageError: a key or value is wrong, or ``envs/`` or a plugin has that name.
+        UsageError: a key or value is wrong, ``envs/`` or a plugin has that name, or the name is
+            one of the ALE that esbench replaces by its own.
     """
     if not isinstance(environment, dict):
         environment = as_path("environment", environment)
@@ -157,6 +158,12 @@ def register_environment(environment: Table | str | Path) -> None:
         raise UsageError("register_environment: no id; expected the Gymnasium name as 'id'")
     for name, table in found.items():
         _parsed(table, f"register_environment({name!r})")
+        used, _ = without_alias(name, table.get("kwargs", {}))
+        if used != name:
+            raise UsageError(
+                f"register_environment: id = {name!r}: expected {used!r}, the name of this "
+                "environment in esbench"
+            )
     for name, table in found.items():
         ENVIRONMENTS.add(name, table)
 

@@ -122,6 +122,11 @@ def test_a_script_registers_a_file_a_folder_or_a_table(form: str, tmp_path: Path
             {"id": NAME, "scores": {"references": {"thesis": 880}}},
             r"scores\.references.*'thesis' has 880; expected a table",
         ),
+        ({"id": "ALE/Tennis-v5"}, "id = 'ALE/Tennis-v5': expected 'esbench/Tennis-v5'"),
+        (
+            {"id": "ALE/Tennis-v5", "kwargs": {"obs_type": "ram"}},
+            "expected 'esbench/Tennis-ram-v5'",
+        ),
         ({"protocols": 5}, "protocols = 5: expected a table"),
         ({"protocols": []}, r"protocols = \[\]: expected a table"),
         ({"protocols": {}}, "protocols = {}: expected a table"),
