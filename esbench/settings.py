@@ -37,6 +37,8 @@ _PLAIN_WORDS: Final = {
     "an object": "a table",
     "a valid ": "a ",
 }
+# Errors of a list that cannot be meant as a sweep, because no single value is expected.
+_NOT_OF_VALUES: Final = frozenset({"dict_type", "model_type", "model_attributes_type", "too_short"})
 _NO_SWEEP: Final = "; a list is a sweep only as a setting of an algorithm in a grid"
 
 
@@ -171,13 +173,14 @@ def _sentences(
             case "missing":
                 lines[key] = f"{key} is missing"
             case "value_error":
-                lines[key] = f"{seen if path else key or 'settings'}: {problem}"
+                where = seen if path else key
+                lines[key] = f"{where}: {problem}" if where else problem
             case _ if key in lines:
                 lines[key] += f", or {problem.removeprefix('expected ')}"
             case _:
                 lines[key] = f"{seen}: {problem}"
-                is_value = error["type"] != "too_short" and isinstance(error["input"], list)
-                hints[key] = _NO_SWEEP if is_value else ""
+                is_value = error["type"] not in _NOT_OF_VALUES
+                hints[key] = _NO_SWEEP if is_value and isinstance(error["input"], list) else ""
     found = [f"{source}: {line}{hints.get(key, '')}" for key, line in lines.items()]
     left = len(found) - MOST_SENTENCES
     return [*found[:MOST_SENTENCES], *([f"{source}: and {left} more"] if left > 0 else [])]

@@ -93,6 +93,8 @@ class Grid(Settings):
         if isinstance(value, list) and all(isinstance(name, str) for name in value):
             require_distinct(value)
             return {name: {} for name in value}
+        if not isinstance(value, dict):
+            raise ValueError("expected a table or a list of names")
         return value
 
     @model_validator(mode="after")

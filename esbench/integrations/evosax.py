@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any, Final, final
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from esbench.algorithms.base import State, register_algorithm
 from esbench.algorithms.noise import UniformNoise
@@ -60,12 +60,17 @@ class EvosaxSettings(ExternalSettings):
     std_schedule is a number, fitness_shaping_fn a name such as centered_rank, and optimizer a table
     such as {name = "adam", learning_rate = 0.01}."""
 
+    @field_validator("strategy")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if name not in strategies():
+            raise ValueError(f"expected a strategy of evosax; {suggestion(name, strategies())}")
+        return name
+
     @model_validator(mode="after")
     def _fits_the_strategy(self) -> EvosaxSettings:
-        name, given, known = self.strategy, self.arguments, strategies()
-        if name not in known:
-            raise ValueError(f"expected a strategy of evosax; {suggestion(name, known)}")
-        cls = known[name]
+        name, given = self.strategy, self.arguments
+        cls = strategies()[name]
         allowed = {*options_of(cls), *fields_of(cls)}
         check_arguments(name, given, allowed, {"population_size": "population_size"})
         for option in options_of(cls) & given.keys():

@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from typing import Any, Final, final
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from esbench.algorithms.base import State, register_algorithm, scale_of
 from esbench.algorithms.population import StoredPopulation
@@ -82,12 +82,17 @@ class EvotorchSettings(ExternalSettings):
     """Further arguments of the constructor, such as stdev_init, center_learning_rate or
     optimizer_config."""
 
-    @model_validator(mode="after")
-    def _fits_the_constructor(self) -> EvotorchSettings:
-        name = self.search_algorithm
+    @field_validator("search_algorithm")
+    @classmethod
+    def _known(cls, name: str) -> str:
         if name not in search_algorithms():
             near = suggestion(name, search_algorithms())
             raise ValueError(f"expected a search algorithm of evotorch; {near}")
+        return name
+
+    @model_validator(mode="after")
+    def _fits_the_constructor(self) -> EvotorchSettings:
+        name = self.search_algorithm
         known = parameters_of(name)
         check_arguments(name, self.arguments, set(known) - {*_OURS, *_NOT_PASSED}, _OURS)
         needed = {n for n, p in known.items() if p.default is inspect.Parameter.empty}

@@ -286,6 +286,10 @@ def test_all_games_for_one_player_are_known() -> None:
         ({"noop_max": 5}, "noop_max .*esbench/PongDeterministic-v5"),
         ({"rom": "breakout"}, "rom .*esbench/Pong-v5"),
         ({"screen_sise": 42}, "screen_sise .*'screen_size'"),
+        (
+            {"mode": 1},
+            r"mode \(= 1\); known: actions, .*per_episode, screen_size, stack_size, term",
+        ),
         ({"screen_size": 200}, "screen_size = 200: .*160"),
         ({"stack_size": 0}, "stack_size = 0: .*1"),
         ({"frame_skip": True}, "frame_skip = true"),

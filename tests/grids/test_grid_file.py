@@ -329,7 +329,7 @@ BAD = [
     ({"policy": {"template": "mpl"}}, ["unknown policy template 'mpl'", "'mlp'"]),
     ({"policy": {"hiden": [3]}}, ["unknown key policy.hiden", "'hidden'"]),
     ({"policies": {"a": {"hidden": [0]}}}, ["policies.a.hidden.0 = 0"]),
-    ({"policy": {"bias": True}, "policies": {"a": {}}}, ["both [policy] and [policies]"]),
+    ({"policy": {"bias": True}, "policies": {"a": {}}}, ["t.toml: both [policy] and [policies]"]),
     ({"seeds": []}, ["seeds = []", "at least 1"]),
     ({"name": "../x"}, ['name = "../x"', "folder"]),
     ({"seeds": [1, 2, 1]}, ["seeds", "1 is given 2 times; expected once"]),
@@ -406,6 +406,23 @@ def test_a_policy_with_a_template_replaces_and_one_without_changes() -> None:
     (trial, *_) = trials_of({"policy": {"template": "mlp", "activation": "relu"}})
     assert settings(trial, "policy")["activation"] == "relu"
     assert settings(trial, "policy")["normalize_observations"] is False  # nothing is inherited
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ({"algorithms": [1]}, r"algorithms = \[1\]: expected a table or a list of names$"),
+        ({"environment": {"CartPole-v1": {"kwargs": [1]}}}, r"kwargs = \[1\]: expected a table$"),
+        (
+            {"environment": {"CartPole-v1": {"wrappers": [["a"]]}}},
+            r'wrappers\.0 = \["a"\]: expected a table$',
+        ),
+        ({"budget": {"env_steps": [5, 6]}}, "expected an integer; a list is a sweep only as"),
+    ],
+)
+def test_sweeps_are_explained_where_a_value_is_expected(table: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        trials_of(table)
 
 
 def test_values_where_tables_belong(tmp_path: Path) -> None:

@@ -187,7 +187,11 @@ def test_the_arguments_of_every_strategy_are_known(name: str) -> None:
     ("name", "settings", "message"),
     [
         ("SNES", {"strategy": "SNS"}, "did you mean 'SNES'"),
-        ("SNES", {"strategy": "SV_CMA_ES"}, "expected a strategy of evosax"),
+        (
+            "SNES",
+            {"strategy": "SV_CMA_ES"},
+            'strategy = "SV_CMA_ES": expected a strategy of evosax',
+        ),
         ("SNES", {"arguments": {"std_int": 0.1}}, "'std_int' .*did you mean 'std_init'"),
         ("SNES", {"arguments": {"population_size": 4}}, "set population_size instead"),
         ("SNES", {"arguments": {"std_init": "a"}}, "arguments.std_init = a: .*expected float32"),

@@ -254,7 +254,11 @@ def test_a_state_does_not_change_later() -> None:
     ("name", "settings", "message"),
     [
         ("PGPE", {"search_algorithm": "PGP"}, "did you mean 'PGPE'"),
-        ("PGPE", {"search_algorithm": "PyCMAES"}, "expected a search algorithm of evotorch"),
+        (
+            "PGPE",
+            {"search_algorithm": "PyCMAES"},
+            'search_algorithm = "PyCMAES": expected a search algorithm of evotorch',
+        ),
         ("PGPE", {"search_algorithm": "xyz"}, "known: CEM, CMAES, Cosyne, PGPE, SNES, XNES"),
         ("SNES", {"arguments": {"stdv_init": 0.1}}, "'stdv_init' .*did you mean 'stdev_init'"),
         ("SNES", {"arguments": {"popsize": 4}}, "set population_size instead"),

@@ -30,7 +30,7 @@ from pydantic import Field
 
 from esbench.environments.atari.names import STICKY, atari_environments
 from esbench.environments.atari.resizing import AreaResize, Frames
-from esbench.errors import UsageError, suggestion
+from esbench.errors import UsageError, shown, suggestion
 from esbench.settings import Count, Settings, parse
 
 if TYPE_CHECKING:
@@ -130,10 +130,15 @@ def _make(
             f"{name} is set by the name of the environment, such as esbench/Pong-v5, "
             "esbench/PongDeterministic-v5 or esbench/Pong-ram-v5, and is no argument"
         )
-    for name in sorted(OF_FRAMES & settings.keys()) if protocol == "ram" else ():
+    known = set(Game.model_fields) - SET_BY_NAME - (OF_FRAMES if protocol == "ram" else set())
+    for name in sorted(OF_FRAMES & settings.keys() - known):
         raise UsageError(
             f"{name} is no argument of a game that is observed by its memory; expected "
-            f"{', '.join(sorted(set(Game.model_fields) - OF_FRAMES - SET_BY_NAME))}"
+            f"{', '.join(sorted(known))}"
+        )
+    for name in sorted(settings.keys() - known):
+        raise UsageError(
+            f"{game}: unknown key {name} (= {shown(settings[name])}); {suggestion(name, known)}"
         )
     made = parse(Game, {**settings, "rom": game, "protocol": protocol}, game)
     if protocol == "ram":
