@@ -45,6 +45,7 @@ population_based: Any = LazyModule("evosax.algorithms.population_based")
 
 # RandomSearch needs a sampling function; the Stein variational strategies have several centers.
 _NOT_SUPPORTED: Final = {"RandomSearch", "SV_CMA_ES", "SV_Open_ES"}
+_DEVIATIONS: Final = {"std_init", "std_max"}
 _LARGEST: Final = float(np.finfo(np.float32).max)
 
 
@@ -218,11 +219,15 @@ def make_params(settings: EvosaxSettings, strategy: Any) -> Any:
     changes = {}
     for name in fields_of(type(strategy)) & settings.arguments.keys():
         value, default = np.asarray(settings.arguments[name]), jnp.asarray(getattr(params, name))
-        if value.shape != default.shape or not np.can_cast(value.dtype, default.dtype, "same_kind"):
+        is_number = value.dtype != bool or default.dtype == bool
+        castable = is_number and np.can_cast(value.dtype, default.dtype, "same_kind")
+        if value.shape != default.shape or not castable:
             raise UsageError(
                 f"arguments.{name} = {settings.arguments[name]}: evosax {settings.strategy} "
                 f"expected {default.dtype} of shape {default.shape}"
             )
+        if name in _DEVIATIONS and np.any(value <= 0):
+            raise UsageError(f"arguments.{name} = {value}: expected a number above 0")
         changes[name] = jnp.asarray(value, default.dtype)
     return params.replace(**changes)
 
@@ -258,9 +263,12 @@ def _optimizer(table: Any) -> Any:
         )
     given = {key: value for key, value in table.items() if key != "name"}
     try:
-        return optimizers()[name](**given)
+        optimizer = optimizers()[name](**given)
+        params = jnp.zeros(1)
+        jax.eval_shape(optimizer.update, params, optimizer.init(params), params)  # a dry update
     except (TypeError, ValueError) as error:
         raise ValueError(f"arguments.optimizer = {table}: {error}") from None
+    return optimizer
 
 
 def _std_schedule(value: Any) -> Any:

@@ -48,6 +48,7 @@ from esbench.integrations.library import (
     spread,
 )
 from esbench.seeding import noise_key
+from esbench.settings import Table
 
 evotorch: Any = LazyModule("evotorch")
 evotorch_algorithms: Any = LazyModule("evotorch.algorithms")
@@ -61,6 +62,7 @@ _NOT_SUPPORTED: Final = {
 # Arguments that settings of the adapter replace, and arguments that need evotorch's own
 # environments, several objectives or actors.
 _OURS: Final = {"popsize": "population_size", "center_init": "center_init"}
+_DEVIATIONS: Final = {"mutation_stdev", "radius_init", "stdev_init", "stdev_max"}
 _NOT_PASSED: Final = {
     "problem", "num_interactions", "popsize_max", "obj_index", "distributed",
     "popsize_weighted_grad_avg",
@@ -79,8 +81,8 @@ class EvotorchSettings(ExternalSettings):
     CEM and Cosyne do not have [members]."""
 
     arguments: dict[str, Any] = Field(default_factory=dict)
-    """Further arguments of the constructor, such as stdev_init, center_learning_rate or
-    optimizer_config."""
+    """Further arguments of the constructor, such as center_learning_rate or optimizer_config. Most
+    searches need stdev_init or radius_init; Cosyne needs mutation_stdev."""
 
     @field_validator("search_algorithm")
     @classmethod
@@ -100,6 +102,7 @@ class EvotorchSettings(ExternalSettings):
             raise ValueError(f"population_size is missing: {name} has no default for it")
         if missing := sorted(needed - {*_OURS, *_NOT_PASSED, *self.arguments}):
             raise ValueError(f"arguments.{missing[0]} is missing: {name} has no default for it")
+        _check_values(self.arguments)
         return self
 
 
@@ -108,7 +111,8 @@ class EvotorchSettings(ExternalSettings):
 class Evotorch(ExternalAlgorithm):
     """A search algorithm of evotorch, run by the library itself.
 
-    The center is the search's own, or the best member so far if the search has none.
+    The center is the search's own, or the best member so far if the search has none. Most searches
+    need ``stdev_init`` or ``radius_init`` among the arguments.
     """
 
     Settings = EvotorchSettings
@@ -235,6 +239,20 @@ def search_algorithms() -> dict[str, Any]:
     """The supported search algorithms by name."""
     supported = sorted(set(imported("evotorch.algorithms").__all__) - _NOT_SUPPORTED)
     return {name: getattr(evotorch_algorithms, name) for name in supported}
+
+
+def _check_values(arguments: Table) -> None:
+    """Raises ValueError for values that evotorch accepts, but cannot train with."""
+    for key in sorted(_DEVIATIONS & arguments.keys()):
+        value = arguments[key]
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, bool) or (isinstance(each, int | float) and each <= 0):
+                raise ValueError(f"arguments.{key} = {value}: expected numbers above 0")
+    known = imported("evotorch.tools.ranking").rankers
+    method = arguments.get("ranking_method")
+    if method is not None and method not in known:
+        near = suggestion(str(method), known)
+        raise ValueError(f"arguments.ranking_method = {method!r}: expected a ranking; {near}")
 
 
 def parameters_of(name: str) -> dict[str, inspect.Parameter]:

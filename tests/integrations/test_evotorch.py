@@ -272,6 +272,27 @@ def test_a_state_does_not_change_later() -> None:
         ("CMAES", {"arguments": {}}, "arguments.stdev_init is missing"),
         ("CEM", {"arguments": {"stdev_init": "a", "parenthood_ratio": 0.5}}, "evotorch CEM with"),
         ("SNES", {"arguments": {"stdev_init": [0.1, 0.2]}}, "evotorch SNES with"),
+        (
+            "PGPE",
+            {"arguments": {**CASES["PGPE"], "stdev_init": -1.0}},
+            "stdev_init = -1.0: .*above 0",
+        ),
+        (
+            "SNES",
+            {"arguments": {"stdev_init": True}},
+            "stdev_init = True: expected numbers above 0",
+        ),
+        ("SNES", {"arguments": {"radius_init": 0}}, "radius_init = 0: expected numbers above 0"),
+        (
+            "SNES",
+            {"arguments": {"stdev_init": [0.1, -0.2]}},
+            r"stdev_init = \[0.1, -0.2\]: .*above 0",
+        ),
+        (
+            "SNES",
+            {"arguments": {"stdev_init": 1.0, "ranking_method": "nope"}},
+            "ranking_method = 'nope': expected a ranking; did you mean 'nes'",
+        ),
         ("SNES", {"sigma": 0.1}, "unknown key sigma"),
         ("SNES", {"initial_width": 0.0}, "initial_width = 0"),
     ],
