@@ -118,8 +118,8 @@ def run(
         show(f"running in another process: {busy} of {len(trials)} trials; see: esbench status")
     if failed := report.count("failed"):
         complain(
-            f"{failed} of {len(trials)} trials failed; the same command retries them (first "
-            "remove what the message of a damaged one names)"
+            f"{failed} of {len(trials)} trials failed; the same command trains them again. If the "
+            "message of a trial says that it is damaged, first remove what the message names"
         )
         raise typer.Exit(EXIT_FAILED)
 

@@ -24,8 +24,12 @@ EpisodeSeeds: TypeAlias = Literal["fresh", "pair", "shared"]
 
 def _rising(pairs: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
     starts = [start for start, _ in pairs]
-    if starts[:1] != [0] or any(second <= first for first, second in pairwise(starts)):
-        raise ValueError(f"expected training steps that rise from 0, not {starts}")
+    if not starts:
+        raise ValueError("expected at least one pair, such as [[0, 250]]")
+    if starts[0] != 0 or any(second <= first for first, second in pairwise(starts)):
+        raise ValueError(
+            f"the first numbers of the pairs are {starts}; expected 0, and then rising numbers"
+        )
     return pairs
 
 

@@ -306,10 +306,11 @@ def _require_decided(algorithm: AlgorithmSpec, source: str) -> None:
     assert isinstance(settings, NormalizationSettings)
     name = settings.normalization_setting
     if name not in settings.model_fields_set:
-        wanted = str(settings.normalizes_observations).lower()
+        wanted = settings.normalizes_observations
         raise UsageError(
-            f"{source}: policy.normalize_observations: {algorithm.name} with {name} = "
-            f"{getattr(settings, name)!r} has {wanted}; expected that, or another {name}"
+            f"{source}: policy.normalize_observations = {str(not wanted).lower()}: "
+            f"{algorithm.name} with {name} = {getattr(settings, name)!r} needs "
+            f"{str(wanted).lower()}; expected {str(wanted).lower()}, or another {name}"
         )
 
 

@@ -689,7 +689,9 @@ def test_a_template_replaces_no_labeled_policies(place: str) -> None:
 
 def test_a_default_version_of_ars_does_not_contradict_the_policy_of_the_grid() -> None:
     raw = {"policy": {"normalize_observations": False}}
-    with pytest.raises(UsageError, match="version"):
+    with pytest.raises(
+        UsageError, match=r"normalize_observations = false: .*'V2-t'.* another version"
+    ):
         trials_of({**raw, "algorithms": {"ars": {}}})
     with pytest.raises(UsageError, match="version"):
         trials_of({"algorithms": {"ars": raw}})
