@@ -5,7 +5,7 @@ largest number. A cell whose verdict stands is not trained further. Each look sp
 error levels; all parts together are the promised levels (``analysis.gate.shares_of_looks``), so the
 promise holds however the looks depend on each other.
 
-The looks depend only on the stored seeds. The same command continues an interrupted check.
+The seeds of a look are the same after an interruption, so the same command continues the check.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ def check_until_conclusive(
 ) -> CheckReport:
     """Judge the trials below ``folder`` at each look, after ``train`` has trained what is missing.
 
-    A cell without trials starts with the seeds of the baseline. New seeds are numbered above all
-    stored ones. Other arguments and errors are those of ``check``.
+    A cell without trials, or with some seeds of the baseline, starts with the seeds of the
+    baseline. New seeds are numbered above all others. Other arguments and errors are those of
+    ``check``.
     """
     rules = replace(rules, statistics=baseline.statistics)
     sizes = looks(max_seeds)
@@ -52,9 +53,11 @@ def check_until_conclusive(
             break
         if trials := _missing_trials(cells, folder, seeds):
             train(seeds, trials)
-        found = [_first(cell, seeds) for cell in load_cells(folder)]
+        found = load_cells(folder)
         matches = [
-            match_cell(cell, found, seeds, baseline.origins) if is_open else None
+            match_cell(cell, [_part(each, cell, seeds) for each in found], seeds, baseline.origins)
+            if is_open
+            else None
             for cell, is_open in zip(baseline.cells, still_open, strict=True)
         ]
         part = replace(rules, share=share)
@@ -69,7 +72,7 @@ def check_until_conclusive(
 
 
 def _missing_trials(cells: Sequence[FrozenCell], folder: Path, seeds: int) -> list[Trial]:
-    """The trials that are not done, of the first ``seeds`` seeds of each cell."""
+    """The trials of a look at ``seeds`` seeds that are not done."""
     found = load_cells(folder) if has_trials(folder) else []
     trials = []
     for frozen in cells:
@@ -82,8 +85,17 @@ def _missing_trials(cells: Sequence[FrozenCell], folder: Path, seeds: int) -> li
 
 
 def _seeds(frozen: FrozenCell, cell: Cell | None, number: int) -> list[int]:
-    known = [trial.seed for trial in frozen.trials] if cell is None else list(cell.seeds)
-    return [*sorted(known)[:number], *islice(count(max(known) + 1), max(0, number - len(known)))]
+    """The seeds of a look: those of the baseline, other stored ones, and new ones.
+
+    A cell that shares no seed with the baseline does not get the baseline's. No seed that is
+    trained later changes the first ones of this order, so a look is the same when it is repeated.
+    """
+    baseline = sorted(trial.seed for trial in frozen.trials)
+    stored = () if cell is None else cell.seeds
+    shared = not stored or not set(stored).isdisjoint(baseline)
+    known = [*baseline, *(seed for seed in stored if seed not in baseline)] if shared else stored
+    new = (seed for seed in count(max(known) + 1) if seed not in baseline)
+    return [*known[:number], *islice(new, max(0, number - len(known)))]
 
 
 def _is_elsewhere(cell: Cell | None, trial: Trial) -> bool:
@@ -94,5 +106,17 @@ def _is_elsewhere(cell: Cell | None, trial: Trial) -> bool:
     )
 
 
-def _first(cell: Cell, seeds: int) -> Cell:
-    return replace(cell, trials=cell.trials[:seeds], descriptions=cell.descriptions[:seeds])
+def _part(cell: Cell, frozen: FrozenCell, seeds: int) -> Cell:
+    """The trials that a look at this number of seeds judges, sorted by seed.
+
+    A cell that is not that of the baseline may have none of the seeds; it stays as it is.
+    """
+    judged = _seeds(frozen, cell, seeds)
+    places = [place for place, seed in enumerate(cell.seeds) if seed in judged]
+    if not places:
+        return cell
+    return replace(
+        cell,
+        trials=tuple(cell.trials[place] for place in places),
+        descriptions=tuple(cell.descriptions[place] for place in places),
+    )

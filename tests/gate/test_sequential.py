@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_trials import edit, make_records, write_scores, write_trial
+from fake_trials import edit, make_records, make_trials, write_scores, write_trial
 
 from esbench.analysis.gate import GateRules, Verdict
 from esbench.errors import UsageError
@@ -93,6 +93,38 @@ def test_an_interrupted_check_goes_on_with_the_same_seeds(tmp_path: Path, check:
     training = Training([490.0] * 40)
     check(training)
     assert training.looks[0] == (16, list(range(11, 16)))
+
+
+def write_seeds(root: Path, seeds: Sequence[int], scores: Sequence[float]) -> None:
+    for trial, score in zip(make_trials(root, seeds=list(seeds)), scores, strict=False):
+        write_trial(trial, make_records([score / 2, score]), score)
+
+
+def test_an_interrupted_check_trains_the_missing_seeds_of_the_baseline(tmp_path: Path) -> None:
+    even = list(range(0, 16, 2))
+    write_seeds(tmp_path / "base", even, GOOD)
+    baseline = freeze(tmp_path / "base", "")
+    write_seeds(tmp_path / "stopped", even[:4], GOOD)
+    write_seeds(tmp_path / "damaged", [*even[:3], *even[4:], 15, 16], [490.0] * 9)
+    for folder, missing in (("stopped", even[4:]), ("damaged", [6]), ("empty", even)):
+        training = Training([490.0] * 8)
+        root = tmp_path / folder
+        (cell,) = check_until_conclusive(root, baseline, GateRules(), 16, training).cells
+        assert training.looks == [(8, missing)]
+        assert (cell.match.seeds, cell.verdict) == (tuple(even), Verdict.NO_WORSE)
+
+
+def test_looks_at_seeds_that_the_baseline_lacks_stay_the_same(tmp_path: Path) -> None:
+    write_seeds(tmp_path / "base", range(10, 20), [*GOOD, *GOOD])
+    baseline = freeze(tmp_path / "base", "")
+    write_seeds(tmp_path / "out", range(8), WIDE)
+    for looks in ([(16, [8, 9, *range(20, 26)])], []):
+        training = Training(WIDE)
+        (cell,) = check_until_conclusive(
+            tmp_path / "out", baseline, GateRules(), 16, training
+        ).cells
+        assert training.looks == looks
+        assert (cell.match.seeds[:11], len(cell.looks)) == ((*range(10), 20), 2)
 
 
 def test_without_trials_it_begins_with_the_seeds_of_the_baseline(check: Check) -> None:
