@@ -31,7 +31,7 @@ from esbench.grids.trial_spec import DEFAULT_LABEL
 from esbench.seeding import LARGEST_SEED
 from esbench.store.provenance.changes import origin_of, place_in
 from esbench.store.provenance.record import now, provenance
-from esbench.units import NONE, counted, format_number
+from esbench.units import counted, format_number
 
 OwnStatistic: TypeAlias = Literal["mean", "tail"]
 GIVEN: Final = "given by the test"  # the source of a reference score
@@ -195,7 +195,7 @@ class AgentGate:
             cells=cells,
         )
         write_baseline(self.path, baseline, replace=True)
-        scores = " -> ".join(_mean_text(cell) for cell in (*before, measured))
+        scores = " -> ".join(_mean_text(cell, cell.scores) for cell in (*before, measured))
         fewest = seeds_to_fail(rules, len(cells))
         few = f"; no drop can fail with fewer than {fewest} seeds" * (len(trials) < fewest)
         self.session.found.append(f"frozen: {measured.name}: mean {scores}{few}")
@@ -207,14 +207,15 @@ class AgentGate:
         before = {trial.seed: trial.score for trial in frozen.trials}
         same = all(before.get(trial.seed, math.nan) == trial.score for trial in measured.trials)
         few = len(measured.trials) < len(frozen.trials)
-        means = f"mean {_mean_text(measured)}, baseline {_mean_text(frozen)}"
+        sample = make_sample(frozen, [trial.score for trial in measured.trials])
+        now, then = _mean_text(measured, sample.scores), _mean_text(frozen, sample.baseline)
+        means = f"mean {now}, baseline {then}"
         if same and not few:
             self.session.found.append(f"{measured.name}: {Verdict.NO_WORSE.value}: {means}")
             return ""
-        scores = [trial.score for trial in measured.trials]
         others = [None] * (len(baseline.cells) - 1)
         rules = replace(rules, statistics=baseline.statistics)
-        judgment = judge([make_sample(frozen, scores), *others], rules)[0]
+        judgment = judge([sample, *others], rules)[0]
         assert judgment is not None
         verdict = Verdict.INCONCLUSIVE if same else judgment.verdict
         text = f"{measured.name}: {verdict.value}: {means}: {judgment_text(judgment)}"
@@ -232,10 +233,10 @@ class AgentGate:
 _ALLOWED: Final = "it passes with --esbench-allow-inconclusive"
 
 
-def _mean_text(cell: FrozenCell) -> str:
-    """The mean of the finite scores of a cell."""
-    scores = [trial.score for trial in cell.trials if trial.score is not None]
-    return f"{format_number(fmean(scores)) if scores else NONE} ({len(cell.trials)} seeds)"
+def _mean_text(cell: FrozenCell, scores: Iterable[float]) -> str:
+    """The mean of a cell's scores, and the numbers of seeds and of those that diverged."""
+    note = f", {cell.diverged} diverged, counted as the worst" if cell.diverged else ""
+    return f"{format_number(fmean(scores))} ({counted(len(cell.trials), 'seed')}{note})"
 
 
 def _require_agent(agent: Any, name: Any) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from esbench.analysis.permutation import OMNIBUS, TestStatistic
-from esbench.analysis.statistics import EpisodeStatistic
+from esbench.analysis.statistics import EpisodeStatistic, diverged_as_worst
 from esbench.errors import UsageError
 from esbench.files import nearest_path, read_json
 from esbench.grids.environment_spec import EnvironmentSpec
@@ -102,6 +102,16 @@ class FrozenCell(Settings):
     def span(self) -> float:
         """The range between random actions and the reference."""
         return abs(self.reference_score - self.random_score)
+
+    @property
+    def scores(self) -> list[float]:
+        """The scores of the trials; those that diverged count as the worst."""
+        return diverged_as_worst([[trial.score for trial in self.trials]], self.random_score)[0]
+
+    @property
+    def diverged(self) -> int:
+        """The number of trials without a finite score."""
+        return sum(trial.score is None for trial in self.trials)
 
     def trial_spec(self, seed: int) -> TrialSpec:
         """The specification of one seed; a UsageError if this version does not understand it."""

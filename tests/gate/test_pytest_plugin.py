@@ -1,6 +1,7 @@
 import json
 import math
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -65,6 +66,17 @@ def test_a_drop_fails_with_the_numbers(path: Path) -> None:
         hold(path, Agent(drop=100.0))
     with pytest.raises(pytest.fail.Exception, match="regression"):
         hold(path, Agent(drop=math.inf))  # every seed diverges: no better than random
+
+
+def test_seeds_that_diverge_count_as_the_worst_in_each_mean(tmp_path: Path) -> None:
+    diverges: Any = SimpleNamespace(train=lambda seed: math.nan if seed < 6 else 490.0)
+    freeze(tmp_path / "b.json")
+    worst = r"mean 139\.5 \(8 seeds, 6 diverged, counted as the worst\)"  # random: 22.63
+    with pytest.raises(pytest.fail.Exception, match=rf"regression: {worst}, baseline 493\.0.*74"):
+        hold(tmp_path / "b.json", diverges)
+    gate = AgentGate(tmp_path / "b.json", update=True, allow_inconclusive=False)
+    gate(diverges, "mine", environment="CartPole-v1")
+    assert re.search(rf"493\.0 \(8 seeds\) -> {worst[5:]}", gate.session.found[0])
 
 
 def test_too_few_seeds_fail_unless_allowed(path: Path) -> None:
