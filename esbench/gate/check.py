@@ -48,10 +48,7 @@ class CellReport:
     def baseline_scores(self) -> Floats:
         """The scores of the baseline, [runs]; diverged runs as in ``make_sample``."""
         sample = self.match.sample
-        if sample is not None:
-            return sample.baseline
-        scores = [trial.score for trial in self.match.frozen.trials]
-        return np.array([score for score in scores if score is not None])
+        return np.array(self.match.frozen.scores) if sample is None else sample.baseline
 
 
 @final

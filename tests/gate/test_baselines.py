@@ -8,6 +8,7 @@ import pytest
 from fake_trials import edit, make_trials, write_scores, write_trial
 
 from esbench.analysis.gate import GateRules
+from esbench.cli.display.gate import print_baseline
 from esbench.errors import UsageError
 from esbench.gate.baselines import OWN_MEAN, freeze, read_baseline, write_baseline
 from esbench.gate.check import check
@@ -42,6 +43,22 @@ def test_a_baseline_names_the_statistics_of_later_checks(tmp_path: Path) -> None
     (tmp_path / "bad.json").write_text(json.dumps(content | {"statistics": ["median"]}))
     with pytest.raises(UsageError, match="median"):
         read_baseline(tmp_path / "bad.json")
+
+
+def test_a_run_that_diverged_counts_as_the_worst_in_each_mean(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_scores(tmp_path / "out", [200.0, math.nan, math.nan, 200.0])
+    write_scores(tmp_path / "other", [1.0], algorithms={"snes": {}})
+    frozen = freeze(tmp_path / "out", "")
+    print_baseline(frozen, tmp_path / "b.json")
+    printed = capsys.readouterr().out
+    assert "openai_es on CartPole-v1: 2 runs diverged, counted as the worst." in printed
+    mean = (200.0 + 22.63) / 2
+    assert "111.3" in printed
+    for folder in ("out", "other"):  # measured or not
+        (cell,) = check(tmp_path / folder, frozen, GateRules()).cells
+        assert cell.baseline_scores.mean() == pytest.approx(mean)
 
 
 def test_a_baseline_gives_the_specification_back(tmp_path: Path) -> None:

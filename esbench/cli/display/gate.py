@@ -37,12 +37,14 @@ def print_baseline(baseline: Baseline, path: Path) -> None:
 
     table = plain_table("cell", "seeds", "mean", "random", "reference")
     for cell in baseline.cells:
-        finite = [trial.score for trial in cell.trials if trial.score is not None]
-        numbers = (float(np.mean(finite)), cell.random_score, cell.reference_score)
+        numbers = (float(np.mean(cell.scores)), cell.random_score, cell.reference_score)
         table.add_row(Text(cell.name), str(len(cell.trials)), *map(format_number, numbers))
     show(table)
     for note in judged_notes(baseline.cells):
         show(note)
+    for cell in baseline.cells:
+        if cell.diverged:
+            show(f"{cell.name}: {counted(cell.diverged, 'run')} diverged, counted as the worst.")
     sources = dict.fromkeys((cell.environment, cell.reference_source) for cell in baseline.cells)
     for environment, source in sources:
         show(f"Reference of {environment}: {source}.")
@@ -66,8 +68,7 @@ def print_baseline(baseline: Baseline, path: Path) -> None:
 
 
 def _is_weak(cell: FrozenCell) -> bool:
-    scores = [trial.score for trial in cell.trials if trial.score is not None]
-    return cell.episode_statistic == "mean" and float(np.mean(scores)) <= cell.random_score
+    return cell.episode_statistic == "mean" and float(np.mean(cell.scores)) <= cell.random_score
 
 
 def _all_equal(cell: FrozenCell) -> bool:
