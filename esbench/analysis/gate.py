@@ -39,6 +39,7 @@ from esbench.analysis.permutation import OMNIBUS, PERMUTATIONS, TestStatistic, h
 from esbench.analysis.statistics import iqm
 from esbench.arrays import Floats
 from esbench.errors import UsageError, require_finite
+from esbench.units import counted
 
 ALPHA: Final = 0.01
 MARGIN: Final = 0.05
@@ -166,13 +167,7 @@ def judge(
     Raises:
         UsageError: the level is too small for this number of cells.
     """
-    resamples = max(resamples, math.ceil(RESAMPLES_PER_LEVEL * len(samples) / rules.level))
-    if resamples > MOST_RESAMPLES:
-        raise UsageError(
-            f"alpha = {rules.alpha:g} for {len(samples)} cells: expected at least "
-            f"{RESAMPLES_PER_LEVEL * len(samples) / rules.share / MOST_RESAMPLES:.1g}, since no p "
-            "is smaller than one of the permutations that are tried"
-        )
+    resamples = max(resamples, resamples_needed(rules, len(samples)))
     drops, gains, margins = np.ones((3, len(samples)))
     for cell, sample in enumerate(samples):
         if sample is not None:
@@ -185,6 +180,22 @@ def judge(
         None if sample is None else _judgment(sample, rules, len(samples), *map(float, p_values))
         for sample, *p_values in columns
     ]
+
+
+def resamples_needed(rules: GateRules, cells: int) -> int:
+    """The number of random permutations that the level needs for this number of cells.
+
+    Raises:
+        UsageError: the level is too small for this number of cells.
+    """
+    resamples = math.ceil(RESAMPLES_PER_LEVEL * cells / rules.level)
+    if resamples > MOST_RESAMPLES:
+        smallest = RESAMPLES_PER_LEVEL * cells / rules.share / MOST_RESAMPLES
+        raise UsageError(
+            f"alpha = {rules.alpha:g} for {counted(cells, 'cell')}: expected about {smallest:.2g} "
+            f"or more, since a test tries at most {MOST_RESAMPLES:,} permutations"
+        )
+    return resamples
 
 
 def looks(max_seeds: int) -> tuple[int, ...]:

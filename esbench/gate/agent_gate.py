@@ -13,7 +13,15 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, final, get_args
 
 import pytest
 
-from esbench.analysis.gate import ALPHA, MARGIN, GateRules, Verdict, judge, seeds_to_fail
+from esbench.analysis.gate import (
+    ALPHA,
+    MARGIN,
+    GateRules,
+    Verdict,
+    judge,
+    resamples_needed,
+    seeds_to_fail,
+)
 from esbench.analysis.permutation import OMNIBUS
 from esbench.analysis.statistics import tail_mean
 from esbench.errors import UsageError, require_choice, require_finite, shown
@@ -113,6 +121,7 @@ class AgentGate:
         frozen = None
         if baseline is not None and not self.update:
             frozen = self._frozen(baseline, cell, statistic, given)
+            resamples_needed(rules, len(baseline.cells))
         trials = tuple(
             FrozenTrial(seed=seed, score=_score(agent.train(seed), name, seed, statistic))
             for seed in _seeds(seeds)

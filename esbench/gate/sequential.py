@@ -16,7 +16,14 @@ from itertools import count, islice
 from pathlib import Path
 from typing import TypeAlias
 
-from esbench.analysis.gate import GateRules, Verdict, judge, looks, shares_of_looks
+from esbench.analysis.gate import (
+    GateRules,
+    Verdict,
+    judge,
+    looks,
+    resamples_needed,
+    shares_of_looks,
+)
 from esbench.gate.baselines import Baseline, FrozenCell, load_cells
 from esbench.gate.check import CellReport, CheckReport, new_cells, report_cell
 from esbench.gate.match_baseline import find_cell, match_cell
@@ -45,8 +52,10 @@ def check_until_conclusive(
     """
     rules = replace(rules, statistics=baseline.statistics)
     sizes = looks(max_seeds)
+    shares = shares_of_looks(sizes)
+    resamples_needed(replace(rules, share=min(shares)), len(baseline.cells))  # before training
     reports: list[CellReport | None] = [None] * len(baseline.cells)
-    for look, (seeds, share) in enumerate(zip(sizes, shares_of_looks(sizes), strict=True)):
+    for look, (seeds, share) in enumerate(zip(sizes, shares, strict=True)):
         still_open = [each is None or each.verdict is Verdict.INCONCLUSIVE for each in reports]
         cells = [cell for cell, is_open in zip(baseline.cells, still_open, strict=True) if is_open]
         if not cells:

@@ -95,7 +95,7 @@ BAD = {
     "baseline out --out x.json --power 0.9": "--suggest",
     "check out --baseline b.json --junit out": "cannot write out",
     "check out --baseline out": "cannot read out: it is a folder",
-    "check out --baseline b.json --alpha 1e-7": "alpha = 1e-07 for 1 cells",
+    "check out --baseline b.json --alpha 1e-7": "alpha = 1e-07 for 1 cell: expected about 1e-05",
     "check out --baseline b.json --json .": "cannot write .: ",
     "baseline out --out . --replace": "cannot write .: ",
     "baseline none --out x.json": "no folder 'none'",

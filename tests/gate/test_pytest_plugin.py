@@ -128,6 +128,8 @@ def test_bad_input_is_one_sentence(path: Path, tmp_path: Path) -> None:
         AgentGate(path, False, False)(
             UNTRAINED, "mine", environment="CartPole-v1", random_score=1.0
         )
+    with pytest.raises(UsageError, match="alpha = 1e-06 for 1 cell"):
+        AgentGate(path, False, False)(UNTRAINED, "mine", environment="CartPole-v1", alpha=1e-6)
     (tmp_path / "bad.json").write_text("{")
     with pytest.raises(UsageError, match=r"bad\.json"):
         AgentGate(tmp_path / "bad.json", True, False)(UNTRAINED, "mine", environment="CartPole-v1")

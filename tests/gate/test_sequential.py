@@ -190,6 +190,14 @@ def test_a_number_of_seeds_below_the_first_look_is_refused(check: Check) -> None
         check(Training([]), max_seeds=4)
 
 
+def test_an_alpha_too_small_for_the_smallest_look_is_refused_before_training(check: Check) -> None:
+    training = Training(GOOD)  # 36 %, 26 % and 38 % of alpha
+    with pytest.raises(UsageError, match=r"alpha = 3e-05 for 1 cell: expected about 3\.8e-05"):
+        check(training, alpha=3e-5)
+    assert training.looks == []
+    check(training, alpha=4e-5)
+
+
 def test_a_look_does_not_see_seeds_of_later_ones(tmp_path: Path, check: Check) -> None:
     write_scores(tmp_path / "out", [*[490.0] * 8, *[100.0] * 8])
     (cell,) = check(Training([])).cells
