@@ -58,10 +58,23 @@ class ScoredAgent(Protocol):
 @final
 @dataclass
 class AgentSession:
-    """The cells of a session by the test that has each, and what was found, in words."""
+    """The cells of a session by the test that has each, and what was found, in words.
+
+    ``frozen`` are such words for each cell that was written, with its seeds and its rules.
+    """
 
     owners: dict[str, str] = field(default_factory=dict)
     found: list[str] = field(default_factory=list)
+    frozen: list[tuple[str, int, GateRules]] = field(default_factory=list)
+
+    def lines(self, cells: int) -> list[str]:
+        """What was found and written; the file has this number of cells in the end."""
+        lines = list(self.found)
+        for text, seeds, rules in self.frozen:
+            fewest = seeds_to_fail(rules, cells)
+            note = f"; no drop can fail with fewer than {fewest} seeds" if seeds < fewest else ""
+            lines.append(f"{text}{note}")
+        return lines
 
 
 @final
@@ -205,9 +218,8 @@ class AgentGate:
         )
         write_baseline(self.path, baseline, replace=True)
         scores = " -> ".join(_mean_text(cell, cell.scores) for cell in (*before, measured))
-        fewest = seeds_to_fail(rules, len(cells))
-        few = f"; no drop can fail with fewer than {fewest} seeds" * (len(trials) < fewest)
-        self.session.found.append(f"frozen: {measured.name}: mean {scores}{few}")
+        text = f"frozen: {measured.name}: mean {scores}"
+        self.session.frozen.append((text, len(trials), rules))
 
     def _problem(
         self, measured: FrozenCell, frozen: FrozenCell, baseline: Baseline, rules: GateRules

@@ -11,7 +11,7 @@ import pytest
 from command_line import finished
 
 from esbench.errors import UsageError
-from esbench.gate.agent_gate import AgentGate
+from esbench.gate.agent_gate import AgentGate, AgentSession
 from esbench.gate.baselines import read_baseline
 
 
@@ -76,7 +76,7 @@ def test_seeds_that_diverge_count_as_the_worst_in_each_mean(tmp_path: Path) -> N
         hold(tmp_path / "b.json", diverges)
     gate = AgentGate(tmp_path / "b.json", update=True, allow_inconclusive=False)
     gate(diverges, "mine", environment="CartPole-v1")
-    assert re.search(rf"493\.0 \(8 seeds\) -> {worst[5:]}", gate.session.found[0])
+    assert re.search(rf"493\.0 \(8 seeds\) -> {worst[5:]}", gate.session.lines(cells=1)[0])
 
 
 def test_too_few_seeds_fail_unless_allowed(path: Path) -> None:
@@ -213,7 +213,7 @@ def test_the_options_reach_the_fixture(pytester: pytest.Pytester) -> None:
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["mine on CartPole-v1: inconclusive: mean 471*"])
     result = run(1.0, "--esbench-update")
-    result.stdout.fnmatch_lines(["*mine on CartPole-v1: mean 493* -> 492*"])
+    result.stdout.fnmatch_lines(["frozen: mine on CartPole-v1: mean 493* -> 492*(8 seeds)"])
     pytester.makepyfile(SUITE.format(drop=0.0).replace('"mine"', '"new"'))
     result = pytester.runpytest_subprocess("--esbench-baseline", "deep/b.json", "--esbench-update")
     result.stdout.fnmatch_lines(["not checked: mine on CartPole-v1*"])
@@ -247,6 +247,13 @@ def test_what_cannot_fail_says_so(tmp_path: Path) -> None:
     freeze(path, seeds=4)
     with pytest.raises(pytest.fail.Exception, match="no drop can fail.* 5 "):
         hold(path, Agent(drop=300.0), last=4)
+    session = AgentSession()
+    for test in "abc":  # five seeds are enough for two cells, and not for three
+        gate = AgentGate(tmp_path / "c.json", True, False, test=test, session=session)
+        gate(Agent(), test, environment="CartPole-v1", seeds=range(5))
+    noted = [line.endswith("fewer than 6 seeds") for line in session.lines(cells=3)]
+    assert noted == [True] * 3
+    assert not any("fewer" in line for line in session.lines(cells=2))
 
 
 def test_sessions_that_do_not_use_the_gate_do_not_import_it() -> None:
