@@ -23,6 +23,7 @@ import pytest
 
 DEFAULT_BASELINE: Final = "esbench-baseline.json"
 SESSION: Final = pytest.StashKey[Any]()  # an AgentSession
+OUTPUT: Final = "esbench"  # the key of what a worker of pytest-xdist sends
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -77,6 +78,25 @@ def esbench_check(request: pytest.FixtureRequest) -> Callable[..., None]:
             pytest.fail(problem, pytrace=False)
 
     return check
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In a worker of pytest-xdist, send what was found to the main process."""
+    found = session.config.stash.get(SESSION, None)
+    output = getattr(session.config, "workeroutput", None)
+    if found is not None and output is not None:
+        output[OUTPUT] = {"owners": found.owners, "found": found.found}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """In the main process of pytest-xdist, add what a worker found; a crashed one sends nothing."""
+    if sent := getattr(node, "workeroutput", {}).get(OUTPUT):
+        from esbench.gate.agent_gate import AgentSession
+
+        session = node.config.stash.setdefault(SESSION, AgentSession())
+        session.owners |= sent["owners"]
+        session.found += sent["found"]
 
 
 def pytest_terminal_summary(

@@ -224,6 +224,17 @@ def test_the_options_reach_the_fixture(pytester: pytest.Pytester) -> None:
     assert "raise UsageError" not in result.stdout.str()
 
 
+def test_workers_of_xdist_report_in_the_summary(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\naddopts = -p no:hypothesispytest")
+    second = SUITE[SUITE.index("def test") :].replace("test_agent", "test_two")
+    pytester.makepyfile(SUITE.format(drop=0.0) + second.replace('"mine"', '"other"'))
+    pytester.runpytest_subprocess("--esbench-update").assert_outcomes(passed=2)
+    pytester.makepyfile(SUITE.format(drop=0.0))
+    result = pytester.runpytest_subprocess("-n", "1")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["mine on CartPole-v1: no worse*", "not checked: other on*"])
+
+
 def test_a_file_is_relative_to_the_current_folder(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\naddopts = -p no:hypothesispytest")
     pytester.makepyfile(SUITE.format(drop=0.0))
