@@ -284,6 +284,8 @@ def require_statistic(baseline: Baseline, statistic: EpisodeStatistic, path: Pat
 
 def write_baseline(path: Path, baseline: Baseline, replace: bool = False) -> None:
     """Write a baseline; a UsageError if this is not possible or would replace a file unasked."""
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder; expected a file")
     if path.exists() and not replace:
         raise UsageError(f"{path} exists; use --replace to overwrite it")
     write_bytes(path, as_text(baseline.model_dump(mode="json")).encode())

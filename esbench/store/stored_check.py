@@ -76,8 +76,9 @@ def read_checks(folders: Sequence[Path]) -> list[StoredCheck]:
 
 def _read_check(path: Path) -> StoredCheck:
     content = read_json(path)
-    known = content.get("format") if isinstance(content, dict) else None
-    if known != CHECK_FORMAT or "cells" not in content:
+    if not isinstance(content, dict) or "cells" not in content:
+        raise UsageError(f"{path} is not of a check; {EXPECTED}")
+    if (known := content.get("format")) != CHECK_FORMAT:
         raise UsageError(f"{path}: format {known!r} of a check; {EXPECTED}")
     try:
         check = msgspec.convert(content, StoredCheck)

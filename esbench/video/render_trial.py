@@ -143,7 +143,10 @@ def outputs(
         for kept in (*trial.kept, *([None] if trial.has_checkpoint else []))
     ]
     if not found:
-        raise UsageError(f"no trial in {str(path)!r} has a checkpoint yet")
+        raise UsageError(
+            f"no trial in {str(path)!r} has a checkpoint with a policy; expected a search that has "
+            "begun, or an agent with state_dict"
+        )
     return found
 
 

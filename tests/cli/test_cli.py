@@ -243,7 +243,7 @@ def test_bench_prints_both(esbench: Run) -> None:
     command = ["bench", "--env", "CartPole-v1", "--workers", "1", "--seconds", "0.2"]
     code, out, err = esbench(*command, "--rounds", "1", "--population", "8")
     assert (code, err) == (0, "")
-    assert "backend cartpole" in out
+    assert "population 8, 1 process, backend cartpole" in " ".join(out.split())
     assert "median" in out
 
 

@@ -97,7 +97,8 @@ BAD = {
     "check out --baseline out": "cannot read out: it is a folder",
     "check out --baseline b.json --alpha 1e-7": "alpha = 1e-07 for 1 cell: expected about 1e-05",
     "check out --baseline b.json --json .": "cannot write .: ",
-    "baseline out --out . --replace": "cannot write .: ",
+    "baseline out --out .": ". is a folder; expected a file",
+    "baseline out --out . --replace": ". is a folder; expected a file",
     "baseline none --out x.json": "no folder 'none'",
     "baseline out --out b.json": "--replace",
 }

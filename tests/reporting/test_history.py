@@ -250,6 +250,7 @@ def test_bad_input_is_one_sentence(esbench: Run, tmp_path: Path) -> None:
     short = {**content, "cells": [{**content["cells"][0], "seeds": [0]}]}
     for name, text in {
         "baseline": json.dumps({"format": 1, "created": "x"}),
+        "state": json.dumps({"format": 2}),
         "text": "hello",
         "list": "[]",
         "lacking": json.dumps(lacking),
@@ -263,6 +264,7 @@ def test_bad_input_is_one_sentence(esbench: Run, tmp_path: Path) -> None:
         code, out, err = esbench("history", "good", name)
         assert (code, out, len(err.splitlines())) == (2, "", 1), name
         assert f"{name}/c.json" in err
+        assert ("is not of a check" in err) == (name in {"baseline", "list", "state"})
     for name in ("empty", "none"):
         code, _, err = esbench("history", name)
         assert (code, len(err.splitlines())) == (2, 1)

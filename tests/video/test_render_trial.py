@@ -226,7 +226,7 @@ def test_all_is_every_trial_with_a_checkpoint(
         outputs(root, Path("a/film.gif"), all_=True)
     for trial in (first, last, bad):
         (trial.folder.path / "checkpoint" / "state.json").unlink()
-    with pytest.raises(UsageError, match="no trial in 'out' has a checkpoint yet"):
+    with pytest.raises(UsageError, match="no trial in 'out' has a checkpoint with a policy"):
         outputs(root, None, all_=True)
 
 

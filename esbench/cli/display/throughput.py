@@ -38,8 +38,9 @@ def print_throughput(result: Throughput, profile: bool) -> None:
     values = [_or_none(result.median(name), ",.0f") for name in speeds]
     ratios = [_or_none(result.ratio(name), ".2f") for name in speeds[:2]]
     table.add_row("median", *values, *ratios, style="bold")
+    processes = "1 process" if result.workers == 1 else f"{result.workers} processes"
     show(
-        f"{result.environment}, population {result.population_size}, {result.workers} processes, "
+        f"{result.environment}, population {result.population_size}, {processes}, "
         f"backend {result.backend}; after {format_steps(result.env_steps)} steps of training, "
         f"episodes of {result.episode_length:.0f} steps; env steps/s",
         table,
