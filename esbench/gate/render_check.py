@@ -100,7 +100,7 @@ def judgment_text(judgment: Judgment) -> str:
         needed = "its scores vary so much that a thousand seeds per side would not decide"
     else:
         seeds = f"about {judgment.seeds_needed:.0f} seeds per side"
-        needed = f"{seeds} would show no change, if there is none"
+        needed = f"if nothing has changed, {seeds} are enough to exclude a drop"
     return f"{change}, p = {judgment.p_drop:.2g}; {needed}"
 
 
@@ -128,8 +128,8 @@ def notes(report: CheckReport) -> list[str]:
     if report.looks:
         sizes = ", ".join(map(str, report.looks))
         lines.append(
-            f"The check looks at {sizes} seeds. Each look uses a share of the error levels; the "
-            "shares add up to 1."
+            f"Cells are judged at {sizes} seeds, until the verdict is conclusive. Each time, the "
+            "limits of p are only a part of those above; the parts add up to the whole."
         )
     if report.changed:
         lines.append(

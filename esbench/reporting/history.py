@@ -232,8 +232,9 @@ SCORE_NOTE: Final = (
 CHANGE_NOTE: Final = (
     "Change: a new level begins, by binary segmentation with permutation tests of ranks. A series "
     f"without a change has a mark in at most {100 * CHANGE_LEVEL:g} % of cases, separately for "
-    "scores and speeds. Shown is the new level less the old one for scores, and relative to it for "
-    "speeds. The same bits again are not a new measurement of the score."
+    "scores and speeds. Of scores, the column shows the difference between the new and the old "
+    "level; of speeds, the difference in percent. A check that repeats the digests and scores of "
+    "an earlier one is no new measurement of the score."
 )
 NOTES: Final = (SCORE_NOTE, CHANGE_NOTE)
 
