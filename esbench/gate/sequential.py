@@ -47,7 +47,7 @@ def check_until_conclusive(
     """Judge the trials below ``folder`` at each look, after ``train`` has trained what is missing.
 
     A cell without trials, or with some seeds of the baseline, starts with the seeds of the
-    baseline. New seeds are numbered above all others. Other arguments and errors are those of
+    baseline. New seeds are numbered above the known ones. Other arguments and errors are those of
     ``check``.
     """
     rules = replace(rules, statistics=baseline.statistics)
