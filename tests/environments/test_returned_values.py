@@ -190,7 +190,11 @@ def test_a_composite_observation_of_other_types_is_flattened(
 
 
 @pytest.mark.parametrize(
-    "space", [PAIR, BOXES, DEEP, EITHER, spaces.MultiBinary((2, 3)), spaces.MultiDiscrete([[2, 3]])]
+    "space",
+    [
+        *(PAIR, BOXES, DEEP, EITHER),
+        *(spaces.MultiBinary((2, 3)), spaces.MultiDiscrete(np.array([[2, 3]]))),
+    ],
 )
 def test_every_sample_of_a_composite_space_is_flattened(space: Any) -> None:
     space.seed(0)

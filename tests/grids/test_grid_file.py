@@ -351,7 +351,7 @@ BAD = [
     ),
     (
         {"algorithms": {"a b": {"algorithm": "openai_es"}, "a/b": {"algorithm": "openai_es"}}},
-        ["would share the folder", "'a b'", "'a/b'"],
+        ["would share the folder", "a b seed 0", "a/b seed 0"],
     ),
     ({"algorithms": {"..": {"algorithm": "openai_es"}}}, ["algorithms"]),
     ({"name": ".."}, ['name = ".."']),
