@@ -11,12 +11,15 @@ import pytest
 from simulated_checks import DISTRIBUTIONS, Judge, bimodal, normal, rates, resampled, with_failures
 
 from esbench.analysis.gate import (
+    MOST_RESAMPLES,
+    RESAMPLES_PER_LEVEL,
     GateRules,
     Judgment,
     Sample,
     Verdict,
     judge,
     looks,
+    resamples_needed,
     seeds_needed,
     shares_of_looks,
 )
@@ -234,3 +237,14 @@ def test_simulated_drops_are_as_large_as_they_say() -> None:
     assert bimodal(rng, 100_000, 0.0).mean() == pytest.approx(0.9, abs=0.01)
     pool = np.arange(10.0)
     assert set(resampled(pool)(rng, 500, 0.5)) == set(pool - 0.5)
+
+
+@pytest.mark.parametrize("cells", [1, 4, 40])
+def test_more_cells_need_more_permutations(cells: int) -> None:
+    rules = GateRules(alpha=0.001)
+    smallest = cells / (resamples_needed(rules, cells) + 1)  # p, corrected for the cells
+    assert smallest == pytest.approx(rules.level / RESAMPLES_PER_LEVEL, rel=0.01)
+    least = GateRules(alpha=1.5 * RESAMPLES_PER_LEVEL * cells / MOST_RESAMPLES)
+    resamples_needed(least, cells)
+    with pytest.raises(UsageError, match=f"for {2 * cells} cells"):
+        resamples_needed(least, 2 * cells)
