@@ -23,6 +23,8 @@ _KINDS: Final = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+# What ``safe_name`` needs of two labels, as the end of a message.
+DISTINCT_LABELS: Final = "expected labels that differ in letters, digits or . + -"
 RESUMABLE: Final = "; what was saved before is intact, and the same command resumes from it"
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from esbench.analysis.curves import on_grid
 from esbench.analysis.statistics import MIN_RUNS
 from esbench.errors import UsageError
+from esbench.files import DISTINCT_LABELS
 from esbench.gate.baselines import done_cells, freeze_cell
 from esbench.grids.trial_spec import TrialSpec
 from esbench.leaderboard.entries import Curves, Entry, as_file, read_entry, why_unrepeatable
@@ -219,7 +220,7 @@ def _planned(entry: Entry, out: Path) -> tuple[Path, Entry, SubmitAction]:
     if known is not None and known.cell.labels != entry.cell.labels:
         raise UsageError(
             f"{path}: holds {known.cell.name}, whose file has the name of {entry.cell.name}; "
-            "expected labels that differ in letters, digits or . + -"
+            f"{DISTINCT_LABELS}"
         )
     try:
         whole = entry if known is None else with_more_seeds(known, entry)

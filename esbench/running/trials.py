@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, final
 
 from esbench.errors import DamagedTrialError, UsageError, require_integer
-from esbench.files import safe_name
+from esbench.files import DISTINCT_LABELS, safe_name
 from esbench.grids.compose import compose_grid
 from esbench.grids.environment_files import Scores
 from esbench.grids.expand import Labels, expand
@@ -161,7 +161,7 @@ def grid_trials(grid: Grid, out: Path, source: str) -> list[Trial]:
         if other is not trial:
             raise UsageError(
                 f"{source}: {other.name} and {trial.name} would share the folder "
-                f"{trial.folder.path}; expected labels that differ in letters, digits or . + -"
+                f"{trial.folder.path}; {DISTINCT_LABELS}"
             )
     return list(owners.values())
 

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Final, Literal, TypeAlias
 
 from esbench.errors import UsageError
-from esbench.files import disk_errors, open_regular
+from esbench.files import DISTINCT_LABELS, disk_errors, open_regular
 from esbench.grids.trial_spec import differences
 from esbench.interrupts import interrupts_delayed
 from esbench.store.find_trials import HIDDEN, find_trials, has_trials
@@ -82,13 +82,7 @@ def _longer(known: TrialFolder, other: TrialFolder) -> TrialFolder:
     reached = _reached(other)
     if known is other:
         return known
-    names = [trial.description()["labels"] for trial in (known, other)]
-    if names[0] != names[1]:
-        ours, theirs = (" ".join(labels.values()) for labels in names)
-        raise UsageError(
-            f"{known.path} is {ours} and {other.path} is {theirs}; expected labels that differ in "
-            "letters, digits or . + -"
-        )
+    _require_equal_labels(known, other)
     changed = differences(known.description()["spec"], spec)
     if changed:
         what = "; ".join(changed)
@@ -116,6 +110,13 @@ def _longer(known: TrialFolder, other: TrialFolder) -> TrialFolder:
         values = "" if key in {"returns", "lengths"} else f" ({first.get(key)}, {second.get(key)})"
         raise _contradiction(known, other, f"{key}{values}")
     return known
+
+
+def _require_equal_labels(known: TrialFolder, other: TrialFolder) -> None:
+    """Raises UsageError if only the names of their folders are equal."""
+    ours, theirs = (" ".join(each.description()["labels"].values()) for each in (known, other))
+    if ours != theirs:
+        raise UsageError(f"{known.path} is {ours} and {other.path} is {theirs}; {DISTINCT_LABELS}")
 
 
 def _reached(trial: TrialFolder) -> tuple[bool, int]:

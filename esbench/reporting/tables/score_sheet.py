@@ -69,14 +69,13 @@ def sheet(
     hidden = {name for name in optional if all(text[name] == NONE for text in texts)}
     if terminal or all(row.policy == DEFAULT_LABEL for row in rows):
         hidden.add("Policy")
-    crowded = False
     if terminal:
         hidden |= {"Random", "Normalized"}
         hidden |= set() if tail else {"Tail"}
         crowded = by is not None or not {"Tail", "Selected"} <= hidden
         hidden |= {"Steps", "Time"} if crowded else set()
         texts = [text | {"Algorithm": row.name} for text, row in zip(texts, rows, strict=True)]
-    notes = footnotes(rows, costs=not crowded)
+    notes = footnotes(rows, costs="Time" not in hidden)
     if terminal:
         notes = [
             note for note in notes if note not in NORMALIZED.values() and (tail or note != TAIL)
