@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any, final
 
 import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from esbench.errors import UsageError
+from esbench.errors import UsageError, require_integer, shown
 
 
 @final
@@ -73,3 +74,85 @@ class ChannelsFirst(
     def observation(self, observation: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """The image with its last axis first."""
         return np.moveaxis(observation, -1, 0)
+
+
+@final
+class SelectEntries(
+    gymnasium.ObservationWrapper[Any, Any, Any], gymnasium.utils.RecordConstructorArgs
+):
+    """Some entries of a vector, in the order of ``indices``, such as the bytes of a memory.
+
+    Raises:
+        UsageError: the observations are no vectors, or ``indices`` are not different numbers of
+            their entries.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any], indices: Sequence[int]) -> None:
+        gymnasium.utils.RecordConstructorArgs.__init__(self, indices=indices)
+        super().__init__(env)
+        space = _vector_space("SelectEntries", env)
+        if isinstance(indices, str) or not isinstance(indices, Sequence) or not indices:
+            raise UsageError(f"indices = {shown(indices)}: expected a list such as [0, 1]")
+        for index in indices:
+            require_integer("indices", index, 0, space.shape[0] - 1)
+        if len(set(indices)) < len(indices):
+            raise UsageError(f"indices = {shown(indices)}: expected different numbers")
+        self._indices = np.asarray(indices)
+        self.observation_space = gymnasium.spaces.Box(
+            self.observation(space.low), self.observation(space.high), dtype=space.dtype.type
+        )
+
+    def observation(self, observation: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The entries."""
+        return np.take(observation, self._indices)
+
+
+@final
+class AppendDifferences(
+    gymnasium.ObservationWrapper[Any, Any, Any], gymnasium.utils.RecordConstructorArgs
+):
+    """A vector [n] and its difference to the one before, as one vector [2 n] of floats.
+
+    For a policy without memory where positions are observed and velocities are not. The first
+    difference of an episode is 0. The floats have 32 bits, or 64 where these lose digits.
+
+    Raises:
+        UsageError: the observations are no vectors.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        gymnasium.utils.RecordConstructorArgs.__init__(self)
+        super().__init__(env)
+        space = _vector_space("AppendDifferences", env)
+        dtype = np.result_type(space.dtype, np.float32)
+        low, high = space.low.astype(dtype), space.high.astype(dtype)
+        with np.errstate(over="ignore"):  # bounds near the largest float: no bound
+            self.observation_space = gymnasium.spaces.Box(
+                np.concatenate([low, low - high]),
+                np.concatenate([high, high - low]),
+                dtype=dtype.type,
+            )
+        self._dtype = dtype
+        self._previous: npt.NDArray[Any] | None = None
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """The first observation of an episode."""
+        self._previous = None
+        return super().reset(seed=seed, options=options)
+
+    def observation(self, observation: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The vector and its difference to the last one."""
+        current = np.array(observation, self._dtype)
+        previous = current if self._previous is None else self._previous
+        self._previous = current
+        return np.concatenate([current, current - previous])
+
+
+def _vector_space(wrapper: str, env: gymnasium.Env[Any, Any]) -> gymnasium.spaces.Box:
+    """The space of the observations; UsageError unless they are vectors."""
+    space = env.observation_space
+    if not (isinstance(space, gymnasium.spaces.Box) and len(space.shape) == 1):
+        raise UsageError(f"{wrapper}: the observations are {space}; expected vectors [n]")
+    return space

@@ -1,4 +1,4 @@
-"""A new instance for every episode removes what earlier episodes leave behind."""
+"""Wrappers change episodes and observations as they say."""
 
 import sys
 from collections.abc import Callable
@@ -10,11 +10,17 @@ import gymnasium
 import numpy as np
 import pytest
 from command_line import Run
-from gymnasium.wrappers import NormalizeReward
+from gymnasium.wrappers import FrameStackObservation, NormalizeReward
 
+from esbench import load_policy
 from esbench.environments.episode_check import check_episodes
-from esbench.environments.make import WrapperSettings
-from esbench.environments.wrappers import ChannelsFirst, NewInstance
+from esbench.environments.make import WrapperSettings, register_family
+from esbench.environments.wrappers import (
+    AppendDifferences,
+    ChannelsFirst,
+    NewInstance,
+    SelectEntries,
+)
 from esbench.errors import UsageError
 from esbench.running.trials import Trial
 from esbench.store.provenance.record import user_code
@@ -98,3 +104,62 @@ def test_the_channels_of_an_image_come_first() -> None:
         np.testing.assert_array_equal(seen[channel], image[:, :, channel])
     with pytest.raises(UsageError, match="height, width, channels"):
         ChannelsFirst(gymnasium.make("CartPole-v1"))
+
+
+def observations(env: gymnasium.Env, episodes: int = 2) -> list[np.ndarray]:
+    """Observations of short episodes with fixed actions."""
+    seen = []
+    for seed in range(episodes):
+        seen.append(env.reset(seed=seed)[0])
+        seen += [env.step(step // 3 % 2)[0] for step in range(8)]
+    return seen
+
+
+@pytest.mark.parametrize("name", ["esbench/Pong-ram-v5", "CartPole-v1"])
+def test_differences_are_those_of_the_last_two_observations(name: str) -> None:
+    register_family(name)
+    moved = AppendDifferences(gymnasium.make(name))
+    stacked = FrameStackObservation(gymnasium.make(name), 2)  # begins with the first one twice
+    for seen, (before, now) in zip(observations(moved), observations(stacked), strict=True):
+        assert seen.dtype == np.float32
+        assert moved.observation_space.contains(seen)
+        difference = now.astype(np.float32) - before.astype(np.float32)
+        np.testing.assert_array_equal(seen, np.concatenate([now, difference]))
+
+
+def test_entries_of_a_vector_are_selected_in_order() -> None:
+    plain = gymnasium.make("CartPole-v1")
+    some = SelectEntries(gymnasium.make("CartPole-v1"), [2, 0])
+    assert some.observation_space.shape == (2,)
+    assert isinstance(some.observation_space, gymnasium.spaces.Box)
+    assert isinstance(plain.observation_space, gymnasium.spaces.Box)
+    np.testing.assert_array_equal(some.observation_space.high, plain.observation_space.high[[2, 0]])
+    for seen, whole in zip(observations(some), observations(plain), strict=True):
+        np.testing.assert_array_equal(seen, whole[[2, 0]])
+
+
+@pytest.mark.parametrize("indices", [[], [4], [-1], [0, 0], [True], [0.5], "01", 3, None])
+def test_indices_that_select_nothing_are_refused(indices: object) -> None:
+    with pytest.raises(UsageError, match="indices"):
+        SelectEntries(gymnasium.make("CartPole-v1"), indices)
+
+
+def test_observations_that_are_no_vectors_are_refused() -> None:
+    for make in (AppendDifferences, partial(SelectEntries, indices=[0])):
+        with pytest.raises(UsageError, match=r"vectors \[n\]"):
+            make(gymnasium.make("FrozenLake-v1"))
+
+
+def test_a_trial_sees_selected_entries_and_their_differences(esbench: Run, tmp_path: Path) -> None:
+    wrappers = (
+        '[{wrapper = "esbench.environments.wrappers:SelectEntries", indices = [0, 2]},'
+        ' {wrapper = "esbench.environments.wrappers:AppendDifferences"}]'
+    )
+    options = ["--env", "CartPole-v1", "--algorithm", "openai_es", "--env-steps", "500"]
+    code, _, err = esbench(
+        "run", *options, "--set", f'environment."CartPole-v1".wrappers={wrappers}', "--seeds", "0"
+    )
+    assert code == 0, err
+    (trial,) = (tmp_path / "results/runs").rglob("trial.json")
+    policy = load_policy(trial.parent)
+    assert policy.observation_space.shape == (4,)
