@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
+from urllib.parse import quote
 
 from esbench.errors import UsageError
 from esbench.escape import without_passwords
@@ -216,7 +217,7 @@ def _storage(name: str) -> BaseStorage:
     path = Path(name)
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix in DATABASES:
-        return storages.RDBStorage(f"sqlite:///{path}")
+        return storages.RDBStorage(f"sqlite:///{quote(str(path))}")
     # Optuna would append to the incomplete line, and never read the file again.
     if path.is_file() and path.read_bytes()[-1:] not in {b"", b"\n"}:
         raise UsageError(

@@ -99,13 +99,17 @@ class Study:
             for rung in range(len(self.search.rungs)):
                 self._reach(rung, numbers, play)
 
+    def name_of(self, configuration: Configuration) -> str:
+        """The name of a configuration in messages."""
+        return f"configuration {configuration.number} of {self.name}"
+
     def trials(self, configuration: Configuration, share: Fraction) -> list[Trial]:
         """The trials of a configuration, one per seed, up to a share of the budget.
 
         UsageError if the settings do not fit together.
         """
-        where = f"configuration {configuration.number} of {self.name}"
-        spec = with_settings(self.spec, nested(configuration.settings), where)
+        name = self.name_of(configuration)
+        spec = with_settings(self.spec, nested(configuration.settings), name)
         budget = at_rung(spec.budget, share)
         label = f"{self.labels['algorithm']} #{configuration.number}"
         return [

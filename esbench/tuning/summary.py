@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -49,6 +50,12 @@ class Summary:
     def failed(self) -> int:
         """The number of configurations with a failed seed or refused settings."""
         return sum(c.value == -math.inf for c in self.configurations)
+
+    @property
+    def problems(self) -> Counter[str]:
+        """Why settings were refused, with the number of such configurations."""
+        refused = [c for c in self.configurations if c.problem]
+        return Counter(c.problem.removeprefix(f"{self.study.name_of(c)}: ") for c in refused)
 
     @property
     def default_score(self) -> float:
@@ -109,7 +116,7 @@ def as_toml(summary: Summary) -> str:
     about = provenance()
     text = f"""\
 # The best settings of {study.name}: configuration {best.number}, found with
-#   {about["command"]}
+{_comment(about["command"])}
 # Score: {format_number(summary.best_score)}; of the default settings: \
 {format_number(summary.default_score)} (interquartile mean of the held-out
 # scores of seeds {", ".join(map(str, seeds))}). The best of several noisy scores is optimistic:
@@ -121,7 +128,7 @@ Optuna {version("optuna")}, esbench {about["versions"]["esbench"]}.
 # Space:
 """
     lines = [
-        *(f"#   {name}: {setting.text}" for name, setting in study.space.items()),
+        *(_comment(f"{name}: {setting.text}") for name, setting in study.space.items()),
         "",
         f"[algorithms.{toml_key(label)}]",
     ]
@@ -129,6 +136,11 @@ Optuna {version("optuna")}, esbench {about["versions"]["esbench"]}.
         lines.append(f"algorithm = {_value(spec.algorithm.name)}")
     lines += [f"{key} = {_value(value)}" for key, value in settings.items() if value is not None]
     return text + "\n".join(lines) + "\n"
+
+
+def _comment(text: str) -> str:
+    """Lines of a comment in TOML."""
+    return "\n".join(f"#   {line}" for line in text.splitlines())
 
 
 def _env_steps(folder: Path) -> int:

@@ -5,6 +5,7 @@ import re
 import signal
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -130,3 +131,23 @@ def test_a_full_disk_is_one_sentence(
     code, _, error = esbench(*COMMAND)
     assert (code, "No space left on device" in error, "Traceback" in error) == (2, True, False)
     assert esbench(*COMMAND)[0] == 0  # it continues
+
+
+def test_refused_settings_are_named_and_the_best_ones_are_valid_toml(
+    esbench: Run, tmp_path: Path
+) -> None:
+    pytest.importorskip("optuna")
+    spaces = ["tune.openai_es.population_size=[7,\n9]", 'tune.openai_es.optimizer=["sgd",\n"adam"]']
+    command = [
+        "tune", "--env", "esbench/Sphere-v0", "--algorithm", "openai_es", "--env-steps", "100",
+        "--trials", "3", "--tuning-seeds", "7", "--set", "evaluation.episodes=1",
+        "--storage", "a?b%41.db", "--out", "out",
+    ]  # fmt: skip
+    command += [word for space in spaces for word in ("--set", space)]
+    code, out, _ = esbench(*command)
+    assert code == 0
+    assert "2 configurations refused" in out or out.count("1 configuration refused") == 2
+    (best,) = (tmp_path / "out").rglob("best.toml")
+    assert "openai_es" in tomllib.loads(best.read_text())["algorithms"]
+    assert (tmp_path / "a?b%41.db").is_file()
+    assert esbench(*command)[0] == 0  # it continues

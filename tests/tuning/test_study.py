@@ -173,6 +173,9 @@ def test_settings_that_do_not_fit_together_are_the_worst_but_as_default_refused(
     assert first.value > -math.inf
     assert [(c.value, c.rungs) for c in others] == [(-math.inf, ())] * 2
     assert all("antithetic" in c.problem for c in others)
+    problems = summarize(study).problems
+    assert problems.total() == 2
+    assert not any("configuration" in problem for problem in problems)
     assert all(path.stat().st_size for path in draw_tuning(summarize(study)))
     wrong = {"algorithms": {"openai_es": {"optimizer_settings": {"momentum": 0.5}}}}
     with pytest.raises(UsageError, match="momentum"):

@@ -10,7 +10,7 @@ from rich.text import Text
 from esbench.cli.console import show
 from esbench.cli.display.tables import plain_table
 from esbench.grids.sweep import value_text
-from esbench.units import NONE, format_number, format_steps
+from esbench.units import NONE, counted, format_number, format_steps
 
 if TYPE_CHECKING:  # slow to import
     from esbench.tuning.summary import Summary
@@ -32,7 +32,11 @@ def print_tuning(summary: Summary) -> None:
         values = map(format_number, (summary.best_score, summary.default_score))
         name = f"configuration {best.number}" if best.number else "the default settings are best"
         scores = "{}: score {}, default {}".format(name, *values)
-    show(Text(f"{study.name}: {scores}", "bold"), table)
+    refused = [
+        Text(f"{counted(count, 'configuration')} refused: {problem}")
+        for problem, count in summary.problems.items()
+    ]
+    show(Text(f"{study.name}: {scores}", "bold"), table, *refused)
 
 
 def print_tuning_costs(summaries: Sequence[Summary]) -> None:
