@@ -63,11 +63,12 @@ def slurm(
     ] = False,
 ) -> None:
     """Print a batch script that trains a grid as a Slurm job array; takes the options of 'run'."""
+    from esbench.grids.shards import Shard
     from esbench.integrations.trackers.base import tracker_class
     from esbench.running.limits import Limits
     from esbench.running.schedule import schedule
     from esbench.running.slurm import SlurmJob, submit_script
-    from esbench.running.trials import shards_folder
+    from esbench.running.trials import require_folder, shards_folder
     from esbench.training.callbacks import ImportedCallback
 
     grid = _grid_options(options)
@@ -80,7 +81,10 @@ def slurm(
         ImportedCallback(callback)
     for tracker in options["track"] or ():
         tracker_class(tracker)
-    replace(grid, out=folder).open(options["keep"])
+    require_folder(folder)
+    places = [folder / Shard(number, array).folder(name) for number in range(1, array + 1)]
+    for place in [places[0], *filter(Path.exists, places[1:])]:
+        replace(grid, out=place).open(options["keep"])
     job = SlurmJob(
         name=name,
         shards=array,

@@ -15,8 +15,9 @@ from esbench.errors import UsageError
 
 WARNING_SECONDS: Final = 120  # before the time limit; Slurm may be a minute early
 LEAST_SECONDS: Final = 300
-TIME: Final = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", re.ASCII)
-OURS: Final = ("array", "no-requeue", "requeue", "signal")
+TIME: Final = re.compile(r"(?:(\d{1,9})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?", re.ASCII)
+OURS: Final = ("array", "no-requeue", "nodes", "ntasks", "requeue", "signal")
+CHECKED: Final = ("cpus-per-task", "mem", "partition", "time")  # options of this command
 
 SCRIPT: Final = """\
 #!/bin/bash
@@ -172,4 +173,6 @@ def _option(text: str) -> str:
         raise UsageError(f"--sbatch {text!r}: expected NAME=VALUE, such as account=abc")
     if name in OURS:
         raise UsageError(f"--sbatch {text!r}: esbench sets --{name}; expected another option")
+    if name in CHECKED:
+        raise UsageError(f"--sbatch {text!r}: expected --{name}, an option of esbench slurm")
     return f"{name}{equals}{shlex.quote(value) if value else ''}"

@@ -46,6 +46,20 @@ def test_the_script_parses_and_passes_the_options_of_run_on(esbench: Run, tmp_pa
     assert "my out/quick-$SLURM_ARRAY_TASK_ID-of-3" in words
 
 
+def test_what_the_folders_of_the_shards_hold_is_checked(esbench: Run) -> None:
+    assert esbench("run", *SMALL, "--out", "out")[0] == 0
+    other = [*(word.replace("150", "200") for word in SMALL), "--array", "2", "--out", "out"]
+    code, script, _ = esbench("slurm", *other)
+    assert code == 0, "no task uses this folder itself"
+    words = command_of(script.replace("$SLURM_ARRAY_TASK_ID", "2"))
+    folder = words[words.index("--out") + 1]
+    assert esbench("run", *SMALL, "--shard", "2/2", "--out", folder)[0] == 0
+    code, out, err = esbench("slurm", *other)
+    assert (code, out) == (2, "")
+    assert "budget.env_steps" in err
+    assert esbench("slurm", *other, "--extend")[0] == 0
+
+
 def test_every_option_of_run_is_an_option_of_slurm(esbench: Run) -> None:
     of_run, of_slurm = (
         set(re.findall(r" (--[a-z-]+) ", esbench(command, "--help")[1]))

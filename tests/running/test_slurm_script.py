@@ -178,7 +178,8 @@ def test_time_limits_of_slurm(time: str) -> None:
     [
         ("time", "4"), ("time", "4:59"), ("time", "0-0"), ("time", "x"),
         ("time", "1:2:3:4"), ("time", "1-"), ("time", "-5"), ("time", ""), ("time", "10\n"),
-        ("time", "1.5"), ("mem", "x"), ("mem", "8GB"), ("mem", ""), ("mem", "-1"),
+        ("time", "1.5"), ("time", "9" * 5000),
+        ("mem", "x"), ("mem", "8GB"), ("mem", ""), ("mem", "-1"),
         ("partition", ""), ("partition", "a b"), ("partition", "a\n#SBATCH --wrap=ls"),
         ("cpus_per_task", 0), ("cpus_per_task", -1),
     ],
@@ -189,8 +190,12 @@ def test_wrong_values_are_refused(option: str, value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "option", ["", "=1", "Account=1", "a b=1", "array=2", "--signal=x", "no-requeue", "x=1\n2"]
-)
+    "option",
+    [
+        "", "=1", "Account=1", "a b=1", "array=2", "--signal=x", "no-requeue", "x=1\n2", "nodes=2",
+        "ntasks=4", "time=00:01:00", "mem=1", "partition=p", "cpus-per-task=2",
+    ],
+)  # fmt: skip
 def test_wrong_options_of_sbatch_are_refused(option: str) -> None:
     with pytest.raises(UsageError, match="--sbatch .*expected"):
         job(options=[option]).script()
