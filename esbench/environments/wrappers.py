@@ -150,6 +150,32 @@ class AppendDifferences(
         return np.concatenate([current, current - previous])
 
 
+@final
+class OrderedActions(gymnasium.ActionWrapper[Any, Any, Any], gymnasium.utils.RecordConstructorArgs):
+    """One number in [-1, 1] instead of a Discrete action: equal intervals, in the actions' order.
+
+    For actions that have an order, such as left, nothing and right. A policy then learns one output
+    instead of one for each action.
+
+    Raises:
+        UsageError: the actions are not Discrete.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        gymnasium.utils.RecordConstructorArgs.__init__(self)
+        super().__init__(env)
+        space = env.action_space
+        if not isinstance(space, gymnasium.spaces.Discrete):
+            raise UsageError(f"OrderedActions: the actions are {space}; expected Discrete ones")
+        self._first, self._count = int(space.start), int(space.n)
+        self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def action(self, action: npt.NDArray[Any]) -> np.int64:
+        """The action in whose interval the number lies."""
+        interval = int((float(action[0]) + 1.0) / 2.0 * self._count)
+        return np.int64(self._first + min(interval, self._count - 1))
+
+
 def _vector_space(wrapper: str, env: gymnasium.Env[Any, Any]) -> gymnasium.spaces.Box:
     """The space of the observations; UsageError unless they are vectors."""
     space = env.observation_space

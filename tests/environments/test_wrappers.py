@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 from command_line import Run
-from gymnasium.wrappers import FrameStackObservation, NormalizeReward
+from gymnasium.wrappers import DiscretizeAction, FrameStackObservation, NormalizeReward
 
 from esbench import load_policy
 from esbench.environments.episode_check import check_episodes
@@ -19,6 +19,7 @@ from esbench.environments.wrappers import (
     AppendDifferences,
     ChannelsFirst,
     NewInstance,
+    OrderedActions,
     SelectEntries,
 )
 from esbench.errors import UsageError
@@ -163,3 +164,46 @@ def test_a_trial_sees_selected_entries_and_their_differences(esbench: Run, tmp_p
     (trial,) = (tmp_path / "results/runs").rglob("trial.json")
     policy = load_policy(trial.parent)
     assert policy.observation_space.shape == (4,)
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "MountainCar-v0", "LunarLander-v3"])
+def test_ordered_actions_are_those_that_gymnasium_divides_again(name: str) -> None:
+    plain = gymnasium.make(name, max_episode_steps=30)
+    assert isinstance(plain.action_space, gymnasium.spaces.Discrete)
+    ordered = OrderedActions(gymnasium.make(name, max_episode_steps=30))
+    assert ordered.action_space == gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    divided = DiscretizeAction(ordered, bins=int(plain.action_space.n))
+    for seed in SEEDS:
+        plain.reset(seed=seed)
+        divided.reset(seed=seed)
+        for action in range(int(plain.action_space.n)):
+            assert str(plain.step(action)) == str(divided.step(action))
+
+
+def test_intervals_of_ordered_actions_are_equal_and_reach_both_ends() -> None:
+    env = gymnasium.make("CartPole-v1")
+    env.action_space = gymnasium.spaces.Discrete(4, start=-1)
+    ordered = OrderedActions(env)
+    numbers = [-1.0, -0.51, -0.5, -0.01, 0.0, 0.49, 0.5, 1.0]
+    chosen = [ordered.action(np.array([number], np.float32)) for number in numbers]
+    assert chosen == [-1, -1, 0, 0, 1, 1, 2, 2]
+    assert all(env.action_space.contains(action) for action in chosen)
+    with pytest.raises(UsageError, match="Box.*Discrete"):
+        OrderedActions(gymnasium.make("Pendulum-v1"))
+
+
+def test_a_policy_with_ordered_actions_has_one_output(esbench: Run, tmp_path: Path) -> None:
+    wrappers = '[{wrapper = "esbench.environments.wrappers:OrderedActions"}]'
+    options = ["--env", "MountainCar-v0", "--algorithm", "openai_es", "--env-steps", "5000"]
+    code, _, err = esbench(
+        "run",
+        *options,
+        "--set",
+        f'environment."MountainCar-v0".wrappers={wrappers}',
+        "--seeds",
+        "0",
+    )
+    assert code == 0, err
+    (trial,) = (tmp_path / "results/runs").rglob("trial.json")
+    policy = load_policy(trial.parent)
+    assert policy.action_space.shape == (1,)
