@@ -127,6 +127,15 @@ def read_bytes(path: Path, below: Path | None = None, largest: int = LARGEST) ->
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
 
 
+def require_folder(path: Path) -> None:
+    """Raises UsageError if something that is no folder is at a path or above it."""
+    for each in (path, *path.parents):
+        if each.exists():
+            if not each.is_dir():
+                raise UsageError(f"{each} is a file; expected a folder")
+            return
+
+
 def nearest_path(path: Path, others: Iterable[Path] = ()) -> Path | None:
     """The path with the nearest name to a missing one, or None.
 

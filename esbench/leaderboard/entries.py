@@ -37,7 +37,7 @@ QUANTILES: Final = (0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0)
 FILE_VARIANT_DIGITS: Final = 8
 SLACK: Final = 1e-9  # of a comparison of means that were added in different orders
 _NAMES: Final = ("environment", "algorithm")
-_NUMBERS: Final = re.compile(r"\[\s+((?:[-+.\deE]+|null)(?:,\s+(?:[-+.\deE]+|null))*)\s+\]")
+_NUMBERS: Final = re.compile(r"\[\n\s*((?:[-+.\deE]+|null)(?:,\n\s*(?:[-+.\deE]+|null))*)\n\s*\]")
 _FILE_NAME: Final = re.compile(rf"-[\da-f]{{{FILE_VARIANT_DIGITS}}}\.json$")
 _Count = Annotated[int, Field(ge=0)]
 _Seconds = Annotated[float, Field(ge=0)]
@@ -204,15 +204,23 @@ def why_unrepeatable(spec: Json, seed: int, stopped: str | None) -> str:
 
 
 def read_entry(path: Path) -> Entry:
-    """Read one file.
-
-    UsageError if it is not readable, of another format, edited or renamed, or if a trial cannot be
-    repeated.
-    """
+    """Read one file; UsageError if there is none, or as ``checked_entry``."""
     try:
-        content = read_json(path)
+        return checked_entry(read_json(path), path)
     except FileNotFoundError:
         raise UsageError(f"no file {str(path)!r}; expected a file of 'esbench submit'") from None
+
+
+def checked_entry(content: Any, path: Path) -> Entry:
+    """The entry that is the content of a file.
+
+    UsageError if it is of another format or kind, edited or renamed, or if a trial cannot be
+    repeated.
+    """
+    if isinstance(content, dict) and "spec" in content:
+        raise UsageError(
+            f"{path} is a file of a trial; expected its folder, or a file of 'esbench submit'"
+        )
     known = content.get("format") if isinstance(content, dict) else None
     if known != FORMAT:
         expected = f"expected {FORMAT}, of a file by 'esbench submit'"

@@ -25,9 +25,13 @@ class _Seed:
     origin: Origin
 
     @property
-    def results(self) -> tuple[float | None, str | None, str]:
-        """What training the seed again gives; not its times."""
-        return self.trial.score, self.trial.last_digest, self.run.episodes_digest
+    def results(self) -> dict[str, float | str | None]:
+        """What training the seed again gives, by name; not its times."""
+        return {
+            "score": self.trial.score,
+            "last digest": self.trial.last_digest,
+            "digest of its episodes": self.run.episodes_digest,
+        }
 
 
 def with_more_seeds(known: Entry, new: Entry) -> Entry:
@@ -42,9 +46,12 @@ def with_more_seeds(known: Entry, new: Entry) -> Entry:
         )
     before, after = _seeds(known), _seeds(new)
     for seed in sorted(before.keys() & after.keys()):
-        if after[seed].results != before[seed].results:
-            there, here = (f"{each[seed].trial.score:.6g}" for each in (before, after))
-            raise UsageError(f"seed {seed} has score {here}; expected that of the file, {there}")
+        there = before[seed].results
+        for name, here in after[seed].results.items():
+            if here != there[name]:
+                raise UsageError(
+                    f"seed {seed} has the {name} {here}; expected that of the file, {there[name]}"
+                )
     seeds = dict(sorted((after | before).items()))
     origins: list[Origin] = []
     trials = [

@@ -14,16 +14,25 @@ import numpy as np
 from esbench.analysis.curves import on_grid
 from esbench.analysis.statistics import MIN_RUNS
 from esbench.errors import UsageError
-from esbench.files import DISTINCT_LABELS
+from esbench.files import DISTINCT_LABELS, require_folder
 from esbench.gate.baselines import done_cells, freeze_cell
 from esbench.grids.trial_spec import TrialSpec
-from esbench.leaderboard.entries import Curves, Entry, as_file, read_entry, why_unrepeatable
+from esbench.json_text import parse_json
+from esbench.leaderboard.entries import (
+    Curves,
+    Entry,
+    as_file,
+    checked_entry,
+    read_entry,
+    why_unrepeatable,
+)
 from esbench.leaderboard.more_seeds import with_more_seeds
 from esbench.leaderboard.run_summary import run_summary
 from esbench.rollouts.engine import Engine
 from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.cells import Cell
 from esbench.store.generation_record import GenerationRecord
+from esbench.store.only_writer import only_writer
 from esbench.store.outputs import write_bytes
 from esbench.store.provenance.changes import Origin, changes, origin_of, user_code_of, was_mixed
 from esbench.store.provenance.record import OWN_FILES, provenance
@@ -76,11 +85,14 @@ def submit(root: Path, out: Path) -> dict[Path, SubmitAction]:
             exists has other results; or a file cannot be written. Nothing is written.
     """
     found = done_cells(root)
+    require_folder(out)
     with WorkerPool() as pool:
-        planned = [_planned(make_entry(cell, pool), out) for cell in found]
-    for path, entry, action in planned:
-        if action is not SubmitAction.UNCHANGED:
-            write_bytes(path, as_file(entry))
+        entries = [make_entry(cell, pool) for cell in found]
+    with only_writer(out):
+        planned = [_planned(entry, out) for entry in entries]
+        for path, content, action in planned:
+            if action is not SubmitAction.UNCHANGED:
+                write_bytes(path, content)
     return {path: action for path, _, action in planned}
 
 
@@ -213,8 +225,8 @@ def _check_center(trial: TrialFolder, rows: Sequence[GenerationRecord], pool: En
         )
 
 
-def _planned(entry: Entry, out: Path) -> tuple[Path, Entry, SubmitAction]:
-    """The file of an entry, what it is to hold, and what that makes of it; UsageError likewise."""
+def _planned(entry: Entry, out: Path) -> tuple[Path, bytes, SubmitAction]:
+    """The file of an entry, its new content, and what that makes of it; UsageError likewise."""
     path = out / entry.file_name
     known = read_entry(path) if path.exists() else None
     if known is not None and known.cell.labels != entry.cell.labels:
@@ -230,10 +242,12 @@ def _planned(entry: Entry, out: Path) -> tuple[Path, Entry, SubmitAction]:
         raise UsageError(
             f"{entry.cell.name}: {counted(len(whole.seeds), 'seed')}; expected {MIN_RUNS} or more"
         )
+    content = as_file(whole)
+    checked_entry(parse_json(content), path)
     if known is None:
-        return path, whole, SubmitAction.WRITTEN
+        return path, content, SubmitAction.WRITTEN
     same = whole.seeds == known.seeds
-    return path, known if same else whole, SubmitAction.UNCHANGED if same else SubmitAction.EXTENDED
+    return path, content, SubmitAction.UNCHANGED if same else SubmitAction.EXTENDED
 
 
 def _curves(cell: Cell, curves: Sequence[RunCurve]) -> Curves | None:

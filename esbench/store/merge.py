@@ -10,16 +10,18 @@ import contextlib
 import os
 import shutil
 from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Literal, TypeAlias
 
 from esbench.errors import UsageError
-from esbench.files import DISTINCT_LABELS, disk_errors, open_regular
+from esbench.files import DISTINCT_LABELS, disk_errors, open_regular, require_folder
 from esbench.grids.trial_spec import differences
 from esbench.interrupts import interrupts_delayed
 from esbench.store.find_trials import HIDDEN, find_trials, has_trials
 from esbench.store.lock import shared
+from esbench.store.only_writer import only_writer
 from esbench.store.trial_folder import TrialFolder, is_trial
 
 MergeAction: TypeAlias = Literal["copied", "replaced", "kept"]
@@ -42,6 +44,12 @@ def merge(sources: Sequence[Path], out: Path) -> dict[MergeAction, int]:
             refuses; then the same merge, run again, continues.
     """
     _check_folders(sources, out)
+    with only_writer(out):
+        _put_back(out)
+        return _merge(sources, out)
+
+
+def _merge(sources: Sequence[Path], out: Path) -> dict[MergeAction, int]:
     there = {trial.path.relative_to(out): trial for trial in _trials(out)}
     chosen = dict(there)
     for root in sources:
@@ -62,14 +70,26 @@ def merge(sources: Sequence[Path], out: Path) -> dict[MergeAction, int]:
 
 
 def _check_folders(sources: Sequence[Path], out: Path) -> None:
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is a file; expected an output folder")
+    require_folder(out)
     for root in sources:
         if is_trial(root):
             raise UsageError(f"{root} is the folder of one trial; expected an output folder")
-        ours, theirs = out.resolve(), root.resolve()
+    for one, other in combinations((*sources, out), 2):
+        ours, theirs = one.resolve(), other.resolve()
         if ours != theirs and (ours.is_relative_to(theirs) or theirs.is_relative_to(ours)):
-            raise UsageError(f"{root} and {out}: one lies inside the other; expected two folders")
+            raise UsageError(f"{one} and {other}: one lies inside the other; expected two folders")
+
+
+def _put_back(out: Path) -> None:
+    """Put back a trial that a killed merge has moved away, and remove what else it has left."""
+    with disk_errors(out, "; run the same merge again to continue"):
+        for hidden in out.glob(f"{HIDDEN}*"):
+            old = hidden / "old"
+            for path in [file.parent for file in old.rglob("trial.json")]:
+                target = out / path.relative_to(old)
+                if not target.exists():
+                    path.rename(target)
+            shutil.rmtree(hidden)
 
 
 def _trials(out: Path) -> list[TrialFolder]:
@@ -170,7 +190,9 @@ def _copy(trial: TrialFolder, target: Path, out: Path) -> None:
                 raise _busy(TrialFolder(target))
             TrialFolder(hidden / "new").adopt(TrialFolder(target))
         target.parent.mkdir(parents=True, exist_ok=True)
-        _replace(target, hidden / "new", hidden / "old")
+        old = hidden / "old" / target.relative_to(out)
+        old.parent.mkdir(parents=True)
+        _replace(target, hidden / "new", old)
 
 
 def _replace(target: Path, new: Path, old: Path) -> None:

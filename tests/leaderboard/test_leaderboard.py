@@ -26,6 +26,7 @@ from esbench.grids.environment_files import frozen_scores
 from esbench.grids.trial_spec import TrialSpec
 from esbench.json_text import SEAL, as_text, sealed
 from esbench.leaderboard import sample, table
+from esbench.leaderboard import submit as submissions
 from esbench.leaderboard.entries import Entry, as_file, read_entry, read_leaderboard, selected
 from esbench.leaderboard.sample import draw_sample, verify_drawn
 from esbench.leaderboard.submit import (
@@ -40,6 +41,7 @@ from esbench.rollouts.worker_pool import WorkerPool
 from esbench.running.trials import open_grid
 from esbench.seeding import FIRST_TUNING_SEED
 from esbench.settings import parse
+from esbench.store.cells import Cell
 from esbench.store.provenance import record
 
 PUBLISHED = Path(__file__).parents[2] / "results" / "leaderboard"
@@ -147,6 +149,50 @@ def test_submitting_again_changes_nothing(trained: Path, board: Path) -> None:
     before = files(board)
     assert submit(trained, board) == {only(board): SubmitAction.UNCHANGED}
     assert files(board) == before
+
+
+def test_a_list_in_a_command_is_kept_as_it_was_typed(trained: Path, tmp_path: Path) -> None:
+    command = "esbench run --set 'policy.hidden=[ 8,  8 ]'"
+    for path in trained.rglob("trial.json"):
+        edit(path.parent, "trial.json", lambda c: c.update(command=command))
+    (path,) = submit(trained, tmp_path / "board")
+    assert read_entry(path).commands == (command,)
+
+
+def test_a_label_that_is_another_algorithm_is_refused(trained: Path, board: Path) -> None:
+    before = files(board)
+    for path in trained.rglob("trial.json"):
+        edit(path.parent, "trial.json", lambda c: c["labels"].update(algorithm="cma_es"))
+    with pytest.raises(UsageError, match="'cma_es', which is another algorithm"):
+        submit(trained, board)
+    assert files(board) == before
+
+
+def test_two_commands_at_once_keep_the_seeds_of_both(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = tmp_path / "parts"
+    second = without(trained, tmp_path / "b", 0)
+    make = submissions.make_entry
+
+    def make_entry(cell: Cell, pool: WorkerPool) -> Entry:
+        monkeypatch.setattr(submissions, "make_entry", make)
+        submit(second, parts)  # while the first command plays its episodes
+        return make(cell, pool)
+
+    monkeypatch.setattr(submissions, "make_entry", make_entry)
+    submit(without(trained, tmp_path / "a", 3), parts)
+    assert read_entry(only(parts)).seeds == (0, 1, 2, 3)
+
+
+def test_a_target_that_is_a_file_is_refused_before_anything_is_played(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(submissions, "make_entry", None)
+    for out in (tmp_path / "file", tmp_path / "file" / "board"):
+        with pytest.raises(UsageError, match="is a file; expected a folder"):
+            submit(trained, out)
 
 
 def without(trained: Path, copy: Path, *seeds: int) -> Path:
@@ -365,6 +411,11 @@ def test_a_specification_and_curves_are_complete(board: Path) -> None:
         path.write_text(as_text(sealed({**content, **changed})))
         with pytest.raises(UsageError, match=f"{path.name}[^\n]*(spec|curves)"):
             read_leaderboard(board)
+
+
+def test_a_file_of_a_trial_is_told_from_an_entry(trained: Path) -> None:
+    with pytest.raises(UsageError, match="is a file of a trial; expected its folder"):
+        read_entry(trained / "seed-0" / "trial.json")
 
 
 def test_an_edited_or_renamed_file_is_refused(esbench: Run, board: Path) -> None:

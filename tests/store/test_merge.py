@@ -14,6 +14,7 @@ from fake_trials import edit, make_records, make_trials, reseal, set_digest, wri
 import esbench as package
 from esbench.errors import DamagedTrialError, UsageError
 from esbench.running.trials import Trial
+from esbench.store import only_writer
 from esbench.store.find_trials import HIDDEN, find_trials
 from esbench.store.merge import merge
 from esbench.store.trial_folder import TrialFolder
@@ -207,9 +208,49 @@ def test_trials_of_two_labels_in_one_place_are_refused(tmp_path: Path) -> None:
 def test_a_target_that_is_a_file_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "a", [0])
     (tmp_path / "file").write_text("own")
-    with pytest.raises(UsageError, match="file is a file; expected an output folder"):
+    with pytest.raises(UsageError, match="file is a file; expected a folder"):
         merge([tmp_path / "a"], tmp_path / "file")
+    with pytest.raises(UsageError, match="file is a file; expected a folder"):
+        merge([tmp_path / "a"], tmp_path / "file" / "out")
     assert (tmp_path / "file").read_text() == "own"
+
+
+def test_a_source_inside_another_is_refused(tmp_path: Path) -> None:
+    a, out = tmp_path / "a", tmp_path / "out"
+    write(a, [0, 1])
+    with pytest.raises(UsageError, match="one lies inside the other"):
+        merge([a, a / PLACE.parent], out)
+    assert not out.exists()
+
+
+def test_a_trial_that_a_killed_merge_has_moved_away_is_put_back(tmp_path: Path) -> None:
+    a, b, out = tmp_path / "a", tmp_path / "b", tmp_path / "out"
+    write(out, [0], 2, None)
+    write(a, [0], 3, None)
+    (out / PLACE / "seed-0/kept").mkdir()
+    (out / PLACE / "seed-0/kept/own").touch()
+    before = without_locks(out)
+    moved = out / f"{HIDDEN}killed" / "old" / PLACE
+    moved.mkdir(parents=True)
+    (out / PLACE / "seed-0").rename(moved / "seed-0")
+    write(b, [1])
+    assert merge([b], out) == {"copied": 1, "replaced": 0, "kept": 1}
+    assert before.items() <= without_locks(out).items()
+    assert not list(out.glob(f"{HIDDEN}*"))
+    assert merge([a], out) == {"copied": 0, "replaced": 1, "kept": 1}
+
+
+def test_one_merge_at_a_time_writes_to_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(only_writer, "PATIENCE_SECONDS", 0.0)
+    a, out = tmp_path / "a", tmp_path / "out"
+    write(a, [0])
+    with only_writer.only_writer(out), pytest.raises(UsageError, match="another process"):
+        merge([a], out)
+    assert not out.exists()
+    assert merge([a], out) == {"copied": 1, "replaced": 0, "kept": 0}
+    assert not list(out.glob(".*"))
 
 
 def test_a_running_trial_is_refused_on_either_side(tmp_path: Path) -> None:
