@@ -26,6 +26,8 @@ def find_trials(root: Path) -> list[TrialFolder]:
     above = {parent for path in paths for parent in path.parents}
     found = [path for path in paths if path not in above or (path / "trial.json").exists()]
     if not found:
+        if root.is_file():
+            raise UsageError(f"{str(root)!r} is a file; expected an output folder of 'esbench run'")
         what = "no trial in" if root.is_dir() else "no folder"
         near = None if root.exists() else nearest_path(root)
         hint = (
@@ -51,9 +53,15 @@ def check_format(root: Path) -> None:
 def _folders_with(root: Path, *names: str) -> Iterator[Path]:
     """The folders below ``root`` with one of these files, except what a killed merge has left.
 
-    UsageError if a folder may not be read.
+    Links are followed; a folder that several paths lead to is found once. UsageError if a folder
+    may not be read.
     """
-    for folder, folders, files in os.walk(root, onerror=_refuse):
+    seen: set[str] = set()
+    for folder, folders, files in os.walk(root, onerror=_refuse, followlinks=True):
+        if (real := os.path.realpath(folder)) in seen:
+            folders.clear()
+            continue
+        seen.add(real)
         folders[:] = sorted(name for name in folders if not name.startswith(HIDDEN))
         if not {*names}.isdisjoint([*folders, *files]):
             yield Path(folder)

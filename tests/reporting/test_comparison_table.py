@@ -113,6 +113,23 @@ def test_better_is_what_the_test_says_and_not_what_most_runs_do(tmp_path: Path) 
     assert " is worse than " in outcome(sides)
 
 
+def test_sides_that_share_trials_are_refused(tmp_path: Path) -> None:
+    *_, last = write_scores(tmp_path / "a", GOOD)
+    linked = tmp_path / "b" / last.folder.path.relative_to(tmp_path / "a")
+    linked.parent.mkdir(parents=True)
+    linked.symlink_to(last.folder.path)
+    with pytest.raises(UsageError, match="trials in common"):
+        compare_sides(str(tmp_path / "a"), str(tmp_path / "b"))
+
+
+def test_intervals_that_are_not_shown_are_not_called_narrow(tmp_path: Path) -> None:
+    for seeds in (1, 4):
+        write_scores(tmp_path / "a", GOOD[:1])
+        write_scores(tmp_path / f"b{seeds}", BAD[:seeds])
+        sides = compare_sides(str(tmp_path / "a"), str(tmp_path / f"b{seeds}"))
+        assert not any("narrow" in note for note in sides.notes)
+
+
 def test_two_algorithms_of_one_folder(tmp_path: Path) -> None:
     for name, scores in (("ars", GOOD), ("snes", BAD), ("openai_es", BAD)):
         write_scores(tmp_path, scores, algorithms={name: {}})

@@ -237,3 +237,10 @@ def test_bad_input_is_refused(tmp_path: Path) -> None:
         efficiency_table(tmp_path / "run", {"CartPole-v0": 1.0})
     with pytest.raises(UsageError, match="--window 0"):
         efficiency_table(tmp_path / "run", {}, window=0)
+
+
+def test_no_note_is_about_marks_that_the_table_lacks(tmp_path: Path) -> None:
+    write_runs(tmp_path, [[120.0, 120.0]])
+    notes = sheet(efficiency_table(tmp_path, {})).notes
+    assert any("have no interval" in note for note in notes)
+    assert not any("marked" in note for note in notes)

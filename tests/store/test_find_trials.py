@@ -73,3 +73,20 @@ def test_an_output_never_replaces_a_file_of_a_trial(root: Path, name: str) -> No
     write_bytes(root / name, b"new")  # no trial is there
     found = [trial.path for trial in find_trials(root)]
     assert found == ([root, *trials] if name == "trial.json" else trials)
+
+
+def test_linked_folders_are_followed_and_each_trial_is_found_once(root: Path) -> None:
+    trials = [trial.path for trial in find_trials(root)]
+    linked = root.with_name("linked")
+    (linked / "CartPole-v1").mkdir(parents=True)
+    (linked / "CartPole-v1/snes").symlink_to(root / "CartPole-v1/snes")
+    (linked / "again").symlink_to(root)
+    (linked / "CartPole-v1/loop").symlink_to(linked)
+    found = [trial.path.resolve() for trial in find_trials(linked)]
+    assert sorted(found) == sorted(trials)
+
+
+def test_a_file_is_not_called_a_missing_folder(root: Path) -> None:
+    file = find_trials(root)[0].path / "trial.json"
+    with pytest.raises(UsageError, match="is a file; expected an output folder"):
+        find_trials(file)

@@ -18,7 +18,7 @@ from esbench.analysis.comparison import (
     compare,
     compare_across,
 )
-from esbench.analysis.statistics import EpisodeStatistic
+from esbench.analysis.statistics import MIN_RUNS, EpisodeStatistic
 from esbench.errors import UsageError, unknown
 from esbench.grids.trial_spec import flatten
 from esbench.json_text import as_text
@@ -98,7 +98,7 @@ def compare_sides(
     require_within_budget([*ours, *theirs])
     require_distinct_seeds([*ours, *theirs])
     matched = _matched(ours, theirs)
-    if any(a.trials[0].path.resolve() == b.trials[0].path.resolve() for a, b in matched):
+    if any(_paths(a) & _paths(b) for a, b in matched):
         raise UsageError(
             f"{first} and {second} have trials in common; expected two folders or two algorithms"
         )
@@ -115,6 +115,10 @@ def compare_sides(
     across = _across(matched, scores)
     notes = _notes(ours, theirs, matched, pairs, statistic)
     return Sides(first, second, statistic, pairs, across, notes)
+
+
+def _paths(cell: Cell) -> set[Path]:
+    return {trial.path.resolve() for trial in cell.trials}
 
 
 def outcome(sides: Sides) -> str:
@@ -284,7 +288,7 @@ def _notes(
     fewest = min(min(pair.comparison.runs) for pair in pairs)
     if fewest < FEW_SEEDS:
         notes.append(f"Fewer than {FEW_SEEDS} seeds on a side: small differences may be chance.")
-    if fewest < NARROW_BELOW:
+    if any(MIN_RUNS <= min(pair.comparison.runs) < NARROW_BELOW for pair in pairs):
         notes.append(
             f"With fewer than {NARROW_BELOW} seeds the intervals are too narrow: with 3 they "
             "cover about 80 % instead of 95 %."

@@ -284,7 +284,7 @@ def _footnotes(rows: Sequence[EfficiencyRow], window: int, terminal: bool) -> li
         f"{name}: no target, because it has no reference score; set one with --target {name}=SCORE."
         for name in dict.fromkeys(row.environment for row in rows if math.isnan(row.target))
     ]
-    lines += seeds_notes([row.runs for row in rows])
+    lines += seeds_notes([row.runs for row in rows], best=False)
     if unfinished := sum(row.unfinished for row in rows):
         lines.append(
             f"{counted(unfinished, 'run')} without a result (partial, running or failed): see "

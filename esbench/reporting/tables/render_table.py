@@ -58,8 +58,11 @@ def nan_last(value: float) -> float:
     return math.inf if math.isnan(value) else value
 
 
-def seeds_notes(seeds: Sequence[int]) -> list[str]:
-    """Cautions about rows with few seeds, from the number of seeds of each row."""
+def seeds_notes(seeds: Sequence[int], *, best: bool = True) -> list[str]:
+    """Cautions about rows with few seeds, from the number of seeds of each row.
+
+    ``best``: the table marks the best row of every environment.
+    """
     notes = []
     if any(count < FEW_SEEDS for count in seeds):
         notes.append(
@@ -71,10 +74,8 @@ def seeds_notes(seeds: Sequence[int]) -> list[str]:
             "cover about 75 % instead of 95 %."
         )
     if any(0 < count < MIN_RUNS for count in seeds):
-        notes.append(
-            f"Rows with fewer than {MIN_RUNS} seeds have no interval, and no row of their "
-            "environment is marked as the best."
-        )
+        marks = ", and no row of their environment is marked as the best" if best else ""
+        notes.append(f"Rows with fewer than {MIN_RUNS} seeds have no interval{marks}.")
     return notes
 
 
