@@ -102,6 +102,17 @@ def require_choice(name: str, value: object, known: Iterable[object]) -> None:
         raise UsageError(f"{name} = {shown(value)}: expected {expected}")
 
 
+def require_text(name: str, value: object) -> None:
+    """Raises UsageError if the value of an argument is no text, is empty, or cannot be encoded."""
+    if not isinstance(value, str) or not value:
+        raise UsageError(f"{name} = {shown(value)}: expected a text")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"{name} = {shown(value)}: expected valid Unicode") from None
+
+
 def require_flag(name: str, value: object) -> None:
     """Raises UsageError if the value of an argument is neither True nor False."""
     if not isinstance(value, bool):

@@ -24,7 +24,7 @@ from esbench.analysis.gate import (
 )
 from esbench.analysis.permutation import OMNIBUS
 from esbench.analysis.statistics import tail_mean
-from esbench.errors import UsageError, require_choice, require_finite, shown
+from esbench.errors import UsageError, require_choice, require_finite, require_text
 from esbench.gate.baselines import (
     Baseline,
     FrozenCell,
@@ -124,6 +124,7 @@ class AgentGate:
         """
         __tracebackhide__ = True  # read by pytest
         require_choice("statistic", statistic, get_args(OwnStatistic))
+        require_text("environment", environment)
         _require_agent(agent, name)
         rules = GateRules(alpha, margin)
         scale = _scale(environment, random_score, reference_score)
@@ -261,8 +262,7 @@ def _mean_text(cell: FrozenCell, scores: Iterable[float]) -> str:
 
 
 def _require_agent(agent: Any, name: Any) -> None:
-    if not isinstance(name, str) or not name:
-        raise UsageError(f"name = {shown(name)}: expected the name of the agent")
+    require_text("name", name)
     if isinstance(agent, type):
         raise UsageError(f"{name}: {agent.__name__} is a class; expected an object, as of a call")
     if not callable(getattr(agent, "train", None)):
@@ -285,7 +285,7 @@ def _scale(
     if reference_score is None and scores.references:
         reference_score, source = scores.references[0].score, scores.references[0].source
     if random_score is None or reference_score is None:
-        near = get_close_matches(str(environment), environment_names(), n=1, cutoff=0.8)
+        near = get_close_matches(environment, environment_names(), n=1, cutoff=0.8)
         meant = f"did you mean {near[0]!r}, or give " if near and not known else "expected "
         raise UsageError(
             f"environment={environment!r} has no random or reference score; {meant}"

@@ -121,6 +121,9 @@ def test_an_environment_of_ones_own_has_its_range(tmp_path: Path) -> None:
 UNTRAINED: Any = SimpleNamespace(train=lambda seed: pytest.fail("it was trained first"))
 
 
+RANGE = {"random_score": 0.0, "reference_score": 10.0}
+
+
 def test_bad_input_is_one_sentence(path: Path, tmp_path: Path) -> None:
     with pytest.raises(pytest.fail.Exception, match=r"absent on CartPole-v1 is not in .*; freeze"):
         AgentGate(path, False, False)(UNTRAINED, "absent", environment="CartPole-v1", seeds=[0])
@@ -146,6 +149,10 @@ def test_bad_input_is_one_sentence(path: Path, tmp_path: Path) -> None:
         (object(), "mine", {}, "train"),
         (Agent, "mine", {}, "Agent is a class"),
         (Agent(), "", {}, "name = ''"),
+        (Agent(), "a\ud800", {}, "name = .*valid Unicode"),
+        (Agent(), "mine", {"environment": "a\ud800"}, "environment = .*valid Unicode"),
+        (Agent(), "mine", {"environment": 3, **RANGE}, "environment = 3"),
+        (Agent(), "mine", {"environment": None, **RANGE}, "environment = None"),
         (Agent(), "mine", {"random_score": "x"}, "random_score = 'x'"),
         (Agent(), "mine", {"alpha": "x"}, "alpha"),
         (Agent(), "mine", {"margin": 7}, "margin"),
