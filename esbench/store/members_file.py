@@ -19,7 +19,7 @@ from esbench.errors import DamagedTrialError
 from esbench.files import LARGEST, disk_errors
 from esbench.json_text import Json
 from esbench.store.appended_file import AppendedFile
-from esbench.store.schemas import StoredMembers
+from esbench.store.schemas import StoredColumn, StoredMembers
 from esbench.store.stored_json import MEMBERS, StoredJson
 
 _CHUNK: Final = 16384  # bytes; zlib copies the rest of a chunk at the end of every part
@@ -81,7 +81,7 @@ class MembersFile:
             data = self._files.bytes(self.path)
         except FileNotFoundError:
             return
-        end = 0
+        end = latest = 0
         try:
             while True:
                 decoder, line = zlib.decompressobj(_GZIP), b""
@@ -95,9 +95,30 @@ class MembersFile:
                     end += len(chunk) - len(decoder.unused_data)
                 row = msgspec.json.decode(line)
                 msgspec.convert(row, StoredMembers)
+                if row["generation"] <= latest:
+                    raise self._damaged(f"generation {row['generation']} follows {latest}")
+                latest = row["generation"]
+                if not _is_even(row):
+                    raise self._damaged(f"the columns of generation {latest} differ in size")
                 yield row, end
         except (zlib.error, msgspec.MsgspecError) as error:
             raise self._damaged(f"it is not readable: {error}") from None
 
     def _damaged(self, problem: str) -> DamagedTrialError:
         return self._files.damaged(self.path, problem)
+
+
+def _is_even(row: Json) -> bool:
+    """Whether all columns have the same members, and each as many values for all of them.
+
+    A column without members is a number. ValidationError if a value is none.
+    """
+    returns, lengths = row["return"], row["length"]
+    if not returns or [*map(len, lengths)] != [*map(len, returns)]:
+        return False
+    for column in msgspec.convert(row, dict[str, StoredColumn]).values():
+        if isinstance(column, list):
+            sizes = {len(each) if isinstance(each, list) else 0 for each in column}
+            if len(column) != len(returns) or len(sizes) > 1:
+                return False
+    return bool(returns[0])

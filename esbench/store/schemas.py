@@ -5,11 +5,12 @@ A key that is ``NotRequired`` is one that only some trials have.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NotRequired, TypeAlias, TypedDict, final
+from typing import Annotated, Any, Final, NotRequired, TypeAlias, TypedDict, final
 
 import msgspec
 
-StoredCount: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+LARGEST_COUNT: Final = 2**63 - 1
+StoredCount: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)]
 Versions: TypeAlias = dict[str, str | None]
 
 
@@ -35,7 +36,7 @@ class StoredEnvironment(TypedDict):
 class StoredBudget(TypedDict):
     """The budget of a specification."""
 
-    env_steps: StoredCount
+    env_steps: Annotated[int, msgspec.Meta(ge=1, le=LARGEST_COUNT)]
     generations: StoredCount | None
     target_return: float | None
 
@@ -121,6 +122,9 @@ class StoredResult(TypedDict):
     rows: NotRequired[str]
     stopped: NotRequired[str | None]
 
+
+# Of one member, or of every member, as a number or as numbers.
+StoredColumn: TypeAlias = float | list[float | list[float | None] | None] | None
 
 # The columns of ``members.jsonl.gz`` that every algorithm has, [members][episodes].
 StoredMembers = TypedDict(

@@ -163,6 +163,32 @@ def test_damage_is_refused_before_anything_is_written(recorded: Trial, pool: Wor
     assert (outcome, path.exists()) == ("done", False)
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda rows: rows[0]["return"][0].append(1.0),
+        lambda rows: rows[0]["length"].pop(),
+        lambda rows: rows[0].update({"return": [], "length": []}),
+        lambda rows: rows[0].update({"return": [[]], "length": [[]]}),
+        lambda rows: rows[0].update(novelty="x"),
+        lambda rows: rows[0].update(novelty=[1.0]),
+        lambda rows: rows[0].update(behavior=[[1.0], [1.0, 2.0]] * 20),
+        lambda rows: rows.reverse(),
+        lambda rows: rows.insert(0, rows[0]),
+    ],
+)
+def test_columns_that_do_not_fit_are_damage(
+    recorded: Trial, pool: WorkerPool, damage: Callable[[list[Any]], object]
+) -> None:
+    run(pool, recorded)
+    rows = [json.loads(line) for line in gzip.decompress(stored(recorded)).splitlines()]
+    damage(rows)
+    lines = [gzip.compress(json.dumps(row).encode() + b"\n") for row in rows]
+    (recorded.folder.path / MEMBERS).write_bytes(b"".join(lines))
+    with pytest.raises(DamagedTrialError, match=MEMBERS):
+        esbench.load_members(recorded.folder.path)
+
+
 def test_the_command_line(esbench: Run, tmp_path: Path) -> None:
     arguments = ["run", "--env", "CartPole-v1", "--algorithm", "openai_es", "--seeds", "0",
                  "--env-steps", "200", "--out", "out", "--quiet", "--workers", "1"]  # fmt: skip

@@ -308,3 +308,9 @@ def test_a_trial_that_has_lost_its_description_is_not_left_out(trial: Trial, kep
         (trial.folder.path / name).unlink()
     with pytest.raises(UsageError, match="trial.json"):
         cells(trial.folder.path.parent)
+
+
+def test_a_budget_of_no_steps_is_damage(trial: Trial) -> None:
+    edit(trial.folder.path, "trial.json", lambda c: c["spec"]["budget"].update(env_steps=0))
+    with pytest.raises(DamagedTrialError, match="env_steps"):
+        read_all(trial.folder)
