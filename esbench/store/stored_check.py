@@ -59,18 +59,22 @@ class StoredCheck:
 
 
 def read_checks(folders: Sequence[Path]) -> list[StoredCheck]:
-    """The checks in the JSON files of folders, by date of commit, then of check.
+    """The checks in the JSON files of folders, each file once, by date of commit, then of check.
 
     Raises:
         UsageError: a folder or its files do not exist, or a file is not of a check.
     """
-    found = []
+    files: dict[Path, Path] = {}
     for folder in folders:
+        if folder.is_file():
+            raise UsageError(f"{str(folder)!r} is a file; expected its folder")
         paths = sorted(folder.rglob("*.json"))
         if not paths:
             what = "no JSON file in" if folder.is_dir() else "no folder"
             raise UsageError(f"{what} {str(folder)!r}; {EXPECTED}")
-        found += [_read_check(path) for path in paths]
+        for path in paths:
+            files.setdefault(path.resolve(), path)
+    found = [_read_check(path) for path in files.values()]
     return sorted(found, key=lambda check: (check.date, check.created.timestamp()))
 
 

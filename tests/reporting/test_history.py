@@ -12,7 +12,7 @@ from command_line import Run
 from fake_trials import edit, set_digest, write_scores
 
 from esbench.errors import UsageError
-from esbench.reporting.figures.history import history_drawing
+from esbench.reporting.figures.history import draw_history, history_drawing
 from esbench.reporting.figures.style import style
 from esbench.reporting.history import CellHistory, PastCheck, history
 
@@ -214,6 +214,22 @@ def test_cells_and_statistics_have_histories_of_their_own(tmp_path: Path) -> Non
         "openai_es on CartPole-v1, tail": 1,
         "snes on CartPole-v1": 1,
     }
+
+
+def test_a_file_below_two_folders_is_read_once(tmp_path: Path) -> None:
+    (tmp_path / "h").mkdir()
+    write_check(tmp_path / "h/a", 1, GOOD)
+    write_check(tmp_path / "h/b", 2, GOOD)
+    (cell,) = history([tmp_path / "h", tmp_path / "h/a", tmp_path / "h/../h/b"])
+    assert len(cell.checks) == 2
+
+
+def test_cells_with_equal_names_of_files_have_a_figure_each(tmp_path: Path) -> None:
+    for name in ("mine a", "mine_a"):
+        write_check(tmp_path / "h", 1, GOOD, algorithm=name)
+    paths = draw_history(history([tmp_path / "h"]), tmp_path / "figures")
+    assert len(set(paths)) == 4
+    assert sorted(paths) == sorted((tmp_path / "figures").iterdir())
 
 
 def test_the_figure_shows_changes_and_equal_digests(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
@@ -31,13 +32,15 @@ CHANGE: Final[Any] = {"color": VERMILLION, "linestyle": "--", "linewidth": 1.0, 
 
 def draw_history(found: Sequence[CellHistory], out: Path) -> list[Path]:
     """Write the figure of every cell that was measured; UsageError if a file cannot be written."""
-    return [
-        path
-        for cell in found
-        if any(check.scores.size for check in cell.checks)
-        for name in [safe_name(f"history-{cell.title.replace(' on ', '-')}")]
-        for path in history_drawing(cell).write(out, name)
-    ]
+    paths: list[Path] = []
+    names: Counter[str] = Counter()
+    for cell in found:
+        if any(check.scores.size for check in cell.checks):
+            name = safe_name(f"history-{cell.title.replace(' on ', '-')}")
+            names[name] += 1
+            number = f"-{names[name]}" if names[name] > 1 else ""
+            paths += history_drawing(cell).write(out, name + number)
+    return paths
 
 
 def history_drawing(cell: CellHistory) -> Drawing:
