@@ -10,7 +10,7 @@ from typing import Final
 
 # A host and a port are no name and password. A password may have any character.
 _PASSWORD: Final = re.compile(r"(?<=://)([^/\s:@]*):(?!\d+(?:/|$)).*@|([?&]password=)[^&]*")
-_MARKDOWN: Final = re.compile(r"[\\|*`<$]|&(?=[#\w])|(?<=\])\(")
+_MARKDOWN: Final = re.compile(r"[\\|*`<$~]|(?<![^\W_])_|_(?![^\W_])|&(?=[#\w])|(?<=\])\(")
 
 
 def printable(text: str) -> str:
@@ -35,7 +35,7 @@ def without_passwords(text: str) -> str:
 
 
 def markdown(text: str) -> str:
-    """Markdown on one line that shows the text: no HTML, link, table cell or formula."""
+    """Markdown on one line that shows the text: no HTML, emphasis, link, table cell or formula."""
     return _MARKDOWN.sub(r"\\\g<0>", " ".join(printable(text).split()))
 
 

@@ -138,7 +138,8 @@ def hedges_g(first: Floats, second: Floats) -> float:
     """
     freedom = first.size + second.size - 2
     squares = first.size * first.var() + second.size * second.var()
-    if freedom < 1 or not squares > 0:
+    spreads = any(side.size and side.min() < side.max() for side in (first, second))
+    if freedom < 1 or not spreads:  # rounding of the means leaves squares even without a spread
         return math.nan
     correction = 1 - 3 / (4 * freedom - 1)
     return float((first.mean() - second.mean()) / math.sqrt(squares / freedom) * correction)

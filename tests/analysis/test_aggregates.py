@@ -103,6 +103,8 @@ def test_hedges_g_by_hand() -> None:
     assert hedges_g(np.arange(2.0, 5.0), np.arange(1.0, 4.0)) == pytest.approx(0.8)
     assert math.isnan(hedges_g(np.ones(2), np.zeros(2)))
     assert math.isnan(hedges_g(np.ones(1), np.zeros(1)))
+    # 0.7 is not the mean of seven of it, to the last bit.
+    assert math.isnan(hedges_g(np.full(7, 1 / 3), np.full(7, 0.7)))
 
 
 # Intervals

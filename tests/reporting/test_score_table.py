@@ -353,8 +353,8 @@ def test_markdown(tmp_path: Path) -> None:
 
 
 def test_markdown_escapes_what_would_break_the_table() -> None:
-    text = markdown(make_row(algorithm="a|b*", commands=("run <x> `y`\nz",)))
-    assert r"| a\|b\* |" in text
+    text = markdown(make_row(algorithm="a|b*_~c~", commands=("run <x> `y`\nz",)))
+    assert r"| a\|b\*\_\~c\~ |" in text
     assert r"- Made by: run \<x> \`y\` z" in text
 
 
