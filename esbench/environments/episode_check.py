@@ -1,7 +1,8 @@
 """Checks before training that episodes end, and that only their seed and actions determine them.
 
-One instance plays a few episodes. It and a fresh one then play an episode with the same seed and
-actions. If the two differ, results would depend on how episodes are distributed over workers.
+One instance plays a few episodes. A fresh one and then the first, while the other goes on with
+another episode, play an episode with the same seed and actions. If the two differ, results would
+depend on how episodes are distributed over workers.
 
 If their seed makes no difference either, the environment is deterministic: all episodes of a policy
 are the same one.
@@ -34,6 +35,7 @@ SECONDS: Final = 2.0  # likewise, for slow environments
 FIRST: Final = 10  # steps whose rewards are looked at
 SEEDS: Final = (1, 2, 3)  # of the episodes before
 SEED: Final = 4  # of the compared episode
+BESIDE: Final = 5  # of the episode that another instance plays meanwhile
 UNENDED: Final = 10_000  # steps without an end, in an environment without a time limit
 LONGEST: Final = 100_000  # likewise, in training and scoring
 PATIENCE: Final = 10.0  # seconds for them
@@ -206,25 +208,36 @@ def _irregular(name: str, make: Callable[[], Environment]) -> UsageError | None:
         return None
     layer, is_wrapper = layers[depth], depth + 1 < len(layers)
     who = f"environment {name!r}: the {'wrapper' if is_wrapper else 'class'} {layer}"
-    remedy = "" if is_wrapper else f", or the wrapper {NEW_INSTANCE!r}, first in the list"
-    if (apart := _difference(make, depth, seeds=())) is not None:
+    if (apart := _difference(make, depth, seeds=(), beside=False)) is not None:
         return UsageError(
             f"{who} does not depend on its seed only: {apart} between two new instances; expected "
             "all random numbers from self.np_random, which reset(seed=...) seeds"
         )
+    if (used := _difference(make, depth, beside=False)) is None:
+        return UsageError(
+            f"{who} shares state with other instances: {difference} if another one plays at the "
+            "same time, so results would depend on the number of workers; expected all state in "
+            "attributes of self, and all random numbers from self.np_random"
+        )
+    remedy = "" if is_wrapper else f", or the wrapper {NEW_INSTANCE!r}, first in the list"
     return UsageError(
-        f"{who} keeps state from earlier episodes: {difference} between a used and a new instance, "
+        f"{who} keeps state from earlier episodes: {used} between a used and a new instance, "
         "so results would depend on the number of workers; "
         f"{REMEDIES.get(layer, 'expected a reset() that resets everything' + remedy)}"
     )
 
 
 def _difference(
-    make: Callable[[], Environment], depth: int, seeds: tuple[int, ...] = SEEDS
+    make: Callable[[], Environment],
+    depth: int,
+    seeds: tuple[int, ...] = SEEDS,
+    *,
+    beside: bool = True,
 ) -> str | None:
     """How an episode differs in an instance that has played others and in a new one; or None.
 
     Compared is the layer ``depth`` of the environment: 0 with all wrappers, the last with none.
+    With ``beside``, the new instance plays another episode step by step with the used one.
     """
     with contextlib.closing(make()) as first, contextlib.closing(make()) as second:
         used, new = (_layers(env)[depth] for env in (first, second))
@@ -232,9 +245,12 @@ def _difference(
         for _ in _limited(before, STEPS, SECONDS):
             pass
         expected = list(_limited(_episode(new, SEED), STEPS, SECONDS))
+        other = _episode(new, BESIDE) if beside else iter(())
+        next(other, None)
         for number, (then, now) in enumerate(zip(expected, _episode(used, SEED), strict=False)):
-            for part, mine, other in zip(PARTS, then, now, strict=True):
-                if mine != other:
+            next(other, None)
+            for part, mine, theirs in zip(PARTS, then, now, strict=True):
+                if mine != theirs:
                     return f"with one seed, the {part} of step {number} differs"
     return None
 

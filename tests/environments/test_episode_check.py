@@ -66,6 +66,33 @@ class Unseeded(Walk):
         return observation, reward + np.random.random(), *rest  # noqa: NPY002
 
 
+class SeedsNumPy(Walk):
+    """Seeds and draws from NumPy's global generator."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        np.random.seed(seed)  # noqa: NPY002
+        return super().reset(seed=seed)
+
+    def step(self, action: np.ndarray) -> Any:
+        observation, reward, *rest = super().step(action)
+        return observation, reward + np.random.random(), *rest  # noqa: NPY002
+
+
+class Counts(Walk):
+    """Counts the steps of an episode in an attribute of its class."""
+
+    steps = 0
+
+    def reset(self, **options: Any) -> Any:
+        type(self).steps = 0
+        return super().reset(**options)
+
+    def step(self, action: np.ndarray) -> Any:
+        observation, reward, *rest = super().step(action)
+        type(self).steps += 1
+        return observation, reward + self.steps, *rest
+
+
 class Outdated(Walk):
     """Has the interface of Gym before 0.26."""
 
@@ -140,6 +167,8 @@ ENVIRONMENTS = {
     "Drifts": Drifts,
     "Grows": Grows,
     "Unseeded": Unseeded,
+    "SeedsNumPy": SeedsNumPy,
+    "Counts": Counts,
     "Unrewarded": partial(wrapped, partial(TransformReward, func=no_number)),
     "Lately": Lately,
     "Outdated": Outdated,
@@ -171,6 +200,8 @@ RUN = ["--env", CLIFF, "--algorithm", "openai_es", "--seeds", "0", "--env-steps"
         ("Grows", "the class Grows keeps state .* the termination of "),
         ("Outdated", r"step\(\) returned 4 values; expected .*info\)"),
         ("Unrewarded", "the reward of step 1 is nan"),
+        ("SeedsNumPy", r"class SeedsNumPy shares state .* the reward of .* self\.np_random"),
+        ("Counts", "class Counts shares state .* the reward of step 1 .* attributes of self"),
         ("Unseeded", r"the class Unseeded does not depend on its seed .* self\.np_random"),
     ],
 )
