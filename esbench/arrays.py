@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+TENSOR: Final = "$tensor"  # the key of the name of an array that is stored apart
 Floats: TypeAlias = npt.NDArray[np.float64]
 Vector: TypeAlias = Floats
 Matrix: TypeAlias = Floats
@@ -29,15 +30,17 @@ def without_arrays(value: Any, arrays: dict[str, Any], name: str = "") -> Any:
             for key, item in value.items()
         }
     if isinstance(value, np.ndarray):
+        if name in arrays:  # a key with a dot reads as two keys
+            name += f"#{len(arrays)}"
         arrays[name] = np.array(value, order="C")  # ascontiguousarray would add a dimension to 0-d
-        return {"$tensor": name}
+        return {TENSOR: name}
     return value
 
 
 def with_arrays(value: Any, arrays: dict[str, Any]) -> Any:
     """The inverse of ``without_arrays``; KeyError if an array is missing."""
     if isinstance(value, dict):
-        if set(value) == {"$tensor"}:
-            return arrays[value["$tensor"]]
+        if set(value) == {TENSOR}:
+            return arrays[value[TENSOR]]
         return {key: with_arrays(item, arrays) for key, item in value.items()}
     return value

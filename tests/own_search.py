@@ -8,7 +8,7 @@ import torch
 from esbench.algorithms.base import Algorithm, State
 from esbench.algorithms.openai_es import OpenAIESFamily, OpenAIESSettings
 from esbench.algorithms.plan import EvaluationPlan
-from esbench.algorithms.population import SampledPopulation
+from esbench.algorithms.population import SampledPopulation, StoredPopulation
 from esbench.algorithms.shaping import centered
 from esbench.arrays import Matrix, Vector
 
@@ -214,3 +214,33 @@ class Unfit(Rebinding):
     def _tell(self, population: SampledPopulation, returns: Vector, behaviors: Matrix) -> None:
         super()._tell(population, returns, behaviors)
         setattr(self, *self.left)
+
+
+@final
+class Stores(Unfit):
+    """Asks for members that the test chooses."""
+
+    stored: Any = None
+
+    def _ask(self) -> Any:
+        return StoredPopulation(stored=self.stored, size=len(self.stored))
+
+
+@final
+class Explodes(Rebinding):
+    """Asks for more members than any memory holds."""
+
+    def _tell(self, population: SampledPopulation, returns: Vector, behaviors: Matrix) -> None:
+        super()._tell(population, returns, behaviors)
+        self.population_size = 10**9
+
+
+@final
+class Misspells(Rebinding):
+    """Restores another name than it stores."""
+
+    def _state_dict(self) -> State:
+        return {"velocity": 0.0}
+
+    def _load_state_dict(self, state: State) -> None:
+        self.velocity = state["speed"]

@@ -15,7 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from esbench.algorithms.noise import GaussianNoise, Noise
-from esbench.algorithms.own_state import is_own, require_scale, require_valid, storable_state
+from esbench.algorithms.own_state import (
+    is_own,
+    require_members,
+    require_scale,
+    require_valid,
+    storable_state,
+)
 from esbench.algorithms.plan import EvaluationPlan
 from esbench.algorithms.population import Population, SampledPopulation
 from esbench.algorithms.settings import AlgorithmSettings, GrowingSettings, fitting
@@ -112,6 +118,8 @@ class Algorithm(ABC, Generic[PopulationT]):
                 f"{type(self).__name__}._ask returned an object of type "
                 f"{type(population).__name__}; expected a Population, such as StoredPopulation"
             )
+        if is_own(self):
+            require_members(self, population, self._center.size)
         return replace(population, asked=self._turn)
 
     @final

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from numbers import Real
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 import numpy.typing as npt
 
-from esbench.arrays import Matrix, Vector, with_arrays, without_arrays
+from esbench.arrays import TENSOR, Matrix, Vector, with_arrays, without_arrays
 from esbench.errors import TrainingError, shown
+from esbench.user_code_errors import USER_CODE_ERRORS, error_text
 
 if TYPE_CHECKING:
     from esbench.algorithms.base import Algorithm
@@ -20,6 +21,7 @@ CHECKED: Final = (2, 10)  # generations: most states, such as a momentum, are em
 NUMBERS: Final = "biuf"  # kinds of arrays that a checkpoint stores
 LARGEST: Final = 8  # bytes of a number
 COMPARED: Final = 16  # members
+RESERVED: Final = ("algorithm", "generation", "center", "average")  # keys of a stored state
 MEMBER_COLUMNS: Final = ("generation", "member", "episode", "return", "length")  # not its own
 
 
@@ -42,9 +44,32 @@ def require_scale(algorithm: object, parameters: int, sigma: Any, center: Any) -
         )
 
 
+def require_members(algorithm: object, population: Population, parameters: int) -> None:
+    """Raises TrainingError if members do not have the number of parameters."""
+    stored = getattr(population, "stored", None)  # of a StoredPopulation
+    members = population.member(0)[np.newaxis] if stored is None else _array(stored)
+    if stored is not None and not isinstance(stored, np.ndarray):
+        seen = shown(stored)
+    elif members.ndim == 2 and members.shape[1] == parameters and members.dtype.kind in NUMBERS:
+        return
+    else:
+        seen = _kind(members)
+    raise TrainingError(
+        f"{type(algorithm).__name__}._ask returned the members {seen}; expected an array "
+        f"[N, {parameters}] of numbers"
+    )
+
+
 def require_valid(algorithm: Algorithm[Any], center: object, parameters: int, members: int) -> None:
-    """Raises TrainingError if center, ``sigma`` or ``member_data`` do not fit after ``_tell``."""
+    """Raises TrainingError if a public attribute or the center does not fit after ``_tell``."""
     name = type(algorithm).__name__
+    size = algorithm.population_size
+    if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
+        raise TrainingError(f"{name}.population_size is {_kind(size)}; expected an integer above 0")
+    if not isinstance(algorithm.member_data, dict):
+        raise TrainingError(
+            f"{name}.member_data is {_kind(algorithm.member_data)}; expected a dictionary"
+        )
     is_vector = isinstance(center, np.ndarray) and center.shape == (parameters,)
     if not is_vector or np.asarray(center).dtype != np.float64:
         raise TrainingError(
@@ -81,11 +106,17 @@ def storable_state(algorithm: object, state: Any) -> dict[str, Any]:
     """What ``_state_dict`` returned, with NumPy's numbers as Python's.
 
     Raises:
-        TrainingError: it is no dictionary, or something in it cannot be stored.
+        TrainingError: it is no dictionary, has a key that esbench uses, or something in it cannot
+            be stored.
     """
     name = f"{type(algorithm).__name__}._state_dict()"
     if not isinstance(state, dict):
         raise TrainingError(f"{name} is of type {type(state).__name__}; expected a dictionary")
+    if taken := [key for key in RESERVED if key in state]:
+        raise TrainingError(
+            f"{name} has the key {taken[0]!r}, under which esbench stores its own part of the "
+            "state; expected another name"
+        )
     stored: dict[str, Any] = _storable(state, name)
     return stored
 
@@ -101,6 +132,8 @@ def _storable(value: Any, name: str, *, in_list: bool = False) -> Any:
     if isinstance(value, dict):
         if wrong := [key for key in value if not isinstance(key, str)]:
             raise TrainingError(f"{name} has the key {wrong[0]!r}; expected texts as keys")
+        if TENSOR in value:
+            raise TrainingError(f"{name} has the key {TENSOR!r}; expected another name")
         return {
             key: _storable(each, f"{name}[{key!r}]", in_list=in_list) for key, each in value.items()
         }
@@ -131,7 +164,11 @@ class RestoredTwin:
         plain = json.loads(json.dumps(without_arrays(algorithm.state_dict(), arrays)))
         arguments = algorithm.settings, start, algorithm.seed, algorithm.shapes
         self._algorithm: Algorithm[Any] = type(algorithm)(*arguments)
-        self._algorithm.load_state_dict(with_arrays(plain, arrays))
+        try:
+            self._algorithm.load_state_dict(with_arrays(plain, arrays))
+        except USER_CODE_ERRORS as error:
+            what = f"_load_state_dict does not take what _state_dict returns: {error_text(error)}"
+            raise _not_restored(algorithm, what) from error
         asked, size = self._algorithm.ask(), len(population)
         same = len(asked) <= size and _same_size_and_plan(self._algorithm, algorithm)
         same = same and all(
@@ -151,7 +188,7 @@ class RestoredTwin:
         twin.tell(self._population, returns, behaviors)
         same = (
             np.array_equal(twin.center, algorithm.center, equal_nan=True)
-            and np.array_equal(twin.sigma, algorithm.sigma, equal_nan=True)
+            and np.array_equal(float(twin.sigma), float(algorithm.sigma), equal_nan=True)
             and _same_size_and_plan(twin, algorithm)
         )
         if not same:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import final
+from typing import Final, final
 
 import numpy as np
 
@@ -39,6 +39,8 @@ from esbench.training.progress import Progress
 from esbench.training.trained_policy import TrainedPolicy
 from esbench.training.trainer import Ended, Recorder, Trainer
 from esbench.training.validation import Validation
+
+STATE: Final = ("algorithm", "progress", "gauge", "best", "stopped")  # keys that all states have
 
 
 @final
@@ -84,7 +86,8 @@ class SearchTrainer(Trainer):
             center, state = load_start(spec.init_from, spec, self.template)
             self._evaluator.load_state_dict(state, spec.init_from.generation)
         self.algorithm = cls(spec.algorithm.settings, center, spec.seed, shapes)
-        _require_playable(self.algorithm.population_size, spec.environment.episodes_per_member)
+        if problem := self._too_many():
+            raise UsageError(problem)
         if self.algorithm.needs_behaviors:
             self._evaluator.check_behavior()
         self._reward_shift = spec.environment.reward_shift + self.algorithm.settings.reward_shift
@@ -171,8 +174,11 @@ class SearchTrainer(Trainer):
         """Restore what ``state_dict`` returned after the generations of ``history``.
 
         Raises:
-            UsageError: the state lacks the reference batch that the policy needs.
+            UsageError: it is no such state, or lacks the reference batch that the policy needs.
         """
+        for key in STATE:
+            if not isinstance(state, dict) or key not in state:
+                raise UsageError(f"a state without {key!r}: expected what state_dict returned")
         generation = state["progress"]["generation"]
         self._evaluator.load_state_dict(state, generation)
         self.algorithm.load_state_dict(state["algorithm"])
@@ -244,8 +250,21 @@ class SearchTrainer(Trainer):
             yield
             self._consistent = True
 
+    def _too_many(self) -> str:
+        """Why a generation has more episodes than fit into memory; empty if it has not."""
+        members = self.algorithm.population_size
+        episodes = self.spec.environment.episodes_per_member
+        if members * episodes <= MOST_MEMBERS:
+            return ""
+        return (
+            f"population_size = {members} with episodes_per_member = {episodes}: expected at most "
+            f"{MOST_MEMBERS} episodes per generation"
+        )
+
     def _play(self) -> tuple[Population, Episodes]:
         """Evaluate the population of a generation, and the candidate and probes before it."""
+        if problem := self._too_many():  # an algorithm may change its size
+            raise TrainingError(problem)
         begun = self._begun_at
         at = self.progress.env_steps if begun is None else begun
         if begun is None and self._validation is not None and self._validation.is_due(at):
@@ -302,18 +321,9 @@ class SearchTrainer(Trainer):
             **vars(self.progress),
             **summary(played, fitness, self._reward_shift),
             max_episode_steps=cap,
-            sigma=algorithm.sigma,
+            sigma=float(algorithm.sigma),
             digest=digest(algorithm.center, played),
             **measures,
         )
         self._best.update([*self.history[1 - WINDOW :], record], center, centers_own)
         return record
-
-
-def _require_playable(members: int, episodes: int) -> None:
-    """Raises UsageError if a generation has more episodes than fit into memory."""
-    if members * episodes > MOST_MEMBERS:
-        raise UsageError(
-            f"population_size = {members} with episodes_per_member = {episodes}: expected at most "
-            f"{MOST_MEMBERS} episodes per generation"
-        )

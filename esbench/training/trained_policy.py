@@ -111,7 +111,8 @@ class TrainedPolicy:
 
         Raises:
             UsageError: the observation has another shape than those of the space.
-            TrainingError: the outputs of the policy are not finite.
+            TrainingError: the outputs of the policy are not finite, or a discrete observation is
+                outside of its space.
         """
         outputs = self.outputs(observation)[np.newaxis]
         if not np.isfinite(outputs).all():

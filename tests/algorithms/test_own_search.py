@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,9 @@ def test_a_population_of_another_type_is_named() -> None:
         ("member_data", {"best": np.zeros(5)}, r"member_data\['best'\] is an array \[5\]"),
         ("member_data", {"x": [[1], [1, 2]]}, r"member_data\['x'\] is \[\[1\], \[1, 2\]\]"),
         ("member_data", {"return": 1.0}, r"member_data\['return'\]"),
+        ("member_data", [1.0], r"member_data is \[1\.0\]; expected a dictionary"),
+        ("population_size", 2.5, r"population_size is 2\.5; expected an integer"),
+        ("population_size", 0, "population_size is 0"),
     ],
 )
 def test_what_an_update_leaves_must_fit(attribute: str, value: Any, words: str) -> None:
@@ -128,6 +132,39 @@ def test_what_an_update_leaves_must_fit(attribute: str, value: Any, words: str) 
     algorithm.left = (attribute, value)
     with pytest.raises(TrainingError, match=f"Unfit.*{words}"):
         algorithm.tell(algorithm.ask(), np.arange(4))
+
+
+@pytest.mark.parametrize("stored", [np.zeros((4, 5)), np.zeros((4, 2)), [[0.0] * 3] * 4])
+def test_members_of_another_size_are_named(stored: Any) -> None:
+    algorithm: Any = esbench.make_algorithm("own_search:Stores", num_params=3, seed=0)
+    algorithm.stored = stored
+    with pytest.raises(TrainingError, match=r"Stores\._ask .*; expected an array \[N, 3\]"):
+        algorithm.ask()
+    algorithm.stored = np.zeros((4, 3))
+    assert len(algorithm.ask()) == 4
+
+
+def test_a_population_that_grows_without_end_fails_with_its_size(esbench: Run) -> None:
+    options = ("--env", "CartPole-v1", "--env-steps", "3000", "--seeds", "0", "--quiet")
+    algorithms = ("--algorithm", "own_search:Explodes", "--algorithm", "snes")
+    code, _, _ = esbench("run", *options, *algorithms, "--workers", "1", "--out", "out")
+    assert code == 1
+    (error,) = Path("out").rglob("error.txt")
+    assert "population_size = 1000000000" in error.read_text()
+    assert len(list(Path("out").rglob("result.json"))) == 1  # snes
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int64, Fraction])
+def test_the_deviation_may_be_any_number(
+    kind: Callable[[int], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_search.Unfit, "deviation", kind(1))
+    monkeypatch.setattr(own_search.Unfit, "left", ("tag", 0))
+    with esbench.make_trainer(
+        "own_search:Unfit", env="CartPole-v1", population_size=4, workers=1, out=tmp_path
+    ) as trainer:
+        trainer.train(env_steps=300)
+        assert [record.sigma for record in trainer.history] == [1.0] * len(trainer.history)
 
 
 @pytest.mark.parametrize("scale", [(None, None), (np.ones(2), None), (0.1, np.zeros(2))])
@@ -145,6 +182,7 @@ def test_what_is_sampled_must_fit(scale: Any) -> None:
         ("Draws", "generation 2 has other members"),
         ("Grows", "generation 2 has other members"),
         ("Replays", "generation 2 has other members or episodes"),
+        ("Misspells", "_load_state_dict does not take .*'speed'"),
     ],
 )
 def test_a_search_that_would_go_on_with_other_bits_is_refused(name: str, words: str) -> None:
@@ -179,6 +217,9 @@ def test_a_search_with_its_whole_state_is_trained(name: str) -> None:
         ({"a": np.array([None])}, r"\['a'\] is of type ndarray"),
         ({"a": np.longdouble(1)}, r"\['a'\] is of type longdouble"),
         ({"a": [{1: 2}]}, r"\['a'\]\[0\] has the key 1"),
+        ({"a": {"$tensor": "x"}}, r"\['a'\] has the key '\$tensor'"),
+        ({"average": 1}, "has the key 'average'"),
+        ({"generation": 1}, "has the key 'generation'"),
     ],
 )
 def test_a_value_that_cannot_be_stored_is_named(content: Any, words: str) -> None:
@@ -186,6 +227,16 @@ def test_a_value_that_cannot_be_stored_is_named(content: Any, words: str) -> Non
     algorithm.content = content
     with pytest.raises(TrainingError, match=words):
         algorithm.state_dict()
+
+
+def test_names_with_dots_are_different_arrays() -> None:
+    nested = {"a": {"b": np.zeros(2)}, "a.b": np.ones(3), "a.b#1": np.full(1, 2.0)}
+    arrays: dict[str, Any] = {}
+    plain = json.loads(json.dumps(without_arrays(nested, arrays)))
+    restored = with_arrays(plain, arrays)
+    np.testing.assert_array_equal(restored["a"]["b"], np.zeros(2))
+    np.testing.assert_array_equal(restored["a.b"], np.ones(3))
+    np.testing.assert_array_equal(restored["a.b#1"], [2.0])
 
 
 def test_a_grid_trains_resumes_and_records_the_code(esbench: Run, tmp_path: Path) -> None:
