@@ -53,7 +53,13 @@ def parts(space: Space) -> Iterable[Space]:
 
 
 def never_flat(space: Space) -> str:
-    """The class of the first space inside that has no vectors, such as Text; empty if none."""
+    """The class of the first space inside that has no vectors, such as Text; empty if none.
+
+    A Dict or Tuple space without parts is one.
+    """
     if isinstance(space, spaces.Dict | spaces.Tuple | spaces.OneOf):
-        return next(filter(None, map(never_flat, parts(space))), "")
+        inside = parts(space)
+        if not inside:
+            return f"empty {type(space).__name__}"
+        return next(filter(None, map(never_flat, inside)), "")
     return "" if isinstance(space, FLAT) else type(space).__name__

@@ -47,6 +47,7 @@ class Observations:
             case _:
                 self.size = spaces.flatdim(space)
                 self.shape = (self.size,)
+        _require_numbers(self.size, environment, "observation")
 
     def encode(self, batch: Any) -> Array:
         """Convert k observations of the environment to [k, size]; boxes keep their dtype.
@@ -92,12 +93,12 @@ class Actions:
         UsageError: the space has a space of another kind.
     """
 
-    def __init__(self, space: Space, environment: str) -> None:
+    def __init__(self, space: Space, environment: str, *, inside: bool = False) -> None:
         _require_flat(space, environment, "action")
         if isinstance(space, spaces.OneOf):
             raise _refusal(environment, "action", "OneOf")
         self._space = space
-        self._parts = [Actions(part, environment) for part in parts(space)]
+        self._parts = [Actions(part, environment, inside=True) for part in parts(space)]
         self.continuous = isinstance(space, spaces.Box)
         match space:
             case spaces.Discrete():
@@ -114,6 +115,8 @@ class Actions:
             case _:
                 self._cut(np.array([part.size for part in self._parts]))
                 self.continuous = all(part.continuous for part in self._parts)
+        if not inside:
+            _require_numbers(self.size, environment, "action")
 
     def _cut(self, sizes: Array) -> None:
         """Give each component as many outputs as ``sizes`` says."""
@@ -131,7 +134,7 @@ class Actions:
                 if self._dtype.kind in "iu":
                     clipped = np.rint(clipped)
                 actions: Array = clipped.astype(self._dtype, copy=False)
-                return actions.reshape(-1, *self._shape)
+                return actions.reshape(len(outputs), *self._shape)
         cut = [outputs[:, first:last] for first, last in pairwise(self._columns)]
         if self._parts:
             columns = [part.decode(own) for part, own in zip(self._parts, cut, strict=True)]
@@ -155,15 +158,19 @@ def packed(actions: list[Any], space: Space) -> Array:
     return objects
 
 
-def _require_flat(space: Space, environment: str, kind: str) -> None:
-    if found := never_flat(space):
-        raise _refusal(environment, kind, found)
-    if not spaces.flatdim(space):
+def _require_numbers(size: int, environment: str, kind: str) -> None:
+    if not size:
         raise UsageError(f"{environment}: its {kind} space has no numbers; expected at least one")
 
 
+def _require_flat(space: Space, environment: str, kind: str) -> None:
+    if found := never_flat(space):
+        raise _refusal(environment, kind, found)
+
+
 def _refusal(environment: str, kind: str, found: str) -> UsageError:
+    article = "an" if found.startswith("empty") else "a"
     return UsageError(
-        f"{environment}: its {kind} space has a {found} space; expected Box, Discrete, MultiBinary "
-        "or MultiDiscrete ones, also inside Dict and Tuple"
+        f"{environment}: its {kind} space has {article} {found} space; expected Box, Discrete, "
+        "MultiBinary or MultiDiscrete ones, also inside Dict and Tuple"
     )

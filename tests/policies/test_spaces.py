@@ -55,6 +55,22 @@ def test_other_spaces_are_refused(cls, kind, space, inside):
 def test_a_space_without_numbers_is_refused():
     with pytest.raises(UsageError, match="Zoo-v3: its observation space has no numbers"):
         Observations(spaces.Box(-1, 1, (0,)), "Zoo-v3")
+    with pytest.raises(UsageError, match="Zoo-v3: its action space has no numbers"):
+        Actions(spaces.Tuple([spaces.Box(-1, 1, (0,))]), "Zoo-v3")
+
+
+@pytest.mark.parametrize("empty", [spaces.Dict({}), spaces.Tuple([])])
+@pytest.mark.parametrize("cls", [Observations, Actions])
+def test_a_part_without_parts_is_refused(cls, empty):
+    with pytest.raises(UsageError, match=f"Zoo-v3: .* has an empty {type(empty).__name__} space"):
+        cls(spaces.Dict(a=spaces.Box(-1, 1, (2,)), b=empty), "Zoo-v3")
+
+
+def test_a_part_without_numbers_is_chosen_beside_others():
+    space = spaces.Dict(a=spaces.Box(-1, 1, (2,), np.float32), b=spaces.Box(-1, 1, (0, 3)))
+    actions = Actions(space, "Zoo-v3")
+    for action in actions.decode(np.zeros((4, 2), np.float32)):
+        assert space.contains(action)
 
 
 @pytest.mark.parametrize("space", COMPOSITE, ids=lambda space: type(space).__name__)
