@@ -141,6 +141,8 @@ def import_object(kind: str, name: str) -> Any:
     module_name, _, path = name.partition(":")
     if name.count(".") > MOST_PARTS:
         raise UsageError(f"{kind} {name!r}: expected at most {MOST_PARTS} dots in a name")
+    if not module_name or not path:
+        raise UsageError(f"{kind} {name!r}: expected a file and a name in it, as in 'mine:Mine'")
     try:
         # Imported again, a script would register its environments and classes twice.
         script = sys.modules["__main__"] if module_name == _script_name() else None

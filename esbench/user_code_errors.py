@@ -47,7 +47,7 @@ def import_hint(module: str) -> str:
 @contextlib.contextmanager
 def as_training_errors(*others: type[BaseException]) -> Iterator[None]:
     """Turn an error of user code, except ``others``, into a TrainingError with file and line."""
-    ours: tuple[type[BaseException], ...] = (EsbenchError, OSError, *others)
+    ours: tuple[type[BaseException], ...] = (EsbenchError, *others)
     try:
         yield
     except ours:

@@ -6,10 +6,16 @@ import pytest
 from command_line import Run, finished
 from hostile_code import NAUGHTY, MuteError
 
-from esbench.errors import UsageError
+from esbench.errors import TrainingError, UsageError
 from esbench.escape import printable
 from esbench.registry import import_object
-from esbench.user_code_errors import MOST_CHARACTERS, error_text, location, message_of
+from esbench.user_code_errors import (
+    MOST_CHARACTERS,
+    as_training_errors,
+    error_text,
+    location,
+    message_of,
+)
 
 ENDS = """
 import os, threading, time
@@ -50,6 +56,15 @@ def test_a_location_is_that_of_own_code_only() -> None:
         import_object("policy", "no_such_module:Class")
     assert "test_user_code_errors.py" in location(caught.value)  # which has called it
     assert location(ValueError()) == ""
+
+
+@pytest.mark.parametrize("error", [ConnectionError("gone"), ValueError("gone"), SystemExit("gone")])
+def test_an_error_of_user_code_becomes_one_with_its_place(error: BaseException) -> None:
+    with (
+        pytest.raises(TrainingError, match="Error: gone .*errors.py, line|SystemExit: gone"),
+        as_training_errors(),
+    ):
+        raise error
 
 
 def test_user_code_errors_ends_no_process_and_delays_no_end() -> None:

@@ -21,13 +21,17 @@ class NewInstance(gymnasium.Wrapper[Any, Any, Any, Any]):
     other wrappers that do not inherit from ``gymnasium.utils.RecordConstructorArgs``.
 
     Raises:
-        UsageError: such a wrapper comes before it.
+        UsageError: such a wrapper, or a function that returns another environment, comes before it.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         super().__init__(env)
-        below = () if env.spec is None else env.spec.additional_wrappers
-        for wrapper in below:
+        if env.spec is None:
+            raise UsageError(
+                f"NewInstance cannot make {type(env).__name__} again, which has no specification; "
+                "expected NewInstance first in the list of wrappers"
+            )
+        for wrapper in env.spec.additional_wrappers:
             if wrapper.kwargs is None:
                 raise UsageError(
                     f"NewInstance cannot make {wrapper.name} again, which comes before it; "
@@ -41,7 +45,6 @@ class NewInstance(gymnasium.Wrapper[Any, Any, Any, Any]):
     ) -> tuple[Any, dict[str, Any]]:
         """The first observation of an episode in a new instance."""
         if self._used:
-            assert self._spec is not None, "made by gymnasium.make"
             self.env.close()
             self.env = gymnasium.make(copy.deepcopy(self._spec), disable_env_checker=True)
         self._used = True

@@ -6,6 +6,7 @@ It is played again from its seed in plain Gymnasium, to which all backends are b
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +30,7 @@ from esbench.training.best_center import Which
 from esbench.training.scoring import stored_trainer
 from esbench.training.trained_agent import TrainedAgent
 from esbench.training.trained_policy import TrainedPolicy
+from esbench.units import counted
 from esbench.user_code_errors import as_training_errors
 from esbench.video.offscreen import draw_lightly, without_screen
 from esbench.video.writers import Frame, Video, video_class
@@ -95,6 +97,7 @@ def render_trial(
     with silenced(), as_training_errors(), _stage(spec.environment) as env:
         # As in Gymnasium, an environment without a frame rate has 30 [1/s].
         fps = float(env.metadata.get("render_fps") or 30)
+        fps = fps if 0 < fps < math.inf else 30.0
         with contextlib.closing(kind(fps)) as video:
             total, steps, shown = _film(env, policy, seed, video, max_steps)
             write_bytes(out, video.content())
@@ -181,14 +184,19 @@ def _film(
     """Play an episode; returns its return, its steps and the number of steps in the film."""
     observation, _ = env.reset(seed=seed)
     policy.reset()
-    video.add(_draw(env, policy.environment))
+    first = _draw(env, policy.environment)
+    video.add(first)
     total, steps, shown, ended = 0.0, 0, 0, False
     while not ended:
         observation, reward, terminated, truncated, _ = env.step(policy.act(observation))
         total, steps, ended = total + float(reward), steps + 1, terminated or truncated
         require_end(steps, policy.environment.id, policy.environment.kwargs)
         if steps <= max_steps and (ended or steps == max_steps or steps % video.stride == 0):
-            video.add(_draw(env, policy.environment))
+            frame = _draw(env, policy.environment)
+            if frame.shape != first.shape:
+                sizes = f"{first.shape[:2]}, and after {counted(steps, 'step')} {frame.shape[:2]}"
+                raise _cannot_render(policy.environment, f"the size of its frames is {sizes}")
+            video.add(frame)
             shown = steps
     return total, steps, shown
 

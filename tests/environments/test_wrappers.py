@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 from command_line import Run
+from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.wrappers import DiscretizeAction, FrameStackObservation, NormalizeReward
 
 from esbench import load_policy
@@ -74,6 +75,8 @@ def test_wrappers_before_it_are_made_again_or_refused() -> None:
     env.close()
     with pytest.raises(UsageError, match="Plain .*expected NewInstance first"):
         NewInstance(Plain(gymnasium.make("CartPole-v1")))
+    with pytest.raises(UsageError, match="CartPoleEnv .*expected NewInstance first"):
+        NewInstance(CartPoleEnv())
 
 
 def test_a_trial_records_the_version_of_box2d(make_trial: Callable[..., Trial]) -> None:

@@ -152,7 +152,7 @@ def test_submitting_again_changes_nothing(trained: Path, board: Path) -> None:
 
 
 def test_a_list_in_a_command_is_kept_as_it_was_typed(trained: Path, tmp_path: Path) -> None:
-    command = "esbench run --set 'policy.hidden=[ 8,  8 ]'"
+    command = "esbench run --set 'policy.hidden=[ 8,  8 ]' --set 'x=[ 8 ]'"
     for path in trained.rglob("trial.json"):
         edit(path.parent, "trial.json", lambda c: c.update(command=command))
     (path,) = submit(trained, tmp_path / "board")

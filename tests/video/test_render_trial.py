@@ -53,6 +53,8 @@ class Counts(Walk):
             raise OSError("no paint left")
         if self.broken == "shape":
             return np.zeros((8, 8), np.uint8)
+        if self.broken == "grows":
+            return np.zeros((8 + self.steps // 4, 8, 3), np.uint8)
         return np.full((8, 8, 3), 20 * self.steps, np.uint8)
 
 
@@ -140,6 +142,7 @@ def test_the_film_has_every_other_frame_and_may_be_cut(make_trial: Make, pool: W
         ("doubles:Walk-v0", {}, "'doubles:Walk-v0' cannot be rendered: it has no render mode"),
         (COUNTS, {"broken": "raises"}, "cannot be rendered: OSError: no paint left"),
         (COUNTS, {"broken": "shape"}, r"uint8 \[8, 8\]"),
+        (COUNTS, {"broken": "grows"}, r"size of its frames is \(8, 8\), and after 4 .*\(9, 8\)"),
         ("CartPole-v1", {}, "CartPole-v1.*pygame is not installed.*pip install"),
         ("Hopper-v5", {}, "EGL.*OSMesa.*apt-get install"),
     ],
@@ -158,6 +161,15 @@ def test_what_has_no_picture(
     with pytest.raises(UsageError, match=words):
         rendered(trial, pool)
     assert not list(trial.folder.path.glob("*render*"))
+
+
+@pytest.mark.parametrize("fps", [float("nan"), 0, -1, float("inf")])
+def test_a_frame_rate_that_is_none_is_thirty(
+    make_trial: Make, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, fps: float
+) -> None:
+    monkeypatch.setitem(Counts.metadata, "render_fps", fps)
+    film = rendered(make_trial(COUNTS), pool)
+    assert len(pictures(film.path)) == film.steps + 1
 
 
 def test_an_opengl_that_a_person_asks_for_and_lacks_is_one_sentence() -> None:
