@@ -108,18 +108,18 @@ def run(
         require_path("grid", grid)
     root, trials = open_grid(
         grid if isinstance(grid, dict | None) else str(grid),
-        environments=_listed(env),
-        algorithms=_listed(algorithm),
+        environments=_listed("env", env),
+        algorithms=_listed("algorithm", algorithm),
         seeds=seeds if seeds is None or isinstance(seeds, str) else _seeds(seeds),
         env_steps=env_steps,
-        overrides=all_overrides(_listed(set), device),
+        overrides=all_overrides(_listed("set", set), device),
         out=None if out is None else as_path("out", out),
         extend=extend,
         keep=keep,
         record=record is not None,
         shard=shard,
     )
-    trackers = {name: make_tracker(name, root) for name in _listed(track)}
+    trackers = {name: make_tracker(name, root) for name in _listed("track", track)}
     train(trials, chosen, at_once, quiet, callbacks, trackers, root, limits)
     found = (
         ({**trial.labels, "seed": trial.spec.seed}, trial.folder)
@@ -235,14 +235,14 @@ def plot(
     from esbench.reporting.figures.drawing import parse_size
     from esbench.reporting.figures.environment_figure import PANELS
 
-    names = [name.strip() for text in _listed(algorithms) for name in text.split(",")]
+    names = [name.strip() for text in _listed("algorithms", algorithms) for name in text.split(",")]
     sides = size if isinstance(size, tuple) else (size,)
     text = "x".join(each if isinstance(each, str) else shown(each) for each in sides)
     return combined_figure(
         as_path("folder", folder),
         names,
         None if size is None else parse_size(text),
-        parse_panels(",".join(_listed(panels))) if panels else PANELS,
+        parse_panels(",".join(_listed("panels", panels))) if panels else PANELS,
     )
 
 
@@ -271,10 +271,10 @@ def merge(folders: str | Path | Sequence[str | Path], *, out: str | Path) -> dic
     return join([as_path("folders", folder) for folder in given], as_path("out", out))
 
 
-def _listed(value: str | Sequence[str]) -> list[str]:
+def _listed(name: str, value: str | Sequence[str]) -> list[str]:
     values = [value] if isinstance(value, str) else value
     if not isinstance(values, list | tuple) or not all(isinstance(each, str) for each in values):
-        raise UsageError(f"{shown(value)}: expected text, or a list of texts")
+        raise UsageError(f"{name} = {shown(value)}: expected text, or a list of texts")
     return list(values)
 
 
@@ -282,7 +282,8 @@ def _seeds(seeds: int | Sequence[int]) -> str:
     given: object = [seeds] if isinstance(seeds, Integral) else seeds
     if not isinstance(given, Iterable):
         raise UsageError(f"seeds = {shown(seeds)}: expected an integer, a list of them or text")
-    numbers = list(given)
+    if not (numbers := list(given)):
+        raise UsageError(f"seeds = {shown(seeds)}: expected one integer or more")
     for number in numbers:
         require_integer("seeds", number, 0, LARGEST_SEED)
     return ",".join(map(str, numbers))
