@@ -47,7 +47,11 @@ SUITES: dict[str, tuple[str, set[str], dict[str, tuple[float, int]]]] = {
         {"openai_es", "ars", "csa_es", "sep_cma_es", "cma_es"},
         {"esbench/Pong-ram-v5": (10, 5), "ale_py:PongNoFrameskip-v4": (10, 5)},
     ),
-    "pong-positions": ("linear", {"cma_es"}, {"esbench/Pong-ram-v5": (10, 3)}),
+    "pong-positions": (
+        "linear",
+        {"cma_es", "cma_es_averaged"},
+        {"esbench/Pong-ram-v5": (5, 3)},
+    ),
     "pong": ("mlp", {"openai_es", "pgpe", "eggroll"}, {"esbench/Pong-v5": (10, 3)}),
 }
 ONLY_IN = {"nsra_es": {"MountainCarContinuous-v0"}}
