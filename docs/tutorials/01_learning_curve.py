@@ -4,7 +4,7 @@ Your first learning curve
 
 Train a policy for CartPole with OpenAI-ES, draw its learning curve, and score the result.
 
-Run this page as a notebook, which is at its end. In a script, the training code belongs below
+Run this page as a notebook: its end has a link. In a script, the training code belongs below
 ``if __name__ == "__main__":``, because worker processes import the script.
 """
 

@@ -65,5 +65,5 @@ axes[0].set(xlabel="environment steps", ylabel="return of the center", title="ev
 axes[1].set(title="score per seed")
 
 # %%
-# Four seeds can show a large difference and nothing else. Take ten or more for a claim.
+# Four seeds can show only a large difference. Use ten seeds or more to support a claim.
 # See :doc:`/explanation/statistics` for what the numbers mean.

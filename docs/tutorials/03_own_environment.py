@@ -11,7 +11,7 @@ The file registers the environment when it is imported. The name ``point:Point-v
 ``point`` (a module on the path, or a file in the current folder), then make ``Point-v0``. The
 worker processes do the same.
 
-Run this page as a notebook, which is at its end. In a script, the training code belongs below
+Run this page as a notebook: its end has a link. In a script, the training code belongs below
 ``if __name__ == "__main__":``, because worker processes import the script.
 """
 

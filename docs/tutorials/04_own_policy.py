@@ -10,7 +10,7 @@ Any ``torch.nn.Module`` can be the policy. This one lies in a file ``network.py`
 The class is built with the numbers of observations and outputs and further arguments of your own.
 It must be importable, because the worker processes import it too.
 
-Run this page as a notebook, which is at its end. In a script, the training code belongs below
+Run this page as a notebook: its end has a link. In a script, the training code belongs below
 ``if __name__ == "__main__":``, because worker processes import the script.
 """
 

@@ -5,7 +5,7 @@ Your own algorithm
 An algorithm proposes a population and learns from its returns. It never sees an environment, a
 policy or a process. This tutorial writes one: the center moves to the mean of the best quarter.
 
-Run this page as a notebook, which is at its end. In a script, the training code belongs below
+Run this page as a notebook: its end has a link. In a script, the training code belongs below
 ``if __name__ == "__main__":``, because worker processes import the script.
 """
 

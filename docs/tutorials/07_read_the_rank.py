@@ -6,7 +6,7 @@ In every generation the center plays as many episodes as a member. Its rank says
 perturbations do: the share of the population that beats the center is near one half on a slope,
 near 0 when almost no perturbation helps, and near 1 when almost every one does.
 
-Run this page as a notebook, which is at its end. In a script, the training code belongs below
+Run this page as a notebook: its end has a link. In a script, the training code belongs below
 ``if __name__ == "__main__":``, because worker processes import the script.
 """
 

@@ -113,7 +113,8 @@ AllowMixed = Annotated[
 AtOnce = Annotated[
     int | None,
     typer.Option(
-        help="Concurrent trials (default: see 'esbench plan'); results do not depend on it."
+        help="Concurrent trials (default: as many as share the workers evenly); results do not "
+        "depend on it."
     ),
 ]
 Trials = Annotated[

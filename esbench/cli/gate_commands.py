@@ -119,7 +119,10 @@ def check(
         ),
     ] = False,
     max_seeds: Annotated[
-        int | None, typer.Option(help="With --until-conclusive, most seeds per cell (default: 32).")
+        int | None,
+        typer.Option(
+            help="With --until-conclusive, maximum number of seeds per cell (default: 32)."
+        ),
     ] = None,
     workers: Workers = None,
     markdown: Annotated[Path | None, typer.Option(help="Also write Markdown to this file.")] = None,

@@ -30,8 +30,8 @@ def list_(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="List the settings of this algorithm, policy or behavior instead; NAME may be a "
-            "package.file:Class (KIND is needed only if two kinds share the name).",
+            help="List the settings of this algorithm, agent, policy or behavior instead; NAME may "
+            "be a package.file:Class (KIND is needed only if two kinds share the name).",
         ),
     ] = None,
 ) -> None:

@@ -70,7 +70,9 @@ def run(
             "esbench.Stop; can be repeated.",
         ),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print one line per trial.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Print one line per trial instead of progress.")
+    ] = False,
     track: Annotated[
         list[str] | None,
         typer.Option(

@@ -76,8 +76,8 @@ class BestCenter:
     def _require(self) -> None:
         if not self._found:
             raise NoBestPolicyError(
-                f"which = 'best': the trial has no best center yet, which takes {WINDOW} "
-                "generations with evaluation.center = true; expected which = 'last'"
+                f"which = 'best': the trial has no best center yet; it takes {WINDOW} generations "
+                "with evaluation.center = true; expected which = 'last'"
             )
 
 

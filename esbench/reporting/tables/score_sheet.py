@@ -165,7 +165,7 @@ def cautions(rows: Sequence[ScoreRow]) -> list[str]:
     if agents := dict.fromkeys(row.name for row in rows if row.is_agent):
         lines.append(
             f"{', '.join(agents)}: an agent of another library or of your own. Its policy is "
-            "scored as all others; the same seed may give other bits."
+            "scored like all others; the same seed may give other bits."
             + " It has no area."
             * (rows[0].statistic == "area")
         )
