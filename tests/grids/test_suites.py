@@ -63,7 +63,7 @@ def test_a_suite_has_the_published_budgets_policies_and_seeds(suite: str, tmp_pa
     found: dict[tuple[str, str], list[int]] = {}
     for trial in open_grid(suite, out=tmp_path)[1]:
         spec, environment = trial.spec, trial.spec.environment.id
-        found.setdefault((environment, spec.algorithm.name), []).append(spec.seed)
+        found.setdefault((environment, trial.labels["algorithm"]), []).append(spec.seed)
         assert spec.budget.env_steps == environments[environment][0] * 1_000_000
         assert spec.evaluation.episodes == 100
         if spec.policy is None:

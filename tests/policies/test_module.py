@@ -412,7 +412,8 @@ def test_a_module_may_take_any_argument():
         *((name, {}, name) for name in ("math:pi", "math:sqrt", "math:pi.x")),
         ("collections:OrderedDict", {}, "collections:OrderedDict"),
         ("no_such_package.file:Class", {}, r"cannot import 'no_such_package\.file'"),
-        *((name, {}, "cannot import") for name in (":TwoLayers", "..file:Class", ".file:Class")),
+        (":TwoLayers", {}, "expected a file and a name in it"),
+        *((name, {}, "cannot import") for name in ("..file:Class", ".file:Class")),
     ],
 )
 def test_what_cannot_be_a_policy_is_refused(factory, arguments, words):
