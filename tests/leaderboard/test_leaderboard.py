@@ -259,7 +259,20 @@ def test_other_results_of_a_known_seed_are_refused(
     else:
         for seed in range(4):
             edit(trained / f"seed-{seed}", name, lambda c: c.update(own_code={"my.py": "other"}))
-    with pytest.raises(UsageError, match=r"seed 1 has the score 1\.0; .* of the file|other"):
+    words = {"result.json": "the final policy scores", "trial.json": "the user code is"}
+    with pytest.raises(UsageError, match=words[name]):
+        submit(trained, board)
+    assert files(board) == before
+
+
+def test_a_file_with_other_results_of_a_seed_is_not_extended(trained: Path, board: Path) -> None:
+    entry = read_entry(only(board))
+    first, second, *rest = entry.cell.trials
+    other = second.model_copy(update={"last_digest": "0" * 64})
+    cell = entry.cell.model_copy(update={"trials": (first, other, *rest)})
+    write(board, entry.model_copy(update={"cell": cell}))
+    before = files(board)
+    with pytest.raises(UsageError, match="seed 1 has the last digest .* that of the file, 000"):
         submit(trained, board)
     assert files(board) == before
 
