@@ -1,8 +1,8 @@
 """Checks before training that episodes end, and that only their seed and actions determine them.
 
-One instance plays a few episodes. A fresh one and then the first, while the other goes on with
-another episode, play an episode with the same seed and actions. If the two differ, results would
-depend on how episodes are distributed over workers.
+One instance plays a few episodes. A fresh one plays an episode, and the first one repeats it with
+the same seed and actions while the fresh one plays another. If the two differ, results would depend
+on how episodes are distributed over workers.
 
 If their seed makes no difference either, the environment is deterministic: all episodes of a policy
 are the same one.
