@@ -47,17 +47,13 @@ def require_scale(algorithm: object, parameters: int, sigma: Any, center: Any) -
 def require_members(algorithm: object, population: Population, parameters: int) -> None:
     """Raises TrainingError if members do not have the number of parameters."""
     stored = getattr(population, "stored", None)  # of a StoredPopulation
-    members = population.member(0)[np.newaxis] if stored is None else _array(stored)
-    if stored is not None and not isinstance(stored, np.ndarray):
-        seen = shown(stored)
-    elif members.ndim == 2 and members.shape[1] == parameters and members.dtype.kind in NUMBERS:
-        return
-    else:
-        seen = _kind(members)
-    raise TrainingError(
-        f"{type(algorithm).__name__}._ask returned the members {seen}; expected an array "
-        f"[N, {parameters}] of numbers"
-    )
+    members = population.member(0)[np.newaxis] if stored is None else stored
+    is_matrix = isinstance(members, np.ndarray) and members.ndim == 2
+    if not is_matrix or members.shape[1] != parameters or members.dtype.kind not in NUMBERS:
+        raise TrainingError(
+            f"{type(algorithm).__name__}._ask returned the members {_kind(members)}; expected an "
+            f"array [N, {parameters}] of numbers"
+        )
 
 
 def require_valid(algorithm: Algorithm[Any], center: object, parameters: int, members: int) -> None:
