@@ -49,7 +49,7 @@ SUITES: dict[str, tuple[str, set[str], dict[str, tuple[float, int]]]] = {
     ),
     "pong-positions": (
         "linear",
-        {"cma_es", "cma_es_averaged"},
+        {"cma_es", "cma_es_averaged", "xnes"},
         {"esbench/Pong-ram-v5": (5, 3)},
     ),
     "pong": ("mlp", {"openai_es", "pgpe", "eggroll"}, {"esbench/Pong-v5": (10, 3)}),
