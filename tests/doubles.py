@@ -335,7 +335,6 @@ class Spaces(gymnasium.Env[Any, Any]):
             "text": spaces.Dict({"a": spaces.Discrete(2), "b": spaces.Tuple((spaces.Text(3),))}),
             "graph": spaces.Graph(spaces.Box(-1, 1, (3,)), None),
             "sequence": spaces.Sequence(spaces.Discrete(2)),
-            "infinite_images": spaces.Box(-np.inf, np.inf, (8, 8, 3)),
             "images": spaces.Box(0, 255, (8, 8, 3), np.uint8),
         }[observation]
         self.action_space = {

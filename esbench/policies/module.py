@@ -89,6 +89,12 @@ class ModulePolicy(PreparedPolicy, TorchPolicy):
         self._images: Images | None = None
         if self.pixels is not None:
             pixels = None if settings.normalize_observations else self.pixels
+            if pixels is not None and not np.isfinite(pixels).all():
+                raise UsageError(
+                    f"policy {settings.factory}: the observations are images {self.shape} with "
+                    "infinite bounds, which cannot be scaled; expected finite bounds, such as 0 "
+                    "to 255, or normalize_observations = true"
+                )
             self._images = Images(self.shape, pixels)
             self._first = self._images.size
         module = self._build(seed=0)

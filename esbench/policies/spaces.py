@@ -24,11 +24,11 @@ class Observations:
     Attributes:
         size: the number of values in a row.
         shape: of an observation before it was flattened; () if discrete.
-        pixels: the lowest and highest pixel; None if the observations are not images. Images are
-            boxes with three axes or more, or with two axes of bytes.
+        pixels: the lowest and highest pixel, which may be infinite; None if the observations are
+            not images. Images are boxes with three axes or more, or with two axes of bytes.
 
     Raises:
-        UsageError: the space has a Text, Graph or Sequence space, or images without finite bounds.
+        UsageError: the space has a Text, Graph or Sequence space.
     """
 
     def __init__(self, space: Space, environment: str) -> None:
@@ -43,7 +43,7 @@ class Observations:
             case spaces.Box():
                 self.size = int(np.prod(space.shape))
                 if len(space.shape) >= 3 or (len(space.shape) == 2 and space.dtype == np.uint8):
-                    self.pixels = _pixel_range(space, environment)
+                    self.pixels = float(space.low.min()), float(space.high.max())
             case _:
                 self.size = spaces.flatdim(space)
                 self.shape = (self.size,)
@@ -72,15 +72,6 @@ class Observations:
         return np.array([spaces.flatten(self._space, each) for each in batch])
 
 
-def _pixel_range(space: spaces.Box, environment: str) -> tuple[float, float]:
-    if not space.is_bounded():
-        raise UsageError(
-            f"{environment}: its observations are images {space.shape} with infinite "
-            "bounds, which cannot be scaled; expected finite bounds, such as 0 to 255"
-        )
-    return float(space.low.min()), float(space.high.max())
-
-
 @final
 class Actions:
     """Converts outputs to actions, component by component.
@@ -103,7 +94,7 @@ class Actions:
         match space:
             case spaces.Discrete():
                 self.size = int(space.n)
-                self._start = int(space.start)
+                self._start, self._dtype = int(space.start), space.dtype
             case spaces.Box():
                 self.size = int(np.prod(space.shape))
                 self._low, self._high = space.low.reshape(-1), space.high.reshape(-1)
@@ -128,7 +119,7 @@ class Actions:
         match self._space:
             case spaces.Discrete():
                 chosen: Array = np.argmax(outputs, axis=1) + self._start
-                return chosen
+                return chosen.astype(self._dtype, copy=False)
             case spaces.Box():
                 clipped = np.minimum(np.maximum(outputs, self._low), self._high)
                 if self._dtype.kind in "iu":

@@ -268,10 +268,11 @@ def test_a_module_sees_images_of_any_shape(shape, expected, layout, pixels):
     np.testing.assert_array_equal(batch.forward(images.reshape(3, -1)), wanted.reshape(3, -1))
 
 
-def test_images_that_are_normalized_are_not_scaled_again():
+@pytest.mark.parametrize("pixels", [(0.0, 255.0), (-np.inf, np.inf)])
+def test_images_that_are_normalized_are_not_scaled_again(pixels):
     table = {"factory": f"{__name__}:Sees", "normalize_observations": True}
     settings = parse(ModulePolicy.Settings, table, "test")
-    batch = ModulePolicy(settings, 24, 24, (2, 3, 4), (0.0, 255.0)).batch(1)
+    batch = ModulePolicy(settings, 24, 24, (2, 3, 4), pixels).batch(1)
     batch.load(0, np.ones(1))
     rows = observations(1, 24)
     np.testing.assert_array_equal(batch.forward(rows), rows)
@@ -303,6 +304,8 @@ def test_the_bits_of_a_member_do_not_depend_on_its_slot(inputs, outputs):
     [
         ("Pixels", (4,), None, r"Class\(4, 3, .*shape \[4\]: TypeError"),
         ("TwoLayers", (2, 3, 4), (0.0, 1.0), r"Class\(\(2, 3, 4\), 3, "),
+        ("Sees", (2, 3, 4), (0.0, np.inf), r"images \(2, 3, 4\) .*expected finite bounds"),
+        ("Sees", (2, 3, 4), (-np.inf, 255.0), "normalize_observations = true"),
         ("NoBatch", (4,), None, r"given \[1, 4\] and returned \[4\]; expected \[1, 3\]"),
         ("Sees", (4,), None, r"given \[1, 4\] and raised "),
         ("AlwaysDropout", (4,), None, "depend on the worker.*dropout"),

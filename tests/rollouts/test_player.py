@@ -381,7 +381,6 @@ def test_an_episode_without_a_finite_return_is_not_counted_into_the_statistics()
         ({"observation": "text"}, "observation space has a Text space"),
         ({"observation": "graph"}, "Graph space"),
         ({"observation": "sequence"}, "Sequence space"),
-        ({"observation": "infinite_images"}, "infinite bounds"),
         ({"action": "text"}, "action space has a Text space"),
     ],
 )
