@@ -90,7 +90,7 @@ class CmaesAlgorithm(Algorithm[StoredPopulation], ABC):
         # The library minimizes and uses only the order; ties go to the earlier member.
         losses = (-ranks(returns)).tolist()
         try:
-            with np.errstate(all="ignore"), self._threads.limit(limits=1, user_api="blas"):
+            with self._threads.limit(limits=1, user_api="blas"):
                 self._library.tell(list(zip(population.stored, losses, strict=True)))
             finite = all(np.isfinite(value).all() for _, value in _numbers(self._library))
             sound = finite and self._library._sigma > 0.0

@@ -33,7 +33,7 @@ def merge(sources: Sequence[Path], out: Path) -> dict[MergeAction, int]:
     """Join output folders in ``out``, which may have trials already.
 
     A trial has the same place below every folder. An unfinished trial is replaced by a longer one
-    of the same specification, to which its kept checkpoints are added.
+    of the same specification. The kept checkpoints of all trials in one place are joined.
 
     Returns:
         The number of trials that were copied, that replaced a shorter one, and that were there.
@@ -52,19 +52,25 @@ def merge(sources: Sequence[Path], out: Path) -> dict[MergeAction, int]:
 def _merge(sources: Sequence[Path], out: Path) -> dict[MergeAction, int]:
     there = {trial.path.relative_to(out): trial for trial in _trials(out)}
     chosen = dict(there)
+    in_place = {place: [trial] for place, trial in there.items()}
     for root in sources:
         for trial in find_trials(root):
             _require_not_running(trial)
             place = trial.path.relative_to(root)
             chosen[place] = _longer(chosen.get(place, trial), trial)
+            in_place.setdefault(place, []).append(trial)
     for place, known in there.items():
         if chosen[place] is not known:
             _require_not_running(known)
     counts: dict[MergeAction, int] = {"copied": 0, "replaced": 0, "kept": 0}
     for place, trial in chosen.items():
         before = there.get(place)
+        others = [other for other in in_place[place] if {*other.kept} - {*trial.kept}]
         if trial is not before:
-            _copy(trial, out / place, out)
+            _copy(trial, others, out / place, out)
+        elif others:
+            with contextlib.ExitStack() as stack:
+                _adopt(trial, trial, others, stack)
         counts["kept" if trial is before else "replaced" if before else "copied"] += 1
     return counts
 
@@ -165,7 +171,20 @@ def _busy(trial: TrialFolder) -> UsageError:
     return UsageError(f"{trial.path} is running; expected a trial that no process trains or scores")
 
 
-def _copy(trial: TrialFolder, target: Path, out: Path) -> None:
+def _adopt(
+    new: TrialFolder,
+    target: TrialFolder,
+    others: Sequence[TrialFolder],
+    stack: contextlib.ExitStack,
+) -> None:
+    """Join the kept checkpoints in ``new``; ``target`` stays locked until the stack is closed."""
+    if target.path.exists() and not stack.enter_context(target.locked()):
+        raise _busy(target)
+    for other in others:
+        new.adopt(other)
+
+
+def _copy(trial: TrialFolder, others: Sequence[TrialFolder], target: Path, out: Path) -> None:
     """Copy a trial, which cannot start meanwhile, and move it to its place."""
     with (
         disk_errors(out, "; run the same merge again to continue"),
@@ -185,10 +204,7 @@ def _copy(trial: TrialFolder, target: Path, out: Path) -> None:
                 f"cannot copy {file}: {why}; run the same merge again to continue"
             ) from None
         (hidden / "new" / "lock").touch()  # so that a merge of the copy can lock it
-        if target.exists():
-            if not stack.enter_context(TrialFolder(target).locked()):
-                raise _busy(TrialFolder(target))
-            TrialFolder(hidden / "new").adopt(TrialFolder(target))
+        _adopt(TrialFolder(hidden / "new"), TrialFolder(target), others, stack)
         target.parent.mkdir(parents=True, exist_ok=True)
         old = hidden / "old" / target.relative_to(out)
         old.parent.mkdir(parents=True)

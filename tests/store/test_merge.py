@@ -91,9 +91,12 @@ def test_a_trial_is_replaced_or_left(
     assert not list(out.rglob(f"{HIDDEN}*"))
 
 
-def test_what_only_the_shorter_trial_has_kept_is_added(tmp_path: Path) -> None:
-    out, longer = tmp_path / "out", tmp_path / "longer"
-    (short,), (long,) = write(out, [0], 2, None), write(longer, [0], 3)
+@pytest.mark.parametrize(
+    "merges", [["short", "longer"], ["longer", "short"], ["short longer"], ["longer short"]]
+)
+def test_what_only_the_shorter_trial_has_kept_is_added(tmp_path: Path, merges: list[str]) -> None:
+    out = tmp_path / "out"
+    (short,), (long,) = write(tmp_path / "short", [0], 2, None), write(tmp_path / "longer", [0], 3)
     with short.folder.locked():
         short.folder.begin(short.spec, {})
         state = {"algorithm": {"center": np.ones(2)}, "progress": {"generation": 2}}
@@ -106,14 +109,14 @@ def test_what_only_the_shorter_trial_has_kept_is_added(tmp_path: Path) -> None:
         long.folder.load_checkpoint(2)
     result = short.folder.path / "kept" / "00000002.result.json"
     result.write_bytes((long.folder.path / "result.json").read_bytes())
-    before = result.read_bytes()
-    assert merge([longer], out)["replaced"] == 1
-    merged = TrialFolder(short.folder.path)
+    for names in merges:
+        merge([tmp_path / name for name in names.split()], out)
+    (merged,) = find_trials(out)
     assert (merged.kept, len(merged.rows())) == ([2], 3)
     kept = merged.load_checkpoint(2)
     assert kept is not None
     np.testing.assert_array_equal(kept["algorithm"]["center"], np.ones(2))
-    assert result.read_bytes() == before
+    assert (merged.path / "kept" / result.name).read_bytes() == result.read_bytes()
 
 
 def test_the_later_checkpoint_counts_and_not_the_rows_after_it(tmp_path: Path) -> None:
