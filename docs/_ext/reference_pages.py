@@ -299,7 +299,8 @@ def command_line() -> str:
     parts = [
         "# Command line",
         (
-            "`esbench COMMAND --help` prints the same. Exit codes: 0 success; 1 a failed trial or "
+            "`esbench COMMAND --help` prints the same. Exit codes: 0 success (after `run`, other "
+            "processes may still train the trials that it calls busy); 1 a failed trial or "
             "a regression; 2 wrong usage or bad input; 3 not everything was measured (`check`, "
             "`verify`); 4 inconclusive (`check`); 130 interrupted."
         ),

@@ -7,15 +7,16 @@ zero for the linear policy.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias, final
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, final
 
 import numpy as np
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from esbench.algorithms.base import State, register_algorithm
 from esbench.algorithms.gaussian import DecayingSearch
 from esbench.algorithms.population import SampledPopulation
 from esbench.algorithms.settings import (
+    MOST_MEMBERS,
     DecayingDeviationSettings,
     Fraction,
     Members,
@@ -28,12 +29,14 @@ from esbench.arrays import Matrix, Vector
 from esbench.search_space import Tune
 from esbench.settings import Count
 
+MOST_PAIRS: Final = MOST_MEMBERS // 2
+
 Version: TypeAlias = Literal["V1", "V2", "V1-t", "V2-t"]
 
 
 @final
 class ARSSettings(DecayingDeviationSettings, NormalizationSettings):
-    """Settings of ARS; the defaults are those of the paper's HalfCheetah, with num_best = 4."""
+    """Settings of ARS; the defaults are those of the paper's HalfCheetah, where num_best is 4."""
 
     alternatives: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("sigma", "radius"),
@@ -45,7 +48,7 @@ class ARSSettings(DecayingDeviationSettings, NormalizationSettings):
     population_size: Annotated[Members, Tune(choices=(8, 16, 32, 64, 128))] = 64
     """Members per generation: two per pair [members]."""
 
-    num_pairs: Members | None = None
+    num_pairs: Annotated[int, Field(ge=1, le=MOST_PAIRS)] | None = None
     """Alternative to population_size: directions per generation, each tried both ways (the paper's
     N) [pairs]."""
 
@@ -73,7 +76,7 @@ class ARSSettings(DecayingDeviationSettings, NormalizationSettings):
     def _pairs_make_the_population(cls, values: Any) -> Any:
         if isinstance(values, dict) and values.get("population_size") is None:
             pairs = values.get("num_pairs")
-            if isinstance(pairs, int) and pairs > 0:
+            if isinstance(pairs, int) and 0 < pairs <= MOST_PAIRS:
                 return {**values, "population_size": 2 * pairs}
         return values
 

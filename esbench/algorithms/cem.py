@@ -94,7 +94,7 @@ class CEM(Algorithm[SampledPopulation]):
         """Z_(t+1)."""
         settings = self.settings
         left = max(0.0, 1.0 - (self.generation + 1) / settings.extra_sigma_generations)
-        return left * (settings.extra_sigma_ratio * self._first_sigma) ** 2
+        return left * np.square(settings.extra_sigma_ratio * self._first_sigma)
 
     def _state_dict(self) -> State:
         return {"sigma": self._sigma.copy()}

@@ -34,9 +34,10 @@ from esbench.algorithms.settings import (
 )
 from esbench.algorithms.shaping import SHAPINGS, Shaping, all_equal
 from esbench.arrays import Matrix, Shapes, Vector
-from esbench.errors import UsageError
+from esbench.errors import TrainingError, UsageError
 from esbench.search_space import Tune
 
+LARGEST_NORM: Final = 100.0  # of the logarithm of one update's factor on the covariance of xNES
 MOST_PARAMS: Final = 2_000  # of xNES, whose P x P matrix goes to every worker in every generation
 
 
@@ -137,7 +138,8 @@ class XNES(Algorithm[SampledPopulation]):
                 f"xnes with {size} parameters: expected at most {MOST_PARAMS}, because it "
                 "keeps a matrix with one row per parameter; use snes"
             )
-        if self.settings.optimizer_settings.get("weight_decay"):
+        decays = self.settings.optimizer.lower() == "adamw"  # by default
+        if self.settings.optimizer_settings.get("weight_decay", decays):
             raise UsageError(
                 "xnes steps in local coordinates, where the optimizer's weight_decay does nothing; "
                 "expected weight_decay as a setting of the algorithm"
@@ -217,8 +219,16 @@ def times_exponential(matrix: Matrix, weights: Vector, vectors: Matrix) -> Matri
     The sum A + A W + A W W/2 + ..., in which a term costs N P^2 and not the P^3 of a product of
     matrices. ``scipy.linalg.expm`` uses BLAS, whose bits depend on the number of threads. The
     weights w are [N], the vectors s [N, P].
+
+    Raises:
+        TrainingError: W is too large.
     """
     norm = float(np.sum(np.abs(weights) * np.sum(vectors * vectors, axis=1)))  # bounds |W|
+    if not norm <= LARGEST_NORM:
+        raise TrainingError(
+            f"the covariance matrix diverges: one update would multiply it by up to exp({norm:.3g}"
+            f"); expected at most exp({LARGEST_NORM}); use a smaller sigma_learning_rate"
+        )
     steps = max(1, int(np.ceil(norm)))  # exp(W) = exp(W / steps)^steps
     for _ in range(steps):
         term, order, bound = matrix, 0, 1.0

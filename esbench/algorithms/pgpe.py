@@ -47,7 +47,8 @@ SMALLEST_FRACTION: Final = 0.01
 class PGPESettings(PairSettings, SeparableSettings):
     """Settings of PGPE; the defaults are those of Toklu et al.'s library pgpelib.
 
-    The exception is the learning rate: theirs, 0.15, suits their wider populations.
+    The exceptions are ClipUp, which is optional there, and its learning rate: theirs, 0.15, suits
+    their wider populations.
     """
 
     sigma: Annotated[PerParameter | None, Tune(low=0.02, high=1.0, log=True)] = 0.1

@@ -107,11 +107,23 @@ class GrowingSettings(AlgorithmSettings, ABC):
                     f"{name} = {value}: expected an even number, because members come in "
                     f"antithetic pairs{instead}"
                 )
-        if size is not None and most is not None and most < size:
+        if most is not None and not (self.num_interactions or self.min_episodes):
             raise ValueError(
+                f"population_size_max = {most}: expected num_interactions or min_episodes as well, "
+                "without which a population does not grow"
+            )
+        if size is not None:
+            self.require_room(size)
+        return self
+
+    @final
+    def require_room(self, size: int) -> None:
+        """Raise a UsageError if ``population_size_max`` is below the initial size."""
+        most = self.population_size_max
+        if most is not None and most < size:
+            raise UsageError(
                 f"population_size_max = {most}: expected at least population_size ({size})"
             )
-        return self
 
 
 class PairSettings(GrowingSettings, ABC):
@@ -119,6 +131,15 @@ class PairSettings(GrowingSettings, ABC):
 
     antithetic: bool = True
     """Whether to sample in pairs: the center plus and minus the same noise."""
+
+    @model_validator(mode="after")
+    def _compares_members(self) -> PairSettings:
+        if self.population_size == 1 and not (self.num_interactions or self.min_episodes):
+            raise ValueError(
+                "population_size = 1: expected at least 2, because a search compares members; or a "
+                "population that grows, with num_interactions or min_episodes"
+            )
+        return self
 
 
 class FirstDeviationSettings(AlgorithmSettings, ABC):
@@ -183,11 +204,8 @@ class DecayingDeviationSettings(DeviationSettings, ABC):
     def check_minimum(self, sigma: float | Sequence[float] | Vector) -> None:
         """Raise a UsageError if the deviation at the start is below ``sigma_min``."""
         if self.sigma_min is not None and _exceeds(self.sigma_min, sigma):
-            given = f" with radius = {self.radius}" if self.radius is not None else ""
-            raise UsageError(
-                f"sigma_min = {self.sigma_min}: expected at most the deviation at the start "
-                f"({np.min(sigma):.3g}{given})"
-            )
+            given = "sigma" if self.radius is None else f"the sigma of radius = {self.radius}"
+            raise UsageError(_out_of_order("sigma_min", self.sigma_min, given, sigma))
 
 
 class AdaptiveDeviationSettings(DeviationSettings, ABC):
@@ -196,8 +214,8 @@ class AdaptiveDeviationSettings(DeviationSettings, ABC):
     sigma_min: PerParameter | None = None
     """Smallest standard deviation: one number, or one per parameter [parameter units].
 
-    The bounds hold for what an update makes. A start outside moves to them by at most
-    ``sigma_max_change`` per update, as in evotorch.
+    The bounds hold after an update, not at the start. ``sigma_max_change`` slows the way up from a
+    start below ``sigma_min``; a start above ``sigma_max`` moves there in one update.
     """
 
     sigma_max: PerParameter | None = None
@@ -210,7 +228,7 @@ class AdaptiveDeviationSettings(DeviationSettings, ABC):
     def _bounds_in_order(self) -> AdaptiveDeviationSettings:
         low, high = self.sigma_min, self.sigma_max
         if low is not None and high is not None and _exceeds(low, high):
-            raise ValueError(f"sigma_min = {low}: expected at most sigma_max ({high})")
+            raise ValueError(_out_of_order("sigma_min", low, "sigma_max", high))
         return self
 
     @final
@@ -272,6 +290,21 @@ def _exceeds(low: float | Sequence[float] | Vector, high: float | Sequence[float
     """Whether a limit exceeds another anywhere; vectors of two lengths are refused elsewhere."""
     low, high = np.atleast_1d(low), np.atleast_1d(high)
     return (low.size == high.size or 1 in {low.size, high.size}) and bool(np.any(low > high))
+
+
+def _out_of_order(
+    low_name: str,
+    low: float | Sequence[float],
+    high_name: str,
+    high: float | Sequence[float] | Vector,
+) -> str:
+    """The first parameter for which a lower limit exceeds an upper one, as a message."""
+    lows, highs = np.broadcast_arrays(np.atleast_1d(low), np.atleast_1d(high))
+    first = int(np.argmax(lows > highs))
+    of = f" of parameter {first}" if lows.size > 1 else ""
+    return (
+        f"{low_name}{of} = {lows[first]:.6g}: expected at most {high_name}{of} ({highs[first]:.6g})"
+    )
 
 
 def fitting(name: str, value: float | tuple[float, ...], num_params: int) -> float | Vector:

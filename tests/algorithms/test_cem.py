@@ -46,6 +46,12 @@ def test_the_extra_variance_is_in_units_of_each_deviation_and_ends():
         np.testing.assert_allclose(extra, left * (0.5 * SIGMA) ** 2, rtol=1e-9, atol=1e-12)
 
 
+def test_an_extra_variance_without_end_is_infinite():
+    algorithm = make(sigma=1.0, extra_sigma_ratio=1e200)
+    climb(algorithm, 1)
+    assert algorithm.sigma == math.inf
+
+
 def test_the_extra_variance_keeps_within_the_bounds():
     algorithm = make(sigma=1.0, extra_sigma_ratio=3.0, sigma_max=1.2)
     climb(algorithm, 3)

@@ -23,6 +23,7 @@ from searches import (
 
 from esbench.algorithms.nes import MOST_PARAMS, times_exponential, utilities_of
 from esbench.algorithms.shaping import SHAPINGS
+from esbench.errors import TrainingError
 
 SIGMA = np.linspace(0.1, 0.4, P)
 RATE = (9 + 3 * math.log(P)) / (5 * P * math.sqrt(P))
@@ -157,6 +158,18 @@ def test_no_affine_change_of_coordinates_matters(matrix, offset, seed):
     climb(other, 8, lambda members: tilted((members - offset) @ inverse.T))
     np.testing.assert_allclose(inverse @ (other.center - offset), plain.center, atol=1e-7)
     np.testing.assert_allclose(inverse @ factor(other), factor(plain), atol=1e-7)
+
+
+@pytest.mark.parametrize("rate", [1e5, 1e308])
+def test_an_update_that_would_take_forever_is_refused(rate):
+    with pytest.raises(TrainingError, match="sigma_learning_rate"):
+        climb(make(sigma_learning_rate=rate), 1)
+
+
+def test_a_search_that_diverges_gives_no_warnings():
+    algorithm = maker("snes")(sigma_learning_rate=1e6)
+    climb(algorithm, 1, lambda members: np.square(members - START).sum(axis=1))
+    assert algorithm.sigma == math.inf
 
 
 def test_sigma_is_the_root_mean_square_of_the_parameters_deviations():

@@ -8,6 +8,8 @@ from searches import P, maker
 from esbench.algorithms.nes import MOST_PARAMS
 from esbench.errors import UsageError
 
+GROWS = {"num_interactions": 100}
+
 CASES: list[tuple[str, dict[str, Any], str]] = [
     ("openai_es", {"population_size": 7}, "population_size = 7: expected an even number"),
     ("openai_es", {"sigma": 0.0}, "sigma = 0"),
@@ -23,19 +25,30 @@ CASES: list[tuple[str, dict[str, Any], str]] = [
     ("openai_es", {"optimizer": "adm"}, "did you mean 'adam'"),
     ("openai_es", {"optimizer_settings": {"beta": 1}}, "did you mean 'betas'"),
     ("openai_es", {"sigam": 0.1}, "did you mean 'sigma'"),
-    ("openai_es", {"population_size": 8, "population_size_max": 6}, "population_size_max = 6"),
-    ("openai_es", {"population_size": 8, "population_size_max": 9}, "population_size_max = 9"),
+    (
+        "openai_es",
+        {**GROWS, "population_size": 8, "population_size_max": 6},
+        "population_size_max = 6",
+    ),
+    (
+        "openai_es",
+        {**GROWS, "population_size": 8, "population_size_max": 9},
+        "size_max = 9: .*even",
+    ),
+    ("csa_es", {**GROWS, "population_size": None, "population_size_max": 2}, r"\(9\)"),
+    ("snes", {"population_size_max": 16}, "population_size_max = 16: .*num_interactions"),
+    ("openai_es", {"antithetic": False, "population_size": 1}, "population_size = 1: .*at least 2"),
     ("openai_es", {"center_init": [1.0, 2.0]}, "center_init"),
     ("openai_es", {"sigma": 0.1, "sigma_min": 0.5}, r"sigma_min = 0\.5: .*\(0\.1\)"),
     (
         "openai_es",
         {"sigma": [0.2] * 6 + [0.05], "sigma_min": 0.1},
-        r"sigma_min = 0\.1: .*\(0\.05\)",
+        r"sigma_min of parameter 6 = 0\.1: .*\(0\.05\)",
     ),
     (
         "openai_es",
         {"sigma": None, "radius": 0.1, "sigma_min": 0.05},
-        r"sigma_min = 0\.05.*0\.0378 with radius = 0\.1",
+        r"sigma_min = 0\.05.*radius = 0\.1.*0\.0377964",
     ),
     ("openai_es", {"sigma_decay": 1.5}, "sigma_decay = 1.5"),
     ("openai_es", {"sigma_decay": 0.0}, "sigma_decay = 0"),
@@ -53,9 +66,15 @@ CASES: list[tuple[str, dict[str, Any], str]] = [
     ("ars", {"num_best": 4, "version": "V1"}, "num_best = 4 with version = 'V1'.*V1-t"),
     ("ars", {"num_best": 4, "version": "V2"}, "num_best = 4 with version = 'V2'.*V2-t"),
     ("ars", {"version": "v2"}, "did you mean 'V2'"),
-    ("ars", {"population_size_max": 8}, "population_size_max = 8"),
+    ("ars", {**GROWS, "population_size_max": 8}, "population_size_max = 8"),
+    ("ars", {"population_size": 64, "num_pairs": 6_000_000}, "num_pairs = 6000000: .*5000000"),
     ("pgpe", {"sigma_learning_rate": -0.1}, "sigma_learning_rate = -0.1"),
     ("pgpe", {"sigma_min": 0.2, "sigma_max": 0.1}, "sigma_min = 0.2: .*sigma_max"),
+    (
+        "pgpe",
+        {"sigma_min": [0.1] * 6 + [0.2], "sigma_max": [0.3] * 6 + [0.15]},
+        r"sigma_min of parameter 6 = 0\.2: .*\(0\.15\)",
+    ),
     ("pgpe", {"optimizer": "clip_up"}, "did you mean 'clipup'"),
     ("pepg", {"population_size": 7}, "population_size = 7: expected an even number"),
     ("pepg", {"antithetic": False}, "unknown key antithetic"),
@@ -64,6 +83,7 @@ CASES: list[tuple[str, dict[str, Any], str]] = [
     ("xnes", {"num_params": MOST_PARAMS + 1, "center_init": 0.0}, "2001 .*at most 2000.*snes"),
     ("xnes", {"sigma_min": 0.1}, "unknown key sigma_min"),
     ("xnes", {"optimizer_settings": {"weight_decay": 0.1}}, "weight_decay"),
+    ("xnes", {"optimizer": "AdamW"}, "weight_decay"),
     ("xnes", {"sigma_max_change": 0.1}, "unknown key sigma_max_change"),
     ("cem", {"population_size": 7}, "elite_ratio = 0.25 of population_size = 7 is 1: .*at least 2"),
     ("cem", {"population_size": None, "num_params": 1, "center_init": 0.0}, "at least 2 elites"),
