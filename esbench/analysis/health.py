@@ -201,8 +201,9 @@ def _sigma_is_usual(run: RunMeasurements, scale: float) -> bool:
     if not scale > 0:
         return True
     usual = USUAL_SIGMA * scale
-    sigma = abs(math.log(float(np.median(run.sigma)) / usual))
-    length = float(np.median(run.update_norm[run.update_norm > 0])) / math.sqrt(run.num_params)
+    moved = run.update_norm > 0
+    sigma = abs(math.log(float(np.median(run.sigma[moved])) / usual))
+    length = float(np.median(run.update_norm[moved])) / math.sqrt(run.num_params)
     return sigma <= abs(math.log(length / (GOOD_STEP * usual)))
 
 
