@@ -22,6 +22,7 @@ from esbench.files import as_path
 from esbench.grids.environment_files import environment_names
 from esbench.grids.expand import expand
 from esbench.grids.grid_file import parse_grid
+from esbench.grids.trial_spec import BudgetSpec, EvaluationSpec
 from esbench.policies.base import POLICIES
 from esbench.registry import import_name
 from esbench.seeding import LARGEST_SEED
@@ -197,6 +198,7 @@ def make_trainer(
         for key, value in settings.items()
     }
     name = _algorithm_name(algorithm)
+    _require_no_budget(name, settings)
     if policy is not None and is_agent(name):
         values["policy"], policy = _named("policy", policy), None
     table: Table = {
@@ -254,6 +256,20 @@ def load_policy(
     folder = TrialFolder(as_path("path", path))
     with WorkerPool(1) as pool, stored_trainer(folder, pool, generation) as stored:
         return stored.policy(which)
+
+
+def _require_no_budget(name: str, settings: Table) -> None:
+    """Raises UsageError if a setting of the budget or the evaluation is given to an algorithm."""
+    if ":" in name or is_agent(name):
+        return
+    own = algorithm_class(name).Settings.model_fields
+    for table, model in (("budget", BudgetSpec), ("evaluation", EvaluationSpec)):
+        for key in sorted(settings.keys() & model.model_fields.keys() - own.keys()):
+            given = f"{key} = {shown(settings[key])}"
+            raise UsageError(
+                f"{given}: {name} has no such setting; did you mean {table}={{{key!r}: "
+                f"{shown(settings[key])}}}?"
+            )
 
 
 def _algorithm_name(algorithm: str | type) -> str:

@@ -322,6 +322,8 @@ def command_line() -> str:
 def argument_word(argument: Any) -> str:
     """The name of an argument, in brackets if it may be left out."""
     word = str(argument.metavar or argument.name.upper())
+    if argument.nargs == -1 and not word.endswith("..."):
+        word += "..."
     return word if argument.required else f"[{word}]"
 
 

@@ -30,8 +30,8 @@ run(
 # environment, and ``=`` what is not significantly different from it. ``esbench table out`` prints
 # the table again, ``--format markdown``, ``csv``, ``latex`` or ``json`` included.
 #
-# The test: the difference with its interval, the probability that a run of the one beats a run of
-# the other, a p-value and an effect size.
+# The next command prints the difference with its interval, the probability that a run of the one
+# beats a run of the other, a p-value and an effect size.
 
 run("esbench compare snes openai_es --in out", folder)
 

@@ -60,7 +60,7 @@ test.write_text(AGENT.format(mean=480, offset=0))
 run("pytest -q --esbench-update test_agent.py", folder)
 
 # %%
-# Then somebody breaks the agent, and its mean score drops from 480 to 400:
+# Now suppose that a change breaks the agent: its mean score drops from 480 to 400:
 
 test.write_text(AGENT.format(mean=400, offset=100))
 code = run("pytest -q --tb=short test_agent.py", folder)

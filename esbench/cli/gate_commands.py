@@ -330,6 +330,8 @@ def require_output(option: str, path: Path) -> None:
     from esbench.store.outputs import require_not_stored
 
     require_not_stored(path)
+    if path.is_dir():
+        raise UsageError(f"{option} {path} is a folder; expected a file")
     if path.suffix == ".toml":
         raise UsageError(f"{option} {path}: expected another suffix than .toml, that of grids")
 

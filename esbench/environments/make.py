@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import importlib
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias, final
 
@@ -86,9 +87,11 @@ def making(environment_id: str, kwargs: dict[str, Any]) -> Iterator[None]:
         yield
     except Exception as error:  # constructors raise anything: missing files, keys, libraries
         given = f" with kwargs {kwargs}" if kwargs else ""
+        atari = re.fullmatch(r"\w+(NoFrameskip|Deterministic)-v\d", environment_id)
+        near = f"; did you mean 'ale_py:{environment_id}'?" if atari else ""
         raise UserCodeError(
             f"environment {environment_id!r} cannot be made{given}: {reason(error)}"
-            f"{location(error)}"
+            f"{location(error)}{near}"
         ) from error
 
 

@@ -286,7 +286,10 @@ def make_search(settings: EvotorchSettings, center: Vector, seed: int, evaluate:
     try:
         return search_algorithms()[name](problem, **arguments)
     except (TypeError, ValueError, IndexError, RuntimeError, AssertionError) as error:
-        raise UsageError(f"evotorch {name} with {settings.arguments}: {error}") from None
+        raise UsageError(
+            f"evotorch {name} with {settings.arguments}: {error} Arguments are given in "
+            "algorithms.evotorch.arguments, such as arguments.stdev_init = 0.5"
+        ) from None
 
 
 @contextlib.contextmanager

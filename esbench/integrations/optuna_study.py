@@ -234,6 +234,8 @@ def _reported(storage: str) -> Iterator[None]:
         yield
     except UsageError:
         raise
+    except PermissionError as error:
+        raise UsageError(f"cannot write {error.filename or storage}: {error.strerror}") from None
     except Exception as error:  # of the file system, of SQLAlchemy or of a database driver
         reason = str(error).partition("\n")[0]
         raise UsageError(

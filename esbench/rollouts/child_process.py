@@ -11,6 +11,7 @@ import os
 import select
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
@@ -86,7 +87,7 @@ class Child:
         self.process = context.Process(
             target=_run_child, args=(theirs, main, arguments), daemon=daemon
         )
-        with interrupts_blocked():
+        with interrupts_blocked(), _importable_main():
             try:
                 self.process.start()
             except RuntimeError:  # this is a child itself, which imports the user's script
@@ -194,6 +195,21 @@ def _run_child(
         code = 0
     finally:
         end_soon(code)
+
+
+@contextlib.contextmanager
+def _importable_main() -> Iterator[None]:
+    """A child imports the file of the main module; a script from standard input has none."""
+    main = vars(sys.modules["__main__"])
+    file = main.get("__file__")
+    if file != "<stdin>":
+        yield
+        return
+    del main["__file__"]
+    try:
+        yield
+    finally:
+        main["__file__"] = file
 
 
 def _death_of(process: SpawnProcess) -> int:

@@ -160,6 +160,7 @@ def test_a_trial_resumed_under_other_versions_is_frozen_without_digests(tmp_path
         ("{", "not readable as JSON"),
         ("[]", "no baseline"),
         ('{"rows": []}', "no baseline"),
+        ('{"format": 2, "spec": {}}', "no baseline"),
         ('{"format": 99}', "format 99; expected 1"),
         ('{"format": 1}', "created is missing"),
         ('{"format": 1, "exit_code": 0, "cells": []}', "check --json"),

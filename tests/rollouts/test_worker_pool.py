@@ -528,6 +528,17 @@ def test_a_script_without_a_guard_is_told_so_once(tmp_path: Path, call: str) -> 
     assert "if __name__ == '__main__':" in err
 
 
+def test_a_script_from_standard_input_can_train(tmp_path: Path) -> None:
+    call = "make_trainer('snes', env='CartPole-v1', population_size=8, workers=2)"
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"import esbench\nif __name__ == '__main__':\n    esbench.{call}.train(env_steps=100)\n"
+    )
+    with script.open() as stdin:
+        code, _, err = finished("-", cwd=tmp_path, stdin=stdin)
+    assert (code, err) == (0, "")
+
+
 def test_a_job_begins_although_episodes_of_the_last_one_still_run(
     make_spec: Spec, trio: WorkerPool
 ) -> None:
