@@ -59,20 +59,26 @@ def _merge(sources: Sequence[Path], out: Path) -> dict[MergeAction, int]:
             place = trial.path.relative_to(root)
             chosen[place] = _longer(chosen.get(place, trial), trial)
             in_place.setdefault(place, []).append(trial)
+    others = {place: _with_more_kept(trial, in_place[place]) for place, trial in chosen.items()}
     for place, known in there.items():
-        if chosen[place] is not known:
+        if others[place] or chosen[place] is not known:
             _require_not_running(known)
     counts: dict[MergeAction, int] = {"copied": 0, "replaced": 0, "kept": 0}
     for place, trial in chosen.items():
         before = there.get(place)
-        others = [other for other in in_place[place] if {*other.kept} - {*trial.kept}]
-        if trial is not before:
-            _copy(trial, others, out / place, out)
-        elif others:
-            with contextlib.ExitStack() as stack:
-                _adopt(trial, trial, others, stack)
+        if others[place] or trial is not before:
+            _copy(trial, others[place], out / place, out)
         counts["kept" if trial is before else "replaced" if before else "copied"] += 1
     return counts
+
+
+def _with_more_kept(trial: TrialFolder, others: Sequence[TrialFolder]) -> list[TrialFolder]:
+    """Those of the others that have kept what a trial lacks; raises if that is damaged."""
+    found = [(other, trial.adoptable(other)) for other in others if other is not trial]
+    for other, generations in found:
+        for generation in generations:
+            other.load_checkpoint(generation)
+    return [other for other, generations in found if generations]
 
 
 def _check_folders(sources: Sequence[Path], out: Path) -> None:
@@ -171,29 +177,18 @@ def _busy(trial: TrialFolder) -> UsageError:
     return UsageError(f"{trial.path} is running; expected a trial that no process trains or scores")
 
 
-def _adopt(
-    new: TrialFolder,
-    target: TrialFolder,
-    others: Sequence[TrialFolder],
-    stack: contextlib.ExitStack,
-) -> None:
-    """Join the kept checkpoints in ``new``; ``target`` stays locked until the stack is closed."""
-    if target.path.exists() and not stack.enter_context(target.locked()):
-        raise _busy(target)
-    for other in others:
-        new.adopt(other)
-
-
 def _copy(trial: TrialFolder, others: Sequence[TrialFolder], target: Path, out: Path) -> None:
-    """Copy a trial, which cannot start meanwhile, and move it to its place."""
+    """Copy a trial, which cannot start meanwhile, with what others have kept, to its place."""
     with (
         disk_errors(out, "; run the same merge again to continue"),
         contextlib.ExitStack() as stack,
     ):
         out.mkdir(parents=True, exist_ok=True)
         hidden = Path(stack.enter_context(TemporaryDirectory(prefix=HIDDEN, dir=out)))
-        if not stack.enter_context(shared(trial.path / "lock")):
+        if trial.path != target and not stack.enter_context(shared(trial.path / "lock")):
             raise _busy(trial)
+        if target.exists() and not stack.enter_context(TrialFolder(target).locked()):
+            raise _busy(TrialFolder(target))
         try:
             shutil.copytree(
                 trial.path, hidden / "new", ignore=_NOT_COPIED, copy_function=_copy_file
@@ -204,7 +199,8 @@ def _copy(trial: TrialFolder, others: Sequence[TrialFolder], target: Path, out: 
                 f"cannot copy {file}: {why}; run the same merge again to continue"
             ) from None
         (hidden / "new" / "lock").touch()  # so that a merge of the copy can lock it
-        _adopt(TrialFolder(hidden / "new"), TrialFolder(target), others, stack)
+        for other in others:
+            TrialFolder(hidden / "new").adopt(other)
         target.parent.mkdir(parents=True, exist_ok=True)
         old = hidden / "old" / target.relative_to(out)
         old.parent.mkdir(parents=True)

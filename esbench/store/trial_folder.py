@@ -279,14 +279,27 @@ class TrialFolder:
         self.checkpoint(state)
         self._checkpoints.keep(state, self._spec)
 
+    def adoptable(self, other: TrialFolder) -> list[int]:
+        """The generations that this trial has reached, and that only ``other`` has kept.
+
+        Both have the same specification.
+
+        Raises:
+            UsageError: the checkpoint of this trial is damaged.
+        """
+        more = sorted({*other.kept} - {*self.kept})
+        state = self.load_checkpoint() if more else None
+        reached = 0 if state is None else state["progress"]["generation"]
+        return [generation for generation in more if generation <= reached]
+
     def adopt(self, other: TrialFolder) -> None:
-        """Keep what only ``other`` has kept, a shorter trial of the same specification.
+        """Keep what is ``adoptable`` from another trial of the same specification.
 
         Raises:
             UsageError: the file system refuses, or something is damaged.
         """
         spec = self.description()["spec"]
-        for generation in sorted({*other.kept} - {*self.kept}):
+        for generation in self.adoptable(other):
             state = other.load_checkpoint(generation)
             assert state is not None
             self._checkpoints.keep(state, spec)

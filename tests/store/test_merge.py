@@ -119,6 +119,35 @@ def test_what_only_the_shorter_trial_has_kept_is_added(tmp_path: Path, merges: l
     assert (merged.path / "kept" / result.name).read_bytes() == result.read_bytes()
 
 
+def test_a_checkpoint_beyond_the_end_of_a_trial_is_not_added(tmp_path: Path) -> None:
+    """As of a finished trial that a callback has stopped."""
+    out, source = tmp_path / "out", tmp_path / "source"
+    write(out, [0], 2)
+    (other,) = write(source, [0], 4, None)
+    with other.folder.locked():
+        other.folder.begin(other.spec, {})
+        other.folder.keep({"algorithm": {}, "progress": {"generation": 3}})
+    before = files(out)
+    assert merge([source], out)["kept"] == 1
+    assert files(out) == before
+
+
+def test_what_stays_is_not_written_while_it_runs(tmp_path: Path) -> None:
+    out, source = tmp_path / "out", tmp_path / "source"
+    write(out, [0], 2, None)
+    (there,) = write(out, [1], 3, None)
+    write(source, [0], 3)
+    (other,) = write(source, [1], 2, None)
+    with other.folder.locked():
+        other.folder.begin(other.spec, {})
+        other.folder.keep({"algorithm": {}, "progress": {"generation": 2}})
+    with there.folder.locked():
+        before = files(out)
+        with pytest.raises(UsageError, match="is running"):
+            merge([source], out)
+        assert files(out) == before
+
+
 def test_the_later_checkpoint_counts_and_not_the_rows_after_it(tmp_path: Path) -> None:
     killed, out = tmp_path / "killed", tmp_path / "out"
     write(out, [0], 8, None)
