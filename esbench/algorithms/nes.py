@@ -37,7 +37,7 @@ from esbench.arrays import Matrix, Shapes, Vector
 from esbench.errors import TrainingError, UsageError
 from esbench.search_space import Tune
 
-LARGEST_NORM: Final = 100.0  # of the logarithm of one update's factor on the covariance of xNES
+LARGEST_NORM: Final = 100.0  # of W in exp(W), by which an update of xNES multiplies A
 MOST_PARAMS: Final = 2_000  # of xNES, whose P x P matrix goes to every worker in every generation
 
 
@@ -138,11 +138,13 @@ class XNES(Algorithm[SampledPopulation]):
                 f"xnes with {size} parameters: expected at most {MOST_PARAMS}, because it "
                 "keeps a matrix with one row per parameter; use snes"
             )
-        decays = self.settings.optimizer.lower() == "adamw"  # by default
+        optimizer = self.settings.optimizer
+        decays = optimizer.lower().rpartition(":")[2] == "adamw"  # by default
         if self.settings.optimizer_settings.get("weight_decay", decays):
             raise UsageError(
-                "xnes steps in local coordinates, where the optimizer's weight_decay does nothing; "
-                "expected weight_decay as a setting of the algorithm"
+                f"optimizer = {optimizer!r}: its own weight decay does nothing in the local "
+                "coordinates of xnes; expected weight_decay = 0 in optimizer_settings, and "
+                "weight_decay as a setting of xnes"
             )
         sigma = np.zeros(size) + self.settings.initial_sigma(size)
         self._factor = np.diag(sigma)  # A, of the covariance A A^T
@@ -226,8 +228,8 @@ def times_exponential(matrix: Matrix, weights: Vector, vectors: Matrix) -> Matri
     norm = float(np.sum(np.abs(weights) * np.sum(vectors * vectors, axis=1)))  # bounds |W|
     if not norm <= LARGEST_NORM:
         raise TrainingError(
-            f"the covariance matrix diverges: one update would multiply it by up to exp({norm:.3g}"
-            f"); expected at most exp({LARGEST_NORM}); use a smaller sigma_learning_rate"
+            f"the deviations diverge: one update would multiply them by up to exp({norm:.3g}); "
+            f"expected at most exp({LARGEST_NORM:.0f}), which needs a smaller sigma_learning_rate"
         )
     steps = max(1, int(np.ceil(norm)))  # exp(W) = exp(W / steps)^steps
     for _ in range(steps):

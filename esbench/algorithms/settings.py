@@ -134,7 +134,8 @@ class PairSettings(GrowingSettings, ABC):
 
     @model_validator(mode="after")
     def _compares_members(self) -> PairSettings:
-        if self.population_size == 1 and not (self.num_interactions or self.min_episodes):
+        grows = (self.num_interactions or self.min_episodes) and self.population_size_max != 1
+        if self.population_size == 1 and not grows:
             raise ValueError(
                 "population_size = 1: expected at least 2, because a search compares members; or a "
                 "population that grows, with num_interactions or min_episodes"
@@ -214,8 +215,8 @@ class AdaptiveDeviationSettings(DeviationSettings, ABC):
     sigma_min: PerParameter | None = None
     """Smallest standard deviation: one number, or one per parameter [parameter units].
 
-    The bounds hold after an update, not at the start. ``sigma_max_change`` slows the way up from a
-    start below ``sigma_min``; a start above ``sigma_max`` moves there in one update.
+    Updates move a start outside of the bounds to them: from above ``sigma_max`` in one update, from
+    below ``sigma_min`` by at most ``sigma_max_change`` per update.
     """
 
     sigma_max: PerParameter | None = None
@@ -302,9 +303,8 @@ def _out_of_order(
     lows, highs = np.broadcast_arrays(np.atleast_1d(low), np.atleast_1d(high))
     first = int(np.argmax(lows > highs))
     of = f" of parameter {first}" if lows.size > 1 else ""
-    return (
-        f"{low_name}{of} = {lows[first]:.6g}: expected at most {high_name}{of} ({highs[first]:.6g})"
-    )
+    least, most = float(lows[first]), float(highs[first])
+    return f"{low_name}{of} = {least}: expected at most {high_name}{of} ({most})"
 
 
 def fitting(name: str, value: float | tuple[float, ...], num_params: int) -> float | Vector:

@@ -87,8 +87,8 @@ def making(environment_id: str, kwargs: dict[str, Any]) -> Iterator[None]:
         yield
     except Exception as error:  # constructors raise anything: missing files, keys, libraries
         given = f" with kwargs {kwargs}" if kwargs else ""
-        atari = re.fullmatch(r"\w+(NoFrameskip|Deterministic)-v\d", environment_id)
-        near = f"; did you mean 'ale_py:{environment_id}'?" if atari else ""
+        atari = re.fullmatch(r"(\w+)(NoFrameskip|Deterministic)-v\d", environment_id)
+        near = f"; did you mean 'esbench/{atari[1]}Deterministic-v5'?" if atari else ""
         raise UserCodeError(
             f"environment {environment_id!r} cannot be made{given}: {reason(error)}"
             f"{location(error)}{near}"

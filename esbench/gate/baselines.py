@@ -240,7 +240,7 @@ def read_baseline(path: Path) -> Baseline:
             f"did you mean {str(near)!r}?" if near else "expected a file of 'esbench baseline'"
         )
         raise UsageError(f"no file {str(path)!r}; {expected}") from None
-    others = {"exit_code", "spec"}  # in files of 'esbench check' and of a trial
+    others = {"exit_code", "spec", "hash"}  # in files of 'esbench check' and of a trial
     if not isinstance(content, dict) or "format" not in content or content.keys() & others:
         seen = "a file of 'esbench check --json'" if "exit_code" in content else "no baseline"
         raise UsageError(f"{path} is {seen}; expected a file of 'esbench baseline'")

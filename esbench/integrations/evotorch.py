@@ -287,8 +287,8 @@ def make_search(settings: EvotorchSettings, center: Vector, seed: int, evaluate:
         return search_algorithms()[name](problem, **arguments)
     except (TypeError, ValueError, IndexError, RuntimeError, AssertionError) as error:
         raise UsageError(
-            f"evotorch {name} with {settings.arguments}: {error} Arguments are given in "
-            "algorithms.evotorch.arguments, such as arguments.stdev_init = 0.5"
+            f"evotorch {name} with {settings.arguments}: {str(error).rstrip('.')} "
+            "(algorithms.evotorch.arguments takes arguments such as stdev_init = 0.5)"
         ) from None
 
 
