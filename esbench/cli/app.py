@@ -226,7 +226,7 @@ class GridOptions:
 def all_overrides(overrides: list[str] | None, device: str | None) -> list[str]:
     """The overrides of ``--set`` and ``--device``; a UsageError if there is no such device."""
     if device not in {None, "cpu", "cuda"}:
-        raise UsageError(f"--device {device}: expected cpu or cuda")
+        raise UsageError(f"--device {device}: expected 'cpu' or 'cuda'")
     if device == "cuda":
         from esbench.policies.kernels.device import require_device
 

@@ -178,7 +178,7 @@ def test_higher_is_better_and_random_search_is_worse(name, seed):
 
 def test_the_return_of_a_single_member_is_told(monkeypatch):
     told = []
-    algorithm = make("openai_es", {"population_size": 1, "antithetic": False})
+    algorithm = make("openai_es", {"population_size": 1, "antithetic": False, "min_episodes": 1})
 
     def keep(self, members, returns, behaviors):
         told.append(returns)

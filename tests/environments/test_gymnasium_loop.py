@@ -68,7 +68,7 @@ def test_what_takes_long_to_make_has_few_slots(monkeypatch, seconds, wanted, slo
         ("Needs-v0", {}, "No module named 'no_library'; expected 'no_library' in"),
         ("nowhere:Env-v0", {}, "cannot be made: .*nowhere"),
         ("CartPole-v7", {}, "`CartPole`"),
-        ("PongNoFrameskip-v4", {}, "did you mean 'esbench/PongDeterministic-v5'"),
+        ("PongDeterministic-v4", {}, "did you mean 'esbench/PongDeterministic-v5'"),
         ("HalfCheetah-v3", {}, "gymnasium-robotics project"),
     ],
 )
