@@ -3,6 +3,7 @@
 import json
 import math
 import struct
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -106,10 +107,7 @@ def of_tensorboard(root: Path, trial: Trial) -> Stored:
 
 
 def of_wandb(root: Path, trial: Trial) -> Stored:
-    from wandb.proto.wandb_internal_pb2 import Record
-
-    (file,) = (root / "wandb").rglob("*.wandb")
-    records = [Record.FromString(each) for each in log_records(file.read_bytes())]
+    records = wandb_records(root)
     (run,) = (each.run for each in records if each.WhichOneof("record_type") == "run")
     config = {each.key: json.loads(each.value_json) for each in run.config.update}
     rows = [each.history.item for each in records if each.WhichOneof("record_type") == "history"]
@@ -120,6 +118,20 @@ def of_wandb(root: Path, trial: Trial) -> Stored:
         for key in numbers.keys() - media - {"global_step"}:
             points.setdefault(key, []).append((numbers["global_step"], numbers[key]))
     return Stored(points, config, media, run.display_name, run.run_group)
+
+
+def wandb_records(root: Path) -> list[Any]:
+    """The records of the only run; W&B writes them in a process of its own, the exit last."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    deadline = time.monotonic() + 20
+    while True:
+        (file,) = (root / "wandb").rglob("*.wandb")
+        records = [Record.FromString(each) for each in log_records(file.read_bytes())]
+        written = records and records[-1].WhichOneof("record_type") == "exit"
+        if written or time.monotonic() > deadline:
+            return records
+        time.sleep(0.05)
 
 
 def log_records(content: bytes) -> Iterator[bytes]:
