@@ -124,7 +124,7 @@ def wandb_records(root: Path) -> list[Any]:
     """The records of the only run; W&B writes them in a process of its own, the exit last."""
     from wandb.proto.wandb_internal_pb2 import Record
 
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while True:
         (file,) = (root / "wandb").rglob("*.wandb")
         records = [Record.FromString(each) for each in log_records(file.read_bytes())]
