@@ -265,10 +265,10 @@ def _require_no_budget(name: str, settings: Table) -> None:
     own = algorithm_class(name).Settings.model_fields
     for table, model in (("budget", BudgetSpec), ("evaluation", EvaluationSpec)):
         for key in sorted(settings.keys() & model.model_fields.keys() - own.keys()):
-            given = f"{key} = {shown(settings[key])}"
+            value = shown(settings[key])
             raise UsageError(
-                f"{given}: {name} has no such setting; did you mean {table}={{{key!r}: "
-                f"{shown(settings[key])}}}?"
+                f"{key} = {value}: {name} has no such setting; did you mean {table}={{{key!r}: "
+                f"{value}}}?"
             )
 
 

@@ -160,6 +160,13 @@ def test_no_affine_change_of_coordinates_matters(matrix, offset, seed):
     np.testing.assert_allclose(inverse @ factor(other), factor(plain), atol=1e-7)
 
 
+def test_weight_decay_takes_its_part_off_the_center():
+    plain, decayed = make(learning_rate=0.5), make(learning_rate=0.5, weight_decay=0.1)
+    for algorithm in (plain, decayed):
+        climb(algorithm, 1)
+    np.testing.assert_allclose(decayed.center, plain.center - 0.5 * 0.1 * START, rtol=1e-12)
+
+
 @pytest.mark.parametrize("rate", [1e5, 1e308])
 def test_an_update_that_would_take_forever_is_refused(rate):
     with pytest.raises(TrainingError, match="sigma_learning_rate"):
