@@ -1,5 +1,5 @@
 from .algorithms.base import register_algorithm
-from .api import (
+from .app.api import (
     list_agents,
     list_algorithms,
     list_environments,
@@ -8,18 +8,22 @@ from .api import (
     make_algorithm,
     make_trainer,
 )
-from .commands import (
+from .app.commands import (
     compare,
     merge,
     plot,
     run,
     table,
 )
-from .environments.backends.base import register_backend
-from .errors import (
+from .core.errors import (
     EsbenchError,
     TrainingError,
     UsageError,
+)
+from .environments.backends.base import register_backend
+from .experiment.callbacks import (
+    Stop,
+    TargetReturn,
 )
 from .grids.environment_files import register_environment
 from .integrations.ray_engine import RayEngine
@@ -28,16 +32,12 @@ from .integrations.trackers.base import (
     register_tracker,
 )
 from .policies.base import register_policy
-from .store.data_frames import (
+from .results.data_frames import (
     load_members,
     load_results,
     load_scores,
 )
 from .store.generation_record import GenerationRecord
-from .training.callbacks import (
-    Stop,
-    TargetReturn,
-)
 
 __all__ = [
     "EsbenchError",

@@ -18,10 +18,10 @@ import numpy as np
 from error_rates import markdown
 
 import esbench
-from esbench.analysis.statistics import tail_mean
-from esbench.arrays import Floats
+from esbench.core.arrays import Floats
+from esbench.experiment.trained_policy import TrainedPolicy
+from esbench.results.statistics.statistics import tail_mean
 from esbench.store.trial_folder import TrialFolder
-from esbench.training.trained_policy import TrainedPolicy
 
 SPANS = (1, 5, 10, 20)
 

@@ -17,9 +17,9 @@ import numpy as np
 from error_rates import markdown
 from simulated_checks import DISTRIBUTIONS
 
-from esbench.analysis.change_points import change_points
-from esbench.arrays import Floats
-from esbench.seeding import Purpose, stream
+from esbench.core.arrays import Floats
+from esbench.core.seeding import Purpose, stream
+from esbench.results.statistics.change_points import change_points
 
 CHECKS, SEEDS = 24, 8
 PLACES = (16, 21)

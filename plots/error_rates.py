@@ -19,14 +19,14 @@ from pathlib import Path
 import numpy as np
 from simulated_checks import DISTRIBUTIONS, Draw, rates, resampled
 
-from esbench.analysis import aggregates
-from esbench.analysis.aggregates import Statistic, stratified_interval
-from esbench.analysis.gate import GateRules, judge
-from esbench.analysis.permutation import OMNIBUS, TestStatistic
-from esbench.analysis.statistics import bootstrap_interval, iqm, normalized
-from esbench.arrays import Floats
-from esbench.seeding import Purpose, stream
-from esbench.store.cells import cells
+from esbench.core.arrays import Floats
+from esbench.core.seeding import Purpose, stream
+from esbench.results.cells import cells
+from esbench.results.statistics import aggregates
+from esbench.results.statistics.aggregates import Statistic, stratified_interval
+from esbench.results.statistics.gate import GateRules, judge
+from esbench.results.statistics.permutation import OMNIBUS, TestStatistic
+from esbench.results.statistics.statistics import bootstrap_interval, iqm, normalized
 
 CELLS = 4
 REPETITIONS = 400

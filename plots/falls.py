@@ -19,9 +19,9 @@ from center_averages import played
 from error_rates import markdown
 
 import esbench
-from esbench.arrays import Floats
+from esbench.core.arrays import Floats
+from esbench.experiment.trained_policy import TrainedPolicy
 from esbench.store.trial_folder import TrialFolder
-from esbench.training.trained_policy import TrainedPolicy
 
 START = 100  # steps to get up to speed
 STANDSTILL = 100  # steps without a new maximum that are a failure

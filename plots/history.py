@@ -14,10 +14,10 @@ import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from esbench.reporting.figures.drawing import Output
-from esbench.reporting.figures.history import history_drawing
-from esbench.reporting.history import history
-from esbench.seeding import Purpose, stream
+from esbench.core.seeding import Purpose, stream
+from esbench.publish.figures.drawing import Output
+from esbench.publish.figures.history import history_drawing
+from esbench.publish.history import history
 
 COMMITS, SEEDS = 40, 8
 DROP_AT, FASTER_AT = 24, 32

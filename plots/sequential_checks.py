@@ -17,9 +17,16 @@ import numpy as np
 from error_rates import SPLITS, markdown
 from simulated_checks import DISTRIBUTIONS, Draw
 
-from esbench.analysis.gate import GateRules, Sample, Verdict, judge, looks, shares_of_looks
-from esbench.arrays import Floats
-from esbench.seeding import Purpose, stream
+from esbench.core.arrays import Floats
+from esbench.core.seeding import Purpose, stream
+from esbench.results.statistics.gate import (
+    GateRules,
+    Sample,
+    Verdict,
+    judge,
+    looks,
+    shares_of_looks,
+)
 
 BASELINE = 16
 DESIGNS = {"8": (8,), "16": (16,), "32": (32,), "8, 16, 32": looks(32)}

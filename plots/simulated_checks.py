@@ -13,9 +13,9 @@ from typing import Final, TypeAlias, final
 
 import numpy as np
 
-from esbench.analysis.gate import GateRules, Judgment, Sample, Verdict
-from esbench.arrays import Floats
-from esbench.seeding import Purpose, stream
+from esbench.core.arrays import Floats
+from esbench.core.seeding import Purpose, stream
+from esbench.results.statistics.gate import GateRules, Judgment, Sample, Verdict
 
 Judge: TypeAlias = Callable[[Sequence[Sample | None], GateRules], list[Judgment | None]]
 Draw: TypeAlias = Callable[[np.random.Generator, int, float], Floats]

@@ -11,11 +11,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from esbench.errors import UsageError
-from esbench.leaderboard.entries import read_leaderboard
-from esbench.leaderboard.figures import suite_drawings
-from esbench.leaderboard.suites import read_suite, suite_names
-from esbench.reporting.figures.drawing import Output
+from esbench.core.errors import UsageError
+from esbench.publish.figures.drawing import Output
+from esbench.publish.leaderboard.entries import read_leaderboard
+from esbench.publish.leaderboard.figures import suite_drawings
+from esbench.publish.leaderboard.suites import read_suite, suite_names
 
 HERE = Path(__file__).parent
 LEADERBOARD = HERE.parent / "results" / "leaderboard"

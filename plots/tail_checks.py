@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 from error_rates import markdown
 
-from esbench.analysis.gate import GateRules, Sample, Verdict, judge
-from esbench.analysis.statistics import tail_mean
-from esbench.arrays import Floats
-from esbench.seeding import Purpose, stream
+from esbench.core.arrays import Floats
+from esbench.core.seeding import Purpose, stream
+from esbench.results.statistics.gate import GateRules, Sample, Verdict, judge
+from esbench.results.statistics.statistics import tail_mean
 
 EPISODES, LEVEL, DEPTH = 100, 0.9, 0.3
 BETWEEN_SEEDS, BETWEEN_EPISODES = 0.03, 0.05

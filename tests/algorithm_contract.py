@@ -11,7 +11,7 @@ import pytest
 import torch
 from searches import answer, arrays_in, assert_same, climb, tell, written
 
-from esbench.errors import TrainingError
+from esbench.core.errors import TrainingError
 
 P, SIZE = 6, 12
 START = np.linspace(-1.0, 1.5, P)

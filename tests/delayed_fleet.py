@@ -8,11 +8,11 @@ from typing import Final, final
 
 from fake_fleet import result_of
 
-from esbench.rollouts.coordinator import Fleet, NodeAnswered, NodeJoined, PlayingNode, PoolEvent
-from esbench.rollouts.jobs import Job, Task
-from esbench.rollouts.node_player import REPORT_SECONDS, STEP_SECONDS, Exchange, Report
-from esbench.rollouts.pool_sizes import DEFAULT_SLOTS
-from esbench.rollouts.results import EpisodeResult
+from esbench.engine.coordinator import Fleet, NodeAnswered, NodeJoined, PlayingNode, PoolEvent
+from esbench.engine.jobs import Job, Task
+from esbench.engine.node_player import REPORT_SECONDS, STEP_SECONDS, Exchange, Report
+from esbench.engine.pool_sizes import DEFAULT_SLOTS
+from esbench.engine.results import EpisodeResult
 
 NEVER: Final = float("inf")
 ROUNDING: Final = 1e-9

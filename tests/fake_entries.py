@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from esbench.analysis.statistics import tail_mean
-from esbench.gate.baselines import FrozenCell, FrozenTrial
 from esbench.grids.compose import compose_grid
 from esbench.grids.environment_files import frozen_scores
 from esbench.grids.expand import LabeledSpec, expand
-from esbench.leaderboard.entries import QUANTILES, BestSoFar, Curves, Entry, Run
+from esbench.publish.gate.baselines import FrozenCell, FrozenTrial
+from esbench.publish.leaderboard.entries import QUANTILES, BestSoFar, Curves, Entry, Run
+from esbench.results.statistics.statistics import tail_mean
 from esbench.store.provenance.changes import Origin
 
 POINTS = 20

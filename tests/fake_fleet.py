@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import final
 
-from esbench.rollouts.coordinator import (
+from esbench.engine.coordinator import (
     Fleet,
     NodeAnswered,
     NodeJoined,
@@ -15,9 +15,9 @@ from esbench.rollouts.coordinator import (
     PlayingNode,
     PoolEvent,
 )
-from esbench.rollouts.jobs import Job, Task
-from esbench.rollouts.node_player import Exchange, Report
-from esbench.rollouts.results import EpisodeResult
+from esbench.engine.jobs import Job, Task
+from esbench.engine.node_player import Exchange, Report
+from esbench.engine.results import EpisodeResult
 
 
 def result_of(task: Task) -> EpisodeResult:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from esbench.experiment.trials import Trial
+from esbench.experiment.watchers import Outcome
 from esbench.grids.grid_file import parse_grid
-from esbench.running.trials import Trial
-from esbench.running.watchers import Outcome
 from esbench.tuning.open import open_studies
 from esbench.tuning.study import Search, Study
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from esbench.core.json_text import SEAL, sealed
+from esbench.experiment.trials import Trial, grid_trials
 from esbench.grids.grid_file import parse_grid
-from esbench.json_text import SEAL, sealed
-from esbench.running.trials import Trial, grid_trials
 from esbench.store.generation_record import GenerationRecord
 
 COMMAND = "esbench run --env CartPole-v1 --algorithm openai_es --seeds 0-2"

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
-from esbench.rollouts.servers import Arrival, Lost, Node, Nodes
-from esbench.running.trial_server import TrialServer
+from esbench.engine.servers import Arrival, Lost, Node, Nodes
+from esbench.experiment.trial_server import TrialServer
 
 
 @final

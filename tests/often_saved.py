@@ -2,11 +2,11 @@
 
 import multiprocessing
 
-import esbench.training.trainer
+import esbench.experiment.trainer
 
 if multiprocessing.parent_process() is not None:
-    esbench.training.trainer.CHECKPOINT_SECONDS = 0.0  # type: ignore[misc]
-    esbench.training.trainer.CHECKPOINT_SHARE = 0  # type: ignore[misc]
+    esbench.experiment.trainer.CHECKPOINT_SECONDS = 0.0  # type: ignore[misc]
+    esbench.experiment.trainer.CHECKPOINT_SHARE = 0  # type: ignore[misc]
 
 
 def go_on(_: object) -> None:

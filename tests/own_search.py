@@ -10,7 +10,7 @@ from esbench.algorithms.openai_es import OpenAIESFamily, OpenAIESSettings
 from esbench.algorithms.plan import EvaluationPlan
 from esbench.algorithms.population import SampledPopulation, StoredPopulation
 from esbench.algorithms.shaping import centered
-from esbench.arrays import Matrix, Vector
+from esbench.core.arrays import Matrix, Vector
 
 
 class Derived(torch.optim.NAdam):

@@ -12,7 +12,7 @@ import safetensors.numpy
 from scipy import stats
 
 import esbench
-from esbench.arrays import with_arrays, without_arrays
+from esbench.core.arrays import with_arrays, without_arrays
 from esbench.environments.functions import rotation
 
 P, SIZE = 7, 20

@@ -9,10 +9,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeAlias, final
 
+from esbench.engine.node_player import Failure, NodePlayer
 from esbench.integrations import ray_engine
 from esbench.integrations.ray_cluster import ClusterNode, Software, software
 from esbench.integrations.ray_fleet import loaded
-from esbench.rollouts.node_player import Failure, NodePlayer
 
 Answer: TypeAlias = Callable[[Mapping[str, str]], Software]
 """What a node says about its software when it is asked for user code."""

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import esbench
-from esbench.errors import UsageError
-from esbench.training.search_trainer import SearchTrainer
+from esbench.core.errors import UsageError
+from esbench.experiment.search_trainer import SearchTrainer
 
 
 class Net(torch.nn.Module):

@@ -60,7 +60,7 @@ def test_an_output_folder_of_version_0_2_0(
 
 
 TRAINER = "from esbench.trainer import Trainer\n"
-REGISTER = "from esbench.registry import register_algorithm\n"
+REGISTER = "from esbench.core.registry import register_algorithm\n"
 PLUGINS = {
     "entry point": ("esbench.plugins.evotorch:Old", "esbench.plugins", ""),
     "old module": ("old_plugin:Old", "esbench.trainer", TRAINER),

@@ -15,8 +15,8 @@ from PIL import Image
 
 import esbench
 from esbench import GenerationRecord, Stop, UsageError
-from esbench.reporting.figures.all_figures import drawings
-from esbench.training.callbacks import ImportedCallback
+from esbench.experiment.callbacks import ImportedCallback
+from esbench.publish.figures.all_figures import drawings
 
 NUMBER: Any = 5  # no callback
 GRID = {

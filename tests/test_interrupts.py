@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from esbench.__main__ import program
-from esbench.interrupts import interrupts_delayed
+from esbench.core.interrupts import interrupts_delayed
 
 
 def test_a_signal_that_arrives_while_handlers_change_leaves_them(
@@ -77,6 +77,6 @@ def test_an_interrupt_while_mujoco_is_loaded_is_no_missing_library(tmp_path: Pat
         "except KeyboardInterrupt:\n"
         "    raise ImportError('no library')\n"
     )
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import esbench.rollouts.worker"
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import esbench.engine.worker"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert ended.stderr.splitlines()[-1] == "KeyboardInterrupt"

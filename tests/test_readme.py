@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from command_line import Run, finished
 
+from esbench.experiment.trials import grid_trials
 from esbench.grids.environment_registry import read_toml
 from esbench.grids.grid_file import parse_grid
-from esbench.running.trials import grid_trials
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ from command_line import Run, files
 
 import esbench as es
 from esbench.algorithms.base import Algorithm
-from esbench.errors import (
+from esbench.core.errors import (
     LONGEST_LINE,
     UsageError,
     require_choice,
@@ -19,9 +19,9 @@ from esbench.errors import (
     shortened,
     suggestion,
 )
+from esbench.core.settings import MOST_LEVELS
+from esbench.engine.worker_pool import WorkerPool
 from esbench.grids.compose import compose_grid
-from esbench.rollouts.worker_pool import WorkerPool
-from esbench.settings import MOST_LEVELS
 
 GRID = ["--env", "CartPole-v1", "--algorithm", "openai_es", "--seeds", "0", "--out", "new"]
 LONG = "x" * 5000

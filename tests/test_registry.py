@@ -8,23 +8,23 @@ import pytest
 from command_line import finished
 
 import esbench
-from esbench import registry as registry_module
+from esbench.core import registry as registry_module
 from esbench.algorithms.base import ALGORITHMS
+from esbench.core.errors import UsageError
+from esbench.core.registry import Registry, import_object
 from esbench.environments.backends.base import BACKENDS
-from esbench.errors import UsageError
 from esbench.integrations.trackers.base import TRACKERS
 from esbench.policies.base import POLICIES
-from esbench.registry import Registry, import_object
 
 TORTOISE = """
-from esbench.registry import zoo
+from esbench.core.registry import zoo
 
 @zoo.register("tortoise")
 class Tortoise:
     pass
 """
 HARE = """
-from esbench.registry import zoo
+from esbench.core.registry import zoo
 
 @zoo.register("hare")
 class Hare:
@@ -233,7 +233,7 @@ def test_a_script_with_the_name_of_another_module_keeps_its_own(tmp_path: Path) 
     (tmp_path / "queue.py").write_text(
         "import sys\n"
         "sys.path.append(sys.path.pop(0))\n"
-        "from esbench.registry import import_name\n"
+        "from esbench.core.registry import import_name\n"
         "class Net: pass\n"
         "print(import_name('policy', Net))\n"
     )
@@ -242,7 +242,7 @@ def test_a_script_with_the_name_of_another_module_keeps_its_own(tmp_path: Path) 
 
 def test_a_script_without_a_modules_name_imports_no_other_file(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("raise SystemExit('imported')\n")
-    script = "from esbench.registry import import_name\nclass Net: pass\n"
+    script = "from esbench.core.registry import import_name\nclass Net: pass\n"
     (tmp_path / "train.v2.py").write_text(script + "print(import_name('policy', Net))\n")
     assert finished("train.v2.py", cwd=tmp_path) == (0, "__main__:Net\n", "")
     (tmp_path / "link.py").symlink_to(tmp_path / "real.py")

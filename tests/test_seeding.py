@@ -3,7 +3,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from esbench.seeding import EVALUATION_FLAG, Purpose, episode_seed, noise_key, stream
+from esbench.core.seeding import EVALUATION_FLAG, Purpose, episode_seed, noise_key, stream
 
 TRIAL_SEEDS = (0, 1, 2**32 - 1)
 GOLDEN_RAW = (9594371791806708155, 6945143470532081748)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from pydantic import Field, ValidationError, model_validator
 
-from esbench.errors import UsageError
-from esbench.settings import Settings, fields_at, parse
+from esbench.core.errors import UsageError
+from esbench.core.settings import Settings, fields_at, parse
 
 
 class Layer(Settings):

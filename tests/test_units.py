@@ -3,7 +3,7 @@ from collections.abc import Callable
 
 import pytest
 
-from esbench.units import format_duration, format_number, format_share, format_steps
+from esbench.core.units import format_duration, format_number, format_share, format_steps
 
 
 @pytest.mark.parametrize(

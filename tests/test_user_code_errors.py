@@ -6,10 +6,10 @@ import pytest
 from command_line import Run, finished
 from hostile_code import NAUGHTY, MuteError
 
-from esbench.errors import TrainingError, UsageError
-from esbench.escape import printable
-from esbench.registry import import_object
-from esbench.user_code_errors import (
+from esbench.core.errors import TrainingError, UsageError
+from esbench.core.escape import printable
+from esbench.core.registry import import_object
+from esbench.core.user_code_errors import (
     MOST_CHARACTERS,
     as_training_errors,
     error_text,
@@ -19,7 +19,7 @@ from esbench.user_code_errors import (
 
 ENDS = """
 import os, threading, time
-from esbench import process_end
+from esbench.core import process_end
 
 process_end.PATIENCE = 0.1
 with process_end.exit_is_an_error():

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from esbench.core.json_text import as_line
+from esbench.engine.worker_pool import WorkerPool
+from esbench.experiment.callbacks import Stop
+from esbench.experiment.search_trainer import SearchTrainer
 from esbench.grids.trial_spec import TrialSpec
-from esbench.json_text import as_line
-from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.generation_record import GenerationRecord
-from esbench.training.callbacks import Stop
-from esbench.training.search_trainer import SearchTrainer
 
 
 def train(spec: TrialSpec, pool: WorkerPool, *stops: int) -> SearchTrainer:

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import final
 
-from esbench.rollouts.worker_pool import WorkerPool
-from esbench.running.run_grid import run_grid
-from esbench.running.trials import Trial
+from esbench.engine.worker_pool import WorkerPool
+from esbench.experiment.run_grid import run_grid
+from esbench.experiment.trials import Trial
 from esbench.store.generation_record import GenerationRecord
 
 

@@ -9,13 +9,26 @@ import typer
 
 from esbench.algorithms.base import ALGORITHMS, Algorithm
 from esbench.algorithms.population import Population
-from esbench.analysis.permutation import p_different
-from esbench.analysis.statistics import iqm, normalized
 from esbench.cli.app import app as command_line
+from esbench.core.registry import Registry
+from esbench.core.settings import parse
+from esbench.core.units import (
+    NONE,
+    counted,
+    format_duration,
+    format_number,
+    format_share,
+    format_steps,
+)
+from esbench.engine.setup import Setup
 from esbench.environments.backends.base import BACKENDS, Backend
 from esbench.environments.behaviors.base import BEHAVIORS, Behavior
 from esbench.environments.make import make_environment, module_of
 from esbench.environments.simulator_log import silenced
+from esbench.experiment.held_out_score import HeldOutScore
+from esbench.experiment.trained_agent import TrainedAgent
+from esbench.experiment.trained_policy import TrainedPolicy
+from esbench.experiment.trainer import Trainer
 from esbench.grids.environment_files import (
     EnvironmentFile,
     environment_names,
@@ -26,34 +39,21 @@ from esbench.grids.grid_file import Grid
 from esbench.grids.policy_spec import PolicySpec
 from esbench.grids.trial_spec import BudgetSpec, EvaluationSpec
 from esbench.integrations.trackers.base import TrackedRun
-from esbench.leaderboard.entries import Entry, read_leaderboard
-from esbench.leaderboard.figures import suite_drawings
-from esbench.leaderboard.suites import Suite, SuiteCell, read_suite, suite_names
-from esbench.leaderboard.table import (
+from esbench.policies.base import POLICIES, Policy, PolicyBatch, TorchPolicy
+from esbench.publish.catalog import SettingRow, setting_rows
+from esbench.publish.figures.drawing import Output
+from esbench.publish.leaderboard.entries import Entry, read_leaderboard
+from esbench.publish.leaderboard.figures import suite_drawings
+from esbench.publish.leaderboard.suites import Suite, SuiteCell, read_suite, suite_names
+from esbench.publish.leaderboard.table import (
     LeaderboardRow,
     leaderboard_rows,
     one_episode_notes,
     policy_words,
 )
-from esbench.policies.base import POLICIES, Policy, PolicyBatch, TorchPolicy
-from esbench.registry import Registry
-from esbench.reporting.catalog import SettingRow, setting_rows
-from esbench.reporting.figures.drawing import Output
-from esbench.reporting.tables.across_environments import Overall, overall
-from esbench.rollouts.setup import Setup
-from esbench.settings import parse
-from esbench.training.held_out_score import HeldOutScore
-from esbench.training.trained_agent import TrainedAgent
-from esbench.training.trained_policy import TrainedPolicy
-from esbench.training.trainer import Trainer
-from esbench.units import (
-    NONE,
-    counted,
-    format_duration,
-    format_number,
-    format_share,
-    format_steps,
-)
+from esbench.publish.tables.across_environments import Overall, overall
+from esbench.results.statistics.permutation import p_different
+from esbench.results.statistics.statistics import iqm, normalized
 
 COMMANDS: dict[str, Any] = typer.main.get_command(command_line).commands  # type: ignore[attr-defined]
 

@@ -14,8 +14,8 @@ import gymnasium
 
 from esbench.algorithms.base import State
 from esbench.algorithms.settings import TrainerSettings
-from esbench.registry import Registry
-from esbench.settings import Count
+from esbench.core.registry import Registry
+from esbench.core.settings import Count
 
 Environment: TypeAlias = gymnasium.Env[Any, Any]
 MakeEnvironment: TypeAlias = Callable[[], Environment]

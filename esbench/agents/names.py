@@ -9,8 +9,8 @@ from esbench.agents.base import AGENTS, Agent, AgentSettings, MakeEnvironment
 from esbench.agents.own_agent import OwnAgent, is_own_agent
 from esbench.algorithms.base import ALGORITHMS, algorithm_class
 from esbench.algorithms.settings import TrainerSettings
-from esbench.errors import unknown
-from esbench.registry import import_object
+from esbench.core.errors import unknown
+from esbench.core.registry import import_object
 
 
 def trainer_names() -> list[str]:

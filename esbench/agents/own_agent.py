@@ -10,8 +10,8 @@ from pydantic import ConfigDict
 
 from esbench.agents.base import ActingPolicy, Agent, AgentSettings, MakeEnvironment
 from esbench.algorithms.base import State
-from esbench.errors import TrainingError, UsageError, UserCodeError, suggestion
-from esbench.user_code_errors import error_text
+from esbench.core.errors import TrainingError, UsageError, UserCodeError, suggestion
+from esbench.core.user_code_errors import error_text
 
 
 @final

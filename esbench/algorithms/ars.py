@@ -25,9 +25,9 @@ from esbench.algorithms.settings import (
     Positive,
 )
 from esbench.algorithms.shaping import raw
-from esbench.arrays import Matrix, Vector
-from esbench.search_space import Tune
-from esbench.settings import Count
+from esbench.core.arrays import Matrix, Vector
+from esbench.core.search_space import Tune
+from esbench.core.settings import Count
 
 MOST_PAIRS: Final = MOST_MEMBERS // 2
 

@@ -26,11 +26,11 @@ from esbench.algorithms.plan import EvaluationPlan
 from esbench.algorithms.population import Population, SampledPopulation
 from esbench.algorithms.settings import AlgorithmSettings, GrowingSettings, fitting
 from esbench.algorithms.shaping import all_equal
-from esbench.arrays import Matrix, Shapes, Vector
-from esbench.errors import TrainingError, UsageError, require_integer, shown
-from esbench.registry import Registry, import_object
-from esbench.seeding import noise_key
-from esbench.settings import MOST
+from esbench.core.arrays import Matrix, Shapes, Vector
+from esbench.core.errors import TrainingError, UsageError, require_integer, shown
+from esbench.core.registry import Registry, import_object
+from esbench.core.seeding import noise_key
+from esbench.core.settings import MOST
 
 State = dict[str, Any]
 PopulationT = TypeVar("PopulationT", bound=Population)

@@ -18,10 +18,10 @@ from esbench.algorithms.base import Algorithm, State, register_algorithm, scale_
 from esbench.algorithms.population import SampledPopulation
 from esbench.algorithms.settings import AdaptiveDeviationSettings, NonNegative, PerParameter
 from esbench.algorithms.shaping import ranks
-from esbench.arrays import Matrix, Shapes, Vector
-from esbench.errors import UsageError
-from esbench.search_space import Tune
-from esbench.settings import Count
+from esbench.core.arrays import Matrix, Shapes, Vector
+from esbench.core.errors import UsageError
+from esbench.core.search_space import Tune
+from esbench.core.settings import Count
 
 
 @final

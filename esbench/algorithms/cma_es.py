@@ -22,10 +22,10 @@ from esbench.algorithms.base import Algorithm, State, register_algorithm
 from esbench.algorithms.population import StoredPopulation
 from esbench.algorithms.settings import AtLeastTwo, FirstDeviationSettings, Positive
 from esbench.algorithms.shaping import ranks
-from esbench.arrays import Matrix, Shapes, Vector
-from esbench.errors import UsageError
-from esbench.search_space import Tune
-from esbench.seeding import noise_key
+from esbench.core.arrays import Matrix, Shapes, Vector
+from esbench.core.errors import UsageError
+from esbench.core.search_space import Tune
+from esbench.core.seeding import noise_key
 
 MOST_PARAMS: Final = 1_000  # the time per generation grows as P^3
 MOST_NUMBERS: Final = 250_000_000  # in the library's P x P matrices, two per member: 4 GB

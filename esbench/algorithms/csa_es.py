@@ -15,8 +15,8 @@ from esbench.algorithms.base import Algorithm, State, register_algorithm
 from esbench.algorithms.population import SampledPopulation
 from esbench.algorithms.settings import AtLeastTwo, DeviationSettings, Positive
 from esbench.algorithms.shaping import shared_by_ties
-from esbench.arrays import Matrix, Shapes, Vector
-from esbench.search_space import Tune
+from esbench.core.arrays import Matrix, Shapes, Vector
+from esbench.core.search_space import Tune
 
 SIGMA_RANGE: Final = (1e-300, 1e32)  # the upper limit is that of the library ``cmaes``
 

@@ -19,9 +19,9 @@ from esbench.algorithms.noise import LowRankNoise
 from esbench.algorithms.openai_es import OpenAIESFamily, OpenAIESFamilySettings
 from esbench.algorithms.population import SampledPopulation
 from esbench.algorithms.settings import Positive
-from esbench.search_space import Tune
-from esbench.seeding import noise_key
-from esbench.settings import Count
+from esbench.core.search_space import Tune
+from esbench.core.seeding import noise_key
+from esbench.core.settings import Count
 
 
 @final

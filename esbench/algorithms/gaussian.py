@@ -18,7 +18,7 @@ from esbench.algorithms.settings import (
     SigmaRateSettings,
     fitting,
 )
-from esbench.arrays import Shapes, Vector
+from esbench.core.arrays import Shapes, Vector
 
 
 class DecayingSearch(Algorithm[PopulationT], ABC):

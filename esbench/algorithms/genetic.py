@@ -28,10 +28,10 @@ from esbench.algorithms.noise import GaussianNoise
 from esbench.algorithms.population import Population
 from esbench.algorithms.settings import AtLeastTwo, DeviationSettings, PerParameter, fitting
 from esbench.algorithms.shaping import ranks
-from esbench.arrays import Matrix, Shapes, Vector
-from esbench.search_space import Tune
-from esbench.seeding import Purpose, noise_key, stream
-from esbench.settings import MOST_EPISODES, Count
+from esbench.core.arrays import Matrix, Shapes, Vector
+from esbench.core.search_space import Tune
+from esbench.core.seeding import Purpose, noise_key, stream
+from esbench.core.settings import MOST_EPISODES, Count
 
 MEMBERS: Final = 1 << 32  # a mutation's noise row is generation * MEMBERS + member
 

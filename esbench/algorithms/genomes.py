@@ -14,7 +14,7 @@ from typing import Final, TypeAlias, final
 import numpy as np
 
 from esbench.algorithms.noise import GaussianNoise
-from esbench.arrays import Vector
+from esbench.core.arrays import Vector
 
 Genome: TypeAlias = tuple[int, ...]
 START: Final[Genome] = ()  # the initial parameters of the policy

@@ -33,9 +33,9 @@ from esbench.algorithms.settings import (
     SigmaRateSettings,
 )
 from esbench.algorithms.shaping import SHAPINGS, Shaping, all_equal
-from esbench.arrays import Matrix, Shapes, Vector
-from esbench.errors import TrainingError, UsageError
-from esbench.search_space import Tune
+from esbench.core.arrays import Matrix, Shapes, Vector
+from esbench.core.errors import TrainingError, UsageError
+from esbench.core.search_space import Tune
 
 LARGEST_NORM: Final = 100.0  # of W in exp(W), by which an update of xNES multiplies A
 MOST_PARAMS: Final = 2_000  # of xNES, whose P x P matrix goes to every worker in every generation

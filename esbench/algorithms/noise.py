@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, TypeAlias, final
 
 import numpy as np
 
-from esbench.arrays import Matrix, Shapes, Vector
+from esbench.core.arrays import Matrix, Shapes, Vector
 
 Distribution: TypeAlias = Literal["gaussian", "uniform"]
 # One entry per parameter tensor: a vector, or A [m, r] and B^T [r, k] of a matrix [m, k].

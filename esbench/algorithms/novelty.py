@@ -27,10 +27,10 @@ from esbench.algorithms.optimizers.select import Ascent
 from esbench.algorithms.population import SampledPopulation, StoredPopulation
 from esbench.algorithms.settings import Members, NonNegative
 from esbench.algorithms.shaping import all_equal, utilities
-from esbench.arrays import Matrix, Shapes, Vector
-from esbench.search_space import Tune
-from esbench.seeding import Purpose, stream
-from esbench.settings import Count, EpisodeCount
+from esbench.core.arrays import Matrix, Shapes, Vector
+from esbench.core.search_space import Tune
+from esbench.core.seeding import Purpose, stream
+from esbench.core.settings import Count, EpisodeCount
 
 Proportion: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 

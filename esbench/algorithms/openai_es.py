@@ -26,8 +26,8 @@ from esbench.algorithms.settings import (
     ShapingSettings,
 )
 from esbench.algorithms.shaping import utilities
-from esbench.arrays import Matrix, Shapes, Vector
-from esbench.search_space import Tune
+from esbench.core.arrays import Matrix, Shapes, Vector
+from esbench.core.search_space import Tune
 
 
 class OpenAIESFamilySettings(

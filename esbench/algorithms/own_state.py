@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 import numpy.typing as npt
 
-from esbench.arrays import TENSOR, Matrix, Vector, with_arrays, without_arrays
-from esbench.errors import TrainingError, shown
-from esbench.user_code_errors import USER_CODE_ERRORS, error_text
+from esbench.core.arrays import TENSOR, Matrix, Vector, with_arrays, without_arrays
+from esbench.core.errors import TrainingError, shown
+from esbench.core.user_code_errors import USER_CODE_ERRORS, error_text
 
 if TYPE_CHECKING:
     from esbench.algorithms.base import Algorithm

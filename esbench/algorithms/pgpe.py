@@ -35,8 +35,8 @@ from esbench.algorithms.gaussian import SeparableSearch, SeparableSettings
 from esbench.algorithms.population import SampledPopulation
 from esbench.algorithms.settings import NonNegative, PairSettings, PerParameter, Positive
 from esbench.algorithms.shaping import SHAPINGS, all_equal
-from esbench.arrays import Matrix, Vector
-from esbench.search_space import Tune
+from esbench.core.arrays import Matrix, Vector
+from esbench.core.search_space import Tune
 
 # The part of a deviation that is left after one update. Without a limit on the change, a step could
 # overshoot zero, and a deviation of zero never recovers.

@@ -16,7 +16,7 @@ from typing import Final, Self, final
 import numpy as np
 
 from esbench.algorithms.noise import Factors, Noise
-from esbench.arrays import Matrix, Vector
+from esbench.core.arrays import Matrix, Vector
 
 _THREADS: Final = ContextVar("threads that draw noise", default=1)
 

@@ -17,9 +17,9 @@ from esbench.algorithms.noise import NOISES, Distribution
 from esbench.algorithms.population import SampledPopulation
 from esbench.algorithms.settings import DeviationSettings, PerParameter
 from esbench.algorithms.shaping import worst_if_not_finite
-from esbench.arrays import Matrix, Shapes, Vector
-from esbench.search_space import Tune
-from esbench.seeding import noise_key
+from esbench.core.arrays import Matrix, Shapes, Vector
+from esbench.core.search_space import Tune
+from esbench.core.seeding import noise_key
 
 
 @final

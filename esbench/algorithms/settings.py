@@ -11,10 +11,10 @@ from pydantic import Field, model_validator
 
 from esbench.algorithms.plan import Growth
 from esbench.algorithms.shaping import Shaping
-from esbench.arrays import Vector
-from esbench.errors import UsageError, shown
-from esbench.search_space import Tune
-from esbench.settings import Count, CountOrZero, Settings
+from esbench.core.arrays import Vector
+from esbench.core.errors import UsageError, shown
+from esbench.core.search_space import Tune
+from esbench.core.settings import Count, CountOrZero, Settings
 
 MOST_MEMBERS: Final = 10_000_000
 

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
-from esbench.arrays import Vector
+from esbench.core.arrays import Vector
 
 Shaping: TypeAlias = Literal["centered", "nes", "linear", "normalized", "raw"]
 

@@ -17,20 +17,20 @@ import numpy as np
 import numpy.typing as npt
 
 from esbench.agents.base import AgentSettings
+from esbench.core.errors import DamagedTrialError, TrainingError
+from esbench.core.json_text import Json
+from esbench.engine.engine import Engine
+from esbench.engine.jobs import Task, member_tasks
+from esbench.engine.pool_sizes import usable_cores
+from esbench.engine.worker_pool import WorkerPool
 from esbench.environments.make import time_limit
-from esbench.errors import DamagedTrialError, TrainingError
+from esbench.experiment.check_trials import check_trials
+from esbench.experiment.make import make_trainer
+from esbench.experiment.search_trainer import SearchTrainer
+from esbench.experiment.trials import Trial
 from esbench.grids.trial_spec import TrialSpec
-from esbench.json_text import Json
-from esbench.rollouts.engine import Engine
-from esbench.rollouts.jobs import Task, member_tasks
-from esbench.rollouts.pool_sizes import usable_cores
-from esbench.rollouts.worker_pool import WorkerPool
-from esbench.running.check_trials import check_trials
-from esbench.running.trials import Trial
-from esbench.store.held_out import score_text
+from esbench.results.held_out import score_text
 from esbench.store.trial_folder import Status
-from esbench.training.make import make_trainer
-from esbench.training.search_trainer import SearchTrainer
 
 PROBE_SECONDS: Final = 0.5
 BEGIN_SECONDS: Final = 2.0  # fewer episodes are begun where their first step takes longer

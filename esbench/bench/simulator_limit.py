@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, final
 
 import gymnasium
 
+from esbench.core.errors import TrainingError
+from esbench.engine.child_process import Child, Parent, end
+from esbench.engine.jobs import Job, Task
+from esbench.engine.player import Player
+from esbench.engine.random_policy import random_steps_per_second
+from esbench.engine.setup import Setup
 from esbench.environments.make import make_environment, making, wrapped
 from esbench.environments.simulator_log import log_once, silenced
-from esbench.errors import TrainingError
-from esbench.rollouts.child_process import Child, Parent, end
-from esbench.rollouts.jobs import Job, Task
-from esbench.rollouts.player import Player
-from esbench.rollouts.random_policy import random_steps_per_second
-from esbench.rollouts.setup import Setup
 
 if TYPE_CHECKING:
     from ale_py.env import AtariEnv

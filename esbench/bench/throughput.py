@@ -18,19 +18,19 @@ from typing import Final, final
 
 from esbench.agents.names import is_agent
 from esbench.bench.simulator_limit import SimulatorProcesses
-from esbench.errors import UsageError, require_integer
+from esbench.core.errors import UsageError, require_integer
+from esbench.core.settings import MOST, Table
+from esbench.engine.engine import Engine
+from esbench.engine.setup import Setup
+from esbench.experiment.callbacks import Stop
+from esbench.experiment.check_trials import check_trials
+from esbench.experiment.engines import EngineChoice
+from esbench.experiment.search_trainer import SearchTrainer
+from esbench.experiment.trials import Trial, grid_trials
 from esbench.grids.compose import apply_override, require_distinct_keys
 from esbench.grids.grid_file import parse_grid
 from esbench.grids.trial_spec import BudgetSpec
-from esbench.rollouts.engine import Engine
-from esbench.rollouts.setup import Setup
-from esbench.running.check_trials import check_trials
-from esbench.running.engines import EngineChoice
-from esbench.running.trials import Trial, grid_trials
-from esbench.settings import MOST, Table
 from esbench.store.generation_record import GenerationRecord
-from esbench.training.callbacks import Stop
-from esbench.training.search_trainer import SearchTrainer
 
 NO_LIMIT: Final = MOST
 MOST_ROUNDS: Final = 1000

@@ -32,9 +32,9 @@ from esbench.cli.app import (
     app,
     complain,
 )
-from esbench.errors import EsbenchError, UsageError
-from esbench.process_end import end_soon, exit_is_an_error
-from esbench.streams import open_streams, output_error
+from esbench.core.errors import EsbenchError, UsageError
+from esbench.core.process_end import end_soon, exit_is_an_error
+from esbench.core.streams import open_streams, output_error
 
 # Reasons of the file system that no other command line could avoid.
 REFUSALS: Final = {

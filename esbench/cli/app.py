@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, final
 import typer
 import typer.core
 
-from esbench.errors import UsageError
-from esbench.escape import printable
-from esbench.user_code_errors import as_training_errors
+from esbench.core.errors import UsageError
+from esbench.core.escape import printable
+from esbench.core.user_code_errors import as_training_errors
 
 if TYPE_CHECKING:
+    from esbench.experiment.trials import Trial
     from esbench.grids.grid_file import Grid
-    from esbench.running.trials import Trial
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
@@ -185,7 +185,7 @@ class GridOptions:
 
     def open(self, keep: int = 1, record: bool = False) -> tuple[Path, list[Trial]]:
         """The output folder and its trials, checked against what the folder holds."""
-        from esbench.running.trials import open_grid
+        from esbench.experiment.trials import open_grid
 
         return open_grid(
             self.grid,
@@ -205,8 +205,8 @@ class GridOptions:
 
     def describe_shards(self, count: int) -> str:
         """The sizes of the grid's shards in words; UsageError if there are too many."""
+        from esbench.experiment.trials import grid_trials
         from esbench.grids.shards import describe_shards
-        from esbench.running.trials import grid_trials
 
         grid, source = self.compose()
         trials = grid_trials(grid, Path(), source)

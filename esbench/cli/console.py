@@ -17,8 +17,8 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from esbench.escape import printable
-from esbench.reporting.tables.render_table import INTERVAL, TEXTS, Sheet
+from esbench.core.escape import printable
+from esbench.publish.tables.render_table import INTERVAL, TEXTS, Sheet
 
 NAME_WIDTH: Final = 24  # of an algorithm in a table that is printed in pieces
 SHORT_NAME: Final = 8  # what is left of it in a narrow terminal before the table is cut

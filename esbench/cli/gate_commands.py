@@ -22,15 +22,15 @@ from esbench.cli.app import (
     write,
 )
 from esbench.cli.training_commands import train
-from esbench.errors import TrainingError, UsageError
-from esbench.files import nearest_path
+from esbench.core.errors import TrainingError, UsageError
+from esbench.core.files import nearest_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from esbench.gate.reruns import Verification
-    from esbench.leaderboard.sample import Drawn
-    from esbench.running.trials import Trial
+    from esbench.experiment.trials import Trial
+    from esbench.publish.gate.reruns import Verification
+    from esbench.publish.leaderboard.sample import Drawn
     from esbench.store.generation_record import GenerationRecord
 
 MAX_SEEDS: Final = 32
@@ -61,11 +61,11 @@ def baseline(
     ] = None,
 ) -> None:
     """Save scores, digests, settings and versions to a file that later runs are checked against."""
-    from esbench.analysis.gate import POWER
     from esbench.cli.console import working
     from esbench.cli.display.gate import print_baseline, print_suggestions
-    from esbench.gate.baselines import freeze, write_baseline
-    from esbench.gate.suggest import suggestions
+    from esbench.publish.gate.baselines import freeze, write_baseline
+    from esbench.publish.gate.suggest import suggestions
+    from esbench.results.statistics.gate import POWER
     from esbench.store.provenance.record import command as command_line
 
     if out is None and not suggest:
@@ -133,17 +133,17 @@ def check(
 
     Exit code 0: no regression. 1: a regression. 3: a cell was not measured. 4: too few seeds.
     """
-    from esbench.analysis.gate import GateRules
     from esbench.cli.console import show
     from esbench.cli.display.gate import print_check
-    from esbench.gate import render_check
-    from esbench.gate.baselines import read_baseline, require_statistic
-    from esbench.gate.check import EXIT_NOT_MEASURED
-    from esbench.gate.check import check as check_folder
-    from esbench.gate.sequential import check_until_conclusive
-    from esbench.running.engines import EngineChoice
+    from esbench.core.units import counted
+    from esbench.experiment.engines import EngineChoice
+    from esbench.publish.gate import render_check
+    from esbench.publish.gate.baselines import read_baseline, require_statistic
+    from esbench.publish.gate.check import EXIT_NOT_MEASURED
+    from esbench.publish.gate.check import check as check_folder
+    from esbench.publish.gate.sequential import check_until_conclusive
+    from esbench.results.statistics.gate import GateRules
     from esbench.store.outputs import write_bytes
-    from esbench.units import counted
 
     def train_seeds(seeds: int, trials: Sequence[Trial]) -> None:
         show(f"look at {seeds} seeds: {counted(len(trials), 'trial')} to train")
@@ -214,12 +214,12 @@ def verify(
     Exit codes: 1 different, 3 a trial failed. Writes nothing.
     """
     from esbench.cli.console import show, working
-    from esbench.gate.check import EXIT_NOT_MEASURED
-    from esbench.gate.reruns import RerunOutcome, sentences
-    from esbench.gate.verify import verify as run_again
-    from esbench.leaderboard.sample import verify_drawn
-    from esbench.rollouts.worker_pool import WorkerPool
-    from esbench.units import format_steps
+    from esbench.core.units import format_steps
+    from esbench.engine.worker_pool import WorkerPool
+    from esbench.publish.gate.check import EXIT_NOT_MEASURED
+    from esbench.publish.gate.reruns import RerunOutcome, sentences
+    from esbench.publish.gate.verify import verify as run_again
+    from esbench.publish.leaderboard.sample import verify_drawn
 
     if trial is not None and not trial.exists():
         raise UsageError(
@@ -267,8 +267,8 @@ def _drawn(
 
     UsageError if it is neither.
     """
-    from esbench.leaderboard.entries import is_leaderboard, read_leaderboard, selected
-    from esbench.leaderboard.sample import draw_sample
+    from esbench.publish.leaderboard.entries import is_leaderboard, read_leaderboard, selected
+    from esbench.publish.leaderboard.sample import draw_sample
 
     if sample is None and (trial is None or is_leaderboard(trial)):
         raise UsageError(
@@ -303,9 +303,9 @@ def history(
 ) -> None:
     """Show scores, speeds and digests of past checks by commit, and mark where they changed."""
     from esbench.cli.display.gate import print_history
-    from esbench.reporting.figures.history import draw_history
-    from esbench.reporting.history import as_json, as_markdown
-    from esbench.reporting.history import history as past
+    from esbench.publish.figures.history import draw_history
+    from esbench.publish.history import as_json, as_markdown
+    from esbench.publish.history import history as past
 
     found = past(folders)
     figures = draw_history(found, out or folders[0] / "figures")

@@ -27,9 +27,9 @@ def submit(
     out: Annotated[Path, typer.Option(help="Folder of the leaderboard.")] = LEADERBOARD,
 ) -> None:
     """Check finished trials and write one leaderboard file per algorithm and environment."""
-    from esbench.leaderboard.entries import read_entry
-    from esbench.leaderboard.submit import cautions
-    from esbench.leaderboard.submit import submit as write_files
+    from esbench.publish.leaderboard.entries import read_entry
+    from esbench.publish.leaderboard.submit import cautions
+    from esbench.publish.leaderboard.submit import submit as write_files
 
     for path, action in write_files(folder, out).items():
         write(f"{action}: {path}")
@@ -57,15 +57,15 @@ def leaderboard(
 ) -> None:
     """Print the leaderboard, by environment and with the best score first."""
     from esbench.cli.console import print_sheet
-    from esbench.leaderboard.entries import read_leaderboard, selected
-    from esbench.leaderboard.page import render
-    from esbench.leaderboard.table import (
+    from esbench.publish.leaderboard.entries import read_leaderboard, selected
+    from esbench.publish.leaderboard.page import render
+    from esbench.publish.leaderboard.table import (
         best_rows,
         best_sheet,
         leaderboard_rows,
         leaderboard_sheet,
     )
-    from esbench.reporting.tables.render_table import export
+    from esbench.publish.tables.render_table import export
 
     entries = read_leaderboard(folder)
     shown = {entry.file_name for entry in selected(entries, env or (), algorithm or ())}

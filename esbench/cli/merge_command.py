@@ -20,8 +20,8 @@ def merge(
     out: Annotated[Path, typer.Option(help="Output folder for all trials; may contain some.")],
 ) -> None:
     """Join output folders; existing trials are kept, or replaced by longer ones."""
+    from esbench.core.units import counted
     from esbench.store import merge
-    from esbench.units import counted
 
     done = merge.merge(folders, out)
     write(

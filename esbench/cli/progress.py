@@ -14,10 +14,10 @@ from rich.text import Text
 
 from esbench.cli.display.grids import FEW_GENERATIONS, few_generations
 from esbench.cli.progress_lines import progress_line, progress_rows, shown_return
-from esbench.running.trials import Trial
-from esbench.running.watchers import Outcome
+from esbench.core.units import counted, format_steps
+from esbench.experiment.trials import Trial
+from esbench.experiment.watchers import Outcome
 from esbench.store.generation_record import GenerationRecord
-from esbench.units import counted, format_steps
 
 PLAIN_SECONDS: Final = 10.0
 MARKS: Final[dict[Outcome | Literal["died"], tuple[str, str]]] = {

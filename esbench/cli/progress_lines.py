@@ -9,8 +9,8 @@ from typing import Final
 from rich.progress import Task
 from rich.text import Text
 
+from esbench.core.units import NONE, format_duration, format_number, format_steps
 from esbench.store.generation_record import GenerationRecord
-from esbench.units import NONE, format_duration, format_number, format_steps
 
 # The least width of the values of each column, in characters.
 COLUMNS: Final = {

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, get_args
 import typer
 
 from esbench.cli.app import Folder, Statistic, Trials, app, write
-from esbench.errors import UsageError
+from esbench.core.errors import UsageError
 
 Kind = Literal["algorithms", "agents", "environments", "policies", "behaviors", "backends", "grids"]
 Format = Annotated[
@@ -37,7 +37,7 @@ def list_(
 ) -> None:
     """List algorithms, agents, environments, policies and other names, or settings."""
     from esbench.cli.display.catalog import print_catalog, print_settings
-    from esbench.reporting.catalog import catalog, kind_with_settings
+    from esbench.publish.catalog import catalog, kind_with_settings
 
     if settings is not None:
         print_settings(kind or kind_with_settings(settings), settings)
@@ -81,11 +81,11 @@ def table(
 ) -> None:
     """Print the scores: interquartile mean over seeds with its interval, cost and reference."""
     from esbench.cli.console import print_sheet
-    from esbench.reporting.tables.frames import wide_frame
-    from esbench.reporting.tables.render_table import export
-    from esbench.reporting.tables.score_sheet import sheet
-    from esbench.reporting.tables.score_table import score_table
-    from esbench.reporting.tables.wide_table import require_one_layout, wide_sheet
+    from esbench.publish.tables.frames import wide_frame
+    from esbench.publish.tables.render_table import export
+    from esbench.publish.tables.score_sheet import sheet
+    from esbench.publish.tables.score_table import score_table
+    from esbench.publish.tables.wide_table import require_one_layout, wide_sheet
 
     if wide and format_ == "json":
         raise UsageError(
@@ -130,8 +130,8 @@ def compare(
 ) -> None:
     """Compare two sides: difference and its interval, probability of improvement, test."""
     from esbench.cli.display.scores import print_comparison
-    from esbench.reporting.tables.comparison import compare_sides
-    from esbench.reporting.tables.frames import export_comparison
+    from esbench.publish.tables.comparison import compare_sides
+    from esbench.publish.tables.frames import export_comparison
 
     sides = compare_sides(first, second, root, statistic)
     if format_ == "text":
@@ -161,8 +161,8 @@ def efficiency(
 ) -> None:
     """Print the cost of training until it reaches a score: steps, episodes and CPU time."""
     from esbench.cli.console import print_sheet
-    from esbench.reporting.tables.efficiency import efficiency_table, parse_targets, sheet
-    from esbench.reporting.tables.render_table import export
+    from esbench.publish.tables.efficiency import efficiency_table, parse_targets, sheet
+    from esbench.publish.tables.render_table import export
 
     rows = efficiency_table(folder, parse_targets(target or []), window)
     if format_ == "text":
@@ -204,9 +204,9 @@ def plot(
     ] = None,
 ) -> None:
     """Draw learning curves, ranks, targets reached, score profiles and the scores of sweeps."""
-    from esbench.reporting.figures.all_figures import draw, parse_panels
-    from esbench.reporting.figures.drawing import SUFFIXES, Output, parse_size
-    from esbench.reporting.figures.environment_figure import PANELS
+    from esbench.publish.figures.all_figures import draw, parse_panels
+    from esbench.publish.figures.drawing import SUFFIXES, Output, parse_size
+    from esbench.publish.figures.environment_figure import PANELS
 
     names = [name.strip() for name in algorithms.split(",")] if algorithms is not None else []
     suffixes = (format_,) if format_ else SUFFIXES
@@ -228,7 +228,7 @@ def diagnose(
 ) -> None:
     """Check the health of training from the diagnostics of its updates, with advice."""
     from esbench.cli.display.diagnosis import print_diagnosis, print_health
-    from esbench.reporting import diagnosis
+    from esbench.publish import diagnosis
     from esbench.store.trial_folder import is_trial
 
     found = diagnosis.diagnose(path)
@@ -251,6 +251,6 @@ def report(
     ] = None,
 ) -> None:
     """Write one HTML file with scores, learning curves, diagnostics, settings and versions."""
-    from esbench.reporting.html.page import write_report
+    from esbench.publish.html.page import write_report
 
     write(str(write_report(folder, out, title)))

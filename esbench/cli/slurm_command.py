@@ -12,8 +12,8 @@ import typer
 
 from esbench.cli.app import GridOptions, app, takes_options, write
 from esbench.cli.training_commands import run
-from esbench.errors import require_integer
-from esbench.settings import MOST
+from esbench.core.errors import require_integer
+from esbench.core.settings import MOST
 
 
 def takes_options_of_run(command: Callable[..., None]) -> Callable[..., None]:
@@ -63,13 +63,13 @@ def slurm(
     ] = False,
 ) -> None:
     """Print a batch script that trains a grid as a Slurm job array; takes the options of 'run'."""
+    from esbench.experiment.callbacks import ImportedCallback
+    from esbench.experiment.limits import Limits
+    from esbench.experiment.schedule import schedule
+    from esbench.experiment.slurm import SlurmJob, submit_script
+    from esbench.experiment.trials import require_folder, shards_folder
     from esbench.grids.shards import Shard
     from esbench.integrations.trackers.base import tracker_class
-    from esbench.running.limits import Limits
-    from esbench.running.schedule import schedule
-    from esbench.running.slurm import SlurmJob, submit_script
-    from esbench.running.trials import require_folder, shards_folder
-    from esbench.training.callbacks import ImportedCallback
 
     grid = _grid_options(options)
     summary = grid.describe_shards(array)

@@ -29,15 +29,15 @@ from esbench.cli.app import (
     resumable,
     takes_grid,
 )
-from esbench.errors import UsageError
+from esbench.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from esbench.experiment.callbacks import Callback
+    from esbench.experiment.engines import EngineChoice
+    from esbench.experiment.limits import Limits
+    from esbench.experiment.trials import Trial
+    from esbench.experiment.watchers import Outcome
     from esbench.integrations.trackers.base import Tracker
-    from esbench.running.engines import EngineChoice
-    from esbench.running.limits import Limits
-    from esbench.running.trials import Trial
-    from esbench.running.watchers import Outcome
-    from esbench.training.callbacks import Callback
 
 command = partial(app.command, rich_help_panel="Train and play")
 
@@ -100,10 +100,10 @@ def run(
 ) -> None:
     """Train every trial of a grid; finished trials are skipped, unfinished ones resumed."""
     from esbench.cli.console import show
+    from esbench.experiment.callbacks import ImportedCallback
+    from esbench.experiment.engines import EngineChoice
+    from esbench.experiment.limits import Limits
     from esbench.integrations.trackers.base import make_tracker
-    from esbench.running.engines import EngineChoice
-    from esbench.running.limits import Limits
-    from esbench.training.callbacks import ImportedCallback
 
     chosen = EngineChoice(workers, engine, address, allow_mixed)
     limits = Limits(episode_timeout, trial_timeout)
@@ -140,9 +140,9 @@ def plan(
     from esbench.bench.plan import costs, costs_on
     from esbench.cli.console import show, working
     from esbench.cli.display.grids import print_costs
+    from esbench.experiment.engines import EngineChoice
+    from esbench.experiment.run_grid import layout_of
     from esbench.grids.shards import parse_shard
-    from esbench.running.engines import EngineChoice
-    from esbench.running.run_grid import layout_of
 
     root, trials = options.open()
     with EngineChoice(workers, engine, address, allow_mixed).open() as pool:
@@ -190,7 +190,7 @@ def bench(
     from esbench.bench.throughput import measure
     from esbench.cli.console import working
     from esbench.cli.display.throughput import print_throughput
-    from esbench.running.engines import EngineChoice
+    from esbench.experiment.engines import EngineChoice
 
     settings = all_overrides(set_, device)
     chosen = EngineChoice(workers, engine, address, allow_mixed)
@@ -215,9 +215,9 @@ def train(
     """
     from esbench.cli.console import make_console, show, working
     from esbench.cli.progress import GridDisplay
-    from esbench.running.limits import UNLIMITED
-    from esbench.running.run_grid import layout_of, run_grid
-    from esbench.running.tracking import TrackedGrid
+    from esbench.experiment.limits import UNLIMITED
+    from esbench.experiment.run_grid import layout_of, run_grid
+    from esbench.experiment.tracking import TrackedGrid
 
     display = GridDisplay(make_console(), len(trials), quiet)
     tracked = TrackedGrid(display, trackers, root, complain, _draw_curve)
@@ -239,8 +239,8 @@ def train(
 
 
 def _draw_curve(trial: Trial, folder: Path) -> None:
-    from esbench.reporting.figures.all_figures import draw
-    from esbench.reporting.figures.drawing import Output
+    from esbench.publish.figures.all_figures import draw
+    from esbench.publish.figures.drawing import Output
 
     with contextlib.suppress(UsageError):  # a single generation makes no curve
         draw(trial.folder.path, folder, output=Output(("png",)))
@@ -257,9 +257,9 @@ def _next_steps(root: Path) -> list[str]:
 
 def _print_results(root: Path) -> None:
     from esbench.cli.console import print_sheet, show
-    from esbench.reporting.figures.all_figures import draw
-    from esbench.reporting.tables.score_sheet import sheet
-    from esbench.reporting.tables.score_table import score_table
+    from esbench.publish.figures.all_figures import draw
+    from esbench.publish.tables.score_sheet import sheet
+    from esbench.publish.tables.score_table import score_table
 
     show("")
     try:

@@ -18,7 +18,7 @@ from esbench.cli.app import (
     complain,
     write,
 )
-from esbench.errors import EsbenchError, NoBestPolicyError, UsageError
+from esbench.core.errors import EsbenchError, NoBestPolicyError, UsageError
 
 command = partial(app.command, rich_help_panel="Train and play")
 
@@ -65,8 +65,8 @@ def eval_(
         if wrong := [option for option, is_given in options.items() if is_given]:
             raise UsageError(f"{wrong[0]}: expected a trial, not --random-policy")
         from esbench.cli.display.scores import returns_text
+        from esbench.engine.random_policy import random_policy_returns
         from esbench.grids.environment_files import load_environment
-        from esbench.rollouts.random_policy import random_policy_returns
 
         spec = load_environment(random_policy).spec()
         returns = random_policy_returns(spec, 100 if episodes is None else episodes, seed or 0)
@@ -88,9 +88,9 @@ def _score_again(
 ) -> None:
     """Score one trial, or all in a folder; those that cannot be scored are named."""
     from esbench.cli.display.scores import returns_text
-    from esbench.rollouts.worker_pool import WorkerPool
+    from esbench.engine.worker_pool import WorkerPool
+    from esbench.experiment.scoring import evaluate_trial, keep_best
     from esbench.store.find_trials import find_trials
-    from esbench.training.scoring import evaluate_trial, keep_best
 
     scored = code = 0
     with WorkerPool(workers) as pool:
@@ -159,7 +159,7 @@ def render(
 ) -> None:
     """Write a GIF or MP4 of a stored policy in one of its held-out episodes."""
     from esbench.cli.console import working
-    from esbench.units import counted, format_number
+    from esbench.core.units import counted, format_number
     from esbench.video.render_trial import outputs, render_trial
 
     written = code = 0
@@ -195,9 +195,9 @@ def export(
     ] = None,
 ) -> None:
     """Write a stored policy as a file that torch.export.load reads without esbench."""
-    from esbench.api import load_policy
+    from esbench.app.api import load_policy
     from esbench.cli.console import working
-    from esbench.training.export_policy import export_policy
+    from esbench.experiment.export_policy import export_policy
 
     file = trial / "policy.pt2" if out is None else out
     with working(f"exporting {file}"):

@@ -18,8 +18,8 @@ from esbench.cli.app import (
     resumable,
     takes_grid,
 )
-from esbench.errors import UsageError
-from esbench.seeding import FIRST_TUNING_SEED
+from esbench.core.errors import UsageError
+from esbench.core.seeding import FIRST_TUNING_SEED
 
 if TYPE_CHECKING:
     from esbench.grids.grid_file import Grid
@@ -64,9 +64,9 @@ def tune(
     quiet: Annotated[bool, typer.Option("--quiet", help="Print one line per trial.")] = False,
 ) -> None:
     """Search for the best settings of algorithms; a killed search is resumed."""
+    from esbench.engine.worker_pool import WorkerPool
+    from esbench.experiment.schedule import schedule
     from esbench.grids.compose import parse_seeds
-    from esbench.rollouts.worker_pool import WorkerPool
-    from esbench.running.schedule import schedule
     from esbench.tuning.open import open_studies
     from esbench.tuning.pruning import RUNGS
     from esbench.tuning.study import Search
@@ -97,10 +97,10 @@ def _run(
 ) -> None:
     from esbench.cli.console import make_console, show
     from esbench.cli.progress import GridDisplay
-    from esbench.rollouts.worker_pool import WorkerPool
-    from esbench.running.run_grid import run_grid
-    from esbench.running.trials import Trial
-    from esbench.running.watchers import Outcome
+    from esbench.engine.worker_pool import WorkerPool
+    from esbench.experiment.run_grid import run_grid
+    from esbench.experiment.trials import Trial
+    from esbench.experiment.watchers import Outcome
 
     with WorkerPool(workers) as pool:
 
@@ -116,7 +116,7 @@ def _run(
 def _print_results(studies: Sequence[Study]) -> None:
     from esbench.cli.console import show
     from esbench.cli.display.tuning import print_tuning, print_tuning_costs
-    from esbench.reporting.figures.tuning import draw_tuning
+    from esbench.publish.figures.tuning import draw_tuning
     from esbench.tuning.summary import summarize, write_best
 
     summaries = [summarize(study) for study in studies]

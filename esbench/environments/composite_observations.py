@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from gymnasium import spaces
 
+from esbench.core.flat_spaces import Space
 from esbench.environments.returned_values import FLOATS, Array, ReturnedValues
-from esbench.flat_spaces import Space
 
 ObservationCheck: TypeAlias = Callable[[Any], Any]
 

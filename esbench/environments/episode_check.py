@@ -24,11 +24,11 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.spaces.utils import flatten
 
+from esbench.core.errors import UsageError, UserCodeError
+from esbench.core.flat_spaces import Space, parts
+from esbench.core.units import counted
+from esbench.core.user_code_errors import USER_CODE_ERRORS
 from esbench.environments.make import Wrappers, has_time_limit, make_environment
-from esbench.errors import UsageError, UserCodeError
-from esbench.flat_spaces import Space, parts
-from esbench.units import counted
-from esbench.user_code_errors import USER_CODE_ERRORS
 
 STEPS: Final = 500  # of the episodes before, and of the compared one
 SECONDS: Final = 2.0  # likewise, for slow environments

@@ -23,8 +23,8 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from esbench.algorithms.noise import GaussianNoise
-from esbench.arrays import Vector
-from esbench.errors import UsageError, unknown
+from esbench.core.arrays import Vector
+from esbench.core.errors import UsageError, unknown
 
 Function: TypeAlias = Callable[[npt.ArrayLike], Vector]
 

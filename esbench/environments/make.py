@@ -13,11 +13,17 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from pydantic import ConfigDict
 
-from esbench.errors import EsbenchError, UsageError, UserCodeError
-from esbench.flat_spaces import require_space
-from esbench.registry import DISTRIBUTION, extra_command, import_object
-from esbench.settings import Settings
-from esbench.user_code_errors import USER_CODE_ERRORS, error_text, import_hint, location, message_of
+from esbench.core.errors import EsbenchError, UsageError, UserCodeError
+from esbench.core.flat_spaces import require_space
+from esbench.core.registry import DISTRIBUTION, extra_command, import_object
+from esbench.core.settings import Settings
+from esbench.core.user_code_errors import (
+    USER_CODE_ERRORS,
+    error_text,
+    import_hint,
+    location,
+    message_of,
+)
 
 # Gymnasium puts this and all arguments behind the message of a TypeError.
 CREATOR: Final = " was raised from the environment creator for "

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from esbench.errors import TrainingError
-from esbench.units import counted
+from esbench.core.errors import TrainingError
+from esbench.core.units import counted
 
 Array: TypeAlias = npt.NDArray[Any]
 DISCRETE: Final = (int, np.integer)

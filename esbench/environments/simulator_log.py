@@ -13,8 +13,8 @@ import warnings
 from collections.abc import Iterator
 from typing import Final
 
-from esbench.errors import UsageError
-from esbench.interrupts import interrupts_delayed
+from esbench.core.errors import UsageError
+from esbench.core.interrupts import interrupts_delayed
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from esbench.errors import UsageError, require_integer, shown
+from esbench.core.errors import UsageError, require_integer, shown
 
 
 @final

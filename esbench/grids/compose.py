@@ -11,8 +11,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from esbench.agents.names import is_agent, trainer_settings
-from esbench.errors import UsageError, suggestion
-from esbench.files import safe_name
+from esbench.core.errors import UsageError, suggestion
+from esbench.core.files import safe_name
+from esbench.core.seeding import LARGEST_SEED
+from esbench.core.settings import MOST_LEVELS, Table, require_shallow
 from esbench.grids.environment_files import environment_table
 from esbench.grids.grid_file import (
     Grid,
@@ -21,8 +23,6 @@ from esbench.grids.grid_file import (
     require_distinct,
     require_tables,
 )
-from esbench.seeding import LARGEST_SEED
-from esbench.settings import MOST_LEVELS, Table, require_shallow
 
 MOST_SEEDS: Final = 100_000
 KEY_PART: Final = r'(?:"([^"]+)"|([^.\s"]+))'
@@ -40,7 +40,7 @@ def compose_grid(
     env_steps: int | None = None,
     overrides: Sequence[str] = (),
 ) -> tuple[Grid, str]:
-    """A grid with the options of ``esbench.running.trials.open_grid``, and its source.
+    """A grid with the options of ``esbench.experiment.trials.open_grid``, and its source.
 
     UsageError if a name, key or value is wrong.
     """

@@ -15,13 +15,13 @@ from pydantic import Field, field_validator
 
 from esbench.agents.base import AGENTS
 from esbench.algorithms.base import ALGORITHMS
+from esbench.core.errors import UsageError, suggestion
+from esbench.core.files import as_path
+from esbench.core.settings import Settings, Table, parse
+from esbench.core.user_code_errors import USER_CODE_ERRORS, location
 from esbench.environments.atari.names import atari_environments, without_alias
-from esbench.errors import UsageError, suggestion
-from esbench.files import as_path
 from esbench.grids.environment_registry import ENVIRONMENTS, environments_in, merged
 from esbench.grids.environment_spec import EnvironmentSettings, EnvironmentSpec
-from esbench.settings import Settings, Table, parse
-from esbench.user_code_errors import USER_CODE_ERRORS, location
 
 Kind: TypeAlias = Literal["environment", "function"]
 

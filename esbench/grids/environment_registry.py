@@ -13,9 +13,9 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Final, final
 
-from esbench.errors import UsageError, shown, suggestion
-from esbench.registry import find_plugins, load_plugin
-from esbench.settings import Table, require_shallow
+from esbench.core.errors import UsageError, shown, suggestion
+from esbench.core.registry import find_plugins, load_plugin
+from esbench.core.settings import Table, require_shallow
 
 GROUP: Final = "esbench.environments"
 

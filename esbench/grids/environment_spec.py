@@ -15,9 +15,9 @@ from pydantic import (
     WrapValidator,
 )
 
+from esbench.core.settings import Count, CountOrZero, EpisodeCount, Settings, settings_named_by
 from esbench.environments.behaviors.base import BehaviorSettings, behavior_class
 from esbench.environments.make import Wrappers
-from esbench.settings import Count, CountOrZero, EpisodeCount, Settings, settings_named_by
 
 EpisodeSeeds: TypeAlias = Literal["fresh", "pair", "shared"]
 

@@ -13,8 +13,9 @@ from typing import Final, TypeAlias, final
 
 from esbench.agents.names import is_agent, trainer_names, trainer_settings
 from esbench.algorithms.settings import NormalizationSettings, TrainerSettings
+from esbench.core.errors import UsageError, suggestion
+from esbench.core.settings import Table, fields_at, parse
 from esbench.environments.backends.base import check_backend
-from esbench.errors import UsageError, suggestion
 from esbench.grids.environment_files import (
     DEFAULT_ENV_STEPS,
     EnvironmentFile,
@@ -37,7 +38,6 @@ from esbench.grids.trial_spec import (
     TrialSpec,
 )
 from esbench.policies.base import POLICIES
-from esbench.settings import Table, fields_at, parse
 
 Labels: TypeAlias = dict[str, str]
 

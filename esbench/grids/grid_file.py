@@ -11,12 +11,12 @@ from typing import Annotated, Any, Final, final
 import gymnasium
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from esbench.core.errors import UsageError, suggestion
+from esbench.core.settings import Settings, Table, parse, require_shallow
 from esbench.environments.atari.names import without_alias
-from esbench.errors import UsageError, suggestion
 from esbench.grids.environment_files import EnvironmentFile, environment_names
 from esbench.grids.environment_registry import merged, read_toml
 from esbench.grids.trial_spec import Seed
-from esbench.settings import Settings, Table, parse, require_shallow
 
 NAMED: Final = Path(__file__).parent / "named"
 Name = Annotated[str, Field(pattern=r"[^.]")]  # a folder: not empty, "." or ".."

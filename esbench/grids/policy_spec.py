@@ -6,8 +6,8 @@ from typing import Annotated, final
 
 from pydantic import SerializeAsAny
 
+from esbench.core.settings import Settings, settings_named_by
 from esbench.policies.base import POLICIES, PolicySettings
-from esbench.settings import Settings, settings_named_by
 
 
 def _policy_settings(name: str) -> type[PolicySettings]:

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
+from esbench.core.errors import UsageError
+from esbench.core.units import counted
 from esbench.environments.atari.names import SUFFIXES
-from esbench.errors import UsageError
 from esbench.grids.trial_spec import TrialSpec
-from esbench.units import counted
 
 # Microseconds per environment step, rounded, of one worker (docs/how-to/slurm.md). Another number
 # moves trials between shards: arrays that have started must then finish with the old version.

@@ -8,9 +8,9 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from esbench.errors import UsageError
-from esbench.json_text import Json
-from esbench.settings import Table
+from esbench.core.errors import UsageError
+from esbench.core.json_text import Json
+from esbench.core.settings import Table
 
 LONGEST: Final = 40  # characters of a value in a label; a longer one is named by its hash
 

@@ -17,11 +17,18 @@ from pydantic import Field, SerializeAsAny
 
 from esbench.agents.names import trainer_settings
 from esbench.algorithms.settings import TrainerSettings
+from esbench.core.json_text import Json, digest_of
+from esbench.core.seeding import LARGEST_SEED
+from esbench.core.settings import (
+    Count,
+    CountOrZero,
+    EpisodeCount,
+    Settings,
+    Table,
+    settings_named_by,
+)
 from esbench.grids.environment_spec import EnvironmentSpec
 from esbench.grids.policy_spec import PolicySpec
-from esbench.json_text import Json, digest_of
-from esbench.seeding import LARGEST_SEED
-from esbench.settings import Count, CountOrZero, EpisodeCount, Settings, Table, settings_named_by
 
 Seed: TypeAlias = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
 DEFAULT_LABEL: Final = "default"

@@ -25,8 +25,9 @@ from esbench.algorithms.base import State, register_algorithm
 from esbench.algorithms.noise import UniformNoise
 from esbench.algorithms.population import StoredPopulation
 from esbench.algorithms.shaping import all_equal, raw
-from esbench.arrays import Matrix, Shapes, Vector
-from esbench.errors import UsageError, suggestion
+from esbench.core.arrays import Matrix, Shapes, Vector
+from esbench.core.errors import UsageError, suggestion
+from esbench.core.seeding import noise_key
 from esbench.integrations.library import (
     ExternalAlgorithm,
     ExternalSettings,
@@ -35,7 +36,6 @@ from esbench.integrations.library import (
     imported,
     spread,
 )
-from esbench.seeding import noise_key
 
 jax: Any = LazyModule("jax")
 jnp: Any = LazyModule("jax.numpy")

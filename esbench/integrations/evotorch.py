@@ -37,8 +37,10 @@ from esbench.algorithms.base import State, register_algorithm, scale_of
 from esbench.algorithms.population import StoredPopulation
 from esbench.algorithms.settings import Members
 from esbench.algorithms.shaping import all_equal, raw
-from esbench.arrays import Matrix, Shapes, Vector
-from esbench.errors import TrainingError, UsageError, suggestion
+from esbench.core.arrays import Matrix, Shapes, Vector
+from esbench.core.errors import TrainingError, UsageError, suggestion
+from esbench.core.seeding import noise_key
+from esbench.core.settings import Table
 from esbench.integrations.library import (
     ExternalAlgorithm,
     ExternalSettings,
@@ -47,8 +49,6 @@ from esbench.integrations.library import (
     imported,
     spread,
 )
-from esbench.seeding import noise_key
-from esbench.settings import Table
 
 evotorch: Any = LazyModule("evotorch")
 evotorch_algorithms: Any = LazyModule("evotorch.algorithms")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from esbench.errors import UsageError
-from esbench.registry import DISTRIBUTION, extra_command
+from esbench.core.errors import UsageError
+from esbench.core.registry import DISTRIBUTION, extra_command
 
 
 def ffmpeg_program() -> str:

@@ -21,8 +21,8 @@ from pydantic import Field
 from esbench.algorithms.base import Algorithm
 from esbench.algorithms.population import StoredPopulation
 from esbench.algorithms.settings import AlgorithmSettings, Positive
-from esbench.arrays import Matrix
-from esbench.errors import UsageError, suggestion
+from esbench.core.arrays import Matrix
+from esbench.core.errors import UsageError, suggestion
 
 
 @final

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 from urllib.parse import quote
 
-from esbench.errors import UsageError
-from esbench.escape import without_passwords
-from esbench.files import disk_errors
-from esbench.json_text import Json
-from esbench.registry import DISTRIBUTION, extra_command
-from esbench.search_space import SearchSpace, SettingSpace
-from esbench.seeding import Purpose, stream
+from esbench.core.errors import UsageError
+from esbench.core.escape import without_passwords
+from esbench.core.files import disk_errors
+from esbench.core.json_text import Json
+from esbench.core.registry import DISTRIBUTION, extra_command
+from esbench.core.search_space import SearchSpace, SettingSpace
+from esbench.core.seeding import Purpose, stream
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, final
 
-from esbench.errors import UsageError
-from esbench.registry import DISTRIBUTION, extra_command
-from esbench.rollouts.pool_sizes import usable_cores
+from esbench.core.errors import UsageError
+from esbench.core.registry import DISTRIBUTION, extra_command
+from esbench.engine.pool_sizes import usable_cores
 from esbench.store.provenance.changes import Origin, changes
 from esbench.store.provenance.record import code_here, provenance
 

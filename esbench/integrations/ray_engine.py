@@ -10,20 +10,20 @@ from functools import partial
 from pathlib import Path
 from typing import final
 
-from esbench.errors import UsageError
+from esbench.core.errors import UsageError
+from esbench.core.json_text import Json
+from esbench.engine.coordinator import POLL_SECONDS, Coordinator
+from esbench.engine.engine import Engine
+from esbench.engine.jobs import Job, Task
+from esbench.engine.pool_sizes import DEFAULT_SLOTS
+from esbench.engine.results import Episodes, collect
+from esbench.engine.setup import Setup
+from esbench.engine.worker_pool import WorkerPool
 from esbench.grids.environment_spec import EnvironmentSpec
 from esbench.grids.trial_spec import TrialSpec
 from esbench.integrations.ray_cluster import RayCluster
 from esbench.integrations.ray_fleet import RayFleet
 from esbench.integrations.ray_trials import RayNodes
-from esbench.json_text import Json
-from esbench.rollouts.coordinator import POLL_SECONDS, Coordinator
-from esbench.rollouts.engine import Engine
-from esbench.rollouts.jobs import Job, Task
-from esbench.rollouts.pool_sizes import DEFAULT_SLOTS
-from esbench.rollouts.results import Episodes, collect
-from esbench.rollouts.setup import Setup
-from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.provenance.record import importable_code
 
 

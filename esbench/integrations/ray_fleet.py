@@ -16,15 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, final
 
-from esbench.errors import EsbenchError, TrainingError, UsageError
-from esbench.integrations.ray_cluster import (
-    ClusterNode,
-    RayCluster,
-    Software,
-    refusal,
-    software,
-)
-from esbench.rollouts.coordinator import (
+from esbench.core.errors import EsbenchError, TrainingError, UsageError
+from esbench.engine.coordinator import (
     POLL_SECONDS,
     Fleet,
     NodeAnswered,
@@ -33,11 +26,18 @@ from esbench.rollouts.coordinator import (
     PlayingNode,
     PoolEvent,
 )
-from esbench.rollouts.jobs import Job
-from esbench.rollouts.node_player import Exchange, Failure, NodePlayer
-from esbench.rollouts.pool_sizes import DEFAULT_SLOTS
-from esbench.rollouts.setup import Setup
-from esbench.rollouts.worker_pool import MAX_DEATHS
+from esbench.engine.jobs import Job
+from esbench.engine.node_player import Exchange, Failure, NodePlayer
+from esbench.engine.pool_sizes import DEFAULT_SLOTS
+from esbench.engine.setup import Setup
+from esbench.engine.worker_pool import MAX_DEATHS
+from esbench.integrations.ray_cluster import (
+    ClusterNode,
+    RayCluster,
+    Software,
+    refusal,
+    software,
+)
 
 # Fetching an object costs two more round trips. Larger arguments become objects in any case.
 SMALL_JOB_BYTES: Final = 96 * 2**10

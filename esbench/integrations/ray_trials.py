@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, final
 
-from esbench.errors import UsageError
+from esbench.core.errors import UsageError
+from esbench.engine.servers import Arrival, Lost, Node, Nodes
 from esbench.integrations.ray_cluster import (
     ClusterNode,
     RayCluster,
@@ -16,7 +17,6 @@ from esbench.integrations.ray_cluster import (
     refusal,
     software,
 )
-from esbench.rollouts.servers import Arrival, Lost, Node, Nodes
 
 PERIOD_SECONDS: Final = 1.0  # between two looks for nodes that have joined
 MAX_STARTS: Final = 5  # of the actor of one node

@@ -27,7 +27,7 @@ from esbench.agents.base import (
     register_agent,
 )
 from esbench.algorithms.base import State
-from esbench.errors import UsageError, suggestion
+from esbench.core.errors import UsageError, suggestion
 from esbench.integrations.library import LazyModule
 from esbench.integrations.stable_baselines_settings import StableBaselinesSettings, settings_of
 from esbench.integrations.stable_baselines_state import (

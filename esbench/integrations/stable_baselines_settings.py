@@ -13,7 +13,7 @@ from pydantic import Field, create_model
 
 from esbench.agents.base import AgentSettings
 from esbench.algorithms.settings import NonNegative
-from esbench.settings import Count
+from esbench.core.settings import Count
 
 # Arguments that esbench or settings of the base class replace.
 _NOT_PASSED: Final = {

@@ -17,9 +17,9 @@ import numpy.typing as npt
 from pydantic import Field
 
 from esbench.algorithms.population import LowRankMember
-from esbench.arrays import Matrix, Shapes, Vector
-from esbench.registry import Registry
-from esbench.settings import Settings
+from esbench.core.arrays import Matrix, Shapes, Vector
+from esbench.core.registry import Registry
+from esbench.core.settings import Settings
 
 if TYPE_CHECKING:
     import torch

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, final
 import numpy as np
 from pydantic import Field
 
-from esbench.arrays import Shapes, Vector
-from esbench.errors import UsageError
+from esbench.core.arrays import Shapes, Vector
+from esbench.core.errors import UsageError
 from esbench.policies.base import (
     Policy,
     PolicyBatch,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 
-from esbench.arrays import Shapes, Vector
+from esbench.core.arrays import Shapes, Vector
 from esbench.policies.base import PolicyBatch, PolicySettings, Rows, TorchPolicy, register_policy
 from esbench.policies.kernels.activations import Activation
 from esbench.policies.kernels.feedforward import FeedForwardBatch, layer_shapes

@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, final
 import numpy as np
 from pydantic import Field
 
-from esbench.arrays import Shapes, Vector
-from esbench.errors import TrainingError, UsageError, UserCodeError, suggestion
-from esbench.escape import printable
+from esbench.core.arrays import Shapes, Vector
+from esbench.core.errors import TrainingError, UsageError, UserCodeError, suggestion
+from esbench.core.escape import printable
+from esbench.core.registry import import_object
+from esbench.core.user_code_errors import error_text, location
 from esbench.policies.base import (
     PolicyBatch,
     PolicySettings,
@@ -31,8 +33,6 @@ from esbench.policies.base import (
     TorchPolicy,
     register_policy,
 )
-from esbench.registry import import_object
-from esbench.user_code_errors import error_text, location
 
 COPIES: Final = 8  # of a network, compared before training
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, final
 import numpy as np
 import numpy.typing as npt
 
-from esbench.arrays import Vector
+from esbench.core.arrays import Vector
 from esbench.policies.base import Rows
 
 INITIAL_COUNT = 1e-2

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from esbench.errors import TrainingError, UsageError
-from esbench.flat_spaces import Space, never_flat, parts
+from esbench.core.errors import TrainingError, UsageError
+from esbench.core.flat_spaces import Space, never_flat, parts
 
 Array: TypeAlias = npt.NDArray[Any]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, final
 import numpy as np
 from pydantic import Field
 
-from esbench.arrays import Shapes, Vector
+from esbench.core.arrays import Shapes, Vector
 from esbench.policies.base import PolicyBatch, PolicySettings, Rows, TorchPolicy, register_policy
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import IO, final
 
-from esbench.files import disk_errors
+from esbench.core.files import disk_errors
 from esbench.store.stored_json import StoredJson
 
 

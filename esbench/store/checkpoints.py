@@ -18,11 +18,11 @@ import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError
 
-from esbench.arrays import with_arrays, without_arrays
-from esbench.errors import UsageError
-from esbench.files import disk_errors, replace, require_no_links
+from esbench.core.arrays import with_arrays, without_arrays
+from esbench.core.errors import UsageError
+from esbench.core.files import disk_errors, replace, require_no_links
+from esbench.core.json_text import Json
 from esbench.grids.trial_spec import differences, extends
-from esbench.json_text import Json
 from esbench.store.metrics_file import KnownRows, MetricsFile
 from esbench.store.schemas import StoredCheckpoint
 from esbench.store.stored_json import KEPT, StoredJson

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from esbench.errors import DamagedTrialError, UsageError
-from esbench.files import nearest_path
+from esbench.core.errors import DamagedTrialError, UsageError
+from esbench.core.files import nearest_path
 from esbench.store.trial_folder import TrialFolder
 
 _FILES: Final = ("trial.json", "metrics.jsonl", "result.json")

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
 
-from esbench.errors import UsageError
-from esbench.files import open_regular
+from esbench.core.errors import UsageError
+from esbench.core.files import open_regular
 
 PATIENCE_SECONDS: Final = 0.5
 PAUSE_SECONDS: Final = 0.02

@@ -15,9 +15,9 @@ from typing import Any, Final, final
 import msgspec
 import numpy as np
 
-from esbench.errors import DamagedTrialError
-from esbench.files import LARGEST, disk_errors
-from esbench.json_text import Json
+from esbench.core.errors import DamagedTrialError
+from esbench.core.files import LARGEST, disk_errors
+from esbench.core.json_text import Json
 from esbench.store.appended_file import AppendedFile
 from esbench.store.schemas import StoredColumn, StoredMembers
 from esbench.store.stored_json import MEMBERS, StoredJson

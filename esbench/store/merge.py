@@ -15,10 +15,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Literal, TypeAlias
 
-from esbench.errors import UsageError
-from esbench.files import DISTINCT_LABELS, disk_errors, open_regular, require_folder
+from esbench.core.errors import UsageError
+from esbench.core.files import DISTINCT_LABELS, disk_errors, open_regular, require_folder
+from esbench.core.interrupts import interrupts_delayed
 from esbench.grids.trial_spec import differences
-from esbench.interrupts import interrupts_delayed
 from esbench.store.find_trials import HIDDEN, find_trials, has_trials
 from esbench.store.lock import shared
 from esbench.store.only_writer import only_writer

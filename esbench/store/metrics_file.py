@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple, final
 import msgspec
 import numpy as np
 
-from esbench.files import disk_errors, replace
-from esbench.json_text import Json, as_line
+from esbench.core.files import disk_errors, replace
+from esbench.core.json_text import Json, as_line
 from esbench.store.appended_file import AppendedFile
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.schemas import StoredCount

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
 
-from esbench.errors import UsageError
-from esbench.files import disk_errors, open_regular
+from esbench.core.errors import UsageError
+from esbench.core.files import disk_errors, open_regular
 from esbench.store.lock import PAUSE_SECONDS, take
 
 PATIENCE_SECONDS: Final = 10.0

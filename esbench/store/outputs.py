@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from esbench.errors import UsageError
-from esbench.files import disk_errors, replace
+from esbench.core.errors import UsageError
+from esbench.core.files import disk_errors, replace
 from esbench.store.stored_json import KEPT
 
 _TRIAL: Final = "trial.json"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from esbench.errors import UsageError
-from esbench.files import disk_errors
-from esbench.json_text import Json
+from esbench.core.errors import UsageError
+from esbench.core.files import disk_errors
+from esbench.core.json_text import Json
 from esbench.store.schemas import StoredBest
 from esbench.store.stored_json import StoredJson
 from esbench.store.trial_folder import TrialFolder

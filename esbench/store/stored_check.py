@@ -10,8 +10,8 @@ from typing import Any, Final, final
 
 import msgspec
 
-from esbench.errors import UsageError
-from esbench.files import read_json
+from esbench.core.errors import UsageError
+from esbench.core.files import read_json
 
 CHECK_FORMAT: Final = 1
 EXPECTED: Final = "expected files of 'esbench check --json' by this version, and no other JSON"

@@ -8,9 +8,16 @@ from typing import Any, Final, final
 
 import msgspec
 
-from esbench.errors import DamagedTrialError, UsageError
-from esbench.files import LARGEST, disk_errors, open_regular, read_bytes, replace, require_no_links
-from esbench.json_text import SEAL, Json, as_text, digest_of, parse_json, sealed
+from esbench.core.errors import DamagedTrialError, UsageError
+from esbench.core.files import (
+    LARGEST,
+    disk_errors,
+    open_regular,
+    read_bytes,
+    replace,
+    require_no_links,
+)
+from esbench.core.json_text import SEAL, Json, as_text, digest_of, parse_json, sealed
 
 FORMAT: Final = 2
 KEPT: Final = "kept"  # folder of the earlier checkpoints

@@ -25,8 +25,8 @@ from typing import Any, Literal, TypeAlias, final
 
 import numpy as np
 
-from esbench.errors import UsageError
-from esbench.files import (
+from esbench.core.errors import UsageError
+from esbench.core.files import (
     RESUMABLE,
     disk_errors,
     open_regular,
@@ -35,9 +35,9 @@ from esbench.files import (
     replace,
     require_no_links,
 )
+from esbench.core.json_text import Json
+from esbench.core.settings import parse
 from esbench.grids.trial_spec import TrialSpec, differences, extends
-from esbench.json_text import Json
-from esbench.settings import parse
 from esbench.store.checkpoints import LATEST, Checkpoints, kept_name
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.lock import is_taken, release, take

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from esbench.errors import UsageError
+from esbench.core.errors import UsageError
+from esbench.core.search_space import SearchSpace
+from esbench.experiment.trials import Trial, grid_trials, require_folder
 from esbench.grids.grid_file import Grid
-from esbench.running.trials import Trial, grid_trials, require_folder
-from esbench.search_space import SearchSpace
 from esbench.store.find_trials import check_format
 from esbench.tuning.space import search_space
 from esbench.tuning.study import Search, Study, open_study

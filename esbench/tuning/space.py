@@ -9,10 +9,10 @@ from typing import Annotated, Any, get_args, get_origin
 from pydantic import Field, create_model
 
 from esbench.algorithms.settings import TrainerSettings
-from esbench.errors import UsageError, suggestion
+from esbench.core.errors import UsageError, suggestion
+from esbench.core.search_space import SearchSpace, SettingSpace, declared_space
+from esbench.core.settings import Settings, Table, parse
 from esbench.grids.trial_spec import flatten
-from esbench.search_space import SearchSpace, SettingSpace, declared_space
-from esbench.settings import Settings, Table, parse
 
 
 def search_space(

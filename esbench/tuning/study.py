@@ -14,16 +14,16 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final, TypeAlias, final
 
-from esbench.errors import UsageError
-from esbench.escape import without_passwords
+from esbench.core.errors import UsageError
+from esbench.core.escape import without_passwords
+from esbench.core.search_space import SearchSpace
+from esbench.core.settings import Table
+from esbench.experiment.check_trials import check_trials
+from esbench.experiment.trials import Trial
+from esbench.experiment.watchers import Outcome
 from esbench.grids.expand import Labels, with_settings
 from esbench.grids.trial_spec import TrialSpec, cell_name, differences
 from esbench.integrations.optuna_study import Configuration, OptunaStudy, Sampler
-from esbench.running.check_trials import check_trials
-from esbench.running.trials import Trial
-from esbench.running.watchers import Outcome
-from esbench.search_space import SearchSpace
-from esbench.settings import Table
 from esbench.store.find_trials import has_trials
 from esbench.store.trial_folder import TrialFolder
 from esbench.tuning.pruning import RUNGS, at_rung, is_clearly_worse, objective

@@ -10,15 +10,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, final
 
+from esbench.core.settings import Table
+from esbench.core.units import counted, format_number
 from esbench.grids.expand import with_settings
 from esbench.integrations.optuna_study import Configuration
-from esbench.settings import Table
 from esbench.store.outputs import write_bytes
 from esbench.store.provenance.record import provenance
 from esbench.store.trial_folder import TrialFolder, is_trial
 from esbench.tuning.space import nested, toml_key, values_of
 from esbench.tuning.study import Study
-from esbench.units import counted, format_number
 
 
 @final

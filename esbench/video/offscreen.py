@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import gymnasium
 
-from esbench.errors import UsageError
+from esbench.core.errors import UsageError
 
 # Fastest first. EGL uses a GPU if there is one.
 OFFSCREEN: Final = ("egl", "osmesa")

@@ -16,22 +16,22 @@ from typing import Final, final
 import numpy as np
 
 from esbench.agents.base import Environment
+from esbench.core.errors import UsageError
+from esbench.core.units import counted
+from esbench.core.user_code_errors import as_training_errors
+from esbench.engine.worker_pool import WorkerPool
 from esbench.environments.episode_check import require_end
 from esbench.environments.make import make_environment, reason
 from esbench.environments.simulator_log import silenced
-from esbench.errors import UsageError
+from esbench.experiment.best_center import Which
+from esbench.experiment.scoring import stored_trainer
+from esbench.experiment.trained_agent import TrainedAgent
+from esbench.experiment.trained_policy import TrainedPolicy
 from esbench.grids.environment_spec import EnvironmentSpec
-from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.find_trials import find_trials
 from esbench.store.outputs import write_bytes
 from esbench.store.selected_score import recorded_score
 from esbench.store.trial_folder import TrialFolder
-from esbench.training.best_center import Which
-from esbench.training.scoring import stored_trainer
-from esbench.training.trained_agent import TrainedAgent
-from esbench.training.trained_policy import TrainedPolicy
-from esbench.units import counted
-from esbench.user_code_errors import as_training_errors
 from esbench.video.offscreen import draw_lightly, without_screen
 from esbench.video.writers import Frame, Video, video_class
 

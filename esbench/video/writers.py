@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from esbench.errors import UsageError
+from esbench.core.errors import UsageError
 from esbench.integrations.ffmpeg import ffmpeg_program
 
 Frame: TypeAlias = npt.NDArray[np.uint8]

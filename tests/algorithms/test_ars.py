@@ -9,7 +9,7 @@ from searches import quadratic as fitness
 
 import esbench
 from esbench.algorithms.ars import ARS
-from esbench.settings import parse
+from esbench.core.settings import parse
 
 VERSIONS = {"V1": False, "V2": True, "V1-t": False, "V2-t": True}
 

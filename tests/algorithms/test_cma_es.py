@@ -9,9 +9,9 @@ from searches import assert_same, climb, printed_with_one_and_two_threads, writt
 
 import esbench
 from esbench.algorithms.cma_es import CMAESSettings
+from esbench.core.seeding import noise_key
+from esbench.core.settings import parse
 from esbench.environments.functions import ellipsoid, rotated_ellipsoid, sphere
-from esbench.seeding import noise_key
-from esbench.settings import parse
 
 P = 10
 LIBRARY = {"cma_es": cmaes.CMA, "sep_cma_es": cmaes.SepCMA}

@@ -14,7 +14,7 @@ from searches import climb, tell
 import esbench
 from esbench.algorithms.base import ALGORITHMS
 from esbench.algorithms.settings import GrowingSettings
-from esbench.errors import UsageError
+from esbench.core.errors import UsageError
 
 BUILTIN = [
     name for name in esbench.list_algorithms()

@@ -6,8 +6,8 @@ import pytest
 from searches import climb
 
 import esbench
+from esbench.core.errors import UsageError
 from esbench.environments.functions import sphere
-from esbench.errors import UsageError
 
 
 @pytest.mark.parametrize("size", [2, 5, 12, 101])

@@ -7,7 +7,7 @@ import torch
 from searches import centered_ranks, philox
 
 import esbench
-from esbench.seeding import noise_key
+from esbench.core.seeding import noise_key
 
 SHAPES = ((5, 4), (5,), (2, 5), (2,))  # a policy of two layers
 P, SIZE, SIGMA, RATE = 37, 20, 0.05, 0.03

@@ -10,9 +10,9 @@ import esbench
 from esbench.algorithms import genetic, genomes
 from esbench.algorithms.genetic import Genetic, GeneticSettings
 from esbench.algorithms.noise import GaussianNoise
-from esbench.rollouts.worker_pool import WorkerPool
-from esbench.seeding import Purpose, noise_key, stream
-from esbench.training.search_trainer import SearchTrainer
+from esbench.core.seeding import Purpose, noise_key, stream
+from esbench.engine.worker_pool import WorkerPool
+from esbench.experiment.search_trainer import SearchTrainer
 
 P, SIZE, PARENTS, CANDIDATES, EPISODES = 5, 30, 6, 4, 3
 SIGMA, SIGMA_INIT, SEED = 0.05, 0.4, 11

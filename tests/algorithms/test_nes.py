@@ -23,7 +23,7 @@ from searches import (
 
 from esbench.algorithms.nes import MOST_PARAMS, times_exponential, utilities_of
 from esbench.algorithms.shaping import SHAPINGS
-from esbench.errors import TrainingError
+from esbench.core.errors import TrainingError
 
 SIGMA = np.linspace(0.1, 0.4, P)
 RATE = (9 + 3 * math.log(P)) / (5 * P * math.sqrt(P))

@@ -12,7 +12,7 @@ from searches import centered_ranks, dense_noise
 import esbench
 from esbench.algorithms.novelty import NoveltyWeight, novelties
 from esbench.algorithms.shaping import SHAPINGS
-from esbench.seeding import Purpose, noise_key, stream
+from esbench.core.seeding import Purpose, noise_key, stream
 
 ALL = ("ns_es", "nsr_es", "nsra_es")
 P, SIZE, SIGMA, RATE = 5, 12, 0.1, 0.05

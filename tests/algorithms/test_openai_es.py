@@ -7,7 +7,7 @@ from searches import quadratic as fitness
 
 import esbench
 from esbench.algorithms.shaping import SHAPINGS
-from esbench.seeding import noise_key
+from esbench.core.seeding import noise_key
 
 SIGMA, RATE = 0.05, 0.03
 

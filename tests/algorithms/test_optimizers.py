@@ -11,7 +11,7 @@ import torch
 from esbench.algorithms.optimizers.select import OWN, Ascent, make_optimizer
 from esbench.algorithms.optimizers.torch_optimizer import TorchOptimizer, torch_optimizers
 from esbench.algorithms.settings import AscentSettings
-from esbench.errors import UsageError
+from esbench.core.errors import UsageError
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # torch.jit.script is deprecated

@@ -18,8 +18,8 @@ from searches import START, P, climb
 import esbench
 from esbench.algorithms.openai_es import OpenAIESSettings
 from esbench.algorithms.optimizers.select import make_optimizer
-from esbench.arrays import with_arrays, without_arrays
-from esbench.errors import TrainingError, UsageError
+from esbench.core.arrays import with_arrays, without_arrays
+from esbench.core.errors import TrainingError, UsageError
 
 GRADIENTS = np.random.default_rng(0).standard_normal((40, P))
 OPTIMIZERS: dict[str, Callable[..., Any]] = {

@@ -6,7 +6,7 @@ import pytest
 from searches import P, maker
 
 from esbench.algorithms.nes import MOST_PARAMS
-from esbench.errors import UsageError
+from esbench.core.errors import UsageError
 
 GROWS = {"num_interactions": 100}
 

@@ -10,7 +10,7 @@ from searches import START, P, climb, maker
 import esbench
 from esbench.algorithms.base import ALGORITHMS
 from esbench.algorithms.settings import FirstDeviationSettings
-from esbench.errors import UsageError
+from esbench.core.errors import UsageError
 
 DEVIATING = [
     name for name in ALGORITHMS.builtin_names()

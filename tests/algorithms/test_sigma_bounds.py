@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from searches import P, climb, maker
 
-from esbench.errors import UsageError
+from esbench.core.errors import UsageError
 
 LOW, HIGH = np.linspace(0.05, 0.18, P), np.linspace(0.21, 0.3, P)
 

@@ -11,8 +11,8 @@ from watchers import run
 import esbench
 from esbench.algorithms.base import ALGORITHMS
 from esbench.algorithms.settings import DecayingDeviationSettings
-from esbench.rollouts.worker_pool import WorkerPool
-from esbench.running.trials import Trial
+from esbench.engine.worker_pool import WorkerPool
+from esbench.experiment.trials import Trial
 
 DECAYING = [
     name for name in esbench.list_algorithms()

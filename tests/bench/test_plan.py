@@ -13,11 +13,11 @@ from fake_trials import make_records, make_trials, write_trial
 
 from esbench.bench import plan
 from esbench.bench.plan import Lengths, _speed, costs, probe, standing
-from esbench.errors import TrainingError, UsageError
+from esbench.core.errors import TrainingError, UsageError
+from esbench.engine.jobs import Job, Task
+from esbench.engine.worker_pool import WorkerPool
+from esbench.experiment.trials import Trial
 from esbench.grids.trial_spec import TrialSpec
-from esbench.rollouts.jobs import Job, Task
-from esbench.rollouts.worker_pool import WorkerPool
-from esbench.running.trials import Trial
 from esbench.store.provenance.changes import was_mixed
 
 

@@ -13,12 +13,12 @@ from esbench import make_trainer
 from esbench.bench import throughput as bench
 from esbench.bench.simulator_limit import EmulatorLoop, MuJoCoLoop
 from esbench.bench.throughput import PARTS, measure
-from esbench.errors import TrainingError, UsageError
-from esbench.rollouts.jobs import Task
-from esbench.rollouts.player import Player
-from esbench.rollouts.results import EpisodeResult
-from esbench.running.engines import EngineChoice
-from esbench.training.search_trainer import SearchTrainer
+from esbench.core.errors import TrainingError, UsageError
+from esbench.engine.jobs import Task
+from esbench.engine.player import Player
+from esbench.engine.results import EpisodeResult
+from esbench.experiment.engines import EngineChoice
+from esbench.experiment.search_trainer import SearchTrainer
 
 
 def test_both_speeds_of_every_round_are_measured_after_some_training() -> None:

@@ -20,8 +20,8 @@ import pytest
 from fake_trials import COMMAND, HARDWARE, learning, make_records, make_trials
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from esbench.core.json_text import as_line, as_text
 from esbench.grids.trial_spec import TrialSpec
-from esbench.json_text import as_line, as_text
 from esbench.store.stored_json import FORMAT
 
 GENERATIONS = 300

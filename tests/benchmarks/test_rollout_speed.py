@@ -13,8 +13,8 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 import esbench
 from esbench.bench.simulator_limit import SimulatorProcesses
-from esbench.rollouts.pool_sizes import usable_cores
-from esbench.training.search_trainer import SearchTrainer
+from esbench.engine.pool_sizes import usable_cores
+from esbench.experiment.search_trainer import SearchTrainer
 
 ENVIRONMENTS = ["HalfCheetah-v5", "Hopper-v5", "Walker2d-v5", "Humanoid-v5", "CartPole-v1"]
 NETWORK = "Linear(obs_length, 64) >> Tanh() >> Linear(64, 64) >> Tanh() >> Linear(64, act_length)"

@@ -12,11 +12,11 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import esbench
+from esbench.engine.worker_pool import WorkerPool
+from esbench.experiment.search_trainer import SearchTrainer
+from esbench.experiment.trials import Trial
 from esbench.policies.mlp import MLP, MLPSettings
-from esbench.rollouts.worker_pool import WorkerPool
-from esbench.running.trials import Trial
 from esbench.store.trial_folder import TrialFolder
-from esbench.training.search_trainer import SearchTrainer
 
 PARAMS = 5_702  # 17-64-64-6, the policy of HalfCheetah-v5
 

@@ -97,7 +97,7 @@ def prepare(folder: Path, with_trained: bool) -> None:
     """Write stored trials, a baseline, and trials that were really trained."""
     from fake_trials import write_scores
 
-    from esbench.gate.baselines import freeze, write_baseline
+    from esbench.publish.gate.baselines import freeze, write_baseline
 
     write_scores(folder / "out", [100.0, 101.0, 102.0, 103.0, 104.0, 105.0, 106.0, 107.0])
     write_scores(folder / "worse", [10.0, 11.0, 12.0, 13.0, 14.0, 15.0, 16.0, 17.0])

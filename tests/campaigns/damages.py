@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.random import Generator
 
-from esbench.json_text import SEAL, sealed
+from esbench.core.json_text import SEAL, sealed
 
 DONE, PARTIAL = TRIALS = ("seed-0", "seed-1")
 FILES: Final = (

@@ -360,7 +360,7 @@ def _run(call: Callable[[], object], output: Path) -> int:
 
 
 def _finish(call: Callable[[], object]) -> int:
-    from esbench.errors import EsbenchError
+    from esbench.core.errors import EsbenchError
 
     code = 0
     try:
@@ -399,7 +399,7 @@ def _prepare(folder: Path) -> None:
     """Write stored trials and a baseline."""
     from fake_trials import write_scores
 
-    from esbench.gate.baselines import freeze, write_baseline
+    from esbench.publish.gate.baselines import freeze, write_baseline
 
     write_scores(folder / "out", [100.0, 200.0, 300.0])
     write_baseline(folder / "base.json", freeze(folder / "out", "fuzz"), replace=False)
@@ -425,11 +425,6 @@ def _scratch() -> Iterator[Path]:
 def campaign(seed: int, numbers: range) -> int:
     """Run inputs and print the violations; their number."""
     import torch  # noqa: F401  # here once, not in every fork
-
-    import esbench.cli
-    import esbench.gate.check
-    import esbench.reporting.tables.score_table
-    import esbench.training.make  # noqa: F401
 
     outcomes: Counter[str] = Counter()
     distinct: set[str] = set()

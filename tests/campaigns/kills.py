@@ -34,9 +34,9 @@ from commands import SECONDS, Started, started
 from fake_trials import timeless
 from numpy.random import Generator
 
-from esbench.errors import UsageError
+from esbench.core.errors import UsageError
+from esbench.experiment import trainer
 from esbench.store.trial_folder import TrialFolder
-from esbench.training import trainer
 
 SMALL: Final = ("--set", "evaluation.episodes=4", "--set", "policy.template=linear", "--out", "out")
 GRIDS: Final = (

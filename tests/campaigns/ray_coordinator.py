@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from esbench import make_algorithm
-from esbench.rollouts.coordinator import (
+from esbench.core.seeding import Purpose
+from esbench.engine.coordinator import (
     Coordinator,
     Fleet,
     NodeAnswered,
@@ -27,10 +28,9 @@ from esbench.rollouts.coordinator import (
     PlayingNode,
     PoolEvent,
 )
-from esbench.rollouts.jobs import Job, Task, member_tasks
-from esbench.rollouts.node_player import Report
-from esbench.rollouts.results import EpisodeResult
-from esbench.seeding import Purpose
+from esbench.engine.jobs import Job, Task, member_tasks
+from esbench.engine.node_player import Report
+from esbench.engine.results import EpisodeResult
 
 MOMENTS = 17  # observations of HalfCheetah-v5
 

@@ -17,11 +17,11 @@ from pathlib import Path
 from ray_nodes import read
 
 from esbench import RayEngine
+from esbench.engine.engine import Engine
+from esbench.engine.worker_pool import WorkerPool
+from esbench.experiment.search_trainer import SearchTrainer
+from esbench.experiment.trials import grid_trials
 from esbench.grids.grid_file import parse_grid
-from esbench.rollouts.engine import Engine
-from esbench.rollouts.worker_pool import WorkerPool
-from esbench.running.trials import grid_trials
-from esbench.training.search_trainer import SearchTrainer
 
 GRID = {
     "name": "cost",

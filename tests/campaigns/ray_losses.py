@@ -18,13 +18,13 @@ from typing import cast
 from ray_nodes import Nodes
 
 from esbench import RayEngine
+from esbench.engine.coordinator import NodeShare
+from esbench.engine.engine import Engine
+from esbench.engine.worker_pool import WorkerPool
+from esbench.experiment.search_trainer import SearchTrainer
+from esbench.experiment.trials import grid_trials
 from esbench.grids.grid_file import parse_grid
 from esbench.integrations.ray_fleet import RayPlayingNode
-from esbench.rollouts.coordinator import NodeShare
-from esbench.rollouts.engine import Engine
-from esbench.rollouts.worker_pool import WorkerPool
-from esbench.running.trials import grid_trials
-from esbench.training.search_trainer import SearchTrainer
 
 SILENT_SECONDS = 60.0
 GRID = {

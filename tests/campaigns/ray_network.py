@@ -25,11 +25,11 @@ from typing import Any, Final, final
 from network import Network, missing
 
 from esbench import RayEngine
+from esbench.engine.engine import Engine
+from esbench.engine.worker_pool import WorkerPool
+from esbench.experiment.search_trainer import SearchTrainer
+from esbench.experiment.trials import grid_trials
 from esbench.grids.grid_file import parse_grid
-from esbench.rollouts.engine import Engine
-from esbench.rollouts.worker_pool import WorkerPool
-from esbench.running.trials import grid_trials
-from esbench.training.search_trainer import SearchTrainer
 
 HOSTS: Final = 3
 SHORT_CUT, LONG_CUT = 10.0, 60.0  # seconds; Ray gives up a node after about half a minute

@@ -12,10 +12,10 @@ import pytest
 from command_line import Run, execute, files, finished, python, working_in
 from fake_trials import edit, learning, make_records, make_trials, write_scores, write_trial
 
+from esbench.core.settings import Settings
 from esbench.grids.compose import compose_grid
 from esbench.policies.base import POLICIES, Policy
-from esbench.reporting.catalog import example, settings_of
-from esbench.settings import Settings
+from esbench.publish.catalog import example, settings_of
 
 SMALL = [
     "--set", "algorithms.openai_es.population_size=4",

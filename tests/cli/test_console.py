@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from esbench.cli.console import print_sheet
-from esbench.reporting.tables.render_table import INTERVAL, Sheet
+from esbench.publish.tables.render_table import INTERVAL, Sheet
 
 HEADER = ("Environment", "Algorithm", "Score", INTERVAL, "Tail", "Steps")
 BODY = (

@@ -12,7 +12,7 @@ from rich.console import Console
 from esbench.cli.display.grids import few_generations
 from esbench.cli.progress import GridDisplay
 from esbench.cli.progress_lines import progress_cells
-from esbench.running.trials import Trial
+from esbench.experiment.trials import Trial
 from esbench.store.generation_record import GenerationRecord
 
 LONG = {"environments": ["esbench/SpaceInvaders-ram-v5"], "algorithms": {"random_search": {}}}

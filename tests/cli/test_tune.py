@@ -13,9 +13,9 @@ from command_line import Run, python
 from PIL import Image
 from watchers import Watcher
 
+from esbench.engine.worker_pool import WorkerPool
+from esbench.experiment.run_grid import run_grid
 from esbench.grids.compose import compose_grid
-from esbench.rollouts.worker_pool import WorkerPool
-from esbench.running.run_grid import run_grid
 from esbench.tuning.open import open_studies
 from esbench.tuning.study import Search
 from esbench.tuning.summary import summarize

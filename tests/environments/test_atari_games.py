@@ -12,7 +12,12 @@ from beside_gymnasium import DiffersError, play, require_equal
 
 from esbench.algorithms.noise import GaussianNoise, LowRankNoise, Noise
 from esbench.algorithms.population import LowRankMember, SampledPopulation
-from esbench.arrays import Vector
+from esbench.core.arrays import Vector
+from esbench.core.errors import UsageError
+from esbench.core.seeding import Purpose, noise_key
+from esbench.engine.jobs import Job, Task, member_tasks
+from esbench.engine.player import Player
+from esbench.engine.setup import Setup
 from esbench.environments.atari import screens
 from esbench.environments.atari.games import OF_FRAMES, Game
 from esbench.environments.atari.names import SUFFIXES, roms, without_alias
@@ -22,15 +27,10 @@ from esbench.environments.backends.atari import AtariBackend, mersenne_twister
 from esbench.environments.backends.base import MovableBackend, backend_name
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
 from esbench.environments.make import make_environment, register_family
-from esbench.errors import UsageError
 from esbench.grids.environment_spec import EnvironmentSpec
 from esbench.grids.policy_spec import PolicySpec
 from esbench.policies.kernels.convolution import ConvBatch
 from esbench.policies.normalization import ObservationStatistics
-from esbench.rollouts.jobs import Job, Task, member_tasks
-from esbench.rollouts.player import Player
-from esbench.rollouts.setup import Setup
-from esbench.seeding import Purpose, noise_key
 
 GAMES = {
     "Pong": "pong", "Breakout": "breakout", "Freeway": "freeway", "Frostbite": "frostbite",

@@ -11,21 +11,21 @@ from gymnasium import spaces
 
 from esbench.algorithms.noise import GaussianNoise
 from esbench.algorithms.population import SampledPopulation
+from esbench.core.errors import UsageError, UserCodeError
+from esbench.core.seeding import Purpose, noise_key
+from esbench.engine.jobs import CENTER, Job, Task, member_tasks
+from esbench.engine.player import Player
+from esbench.engine.results import Episodes, collect
+from esbench.engine.setup import Setup
+from esbench.engine.worker_pool import WorkerPool
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
 from esbench.environments.behaviors.base import Behavior, BehaviorSettings, SlotView
 from esbench.environments.behaviors.final_observation import FinalObservation
 from esbench.environments.behaviors.final_position import FinalPosition
 from esbench.environments.behaviors.ram_trajectory import RamTrajectory, RamTrajectorySettings
 from esbench.environments.make import make_environment
-from esbench.errors import UsageError, UserCodeError
+from esbench.experiment.search_trainer import SearchTrainer
 from esbench.grids.trial_spec import TrialSpec
-from esbench.rollouts.jobs import CENTER, Job, Task, member_tasks
-from esbench.rollouts.player import Player
-from esbench.rollouts.results import Episodes, collect
-from esbench.rollouts.setup import Setup
-from esbench.rollouts.worker_pool import WorkerPool
-from esbench.seeding import Purpose, noise_key
-from esbench.training.search_trainer import SearchTrainer
 
 Spec = Callable[..., TrialSpec]
 LAST = FinalObservation.Settings()

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from beside_gymnasium import SLOTS, DiffersError, play
 
+from esbench.core.errors import UsageError
 from esbench.environments.backends.base import backend_name
 from esbench.environments.backends.cartpole import CartPoleBackend
-from esbench.errors import UsageError
 
 
 @pytest.mark.parametrize(

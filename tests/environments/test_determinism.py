@@ -13,20 +13,20 @@ from fake_entries import fake_suite
 from fake_trials import edit, write_scores
 from results_tables import environment_table, suite_results
 
+from esbench.engine.child_process import end
+from esbench.engine.worker_pool import WorkerPool
 from esbench.environments.episode_check import is_deterministic
+from esbench.experiment.make import make_trainer
 from esbench.grids.trial_spec import TrialSpec
-from esbench.leaderboard.entries import Entry, read_leaderboard
-from esbench.leaderboard.suites import read_suite
-from esbench.leaderboard.table import leaderboard_rows, leaderboard_sheet
-from esbench.reporting.diagnosis import diagnose
-from esbench.reporting.tables.render_table import EQUAL_EPISODES, ONE_EPISODE
-from esbench.reporting.tables.score_sheet import sheet
-from esbench.reporting.tables.score_table import score_table
-from esbench.rollouts.child_process import end
-from esbench.rollouts.worker_pool import WorkerPool
+from esbench.publish.diagnosis import diagnose
+from esbench.publish.leaderboard.entries import Entry, read_leaderboard
+from esbench.publish.leaderboard.suites import read_suite
+from esbench.publish.leaderboard.table import leaderboard_rows, leaderboard_sheet
+from esbench.publish.tables.render_table import EQUAL_EPISODES, ONE_EPISODE
+from esbench.publish.tables.score_sheet import sheet
+from esbench.publish.tables.score_table import score_table
 from esbench.store.find_trials import find_trials
 from esbench.store.trial_folder import TrialFolder
-from esbench.training.make import make_trainer
 
 FIXED_LAKE = 'environment."FrozenLake-v1".kwargs.is_slippery=false'
 TRAIN = [

@@ -19,21 +19,21 @@ from gymnasium import spaces
 from gymnasium.wrappers import NormalizeObservation, NormalizeReward, TransformReward
 
 import esbench
+from esbench.core.errors import UsageError, UserCodeError
+from esbench.engine import player
+from esbench.engine.jobs import CENTER, Task
+from esbench.engine.random_policy import random_policy_returns
+from esbench.engine.worker_pool import WorkerPool
 from esbench.environments import episode_check
 from esbench.environments.episode_check import bounds_without_zero, check_episodes
 from esbench.environments.make import WrapperSettings, has_time_limit, make_environment, time_limit
-from esbench.errors import UsageError, UserCodeError
+from esbench.experiment.agent_trainer import _CountedEnvironment
+from esbench.experiment.check_trials import check_trials
+from esbench.experiment.play import play
+from esbench.experiment.search_trainer import SearchTrainer
 from esbench.grids.environment_files import load_environment
 from esbench.grids.environment_spec import EnvironmentSpec
-from esbench.rollouts import player
-from esbench.rollouts.jobs import CENTER, Task
-from esbench.rollouts.random_policy import random_policy_returns
-from esbench.rollouts.worker_pool import WorkerPool
-from esbench.running.check_trials import check_trials
 from esbench.store.trial_folder import TrialFolder
-from esbench.training.agent_trainer import _CountedEnvironment
-from esbench.training.play import play
-from esbench.training.search_trainer import SearchTrainer
 from esbench.video import render_trial
 
 

@@ -13,6 +13,8 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import esbench
+from esbench.core.errors import UsageError
+from esbench.engine.random_policy import random_policy_returns
 from esbench.environments.atari.names import roms
 from esbench.environments.functions import (
     ENVIRONMENTS,
@@ -27,11 +29,9 @@ from esbench.environments.functions import (
     sphere,
 )
 from esbench.environments.make import make_environment
-from esbench.errors import UsageError
+from esbench.experiment.search_trainer import SearchTrainer
 from esbench.grids.environment_files import environment_kind, environment_names
 from esbench.grids.environment_spec import EnvironmentSpec
-from esbench.rollouts.random_policy import random_policy_returns
-from esbench.training.search_trainer import SearchTrainer
 
 SPHERE, NOISY = "esbench/Sphere-v0", "esbench/NoisySphere-v0"
 by_name = pytest.mark.parametrize("name", FUNCTIONS)

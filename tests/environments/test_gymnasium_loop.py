@@ -9,11 +9,11 @@ from doubles import Walk
 from gymnasium import spaces
 
 import esbench
+from esbench.core.errors import UsageError
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
 from esbench.environments.simulator_log import silenced
-from esbench.errors import UsageError
+from esbench.experiment.make import make_trainer
 from esbench.grids.environment_files import load_environment
-from esbench.training.make import make_trainer
 
 ENVIRONMENTS = [
     pytest.param("CartPole-v1", {}, id="CartPole"),

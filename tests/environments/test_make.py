@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from esbench.core.errors import UsageError, UserCodeError
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
 from esbench.environments.make import WrapperSettings, make_environment
 from esbench.environments.wrappers import NewInstance
-from esbench.errors import UsageError, UserCodeError
 
 MODULE = """\
 import json

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from beside_gymnasium import SLOTS, DiffersError, play
 
+from esbench.core.errors import UsageError
 from esbench.environments.backends.base import MovableBackend, backend_name
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
 from esbench.environments.backends.mujoco import MujocoBackend, physics
@@ -18,7 +19,6 @@ from esbench.environments.backends.mujoco import backend as module
 from esbench.environments.backends.mujoco.moving import HalfCheetah, Hopper
 from esbench.environments.backends.mujoco.rules import Rules
 from esbench.environments.simulator_log import silenced
-from esbench.errors import UsageError
 
 INFINITE = float("inf")
 PLAIN: dict[str, dict[str, Any]] = {

@@ -10,12 +10,12 @@ import pytest
 from doubles import Answers
 from gymnasium import spaces
 
+from esbench.core.errors import EnvironmentFailedError, TrainingError
+from esbench.engine.worker_pool import WorkerPool
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend, flattened
 from esbench.environments.returned_values import ReturnedValues
-from esbench.errors import EnvironmentFailedError, TrainingError
+from esbench.experiment.make import make_trainer
 from esbench.grids.trial_spec import TrialSpec
-from esbench.rollouts.worker_pool import WorkerPool
-from esbench.training.make import make_trainer
 
 NAME = "doubles:Answers-v0"
 WRONG = {

@@ -14,6 +14,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.wrappers import DiscretizeAction, FrameStackObservation, NormalizeReward
 
 from esbench import load_policy
+from esbench.core.errors import UsageError
 from esbench.environments.episode_check import check_episodes
 from esbench.environments.make import WrapperSettings, register_family
 from esbench.environments.wrappers import (
@@ -23,8 +24,7 @@ from esbench.environments.wrappers import (
     OrderedActions,
     SelectEntries,
 )
-from esbench.errors import UsageError
-from esbench.running.trials import Trial
+from esbench.experiment.trials import Trial
 from esbench.store.provenance.record import user_code
 
 WRAPPER = WrapperSettings(wrapper="esbench.environments.wrappers:NewInstance")

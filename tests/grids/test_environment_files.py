@@ -3,10 +3,14 @@ from pathlib import Path
 import gymnasium
 import pytest
 
+from esbench.core.errors import UsageError
+from esbench.core.settings import Table
+from esbench.engine.random_policy import random_policy_returns
 from esbench.environments.atari.games import OF_FRAMES, Game
 from esbench.environments.atari.names import SUFFIXES, atari_environments
 from esbench.environments.make import reason, register_family
-from esbench.errors import UsageError
+from esbench.experiment.search_trainer import SearchTrainer
+from esbench.experiment.trials import grid_trials, open_grid
 from esbench.grids import environment_registry
 from esbench.grids.compose import compose_grid
 from esbench.grids.environment_files import (
@@ -18,10 +22,6 @@ from esbench.grids.environment_registry import folder, merged, read_toml
 from esbench.grids.expand import expand
 from esbench.grids.grid_file import parse_grid
 from esbench.grids.trial_spec import TrialSpec
-from esbench.rollouts.random_policy import random_policy_returns
-from esbench.running.trials import grid_trials, open_grid
-from esbench.settings import Table
-from esbench.training.search_trainer import SearchTrainer
 
 NAMES = environment_names()
 FUNCTIONS = [name for name in NAMES if environment_kind(name) == "function"]

@@ -9,13 +9,13 @@ from command_line import Run
 from fake_trials import make_records, make_trials, write_trial
 
 import esbench as package
-from esbench.errors import UsageError
-from esbench.gate.baselines import freeze
+from esbench.core.errors import UsageError
+from esbench.experiment.trials import Trial
 from esbench.grids.environment_files import load_environment
 from esbench.grids.environment_registry import ENVIRONMENTS
-from esbench.reporting.catalog import catalog
-from esbench.running.trials import Trial
-from esbench.store.cells import cells
+from esbench.publish.catalog import catalog
+from esbench.publish.gate.baselines import freeze
+from esbench.results.cells import cells
 
 NAME = "doubles:Walk-v0"
 RANDOM = {"mean": -30.0, "std": 5.0, "episodes": 100, "command": "own"}

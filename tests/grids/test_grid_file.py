@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from esbench.errors import UsageError
+from esbench.core.errors import UsageError
+from esbench.core.settings import parse
+from esbench.experiment.search_trainer import SearchTrainer
+from esbench.experiment.trials import Trial, grid_trials, open_grid
 from esbench.grids.compose import apply_override, compose_grid, parse_seeds, require_distinct_keys
 from esbench.grids.grid_file import grid_names, parse_grid
 from esbench.grids.trial_spec import TrialSpec
-from esbench.running.trials import Trial, grid_trials, open_grid
-from esbench.settings import parse
-from esbench.training.search_trainer import SearchTrainer
 
 FULL = """
 name = "locomotion"

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from esbench.agents.base import AGENTS
-from esbench.errors import UsageError
+from esbench.core.errors import UsageError
+from esbench.experiment.trials import Trial, open_grid
 from esbench.grids.environment_files import environment_names
 from esbench.grids.shards import (
     AGENT,
@@ -23,7 +24,6 @@ from esbench.grids.shards import (
     planned_cost,
 )
 from esbench.policies.base import POLICIES
-from esbench.running.trials import Trial, open_grid
 
 MIXED: dict[str, Any] = {
     "name": "mixed",

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from esbench.agents.names import is_agent
-from esbench.errors import UsageError
-from esbench.running.trials import Trial, open_grid
+from esbench.core.errors import UsageError
+from esbench.experiment.trials import Trial, open_grid
 
 NINE = {
     *("openai_es", "ars", "pgpe", "snes", "csa_es", "sep_cma_es", "cma_es", "genetic"),

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import esbench
-from esbench.errors import UsageError
+from esbench.core.errors import UsageError
+from esbench.experiment.trials import Trial, grid_trials, open_grid
 from esbench.grids.grid_file import parse_grid
-from esbench.running.trials import Trial, grid_trials, open_grid
 
 
 def trials_of(algorithms: dict[str, Any], **table: Any) -> list[Trial]:

@@ -11,10 +11,10 @@ import pytest
 from algorithm_contract import SIZE, START, AlgorithmContract, Make, P, run, sphere
 from searches import assert_same
 
+from esbench.engine.worker_pool import WorkerPool
+from esbench.experiment.search_trainer import SearchTrainer
 from esbench.grids.trial_spec import TrialSpec
-from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.generation_record import GenerationRecord
-from esbench.training.search_trainer import SearchTrainer
 
 __all__ = ["SIZE", "START", "AdapterContract", "Make", "P", "resumed", "run", "sphere"]
 

@@ -10,10 +10,10 @@ import pytest
 from adapter_contract import SIZE, START, AdapterContract, Make, P, resumed, run, sphere
 
 import esbench
-from esbench.arrays import Matrix
-from esbench.errors import UsageError
-from esbench.rollouts.worker_pool import WorkerPool
-from esbench.seeding import noise_key
+from esbench.core.arrays import Matrix
+from esbench.core.errors import UsageError
+from esbench.core.seeding import noise_key
+from esbench.engine.worker_pool import WorkerPool
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # deprecations in what it imports

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from esbench.errors import UsageError
+from esbench.core.errors import UsageError
 from esbench.integrations.library import LazyModule
 
 

@@ -16,13 +16,13 @@ from command_line import Run, execute, python
 from ray_nodes import Nodes
 
 from esbench import RayEngine, UsageError, make_trainer
-from esbench.errors import EnvironmentFailedError
+from esbench.core.errors import EnvironmentFailedError
+from esbench.engine.engine import Engine
+from esbench.engine.worker_pool import WorkerPool
+from esbench.experiment.search_trainer import SearchTrainer
 from esbench.grids.trial_spec import TrialSpec
 from esbench.integrations import ray_cluster, ray_engine, ray_fleet
-from esbench.rollouts.engine import Engine
-from esbench.rollouts.worker_pool import WorkerPool
 from esbench.store.provenance.changes import was_mixed
-from esbench.training.search_trainer import SearchTrainer
 
 Spec = Callable[..., TrialSpec]
 ALGORITHMS = "openai_es", "cma_es", "nsra_es", "eggroll"

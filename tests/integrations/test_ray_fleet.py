@@ -11,17 +11,17 @@ import pytest
 from stub_cluster import Answer, StubCluster, open_engine, other_code, other_version
 from watchers import Watcher
 
-from esbench.errors import UsageError
+from esbench.core.errors import UsageError
+from esbench.engine.worker_pool import WorkerPool
+from esbench.experiment.limits import Limits
+from esbench.experiment.run_grid import run_grid
+from esbench.experiment.search_trainer import SearchTrainer
+from esbench.experiment.trials import Trial
 from esbench.grids.trial_spec import TrialSpec
 from esbench.integrations import ray_engine, ray_fleet
 from esbench.integrations.ray_cluster import software
 from esbench.integrations.ray_engine import RayEngine
-from esbench.rollouts.worker_pool import WorkerPool
-from esbench.running.limits import Limits
-from esbench.running.run_grid import run_grid
-from esbench.running.trials import Trial
 from esbench.store.trial_folder import TrialFolder
-from esbench.training.search_trainer import SearchTrainer
 
 Spec = Callable[..., TrialSpec]
 Open = Callable[..., RayEngine]

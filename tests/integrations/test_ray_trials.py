@@ -15,16 +15,16 @@ from watchers import Watcher
 from watchers import run as run_here
 
 from esbench.bench.plan import Cost
-from esbench.errors import UsageError
+from esbench.core.errors import UsageError
+from esbench.engine.worker_pool import WorkerPool
+from esbench.experiment import trials_on_nodes
+from esbench.experiment.callbacks import ImportedCallback
+from esbench.experiment.limits import Limits
+from esbench.experiment.trials import Trial
+from esbench.experiment.trials_on_nodes import TrialsOnNodes
 from esbench.integrations.ray_cluster import RayCluster, Software, software
 from esbench.integrations.ray_trials import MAX_STARTS, RayNodes
-from esbench.rollouts.worker_pool import WorkerPool
-from esbench.running import trials_on_nodes
-from esbench.running.limits import Limits
-from esbench.running.trials import Trial
-from esbench.running.trials_on_nodes import TrialsOnNodes
 from esbench.store.trial_folder import TrialFolder
-from esbench.training.callbacks import ImportedCallback
 
 Make = Callable[..., Trial]
 GRID = """

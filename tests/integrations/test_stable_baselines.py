@@ -19,16 +19,16 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 
 import esbench as package
 from esbench.agents.names import trainer_settings
-from esbench.errors import UsageError
+from esbench.core.errors import UsageError
+from esbench.core.settings import parse
+from esbench.engine.worker_pool import WorkerPool
+from esbench.experiment.agent_trainer import AgentTrainer
+from esbench.experiment.callbacks import Stop
+from esbench.experiment.trials import Trial, grid_trials
 from esbench.grids.environment_files import environment_names, load_environment
 from esbench.grids.grid_file import parse_grid
 from esbench.integrations.stable_baselines import PPO, StableBaselines
 from esbench.integrations.stable_baselines_state import process_streams
-from esbench.rollouts.worker_pool import WorkerPool
-from esbench.running.trials import Trial, grid_trials
-from esbench.settings import parse
-from esbench.training.agent_trainer import AgentTrainer
-from esbench.training.callbacks import Stop
 
 SMALL: dict[str, dict[str, Any]] = {
     "ppo": {
@@ -112,7 +112,7 @@ def test_training_is_that_of_the_library(pool: WorkerPool) -> None:
         seeds: list[int] = []
         trainer.train()
         ours = trainer.agent._model.policy.state_dict()  # type: ignore[attr-defined]
-        from esbench.seeding import Purpose, episode_seed
+        from esbench.core.seeding import Purpose, episode_seed
 
         seeds = [episode_seed(0, Purpose.TRAINING_EPISODE, 0, n) for n in range(100)]
 

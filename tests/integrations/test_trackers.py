@@ -15,11 +15,11 @@ from PIL import Image
 from watchers import Watcher
 
 from esbench import UsageError
+from esbench.experiment import tracking
+from esbench.experiment.tracking import TrackedGrid
+from esbench.experiment.trials import Trial
 from esbench.integrations.trackers import base
 from esbench.integrations.trackers.base import make_tracker
-from esbench.running import tracking
-from esbench.running.tracking import TrackedGrid
-from esbench.running.trials import Trial
 from esbench.store.find_trials import find_trials
 
 # alembic and SQLAlchemy warn about each other.

@@ -13,9 +13,9 @@ from flat_parameters import FlatParameters, loaded, members
 
 from esbench.algorithms.noise import GaussianNoise, LowRankNoise
 from esbench.algorithms.population import SampledPopulation
-from esbench.errors import UsageError
+from esbench.core.errors import UsageError
+from esbench.core.settings import parse
 from esbench.policies.base import POLICIES, LowRankBatch, Policy
-from esbench.settings import parse
 
 IMAGE = (4, 84, 84)
 NAMES = ["small_conv", "openai_conv", "nature_conv"]

@@ -12,7 +12,7 @@ from command_line import execute
 from flat_parameters import loaded, members
 from test_conv_networks import IMAGE, NAMES, frames, make
 
-from esbench.errors import UsageError
+from esbench.core.errors import UsageError
 from esbench.policies.kernels.device import GROUP, TOLERANCE, Device, DeviceBatch
 
 NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")

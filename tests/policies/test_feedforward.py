@@ -6,10 +6,10 @@ import torch
 from flat_parameters import FlatParameters, loaded, members
 
 import esbench
-from esbench.errors import UsageError
+from esbench.core.errors import UsageError
+from esbench.core.settings import parse
 from esbench.policies.base import POLICIES
 from esbench.policies.kernels.activations import ACTIVATIONS, Activation
-from esbench.settings import parse
 
 LAYERS = [(17, 64, 64, 6), (3, 5, 2), (348, 64, 64, 17), (1, 1), (11, 3), (7, 13, 1)]
 

@@ -8,9 +8,9 @@ import torch
 from flat_parameters import loaded
 from torch import nn
 
-from esbench.errors import TrainingError, UsageError, UserCodeError
+from esbench.core.errors import TrainingError, UsageError, UserCodeError
+from esbench.core.settings import parse
 from esbench.policies.module import ModulePolicy
-from esbench.settings import parse
 
 
 class TwoLayers(nn.Module):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from esbench.errors import TrainingError, UsageError
+from esbench.core.errors import TrainingError, UsageError
 from esbench.policies.spaces import Actions, Observations
 
 PARTS = (

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from flat_parameters import loaded
 
+from esbench.core.errors import UsageError
+from esbench.core.settings import parse
 from esbench.environments.functions import FUNCTIONS, optimum, shift
-from esbench.errors import UsageError
 from esbench.policies.base import POLICIES
 from esbench.policies.vector import VectorPolicy
-from esbench.settings import parse
 
 
 def make(outputs: int = 3, inputs: int = 1, **settings: Any) -> VectorPolicy:
@@ -46,7 +46,7 @@ def test_it_starts_at_normal_numbers_of_the_given_generator() -> None:
 
 
 def test_images_are_refused_in_one_sentence(make_spec: Any) -> None:
-    from esbench.training.search_trainer import SearchTrainer
+    from esbench.experiment.search_trainer import SearchTrainer
 
     spec = make_spec(
         "doubles:Spaces-v0",

@@ -14,12 +14,12 @@ from flat_parameters import members
 from test_conv_networks import EPSILON, NORMALIZED, frames, make
 from test_conv_networks import SMALL as IMAGE
 
-from esbench.errors import UsageError
+from esbench.core.errors import UsageError
+from esbench.core.settings import parse
 from esbench.policies import VirtualBatchNorm
 from esbench.policies.base import Policy, ReferredBatch
 from esbench.policies.kernels.torch_layers import refer
 from esbench.policies.module import ModulePolicy
-from esbench.settings import parse
 
 
 def normalized(**settings: Any) -> Policy:

@@ -12,13 +12,13 @@ from command_line import files
 from fake_trials import edit, make_records, make_trials, write_trial
 from safetensors.numpy import load_file, save_file
 
-from esbench.errors import DamagedTrialError, UsageError
-from esbench.files import read_bytes
-from esbench.gate.baselines import read_baseline
-from esbench.json_text import DEEPEST, MOST_DIGITS, parse_json
-from esbench.running.trials import Trial
-from esbench.store.cells import cells
-from esbench.store.data_frames import load_results, load_scores
+from esbench.core.errors import DamagedTrialError, UsageError
+from esbench.core.files import read_bytes
+from esbench.core.json_text import DEEPEST, MOST_DIGITS, parse_json
+from esbench.experiment.trials import Trial
+from esbench.publish.gate.baselines import read_baseline
+from esbench.results.cells import cells
+from esbench.results.data_frames import load_results, load_scores
 from esbench.store.members_file import MembersFile
 from esbench.store.merge import merge
 from esbench.store.selected_score import keep_selected_score, selected_score

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fake_trials import write_scores
 
-from esbench.errors import UsageError
+from esbench.core.errors import UsageError
 from esbench.store.find_trials import find_trials, has_trials
 from esbench.store.outputs import write_bytes
 

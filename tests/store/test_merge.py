@@ -12,8 +12,8 @@ from command_line import Run, files
 from fake_trials import edit, make_records, make_trials, reseal, set_digest, write_trial
 
 import esbench as package
-from esbench.errors import DamagedTrialError, UsageError
-from esbench.running.trials import Trial
+from esbench.core.errors import DamagedTrialError, UsageError
+from esbench.experiment.trials import Trial
 from esbench.store import only_writer
 from esbench.store.find_trials import HIDDEN, find_trials
 from esbench.store.merge import merge

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from command_line import Run, finished
 
+from esbench.experiment.trials import Trial
 from esbench.grids.trial_spec import TrialSpec
-from esbench.running.trials import Trial
 from esbench.store.provenance import record as module
 from esbench.store.provenance.changes import mixture, was_mixed
 from esbench.store.provenance.record import (

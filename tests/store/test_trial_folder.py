@@ -18,17 +18,17 @@ from fake_trials import make_records, reseal
 from watchers import run
 
 import esbench.store.trial_folder as store
-from esbench.errors import DamagedTrialError, UsageError
-from esbench.files import read_bytes
-from esbench.files import replace as replace_file
-from esbench.rollouts.worker_pool import WorkerPool
-from esbench.running.trials import Trial
+from esbench.core.errors import DamagedTrialError, UsageError
+from esbench.core.files import read_bytes
+from esbench.core.files import replace as replace_file
+from esbench.engine.worker_pool import WorkerPool
+from esbench.experiment.trials import Trial
+from esbench.results.data_frames import load_results, load_scores
+from esbench.results.held_out import score_text
 from esbench.store import checkpoints, stored_json
 from esbench.store import metrics_file as metrics
-from esbench.store.data_frames import load_results, load_scores
 from esbench.store.find_trials import find_trials
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.held_out import score_text
 from esbench.store.outputs import write_bytes
 from esbench.store.stored_json import FORMAT
 from esbench.store.trial_folder import TrialFolder

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import trim_mean
 
-from esbench.arrays import Vector
+from esbench.core.arrays import Vector
 from esbench.grids.trial_spec import BudgetSpec
 from esbench.tuning.pruning import at_rung, is_clearly_worse, objective
 

@@ -7,13 +7,13 @@ import pytest
 from fake_search import GRID
 
 from esbench.algorithms.base import ALGORITHMS
-from esbench.errors import UsageError
+from esbench.core.errors import UsageError
+from esbench.core.search_space import SettingSpace, declared_space
 from esbench.grids.environment_files import environment_names
 from esbench.grids.expand import expand, with_settings
 from esbench.grids.grid_file import parse_grid
 from esbench.grids.trial_spec import TrialSpec
-from esbench.reporting.catalog import settings_of
-from esbench.search_space import SettingSpace, declared_space
+from esbench.publish.catalog import settings_of
 from esbench.tuning.space import contains, is_integer, nested, search_space, values_of
 
 OWN = ALGORITHMS.builtin_names()

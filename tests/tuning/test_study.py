@@ -13,11 +13,11 @@ from fake_search import GRID, SEEDS, bowl, open_search, player
 from optuna.storages.journal import JournalFileBackend
 from scipy.stats import trim_mean
 
-from esbench.errors import UsageError
+from esbench.core.errors import UsageError
+from esbench.experiment.trials import Trial
 from esbench.grids.expand import expand
 from esbench.grids.grid_file import parse_grid, read_grid
-from esbench.reporting.figures.tuning import draw_tuning, last_score, lowest_shown, tuning_drawing
-from esbench.running.trials import Trial
+from esbench.publish.figures.tuning import draw_tuning, last_score, lowest_shown, tuning_drawing
 from esbench.tuning.open import open_studies
 from esbench.tuning.pruning import RUNGS
 from esbench.tuning.study import Search, Study

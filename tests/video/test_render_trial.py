@@ -17,12 +17,12 @@ from PIL import Image
 from programs import require
 from watchers import run
 
-from esbench.errors import UsageError
-from esbench.rollouts.worker_pool import WorkerPool
-from esbench.running.trials import Trial
-from esbench.seeding import Purpose, episode_seed
-from esbench.training.scoring import evaluate_trial, keep_best
-from esbench.units import format_number
+from esbench.core.errors import UsageError
+from esbench.core.seeding import Purpose, episode_seed
+from esbench.core.units import format_number
+from esbench.engine.worker_pool import WorkerPool
+from esbench.experiment.scoring import evaluate_trial, keep_best
+from esbench.experiment.trials import Trial
 from esbench.video import offscreen
 from esbench.video import render_trial as module
 from esbench.video.render_trial import Rendered, outputs, render_trial

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from esbench.errors import UsageError
+from esbench.core.errors import UsageError
 from esbench.video.writers import Frame, Gif, Mp4, gif_durations, video_class
 
 

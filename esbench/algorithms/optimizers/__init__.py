@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-from esbench.arrays import Vector
+from esbench.core.arrays import Vector
 
 State = dict[str, Any]
 

@@ -12,8 +12,8 @@ from pydantic import Field, model_validator
 
 from esbench.algorithms.optimizers import Optimizer, State
 from esbench.algorithms.settings import NonNegative, Positive
-from esbench.arrays import Vector
-from esbench.settings import Settings
+from esbench.core.arrays import Vector
+from esbench.core.settings import Settings
 
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
 

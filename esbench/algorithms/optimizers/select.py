@@ -17,10 +17,10 @@ from esbench.algorithms.optimizers.torch_optimizer import (
     torch_optimizers,
 )
 from esbench.algorithms.settings import AscentSettings
-from esbench.arrays import Vector, with_arrays, without_arrays
-from esbench.errors import UsageError, suggestion
-from esbench.registry import import_object
-from esbench.settings import parse
+from esbench.core.arrays import Vector, with_arrays, without_arrays
+from esbench.core.errors import UsageError, suggestion
+from esbench.core.registry import import_object
+from esbench.core.settings import parse
 
 OWN: Final[dict[str, type[NumpyOptimizer]]] = {"adam": Adam, "clipup": ClipUp, "sgd": SGD}
 # The learning rate is a setting of the algorithm; the others reverse the direction of the step, or

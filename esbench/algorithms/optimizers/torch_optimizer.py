@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 
 from esbench.algorithms.optimizers import Optimizer, State
-from esbench.arrays import Vector
+from esbench.core.arrays import Vector
 
 if TYPE_CHECKING:
     import torch

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from esbench.cli.console import show
 from esbench.cli.display.tables import plain_table
-from esbench.reporting.catalog import NOT_SET, CatalogEntry, example, settings_of
+from esbench.publish.catalog import NOT_SET, CatalogEntry, example, settings_of
 
 LONGEST_DEFAULT: Final = 24
 

@@ -10,10 +10,10 @@ from rich.text import Text
 
 from esbench.cli.console import show
 from esbench.cli.display.tables import plain_table
-from esbench.units import counted, format_steps, three_digits
+from esbench.core.units import counted, format_steps, three_digits
 
 if TYPE_CHECKING:  # slow to import
-    from esbench.reporting.diagnosis import Diagnosis
+    from esbench.publish.diagnosis import Diagnosis
 
 LEVEL_STYLES: Final = {"ok": "green", "note": "yellow", "warning": "red"}
 

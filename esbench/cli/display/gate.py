@@ -11,16 +11,16 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from esbench.analysis.gate import MARGIN, GateRules, Verdict, seeds_to_fail
 from esbench.cli.console import print_sheet, show
 from esbench.cli.display.tables import plain_table
-from esbench.units import counted, format_number
+from esbench.core.units import counted, format_number
+from esbench.results.statistics.gate import MARGIN, GateRules, Verdict, seeds_to_fail
 
 if TYPE_CHECKING:  # slow to import
-    from esbench.gate.baselines import Baseline, FrozenCell
-    from esbench.gate.check import CheckReport
-    from esbench.gate.suggest import Suggestion
-    from esbench.reporting.history import CellHistory
+    from esbench.publish.gate.baselines import Baseline, FrozenCell
+    from esbench.publish.gate.check import CheckReport
+    from esbench.publish.gate.suggest import Suggestion
+    from esbench.publish.history import CellHistory
 
 VERDICT_STYLES: Final = {
     Verdict.NO_WORSE: "green",
@@ -33,7 +33,7 @@ VERDICT_STYLES: Final = {
 
 def print_baseline(baseline: Baseline, path: Path) -> None:
     """Print the contents of a baseline."""
-    from esbench.gate.render_check import judged_notes
+    from esbench.publish.gate.render_check import judged_notes
 
     table = plain_table("cell", "seeds", "mean", "random", "reference")
     for cell in baseline.cells:
@@ -96,7 +96,7 @@ def print_suggestions(suggestions: Sequence[Suggestion], power: float) -> None:
 
 def print_check(report: CheckReport) -> None:
     """Print the cells of a check, the details and the outcome."""
-    from esbench.gate.render_check import details, headline, notes
+    from esbench.publish.gate.render_check import details, headline, notes
 
     style = {0: "bold green", 1: "bold red"}.get(report.exit_code, "bold yellow")
     show(check_table(report), *details(report), *notes(report), Text(headline(report), style))
@@ -104,8 +104,8 @@ def print_check(report: CheckReport) -> None:
 
 def check_table(report: CheckReport) -> Table:
     """The cells of a check as a table for a terminal of at least 80 columns."""
-    from esbench.gate.match_baseline import DigestResult
-    from esbench.gate.render_check import change_text, mean_text
+    from esbench.publish.gate.match_baseline import DigestResult
+    from esbench.publish.gate.render_check import change_text, mean_text
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     table.add_column("cell", overflow="fold")
@@ -128,7 +128,7 @@ def check_table(report: CheckReport) -> Table:
 
 def print_history(found: Sequence[CellHistory], figures: Sequence[Path]) -> None:
     """Print the past checks of each cell, and the paths of their figures."""
-    from esbench.reporting.history import NOTES, sheet
+    from esbench.publish.history import NOTES, sheet
 
     for cell in found:
         show(Text(cell.title, "bold"))

@@ -11,11 +11,11 @@ from rich.text import Text
 
 from esbench.cli.console import show
 from esbench.cli.display.tables import plain_table
-from esbench.units import counted, format_duration, format_steps
+from esbench.core.units import counted, format_duration, format_steps
 
 if TYPE_CHECKING:  # slow to import
     from esbench.bench.plan import Cost, TrialStanding
-    from esbench.running.schedule import Schedule
+    from esbench.experiment.schedule import Schedule
 
 FEW_GENERATIONS: Final = 10
 DETERMINISTIC: Final = (

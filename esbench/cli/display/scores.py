@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.text import Text
 
-from esbench.arrays import Vector
 from esbench.cli.console import print_sheet, show
-from esbench.units import NONE, counted
+from esbench.core.arrays import Vector
+from esbench.core.units import NONE, counted
 
 if TYPE_CHECKING:  # slow to import
-    from esbench.reporting.tables.comparison import Sides
+    from esbench.publish.tables.comparison import Sides
 
 
 def returns_text(returns: Vector) -> str:
@@ -34,7 +34,7 @@ def returns_text(returns: Vector) -> str:
 
 def print_comparison(sides: Sides, *, tail: bool = False) -> None:
     """Print two sides next to each other, and which one is better."""
-    from esbench.reporting.tables.comparison import outcome, sheet
+    from esbench.publish.tables.comparison import outcome, sheet
 
     show(f"A: {sides.first}\nB: {sides.second}\n")
     print_sheet(sheet(sides, tail=tail))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from esbench.cli.console import show
 from esbench.cli.display.tables import plain_table
-from esbench.units import NONE, format_steps
+from esbench.core.units import NONE, format_steps
 
 if TYPE_CHECKING:  # slow to import
     from esbench.bench.throughput import Throughput

@@ -9,8 +9,8 @@ from rich.text import Text
 
 from esbench.cli.console import show
 from esbench.cli.display.tables import plain_table
+from esbench.core.units import NONE, counted, format_number, format_steps
 from esbench.grids.sweep import value_text
-from esbench.units import NONE, counted, format_number, format_steps
 
 if TYPE_CHECKING:  # slow to import
     from esbench.tuning.summary import Summary

@@ -28,10 +28,10 @@ from gymnasium.utils import RecordConstructorArgs
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from pydantic import Field
 
+from esbench.core.errors import UsageError, shown, suggestion
+from esbench.core.settings import Count, Settings, parse
 from esbench.environments.atari.names import STICKY, atari_environments
 from esbench.environments.atari.resizing import AreaResize, Frames
-from esbench.errors import UsageError, shown, suggestion
-from esbench.settings import Count, Settings, parse
 
 if TYPE_CHECKING:
     from ale_py.env import AtariEnv

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from esbench.errors import UsageError
+from esbench.core.errors import UsageError
 
 SUFFIXES: Final = {"v5": "", "deterministic": "Deterministic", "ram": "-ram"}  # by protocol
 # Games without a version for one player in the ALE.

@@ -10,10 +10,10 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from esbench.arrays import Vector
+from esbench.core.arrays import Vector
+from esbench.core.errors import UsageError, unknown
+from esbench.core.registry import Registry
 from esbench.environments.make import entry_point, make_environment
-from esbench.errors import UsageError, unknown
-from esbench.registry import Registry
 
 Array = npt.NDArray[Any]
 Flags = npt.NDArray[np.bool_]

@@ -12,7 +12,7 @@ from typing import Any, final
 import gymnasium
 import numpy as np
 
-from esbench.arrays import Vector
+from esbench.core.arrays import Vector
 from esbench.environments.backends.base import Array, MovableBackend, StepResult, register_backend
 
 

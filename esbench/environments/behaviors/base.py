@@ -12,11 +12,11 @@ from typing import Any, ClassVar, Final, final
 import gymnasium
 import numpy as np
 
-from esbench.arrays import Vector
+from esbench.core.arrays import Vector
+from esbench.core.errors import UsageError, UserCodeError
+from esbench.core.registry import Registry, import_object
+from esbench.core.settings import Settings
 from esbench.environments.backends.base import Backend
-from esbench.errors import UsageError, UserCodeError
-from esbench.registry import Registry, import_object
-from esbench.settings import Settings
 
 
 class BehaviorSettings(Settings, ABC):

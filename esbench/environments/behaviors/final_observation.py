@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
-from esbench.arrays import Vector
+from esbench.core.arrays import Vector
 from esbench.environments.behaviors.base import Behavior, SlotView, register_behavior
 
 

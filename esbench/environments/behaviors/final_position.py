@@ -6,9 +6,9 @@ from typing import final
 
 import numpy as np
 
-from esbench.arrays import Vector
+from esbench.core.arrays import Vector
+from esbench.core.errors import UsageError
 from esbench.environments.behaviors.base import Behavior, SlotView, register_behavior
-from esbench.errors import UsageError
 
 
 @final

@@ -10,15 +10,15 @@ from typing import Any, final
 
 import numpy as np
 
-from esbench.arrays import Vector
+from esbench.core.arrays import Vector
+from esbench.core.errors import UsageError
+from esbench.core.settings import Count
 from esbench.environments.behaviors.base import (
     Behavior,
     BehaviorSettings,
     SlotView,
     register_behavior,
 )
-from esbench.errors import UsageError
-from esbench.settings import Count
 
 
 @final

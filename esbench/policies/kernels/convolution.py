@@ -17,7 +17,7 @@ import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
 from esbench.algorithms.population import LowRankMember
-from esbench.arrays import Shapes, Vector
+from esbench.core.arrays import Shapes, Vector
 from esbench.policies.base import LowRankBatch, Rows, SharingBatch
 from esbench.policies.kernels import full_layers
 from esbench.policies.kernels.activations import ACTIVATIONS, Activation

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, final
 
 import numpy as np
 
-from esbench.arrays import Vector
-from esbench.errors import UsageError
+from esbench.core.arrays import Vector
+from esbench.core.errors import UsageError
 from esbench.policies.base import PolicyBatch, Rows
 from esbench.policies.kernels.activations import Activation
 from esbench.policies.kernels.convolution import Architecture, split_tensors

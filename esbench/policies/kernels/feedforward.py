@@ -12,7 +12,7 @@ from typing import final
 
 import numpy as np
 
-from esbench.arrays import Shapes, Vector
+from esbench.core.arrays import Shapes, Vector
 from esbench.policies.base import PolicyBatch, Rows
 from esbench.policies.kernels.activations import ACTIVATIONS, Activation
 

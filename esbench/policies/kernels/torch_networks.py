@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias, final
 import numpy as np
 import torch
 
-from esbench.arrays import Shapes, Vector
+from esbench.core.arrays import Shapes, Vector
 from esbench.policies.base import Rows
 from esbench.policies.kernels.activations import Activation
 from esbench.policies.kernels.convolution import Architecture, Layer, split_tensors

@@ -16,7 +16,7 @@ from typing import Final, final
 
 import numpy as np
 
-from esbench.arrays import Shapes, Vector
+from esbench.core.arrays import Shapes, Vector
 from esbench.policies.base import ReferredBatch, Rows, SharingBatch
 from esbench.policies.kernels.activations import ACTIVATIONS
 from esbench.policies.kernels.convolution import (

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final, final
 
 from pydantic import Field
 
-from esbench.json_text import Json
-from esbench.settings import Settings, Table, parse
+from esbench.core.json_text import Json
+from esbench.core.settings import Settings, Table, parse
 
 NO_DIGEST_DEPENDS_ON: Final = frozenset({"esbench", "scipy", "safetensors"})
 

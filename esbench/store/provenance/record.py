@@ -22,15 +22,15 @@ from typing import Any, Final, NamedTuple, final
 
 from esbench.agents.base import AGENTS
 from esbench.algorithms.base import ALGORITHMS
+from esbench.core.errors import EsbenchError
+from esbench.core.escape import printable, without_passwords
+from esbench.core.json_text import Json
+from esbench.core.registry import DISTRIBUTION, Registry
 from esbench.environments.backends.base import BACKENDS
 from esbench.environments.behaviors.base import BEHAVIORS
 from esbench.environments.make import module_of
-from esbench.errors import EsbenchError
-from esbench.escape import printable, without_passwords
 from esbench.grids.trial_spec import TrialSpec
-from esbench.json_text import Json
 from esbench.policies.base import POLICIES
-from esbench.registry import DISTRIBUTION, Registry
 from esbench.store.provenance.changes import all_own_code
 
 PACKAGES: Final = (

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final, final
 
 import numpy as np
 
-from esbench.arrays import Vector
+from esbench.core.arrays import Vector
 from esbench.environments.backends.base import Array, Flags
 from esbench.environments.backends.mujoco.rules import (
     MovingRules,

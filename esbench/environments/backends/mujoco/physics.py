@@ -13,8 +13,8 @@ from typing import Any, Final, final
 import numpy as np
 import numpy.typing as npt
 
-from esbench.arrays import Vector
-from esbench.errors import UsageError
+from esbench.core.arrays import Vector
+from esbench.core.errors import UsageError
 
 # ``act`` and ``ctrl`` may be empty. State of plugins and delayed actuators lies between them.
 FIELDS: Final = ("qpos", "qvel", "act", "qacc_warmstart", "ctrl")

@@ -7,7 +7,7 @@ from typing import Any, final
 
 import numpy as np
 
-from esbench.arrays import Vector
+from esbench.core.arrays import Vector
 from esbench.environments.backends.base import Array, Flags
 from esbench.environments.backends.mujoco.rules import StationaryRules, all_finite, squares
 

@@ -1,0 +1,301 @@
+"""The Python surface: names to algorithms and trainers."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import operator
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from esbench.agents.base import AGENTS
+from esbench.agents.names import is_agent
+from esbench.algorithms.base import ALGORITHMS, Algorithm, algorithm_class
+from esbench.core.arrays import Shapes, Vector
+from esbench.core.errors import UsageError, require_choice, require_flag, require_integer, shown
+from esbench.core.files import as_path
+from esbench.core.registry import import_name
+from esbench.core.seeding import LARGEST_SEED
+from esbench.core.settings import MOST, MOST_PARAMS, Table, parse
+from esbench.grids.environment_files import environment_names
+from esbench.grids.expand import expand
+from esbench.grids.grid_file import parse_grid
+from esbench.grids.trial_spec import BudgetSpec, EvaluationSpec
+from esbench.policies.base import POLICIES
+
+MOST_SEED: Final = 2**64  # of a search without a trial
+
+if TYPE_CHECKING:
+    import torch
+
+    from esbench.engine.engine import Engine
+    from esbench.experiment.best_center import Which
+    from esbench.experiment.trained_agent import TrainedAgent
+    from esbench.experiment.trained_policy import TrainedPolicy
+    from esbench.experiment.trainer import Trainer
+
+
+def list_algorithms() -> list[str]:
+    """The names of the registered algorithms, plugins included."""
+    return ALGORITHMS.names()
+
+
+def list_agents() -> list[str]:
+    """The names of the registered agents, such as "ppo", plugins included."""
+    return AGENTS.names()
+
+
+def list_environments() -> list[str]:
+    """The names of the benchmark environments; any Gymnasium environment works too."""
+    return environment_names()
+
+
+def list_policies() -> list[str]:
+    """The names of the registered policy templates, plugins included."""
+    return POLICIES.names()
+
+
+def make_algorithm(
+    name: str | type[Algorithm[Any]],
+    *,
+    num_params: int,
+    seed: int = 0,
+    center_init: npt.ArrayLike = 0.0,
+    shapes: Sequence[Sequence[int]] | None = None,
+    **settings: Any,
+) -> Algorithm[Any]:
+    """Make an algorithm that maximizes any function of ``num_params`` numbers.
+
+    Args:
+        name: one of ``list_algorithms()``, "package.file:Class", or a class.
+        num_params: the number of parameters, P.
+        seed: the seed of its noise.
+        center_init: where the search starts: a number, or [P].
+        shapes: the shapes of the tensors that the vector concatenates, for algorithms that
+            perturb matrices; default one vector.
+        settings: settings of the algorithm (see ``esbench list --settings NAME``); ``optimizer``
+            can be a class.
+
+    Raises:
+        UsageError: an unknown name or setting, or a wrong value.
+    """
+    require_integer("num_params", num_params, 1, MOST_PARAMS)
+    require_integer("seed", seed, 0, MOST_SEED)
+    named = _algorithm_name(name)
+    cls = algorithm_class(named)
+    values = {key: _named(key, value) for key, value in settings.items()}
+    typed = parse(cls.Settings, values, f"make_algorithm({named!r})")
+    start = _start(center_init, num_params)
+    layout = ((num_params,),) if shapes is None else _layout(shapes, num_params)
+    return cls(typed, np.broadcast_to(start, (num_params,)), int(seed), layout)
+
+
+def _start(center_init: npt.ArrayLike, num_params: int) -> Vector:
+    """A number [] or [P] as an array; UsageError if it is anything else, or not finite."""
+    try:
+        start = np.asarray(center_init, dtype=np.float64)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise UsageError(
+            f"center_init = {shown(center_init)}: expected numbers ({error})"
+        ) from None
+    if start.shape not in {(), (num_params,)}:
+        raise UsageError(
+            f"center_init of shape {start.shape}: expected a number or ({num_params},)"
+        )
+    if not np.isfinite(start).all():
+        raise UsageError(f"center_init = {shown(center_init)}: expected finite numbers")
+    return start
+
+
+def _layout(shapes: Sequence[Sequence[int]], num_params: int) -> Shapes:
+    """The shapes of tensors; UsageError if they do not hold ``num_params`` numbers in all."""
+    try:
+        layout = tuple(tuple(map(operator.index, shape)) for shape in shapes)
+    except TypeError as error:
+        raise UsageError(
+            f"shapes = {shown(shapes)}: expected lists of integers ({error})"
+        ) from None
+    if min(itertools.chain(*layout), default=1) < 1 or sum(map(math.prod, layout)) != num_params:
+        raise UsageError(f"shapes {shown(layout)}: expected {num_params} numbers in all")
+    return layout
+
+
+def make_trainer(
+    algorithm: str | type[Algorithm[Any]],
+    *,
+    env: str,
+    seed: int = 0,
+    workers: int | None = None,
+    policy: str | Table | type[torch.nn.Module] | None = None,
+    environment: Table | None = None,
+    budget: Table | None = None,
+    evaluation: Table | None = None,
+    init_from: str | Path | None = None,
+    out: str | Path | None = None,
+    extend: bool = False,
+    record: Literal["members"] | None = None,
+    engine: Engine | None = None,
+    **settings: Any,
+) -> Trainer:
+    """Make a trainer. Your settings replace the tuned ones of the environment's file.
+
+    With ``out``, the trial is stored in a folder below it, as by ``esbench run``, and a stored
+    trial is resumed. Its ``train`` scores the trial when the budget is spent or a callback stops
+    it. The folder is locked until ``close``.
+
+    Args:
+        algorithm: one of ``list_algorithms()`` or ``list_agents()``, "package.file:Class", or a
+            class.
+        env: any Gymnasium environment; those of ``list_environments()`` have tuned settings.
+        seed: the training seed.
+        workers: worker processes; default one per core.
+        policy: a template's name, a table such as ``{"template": "mlp", "hidden": [32]}``, or a
+            ``torch.nn.Module`` class that is built as ``Class(num_inputs, num_outputs)``. For an
+            agent, its own setting ``policy``, such as "MlpPolicy".
+        environment: changes to the environment's file, such as ``{"episodes_per_member": 2}``.
+        budget: changes to its budget, such as ``{"env_steps": 100_000}``.
+        evaluation: changes to its evaluation, such as ``{"episodes": 10}``.
+        init_from: the folder of a trial whose policy training starts from.
+        out: output folder; by default nothing is stored.
+        extend: continue a stored trial that has a smaller budget.
+        record: "members" also stores what every member did, for ``load_members``; needs ``out``.
+        engine: an open ``RayEngine`` to use instead of local workers; trainers may share it, and
+            the caller closes it.
+        settings: settings of the algorithm; ``optimizer`` can be a class.
+
+    Raises:
+        UsageError: an unknown name, key or a wrong value; or the folder of the trial holds another
+            specification, or is in use.
+    """
+    from esbench.engine.engine import Engine
+    from esbench.engine.worker_pool import WorkerPool
+    from esbench.experiment.make import make_trainer as make
+    from esbench.experiment.run_trial import open_trial
+    from esbench.experiment.trials import checked_trials, recording_members
+    from esbench.experiment.warm_start import latest_start
+
+    require_choice("record", record, (None, "members"))
+    require_flag("extend", extend)
+    if not isinstance(env, str):
+        raise UsageError(
+            f"env = {shown(env)}: expected a registered name such as 'CartPole-v1' or "
+            "'my_package:Mine-v0'; each worker makes environments of its own"
+        )
+    if reserved := sorted({"environments", "seeds"} & settings.keys()):
+        raise UsageError(
+            f"{reserved[0]} = {shown(settings[reserved[0]])}: expected a setting of the algorithm; "
+            "a trainer has one environment (env) and one seed"
+        )
+    require_integer("seed", seed, 0, LARGEST_SEED)
+    # A list of one value is no sweep: a list given here is the value of one trial.
+    values = {
+        key: [list(value)] if isinstance(value, list | tuple) else _named(key, value)
+        for key, value in settings.items()
+    }
+    name = _algorithm_name(algorithm)
+    _require_no_budget(name, settings)
+    if policy is not None and is_agent(name):
+        values["policy"], policy = _named("policy", policy), None
+    table: Table = {
+        "name": "python",
+        "seeds": [seed],
+        "environments": [env],
+        "algorithms": {name: values},
+        "budget": {} if budget is None else budget,
+        "evaluation": {} if evaluation is None else evaluation,
+        "environment": {} if environment is None else {env: environment},
+        "policy": _policy_table(policy),
+        "init_from": None if init_from is None else str(as_path("init_from", init_from)),
+    }
+    if not isinstance(engine, Engine | None):
+        raise UsageError(f"engine = {shown(engine)}: expected an open engine, such as a RayEngine")
+    grid, source = parse_grid(table, "make_trainer"), "make_trainer"
+    with contextlib.ExitStack() as owned:
+        if engine is not None and workers is not None:
+            raise UsageError(f"workers = {workers}: the engine has its own; expected one of both")
+        pool = owned.enter_context(WorkerPool(workers)) if engine is None else engine
+        if out is None:
+            if record is not None:
+                raise UsageError(f"record = {record!r}: expected out, the folder to store it in")
+            (labeled,) = expand(grid, source, latest_start(grid.init_from))
+            trainer = make(labeled.spec, pool)
+        else:
+            trials = checked_trials(grid, as_path("out", out), source, extend)
+            (trial,) = trials if record is None else recording_members(trials)
+            trainer = owned.enter_context(open_trial(trial, pool))
+        trainer.own(owned)
+    return trainer
+
+
+def load_policy(
+    path: str | Path, generation: int | None = None, which: Which = "last"
+) -> TrainedPolicy | TrainedAgent:
+    """The policy of a trial, for use in any Gymnasium loop.
+
+    Args:
+        path: the folder of the trial.
+        generation: the generation of a kept checkpoint; by default the latest.
+        which: "last", or "best" for the largest smoothed return up to that generation.
+
+    Raises:
+        UsageError: the folder holds no trial, a damaged one, or one without that checkpoint or
+            without a best policy.
+    """
+    from esbench.engine.worker_pool import WorkerPool
+    from esbench.experiment.scoring import stored_trainer
+    from esbench.store.trial_folder import TrialFolder
+
+    require_choice("which", which, ("last", "best"))
+    if generation is not None:
+        require_integer("generation", generation, 1, MOST)
+    folder = TrialFolder(as_path("path", path))
+    with WorkerPool(1) as pool, stored_trainer(folder, pool, generation) as stored:
+        return stored.policy(which)
+
+
+def _require_no_budget(name: str, settings: Table) -> None:
+    """Raises UsageError if a setting of the budget or the evaluation is given to an algorithm."""
+    if ":" in name or is_agent(name):
+        return
+    own = algorithm_class(name).Settings.model_fields
+    for table, model in (("budget", BudgetSpec), ("evaluation", EvaluationSpec)):
+        for key in sorted(settings.keys() & model.model_fields.keys() - own.keys()):
+            value = shown(settings[key])
+            raise UsageError(
+                f"{key} = {value}: {name} has no such setting; did you mean {table}={{{key!r}: "
+                f"{value}}}?"
+            )
+
+
+def _algorithm_name(algorithm: str | type) -> str:
+    named = _named("algorithm", algorithm)
+    if not isinstance(named, str):
+        raise UsageError(f"algorithm = {shown(named)}: expected a name or a class")
+    return named
+
+
+def _policy_table(policy: str | Table | type | None) -> Table:
+    match policy:
+        case None:
+            return {}
+        case str():
+            return {"template": policy}
+        case dict():
+            return policy
+        case type():
+            return {"template": import_name("policy", policy)}
+        case _:
+            raise UsageError(
+                f"policy {shown(policy)}: expected a template's name, a table, or a class of "
+                "torch.nn.Module"
+            )
+
+
+def _named(kind: str, value: Any) -> Any:
+    """The import name of a class; other values as they are."""
+    return import_name(kind, value) if isinstance(value, type) else value

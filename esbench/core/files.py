@@ -1,0 +1,191 @@
+"""Paths, reading of regular files and atomic writing."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final
+
+from esbench.core.errors import DamagedTrialError, UsageError, shown
+from esbench.core.json_text import parse_json
+
+LARGEST: Final = 1 << 30  # bytes of a file that is read whole
+_KINDS: Final = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+# What ``safe_name`` needs of two labels, as the end of a message.
+DISTINCT_LABELS: Final = "expected labels that differ in letters, digits or . + -"
+RESUMABLE: Final = "; what was saved before is intact, and the same command resumes from it"
+
+
+def safe_name(text: str) -> str:
+    """A text as a file name: only letters, digits and ``_ . + -``."""
+    return re.sub(r"[^\w.+-]", "_", text)
+
+
+def require_path(name: str, value: object) -> None:
+    """Raises UsageError if the argument of a function is no text or path that can exist."""
+    if not isinstance(value, str | Path):
+        raise UsageError(f"{name} = {shown(value)}: expected a path")
+    try:
+        os.lstat(value)
+    except ValueError as error:
+        raise UsageError(f"{name} = {shown(value)}: expected a path; {error}") from None
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise UsageError(f"{name} = {shown(value)}: {error.strerror}") from None
+
+
+def as_path(name: str, value: str | Path) -> Path:
+    """The path that an argument of a function names; UsageError as ``require_path``."""
+    require_path(name, value)
+    return Path(value)
+
+
+@contextlib.contextmanager
+def disk_errors(path: Path, then: str = RESUMABLE) -> Iterator[None]:
+    """Turn errors of writing (disk full, read-only, not a folder) into a UsageError.
+
+    It names the file, or ``path`` if the error names none, and ends with ``then``.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {error.filename2 or error.filename or path}: "
+            f"{error.strerror or error}{then}"
+        ) from error
+
+
+def open_regular(path: Path, flags: int = os.O_RDONLY, below: Path | None = None) -> int:
+    """Open a regular file and return its descriptor; never waits for a pipe.
+
+    Args:
+        path: the file, which may be missing if ``flags`` create it.
+        flags: those of ``os.open``.
+        below: the folder of a trial that holds ``path``; no link below it is followed. By default,
+            links are followed.
+
+    Raises:
+        UsageError: it is no regular file; DamagedTrialError below a trial's folder.
+        OSError: as ``os.open``.
+    """
+    if below is not None:
+        require_no_links(path, below)
+    with contextlib.suppress(FileNotFoundError):
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode):
+            kind = _KINDS.get(stat.S_IFMT(mode), "no file")
+            raise _refusal(path, f"it is {kind}; expected a regular file", below)
+    # A pipe that replaced the file meanwhile is not waited for.
+    return os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
+
+
+def require_no_links(path: Path, below: Path) -> None:
+    """Raises DamagedTrialError if ``path``, or a folder between it and ``below``, is a link."""
+    for place in (path, *path.parents):
+        if place == below:
+            return
+        if place.is_symlink():
+            raise _refusal(place, "it is a link; expected a regular file or folder", below)
+
+
+def _refusal(path: Path, problem: str, below: Path | None) -> UsageError:
+    if below is None:
+        return UsageError(f"cannot read {path}: {problem}")
+    error = DamagedTrialError(f"{path} is damaged ({problem}); remove it")
+    error.problem = problem
+    return error
+
+
+def read_bytes(path: Path, below: Path | None = None, largest: int = LARGEST) -> bytes:
+    """The content of a regular file of at most ``largest`` bytes.
+
+    Raises:
+        FileNotFoundError: it does not exist.
+        UsageError: as ``open_regular``, it is larger, or the file system refuses.
+    """
+    try:
+        with os.fdopen(open_regular(path, below=below), "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > largest:
+                raise _refusal(path, f"it has {size} bytes; expected at most {largest}", below)
+            return file.read()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def require_folder(path: Path) -> None:
+    """Raises UsageError if something that is no folder is at a path or above it."""
+    for each in (path, *path.parents):
+        if each.exists():
+            if not each.is_dir():
+                raise UsageError(f"{each} is a file; expected a folder")
+            return
+
+
+def nearest_path(path: Path, others: Iterable[Path] = ()) -> Path | None:
+    """The path with the nearest name to a missing one, or None.
+
+    It is in the same folder (in the nearest one, if that is missing, too), or one of ``others``.
+    """
+    folder: Path | None = path.parent
+    try:
+        if not path.parent.exists():
+            folder = nearest_path(path.parent)
+        beside = folder.glob("*") if folder else ()
+        found = {each.name: each for each in [*beside, *others]}
+    except OSError:  # a folder that may not be read
+        return None
+    near = get_close_matches(path.name, found, n=1, cutoff=0.8)
+    return found[near[0]] if near else None
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file; FileNotFoundError, or UsageError if it is not readable."""
+    text = read_bytes(path)
+    try:
+        return parse_json(text)
+    except ValueError as error:
+        raise UsageError(f"{path}: not readable as JSON: {error}") from None
+
+
+def replace(path: Path, content: str | bytes) -> None:
+    """Replace a file atomically: after a crash, the old or the new content is complete."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    data = content.encode() if isinstance(content, str) else content
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None
+        temporary.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def remove_temporaries(folder: Path) -> None:
+    """Remove the temporary files of killed processes; no process may write in ``folder``."""
+    for path in folder.glob(".*.tmp"):
+        path.unlink(missing_ok=True)

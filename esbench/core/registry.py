@@ -1,0 +1,253 @@
+"""Registries of algorithms, policies, behaviors and vector-environment backends, by name.
+
+A class registers itself with the decorator in its own file. All files of a registry's package are
+imported, so a new class needs one new file. Another package adds a class through an entry point
+of the group; the name of the entry point is the registered name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import pkgutil
+import sys
+from collections.abc import Callable
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar, final
+
+from esbench.core.errors import UsageError, suggestion, unknown
+from esbench.core.user_code_errors import (
+    USER_CODE_ERRORS,
+    error_text,
+    import_hint,
+    location,
+    message_of,
+)
+
+DISTRIBUTION: Final = "esbench-rl"  # "esbench" on the package index is another project
+MOST_PARTS: Final = 50  # of the name of an object
+T = TypeVar("T")
+C = TypeVar("C", bound=type)
+
+
+@final
+class Registry(Generic[T]):
+    """The classes of one kind by name."""
+
+    def __init__(self, kind: str, package: str, group: str) -> None:
+        self.kind = kind
+        self.package = package
+        self.group = group
+        self._classes: dict[str, type[T]] = {}
+        self._plugins: dict[str, EntryPoint] | None = None
+        self._has_builtins = False
+
+    def register(self, name: str) -> Callable[[C], C]:
+        """A decorator that registers a class as ``name``.
+
+        Raises:
+            UsageError: another class has that name already.
+        """
+
+        def decorate(cls: C) -> C:
+            known = self._classes.get(name)
+            if known is not None and _path(known) != _path(cls):
+                raise UsageError(
+                    f"{self.kind} {name!r} is registered twice: by {_path(known)} and {_path(cls)}"
+                )
+            self._classes[name] = cls
+            return cls
+
+        return decorate
+
+    def names(self) -> list[str]:
+        """All names, sorted; plugins are listed without being imported."""
+        return sorted({*self._load_builtins(), *self._find_plugins()})
+
+    def builtin_names(self) -> list[str]:
+        """The names of the built-in classes, sorted."""
+        inside = f"{self.package}."
+        classes = self._load_builtins().items()
+        return sorted(name for name, cls in classes if cls.__module__.startswith(inside))
+
+    def get(self, name: str) -> type[T]:
+        """The class registered as ``name``.
+
+        Raises:
+            UsageError: no class has that name, or its plugin cannot be imported (the message says
+                what to install) or does not register it.
+        """
+        if name not in self._classes:
+            self._load_builtins()
+        if name not in self._classes and (plugin := self._find_plugins().get(name)):
+            load_plugin(self.kind, plugin)
+            if name not in self._classes:
+                raise UsageError(
+                    f"plugin {plugin.value!r} is listed as {self.kind} {name!r} in the group "
+                    f"{self.group}, but does not register that name"
+                )
+        if name not in self._classes:
+            raise unknown(self.kind, name, self.names())
+        return self._classes[name]
+
+    def _load_builtins(self) -> dict[str, type[T]]:
+        if not self._has_builtins:
+            package = importlib.import_module(self.package)
+            for module in pkgutil.iter_modules(package.__path__, f"{self.package}."):
+                importlib.import_module(module.name)
+            self._has_builtins = True
+        return self._classes
+
+    def _find_plugins(self) -> dict[str, EntryPoint]:
+        if self._plugins is None:
+            # A class may be registered already, by another plugin of the same package.
+            classes = self._load_builtins().items()
+            owners = {name: _package(cls.__module__) for name, cls in classes}
+            self._plugins = find_plugins(self.kind, self.group, owners.get)
+        return self._plugins
+
+
+def find_plugins(
+    kind: str, group: str, owner: Callable[[str], str | None]
+) -> dict[str, EntryPoint]:
+    """The entry points of a group by name; ``owner`` gives the package that has a name, if any.
+
+    UsageError if another package or plugin has the name.
+    """
+    found: dict[str, EntryPoint] = {}
+    for plugin in entry_points(group=group):
+        if owner(plugin.name) not in {None, _package(plugin.module)} or plugin.name in found:
+            raise UsageError(
+                f"{kind} {plugin.name!r} is registered twice: the plugin {plugin.value!r} takes a "
+                "name that is in use"
+            )
+        found[plugin.name] = plugin
+    return found
+
+
+def load_plugin(kind: str, plugin: EntryPoint) -> Any:
+    """Import the object of an entry point; UsageError names what to install."""
+    try:
+        return plugin.load()
+    except UsageError:
+        raise
+    except USER_CODE_ERRORS as error:
+        reason = _why_not(plugin, error)
+        raise UsageError(f"{kind} {plugin.name!r}: {reason}") from error
+
+
+def import_object(kind: str, name: str) -> Any:
+    """The user's object with a name such as "package.file:Class"; ``kind`` is for messages.
+
+    Raises:
+        UsageError: it cannot be imported.
+    """
+    module_name, _, path = name.partition(":")
+    if name.count(".") > MOST_PARTS:
+        raise UsageError(f"{kind} {name!r}: expected at most {MOST_PARTS} dots in a name")
+    if not module_name or not path:
+        raise UsageError(f"{kind} {name!r}: expected a file and a name in it, as in 'mine:Mine'")
+    try:
+        # Imported again, a script would register its environments and classes twice.
+        script = sys.modules["__main__"] if module_name == _script_name() else None
+        target: Any = script or importlib.import_module(module_name)
+    except UsageError:
+        raise
+    except USER_CODE_ERRORS as error:
+        why = message_of(error) if isinstance(error, ImportError) else error_text(error)
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            wrong = module_name if module_name.endswith(".py") else error.name
+            why = f"{why}; {import_hint(wrong)}"
+        raise UsageError(
+            f"{kind} {name!r}: cannot import {module_name!r} ({why}{location(error)})"
+        ) from error
+    for part in path.split("."):
+        known = getattr(target, "__dict__", {})
+        if part not in known and module_name == "__main__":
+            raise UsageError(
+                f"{kind} {name!r}: other processes cannot import what a notebook, a prompt or a "
+                "file without a module's name defines; expected it in a file such as mine.py"
+            )
+        if part not in known:
+            public = [key for key in known if not key.startswith("_")]
+            own = [key for key in public if getattr(known[key], "__module__", "") == module_name]
+            near = suggestion(part, own or public)
+            raise UsageError(f"{kind} {name!r}: {module_name!r} has no {part!r}; {near}")
+        target = known[part]
+    return target
+
+
+def import_name(kind: str, cls: type) -> str:
+    """The name by which ``import_object`` finds a class, also in other processes.
+
+    A class of the running script has the name of the script's file. UsageError for a class inside a
+    function.
+    """
+    if "<locals>" in cls.__qualname__:
+        raise UsageError(
+            f"{kind} {cls!r}: expected a class defined at the top level of a file, so that other "
+            "processes can import it"
+        )
+    is_own = cls.__module__ in {"__main__", "__mp_main__"}
+    return f"{_script_name() if is_own else cls.__module__}:{cls.__qualname__}"
+
+
+def _script_name() -> str:
+    """The module name of the running script; "__main__" if it cannot be imported by a name."""
+    main = sys.modules["__main__"]
+    file, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
+    if file is None:  # a notebook or a prompt
+        return "__main__"
+    name: str = spec.name if spec else Path(file).resolve().stem
+    if not spec and "." in name:  # Python would import "train" for "train.v2"
+        return "__main__"
+    with contextlib.suppress(ImportError, ValueError):
+        found = find_spec(name)
+        if found and found.origin and Path(found.origin).resolve() == Path(file).resolve():
+            return name
+    return "__main__"
+
+
+def _why_not(plugin: EntryPoint, error: BaseException) -> str:
+    name = (error.name or "") if isinstance(error, ImportError) else ""
+    if _package(name) == "esbench":
+        return (
+            f"its plugin {plugin.value!r} is for another version of esbench ({message_of(error)})"
+        )
+    # A missing submodule is of another version; the plugin's own package is installed.
+    missing = isinstance(error, ModuleNotFoundError) and "." not in name
+    if not missing or name in {"", _package(plugin.module)}:
+        return f"its plugin {plugin.value!r} cannot be imported ({error_text(error)})"
+    return f"the package {name!r} is not installed; {_how_to_install(plugin, name)}"
+
+
+def _how_to_install(plugin: EntryPoint, missing: str) -> str:
+    """The command that installs a package: an extra named as it or the plugin, if there is one."""
+    distribution = plugin.dist
+    extras = distribution.metadata.get_all("Provides-Extra", []) if distribution else []
+    for extra in extras:
+        if distribution and _normalized(extra) in {_normalized(plugin.name), _normalized(missing)}:
+            return f"install it with: {extra_command(distribution.name, extra)}"
+    return f"install the package that provides {missing!r}"
+
+
+def extra_command(distribution: str, extra: str) -> str:
+    """The command that installs an extra; one of esbench-rl is installed from a checkout."""
+    checkout = distribution == DISTRIBUTION
+    requirement = f".[{extra}]" if checkout else f"{distribution}[{extra}]"
+    place = ", in a checkout of esbench" if checkout else ""
+    return f"pip install '{requirement}'{place}"
+
+
+def _normalized(extra: str) -> str:
+    return extra.lower().replace("_", "-").replace(".", "-")
+
+
+def _package(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def _path(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"

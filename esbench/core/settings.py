@@ -1,0 +1,235 @@
+"""The base class of all settings, and the messages for wrong values."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+import types
+from abc import ABC
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, Final, TypeAlias, TypeVar, get_args, get_origin
+
+import numpy as np
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
+from pydantic_core import ErrorDetails
+
+from esbench.core.errors import UsageError, suggestion
+from esbench.core.json_text import is_deeper
+from esbench.core.user_code_errors import error_text
+
+Table = dict[str, Any]
+
+MOST_SENTENCES: Final = 10  # of one table
+MOST_LEVELS: Final = 50  # of tables and arrays inside each other
+MOST: Final = 10**15  # of anything that is counted, and the budget of "esbench bench"
+Count: TypeAlias = Annotated[int, Field(ge=1, le=MOST)]
+MOST_PARAMS: Final = 10**9  # of a policy; 8 GB for each vector of them
+MOST_EPISODES: Final = 1_000_000  # of one kind: held out, or per member
+EpisodeCount: TypeAlias = Annotated[int, Field(ge=1, le=MOST_EPISODES)]
+CountOrZero: TypeAlias = Annotated[int, Field(ge=0, le=MOST)]
+
+_PLAIN_WORDS: Final = {
+    "a valid integer": "an integer",
+    "a valid array": "a list",
+    "a valid dictionary": "a table",
+    "an object": "a table",
+    "a valid ": "a ",
+}
+# Errors of a list that cannot be meant as a sweep, because no single value is expected.
+_NOT_OF_VALUES: Final = frozenset({"dict_type", "model_type", "model_attributes_type", "too_short"})
+_NO_SWEEP: Final = "; a list is a sweep only as a setting of an algorithm in a grid"
+
+
+class Settings(BaseModel, ABC):
+    """Frozen, strictly typed settings: an unknown key, a wrong type or a NaN is an error.
+
+    ``esbench list --settings`` shows the docstring below a setting. It ends with the unit in square
+    brackets, if there is one.
+    """
+
+    model_config = ConfigDict(
+        defer_build=True,  # a process that never validates, as a worker, starts sooner
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+    )
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def parse(model: type[S], values: Table, source: str, prefix: str = "") -> S:
+    """Validate a TOML table or keyword arguments as a ``model``.
+
+    ``source``, such as a file, begins the messages; ``prefix`` is the table's dotted name in it.
+
+    Raises:
+        UsageError: one line per wrong key, with the value seen and the value expected; or a
+            setting has a type that does not exist or cannot be validated.
+    """
+    _require_complete(model)
+    where = f" in [{prefix}]" if prefix else ""
+    require_shallow(values, f"{source}{where}")
+    try:
+        text = json.dumps(values, default=_plain)
+    except ValueError:  # Python converts no integer of more digits to text
+        digits = sys.get_int_max_str_digits()
+        raise UsageError(f"{source}: an integer{where} has more than {digits} digits") from None
+    except TypeError as error:
+        raise UsageError(f"{source}: a table{where} has a key that is no text ({error})") from None
+    try:
+        # In strict mode, JSON arrays are accepted for tuples and Python lists are not.
+        typed = model.model_validate_json(text)
+    except ValidationError as error:
+        raise UsageError("\n".join(_sentences(model, error.errors(), source, prefix))) from None
+    if "NaN" in text or "Infinity" in text:  # also inside free tables
+        try:
+            json.dumps(values, allow_nan=False, default=_plain)
+        except ValueError:
+            key, value = next(_not_finite(values, prefix), (prefix or "a number", math.nan))
+            raise UsageError(f"{source}: {key} = {value}: expected a finite number") from None
+    return typed
+
+
+def _not_finite(value: object, key: str) -> Iterator[tuple[str, float]]:
+    """The numbers in tables and lists that are not finite, each with its dotted key."""
+    if isinstance(value, float) and not math.isfinite(value):
+        yield key, value
+    elif isinstance(value, Mapping):
+        for name, each in value.items():
+            yield from _not_finite(each, f"{key}.{name}" if key else str(name))
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _not_finite(each, key)
+
+
+def _require_complete(model: type[Settings]) -> None:
+    try:
+        model.model_rebuild()
+    except Exception as error:  # pydantic raises many kinds for the types of a user's class
+        name = f"{model.__module__}.{model.__qualname__}"
+        why = error_text(error)
+        raise UsageError(
+            f"{name}: a setting has a type that cannot be validated ({why})"
+        ) from error
+
+
+def settings_named_by(
+    kind: str, key: str, find: Callable[[str], type[Settings]]
+) -> BeforeValidator:
+    """Parses a table as the settings that ``find`` gives for the name in the field ``key``."""
+
+    def parsed(value: Any, info: ValidationInfo) -> Any:
+        if not isinstance(value, dict) or key not in info.data:
+            return value
+        name = info.data[key]
+        return parse(find(name), value, f"{kind} {name}")
+
+    return BeforeValidator(parsed)
+
+
+def require_shallow(value: Any, source: str) -> None:
+    """Raises UsageError if tables and arrays are inside each other in too many levels."""
+    if is_deeper(value, MOST_LEVELS):
+        raise UsageError(
+            f"{source}: tables and arrays inside each other in more than {MOST_LEVELS} levels; "
+            f"expected at most {MOST_LEVELS}"
+        )
+
+
+def _plain(value: Any) -> Any:
+    """NumPy scalars as Python numbers; other values that JSON lacks as text."""
+    return value.item() if isinstance(value, np.generic) else str(value)
+
+
+def _sentences(
+    model: type[Settings], errors: list[ErrorDetails], source: str, prefix: str
+) -> list[str]:
+    """One line per wrong key; the expectations of a union's branches are joined."""
+    lines: dict[str, str] = {}
+    hints: dict[str, str] = {}
+    above = {error["loc"][:depth] for error in errors for depth in range(len(error["loc"]))}
+    for error in errors:
+        if error["type"] == "too_short" and error["loc"] in above:
+            continue  # it counts only the items that have no error
+        path = [
+            str(part)
+            for place, part in enumerate(error["loc"], 1)
+            if not _is_branch(part)
+            or (error["type"] == "extra_forbidden" and place == len(error["loc"]))
+        ]
+        key = ".".join(part for part in (prefix, *path) if part)
+        problem = _problem(error)
+        seen = f"{key} = {_show(error['input'])}"
+        match error["type"]:
+            case "json_invalid":
+                lines[key] = f"{prefix or 'a value'} has text that is not valid Unicode"
+            case "extra_forbidden":
+                near = suggestion(path[-1], fields_at(model, path[:-1]))
+                lines[key] = f"unknown key {key} (= {_show(error['input'])}); {near}"
+            case "missing":
+                lines[key] = f"{key} is missing"
+            case "value_error":
+                where = seen if path else key
+                lines[key] = f"{where}: {problem}" if where else problem
+            case _ if key in lines:
+                lines[key] += f", or {problem.removeprefix('expected ')}"
+            case _:
+                lines[key] = f"{seen}: {problem}"
+                is_value = error["type"] not in _NOT_OF_VALUES
+                hints[key] = _NO_SWEEP if is_value and isinstance(error["input"], list) else ""
+    found = [f"{source}: {line}{hints.get(key, '')}" for key, line in lines.items()]
+    left = len(found) - MOST_SENTENCES
+    return [*found[:MOST_SENTENCES], *([f"{source}: and {left} more"] if left > 0 else [])]
+
+
+def _problem(error: ErrorDetails) -> str:
+    match error["type"]:
+        case "literal_error":
+            expected = str(error.get("ctx", {}).get("expected", ""))
+            known = [word.strip("' ") for word in expected.replace(" or ", ",").split(",")]
+            seen = error["input"]
+            near = f"; {suggestion(seen, known)}" if isinstance(seen, str) else ""
+            return f"expected {expected}{near}"
+        case "value_error":
+            return error["msg"].removeprefix("Value error, ")
+        case "too_short":
+            least = error.get("ctx", {}).get("min_length", 1)
+            return f"expected at least {least} item{'s' if least > 1 else ''}"
+        case _:
+            text = error["msg"].removeprefix("Input should be ")
+            for words, plain in _PLAIN_WORDS.items():
+                text = text.replace(words, plain)
+            return f"expected {text[:1].lower()}{text[1:]}"
+
+
+def fields_at(model: type[BaseModel], path: list[str]) -> list[str]:
+    """The field names of the model at ``path`` inside ``model``."""
+    current: type[BaseModel] | None = model
+    for part in path:
+        if current is None or part not in current.model_fields:
+            continue  # a key of a free table
+        current = model_in(current.model_fields[part].annotation)
+    return list(current.model_fields) if current else []
+
+
+def model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model in the type of a field, also inside a list, a table or a union; None if none."""
+    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
+        return annotation if issubclass(annotation, BaseModel) else None
+    if get_origin(annotation) is None:
+        return None
+    return next(filter(None, map(model_in, get_args(annotation))), None)
+
+
+def _is_branch(part: int | str) -> bool:
+    """Whether a part of a location is the branch of a union, not a key of the user."""
+    return isinstance(part, str) and bool(re.search(r"^(constrained-)?(int|float|str)$|\[", part))
+
+
+def _show(value: Any) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 60 else f"{text[:57]}..."

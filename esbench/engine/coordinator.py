@@ -1,0 +1,307 @@
+"""Shares the episodes of a job among the nodes of a cluster that may come and go.
+
+Every node has up to two messages on the way, so that it has work while an answer travels. It gets
+half of its fair share of the episodes that are not assigned yet, so the portions shrink and all
+nodes end together; but at least as many as it plays during a round trip of the network, and never
+more than its fair share of those without a result. When none are left, an idle node also plays
+episodes that another one has, the last ones first: the first result counts, and both are the same
+bits. A lost node costs the episodes that it has not reported.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeAlias, final
+
+from esbench.engine.jobs import Job, Task
+from esbench.engine.node_player import Exchange, Report
+from esbench.engine.results import EpisodeResult
+
+IN_FLIGHT: Final = 2  # messages per node
+POLL_SECONDS: Final = 1.0
+
+
+class PlayingNode(ABC):
+    """A node that is ready to play, as the coordinator sees it.
+
+    Attributes:
+        host: its name in messages.
+        workers: the number of its workers.
+    """
+
+    host: str
+    workers: int
+
+    @abstractmethod
+    def exchange(self, message: Exchange) -> None:
+        """Send a message, without waiting; the fleet reports the answer."""
+
+    @abstractmethod
+    def abandon(self, number: int) -> None:
+        """Tell the node that job ``number`` is over; there is no answer."""
+
+
+@final
+class NodeAnswered(NamedTuple):
+    """A node has answered its oldest message."""
+
+    node: PlayingNode
+    report: Report
+
+
+@final
+class NodeJoined(NamedTuple):
+    """A node is ready to play."""
+
+    node: PlayingNode
+
+
+@final
+class NodeLost(NamedTuple):
+    """A node is gone; what it has not reported is lost."""
+
+    node: PlayingNode
+
+
+PoolEvent: TypeAlias = NodeAnswered | NodeJoined | NodeLost
+
+
+class Fleet(ABC):
+    """The nodes of a cluster."""
+
+    @abstractmethod
+    def begin(self, number: int, job: Job) -> None:
+        """Make a job available to the nodes."""
+
+    @abstractmethod
+    def events(self, seconds: float) -> Sequence[PoolEvent]:
+        """Wait for events, at most ``seconds``.
+
+        Raises:
+            EsbenchError: a node has reported an error.
+        """
+
+
+@final
+class Sent(NamedTuple):
+    """A message without an answer: the number of its episodes, and when it was sent."""
+
+    episodes: int
+    time: float
+
+
+@final
+@dataclass(eq=False)
+class NodeShare:
+    """What one node has of the current job, and what it has done so far.
+
+    Attributes:
+        held: the episodes that it has and has not reported, in the order in which it got them.
+        episodes, steps, seconds: reported in all, and the time in which it had episodes.
+    """
+
+    node: PlayingNode
+    held: dict[Task, None] = field(default_factory=dict)
+    sent: deque[Sent] = field(default_factory=deque)  # messages of this job on the way
+    late: int = 0  # messages of earlier jobs on the way
+    queued: int = 0  # as last reported
+    dropped: list[Task] = field(default_factory=list)  # reported with the next message
+    is_fresh: bool = False  # it has received nothing of a job that has just begun
+    episodes: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    since: float = 0.0
+    round_trip: float = 0.0  # of the network; the shortest one of this job, or else of the last
+    shortest: float = math.inf  # of this job
+
+    @property
+    def backlog(self) -> int:
+        """The number of episodes that none of its workers has, at most."""
+        return self.queued + sum(sent.episodes for sent in self.sent)
+
+    @property
+    def can_send(self) -> bool:
+        """Whether it may get another message: not while earlier ones are unanswered."""
+        return len(self.sent) < IN_FLIGHT and self.late <= IN_FLIGHT
+
+    @property
+    def traveling(self) -> int:
+        """The number of episodes that it plays while a message and its answer travel."""
+        speed = self.episodes / self.seconds if self.seconds else 0.0
+        return math.ceil(speed * self.round_trip)
+
+    @property
+    def steps_per_second(self) -> float:
+        """Its speed so far, also of episodes that another node was faster with."""
+        return self.steps / self.seconds if self.seconds else 0.0
+
+
+@final
+class Coordinator:
+    """Plays jobs on the nodes of a fleet.
+
+    Attributes:
+        shares, workers: the nodes that are alive, and the number of their workers.
+        losses, lost_episodes, repeated: lost nodes, the episodes that they had, and the episodes
+            that were also given to a second node.
+        cpu_time_s, seconds: CPU time of all nodes, and the seconds of each part of their work.
+        waiting: called while no node is alive, every ``POLL_SECONDS``.
+    """
+
+    def __init__(self, fleet: Fleet, clock: Callable[[], float] = time.monotonic) -> None:
+        self._fleet, self._clock = fleet, clock
+        self._number = 0
+        self._pending: deque[Task] = deque()
+        self._results: dict[Task, EpisodeResult] = {}
+        self._holders: dict[Task, list[NodeShare]] = {}
+        self._due: dict[NodeShare, None] = {}  # nodes to which there may be something to send
+        self.shares: dict[PlayingNode, NodeShare] = {}
+        self.workers = 0
+        self.losses = self.lost_episodes = self.repeated = 0
+        self.cpu_time_s = 0.0
+        self.seconds: dict[str, float] = {}
+        self.waiting: Callable[[], None] = lambda: None
+
+    def play(
+        self,
+        job: Job,
+        tasks: Sequence[Task],
+        progress: Callable[[int, int], None] | None = None,
+    ) -> dict[Task, EpisodeResult]:
+        """Play every task once; the results are in no particular order.
+
+        Raises:
+            EsbenchError: a node has reported an error.
+        """
+        self._number += 1
+        self._fleet.begin(self._number, job)
+        self._pending, self._results, self._holders = deque(tasks), {}, {}
+        for share in self.shares.values():
+            share.held, share.dropped, share.queued, share.is_fresh = {}, [], 0, True
+            share.late, share.sent = share.late + len(share.sent), deque()
+            share.shortest = math.inf
+        self._due = dict.fromkeys(self.shares.values())
+        total, told = len(tasks), -1
+        while len(self._results) < total:
+            if not self.shares:
+                self.waiting()
+            due, self._due = self._due, {}
+            for share in due:
+                self._supply(share, total)
+            self.listen(POLL_SECONDS)
+            if progress is not None and len(self._results) > told:
+                told = len(self._results)
+                progress(told, total)
+        for node, share in self.shares.items():
+            if share.sent:
+                node.abandon(self._number)
+        results, self._results, self._holders = self._results, {}, {}
+        return results
+
+    def listen(self, seconds: float) -> None:
+        """Handle events, after waiting for the first one for at most ``seconds``."""
+        for event in self._fleet.events(seconds):
+            match event:
+                case NodeJoined(node):
+                    share = self.shares[node] = NodeShare(node)
+                    self.workers += node.workers
+                    self._due[share] = None
+                case NodeLost(node):
+                    self._lose(node)
+                case NodeAnswered(node, report):
+                    self._count(self.shares[node], report)
+
+    def _supply(self, share: NodeShare, total: int) -> None:
+        """Send a node what it should play next, if it has not yet enough."""
+        if not (self._pending or share.held) and not share.sent:
+            self._repeat(share)
+        part = share.node.workers / self.workers
+        while share.can_send:
+            fair = math.ceil((total - len(self._results)) * part) - len(share.held)
+            least = max(share.node.workers, share.traveling)
+            count = min(max(int(len(self._pending) * part / 2), least), fair)
+            if share.is_fresh:
+                count = math.ceil(total * part / 2)
+            elif share.held and share.backlog > 2 * count:  # a report can be out of date
+                count = 0
+            tasks = [self._pending.popleft() for _ in range(min(count, len(self._pending)))]
+            if not tasks and (share.sent or not share.held):
+                return
+            self._send(share, tasks, total)
+
+    def _send(self, share: NodeShare, tasks: Sequence[Task], total: int) -> None:
+        if not share.held:
+            share.since = self._clock()
+        for task in tasks:
+            share.held[task] = None
+            self._holders.setdefault(task, []).append(share)
+        dropped, share.dropped = share.dropped, []
+        own = max(len(tasks), math.ceil(total * share.node.workers / self.workers))
+        share.is_fresh = False
+        share.sent.append(Sent(len(tasks), self._clock()))
+        ahead = bool(tasks and self._pending)
+        share.node.exchange(Exchange(self._number, tasks, dropped, own, ahead))
+
+    def _repeat(self, idle: NodeShare) -> None:
+        """Let an idle node also play episodes of the node that has had one for the longest time."""
+        oldest = next(iter(self._holders), None)
+        if oldest is None:
+            return
+        alone = len(self._holders[oldest]) == 1  # else, every episode has been repeated
+        slowest = self._holders[oldest][0]
+        tasks = [
+            task
+            for task in slowest.held
+            if (len(self._holders[task]) == 1 if alone else idle not in self._holders[task])
+        ]
+        tasks = tasks[len(tasks) // 2 :]
+        if tasks:
+            for task in tasks:  # other idle nodes repeat others first
+                self._holders[task] = self._holders.pop(task)
+            self.repeated += len(tasks)
+            self._send(idle, tasks[::-1], len(tasks))
+
+    def clear(self) -> None:
+        """Forget all nodes, which have ended."""
+        self.shares, self._due, self.workers = {}, {}, 0
+
+    def _count(self, share: NodeShare, report: Report) -> None:
+        self._due[share] = None
+        self.cpu_time_s += report.cpu_time_s
+        for part, value in report.seconds.items():
+            self.seconds[part] = self.seconds.get(part, 0.0) + value
+        share.episodes += len(report.results)
+        share.steps += sum(result.length for result in report.results)
+        if report.number != self._number:
+            share.late -= 1
+            return
+        now = self._clock()
+        trip = now - share.sent.popleft().time - report.busy_s
+        share.round_trip = share.shortest = min(share.shortest, trip)
+        share.seconds, share.since = share.seconds + now - share.since, now
+        share.queued = report.queued
+        for result in report.results:
+            self._results.setdefault(result.task, result)
+            for holder in self._holders.pop(result.task, ()):
+                del holder.held[result.task]
+                if holder is not share:
+                    holder.dropped.append(result.task)
+
+    def _lose(self, node: PlayingNode) -> None:
+        share = self.shares.pop(node)
+        self.workers -= node.workers
+        self._due = dict.fromkeys(self.shares.values())  # an idle node may take its episodes
+        self.losses += 1
+        orphans = []
+        for task in share.held:
+            self._holders[task].remove(share)
+            if not self._holders[task]:
+                del self._holders[task]
+                orphans.append(task)
+        self.lost_episodes += len(orphans)
+        self._pending.extendleft(reversed(orphans))

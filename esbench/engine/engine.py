@@ -1,0 +1,126 @@
+"""The interface of what plays the episodes of jobs: local processes, or nodes of a cluster."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Self, final
+
+from esbench.core.json_text import Json
+from esbench.engine.jobs import Job, Task
+from esbench.engine.results import Episodes
+from esbench.engine.servers import Nodes
+from esbench.engine.setup import Setup
+from esbench.engine.stopwatch import Stopwatch
+from esbench.grids.environment_spec import EnvironmentSpec
+from esbench.grids.trial_spec import TrialSpec
+
+
+class Engine(ABC):
+    """Workers that play jobs, for one trial after the other.
+
+    The results do not depend on the engine. Use it as a context manager, or call ``close``.
+
+    Attributes:
+        slots: the largest number of environments per worker.
+        cpu_time_s, watch: CPU time of all workers in jobs, and the seconds of each part of a job.
+        progress: called during a job with the number of its episodes that are done, and of all.
+        notice: called with a sentence about the workers, such as that a node is gone.
+    """
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        self.cpu_time_s = 0.0
+        self.watch = Stopwatch()
+        self.progress: Callable[[int, int], None] | None = None
+        self.notice: Callable[[str], None] = logging.getLogger("esbench").warning
+
+    @final
+    def __enter__(self) -> Self:
+        return self
+
+    @final
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The number of workers, at the moment."""
+
+    @property
+    @abstractmethod
+    def nodes(self) -> Json:
+        """What ``esbench status`` shows about the nodes of a cluster; empty on this machine."""
+
+    @property
+    @abstractmethod
+    def is_local(self) -> bool:
+        """Whether trials side by side may use as many workers of their own instead."""
+
+    @abstractmethod
+    def machines(self) -> Nodes | None:
+        """The machines that can also run whole trials; None if there is only this one."""
+
+    @abstractmethod
+    def opener(self) -> Callable[[], Engine]:
+        """What opens another engine with the same workers, or as many, in another process."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start the workers in the background if none run, as ``configure`` does."""
+
+    @abstractmethod
+    def compare_code(self, spec: TrialSpec) -> None:
+        """Compare the user code of a trial with that of all machines, before they play it.
+
+        Raises:
+            UsageError: it differs or is missing on a machine that plays nothing yet.
+        """
+
+    @abstractmethod
+    def configure(self, setup: Setup, log: Path | None = None) -> None:
+        """Prepare the workers for a trial.
+
+        Returns at once if they are prepared already, so trainers may share an engine in turns. Any
+        exception, including Ctrl-C, ends all workers. Those of this machine append their output to
+        the file ``log``.
+
+        Raises:
+            EnvironmentFailedError: a worker cannot make the environment or the policy.
+        """
+
+    @abstractmethod
+    def check(self, environment: EnvironmentSpec) -> None:
+        """Let one worker check the episodes of an environment, once per engine.
+
+        Returns without an error if the worker dies, because training then reports it.
+
+        Raises:
+            UsageError: episodes do not end, or depend on more than their seeds.
+        """
+
+    @abstractmethod
+    def is_deterministic(self, environment: EnvironmentSpec) -> bool | None:
+        """Let one worker find out whether seeds make no difference to episodes, once per engine.
+
+        None if the environment fails or the worker dies.
+        """
+
+    @abstractmethod
+    def play(self, job: Job, tasks: Sequence[Task]) -> Episodes:
+        """Play every task once and return the results in task order.
+
+        Any exception, including Ctrl-C, ends all workers; ``configure`` starts new ones.
+
+        Raises:
+            EnvironmentFailedError: an environment raised an exception.
+            UsageError: the policy or the behavior does not support the environment.
+            TrainingError: workers died too often without a result.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """End every worker at once."""

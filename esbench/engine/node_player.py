@@ -1,0 +1,138 @@
+"""Plays episodes on one node of a cluster, with a pool of workers, for a coordinator elsewhere."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias, final
+
+from esbench.core.errors import EnvironmentFailedError, EsbenchError, TrainingError, UsageError
+from esbench.core.escape import printable
+from esbench.core.user_code_errors import USER_CODE_ERRORS, error_text
+from esbench.engine.jobs import Job, Task
+from esbench.engine.results import EpisodeResult
+from esbench.engine.setup import Setup
+from esbench.engine.worker_pool import WorkerPool
+
+REPORT_SECONDS: Final = 0.5  # a node reports at least this often while it plays
+STEP_SECONDS: Final = 0.02  # the longest time until it notices that a job was abandoned
+
+
+@final
+class Exchange(NamedTuple):
+    """To a node: episodes of a job to play, and episodes that it need not play any more."""
+
+    number: int  # of the job; later jobs have larger numbers
+    tasks: Sequence[Task]
+    dropped: Sequence[Task]
+    total: int  # the number of episodes of the job that this node will play, about
+    ahead: bool  # whether more episodes will follow
+
+
+@final
+class Report(NamedTuple):
+    """From a node: new results, the number of episodes that no worker has, and the time spent.
+
+    ``busy_s`` is the time from the arrival of the message to this answer.
+    """
+
+    number: int
+    results: Sequence[EpisodeResult]
+    queued: int
+    cpu_time_s: float
+    seconds: dict[str, float]
+    busy_s: float
+
+
+@final
+class Failure(NamedTuple):
+    """From a node: an error that ends the trial."""
+
+    usage: bool
+    message: str
+    traceback: str
+
+    def error(self, host: str) -> EsbenchError:
+        """The error to raise at the coordinator."""
+        if self.usage:
+            return UsageError(self.message)
+        if self.traceback:
+            return EnvironmentFailedError(self.message, self.traceback)
+        return TrainingError(f"node {host}: {self.message}")
+
+
+Answer: TypeAlias = Report | Failure
+
+
+@final
+class NodePlayer:
+    """Answers exchanges, one after the other; ``abandon`` may be called by another thread."""
+
+    def __init__(self, workers: int, slots: int) -> None:
+        self._pool = WorkerPool(workers, slots)
+        self._number = -1  # of the job that the workers play
+        self._abandoned = -1  # this job and those before it are over
+        self._cpu_time_s = 0.0
+
+    def configure(self, setup: Setup, log: Path | None) -> Failure | None:
+        """Prepare the workers for a trial."""
+        try:
+            self._pool.configure(setup, log)
+        except USER_CODE_ERRORS as error:  # reported; the node goes on
+            return _failure(error)
+        return None
+
+    def exchange(self, message: Exchange, load: Callable[[], Job]) -> Answer:
+        """Play episodes until there is something to report; ``load`` gives the job.
+
+        That is when workers need more episodes and ``message.ahead`` promises some, when there are
+        results and no queue, and after ``REPORT_SECONDS``.
+        """
+        try:
+            return self._exchange(message, load)
+        except USER_CODE_ERRORS as error:
+            self.close()
+            return _failure(error)
+
+    def abandon(self, number: int) -> None:
+        """Play no more episodes of job ``number`` and those before it."""
+        self._abandoned = max(self._abandoned, number)
+
+    def close(self) -> None:
+        """End the workers."""
+        self._number = -1
+        self._pool.close()
+
+    def _exchange(self, message: Exchange, load: Callable[[], Job]) -> Report:
+        pool, number = self._pool, message.number
+        results: list[EpisodeResult] = []
+        started = time.monotonic()
+        if number > self._abandoned:
+            if number != self._number:
+                pool.begin(load(), message.tasks, message.total)
+                self._number = number
+            else:
+                pool.drop(message.dropped)
+                pool.add(message.tasks)
+            end = time.monotonic() + REPORT_SECONDS  # from here, since jobs may take long to load
+            while number > self._abandoned and time.monotonic() < end and not pool.is_idle:
+                if not pool.queued and (results or message.ahead):
+                    break
+                results += pool.step(message.ahead, STEP_SECONDS)
+        spent, self._cpu_time_s = pool.cpu_time_s - self._cpu_time_s, pool.cpu_time_s
+        busy_s = time.monotonic() - started
+        return Report(number, results, pool.queued, spent, pool.watch.take(), busy_s)
+
+
+def _failure(error: BaseException) -> Failure:
+    match error:
+        case UsageError():
+            return Failure(True, str(error), "")
+        case EnvironmentFailedError():
+            return Failure(False, str(error), error.traceback)
+        case TrainingError():
+            return Failure(False, str(error), "")
+        case _:  # a defect, or code that cannot be unpickled here
+            return Failure(False, error_text(error), printable(traceback.format_exc()))

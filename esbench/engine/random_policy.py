@@ -1,0 +1,85 @@
+"""Uniformly random actions: the zero of normalized scores, and the speed of plain Gymnasium.
+
+The loops use Gymnasium only and share no code with the rollouts with which they are compared.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from typing import Any, Final
+
+import gymnasium
+import numpy as np
+
+from esbench.core.arrays import Vector
+from esbench.core.errors import TrainingError, require_integer
+from esbench.core.seeding import Purpose, episode_seed
+from esbench.core.settings import MOST, MOST_EPISODES
+from esbench.core.user_code_errors import error_text, location
+from esbench.environments.episode_check import require_end
+from esbench.environments.make import make_environment
+from esbench.environments.returned_values import ReturnedValues
+from esbench.environments.simulator_log import silenced
+from esbench.grids.environment_spec import EnvironmentSpec
+
+ACTIONS: Final = 1000  # drawn before the clock starts, then used in turn
+
+
+def random_policy_returns(environment: EnvironmentSpec, episodes: int, seed: int) -> Vector:
+    """The undiscounted returns of uniformly random actions, [episodes].
+
+    Only the id, kwargs and wrappers of ``environment`` are used. Every episode has its own seeds.
+
+    Raises:
+        UsageError: a number is too small, the environment cannot be made, or an episode does not
+            end.
+        TrainingError: the environment returns something that ``ReturnedValues`` refuses.
+    """
+    require_integer("episodes", episodes, 1, MOST_EPISODES)
+    require_integer("seed", seed, 0, MOST)
+    returns = np.zeros(episodes)
+    with silenced():
+        env = make_environment(environment.id, environment.kwargs, environment.wrappers)
+    returned = ReturnedValues(environment.id, env.observation_space)
+    has_shape = env.observation_space.shape is not None
+    with closing(env):
+        for episode in range(episodes):
+            reset = env.reset(seed=episode_seed(seed, Purpose.RANDOM_POLICY, episode, 0))
+            observation, _ = returned.of_reset(reset)
+            if has_shape:
+                returned.observation(observation)
+            env.action_space.seed(episode_seed(seed, Purpose.RANDOM_POLICY, episode, 1))
+            steps, ended = 0, False
+            while not ended:
+                try:
+                    _, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+                except (TypeError, ValueError) as error:  # also of Gymnasium's wrappers
+                    if location(error):
+                        raise
+                    text = f"environment {environment.id!r}: step() failed: {error_text(error)}"
+                    raise TrainingError(text) from error
+                returns[episode] += returned.reward(reward)
+                steps += 1
+                ended = returned.flag("terminated", terminated)
+                ended |= returned.flag("truncated", truncated)
+                require_end(steps, environment.id, environment.kwargs)
+    return returns
+
+
+def random_steps_per_second(env: gymnasium.Env[Any, Any], seconds: float) -> float:
+    """The steps per second of an environment with random actions.
+
+    The time includes resets, but not the drawing of actions. At least one step is made.
+    """
+    env.action_space.seed(0)
+    actions = [env.action_space.sample() for _ in range(ACTIONS)]
+    env.reset(seed=0)
+    steps, elapsed, start = 0, 0.0, time.perf_counter()
+    while not steps or elapsed < seconds:
+        _, _, terminated, truncated, _ = env.step(actions[steps % ACTIONS])
+        steps += 1
+        if terminated or truncated:
+            env.reset()
+        elapsed = time.perf_counter() - start
+    return steps / elapsed

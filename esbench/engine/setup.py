@@ -1,0 +1,128 @@
+"""What a worker must know before it plays: environment, policy and reference batch."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Final, final
+
+import numpy as np
+
+from esbench.core.errors import UsageError
+from esbench.core.flat_spaces import Space
+from esbench.core.seeding import Purpose, episode_seed
+from esbench.environments.backends.base import AUTO, BACKENDS, GYMNASIUM, Backend, backend_name
+from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
+from esbench.environments.behaviors.base import Behavior, behavior_class
+from esbench.environments.simulator_log import silenced
+from esbench.grids.environment_spec import EnvironmentSpec
+from esbench.grids.policy_spec import PolicySpec
+from esbench.policies.base import POLICIES, Policy, Rows
+from esbench.policies.normalization import Normalizer, policy_inputs
+from esbench.policies.spaces import Actions, Array, Observations, packed
+
+SPACING: Final = 8  # steps between the observations of a reference batch, which are then distinct
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ReferenceBatch:
+    """The observations from which virtual batch normalization computes its statistics."""
+
+    observations: Array  # [R, inputs], not normalized
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ReferenceBatch) and np.array_equal(
+            self.observations, other.observations
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@final
+@dataclass(frozen=True)
+class Setup:
+    """The environment and policy of a trial; sent to workers once per trial."""
+
+    environment: EnvironmentSpec
+    policy: PolicySpec
+    reference_batch: ReferenceBatch | None = None  # required by virtual batch normalization
+
+    def with_reference_batch(self, size: int, seed: int) -> Setup:
+        """A setup with every eighth observation of episodes with uniformly random actions.
+
+        Their steps do not count as training steps. The seed of the trial selects the streams.
+        """
+        with silenced(), closing(self.make_backend(slots=1)) as backend:
+            observations = Observations(backend.single_observation_space, self.environment.id)
+            space = backend.single_action_space
+            space.seed(episode_seed(seed, Purpose.REFERENCE_BATCH))
+            found: list[Array] = []
+            step = episode = 0
+            while len(found) < size:
+                if not backend.live[0]:
+                    backend.start(0, episode_seed(seed, Purpose.REFERENCE_BATCH, episode))
+                    episode += 1
+                if step % SPACING == 0:
+                    found.append(observations.encode(backend.observations)[0].copy())
+                backend.step(packed([space.sample()], space))
+                step += 1
+        return replace(self, reference_batch=ReferenceBatch(np.array(found)))
+
+    def reference_inputs(self, normalizer: Normalizer | None) -> Rows | None:
+        """The reference batch [R, inputs] as a policy receives it, or None if there is none."""
+        if self.reference_batch is None:
+            return None
+        return policy_inputs(self.reference_batch.observations, normalizer)
+
+    def make_backend(self, slots: int) -> Backend:
+        """A backend with up to ``slots`` environments."""
+        spec, name = self.environment, self.backend_name
+        if not spec.wrappers:
+            backend: type[Backend] = BACKENDS.get(name)
+            return backend(spec.id, spec.kwargs, slots)
+        if name != GYMNASIUM:
+            raise UsageError(
+                f"backend {name!r} does not play {spec.id!r} with wrappers; expected the backend "
+                f"{GYMNASIUM!r} or {AUTO!r}"
+            )
+        return GymnasiumBackend(spec.id, spec.kwargs, slots, spec.wrappers)
+
+    def useful_slots(self, most: int) -> int:
+        """The number of slots, at most ``most``, that the backend can use in one worker."""
+        backend: type[Backend] = BACKENDS.get(self.backend_name)
+        return min(most, backend.most_slots or most)
+
+    @property
+    def backend_name(self) -> str:
+        """The name of the backend that runs the environment."""
+        spec = self.environment
+        if spec.wrappers and spec.backend == AUTO:
+            return GYMNASIUM
+        return backend_name(spec.backend, spec.id, spec.kwargs)
+
+    def make_behavior(self) -> Behavior:
+        """A behavior recorder for one slot; UsageError if it does not fit the environment."""
+        spec = self.environment
+        return behavior_class(spec.behavior)(spec.behavior_settings, spec.id)
+
+    def make_policy(self, observations: Space, actions: Space) -> Policy:
+        """The policy that maps observations to actions; UsageError if it does not support them."""
+        name = self.environment.id
+        cls: type[Policy] = POLICIES.get(self.policy.template)
+        rows, outputs = Observations(observations, name), Actions(actions, name).size
+        if len(rows.shape) >= 3:
+            seen = f"{name}: the observations are images of shape {rows.shape}; the policy"
+            if not cls.takes_images:
+                raise UsageError(
+                    f"{seen} {self.policy.template!r} expects vectors (use small_conv, "
+                    "openai_conv, nature_conv or conv_lstm; mlp, which flattens small images; or "
+                    "your own torch.nn.Module)"
+                )
+            if cls.most_pixels is not None and rows.size > cls.most_pixels:
+                raise UsageError(
+                    f"{seen} {self.policy.template!r} takes at most {cls.most_pixels} numbers "
+                    "(use a preprocessed environment such as esbench/Pong-v5, or your own "
+                    "torch.nn.Module)"
+                )
+        return cls(self.policy.settings, rows.size, outputs, rows.shape or None, rows.pixels)

@@ -1,0 +1,369 @@
+"""The trainer of an agent: counts its steps and records a row every ``row_steps`` of them."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, final
+
+import gymnasium
+import numpy as np
+
+from esbench.agents.base import ActingPolicy, AgentSettings, Environment
+from esbench.agents.names import make_agent
+from esbench.algorithms.base import State
+from esbench.core.arrays import float_digest
+from esbench.core.errors import TrainingError, UsageError, require_choice, require_integer
+from esbench.core.interrupts import interrupts_delayed
+from esbench.core.seeding import Purpose, episode_seed
+from esbench.core.settings import MOST_EPISODES
+from esbench.core.user_code_errors import USER_CODE_ERRORS
+from esbench.engine.engine import Engine
+from esbench.environments.episode_check import require_end
+from esbench.environments.make import make_environment
+from esbench.environments.returned_values import ReturnedValues
+from esbench.environments.simulator_log import silenced
+from esbench.experiment.best_center import Which
+from esbench.experiment.callbacks import Stop
+from esbench.experiment.held_out_score import HeldOutScore, held_out_seeds
+from esbench.experiment.play import play
+from esbench.experiment.progress import Progress
+from esbench.experiment.trained_agent import TrainedAgent
+from esbench.experiment.trainer import Ended, Recorder, Trainer
+from esbench.grids.trial_spec import TrialSpec
+from esbench.store.generation_record import GenerationRecord
+
+UNMEASURED: Final[dict[str, Any]] = dict.fromkeys(
+    (
+        *("center_rank", "center_rank_fraction", "sigma", "update_norm", "tied_returns"),
+        *("update_cosine", "split_half_cosine", "center_norm", "distance", "observation_drift"),
+    ),
+    math.nan,
+)
+
+
+@final
+class _TrainingEnds(BaseException):
+    """Leaves an agent's training loop, which may catch any ``Exception``."""
+
+
+@final
+class AgentTrainer(Trainer):
+    """The trainer of an agent, which learns in the process of the trial."""
+
+    def __init__(
+        self,
+        spec: TrialSpec,
+        pool: Engine | None = None,
+        recorder: Recorder | None = None,
+        folder: Path | None = None,
+        ended: Ended | None = None,
+    ) -> None:
+        """Prepare a trial.
+
+        Raises:
+            UsageError: the environment or a setting is not supported.
+        """
+        super().__init__(spec, pool, recorder, folder, ended)
+        settings = spec.algorithm.settings
+        assert isinstance(settings, AgentSettings)
+        if spec.init_from is not None:
+            raise UsageError(
+                f"init_from = {spec.init_from.trial!r}: {spec.algorithm.name} is an agent, which "
+                "starts with parameters of its own; expected none"
+            )
+        self._row_steps = settings.row_steps
+        self._environments: list[_CountedEnvironment] = []
+        self._started: list[int] = []  # the episodes of each environment
+        self._episodes: list[tuple[float, int]] = []  # returns and lengths since the last row
+        self._limit = 0
+        self._learnt = 0  # the total of steps of the last call of ``learn`` that returned
+        self._row_at = 0  # the steps of the last row
+        self._clocks = (0.0, 0.0)
+        self._learning = False
+        self._stage: Environment | None = None  # for evaluation
+        with contextlib.ExitStack() as failed:
+            failed.callback(self._close)
+            name = spec.algorithm.name
+            self.agent = make_agent(name, settings, self._make_environment, spec.seed)
+            self._trains_once = self.agent.policy is None
+            if self._trains_once:
+                self._require_no_early_end()
+            failed.pop_all()
+
+    def check_episodes(self) -> None:
+        """As the base class says: a worker plays the environment."""
+        self._pool.check(self.spec.environment)
+
+    def evaluate(self, episodes: int | None = None, which: Which = "last") -> HeldOutScore:
+        """Score the last policy on held-out episodes.
+
+        Raises:
+            UsageError: the policy is not known, or ``which`` is "best".
+        """
+        self.generation_of(which)
+        if episodes is not None:
+            require_integer("episodes", episodes, 1, MOST_EPISODES)
+        count = self.spec.evaluation.episodes if episodes is None else episodes
+        return self._play(held_out_seeds(self.spec.seed, count))
+
+    @property
+    def validated_generation(self) -> None:
+        """None, because agents have no validation."""
+
+    def generation_of(self, which: Which) -> int:
+        """The number of rows; UsageError for "best", which is not kept."""
+        require_choice("which", which, ("last", "best"))
+        if which == "best":
+            raise UsageError(
+                f"which = 'best': only the last policy of {self.spec.algorithm.name}, an agent, is "
+                "kept; expected which = 'last'"
+            )
+        return self.progress.generation
+
+    def state_dict(self) -> State | None:
+        """A copy of everything that is needed to continue; None if the agent cannot continue."""
+        state = self.agent.state_dict()
+        if state is None:
+            return None
+        return {
+            "agent": state,
+            "progress": vars(self.progress).copy(),
+            "episodes": list(self._started),
+            "learnt": self._learnt,
+            "stopped": None if self.stopped is None else self.stopped.reason,
+            "told": self._told,
+        }
+
+    def load_state_dict(self, state: State, history: Sequence[GenerationRecord] = ()) -> None:
+        """Restore what ``state_dict`` returned after the generations of ``history``.
+
+        Episodes that had begun are not continued: the next ones begin.
+        """
+        self.progress = Progress(**state["progress"])
+        self.stopped = None if state["stopped"] is None else Stop(state["stopped"])
+        self._told = state.get("told", self.progress.generation)
+        self.history = list(history)
+        self._row_at, self._learnt = self.progress.env_steps, state["learnt"]
+        self._episodes = []
+        self._started[:] = state["episodes"]
+        self._started += [0] * (len(self._environments) - len(self._started))
+        self.agent.load_state_dict(state["agent"])
+
+    def policy(self, which: Which = "last") -> TrainedAgent:
+        """The policy so far, for use in any Gymnasium loop.
+
+        Raises:
+            UsageError: it is not known, or ``which`` is "best".
+        """
+        generation = self.generation_of(which)
+        seeds = held_out_seeds(self.spec.seed, self.spec.evaluation.episodes)
+        return TrainedAgent(self.spec.environment, self._acting(), generation, seeds)
+
+    @property
+    def _is_consistent(self) -> bool:
+        return not self._learning
+
+    def _is_spent(self, env_steps: int) -> bool:
+        most = self.spec.budget.generations or math.inf
+        reached = max(self._learnt, self.progress.env_steps) >= env_steps
+        return reached or self.progress.generation >= most
+
+    def _train(self, env_steps: int) -> None:
+        self._limit = env_steps
+        if self._is_spent(env_steps):
+            return
+        if self._trains_once and self.progress.env_steps:
+            raise UsageError(
+                f"{self.spec.algorithm.name} was trained for {self.progress.env_steps} steps and "
+                "cannot go on, because it hands over its policy only at the end of train; expected "
+                "a new trainer and all steps at once"
+            )
+        self._clocks = time.perf_counter(), time.process_time()
+        self._saved = -math.inf  # an interrupt saves nothing, so the first row does
+        self._learning = True
+        try:
+            with silenced():
+                # Schedules go over the whole budget, also if training pauses before its end.
+                known = self.agent.policy is not None
+                end = max(env_steps, self.spec.budget.env_steps) if known else env_steps
+                self.agent.learn(end - self.progress.env_steps)
+        except _TrainingEnds:
+            if self.agent.policy is None:
+                raise TrainingError(
+                    f"{self.spec.algorithm.name} was stopped before it handed over a policy; "
+                    "expected no callback that stops"
+                ) from None
+        else:
+            self._learnt = env_steps
+        if self.progress.env_steps > self._row_at or not self.progress.generation:
+            self._record()
+        else:
+            self.progress = self._timed(self.progress.generation, 0)
+        self._learning = False
+
+    def _require_no_early_end(self) -> None:
+        """UsageError if the budget may end training before the policy is known."""
+        for key in ("generations", "target_return"):
+            if (value := getattr(self.spec.budget, key)) is not None:
+                raise UsageError(
+                    f"budget.{key} = {value}: {self.spec.algorithm.name} hands over its policy "
+                    "only at the end of train; expected env_steps alone"
+                )
+
+    def _close(self) -> None:
+        for env in (*self._environments, self._stage):
+            if env is not None:
+                with contextlib.suppress(*USER_CODE_ERRORS):  # the trial is scored already
+                    env.close()
+
+    def _acting(self) -> ActingPolicy:
+        if self.agent.policy is None:
+            raise UsageError(
+                f"the policy of {self.spec.algorithm.name} is not stored: an agent without "
+                "state_dict hands it over only at the end of training"
+            )
+        return self.agent.policy
+
+    def _make_environment(self) -> Environment:
+        """A training environment, which reports its steps and episodes here."""
+        env = _CountedEnvironment(self._plain(), self, len(self._environments))
+        self._environments.append(env)
+        if len(self._started) < len(self._environments):
+            self._started.append(0)
+        return env
+
+    def _plain(self) -> Environment:
+        spec = self.spec.environment
+        with silenced():
+            return make_environment(spec.id, spec.kwargs, spec.wrappers)
+
+    def next_seed(self, index: int) -> int:
+        """The seed of the next episode of a training environment."""
+        self._started[index] += 1
+        purpose = Purpose.TRAINING_EPISODE
+        return episode_seed(self.spec.seed, purpose, index, self._started[index] - 1)
+
+    def before_step(self) -> None:
+        """Ends training if the budget is spent; an agent without a policy must end by itself."""
+        if self.progress.env_steps >= self._limit and self.agent.policy is not None:
+            raise _TrainingEnds
+
+    def after_step(self, episode: tuple[float, int] | None) -> None:
+        """Count a step, which may have ended an episode of this return and length."""
+        self.progress = self.progress.with_step(ended=episode is not None)
+        if episode is not None:
+            self._episodes.append(episode)
+        if self._pool.progress is not None:
+            done = self.progress.env_steps - self._row_at
+            self._pool.progress(done, self._row_steps)
+        if self.progress.env_steps % self._row_steps == 0 and self._record():
+            self._limit = self.progress.env_steps  # even if the agent catches what follows
+            raise _TrainingEnds
+
+    def _record(self) -> bool:
+        """Append the record of the steps since the last one; whether training ends."""
+        generation = self.progress.generation + 1
+        center = self._evaluate_now(generation)
+        with interrupts_delayed():
+            record = self._append(generation, center)
+        self._learning = False  # between two updates
+        ends = self._ends_with(record)
+        self._learning = True
+        self._clocks = time.perf_counter(), time.process_time()  # after callbacks and checkpoint
+        return ends or generation == self.spec.budget.generations
+
+    def _append(self, generation: int, center: HeldOutScore) -> GenerationRecord:
+        self.progress = self._timed(generation, int(center.lengths.sum()))
+        record = GenerationRecord(
+            **vars(self.progress),
+            **_training_returns(self._episodes),
+            **UNMEASURED,
+            center_return=center.mean if center.returns.size else math.nan,
+            max_episode_steps=None,
+            digest=float_digest(self._episodes, center.returns, center.lengths),
+        )
+        self._row_at, self._episodes = self.progress.env_steps, []
+        self.history.append(record)
+        if self._recorder is not None:
+            self._recorder.append(record, {})
+        return record
+
+    def _timed(self, generation: int, eval_env_steps: int) -> Progress:
+        """The progress with the times since this was called last."""
+        now = time.perf_counter(), time.process_time()
+        wall, cpu = (end - start for start, end in zip(self._clocks, now, strict=True))
+        self._clocks = now
+        return self.progress.with_generation(generation, wall, cpu, eval_env_steps)
+
+    def _evaluate_now(self, generation: int) -> HeldOutScore:
+        """Episodes of the policy so far; none if it is not known or not to be evaluated."""
+        count = self.spec.environment.episodes_per_member
+        if self.agent.policy is None or not self.spec.evaluation.center:
+            count = 0
+        purpose = Purpose.CENTER_EPISODE
+        seeds = [episode_seed(self.spec.seed, purpose, generation, e) for e in range(count)]
+        return self._play(seeds)
+
+    def _play(self, seeds: Sequence[int]) -> HeldOutScore:
+        found = []
+        own = self.spec.environment
+        for number, seed in enumerate(seeds, start=1):
+            self._stage = self._stage or self._plain()
+            found.append(play(self._acting(), self._stage, seed, own.id, own.kwargs))
+            if self._pool.progress is not None:
+                self._pool.progress(number, len(seeds))
+        rows = np.array(found).reshape(-1, 2)
+        return HeldOutScore(rows[:, 0], rows[:, 1])
+
+
+@final
+class _CountedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A training environment whose episodes have seeds of their own."""
+
+    def __init__(self, env: Environment, trainer: AgentTrainer, index: int) -> None:
+        super().__init__(env)
+        self._trainer = trainer
+        self._index = index
+        self._episode: tuple[float, int] | None = None  # return and length so far
+        self._own = trainer.spec.environment
+        self._returned = ReturnedValues(self._own.id, env.observation_space)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        """Begin the next episode; ``seed`` is not used."""
+        self._episode = (0.0, 0)
+        return self.env.reset(seed=self._trainer.next_seed(self._index), options=options)
+
+    def step(self, action: Any) -> Any:
+        """One step, which is counted."""
+        self._trainer.before_step()
+        if self._episode is None:
+            raise TrainingError("an agent called step outside of an episode; expected reset first")
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        total, length = self._episode
+        returned = self._returned
+        episode = total + returned.reward(reward), length + 1
+        require_end(length + 1, self._own.id, self._own.kwargs)
+        ended = returned.flag("terminated", terminated) | returned.flag("truncated", truncated)
+        self._episode = None if ended else episode
+        self._trainer.after_step(episode if ended else None)
+        return observation, reward, terminated, truncated, info
+
+
+def _training_returns(ended: Sequence[tuple[float, int]]) -> dict[str, Any]:
+    """The fields of a record about the training episodes since the last one."""
+    returns = np.array([total for total, _ in ended])
+    finite = returns[np.isfinite(returns)]
+    known = finite if finite.size else np.array([math.nan])
+    return {
+        "population_size": 0,
+        "population_return_mean": float(known.mean()),
+        "population_return_std": float(known.std()),
+        "population_return_min": float(known.min()),
+        "population_return_max": float(known.max()),
+        "non_finite": int(returns.size - finite.size),
+        "episode_length_mean": float(np.mean([n for _, n in ended])) if ended else math.nan,
+    }

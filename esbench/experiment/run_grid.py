@@ -1,0 +1,144 @@
+"""Runs the trials of a grid, one after the other or side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from functools import partial
+
+from esbench.core.errors import UsageError
+from esbench.engine.child_process import require_main_process
+from esbench.engine.engine import Engine
+from esbench.engine.worker_pool import WorkerPool
+from esbench.experiment.callbacks import Callback, ImportedCallback
+from esbench.experiment.check_trials import check_trials
+from esbench.experiment.limits import UNLIMITED, Limits
+from esbench.experiment.run_trial import run_trial
+from esbench.experiment.schedule import Schedule, schedule, schedule_on_nodes
+from esbench.experiment.trial_processes import TrialProcesses
+from esbench.experiment.trials import Trial
+from esbench.experiment.trials_on_nodes import TrialsOnNodes
+from esbench.experiment.watchers import GridWatcher, Outcome
+from esbench.store.provenance.record import user_code
+
+
+def run_grid(
+    trials: Sequence[Trial],
+    pool: Engine,
+    watcher: GridWatcher,
+    callbacks: Sequence[Callback] = (),
+    at_once: int | None = 1,
+    limits: Limits = UNLIMITED,
+    apart: bool = False,
+) -> list[Outcome]:
+    """Run every trial that is not done, and return the outcomes in the order in which they ended.
+
+    A failed or damaged trial does not stop the others. ``at_once`` trials run side by side (None:
+    as ``schedule`` chooses), on each node of a cluster, and share as many workers as ``pool`` has.
+
+    Trials run in processes of their own if several run at once, if there are ``limits``, on the
+    nodes of a cluster, and, with ``apart``, if they use user code, which can end or block its
+    process. Those processes import the callbacks by name.
+
+    Raises:
+        UsageError: a trial is not supported, a callback of trials in processes of their own has no
+            name, a folder holds another specification or format, or a folder cannot be written.
+            Stored trials are not changed.
+        TrainingError: a process that runs trials failed.
+        KeyboardInterrupt: after the running trials were saved.
+    """
+    require_main_process()
+    outcomes: list[Outcome] = []
+
+    def ended(trial: Trial, outcome: Outcome, detail: str) -> None:
+        outcomes.append(outcome)
+        watcher.trial_ended(trial, outcome, detail)
+
+    todo = [trial for trial in trials if not trial.is_done]
+    layout = layout_of(todo, pool, at_once)
+    if layout.is_on_nodes and (machines := pool.machines()):
+        named = _named(callbacks, "trials on nodes")
+        with (
+            closing(machines),
+            TrialsOnNodes(
+                trials, machines, pool.slots, named, at_once, limits, pool.notice
+            ) as grid,
+        ):
+            grid.check(watcher)
+            grid.run(watcher, ended)
+        return outcomes
+    groups = _groups(todo, layout, pool, callbacks, limits.any, apart)
+    named = [each for each in callbacks if isinstance(each, ImportedCallback)]
+    for number, (group, count, open_engine) in enumerate(groups):
+        with TrialProcesses(count, open_engine, named, limits, pool.notice) as processes:
+            if number == 0:
+                processes.check(trials, watcher)
+            processes.run(group, watcher, ended)
+    if not groups:
+        if todo:
+            pool.start()  # the workers load during the check
+        check_trials(trials, pool)
+    handled = {trial.folder.path for group, *_ in groups for trial in group}
+    for trial in trials:
+        if trial.folder.path not in handled:
+            ended(trial, *run_trial(trial, pool, watcher, callbacks))
+    return outcomes
+
+
+def layout_of(trials: Sequence[Trial], engine: Engine, at_once: int | None = None) -> Schedule:
+    """How the trials that are not done share the workers of an engine.
+
+    Raises:
+        UsageError: ``at_once`` is below 1, or above what the engine supports.
+    """
+    specs = [trial.spec for trial in trials if not trial.is_done]
+    if (machines := engine.machines()) is None:
+        return schedule([spec.budget.env_steps for spec in specs], engine.size, at_once)
+    found = schedule_on_nodes(specs, engine.size, machines.count)
+    if not found.is_on_nodes and at_once not in {None, 1}:
+        raise UsageError(f"at_once = {at_once}: expected 1 with nodes that all play one trial")
+    return found
+
+
+def _groups(
+    todo: Sequence[Trial],
+    layout: Schedule,
+    pool: Engine,
+    callbacks: Sequence[Callback],
+    limited: bool,
+    apart: bool,
+) -> list[tuple[Sequence[Trial], int, Callable[[], Engine]]]:
+    """Trials for processes of this machine, with the number of processes and the engine of each.
+
+    UsageError if a callback is a plain function, where these processes are needed.
+    """
+    beside, alone = todo[: layout.side_by_side], todo[layout.side_by_side :]
+    groups = list[tuple[Sequence[Trial], int, Callable[[], Engine]]]()
+    if beside:
+        share = partial(WorkerPool, layout.workers_each, pool.slots)
+        groups.append((beside, layout.at_once, share))
+    if beside or limited:
+        why = f"at_once = {layout.at_once}" if beside else "episode_timeout or trial_timeout"
+        _named(callbacks, why)
+    importable = all(isinstance(each, ImportedCallback) for each in callbacks)
+    own = apart and pool.is_local and importable
+    if alone and (limited or (own and _own_code(alone))):
+        groups.append((alone, 1, pool.opener()))
+    return groups
+
+
+def _named(callbacks: Sequence[Callback], where: str) -> list[ImportedCallback]:
+    """Callbacks that other processes can call; UsageError if one is a plain function."""
+    named = [each for each in callbacks if isinstance(each, ImportedCallback)]
+    if len(named) < len(callbacks):
+        raise UsageError(
+            f"{where} with a function as callback: expected its name, such as "
+            "'package.file:function', which other processes can import"
+        )
+    return named
+
+
+def _own_code(trials: Sequence[Trial]) -> bool:
+    """Whether trials have code of other packages or files, which other processes can import."""
+    names = {name for trial in trials for name in user_code(trial.spec)}
+    return bool(names) and "__main__" not in names

@@ -1,0 +1,250 @@
+"""Runs one trial: resumes, trains and scores it, and stores what its recorder is given."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from esbench.algorithms.base import State
+from esbench.core.errors import DamagedTrialError, EnvironmentFailedError, UsageError, UserCodeError
+from esbench.core.escape import printable
+from esbench.core.json_text import Json
+from esbench.core.user_code_errors import error_text
+from esbench.engine.child_process import ParentGoneError, require_main_process
+from esbench.engine.engine import Engine
+from esbench.experiment.callbacks import Callback
+from esbench.experiment.make import backend_of, make_trainer
+from esbench.experiment.scoring import restore
+from esbench.experiment.trainer import Trainer
+from esbench.experiment.trial_recorder import FolderRecorder, Start, TrialRecorder, other_code
+from esbench.experiment.trials import Trial
+from esbench.experiment.watchers import Outcome, Watcher
+from esbench.grids.trial_spec import TrialSpec
+from esbench.results.held_out import has_equal_episodes, score_text
+from esbench.store.generation_record import GenerationRecord
+from esbench.store.provenance.record import now, provenance
+from esbench.store.trial_folder import TrialFolder
+
+PROGRESS_SECONDS: Final = 0.5
+
+
+def run_trial(
+    trial: Trial, pool: Engine, watcher: Watcher, callbacks: Sequence[Callback]
+) -> tuple[Outcome, str]:
+    """Run a trial if it is not done; returns its outcome, and its score or error.
+
+    Raises:
+        UsageError: the trial is not supported, or its folder holds another specification or format
+            or cannot be written. Stored results are not changed.
+        KeyboardInterrupt: after the trial was saved.
+    """
+    stored = trial.settled()
+    try:
+        with stored.folder.locked() as mine:
+            try:
+                found = outcome_without_training(trial, mine)
+                return found or attempt(trial, pool, FolderRecorder(stored), watcher, callbacks)
+            except DamagedTrialError as error:
+                if mine and not stored.folder.is_done:
+                    stored.folder.fail(f"{error}\n")
+                raise
+    except DamagedTrialError as error:  # the other trials can run
+        return "failed", str(error)
+
+
+def outcome_without_training(trial: Trial, mine: bool) -> tuple[Outcome, str] | None:
+    """The outcome of a trial that is done or runs elsewhere; None if it is to be trained.
+
+    ``mine`` is whether this process has locked the folder. Raises what ``run_trial`` does.
+    """
+    if trial.is_done:
+        trial.check()
+        if mine:
+            trial.record_scores()
+        hints = [f"trained with {other}"] if (other := other_code(trial)) else []
+        if trial.record_members and not trial.folder.records_members:
+            hints.append("trained without --record members")
+        hint = f"; {' and '.join(hints)}, use another --out to retrain" if hints else ""
+        return "skipped", score_text(trial.folder.result()) + hint
+    return None if mine else ("elsewhere", "another process runs it")
+
+
+def attempt(
+    trial: Trial,
+    pool: Engine,
+    recorder: TrialRecorder,
+    watcher: Watcher,
+    callbacks: Sequence[Callback],
+) -> tuple[Outcome, str]:
+    """Run a trial that is not done, without access to its folder; returns what ``run_trial`` does.
+
+    Raises:
+        UsageError, KeyboardInterrupt: as ``run_trial``.
+    """
+    try:
+        with contextlib.chdir("."):  # user code may change the current folder
+            return "done", _train(trial, pool, recorder, watcher, callbacks)
+    except EnvironmentFailedError as error:
+        summary, details = str(error), error.traceback
+    except UserCodeError as error:
+        summary, details = str(error), printable(traceback.format_exc())
+    except UsageError:  # the input, not the trial
+        raise
+    except (KeyboardInterrupt, ParentGoneError):
+        raise
+    except BaseException as error:  # stored with the trial; the grid continues
+        summary, details = error_text(error), printable(traceback.format_exc())
+    finally:
+        pool.progress = None
+    recorder.fail(details)
+    return "failed", f"{summary} (traceback in {trial.folder.path / 'error.txt'})"
+
+
+def _train(
+    trial: Trial,
+    pool: Engine,
+    recorder: TrialRecorder,
+    watcher: Watcher,
+    callbacks: Sequence[Callback],
+) -> str:
+    """Train, score and store the result; returns the score as text."""
+    notes: list[str] = []
+
+    def ended(trainer: Trainer) -> None:
+        watcher.scoring_started(trial, trial.spec.evaluation.episodes)
+        notes.insert(0, score_text(_finish(recorder, trainer)))
+
+    start = recorder.begin(_about(trial.spec, pool))
+    notes += start.notes
+    with _resumed(trial, pool, recorder, start, ended) as trainer:
+        watcher.trial_started(trial, trainer.progress.generation)
+
+        def keep(_: GenerationRecord | None = None) -> None:
+            if trial.keeps(trainer.history):
+                state = trainer.state_dict()
+                if state is not None:
+                    recorder.keep(state | {"told": trainer.progress.generation})
+
+        def note_nodes() -> None:
+            if nodes := pool.nodes:
+                recorder.record_nodes(nodes)
+
+        def watch(record: GenerationRecord) -> None:
+            if pool.nodes.get("mixed"):
+                note_nodes()
+            watcher.generation_done(trial, record)
+
+        told = 0.0
+
+        def progress(done: int, total: int) -> None:
+            nonlocal told
+            if time.monotonic() - told >= PROGRESS_SECONDS:
+                told = time.monotonic()
+                note_nodes()
+                watcher.episodes_done(trial, done, total)
+
+        pool.progress = progress
+        if "begun_at" not in (start.state or {}):
+            keep()  # an extended trial may have ended where a checkpoint is kept now
+        trainer.train(callbacks=[keep, watch, *callbacks])
+        return "; ".join(notes)
+
+
+@contextlib.contextmanager
+def open_trial(trial: Trial, pool: Engine) -> Iterator[Trainer]:
+    """A trainer that records into the folder of a trial, which is locked meanwhile, and scores it.
+
+    The trainer of a done trial is at its end; using it changes nothing on disk.
+
+    Raises:
+        UsageError: as ``run_trial``, or the trial is being trained.
+    """
+    require_main_process()
+    stored = trial.settled()
+    with stored.folder.locked() as mine:
+        if trial.is_done:
+            yield _done(trial, pool)
+            return
+        if not mine:
+            raise UsageError(
+                f"{trial.folder.path} is being trained by another process, or by a trainer here "
+                "that was not closed; expected one at a time"
+            )
+        recorder = FolderRecorder(stored)
+        start = recorder.begin(_about(trial.spec, pool))
+        yield _resumed(trial, pool, recorder, start, partial(_finish, recorder))
+
+
+def _about(spec: TrialSpec, pool: Engine) -> Json:
+    """What a trial is trained with here, for ``trial.json``."""
+    return {
+        "backend": backend_of(spec),
+        "workers": pool.size,  # for the wall-clock times; results do not depend on it
+        **provenance(spec),
+    }
+
+
+def _resumed(
+    trial: Trial,
+    pool: Engine,
+    recorder: TrialRecorder,
+    start: Start,
+    ended: Callable[[Trainer], object],
+) -> Trainer:
+    """A trainer that continues a trial from ``start``."""
+    new = start.state is None
+    trainer = make_trainer(trial.spec, pool, recorder, recorder.folder, new, ended)
+    if start.state is not None:
+        _restore(trainer, trial.folder, start.state, start.history)
+    return trainer
+
+
+def _restore(
+    trainer: Trainer, folder: TrialFolder, state: State, history: Sequence[GenerationRecord]
+) -> None:
+    """Load a checkpoint; the trainer is closed if that is not possible."""
+    with contextlib.ExitStack() as failed:
+        failed.push(trainer)
+        restore(trainer, folder, state, history)
+        failed.pop_all()
+
+
+def _done(trial: Trial, pool: Engine) -> Trainer:
+    """The trainer of a done trial, at its end."""
+    trial.check()
+    folder = trial.folder
+    state = folder.load_checkpoint()
+    if state is None:
+        raise UsageError(f"{folder.path} has a score, but no checkpoint; remove it to train again")
+    records = folder.records()
+    trainer = make_trainer(trial.spec, pool, None, folder.path, False, lambda _: None)
+    _restore(trainer, folder, state, records)
+    trainer.done = True
+    return trainer
+
+
+def _finish(recorder: TrialRecorder, trainer: Trainer) -> Json:
+    """Score the policy of a trained trial and store the result, which is returned."""
+    score = trainer.evaluate()
+    progress, stop = trainer.progress, trainer.stopped
+    result = {
+        **score.as_json,
+        "env_steps": progress.env_steps,
+        "eval_env_steps": progress.eval_env_steps,
+        "generations": progress.generation,
+        "wall_time_s": progress.wall_time_s,
+        "cpu_time_s": progress.cpu_time_s,
+        "stopped": None if stop is None else stop.reason,
+        "digest": trainer.history[-1].digest if trainer.history else None,
+        "finished": now(),
+    }
+    if trainer.validated_generation is not None:
+        result["validated_generation"] = trainer.validated_generation
+    if has_equal_episodes(result) and (found := trainer.is_deterministic()) is not None:
+        result["deterministic"] = found
+    recorder.finish(result)
+    return result

@@ -1,0 +1,106 @@
+"""Scores a stored policy again."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+from esbench.algorithms.base import State
+from esbench.core.errors import DamagedTrialError, UsageError
+from esbench.engine.engine import Engine
+from esbench.experiment.best_center import Which
+from esbench.experiment.held_out_score import HeldOutScore
+from esbench.experiment.make import make_trainer
+from esbench.experiment.trainer import Trainer
+from esbench.store.generation_record import GenerationRecord
+from esbench.store.selected_score import keep_selected_score, recorded_score
+from esbench.store.trial_folder import TrialFolder
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class StoredScore:
+    """The new score of a policy that was stored after a generation, and the recorded one."""
+
+    score: HeldOutScore
+    generation: int
+    recorded: float | None  # None if not finite, or of another generation or number of episodes
+    identical: bool | None  # whether all episodes are the recorded ones, bit for bit
+    validated: int | None = None  # the generation that validation has made the final policy
+
+
+def evaluate_trial(
+    path: Path,
+    pool: Engine,
+    episodes: int | None = None,
+    generation: int | None = None,
+    which: Which = "last",
+) -> StoredScore:
+    """Score a checkpoint of the trial in a folder on its held-out episodes.
+
+    By default, that is the latest checkpoint, and as many episodes as the specification says. The
+    best center is the best one up to that checkpoint.
+
+    Raises:
+        UsageError: the folder holds no trial, a damaged one, or one without that checkpoint or
+            without a best center.
+    """
+    folder = TrialFolder(path)
+    with stored_trainer(folder, pool, generation) as trainer:
+        score = trainer.evaluate(episodes, which)
+        reached = trainer.generation_of(which)
+        validated = trainer.validated_generation if which == "last" else None
+    result = recorded_score(folder, reached, best=which == "best")
+    comparable = result.get("evaluation_episodes") == score.returns.size
+    if not comparable:
+        return StoredScore(score, reached, None, None, validated)
+    return StoredScore(score, reached, result["score"], score.is_identical(result), validated)
+
+
+def keep_best(path: Path, stored: StoredScore) -> None:
+    """Keep the score of a finished trial's best policy for tables, unless one is recorded.
+
+    Raises:
+        UsageError: the file cannot be written, or another process runs the trial.
+    """
+    folder = TrialFolder(path)
+    full = stored.score.returns.size == folder.spec().evaluation.episodes
+    if folder.is_done and full and stored.recorded is None:
+        keep_selected_score(folder, stored.generation, stored.score.as_json)
+
+
+@contextlib.contextmanager
+def stored_trainer(
+    folder: TrialFolder, pool: Engine, generation: int | None = None
+) -> Iterator[Trainer]:
+    """The trainer of a trial in the state of a checkpoint, by default the latest.
+
+    Raises:
+        UsageError: as ``evaluate_trial``.
+    """
+    spec = folder.spec()
+    state = folder.load_checkpoint(generation)
+    if state is None and spec.is_agent and folder.is_done:
+        raise UsageError(
+            f"{folder.path} has no stored policy: {spec.algorithm.name} is an agent without "
+            "state_dict; its score is in result.json"
+        )
+    if state is None:
+        raise UsageError(f"{folder.path} has no checkpoint yet; expected a trained trial")
+    with make_trainer(spec, pool, start=False) as trainer:
+        restore(trainer, folder, state, folder.records()[: state["progress"]["generation"]])
+        yield trainer
+
+
+def restore(
+    trainer: Trainer, folder: TrialFolder, state: State, history: Sequence[GenerationRecord]
+) -> None:
+    """Load a checkpoint; DamagedTrialError if it lacks the reference batch of the policy."""
+    try:
+        trainer.load_state_dict(state, history)
+    except UsageError as error:
+        remedy = f"remove the folder {folder.path} to train the trial again"
+        raise DamagedTrialError(f"{folder.path / 'checkpoint'}: {error}; {remedy}") from None

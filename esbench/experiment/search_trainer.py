@@ -1,0 +1,329 @@
+"""The training loop of a search: ask, evaluate, tell, record."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, final
+
+import numpy as np
+
+from esbench.algorithms.base import State, algorithm_class
+from esbench.algorithms.own_state import restored_twin
+from esbench.algorithms.population import Population, drawing_threads
+from esbench.algorithms.settings import MOST_MEMBERS
+from esbench.core.arrays import Vector
+from esbench.core.errors import TrainingError, UsageError, require_choice
+from esbench.core.interrupts import interrupts_delayed
+from esbench.core.seeding import Purpose, stream
+from esbench.engine.engine import Engine
+from esbench.engine.jobs import Job
+from esbench.engine.pool_sizes import usable_cores
+from esbench.engine.results import Episodes, digest, fitness_of, summary
+from esbench.engine.setup import Setup
+from esbench.environments.backends.base import GYMNASIUM
+from esbench.experiment.best_center import BestCenter, Which
+from esbench.experiment.callbacks import Stop
+from esbench.experiment.diagnostics import Gauge
+from esbench.experiment.evaluator import Evaluator
+from esbench.experiment.held_out_score import HeldOutScore
+from esbench.experiment.progress import Progress
+from esbench.experiment.trained_policy import TrainedPolicy
+from esbench.experiment.trainer import Ended, Recorder, Trainer
+from esbench.experiment.validation import Validation
+from esbench.grids.trial_spec import TrialSpec
+from esbench.policies.base import Policy
+from esbench.results.statistics.efficiency import WINDOW
+from esbench.store.generation_record import GenerationRecord
+
+STATE: Final = ("algorithm", "progress", "gauge", "best", "stopped")  # keys that all states have
+
+
+@final
+class SearchTrainer(Trainer):
+    """The trainer of an ask/tell algorithm, whose workers play its populations.
+
+    Attributes:
+        algorithm: the search.
+    """
+
+    def __init__(
+        self,
+        spec: TrialSpec,
+        pool: Engine | None = None,
+        recorder: Recorder | None = None,
+        folder: Path | None = None,
+        start: bool = True,
+        ended: Ended | None = None,
+    ) -> None:
+        """Prepare a trial; worker processes start when they are needed.
+
+        Args:
+            spec: the specification.
+            pool: the worker processes; by default the trainer owns one per core.
+            recorder: stores records and checkpoints, if any.
+            folder: of the trial; its ``log.txt`` has the output of environments.
+            start: whether to read the policy of ``spec.init_from``; not needed before a checkpoint
+                is loaded.
+            ended: scores and stores the trial when it ends; it is not trained further then.
+
+        Raises:
+            UsageError: the environment, the policy or a setting is not supported.
+        """
+        super().__init__(spec, pool, recorder, folder, ended)
+        self._evaluator = Evaluator(spec, self._pool, folder and folder / "log.txt")
+        generator = stream(spec.seed, Purpose.INITIALIZATION)
+        cls = algorithm_class(spec.algorithm.name)
+        center, shapes = self.template.initial_parameters(generator), self.template.shapes
+        self._start = center  # of a resumed trainer too, which does not read ``spec.init_from``
+        if start and spec.init_from is not None:
+            from esbench.experiment.warm_start import load_start  # it makes a trainer
+
+            center, state = load_start(spec.init_from, spec, self.template)
+            self._evaluator.load_state_dict(state, spec.init_from.generation)
+        self.algorithm = cls(spec.algorithm.settings, center, spec.seed, shapes)
+        if problem := self._too_many():
+            raise UsageError(problem)
+        if self.algorithm.needs_behaviors:
+            self._evaluator.check_behavior()
+        self._reward_shift = spec.environment.reward_shift + self.algorithm.settings.reward_shift
+        self._gauge = Gauge(self.algorithm.center)
+        self._best = BestCenter()
+        validation = spec.evaluation.validation
+        self._validation = None if validation is None else Validation(validation)
+        self._begun_at: int | None = None  # steps before the validation or probes of a generation
+        self._counted = 0.0, 0.0  # the clocks when time was last counted
+        self._consistent = True
+
+    def policy(self, which: Which = "last") -> TrainedPolicy:
+        """The last or the best center as a policy, for use in any Gymnasium loop.
+
+        Raises:
+            UsageError: there is no best center yet.
+        """
+        generation = self.generation_of(which)
+        if which == "last" and self.validated_generation is not None:
+            generation = self.validated_generation
+        return TrainedPolicy(self.gathered_setup(), self.held_out_job(which=which), generation)
+
+    @property
+    def template(self) -> Policy:
+        """The policy template, whose parameters are ``center``."""
+        return self._evaluator.policy
+
+    @property
+    def center(self) -> Vector:
+        """The parameters of the unperturbed policy, [P]."""
+        return self.algorithm.center
+
+    def gathered_setup(self) -> Setup:
+        """What workers need to know, with the reference batch if the policy needs one."""
+        return self._evaluator.gathered_setup()
+
+    def check_episodes(self) -> None:
+        """As the base class says; fast backends need no check, because tests have proven them."""
+        if self._evaluator.backend_name == GYMNASIUM:
+            self._pool.check(self.spec.environment)
+
+    def evaluate(self, episodes: int | None = None, which: Which = "last") -> HeldOutScore:
+        """Score the last or the best center on held-out episodes."""
+        return self._evaluator.score(self.held_out_job(episodes, which))
+
+    def held_out_job(self, episodes: int | None = None, which: Which = "last") -> Job:
+        """The episodes that ``evaluate`` plays."""
+        require_choice("which", which, ("last", "best"))
+        job = self._evaluator.held_out_job(self.algorithm, episodes)
+        if which == "best":
+            return self._best.job(job)
+        return job if self._validation is None else self._validation.final_policy(job)
+
+    def generation_of(self, which: Which) -> int:
+        """The generation after which the search had the last or the best center."""
+        require_choice("which", which, ("last", "best"))
+        return self._best.generation if which == "best" else self.progress.generation
+
+    @property
+    def validated_generation(self) -> int | None:
+        """The generation that had the best candidate so far; None without one."""
+        return None if self._validation is None else self._validation.generation
+
+    def next_job(self) -> Job:
+        """The episodes of the population that is evaluated next."""
+        population = self.algorithm.ask()
+        return self._evaluator.population_job(self.algorithm, population, self.progress.env_steps)
+
+    def state_dict(self) -> State:
+        """A copy of everything that is needed to continue with the same bits."""
+        return {
+            "algorithm": self.algorithm.state_dict(),
+            "progress": vars(self.progress).copy(),
+            "gauge": self._gauge.state_dict(),
+            "best": self._best.state_dict(),
+            **({} if self._validation is None else {"validation": self._validation.state_dict()}),
+            "stopped": None if self.stopped is None else self.stopped.reason,
+            "told": self._told,
+            **({} if self._begun_at is None else {"begun_at": self._begun_at}),
+            **self._evaluator.state_dict(),
+        }
+
+    def load_state_dict(self, state: State, history: Sequence[GenerationRecord] = ()) -> None:
+        """Restore what ``state_dict`` returned after the generations of ``history``.
+
+        Raises:
+            UsageError: it is no such state, or lacks the reference batch that the policy needs.
+        """
+        for key in STATE:
+            if not isinstance(state, dict) or key not in state:
+                raise UsageError(f"a state without {key!r}: expected what state_dict returned")
+        generation = state["progress"]["generation"]
+        self._evaluator.load_state_dict(state, generation)
+        self.algorithm.load_state_dict(state["algorithm"])
+        self.progress = Progress(**state["progress"])
+        self._gauge.load_state_dict(state["gauge"])
+        self._best.load_state_dict(state["best"])
+        if self._validation is not None:
+            self._validation.load_state_dict(state["validation"])
+        self.stopped = None if state["stopped"] is None else Stop(state["stopped"])
+        self._told = state.get("told", self.progress.generation)
+        self.history = list(history)
+        self._begun_at = state.get("begun_at")
+        self._consistent = True
+
+    @property
+    def _is_consistent(self) -> bool:
+        return self._consistent
+
+    def _train(self, env_steps: int) -> None:
+        for record in self._generations(env_steps):
+            if self._ends_with(record):
+                break
+
+    def _close(self) -> None:
+        """There is nothing but the workers, which the base class closes."""
+
+    def _generations(self, limit: int) -> Iterator[GenerationRecord]:
+        if not self._consistent:
+            raise TrainingError("an update has failed; load a state or start the trial again")
+        while not self._is_spent(limit):
+            self._evaluator.prepare()  # loading is not part of the time of training
+            self._counted = self._clocks()
+            self.watch.start()
+            population, played = self._play()
+            self.watch.lap("play")
+            with self._update():
+                record = self._learn(population, played)
+                self.watch.lap("update")
+                self._count_time()
+                wall, cpu = self.progress.wall_time_s, self.progress.cpu_time_s
+                record = replace(record, wall_time_s=wall, cpu_time_s=cpu)
+                self.history.append(record)
+                if self._recorder is not None:
+                    members = {"return": played.returns, "length": played.lengths}
+                    self._recorder.append(record, members | self.algorithm.member_data)
+            self.watch.lap("store")
+            yield record
+
+    def _clocks(self) -> tuple[float, float]:
+        return time.perf_counter(), time.process_time() + self._pool.cpu_time_s
+
+    def _count_time(self) -> None:
+        """Add the time since it was last counted to the progress."""
+        (wall, cpu), before, progress = self._clocks(), self._counted, self.progress
+        self._counted = wall, cpu
+        wall, cpu = progress.wall_time_s + wall - before[0], progress.cpu_time_s + cpu - before[1]
+        self.progress = replace(progress, wall_time_s=wall, cpu_time_s=cpu)
+
+    def _is_spent(self, env_steps: int) -> bool:
+        most = self.spec.budget.generations or math.inf
+        steps = self.progress.env_steps if self._begun_at is None else self._begun_at
+        return not (steps < env_steps and self.progress.generation < most)
+
+    @contextlib.contextmanager
+    def _update(self) -> Iterator[None]:
+        """Complete the block before an interrupt; an error in it leaves no state to save."""
+        with interrupts_delayed():
+            self._consistent = False
+            yield
+            self._consistent = True
+
+    def _too_many(self) -> str:
+        """Why a generation has more episodes than fit into memory; empty if it has not."""
+        members = self.algorithm.population_size
+        episodes = self.spec.environment.episodes_per_member
+        if members * episodes <= MOST_MEMBERS:
+            return ""
+        return (
+            f"population_size = {members} with episodes_per_member = {episodes}: expected at most "
+            f"{MOST_MEMBERS} episodes per generation"
+        )
+
+    def _play(self) -> tuple[Population, Episodes]:
+        """Evaluate the population of a generation, and the candidate and probes before it."""
+        if problem := self._too_many():  # an algorithm may change its size
+            raise TrainingError(problem)
+        begun = self._begun_at
+        at = self.progress.env_steps if begun is None else begun
+        if begun is None and self._validation is not None and self._validation.is_due(at):
+            self._validate(self._validation)
+        while self.algorithm.plan.probe:
+            probe, played = self._evaluator.play(self.algorithm, self.progress.env_steps)
+            with self._update():
+                fitness = fitness_of(played, self._reward_shift)
+                self.algorithm.tell(probe, fitness, played.behaviors)
+                self.progress, self._begun_at = self.progress.with_episodes(played), at
+                self._count_time()
+        return self._evaluator.play(self.algorithm, self.progress.env_steps)
+
+    def _validate(self, validation: Validation) -> None:
+        """Let the center play validation episodes, and keep it if it is the best so far."""
+        evaluator, before = self._evaluator, self.progress
+        job = validation.job(evaluator.held_out_job(self.algorithm))
+        score = evaluator.score(replace(job, episodes=validation.quarter))
+        if validation.is_promising(score.returns):
+            score = score.joined(evaluator.score(job, validation.quarter))
+        with self._update():
+            validation.add(job, score.returns, before.generation, before.env_steps)
+            steps = int(score.lengths.sum())
+            self.progress = replace(before, env_steps=before.env_steps + steps)
+            self._begun_at = before.env_steps
+            self._count_time()
+
+    def _learn(self, population: Population, played: Episodes) -> GenerationRecord:
+        """Tell the algorithm, update the statistics and return the record, without its times."""
+        algorithm, evaluator = self.algorithm, self._evaluator
+        fitness = fitness_of(played, self._reward_shift)
+        plan, cap = algorithm.plan, evaluator.episode_cap(self.progress.env_steps)
+        center, normalizer = algorithm.center, evaluator.normalizer(plan.lineage)
+        centers_own = evaluator.normalizer(plan.center_lineage)
+        twin = restored_twin(algorithm, self._start, population)
+        with drawing_threads(min(self._pool.size, usable_cores())):  # the workers are idle
+            algorithm.tell(population, fitness, played.behaviors)
+            if twin is not None:
+                twin.require_equal(algorithm, fitness, played.behaviors)
+            if plan.center_is_member and not np.array_equal(algorithm.center, center):
+                evaluator.keep_statistics(plan)
+            evaluator.learn(played, plan.lineage)
+            measures = self._gauge.measure(
+                population,
+                fitness,
+                centers=(center, algorithm.center),
+                normalizers=(normalizer, evaluator.normalizer(plan.lineage)),
+                ranked=not algorithm.needs_behaviors,
+            )
+        progress = self.progress.with_episodes(played)
+        self.progress = replace(progress, generation=progress.generation + 1)
+        self._begun_at = None
+        record = GenerationRecord(
+            **vars(self.progress),
+            **summary(played, fitness, self._reward_shift),
+            max_episode_steps=cap,
+            sigma=float(algorithm.sigma),
+            digest=digest(algorithm.center, played),
+            **measures,
+        )
+        self._best.update([*self.history[1 - WINDOW :], record], center, centers_own)
+        return record

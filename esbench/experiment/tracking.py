@@ -1,0 +1,260 @@
+"""Passes what trials record to trackers, in a thread each; a tracker never delays a trial."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, NamedTuple, TypeAlias, final
+
+from esbench.core.user_code_errors import error_text
+from esbench.experiment.trials import Trial
+from esbench.experiment.watchers import GridWatcher, Outcome
+from esbench.grids.trial_spec import flatten
+from esbench.integrations.trackers.base import TrackedRow, TrackedRun, Tracker
+from esbench.store.generation_record import GenerationRecord
+
+PERIOD_SECONDS: Final = 1.0  # between two writes, so that one write holds many rows
+MOST_EVENTS: Final = 10_000  # that wait for a tracker; one generation each
+CLOSE_SECONDS: Final = 30.0  # for every trial that is not yet written when training ends
+FILES: Final = {".png", ".gif", ".mp4"}
+
+Draw: TypeAlias = Callable[[Trial, Path], object]
+"""Writes figures of a trial to a folder."""
+
+
+@final
+class TrackedGrid:
+    """A ``GridWatcher`` that passes events to another one and to trackers.
+
+    A tracker that raises, hangs or falls behind is dropped; ``warn`` is called once with the
+    reason. Runs that are complete are not written again; those that a tracker lost are, when the
+    grid is run again.
+    """
+
+    def __init__(
+        self,
+        watcher: GridWatcher,
+        trackers: Mapping[str, Tracker],
+        root: Path,
+        warn: Callable[[str], None],
+        draw: Draw,
+    ) -> None:
+        self._watcher = watcher
+        self._lanes = [_TrackerThread(name, trackers[name], root, warn, draw) for name in trackers]
+
+    def close(self) -> None:
+        """Wait until the trackers have written everything, or drop them."""
+        for lane in self._lanes:
+            lane.close()
+
+    @property
+    def views(self) -> list[str]:
+        """Of each tracker that was not dropped, how to see what it wrote."""
+        kept = [lane for lane in self._lanes if lane.tracker.view and not lane.dropped]
+        return [f"{lane.name}: {lane.tracker.view}" for lane in kept]
+
+    def trial_started(self, trial: Trial, resumed_at: int) -> None:
+        """A trial starts, or is resumed after generation ``resumed_at``."""
+        self._watcher.trial_started(trial, resumed_at)
+        self._post(_TrackedEvent("started", trial, resumed_at))
+
+    def generation_done(self, trial: Trial, record: GenerationRecord) -> None:
+        """A generation was recorded."""
+        self._watcher.generation_done(trial, record)
+        self._post(_TrackedEvent("recorded", trial, record))
+
+    def episodes_done(self, trial: Trial, done: int, total: int) -> None:
+        """Some episodes have ended; trackers are not told."""
+        self._watcher.episodes_done(trial, done, total)
+
+    def scoring_started(self, trial: Trial, episodes: int) -> None:
+        """Training has ended; trackers are not told."""
+        self._watcher.scoring_started(trial, episodes)
+
+    def trial_ended(self, trial: Trial, outcome: Outcome, detail: str) -> None:
+        """A trial is done, was done before, failed, or runs in another process."""
+        self._watcher.trial_ended(trial, outcome, detail)
+        self._post(_TrackedEvent("ended", trial, outcome))
+
+    def trial_died(self, trial: Trial, cause: str) -> None:
+        """The process of a trial died; its run stays open."""
+        self._watcher.trial_died(trial, cause)
+
+    def trial_silent(self, trial: Trial, seconds: float) -> None:
+        """No episode of a trial has ended for this long; trackers are not told."""
+        self._watcher.trial_silent(trial, seconds)
+
+    def _post(self, event: _TrackedEvent) -> None:
+        for lane in self._lanes:
+            lane.post(event)
+
+
+@final
+class _TrackedEvent(NamedTuple):
+    kind: str
+    trial: Trial
+    detail: Any
+
+
+@final
+class _TrackerThread:
+    """One tracker, its events that wait, and the thread that calls it."""
+
+    def __init__(
+        self, name: str, tracker: Tracker, root: Path, warn: Callable[[str], None], draw: Draw
+    ) -> None:
+        self.name, self.tracker, self._root = name, tracker, root
+        self._warn, self._draw = warn, draw
+        self._events: deque[_TrackedEvent] = deque()
+        self._runs: dict[Path, _OpenRun] = {}  # by folder of the trial
+        self._closing = threading.Event()
+        self.dropped = False
+        self._ended = 0  # trials
+        # A daemon, because the process must end while a tracker hangs.
+        self._thread = threading.Thread(target=self._work, name=f"tracker {name}", daemon=True)
+        self._thread.start()
+
+    def post(self, event: _TrackedEvent) -> None:
+        """Let the thread handle an event; returns at once."""
+        if len(self._events) >= MOST_EVENTS:
+            self._drop(f"{MOST_EVENTS} generations wait for it")
+        elif not self.dropped:
+            self._events.append(event)
+
+    def close(self) -> None:
+        """Wait until all is written, while every ``CLOSE_SECONDS`` at least one trial is."""
+        self._closing.set()
+        ended = -1
+        while self._thread.is_alive() and ended < self._ended:
+            ended = self._ended
+            self._thread.join(CLOSE_SECONDS)
+        if self._thread.is_alive():
+            self._drop(f"it did not end a run within {CLOSE_SECONDS:g} s")
+
+    def _drop(self, reason: str) -> None:
+        if not self.dropped:
+            self.dropped = True
+            self._events.clear()
+            self._warn(
+                f"tracker {self.name!r} stopped: {reason}; training is not affected, and the same "
+                "command writes later what is missing"
+            )
+
+    def _work(self) -> None:
+        try:
+            closing = False
+            while not (closing or self.dropped):
+                closing = self._closing.wait(PERIOD_SECONDS)
+                self._handle_events()
+            for path in [] if self.dropped else list(self._runs):
+                self.tracker.end(self._runs.pop(path).run, "interrupted", [])
+        except BaseException as error:  # of the tracker, which may raise anything
+            self._drop(error_text(error))
+
+    def _handle_events(self) -> None:
+        """Handle all events that wait; the rows of a trial are logged together."""
+        rows: dict[Path, list[TrackedRow]] = {}
+        while self._events and not self.dropped:
+            kind, trial, detail = self._events.popleft()
+            path = trial.folder.path
+            if kind == "recorded":
+                rows.setdefault(path, []).append(_row(detail))
+                continue
+            self._log(path, rows.pop(path, []))
+            if kind == "started":
+                self._start(trial, detail)
+            elif detail != "elsewhere":
+                self._end(trial, detail)
+        for path, waiting in rows.items():
+            self._log(path, waiting)
+
+    def _start(self, trial: Trial, generations: int) -> None:
+        """Open the trial's run if it is not open; log the earlier generations that it lacks."""
+        path = trial.folder.path
+        if path not in self._runs:
+            run = _describe(trial, self._root)
+            self._marker(run).unlink(missing_ok=True)  # of a trial that is extended
+            self._runs[path] = _OpenRun(run, self.tracker.start(run))
+        if generations:
+            self._log(path, [_row(record) for record in trial.folder.records()[:generations]])
+
+    def _log(self, path: Path, rows: Sequence[TrackedRow]) -> None:
+        """Log rows, without those that a resumed trial has computed again."""
+        if self.dropped or not rows:
+            return
+        opened = self._runs[path]
+        if new := [row for row in rows if row[0] > opened.step]:
+            self.tracker.log(opened.run, new)
+            opened.step = new[-1][0]
+
+    def _end(self, trial: Trial, outcome: Outcome) -> None:
+        path = trial.folder.path
+        if outcome == "skipped":
+            if self._marker(_describe(trial, self._root)).exists():
+                return
+            self._start(trial, len(trial.folder.rows()))
+        opened = self._runs.pop(path, None)
+        if opened is None or self.dropped:  # a trial that failed before it started has no run
+            return
+        if outcome == "failed":
+            self.tracker.end(opened.run, "failed", [])
+            return
+        score = trial.folder.result()["score"]
+        if score is not None:
+            self.tracker.log(opened.run, [(opened.step, {"score": score})])
+        with TemporaryDirectory() as drawn:
+            self._draw(trial, Path(drawn))
+            files = sorted({*Path(drawn).iterdir(), *path.iterdir()})
+            self.tracker.end(opened.run, "done", [each for each in files if each.suffix in FILES])
+        marker = self._marker(opened.run)
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        marker.touch()
+        self._ended += 1
+
+    def _marker(self, run: TrackedRun) -> Path:
+        """The empty file that says that this run is complete, where the tracker writes now."""
+        return self.tracker.folder / ".complete" / _digest(run.id, self.tracker.view)
+
+
+@final
+@dataclass
+class _OpenRun:
+    run: TrackedRun
+    step: int  # the last that is logged
+
+
+def _row(record: GenerationRecord) -> TrackedRow:
+    """The numbers of a record that were measured: those that are not None or NaN."""
+    numbers = {
+        name: value
+        for name, value in asdict(record).items()
+        if isinstance(value, int | float) and not math.isnan(value)
+    }
+    return record.env_steps, numbers
+
+
+def _describe(trial: Trial, root: Path) -> TrackedRun:
+    """The run of a trial that has begun.
+
+    Its id depends on when the trial was created and where, so that a trial that replaces another
+    one, or a copy elsewhere, has a run of its own.
+    """
+    path = trial.folder.path
+    created = str(trial.folder.description().get("created"))
+    return TrackedRun(
+        id=_digest(created, str(path.resolve())),
+        name=trial.name,
+        group=root.resolve().name,
+        path=path.relative_to(root).as_posix(),
+        config=flatten({"labels": trial.labels, **trial.spec.as_json()}),
+    )
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]

@@ -1,0 +1,202 @@
+"""The trials of a grid, each with its folder."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, final
+
+from esbench.core.errors import DamagedTrialError, UsageError, require_integer
+from esbench.core.files import DISTINCT_LABELS, safe_name
+from esbench.core.settings import MOST, Table
+from esbench.experiment.warm_start import latest_start
+from esbench.grids.compose import compose_grid
+from esbench.grids.environment_files import Scores
+from esbench.grids.expand import Labels, expand
+from esbench.grids.grid_file import Grid
+from esbench.grids.shards import divide, parse_shard, planned_cost
+from esbench.grids.trial_spec import DEFAULT_LABEL, TrialSpec, cell_name
+from esbench.store.find_trials import check_format
+from esbench.store.generation_record import GenerationRecord
+from esbench.store.trial_folder import Status, TrialFolder, is_trial
+
+RUNS: Final = Path("results/runs")
+
+
+@final
+@dataclass(frozen=True)
+class Trial:
+    """One trial of a grid and its folder."""
+
+    spec: TrialSpec
+    labels: Labels
+    folder: TrialFolder
+    extend: bool = False  # continue a stored trial that has a smaller budget
+    keep: int = 1  # checkpoints to keep, evenly spread over the budget, the last included
+    record_members: bool = False  # store what every member did
+    inherited: tuple[str, ...] = ()  # algorithm settings from the environment's file
+    scores: Scores | None = None  # frozen scores to record, because ``envs/`` does not have them
+
+    @property
+    def status(self) -> Status:
+        """The status of the folder; "partial" if a finished trial is to be extended."""
+        status = self.folder.status
+        return "partial" if status == "done" and not self.is_done else status
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to do."""
+        done = self.folder.is_done
+        with contextlib.suppress(DamagedTrialError):  # reported when the trial is run
+            return done and not (self.extend and self.folder.is_smaller(self.spec))
+        return done
+
+    def settled(self) -> Trial:
+        """The trial with an absolute path, because user code may change the current folder."""
+        return replace(self, folder=TrialFolder(self.folder.path.absolute()))
+
+    def check(self) -> None:
+        """Raises UsageError if the folder holds another specification."""
+        self.folder.check(self.spec, self.extend)
+
+    def keeps(self, history: Sequence[GenerationRecord]) -> bool:
+        """Whether the checkpoint of the last generation is kept.
+
+        It is if that generation is the first one to reach one of the ``keep`` equal parts of the
+        budget. The end of the budget does not count, because its checkpoint is always stored.
+        """
+        before, after = [0, 0, *(self._parts(record) for record in history[-2:])][-2:]
+        return before < after < self.keep
+
+    def _parts(self, record: GenerationRecord) -> int:
+        budget = self.spec.budget
+        done = record.env_steps * self.keep // budget.env_steps
+        if budget.generations:
+            done = max(done, record.generation * self.keep // budget.generations)
+        return done
+
+    def record_scores(self) -> None:
+        """Record the frozen scores of the environment, which tables and figures read."""
+        self.folder.record_scores(self.scores and self.scores.model_dump(mode="json"))
+
+    @property
+    def name(self) -> str:
+        """Environment, algorithm, policy and seed as text."""
+        label = cell_name(self.labels["algorithm"], self.labels["policy"])
+        return f"{self.labels['environment']} {label} seed {self.spec.seed}"
+
+
+def open_grid(
+    grid: str | Table | None,
+    *,
+    environments: Sequence[str] = (),
+    algorithms: Sequence[str] = (),
+    seeds: str | None = None,
+    env_steps: int | None = None,
+    overrides: Sequence[str] = (),
+    out: Path | None = None,
+    extend: bool = False,
+    keep: int = 1,
+    record: bool = False,
+    shard: str | None = None,
+) -> tuple[Path, list[Trial]]:
+    """The output folder of a grid and its trials, checked against what the folder holds.
+
+    Args:
+        grid: named grid, TOML file or table; None composes a grid from the other arguments.
+        environments: replace the grid's environments.
+        algorithms: replace the grid's algorithms, which keep their settings.
+        seeds: such as "0-9"; replace the grid's seeds.
+        env_steps: short for ``budget.env_steps=N``.
+        overrides: ``key.sub=value``, applied in order.
+        out: output folder; default ``results/runs/NAME``, or a folder of the shard's own.
+        extend: continue stored trials that have a smaller budget.
+        keep: checkpoints to keep per trial.
+        record: as ``recording_members``.
+        shard: "I/N" for part I of N, of about equal planned cost.
+
+    Raises:
+        UsageError: the input is wrong, or the folder holds other trials. Nothing is written.
+    """
+    require_integer("keep", keep, 1, MOST)
+    part = None if shard is None else parse_shard(shard)
+    typed, source = compose_grid(grid, environments, algorithms, seeds, env_steps, overrides)
+    if out is None:
+        name = typed.name
+        out = RUNS / name if part is None else shards_folder(name) / part.folder(name)
+    trials = checked_trials(typed, out, source, extend)
+    if record:
+        trials = recording_members(trials)
+    if part is not None:
+        shards = divide([planned_cost(trial.spec) for trial in trials], part.count)
+        trials = [trials[index] for index in shards[part.number - 1]]
+    return out, [replace(trial, keep=keep) for trial in trials]
+
+
+def shards_folder(grid: str) -> Path:
+    """The default folder of the output folders of a grid's shards."""
+    return RUNS / f"{grid}-shards"
+
+
+def checked_trials(grid: Grid, root: Path, source: str, extend: bool = False) -> list[Trial]:
+    """``grid_trials``, checked against what their output folder holds; UsageError as above."""
+    require_folder(root)
+    trials = [replace(trial, extend=extend) for trial in grid_trials(grid, root, source)]
+    check_format(root)
+    for trial in trials:
+        with contextlib.suppress(DamagedTrialError):  # reported when the trial is run
+            trial.check()
+    return trials
+
+
+def grid_trials(grid: Grid, out: Path, source: str) -> list[Trial]:
+    """The trials of a grid, with folders below ``out``; UsageError if two have the same folder."""
+    owners: dict[Path, Trial] = {}
+    for one in expand(grid, source, latest_start(grid.init_from)):
+        trial = trial_at(one.spec, **one.labels, out=out)
+        trial = replace(trial, inherited=one.inherited, scores=one.scores)
+        other = owners.setdefault(trial.folder.path, trial)
+        if other is not trial:
+            raise UsageError(
+                f"{source}: {other.name} and {trial.name} would share the folder "
+                f"{trial.folder.path}; {DISTINCT_LABELS}"
+            )
+    return list(owners.values())
+
+
+def trial_at(spec: TrialSpec, environment: str, algorithm: str, policy: str, out: Path) -> Trial:
+    """A trial with these labels; labels and seed name its folder below ``out``."""
+    parts = [environment, algorithm, *([] if policy == DEFAULT_LABEL else [policy])]
+    path = out.joinpath(*(safe_name(part) for part in parts), f"seed-{spec.seed}")
+    labels = {"environment": environment, "algorithm": algorithm, "policy": policy}
+    return Trial(spec, labels, TrialFolder(path))
+
+
+def recording_members(trials: Sequence[Trial]) -> list[Trial]:
+    """The trials of a grid; those of searches store what their members do.
+
+    Raises:
+        UsageError: all are trials of agents, which have no members.
+    """
+    found = [replace(trial, record_members=not trial.spec.is_agent) for trial in trials]
+    if found and not any(trial.record_members for trial in found):
+        name = trials[0].labels["algorithm"]
+        raise UsageError(f"{name} is an agent, which has no members to record; expected a search")
+    return found
+
+
+def require_folder(root: Path) -> None:
+    """Raises UsageError if an output folder is a file, or in the folder of a trial."""
+    try:
+        is_file = root.exists() and not root.is_dir()
+    except OSError as error:  # for example, a name that is too long
+        raise UsageError(f"{root}: {error.strerror}; expected an output folder") from None
+    if is_file:
+        raise UsageError(f"{root} is a file; expected an output folder")
+    for folder in (resolved := root.resolve(), *resolved.parents):
+        if is_trial(folder):
+            raise UsageError(
+                f"{root} is in the folder of the trial {folder.name}; expected an output folder"
+            )

@@ -1,0 +1,1 @@
+"""Tables, figures, reports, the gate and the leaderboard."""

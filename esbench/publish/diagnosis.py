@@ -1,0 +1,182 @@
+"""Diagnosis of stored trials: the health of their runs, from their rows."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Sequence
+from dataclasses import MISSING, asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Final, final
+
+import numpy as np
+
+from esbench.algorithms.base import algorithm_class
+from esbench.core.errors import UsageError
+from esbench.core.json_text import Json, as_text
+from esbench.grids.trial_spec import cell_name
+from esbench.results.held_out import variety
+from esbench.results.statistics.generations import thirds
+from esbench.results.statistics.health import (
+    LEVELS,
+    HealthFinding,
+    Level,
+    RunMeasurements,
+    findings,
+)
+from esbench.store.find_trials import find_trials
+from esbench.store.trial_folder import Status, TrialFolder, is_trial
+
+_ROW_FIELDS: Final = [field.name for field in fields(RunMeasurements) if field.default is MISSING]
+VARY: Final = "give the environment random starts or, in an Atari game, sticky actions"
+_SHOWN: Final = (
+    "center_return",
+    "population_return_mean",
+    "population_return_std",
+    "episode_length_mean",
+    "center_rank_fraction",
+    "tied_returns",
+    "update_cosine",
+    "split_half_cosine",
+    "sigma",
+    "distance",
+    "observation_drift",
+)
+
+
+@final
+@dataclass(frozen=True)
+class Diagnosis:
+    """The diagnosis of the trial in a folder.
+
+    ``algorithm`` includes the policy. ``measures`` are means over the first, middle and last third
+    of the run, NaN without a measurement. The worst of the ``findings`` is first.
+    """
+
+    trial: str
+    environment: str
+    algorithm: str
+    seed: int
+    status: Status
+    generations: int
+    env_steps: int
+    measures: dict[str, tuple[float, float, float]]
+    findings: tuple[HealthFinding, ...]
+
+    @property
+    def name(self) -> str:
+        """The trial as text."""
+        return f"{self.environment} {self.algorithm} seed {self.seed}"
+
+    @property
+    def level(self) -> Level:
+        """The worst level of the findings."""
+        return self.findings[0].level
+
+
+def diagnose(path: Path) -> list[Diagnosis]:
+    """The diagnosis of a trial, or of every trial below a folder, worst first.
+
+    Raises:
+        UsageError: there is no trial, or one cannot be read.
+    """
+    trials = [TrialFolder(path)] if is_trial(path) else find_trials(path)
+    found = [diagnose_trial(trial) for trial in trials]
+    return sorted(found, key=lambda item: LEVELS.index(item.level))
+
+
+def diagnose_trial(folder: TrialFolder) -> Diagnosis:
+    """The diagnosis of one trial."""
+    description, run = folder.description(), run_measurements(folder)
+    labels = description["labels"]
+    measures = {name: thirds(getattr(run, name)) for name in _SHOWN}
+    found = [
+        *_findings_of_one_limit(run, folder),
+        *(held_out_findings(folder.result()) if folder.is_done else ()),
+    ]
+    if folder.status == "failed":
+        found.append(HealthFinding("failed", "warning", f"It failed: {folder.last_error_line}"))
+    steps = folder.columns("env_steps")["env_steps"]
+    return Diagnosis(
+        trial=str(folder.path),
+        environment=labels["environment"],
+        algorithm=cell_name(labels["algorithm"], labels["policy"]),
+        seed=description["spec"]["seed"],
+        status=folder.status,
+        generations=run.generations,
+        env_steps=int(steps[-1]) if steps.size else 0,
+        measures=measures | {"update_norm / radius": thirds(run.update_norm / run.radius)},
+        findings=tuple(sorted(found, key=lambda item: LEVELS.index(item.level))),
+    )
+
+
+def _findings_of_one_limit(run: RunMeasurements, folder: TrialFolder) -> list[HealthFinding]:
+    """The findings about the longest stretch of a run in which episodes have the same limit.
+
+    Returns of episodes with other limits cannot be compared.
+    """
+    if not isinstance(folder.description()["spec"]["environment"]["max_episode_steps"], list):
+        return findings(run)
+    limits = folder.columns("max_episode_steps")["max_episode_steps"]
+    starts = np.flatnonzero(np.diff(limits, prepend=0))
+    lengths = np.diff(starts, append=limits.size)
+    if lengths.size < 2:
+        return findings(run)
+    longest = int(np.argmax(lengths))
+    first, last = int(starts[longest]) + 1, int(starts[longest] + lengths[longest])
+    sentence = (
+        f"The findings are about generations {first} to {last}, the longest stretch with one limit "
+        f"of episodes: {limits[first - 1]:.0f} steps."
+    )
+    return [*findings(run.part(first, last)), HealthFinding("one_limit", "ok", sentence)]
+
+
+def held_out_findings(result: Json) -> list[HealthFinding]:
+    """The finding that all held-out episodes of a result are the same, if they are."""
+    if (kind := variety(result)) == "varied":
+        return []
+    episode = f"return {result['returns'][0]:g}, {result['lengths'][0]:,.0f} steps"
+    sentence = f"all {len(result['returns'])} held-out episodes are equal: {episode}"
+    if kind == "one":
+        sentence += "; the environment is deterministic, so the score is that of one trajectory"
+    return [HealthFinding("equal_episodes", "note", sentence, VARY)]
+
+
+def run_measurements(folder: TrialFolder) -> RunMeasurements:
+    """The health measurements of a trial."""
+    columns: dict[str, Any] = folder.columns(*_ROW_FIELDS)
+    spec = folder.description()["spec"]
+    is_agent = spec["policy"] is None
+    seeks_returns, has_learning_rate = True, False
+    with contextlib.suppress(UsageError):  # an agent, or a plugin that is not installed here
+        algorithm = algorithm_class(spec["algorithm"]["name"])
+        seeks_returns = not algorithm.needs_behaviors
+        has_learning_rate = "learning_rate" in algorithm.Settings.model_fields
+    return RunMeasurements(
+        **{name: values.astype(np.float64) for name, values in columns.items()},
+        num_params=math.nan if is_agent else _num_params(folder),
+        reward_shift=spec["environment"]["reward_shift"]
+        + spec["algorithm"]["settings"].get("reward_shift", 0.0),
+        seeks_returns=seeks_returns,
+        has_learning_rate=has_learning_rate,
+        has_population=not is_agent,
+    )
+
+
+def as_json(diagnoses: Sequence[Diagnosis]) -> str:
+    """Every field of the diagnoses as JSON, in full precision; NaN is null."""
+    return as_text({"trials": [asdict(item) | {"level": item.level} for item in diagnoses]})
+
+
+def _num_params(folder: TrialFolder) -> float:
+    """NaN before the first checkpoint."""
+    state = folder.load_checkpoint()
+    if state is None:
+        return math.nan
+    try:
+        return float(state["algorithm"]["center"].size)
+    except (KeyError, TypeError, AttributeError):
+        raise UsageError(
+            f"{folder.path} is damaged (its checkpoint has no center); remove the folder to start "
+            "that trial over"
+        ) from None

@@ -1,0 +1,86 @@
+"""All figures of an output folder."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+
+from esbench.core.errors import UsageError, unknown
+from esbench.core.files import safe_name
+from esbench.publish.figures import across
+from esbench.publish.figures.drawing import DEFAULT_OUTPUT, Drawing, Output
+from esbench.publish.figures.environment_figure import PANELS, Panel, curves_drawing
+from esbench.publish.figures.learning_curves import learning_curves, shared_scores
+from esbench.publish.figures.style import assign_styles
+from esbench.publish.figures.sweeps import sweep_drawing, sweep_figures
+from esbench.results.cells import Cell, cells, cells_named
+
+
+def draw(
+    root: Path,
+    out: Path | None = None,
+    algorithms: Sequence[str] = (),
+    output: Output = DEFAULT_OUTPUT,
+    panels: Sequence[Panel] = PANELS,
+) -> list[Path]:
+    """Write the figures of ``root``, by default to its folder "figures".
+
+    There is one for each environment and for each setting swept in it, "ecdf" if an environment
+    has frozen random and reference scores, and "profile" if two environments have. ``algorithms``
+    are names as in tables, or else labels or names of algorithms for all of their rows; by default
+    all. Styles do not depend on the choice, except in sweeps. ``panels`` are those of the figures
+    of environments.
+
+    Raises:
+        UsageError: no trial has two generations yet, an algorithm has no trial, the size is too
+            small, or a file cannot be written.
+    """
+    folder = root / "figures" if out is None else out
+    found = drawings(root, algorithms, panels)
+    for drawing in found.values():
+        drawing.size(output.size)  # refused before any file is written
+    return [path for name, drawing in found.items() for path in drawing.write(folder, name, output)]
+
+
+def parse_panels(text: str) -> list[Panel]:
+    """The panels of "steps,rank"; UsageError for a name that is no panel."""
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in PANELS:
+            raise unknown("panel", name, PANELS)
+    return [panel for panel in PANELS if panel in names]
+
+
+def drawings(
+    root: Path, algorithms: Sequence[str] = (), panels: Sequence[Panel] = PANELS
+) -> dict[str, Drawing]:
+    """The figures of ``draw`` by name; UsageError as there."""
+    found = cells(root)
+    styles = assign_styles(dict(sorted((cell.name, cell.algorithm) for cell in found)))
+    everything = {name: list(own) for name, own in itertools.groupby(found, _environment)}
+    for name in algorithms:
+        if not cells_named(found, name):
+            raise unknown(f"algorithm in {root}", name, {cell.name for cell in found})
+    if algorithms:
+        chosen = [cell for name in algorithms for cell in cells_named(found, name)]
+        found = [cell for cell in found if cell in chosen]
+    drawn = {}
+    for environment, members in itertools.groupby(found, _environment):
+        group, stem = list(members), safe_name(environment)
+        if shown := learning_curves(group, styles):
+            drawn[stem] = curves_drawing(environment, shown, shared_scores(group), panels)
+        for sweep in sweep_figures(everything[environment], group):
+            drawn[f"{stem}-{sweep.setting}"] = sweep_drawing(sweep)
+    if not drawn:
+        raise UsageError(
+            f"nothing to draw in {str(root)!r}: no trial has two generations with a return yet"
+        )
+    for name, make in (("ecdf", across.target_ecdf), ("profile", across.performance_profile)):
+        if overall := make(found, styles):
+            drawn[name] = across.across_drawing(overall)
+    return drawn
+
+
+def _environment(cell: Cell) -> str:
+    return cell.environment

@@ -1,0 +1,321 @@
+"""Figures that are not drawn yet, and the parts that all of them share."""
+
+from __future__ import annotations
+
+import functools
+import io
+import math
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
+
+import numpy as np
+import numpy.typing as npt
+
+from esbench.core.arrays import Floats
+from esbench.core.errors import UsageError
+from esbench.core.escape import printable
+from esbench.core.units import counted
+from esbench.publish.figures.style import FONT, Style, style
+from esbench.results.statistics.curves import Band
+from esbench.store.outputs import write_bytes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, FigureBase
+    from matplotlib.legend import Legend
+    from matplotlib.text import Text
+
+Suffix: TypeAlias = Literal["png", "svg", "pdf"]
+Size: TypeAlias = tuple[float, float]  # width and height [inches]
+
+DPI: Final = 150
+WIDTH: Final = 6.6  # inches
+SMALLEST: Final = 2.0
+LONGEST: Final = (1.35, 0.92)  # length of a label in its panel's, and of a title in the width
+_ROUNDING: Final = 1e-6
+MIN_LINE: Final = 12  # characters
+LARGEST: Final = 40.0
+SUFFIXES: Final[tuple[Suffix, ...]] = ("png", "svg")
+METADATA: Final[dict[Suffix, Any]] = {
+    "png": {"Software": None},
+    "svg": {"Date": None},
+    "pdf": {"CreationDate": None},
+}
+FILLED: Final = 0.5  # least share of an axis that the data take
+LEGEND_ROW: Final = 0.19
+ROOM: Final = (1.8, 1.5)  # least width and height of a panel with its labels [inches]
+LEGEND_WIDTH: Final = 95 / WIDTH  # characters per inch
+LEGEND_LINE: Final = 12  # characters that take as much room as the line beside a label
+MARKERS: Final = 5  # on a line
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """The curve of one algorithm, whose ``label`` is its text in the legend.
+
+    Arrays are [points]. ``y`` is NaN in a gap. ``low`` and ``high`` bound the pointwise 95 %
+    interval, NaN without one.
+    """
+
+    name: str
+    label: str
+    style: Style
+    x: Floats
+    y: Floats
+    low: Floats
+    high: Floats
+
+
+def band_curve(name: str, label: str, style: Style, band: Band, unit: float = 1.0) -> Curve:
+    """The curve of a band; x is divided by ``unit``."""
+    return Curve(name, label, style, band.x / unit, band.iqm, band.low, band.high)
+
+
+@final
+@dataclass(frozen=True)
+class Output:
+    """The formats of a figure's files, and its size; by default that of its content."""
+
+    suffixes: Sequence[Suffix] = SUFFIXES
+    size: Size | None = None
+
+
+DEFAULT_OUTPUT: Final = Output()
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Drawing:
+    """A figure that is not drawn yet.
+
+    Attributes:
+        height: in inches, without the legend.
+        labels: of the legend.
+        draw: fills an empty figure of a size.
+        panels: their number. They are below each other in a figure that is higher than wide.
+    """
+
+    height: float
+    labels: Sequence[str]
+    draw: Callable[[FigureBase, Size], None]
+    panels: int = 1
+
+    def size(self, wanted: Size | None = None) -> Size:
+        """The size of the whole figure: the wanted one, or that of its content.
+
+        Raises:
+            UsageError: the wanted size has no room for the panels and the legend.
+        """
+        if wanted is None:
+            return WIDTH, self.height + self._legend_height(WIDTH)
+        width, height = wanted
+        least = self._least(width, stacked=is_stacked(wanted))
+        if width < least[0] or height < least[1]:
+            fewer = "; another shape or fewer --panels may need less" * (self.panels > 1)
+            raise UsageError(
+                f"--size {width:g}x{height:g}: no room for {counted(self.panels, 'panel')} and "
+                f"{counted(len(self.labels), 'label')}; expected at least "
+                f"{least[0]:g}x{least[1]:g}{fewer}"
+            )
+        return wanted
+
+    def _least(self, width: float, *, stacked: bool) -> Size:
+        """The least size of this shape, at least ``width`` wide."""
+        columns, rows = (1, self.panels) if stacked else (self.panels, 1)
+        wide = max(SMALLEST, ROOM[0] * columns, width)
+        high = max(SMALLEST, ROOM[1] * rows + self._legend_height(wide))
+        if self.panels > 1:  # the shape decides where the panels are
+            wide, high = (wide, max(high, wide + 0.1)) if stacked else (max(wide, high), high)
+        return math.ceil(10 * wide - _ROUNDING) / 10, math.ceil(10 * high - _ROUNDING) / 10
+
+    def _legend_height(self, width: float) -> float:
+        if not self.labels:
+            return 0.0
+        columns, line = _columns(self.labels, width), LEGEND_WIDTH * width - LEGEND_LINE
+        if columns > 1:
+            return LEGEND_ROW * -(-len(self.labels) // columns)
+        return LEGEND_ROW * sum(max(1, math.ceil(len(label) / line)) for label in self.labels)
+
+    def make(self, wanted: Size | None = None) -> Figure:
+        """The figure, in the current style of matplotlib."""
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
+        size = self.size(wanted)
+        figure = Figure(figsize=size, layout="constrained")  # pyplot does not know it
+        FigureCanvasAgg(figure)
+        self.fill(figure, size)
+        wrap_texts(figure)
+        return figure
+
+    def fill(self, figure: FigureBase, size: Size) -> None:
+        """Draw into an empty figure of a size; characters without a glyph become escapes."""
+        from matplotlib.text import Text
+
+        self.draw(figure, size)
+        for text in figure.findobj(Text):
+            text.set_text(_with_glyphs(printable(text.get_text())))
+
+    def files(self, output: Output = DEFAULT_OUTPUT) -> dict[str, bytes]:
+        """The bytes of its files by suffix; equal content gives equal bytes."""
+        contents: dict[str, bytes] = {}
+        with style():
+            figure = self.make(output.size)
+            for suffix in output.suffixes:
+                buffer = io.BytesIO()
+                figure.savefig(buffer, format=suffix, dpi=DPI, metadata=METADATA[suffix])
+                contents[suffix] = buffer.getvalue()
+        return contents
+
+    def write(self, folder: Path, name: str, output: Output = DEFAULT_OUTPUT) -> list[Path]:
+        """Write its files, and return them; UsageError if that is not possible."""
+        contents = {folder / f"{name}.{key}": value for key, value in self.files(output).items()}
+        for path, content in contents.items():
+            write_bytes(path, content)
+        return list(contents)
+
+
+def parse_size(text: str) -> Size:
+    """The size of "6.6x3.2"; UsageError for other text."""
+    width, _, height = text.partition("x")
+    try:
+        size = float(width), float(height)
+    except ValueError:
+        size = math.nan, math.nan
+    if not all(SMALLEST <= side <= LARGEST for side in size):
+        raise UsageError(
+            f"--size {text}: expected width and height such as 6.6x3.2, each from {SMALLEST:g} to "
+            f"{LARGEST:g} inches"
+        )
+    return size
+
+
+def fitting(values: Iterable[float], data: npt.ArrayLike) -> list[float]:
+    """The values that an axis can show while the data, of any shape, take at least half of it.
+
+    All of them if the data are constant.
+    """
+    finite = np.asarray(data, dtype=np.float64)
+    finite = finite[np.isfinite(finite)]
+    ends = [finite.min(), finite.max()] if finite.size else [0.0, 0.0]
+    extent, kept = ends[1] - ends[0], []
+    for value in sorted(values, key=lambda value: max(ends[0] - value, value - ends[1])):
+        if extent >= FILLED * (max(*ends, value) - min(*ends, value)) or not extent:
+            ends.append(value)
+            kept.append(value)
+    return kept
+
+
+def is_stacked(size: Size) -> bool:
+    """Whether the panels of a figure of this size are below each other."""
+    return size[1] > size[0]
+
+
+def _with_glyphs(text: str) -> str:
+    """Text with escape sequences for characters that the font of figures lacks."""
+    return "".join(
+        each if each == "\n" or ord(each) in _glyphs() else ascii(each)[1:-1] for each in text
+    )
+
+
+@functools.cache
+def _glyphs() -> frozenset[int]:
+    from matplotlib.font_manager import findfont, get_font
+
+    return frozenset(get_font(findfont(FONT)).get_charmap())
+
+
+def wrap_texts(figure: Figure) -> None:
+    """Break the lines of titles and labels that are longer than their figure or panel.
+
+    So are those of a legend that is wider than its figure.
+    """
+    figure.draw_without_rendering()
+    for part in (figure, *figure.subfigs):
+        titles = [legend.get_title() for legend in part.legends]
+        for text in [*part.texts, *titles]:
+            _wrap(text, figure.bbox.width * LONGEST[1])
+        for legend in part.legends:
+            _narrow(legend, figure)
+    for axes in figure.axes:
+        _wrap(axes.xaxis.label, axes.bbox.width)
+        _wrap(axes.yaxis.label, axes.bbox.height * LONGEST[0])
+
+
+def _wrap(text: Text, longest: float) -> None:
+    """Break the lines of a text so that none is longer than ``longest`` pixels."""
+    lines = text.get_text().split("\n")
+    most = max(map(len, lines))
+    while (length := _length(text)) > longest and most > MIN_LINE:
+        most = max(MIN_LINE, min(most - 1, int(most * longest / length)))
+        text.set_text("\n".join(part for line in lines for part in textwrap.wrap(line, most)))
+
+
+def _length(text: Text) -> float:
+    """The length of the longest line of a horizontal or vertical text [pixels]."""
+    extent = text.get_window_extent()
+    return max(extent.width, extent.height)
+
+
+def _narrow(legend: Legend, figure: Figure) -> None:
+    """Break the lines of labels if the legend is wider than the figure."""
+    width = figure.bbox.width
+    extent, texts = legend.get_window_extent().width, legend.get_texts()
+    if extent > width:
+        longest = max(map(_length, texts)) - (extent - width * LONGEST[1])
+        for text in texts:
+            _wrap(text, longest)
+        figure.draw_without_rendering()  # the legend takes its room from the panels
+
+
+def add_legend(figure: FigureBase, size: Size, axes: Axes, title: str) -> None:
+    """Add the legend of the lines of ``axes`` below the figure, if there are any."""
+    handles, labels = axes.get_legend_handles_labels()
+    if not handles:
+        return
+    place_legend(figure, size, dict(zip(labels, handles, strict=True)), title)
+
+
+def place_legend(figure: FigureBase, size: Size, lines: Mapping[str, Any], title: str) -> None:
+    """Add a legend of lines by their labels below the figure."""
+    figure.legend(
+        list(lines.values()),
+        list(lines),
+        loc="outside lower center",
+        ncols=_columns(list(lines), size[0]),
+        handlelength=4.0,  # in font sizes, for a whole period of each line
+        frameon=False,
+        title=title,
+        title_fontsize=8,
+    )
+
+
+def draw_curves(axes: Axes, curves: Sequence[Curve], opacity: float) -> None:
+    """Draw curves and bands; each line has a few markers, shifted so that none coincide."""
+    for index, curve in enumerate(curves):
+        every = max(1, len(curve.x) // MARKERS)
+        axes.plot(
+            curve.x,
+            curve.y,
+            color=curve.style.color,
+            linestyle=curve.style.line,
+            marker=curve.style.marker,
+            markevery=(index * every // len(curves), every),
+            markerfacecolor="white",
+            markeredgewidth=1.2,
+            label=curve.label,
+            zorder=3,
+        )
+        if not np.isnan(curve.low).all():
+            band = (curve.x, curve.low, curve.high)
+            axes.fill_between(*band, color=curve.style.color, alpha=opacity, linewidth=0)
+
+
+def _columns(labels: Sequence[str], width: float) -> int:
+    """The number of legend columns that fit the width of the figure [inches]."""
+    longest = max(map(len, labels))
+    return max(1, min(len(labels), round(LEGEND_WIDTH * width) // (longest + LEGEND_LINE)))

@@ -1,0 +1,330 @@
+"""The gate for agents that a library's own tests train: their scores against a baseline."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Final, Literal, Protocol, TypeAlias, final, get_args
+
+import pytest
+
+from esbench.core.errors import UsageError, require_choice, require_finite, require_text
+from esbench.core.seeding import LARGEST_SEED
+from esbench.core.units import counted, format_number
+from esbench.grids.environment_files import Scores, environment_names, load_environment
+from esbench.grids.trial_spec import DEFAULT_LABEL
+from esbench.publish.gate.baselines import (
+    Baseline,
+    FrozenCell,
+    FrozenTrial,
+    read_baseline,
+    write_baseline,
+)
+from esbench.publish.gate.match_baseline import make_sample
+from esbench.publish.gate.render_check import judgment_text
+from esbench.results.statistics.gate import (
+    ALPHA,
+    MARGIN,
+    GateRules,
+    Verdict,
+    judge,
+    resamples_needed,
+    seeds_to_fail,
+)
+from esbench.results.statistics.permutation import OMNIBUS
+from esbench.results.statistics.statistics import tail_mean
+from esbench.store.provenance.changes import origin_of, place_in
+from esbench.store.provenance.record import now, provenance
+
+OwnStatistic: TypeAlias = Literal["mean", "tail"]
+GIVEN: Final = "given by the test"  # the source of a reference score
+
+
+class ScoredAgent(Protocol):
+    """An agent whose scores can be compared with a baseline."""
+
+    def train(self, seed: int) -> float | Sequence[float]:
+        """Train from scratch with a seed and return the score; higher is better.
+
+        Where the tail is judged, return the returns of episodes that training has not seen.
+        """
+
+
+@final
+@dataclass
+class AgentSession:
+    """The cells of a session by the test that has each, and what was found, in words.
+
+    ``frozen`` are such words for each cell that was written, with its seeds and its rules.
+    """
+
+    owners: dict[str, str] = field(default_factory=dict)
+    found: list[str] = field(default_factory=list)
+    frozen: list[tuple[str, int, GateRules]] = field(default_factory=list)
+
+    def lines(self, cells: int) -> list[str]:
+        """What was found and written; the file has this number of cells in the end."""
+        lines = list(self.found)
+        for text, seeds, rules in self.frozen:
+            fewest = seeds_to_fail(rules, cells)
+            note = f"; no drop can fail with fewer than {fewest} seeds" if seeds < fewest else ""
+            lines.append(f"{text}{note}")
+        return lines
+
+
+@final
+@dataclass(frozen=True)
+class AgentGate:
+    """Compares agents' scores with the baseline in one file, or freezes them there.
+
+    ``test`` and ``session`` are for the errors of tests that share a name.
+    """
+
+    path: Path
+    update: bool
+    allow_inconclusive: bool
+    test: str = ""
+    session: AgentSession = field(default_factory=AgentSession)
+    names: set[str] = field(default_factory=set)
+
+    def __call__(
+        self,
+        agent: ScoredAgent,
+        name: str,
+        *,
+        environment: str,
+        seeds: Iterable[int] = range(8),
+        random_score: float | None = None,
+        reference_score: float | None = None,
+        statistic: OwnStatistic = "mean",
+        alpha: float = ALPHA,
+        margin: float = MARGIN,
+    ) -> None:
+        """Train an agent and fail the test if its scores dropped.
+
+        Args:
+            agent: Has ``train(seed) -> score``, or returns of episodes for the tail.
+            name: The name of the agent; with ``environment`` it names the cell.
+            environment: Where the agent is trained. Those of ``esbench list environments`` have a
+                random and a reference score; for any other, give both.
+            seeds: Each is trained once.
+            random_score: The score of random actions, one end of the range of drops.
+            reference_score: The other end of the range.
+            statistic: "mean" judges the score; "tail" the mean of the worst 10 % of the returns.
+            alpha: The probability of a false alarm over the whole file.
+            margin: The smallest drop that matters, as a share of the range.
+
+        Raises:
+            UsageError: An argument is wrong, a score is not a number, or the file cannot be used.
+        """
+        __tracebackhide__ = True  # read by pytest
+        require_choice("statistic", statistic, get_args(OwnStatistic))
+        require_text("environment", environment)
+        _require_agent(agent, name)
+        rules = GateRules(alpha, margin)
+        scale = _scale(environment, random_score, reference_score)
+        cell = f"{name} on {environment}"
+        self._claim(cell)
+        baseline = self._baseline()  # before anything is trained
+        given = {"random_score": random_score, "reference_score": reference_score}
+        frozen = None
+        if baseline is not None and not self.update:
+            frozen = self._frozen(baseline, cell, statistic, given)
+            resamples_needed(rules, len(baseline.cells))
+        trials = tuple(
+            FrozenTrial(seed=seed, score=_score(agent.train(seed), name, seed, statistic))
+            for seed in _seeds(seeds)
+        )
+        measured = FrozenCell(
+            environment=environment,
+            algorithm=name,
+            policy=DEFAULT_LABEL,
+            episode_statistic=statistic,
+            trials=trials,
+            **scale,
+        )
+        if baseline is None or frozen is None:
+            self._freeze(measured, rules)
+        elif problem := self._problem(measured, frozen, baseline, rules):
+            pytest.fail(problem, pytrace=False)
+
+    def _claim(self, cell: str) -> None:
+        """Raises UsageError if this test or another one has a cell of that name."""
+        owner = self.session.owners.setdefault(cell, self.test)
+        if owner != self.test or cell in self.names:
+            raise UsageError(f"{cell} is already checked by {owner}; expected another name")
+        self.names.add(cell)
+
+    def _baseline(self) -> Baseline | None:
+        """The content of the file; None if it is to be written for the first time."""
+        if self.path.exists():
+            return read_baseline(self.path)
+        if not self.update:
+            raise UsageError(f"no file {str(self.path)!r}; write it with: pytest --esbench-update")
+        return None
+
+    def _frozen(
+        self,
+        baseline: Baseline,
+        cell: str,
+        statistic: OwnStatistic,
+        given: Mapping[str, float | None],
+    ) -> FrozenCell:
+        """The cell of the file; the test fails without one.
+
+        Raises:
+            UsageError: it has another statistic, or another score than was given.
+        """
+        frozen = next((each for each in baseline.cells if each.name == cell), None)
+        if frozen is None:
+            problem = f"{cell} is not in {self.path}; freeze it with --esbench-update"
+            pytest.fail(problem, pytrace=False)
+        if (declared := frozen.episode_statistic) != statistic:
+            raise UsageError(
+                f"statistic = {statistic!r}: {self.path} has the {declared} of {cell}; expected "
+                f"{declared!r}, or freeze it with --esbench-update"
+            )
+        for key, value in given.items():
+            if value is not None and float(value) != (used := getattr(frozen, key)):
+                raise UsageError(
+                    f"{key} = {float(value)}: {self.path} has {used} for {cell}; expected that, or "
+                    "freeze it with --esbench-update"
+                )
+        return frozen
+
+    def _freeze(self, measured: FrozenCell, rules: GateRules) -> None:
+        """Write a cell in place of one with the same name."""
+        known = self._baseline()  # again, because training takes long
+        if all(trial.score is None for trial in measured.trials):
+            raise UsageError(f"{measured.name}: no seed has a finite score")
+        here = provenance()
+        stored = known.cells if known else ()
+        others = [cell for cell in stored if cell.name != measured.name]
+        before = [cell for cell in stored if cell.name == measured.name]
+        origins = list(known.origins if known else ())
+        made = {"origin": place_in(origins, origin_of(here))}
+        trials = tuple(trial.model_copy(update=made) for trial in measured.trials)
+        cells = (*others, measured.model_copy(update={"trials": trials}))
+        baseline = Baseline(
+            created=now(),
+            command=here["command"],
+            statistics=known.statistics if known else OMNIBUS,
+            origins=tuple(origins),
+            cells=cells,
+        )
+        write_baseline(self.path, baseline, replace=True)
+        scores = " -> ".join(_mean_text(cell, cell.scores) for cell in (*before, measured))
+        text = f"frozen: {measured.name}: mean {scores}"
+        self.session.frozen.append((text, len(trials), rules))
+
+    def _problem(
+        self, measured: FrozenCell, frozen: FrozenCell, baseline: Baseline, rules: GateRules
+    ) -> str:
+        """Empty if the test passes."""
+        before = {trial.seed: trial.score for trial in frozen.trials}
+        same = all(before.get(trial.seed, math.nan) == trial.score for trial in measured.trials)
+        few = len(measured.trials) < len(frozen.trials)
+        sample = make_sample(frozen, [trial.score for trial in measured.trials])
+        now, then = _mean_text(measured, sample.scores), _mean_text(frozen, sample.baseline)
+        means = f"mean {now}, baseline {then}"
+        if same and not few:
+            self.session.found.append(f"{measured.name}: {Verdict.NO_WORSE.value}: {means}")
+            return ""
+        others = [None] * (len(baseline.cells) - 1)
+        rules = replace(rules, statistics=baseline.statistics)
+        judgment = judge([sample, *others], rules)[0]
+        assert judgment is not None
+        verdict = Verdict.INCONCLUSIVE if same else judgment.verdict
+        text = f"{measured.name}: {verdict.value}: {means}: {judgment_text(judgment)}"
+        if verdict is Verdict.REGRESSION:
+            return text
+        if few and not self.allow_inconclusive:
+            seeds = f"{counted(len(measured.trials), 'seed')}; expected {len(frozen.trials)}"
+            return f"{measured.name}: {Verdict.INCONCLUSIVE.value}: {seeds} ({_ALLOWED})"
+        if verdict is Verdict.INCONCLUSIVE and not self.allow_inconclusive:
+            return f"{text} ({_ALLOWED})"
+        self.session.found.append(text)
+        return ""
+
+
+_ALLOWED: Final = "it passes with --esbench-allow-inconclusive"
+
+
+def _mean_text(cell: FrozenCell, scores: Iterable[float]) -> str:
+    """The mean of a cell's scores, and the numbers of seeds and of those that diverged."""
+    note = f", {cell.diverged} diverged, counted as the worst" if cell.diverged else ""
+    return f"{format_number(fmean(scores))} ({counted(len(cell.trials), 'seed')}{note})"
+
+
+def _require_agent(agent: Any, name: Any) -> None:
+    require_text("name", name)
+    if isinstance(agent, type):
+        raise UsageError(f"{name}: {agent.__name__} is a class; expected an object, as of a call")
+    if not callable(getattr(agent, "train", None)):
+        kind = type(agent).__name__
+        raise UsageError(f"{name}: a {kind} has no train(seed); expected one that returns a score")
+
+
+def _scale(
+    environment: str, random_score: float | None, reference_score: float | None
+) -> dict[str, Any]:
+    """As fields of a cell."""
+    for key, value in (("random_score", random_score), ("reference_score", reference_score)):
+        if value is not None:
+            require_finite(key, value)
+    known = environment in environment_names()
+    scores = load_environment(environment).scores if known else Scores()
+    if random_score is None and scores.random:
+        random_score = scores.random.mean
+    source = GIVEN
+    if reference_score is None and scores.references:
+        reference_score, source = scores.references[0].score, scores.references[0].source
+    if random_score is None or reference_score is None:
+        near = get_close_matches(environment, environment_names(), n=1, cutoff=0.8)
+        meant = f"did you mean {near[0]!r}, or give " if near and not known else "expected "
+        raise UsageError(
+            f"environment={environment!r} has no random or reference score; {meant}"
+            "random_score= and reference_score="
+        )
+    if not 0 < reference_score - random_score < math.inf:
+        raise UsageError(
+            f"random_score = {random_score}, reference_score = {reference_score}: expected a "
+            "larger reference score, because higher is better; a cost needs a minus sign"
+        )
+    return {
+        "random_score": float(random_score),
+        "reference_score": float(reference_score),
+        "reference_source": source,
+    }
+
+
+def _seeds(seeds: Iterable[int]) -> list[int]:
+    try:
+        found = [operator.index(seed) for seed in seeds]
+    except TypeError:
+        found = []
+    distinct = len(set(found)) == len(found) > 0
+    if not distinct or not 0 <= min(found) <= max(found) <= LARGEST_SEED:
+        raise UsageError(
+            f"seeds = {seeds!r}: expected one or more distinct integers from 0 to {LARGEST_SEED}"
+        )
+    return found
+
+
+def _score(value: Any, name: str, seed: int, statistic: OwnStatistic) -> float | None:
+    """The episode statistic of what an agent returned; None if not finite."""
+    expected = "a number" if statistic == "mean" else "the returns of one or more episodes"
+    try:
+        if isinstance(value, str | bytes):
+            raise TypeError
+        score = float(value) if statistic == "mean" else tail_mean([float(each) for each in value])
+        if statistic == "tail" and not len(value):
+            raise ValueError
+    except (TypeError, ValueError, OverflowError):
+        raise UsageError(f"{name}.train({seed}) returned {value!r}; expected {expected}") from None
+    return score if math.isfinite(score) else None

@@ -1,0 +1,341 @@
+"""Baselines: the frozen scores, digests and settings of an output folder, in one file.
+
+A baseline has everything that a check needs, also the range from random actions to the reference in
+which drops are measured, so a corrected reference never changes an old verdict.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated, Final, TypeAlias, final
+
+import msgspec
+import numpy as np
+from pydantic import Field, field_validator
+
+from esbench.core.errors import UsageError
+from esbench.core.files import nearest_path, read_json
+from esbench.core.json_text import Json, as_text
+from esbench.core.settings import Settings, Table, parse
+from esbench.core.units import counted
+from esbench.engine.random_policy import random_policy_returns
+from esbench.grids.environment_spec import EnvironmentSpec
+from esbench.grids.trial_spec import Seed, TrialSpec, cell_name
+from esbench.results.cells import (
+    Cell,
+    cells,
+    require_distinct_seeds,
+    require_within_budget,
+    run_score,
+)
+from esbench.results.statistics.permutation import OMNIBUS, TestStatistic
+from esbench.results.statistics.statistics import EpisodeStatistic, diverged_as_worst
+from esbench.store.outputs import write_bytes
+from esbench.store.provenance.changes import Origin, origin_of, place_in, was_mixed
+from esbench.store.provenance.record import changed_since, now
+from esbench.store.schemas import StoredSpec
+from esbench.store.trial_folder import TrialFolder
+
+FORMAT: Final = 1
+FIRST_GENERATIONS: Final = 5
+RANDOM_EPISODES: Final = 100
+CellLabels: TypeAlias = tuple[str, str, str]
+OWN_MEAN: Final = "the baseline's own mean"
+
+
+@final
+class FrozenTrial(Settings):
+    """One training seed, with its score (null if not finite) and digests of its generations.
+
+    The score is the episode statistic of the cell. A trial that was resumed under other versions
+    has no first digests. ``origin`` is an index into the origins of the baseline.
+    """
+
+    seed: Seed
+    score: float | None
+    first_digests: tuple[str, ...] = ()
+    last_digest: str | None = None
+    origin: Annotated[int, Field(ge=0)] = 0
+
+
+@final
+class FrozenCell(Settings):
+    """The trials that differ only in the seed. Drops are shares of the range of the two scores.
+
+    ``spec`` has no seed. It is null if esbench did not train the trials. Of the settings of its
+    algorithm, ``defaults`` were not given: their values belong to the code that is judged. The ends
+    of the range are mean returns, whatever statistic is judged.
+    """
+
+    environment: str
+    algorithm: str
+    policy: str
+    spec: Table | None = None
+    defaults: Annotated[tuple[str, ...], Field(exclude_if=lambda names: not names)] = ()
+    random_score: float
+    reference_score: float
+    reference_source: str
+    episode_statistic: EpisodeStatistic = "mean"
+    trials: tuple[FrozenTrial, ...] = Field(min_length=1)
+
+    @field_validator("spec")
+    @classmethod
+    def _has_its_keys(cls, spec: Table | None) -> Table | None:
+        if spec is not None:
+            msgspec.convert({**spec, "seed": 0}, StoredSpec)  # raises a ValueError
+        return spec
+
+    @property
+    def name(self) -> str:
+        """Such as "openai_es on CartPole-v1"."""
+        return f"{cell_name(self.algorithm, self.policy)} on {self.environment}"
+
+    @property
+    def labels(self) -> CellLabels:
+        """Environment, algorithm and policy."""
+        return self.environment, self.algorithm, self.policy
+
+    @property
+    def span(self) -> float:
+        """The range between random actions and the reference."""
+        return abs(self.reference_score - self.random_score)
+
+    @property
+    def scores(self) -> list[float]:
+        """The scores of the trials; those that diverged count as the worst."""
+        return diverged_as_worst([[trial.score for trial in self.trials]], self.random_score)[0]
+
+    @property
+    def diverged(self) -> int:
+        """The number of trials without a finite score."""
+        return sum(trial.score is None for trial in self.trials)
+
+    def trial_spec(self, seed: int) -> TrialSpec:
+        """The specification of one seed; a UsageError if this version does not understand it."""
+        if self.spec is None:
+            raise UsageError(f"{self.name} was not trained by esbench, so it has no specification")
+        return parse(TrialSpec, {**self.spec, "seed": seed}, self.name, "spec")
+
+    def judged_spec(self, seed: int) -> TrialSpec:
+        """As ``trial_spec``, with the values that ``defaults`` have in the code of today."""
+        spec = self.trial_spec(seed).as_json()
+        return parse(TrialSpec, without_settings(spec, self.defaults), self.name, "spec")
+
+
+@final
+class Baseline(Settings):
+    """A frozen output folder.
+
+    ``statistics`` are those of the gate's tests over seeds. They and the episode statistic of each
+    cell are chosen before there are scores to judge. A file without ``statistics`` is of a version
+    that tested means.
+    """
+
+    format: int = FORMAT
+    created: str
+    command: str
+    statistics: tuple[TestStatistic, ...] = Field(("mean",), min_length=1)
+    origins: tuple[Origin, ...]
+    cells: tuple[FrozenCell, ...] = Field(min_length=1)
+
+
+def freeze(root: Path, command: str, statistic: EpisodeStatistic = "mean") -> Baseline:
+    """Make the baseline of the trials below ``root``, with the command that makes it.
+
+    Later checks judge the ``statistic`` of a trial's episodes. The range of a cell goes
+    from the environment's random score, or what random actions score now, to its first published
+    score, or the mean of the cell itself.
+
+    Raises:
+        UsageError: As ``done_cells``, or user code has changed since it trained the trials, or a
+            range is empty, or a trial has no tail.
+    """
+    origins: list[Origin] = []
+    found = done_cells(root)
+    for cell in found:
+        if changed := changed_code_of(cell):
+            raise UsageError(
+                f"{cell.title}: trained with a different version of {changed}"
+                "; train again into a new folder"
+            )
+    frozen = tuple(
+        freeze_cell(cell, origins, statistic).model_copy(update={"defaults": defaults_of(cell)})
+        for cell in found
+    )
+    return Baseline(
+        created=now(), command=command, statistics=OMNIBUS, origins=tuple(origins), cells=frozen
+    )
+
+
+def freeze_cell(
+    cell: Cell, origins: list[Origin], statistic: EpisodeStatistic = "mean"
+) -> FrozenCell:
+    """Freeze done trials, and add what they were made with to ``origins``; errors as ``freeze``."""
+    spec = {key: value for key, value in cell.spec.items() if key != "seed"}
+    trials = tuple(
+        _freeze_trial(trial, description, origins, statistic)
+        for trial, description in zip(cell.trials, cell.descriptions, strict=True)
+    )
+    finite = [score for trial in cell.trials if (score := run_score(trial)) is not None]
+    if not finite or all(trial.score is None for trial in trials):
+        what = "score" if not finite else statistic
+        raise UsageError(f"{cell.title}: no seed has a finite {what}")
+    environment, algorithm, policy = cell.labels
+    random = cell.scores.random.mean if cell.scores.random else _measured_random(spec)
+    reference, source = fmean(finite), OWN_MEAN
+    if cell.scores.references:
+        reference, source = cell.scores.references[0].score, cell.scores.references[0].source
+    if reference == random:
+        raise UsageError(
+            f"{cell.title}: the score of random actions and the reference "
+            f"({source}) are both {random:g}, so no drop can be measured; expected them to differ"
+        )
+    return FrozenCell(
+        environment=environment,
+        algorithm=algorithm,
+        policy=policy,
+        spec=spec,
+        random_score=random,
+        reference_score=reference,
+        reference_source=source,
+        episode_statistic=statistic,
+        trials=trials,
+    )
+
+
+def load_cells(root: Path) -> list[Cell]:
+    """The cells of an output folder; a UsageError as ``cells`` and its two checks."""
+    found = cells(root)
+    require_distinct_seeds(found)
+    require_within_budget(found)
+    return found
+
+
+def done_cells(root: Path) -> list[Cell]:
+    """As ``load_cells``; raises UsageError also if a trial is not done."""
+    found = load_cells(root)
+    undone = [trial for cell in found for trial in cell.trials if not trial.is_done]
+    if undone:
+        raise UsageError(
+            f"{counted(len(undone), 'trial')} not done, {undone[0].path} the first "
+            f"({undone[0].status}); expected all done: finish the grid first"
+        )
+    return found
+
+
+def read_baseline(path: Path) -> Baseline:
+    """Read a baseline file.
+
+    Raises:
+        UsageError: The file is missing, not readable, not a baseline, or of another format.
+    """
+    try:
+        content = read_json(path)
+    except FileNotFoundError:
+        near = nearest_path(path)
+        expected = (
+            f"did you mean {str(near)!r}?" if near else "expected a file of 'esbench baseline'"
+        )
+        raise UsageError(f"no file {str(path)!r}; {expected}") from None
+    others = {"exit_code", "spec", "hash"}  # in files of 'esbench check' and of a trial
+    if not isinstance(content, dict) or "format" not in content or content.keys() & others:
+        seen = "a file of 'esbench check --json'" if "exit_code" in content else "no baseline"
+        raise UsageError(f"{path} is {seen}; expected a file of 'esbench baseline'")
+    if (known := content.get("format")) != FORMAT:
+        raise UsageError(
+            f"{path}: baseline format {known!r}; expected {FORMAT}: make it again with 'esbench "
+            "baseline'"
+        )
+    baseline = parse(Baseline, content, str(path))
+    names = [cell.name for cell in baseline.cells]
+    for cell in baseline.cells:
+        if names.count(cell.name) > 1:
+            raise UsageError(
+                f"{path} has {cell.name} {names.count(cell.name)} times; expected once"
+            )
+        if not cell.span > 0:
+            raise UsageError(
+                f"{path}: {cell.name}: random_score and reference_score are both "
+                f"{cell.random_score:g}; expected them to differ"
+            )
+        if len({trial.seed for trial in cell.trials}) < len(cell.trials):
+            seeds = ", ".join(str(trial.seed) for trial in cell.trials)
+            raise UsageError(f"{path}: {cell.name} has seeds {seeds}; expected each once")
+        for trial in cell.trials:
+            if trial.origin >= len(baseline.origins):
+                raise UsageError(
+                    f"{path}: {cell.name}: seed {trial.seed} has origin {trial.origin}, of "
+                    f"{len(baseline.origins)} (counted from 0)"
+                )
+    return baseline
+
+
+def require_statistic(baseline: Baseline, statistic: EpisodeStatistic, path: Path) -> None:
+    """Raises UsageError if the cells of a baseline do not declare this episode statistic."""
+    for cell in baseline.cells:
+        if cell.episode_statistic != statistic:
+            raise UsageError(
+                f"{path} declares the {cell.episode_statistic} of {cell.name}; expected the "
+                f"{statistic}: make a baseline with 'esbench baseline DIR --statistic {statistic}'"
+            )
+
+
+def write_baseline(path: Path, baseline: Baseline, replace: bool = False) -> None:
+    """Write a baseline; a UsageError if this is not possible or would replace a file unasked."""
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder; expected a file")
+    if path.exists() and not replace:
+        raise UsageError(f"{path} exists; use --replace to overwrite it")
+    write_bytes(path, as_text(baseline.model_dump(mode="json")).encode())
+
+
+def defaults_of(cell: Cell) -> tuple[str, ...]:
+    """The algorithm's settings that were not given to stored trials; none if they do not say."""
+    first, *others = (each.get("defaults", ()) for each in cell.descriptions)
+    return tuple(name for name in first if all(name in other for other in others))
+
+
+def changed_code_of(cell: Cell) -> str:
+    """The names of user code that has changed since it trained the trials of a cell, in words."""
+    changed = [name for description in cell.descriptions for name in changed_since(description)]
+    return " and ".join(dict.fromkeys(changed))
+
+
+def without_settings(spec: Table, names: Collection[str]) -> Table:
+    """A specification without some settings of its algorithm."""
+    algorithm = spec["algorithm"]
+    kept = {key: value for key, value in algorithm["settings"].items() if key not in names}
+    return {**spec, "algorithm": {**algorithm, "settings": kept}}
+
+
+def trial_digests(trial: TrialFolder) -> tuple[tuple[str, ...], str | None]:
+    """The digests of a trial's first generations, and of its last one."""
+    digests = [str(digest) for digest in trial.columns("generation", "digest")["digest"]]
+    return tuple(digests[:FIRST_GENERATIONS]), digests[-1] if digests else None
+
+
+def _freeze_trial(
+    trial: TrialFolder, description: Json, origins: list[Origin], statistic: EpisodeStatistic
+) -> FrozenTrial:
+    first, last = trial_digests(trial)
+    return FrozenTrial(
+        seed=description["spec"]["seed"],
+        score=run_score(trial, statistic),
+        first_digests=() if was_mixed(description) else first,
+        last_digest=last,
+        origin=place_in(origins, origin_of(description)),
+    )
+
+
+def _measured_random(spec: Json) -> float:
+    environment = parse(EnvironmentSpec, spec["environment"], "specification", "environment")
+    mean = float(np.mean(random_policy_returns(environment, RANDOM_EPISODES, seed=0)))
+    if not math.isfinite(mean):
+        raise UsageError(
+            f"{environment.id}: {RANDOM_EPISODES} episodes of random actions have the mean return "
+            f"{mean}; expected a finite one, or a score 'random' in the environment's file"
+        )
+    return mean

@@ -1,0 +1,137 @@
+"""The gate as a pytest plugin: a library's tests compare its agents' scores with a baseline.
+
+    def test_my_agent(esbench_check):
+        esbench_check(MyAgent(), "my_agent", environment="CartPole-v1", seeds=range(8))
+
+``MyAgent().train(seed)`` trains from scratch and returns a score; higher is better. The first run
+with ``--esbench-update`` freezes the scores in ``--esbench-baseline FILE``. Later runs compare with
+them. Every call is one cell. It fails by the rules of ``esbench check``; all cells of a file share
+its level, also those that no test checks any more: the end of the session names them.
+
+pytest imports this file in every session, so it imports the gate only when a test uses it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+DEFAULT_BASELINE: Final = "esbench-baseline.json"
+SESSION: Final = pytest.StashKey[Any]()  # an AgentSession
+OUTPUT: Final = "esbench"  # the key of what a worker of pytest-xdist sends
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the plugin's options."""
+    group = parser.getgroup("esbench", "compare scores with a baseline (esbench)")
+    group.addoption(
+        "--esbench-baseline",
+        metavar="FILE",
+        help=f"the baseline of the scores (default: {DEFAULT_BASELINE} in pytest's root folder)",
+    )
+    group.addoption(
+        "--esbench-update",
+        action="store_true",
+        help="write the scores to the baseline instead of comparing them",
+    )
+    group.addoption(
+        "--esbench-allow-inconclusive",
+        action="store_true",
+        help="pass if there are too few seeds to exclude a drop",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse to freeze scores in several processes."""
+    if config.getoption("--esbench-update") and config.getoption("numprocesses", 0):  # xdist's
+        raise pytest.UsageError("--esbench-update writes one file; expected one process (-n 0)")
+
+
+@pytest.fixture
+def esbench_check(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """A function that compares an agent's scores with the baseline."""
+    from esbench.core.errors import UsageError
+    from esbench.publish.gate.agent_gate import AgentGate, AgentSession
+
+    gate = AgentGate(
+        _baseline_path(request.config),
+        update=bool(request.config.getoption("--esbench-update")),
+        allow_inconclusive=bool(request.config.getoption("--esbench-allow-inconclusive")),
+        test=request.node.nodeid,
+        session=request.config.stash.setdefault(SESSION, AgentSession()),
+    )
+
+    @functools.wraps(gate.__call__)
+    def check(*arguments: Any, **options: Any) -> None:
+        __tracebackhide__ = True
+        problem = ""
+        try:
+            gate(*arguments, **options)
+        except UsageError as error:
+            problem = str(error)
+        if problem:  # outside the handler, since pytest would print the error, too
+            pytest.fail(problem, pytrace=False)
+
+    return check
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In a worker of pytest-xdist, send what was found to the main process."""
+    found = session.config.stash.get(SESSION, None)
+    output = getattr(session.config, "workeroutput", None)
+    if found is not None and output is not None:
+        output[OUTPUT] = {"owners": found.owners, "found": found.found}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """In the main process of pytest-xdist, add what a worker found; a crashed one sends nothing."""
+    if sent := getattr(node, "workeroutput", {}).get(OUTPUT):
+        from esbench.publish.gate.agent_gate import AgentSession
+
+        session = node.config.stash.setdefault(SESSION, AgentSession())
+        session.owners |= sent["owners"]
+        session.found += sent["found"]
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Print what was found or frozen, and the cells of the baseline that no test has checked."""
+    session = config.stash.get(SESSION, None)
+    if session is None or not session.owners:
+        return
+    from esbench.core.errors import UsageError
+    from esbench.core.escape import printable
+    from esbench.publish.gate.baselines import read_baseline
+
+    path = _baseline_path(config)
+    names: list[str] = []
+    with contextlib.suppress(UsageError):  # the tests have reported a damaged file
+        names = [cell.name for cell in read_baseline(path).cells] if path.exists() else []
+    lines = session.lines(max(1, len(names)))
+    if left := [name for name in names if name not in session.owners]:
+        lines.append(
+            f"not checked: {', '.join(left)}. Every cell of {path.name} makes the tests of the "
+            "others stricter; to remove those without a test, delete the file and freeze all again"
+        )
+    if lines:
+        terminalreporter.section("esbench")
+        for line in lines:
+            terminalreporter.line(printable(line))
+
+
+def _baseline_path(config: pytest.Config) -> Path:
+    """The file of the option, relative to the current folder, or the default one.
+
+    A file that exists can change pytest's root folder, since pytest counts it among its arguments.
+    """
+    given = config.getoption("--esbench-baseline")
+    if given is None:
+        return config.rootpath / DEFAULT_BASELINE
+    return config.invocation_params.dir / str(given)

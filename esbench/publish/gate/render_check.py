@@ -1,0 +1,303 @@
+"""Render a check: sentences, Markdown, JUnit XML and JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree
+
+from esbench.core.arrays import Floats
+from esbench.core.escape import markdown, printable
+from esbench.core.json_text import Json, as_text
+from esbench.core.units import NONE, counted, format_number
+from esbench.grids.trial_spec import cell_name
+from esbench.publish.gate.baselines import FrozenCell
+from esbench.publish.gate.check import (
+    EXIT_INCONCLUSIVE,
+    EXIT_NOT_MEASURED,
+    EXIT_REGRESSION,
+    EXIT_SAME,
+    CellReport,
+    CheckReport,
+)
+from esbench.publish.gate.match_baseline import DigestResult
+from esbench.results.cells import Cell
+from esbench.results.statistics.gate import Judgment, Verdict
+from esbench.results.statistics.statistics import EpisodeStatistic
+from esbench.store.provenance.changes import origin_of, was_mixed
+from esbench.store.provenance.record import commit_of, now
+from esbench.store.stored_check import CHECK_FORMAT
+
+MARKS: Final = {
+    Verdict.NO_WORSE: "✅",
+    Verdict.IMPROVEMENT: "🟢",
+    Verdict.REGRESSION: "❌",
+    Verdict.INCONCLUSIVE: "❔",
+    Verdict.NOT_MEASURED: "⚪",
+}
+
+JUDGED_BY: Final[dict[EpisodeStatistic, str]] = {
+    "tail": "The score of a seed is its tail: the mean of the worst 10 % of its held-out episodes.",
+    "area": "The score of a seed is the area under its learning curve up to the budget, "
+    "divided by the budget: the mean return of the unperturbed policy during training.",
+}
+
+OUTCOMES: Final = {
+    EXIT_SAME: "PASSED: no regression",
+    EXIT_REGRESSION: "FAILED: scores dropped",
+    EXIT_NOT_MEASURED: "NOT MEASURED: no verdict on some cells",
+    EXIT_INCONCLUSIVE: "INCONCLUSIVE: no regression found, but too few seeds to exclude one",
+}
+
+
+def headline(report: CheckReport) -> str:
+    """The outcome in one sentence."""
+    counts = ", ".join(
+        f"{number} {verdict.value}" for verdict in Verdict if (number := report.count(verdict))
+    )
+    outcome = OUTCOMES[report.exit_code]
+    if report.exit_code == EXIT_SAME and report.count(Verdict.INCONCLUSIVE):
+        outcome = "PASSED: no regression found, but too few seeds to exclude one was allowed"
+    if report.exit_code == EXIT_REGRESSION and not report.count(Verdict.REGRESSION):
+        outcome = f"FAILED: {counted(report.changed, 'cell')} changed, and --exact was given"
+    return f"{outcome} ({counts})"
+
+
+def sentence(cell: CellReport) -> str:
+    """The verdict on a cell in one sentence."""
+    if cell.verdict is Verdict.NOT_MEASURED:
+        return cell.reason
+    if cell.verdict is Verdict.NO_WORSE and cell.match.digests is DigestResult.IDENTICAL:
+        words = f"identical bits, {cell.match.digests_detail}"
+    elif cell.verdict is Verdict.NO_WORSE and cell.match.has_same_scores:
+        words = "other bits, and the same score of every seed"
+    else:
+        words = judgment_text(cell.looks[-1])
+    return f"{words}; {cell.reason}" if cell.reason else words
+
+
+def judgment_text(judgment: Judgment) -> str:
+    """The judgment of one look in words."""
+    change, iqm_change = _in_words(judgment.change), _in_words(judgment.iqm_change)
+    match judgment.verdict:
+        case Verdict.REGRESSION | Verdict.IMPROVEMENT as verdict:
+            p_value = judgment.p_drop if verdict is Verdict.REGRESSION else judgment.p_gain
+            decisive = min if verdict is Verdict.REGRESSION else max
+            if decisive(judgment.change, judgment.iqm_change) != judgment.change:
+                change = f"interquartile mean {iqm_change} (mean {change})"
+            return f"{change}, p = {p_value:.2g}"
+        case Verdict.NO_WORSE:
+            return f"{change}; a drop of the margin is excluded, p = {judgment.p_margin:.2g}"
+    if judgment.seeds_to_fail:
+        fewest = judgment.seeds_to_fail
+        needed = f"with so few seeds no drop can fail; it takes {fewest} per side"
+        return f"{change}, p = {judgment.p_drop:.2g}; {needed}"
+    if math.isnan(judgment.seeds_needed):
+        needed = "too near the margin to decide"
+    elif math.isinf(judgment.seeds_needed):
+        needed = "its scores vary so much that a thousand seeds per side would not decide"
+    else:
+        seeds = f"about {judgment.seeds_needed:.0f} seeds per side"
+        needed = f"if nothing has changed, {seeds} are enough to exclude a drop"
+    return f"{change}, p = {judgment.p_drop:.2g}; {needed}"
+
+
+def _in_words(change: float) -> str:
+    return f"{abs(change):.1%} of the range {'lower' if change < 0 else 'higher'}"
+
+
+def judged_notes(found: Iterable[FrozenCell]) -> list[str]:
+    """What the score of a seed is where it is no mean of held-out episodes."""
+    statistics = {cell.episode_statistic for cell in found}
+    return [text for statistic, text in JUDGED_BY.items() if statistic in statistics]
+
+
+def notes(report: CheckReport) -> list[str]:
+    """The sentences below the table: the rule, changed digests, and cells without a baseline."""
+    rules = report.rules
+    rule = (
+        f"A cell fails on a drop of at least {100 * rules.margin:g} % of the range from random "
+        f"actions to the reference, with a one-sided permutation p (Holm-corrected) of at most "
+        f"{rules.level:g}; test statistics over seeds: {', '.join(rules.statistics)}; false "
+        f"alarms: at most {100 * rules.alpha:g} % of checks."
+    )
+    lines = [rule]
+    lines += judged_notes(cell.match.frozen for cell in report.cells)
+    if report.looks:
+        sizes = ", ".join(map(str, report.looks))
+        lines.append(
+            f"Cells are judged at {sizes} seeds, until the verdict is conclusive. Each time, the "
+            "limits of p are only a part of those above; the parts add up to the whole."
+        )
+    if report.changed:
+        lines.append(
+            "changed: the digests differ from the baseline's on the same versions and processor, "
+            "so the computation has changed. Only --exact fails on this."
+        )
+    unknown = sum(cell.match.digests is DigestResult.NOT_COMPARABLE for cell in report.cells)
+    if report.exact and unknown:
+        lines.append(
+            f"--exact could not compare the digests of {unknown} of {len(report.cells)} cells."
+        )
+    if report.new:
+        lines.append(f"Not in the baseline, so not judged: {', '.join(report.new)}.")
+    return lines
+
+
+def details(report: CheckReport) -> list[str]:
+    """One line per cell that is not identical or has a caution."""
+    lines = []
+    for cell in report.cells:
+        match, name = cell.match, cell.match.frozen.name
+        same = cell.verdict is Verdict.NO_WORSE and match.digests is DigestResult.IDENTICAL
+        if cell.reason or not same:
+            lines.append(f"{name}: {cell.verdict.value}: {sentence(cell)}")
+        if match.digests is DigestResult.CHANGED:
+            lines.append(f"{name}: changed: {match.digests_detail}")
+        elif match.digests is DigestResult.NOT_COMPARABLE and cell.looks:
+            lines.append(f"{name}: digests not comparable: {match.digests_detail}")
+    return lines
+
+
+def as_markdown(report: CheckReport) -> str:
+    """The check as Markdown, for a pull request."""
+    lines = [
+        f"### esbench check: {headline(report)}",
+        "",
+        "| | Environment | Algorithm | Baseline (seeds) | Now | Change | Verdict | Digests |",
+        "| :-- | :-- | :-- | --: | --: | --: | :-- | :-- |",
+    ]
+    for cell in report.cells:
+        frozen = cell.match.frozen
+        texts = [
+            MARKS[cell.verdict],
+            markdown(frozen.environment),
+            markdown(cell_name(frozen.algorithm, frozen.policy)),
+            f"{mean_text(cell.baseline_scores)} ({cell.baseline_scores.size})",
+            f"{mean_text(cell.scores)} ({cell.scores.size})",
+            change_text(cell),
+            f"**{cell.verdict.value}**: {markdown(sentence(cell))}",
+            markdown(f"{cell.match.digests.value}: {cell.match.digests_detail}"),
+        ]
+        lines.append("| " + " | ".join(texts) + " |")
+    return "\n".join([*lines, "", *(f"- {markdown(note)}" for note in notes(report))]) + "\n"
+
+
+def as_junit(report: CheckReport) -> str:
+    """The check as JUnit XML, one test case per cell.
+
+    A regression is a failure, an unmeasured cell an error, and an inconclusive cell is skipped.
+    """
+    kinds = {
+        Verdict.REGRESSION: "failure",
+        Verdict.NOT_MEASURED: "error",
+        Verdict.INCONCLUSIVE: "skipped",
+    }
+    root = ElementTree.Element("testsuites")
+    suite = ElementTree.SubElement(root, "testsuite", name="esbench check")
+    for cell in report.cells:
+        frozen = cell.match.frozen
+        case = ElementTree.SubElement(
+            suite,
+            "testcase",
+            classname=f"esbench.check.{printable(frozen.environment).replace('.', '_')}",
+            name=printable(cell_name(frozen.algorithm, frozen.policy)),
+        )
+        kind, message = kinds.get(cell.verdict), sentence(cell)
+        if kind is None and report.exact and cell.match.digests is DigestResult.CHANGED:
+            kind, message = "failure", f"changed: {cell.match.digests_detail}"
+        if kind is not None:
+            values = {"message": printable(message), "type": cell.verdict.value}
+            ElementTree.SubElement(case, kind, values)
+        lines = f"{cell.verdict.value}: {sentence(cell)}\ndigests: {cell.match.digests.value}: "
+        detail = printable(lines + cell.match.digests_detail)
+        ElementTree.SubElement(case, "system-out").text = detail
+    suite.set("tests", str(len(report.cells)))
+    for key, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        suite.set(key, str(len(suite.findall(f"*/{kind}"))))
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def as_json(report: CheckReport, folder: Path = Path()) -> str:
+    """The check as JSON in full precision; NaN and infinity are null.
+
+    It names the commit of the checkout that ``folder`` is in, by default the current one.
+    """
+    commit, date = commit_of(folder)
+    return as_text(
+        {
+            "format": CHECK_FORMAT,
+            "commit": commit,
+            "commit_date": date,
+            "created": now(),
+            "exit_code": report.exit_code,
+            "headline": headline(report),
+            **vars(report.rules),
+            "exact": report.exact,
+            "cells": [_json_cell(cell) for cell in report.cells],
+            "seeds_of_looks": list(report.looks),
+            "not_in_the_baseline": list(report.new),
+            "notes": notes(report),
+        }
+    )
+
+
+def _json_cell(cell: CellReport) -> Json:
+    frozen = cell.match.frozen
+    return {
+        "environment": frozen.environment,
+        "algorithm": frozen.algorithm,
+        "policy": frozen.policy,
+        "episode_statistic": frozen.episode_statistic,
+        "verdict": cell.verdict,
+        "sentence": sentence(cell),
+        "digests": cell.match.digests,
+        "digests_detail": cell.match.digests_detail,
+        "random_score": frozen.random_score,
+        "reference_score": frozen.reference_score,
+        "baseline_scores": cell.baseline_scores.tolist(),
+        "seeds": list(cell.match.seeds),
+        "scores": cell.scores.tolist(),
+        **_measured(cell.match.cell),
+        "looks": [vars(look) for look in cell.looks],
+    }
+
+
+def _measured(cell: Cell | None) -> Json:
+    """What ``esbench history`` compares besides scores: speeds, digests and their origins.
+
+    The first two are in the order of the seeds. A speed is in training steps per second of CPU
+    time. A trial that was resumed under other versions has no digest to compare.
+    """
+    trials = () if cell is None else cell.trials
+    descriptions = () if cell is None else cell.descriptions
+    origins = [origin_of(each) for each in descriptions]
+    results = [trial.result() for trial in trials]
+    return {
+        "speeds": [
+            result["env_steps"] / seconds if (seconds := result.get("cpu_time_s")) else None
+            for result in results
+        ],
+        "last_digests": [
+            None if was_mixed(description) else result.get("digest")
+            for description, result in zip(descriptions, results, strict=True)
+        ],
+        "origins": [
+            origin.model_dump(mode="json")
+            for number, origin in enumerate(origins)
+            if origin not in origins[:number]
+        ],
+    }
+
+
+def mean_text(scores: Floats) -> str:
+    """The mean of scores; a dash if there is none."""
+    return format_number(float(scores.mean())) if scores.size else NONE
+
+
+def change_text(cell: CellReport) -> str:
+    """The change of a cell's mean, as a share of its range; a dash if not measured."""
+    return f"{cell.looks[-1].change:+.1%}" if cell.looks else NONE

@@ -1,0 +1,257 @@
+"""The past checks of a repository: scores, speeds and digests of each cell, commit by commit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias, final
+
+import numpy as np
+
+from esbench.core.arrays import Floats
+from esbench.core.escape import markdown
+from esbench.core.json_text import as_text
+from esbench.core.units import NONE, format_number, format_steps
+from esbench.grids.trial_spec import cell_name
+from esbench.publish.tables import render_table
+from esbench.publish.tables.render_table import INTERVAL, Sheet
+from esbench.results.statistics.change_points import CHANGE_LEVEL, change_points
+from esbench.results.statistics.statistics import bootstrap_interval, iqm
+from esbench.store.provenance.changes import changes, origin_of
+from esbench.store.stored_check import CheckedCell, StoredCheck, read_checks
+
+SHORT: Final = 8  # characters of a commit
+Digests: TypeAlias = Literal["first", "same", "changed", "not comparable", "unknown"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class PastCheck:
+    """One check of one cell. A missing number is NaN.
+
+    Attributes:
+        commit: the start of its name, with "+" if files had changed; empty outside of a checkout.
+        date: of the commit, or of the check without one; year, month and day.
+        scores: of the seeds; empty if the cell was not measured.
+        score, low, high: their interquartile mean with its 95 % bootstrap interval.
+        speed: the median over seeds of training steps per second of CPU time.
+        digests: compared with the check before that was measured, of the seeds that both have.
+        score_level, speed_level: of the checks without a change around this one: interquartile mean
+            of all their scores, and median of their speeds.
+        score_change: the level that begins here, less the one before; NaN if none begins.
+        speed_change: the level that begins here as a share of the one before, less 1.
+    """
+
+    commit: str
+    date: str
+    verdict: str
+    scores: Floats
+    score: float
+    low: float
+    high: float
+    speed: float
+    digests: Digests
+    score_level: float = math.nan
+    score_change: float = math.nan
+    speed_level: float = math.nan
+    speed_change: float = math.nan
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CellHistory:
+    """The checks of one cell in the order of their commits."""
+
+    environment: str
+    algorithm: str
+    policy: str
+    episode_statistic: str
+    checks: tuple[PastCheck, ...]
+
+    @property
+    def title(self) -> str:
+        """Such as "openai_es on CartPole-v1"."""
+        judged = "" if self.episode_statistic == "mean" else f", {self.episode_statistic}"
+        return f"{cell_name(self.algorithm, self.policy)} on {self.environment}{judged}"
+
+
+def history(folders: Sequence[Path]) -> list[CellHistory]:
+    """The history of every cell in the stored checks below some folders; errors as the reader."""
+    found: dict[tuple[str, str, str, str], list[tuple[StoredCheck, CheckedCell]]] = {}
+    for check in read_checks(folders):
+        for cell in check.cells:
+            key = (cell.environment, cell.algorithm, cell.policy, cell.episode_statistic)
+            found.setdefault(key, []).append((check, cell))
+    return [CellHistory(*key, checks=_past_checks(own)) for key, own in sorted(found.items())]
+
+
+def _past_checks(own: Sequence[tuple[StoredCheck, CheckedCell]]) -> tuple[PastCheck, ...]:
+    before: CheckedCell | None = None
+    checks = []
+    for check, cell in own:
+        scores = np.array(cell.scores, dtype=np.float64)
+        speeds = [speed for speed in cell.speeds if speed is not None]
+        low, high = map(float, bootstrap_interval(scores)) if scores.size else (math.nan, math.nan)
+        changed = "+" if (check.commit or "").endswith("+") else ""
+        checks.append(
+            PastCheck(
+                commit=(check.commit or "")[:SHORT].rstrip("+") + changed,
+                date=check.date.date().isoformat(),
+                verdict=cell.verdict,
+                scores=scores,
+                score=float(iqm(scores)) if scores.size else math.nan,
+                low=low,
+                high=high,
+                speed=float(np.median(speeds)) if speeds else math.nan,
+                digests=_compared(before, cell) if scores.size else "unknown",
+            )
+        )
+        before = cell if scores.size else before
+    return _with_speed_changes(_with_score_changes(checks))
+
+
+def _compared(before: CheckedCell | None, cell: CheckedCell) -> Digests:
+    """The digests of a cell compared with those of an earlier check."""
+    if before is None:
+        return "first"
+    known = dict(zip(before.seeds, before.last_digests, strict=True))
+    pairs = [
+        (known[seed], digest)
+        for seed, digest in zip(cell.seeds, cell.last_digests, strict=True)
+        if digest and known.get(seed)
+    ]
+    if not pairs:
+        return "unknown"
+    if all(then == now for then, now in pairs):
+        return "same"
+    origins = [[origin_of(each) for each in side.origins] for side in (before, cell)]
+    elsewhere = any(all(changes(then, now) for then in origins[0]) for now in origins[1])
+    return "not comparable" if elsewhere else "changed"
+
+
+def _with_score_changes(checks: Sequence[PastCheck]) -> list[PastCheck]:
+    """The checks with the levels of their scores.
+
+    Scores that are only the same bits again are no new measurement, and count once, even where
+    several kinds of runner take turns.
+    """
+    places: list[int] = []
+    since = 0  # the first one after the last change of bits
+    for place, check in enumerate(checks):
+        if check.digests == "changed":
+            since = len(places)
+        again = any(np.array_equal(check.scores, checks[kept].scores) for kept in places[since:])
+        if check.scores.size and not again:
+            places.append(place)
+    samples = [checks[place].scores for place in places]
+    found = list(checks)
+    for begins, place, end, pooled in _levels(samples, places, len(checks)):
+        level = float(iqm(pooled))
+        before = found[place - 1].score_level if begins else math.nan
+        for each in range(place, end):
+            found[each] = replace(found[each], score_level=level)
+        if begins:
+            found[place] = replace(found[place], score_change=level - before)
+    return found
+
+
+def _with_speed_changes(checks: Sequence[PastCheck]) -> tuple[PastCheck, ...]:
+    """The checks with the levels of their speeds; a check is one measurement."""
+    places = [place for place, check in enumerate(checks) if not math.isnan(check.speed)]
+    samples = [np.array([checks[place].speed]) for place in places]
+    found = list(checks)
+    for begins, place, end, pooled in _levels(samples, places, len(checks)):
+        level = float(np.median(pooled))
+        before = found[place - 1].speed_level if begins else math.nan
+        for each in range(place, end):
+            found[each] = replace(found[each], speed_level=level)
+        if begins:
+            found[place] = replace(found[place], speed_change=level / before - 1)
+    return tuple(found)
+
+
+def _levels(
+    samples: Sequence[Floats], places: Sequence[int], total: int
+) -> list[tuple[bool, int, int, Floats]]:
+    """The levels of samples: whether a change begins it, its first check, its end, all values."""
+    if not samples:
+        return []
+    borders = [0, *change_points(samples), len(samples)]
+    ends = [*(places[border] for border in borders[1:-1]), total]
+    return [
+        (start > 0, places[start], end, np.concatenate(samples[start:stop]))
+        for start, stop, end in zip(borders, borders[1:], ends, strict=False)
+    ]
+
+
+def sheet(cell: CellHistory, *, terminal: bool = False) -> Sheet:
+    """The checks of a cell as a table; that of a ``terminal`` has neither intervals nor seeds."""
+    rows = [_texts(check) for check in cell.checks]
+    hidden = {INTERVAL, "Seeds"} if terminal else set()
+    header = [name for name in rows[0] if name not in hidden]
+    return Sheet(header, [[row[name] for name in header] for row in rows], [])
+
+
+def _texts(check: PastCheck) -> dict[str, str]:
+    interval = f"[{format_number(check.low)}, {format_number(check.high)}]"
+    return {
+        "Commit": check.commit or NONE,
+        "Date": check.date,
+        "Score": format_number(check.score),
+        INTERVAL: NONE if math.isnan(check.low) else interval,
+        "Seeds": str(check.scores.size),
+        "Steps/s": NONE if math.isnan(check.speed) else format_steps(check.speed),
+        "Digests": NONE if check.digests == "unknown" else check.digests,
+        "Verdict": check.verdict,
+        "Change": change_text(check),
+    }
+
+
+def change_text(check: PastCheck) -> str:
+    """The changes that begin with a check; empty if there is none."""
+    texts = []
+    if not math.isnan(check.score_change):
+        texts.append(f"score {signed(check.score_change)}")
+    if not math.isnan(check.speed_change):
+        texts.append(f"speed {check.speed_change:+.0%}")
+    return "\n".join(texts)
+
+
+def signed(change: float) -> str:
+    """A change of a score, with its sign."""
+    return f"{'+' if change > 0 else ''}{format_number(change)}"
+
+
+SCORE_NOTE: Final = (
+    "Score: interquartile mean over seeds, of tails or areas where a baseline declares them. "
+    "Intervals: 95 % percentile bootstrap over seeds. Steps/s: training steps per second of CPU "
+    "time, median over seeds. Digests: compared with the check before."
+)
+CHANGE_NOTE: Final = (
+    "Change: a new level begins, by binary segmentation with permutation tests of ranks. A series "
+    f"without a change has a mark in at most {100 * CHANGE_LEVEL:g} % of cases, separately for "
+    "scores and speeds. Of scores, the column shows the difference between the new and the old "
+    "level; of speeds, the difference in percent. A check that repeats the digests and scores of "
+    "an earlier one is no new measurement of the score."
+)
+NOTES: Final = (SCORE_NOTE, CHANGE_NOTE)
+
+
+def as_markdown(found: Sequence[CellHistory]) -> str:
+    """The histories as Markdown, one section per cell."""
+    parts = [
+        f"### {markdown(cell.title)}\n\n{render_table.as_markdown(sheet(cell))}" for cell in found
+    ]
+    return "\n".join([*parts, *(f"- {note}" for note in NOTES)]) + "\n"
+
+
+def as_json(found: Sequence[CellHistory]) -> str:
+    """Every field of the histories as JSON, in full precision; NaN is null."""
+    return as_text({"cells": [_json_cell(cell) for cell in found], "notes": list(NOTES)})
+
+
+def _json_cell(cell: CellHistory) -> dict[str, Any]:
+    checks = [{**asdict(check), "scores": check.scores.tolist()} for check in cell.checks]
+    return {**asdict(replace(cell, checks=())), "checks": checks}

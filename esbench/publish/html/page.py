@@ -1,0 +1,264 @@
+"""The HTML report of an output folder: one file with every chart, table and setting."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from esbench.core.json_text import Json
+from esbench.core.registry import DISTRIBUTION
+from esbench.core.units import (
+    NONE,
+    counted,
+    format_duration,
+    format_number,
+    format_share,
+    format_steps,
+)
+from esbench.grids.trial_spec import flatten
+from esbench.publish.diagnosis import Diagnosis, diagnose_trial
+from esbench.publish.figures.style import assign_styles
+from esbench.publish.html.charts import charts_across, environment_charts
+from esbench.publish.html.plotly_chart import swatch
+from esbench.publish.tables.across_environments import (
+    Overall,
+    interval,
+    left_out,
+    normalized_scores,
+    overall,
+    sentences,
+)
+from esbench.publish.tables.render_table import TEXTS
+from esbench.publish.tables.score_sheet import sheet
+from esbench.publish.tables.score_table import ScoreRow, score_table
+from esbench.results.cells import Cell, cells
+from esbench.store.outputs import require_suffix, write_bytes
+from esbench.store.provenance.changes import user_code_of
+from esbench.store.trial_folder import Status, TrialFolder
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+NAME: Final = "report.html"
+STATUSES: Final[tuple[Status, ...]] = ("done", "running", "partial", "failed")
+DIGEST: Final = 12  # characters of a digest that are shown
+OVERALL: Final = ("Algorithm", "IQM", "95 % interval", "Mean", "Median", "Optimality gap")
+
+
+def write_report(root: Path, out: Path | None = None, title: str | None = None) -> Path:
+    """Write the report of an output folder and return its path; equal trials give equal bytes.
+
+    The file is by default ``root / "report.html"``, the title the folder's name.
+
+    Raises:
+        UsageError: there is no trial, one is not readable, or the file cannot be written.
+    """
+    path = root / NAME if out is None else out
+    require_suffix(path, ".html", ".htm")
+    page = render(report_contents(root, title))
+    write_bytes(path, page.encode(errors="xmlcharrefreplace"))
+    return path
+
+
+def render(report: Json) -> str:
+    """Render the page from ``report_contents``; labels and messages are escaped."""
+    from markupsafe import Markup
+    from plotly.offline import get_plotlyjs
+
+    return template("page.html").render(
+        report=report, texts=TEXTS, version=version(DISTRIBUTION), plotly=Markup(get_plotlyjs())
+    )
+
+
+def template(name: str) -> Template:
+    """A template of this folder, which escapes what it shows."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("esbench.publish.html", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.policies["json.dumps_function"] = json.dumps
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    return environment.get_template(name)
+
+
+def report_contents(root: Path, title: str | None = None) -> Json:
+    """What ``page.html`` shows, by the names used there; errors are those of ``write_report``."""
+    found, rows = cells(root), score_table(root)
+    styles = assign_styles(dict(sorted((cell.name, cell.algorithm) for cell in found)))
+    diagnoses = [(cell, diagnose_trial(trial)) for cell in found for trial in cell.trials]
+    environments = itertools.groupby(found, lambda cell: cell.environment)
+    table, scores = sheet(rows), normalized_scores(rows)
+    totals = overall(scores)
+    missing = left_out(rows, totals)
+    shown = {*sentences(totals), *missing}
+    made = [_origin(description) for cell in found for description in cell.descriptions]
+    origins = list({str(origin): origin for origin in made}.values())
+    return {
+        "title": root.resolve().name if title is None else title,
+        "facts": _facts(found),
+        "sentences": [
+            *_best(rows),
+            *missing,
+            *_duplicates(found),
+            _health(diagnoses),
+        ],
+        "algorithms": {name: swatch(style) for name, style in styles.items()},
+        "overall": {
+            "header": OVERALL,
+            "rows": [(item.name, _overall_cells(item)) for item in totals],
+            "best": (),
+        },
+        "charts": charts_across(found, styles),
+        "scores": {
+            "header": table.header,
+            "rows": [(row.name, cells) for row, cells in zip(rows, table.body, strict=True)],
+            "best": {row for row, _ in table.best},
+        },
+        "notes": [note for note in table.notes if note not in shown],
+        "environments": [environment_charts(list(group), styles) for _, group in environments],
+        "findings": _findings(diagnoses, root),
+        "cells": [_cell(cell, origins, root) for cell in found],
+        "origins": origins,
+    }
+
+
+def _overall_cells(item: Overall) -> list[str]:
+    rest = map(format_share, (item.mean, item.median, item.optimality_gap))
+    return [item.name, format_share(item.iqm), interval(item).strip() or NONE, *rest]
+
+
+def _facts(found: Sequence[Cell]) -> dict[str, str]:
+    trials = [trial for cell in found for trial in cell.trials]
+    statuses = Counter(trial.status for trial in trials)
+    spent = [trial.columns("env_steps", "cpu_time_s") for trial in trials]
+    days = sorted(
+        str(item["created"])[:10]
+        for cell in found
+        for item in cell.descriptions
+        if item.get("created")
+    )
+    return {
+        "Environments": str(len({cell.environment for cell in found})),
+        "Algorithms": str(len({cell.name for cell in found})),
+        "Trials": ", ".join(f"{statuses[name]} {name}" for name in STATUSES if statuses[name]),
+        "Steps trained": format_steps(sum(float(run["env_steps"][-1:].sum()) for run in spent)),
+        "CPU time": format_duration(sum(float(run["cpu_time_s"][-1:].sum()) for run in spent)),
+        "Started": " to ".join(dict.fromkeys(days[:1] + days[-1:])) or NONE,
+    }
+
+
+def _best(rows: Sequence[ScoreRow]) -> list[str]:
+    """The best algorithm of each environment, and those tied with it."""
+    found = []
+    for environment, members in itertools.groupby(rows, lambda row: row.environment):
+        group = [row for row in members if row.standing]
+        if not group:
+            continue
+        first = group[0]
+        equal = [row for row in group if row.score == first.score]
+        tied = [row.name for row in group if row.standing == "tied" and row not in equal]
+        names = " and ".join(f"{row.name} ({_seeds(row)})" for row in equal)
+        verb = "is best" if len(equal) == 1 else "are equally good"
+        beside = f"; not significantly different: {', '.join(tied)}" if tied else ""
+        score = format_number(first.score)
+        found.append(f"{environment}: {names} {verb} with {score}{beside}.")
+    return found
+
+
+def _seeds(row: ScoreRow) -> str:
+    total = row.seeds + row.unfinished
+    return f"{row.seeds} of {total} seeds" if row.unfinished else counted(row.seeds, "seed")
+
+
+def _duplicates(found: Sequence[Cell]) -> list[str]:
+    return [
+        f"{cell.title}: {cell.twice[0].name} is stored twice and counts once."
+        for cell in found
+        if cell.twice
+    ]
+
+
+def _health(diagnoses: Sequence[tuple[Cell, Diagnosis]]) -> str:
+    total = len(diagnoses)
+    short = sum(item.findings[0].name == "too_short" for _, item in diagnoses)
+    sick = sum(item.level == "warning" for _, item in diagnoses)
+    if short == total:
+        return f"Health: {counted(total, 'trial')} too short to judge."
+    judged = counted(total - short, "trial")
+    text = f"{sick} of {judged} with a warning" if sick else f"no warning in {judged}"
+    return f"Health: {text}{f'; {short} too short to judge' if short else ''}."
+
+
+def _findings(diagnoses: Sequence[tuple[Cell, Diagnosis]], root: Path) -> list[Json]:
+    findings = [
+        {
+            "algorithm": cell.name,
+            "trial": Path(item.trial).relative_to(root).as_posix(),
+            **asdict(finding),
+        }
+        for cell, item in diagnoses
+        for finding in item.findings
+        if finding.level != "ok"
+    ]
+    return sorted(findings, key=lambda finding: finding["level"] != "warning")
+
+
+def _cell(cell: Cell, origins: Sequence[Json], root: Path) -> Json:
+    spec = {key: value for key, value in cell.spec.items() if key != "seed"}
+    return {
+        "algorithm": cell.name,
+        "name": cell.title,
+        "settings": {key: json.dumps(value) for key, value in flatten(spec).items()},
+        "trials": [
+            {
+                "Seed": str(description["spec"]["seed"]),
+                **_trial(trial),
+                "Made with": str(origins.index(_origin(description)) + 1),
+                "Folder": trial.path.relative_to(root).as_posix(),
+            }
+            for trial, description in zip(cell.trials, cell.descriptions, strict=True)
+        ],
+    }
+
+
+def _trial(trial: TrialFolder) -> dict[str, str]:
+    spent, status = trial.columns("env_steps", "wall_time_s", "digest"), trial.status
+    score = trial.result()["score"] if status == "done" else None
+    generations = len(spent["digest"])
+    if status == "failed":
+        text = f"failed: {trial.last_error_line}"
+    else:
+        text = "done, diverged" if status == "done" and score is None else status
+    return {
+        "Status": text,
+        "Score": NONE if score is None else format_number(score),
+        "Steps": format_steps(spent["env_steps"][-1]) if generations else NONE,
+        "Generations": str(generations),
+        "Time": format_duration(spent["wall_time_s"][-1]) if generations else NONE,
+        "Last digest": spent["digest"][-1][:DIGEST] if generations else NONE,
+    }
+
+
+def _origin(description: Json) -> dict[str, str]:
+    """Versions, hardware, commit and command of a trial as text; unknown ones are left out."""
+    hardware, versions = description.get("hardware") or {}, description.get("versions") or {}
+    origin = {
+        "Command": description.get("command"),
+        "Commit": description.get("git_commit"),
+        "Processor": hardware.get("cpu") and f"{hardware['cpu']}, {hardware.get('cores')} cores",
+        "Platform": hardware.get("platform"),
+        "User code": ", ".join(f"{name} {of}" for name, of in user_code_of(description).items()),
+        "Versions": ", ".join(f"{name} {of}" for name, of in versions.items() if of),
+    }
+    return {key: str(value) for key, value in origin.items() if value}

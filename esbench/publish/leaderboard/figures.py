@@ -1,0 +1,244 @@
+"""Figures of a suite, drawn from the files of a leaderboard alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, Final, final
+
+import numpy as np
+
+from esbench.core.arrays import Floats
+from esbench.core.errors import UsageError
+from esbench.core.units import counted
+from esbench.grids.trial_spec import DEFAULT_LABEL, NamedCell
+from esbench.publish.figures.across import across_drawing, profile_of
+from esbench.publish.figures.drawing import Drawing, Size, band_curve, draw_curves, place_legend
+from esbench.publish.figures.environment_figure import SHARES
+from esbench.publish.figures.style import MARK, Style, assign_styles
+from esbench.publish.gate.baselines import OWN_MEAN
+from esbench.publish.leaderboard.entries import QUANTILES, Entry
+from esbench.publish.leaderboard.suites import Suite
+from esbench.results.statistics.curves import blocks, curve_band
+from esbench.results.statistics.statistics import iqm, normalized
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import FigureBase
+
+COLUMNS: Final = 3
+ROW_HEIGHT: Final = 1.9  # inches
+RANK_POINTS: Final = 15  # a rank comes from few episodes: it is noisier than a return
+OPACITY: Final = 0.08
+FEWEST_POINTS: Final = 3  # of a panel that compares
+MEDIAN: Final = QUANTILES.index(0.5)
+_Fill = Callable[["Axes", Sequence[Entry], Mapping[str, Style]], None]
+
+
+def suite_drawings(suite: Suite) -> dict[str, Drawing]:
+    """The figures of a suite by name; UsageError if it has no entry.
+
+    "curves", "ranks", "tails" and "best-seen" have one panel per environment. "profile" is over
+    environments with a published reference, if there are two, and algorithms with results in each.
+    "tails" and "best-seen" compare algorithms, so they need an environment with three.
+    """
+    if not suite.shown:
+        raise UsageError(f"the leaderboard has no entry of the suite {suite.name}; expected one")
+    names = sorted({entry.cell.algorithm for entry in suite.shown})
+    styles = assign_styles({name: name for name in names})
+    panels = partial(_panels, suite, styles)
+    drawings = {
+        "curves": panels("return of the unperturbed policy", _curves, _over_seeds(suite)),
+        "ranks": panels("share of members that beat it", _ranks, _over_seeds(suite)),
+    }
+    if max(Counter(entry.cell.environment for entry in suite.shown).values()) >= FEWEST_POINTS:
+        drawings["tails"] = panels("mean of the worst tenth", _tails, f"mean {_POINT}")
+        label = "largest mean of five generations"
+        drawings["best-seen"] = panels(label, _best_seen, f"IQM {_POINT}")
+    scaled = [entry for entry in suite.shown if entry.cell.reference_source != OWN_MEAN]
+    if profile := profile_of([(_named(e), _normalized(e)) for e in complete(scaled)], styles):
+        drawings["profile"] = across_drawing(profile)
+    return drawings
+
+
+_POINT: Final = "over seeds, one point per algorithm; dotted: equal"
+
+
+def complete(entries: Sequence[Entry]) -> list[Entry]:
+    """The most entries that have every combination of their environments and algorithms."""
+    names: dict[str, set[str]] = {}
+    for entry in entries:
+        names.setdefault(entry.cell.environment, set()).add(entry.cell.algorithm)
+    # Only sets of algorithms that some environments have in common can be the largest choice.
+    common: dict[frozenset[str], None] = {}
+    for own in names.values():
+        common |= dict.fromkeys([frozenset(own), *(frozenset(own & each) for each in common)])
+    choices = [
+        ([name for name, own in names.items() if own >= algorithms], algorithms)
+        for algorithms in common
+    ]
+    environments, algorithms = max(
+        choices, key=lambda c: len(c[0]) * len(c[1]), default=([], frozenset())
+    )
+    return [
+        entry
+        for entry in entries
+        if entry.cell.environment in environments and entry.cell.algorithm in algorithms
+    ]
+
+
+def _over_seeds(suite: Suite) -> str:
+    counts = sorted({len(entry.seeds) for entry in suite.shown})
+    seeds = (
+        counted(counts[-1], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
+    )
+    return f"IQM over {seeds}, shaded: 95 % bootstrap interval"
+
+
+@final
+@dataclass(frozen=True)
+class _Curve(NamedCell):
+    """The cell of an entry, whose curve has the name of its algorithm."""
+
+
+def _named(entry: Entry) -> NamedCell:
+    return _Curve(entry.cell.environment, entry.cell.algorithm, DEFAULT_LABEL)
+
+
+def _normalized(entry: Entry) -> Floats:
+    scale = entry.cell.random_score, entry.cell.reference_score
+    return np.array([normalized(score, *scale) for score in entry.scores])
+
+
+def _panels(
+    suite: Suite, styles: Mapping[str, Style], label: str, fill: _Fill, reading: str
+) -> Drawing:
+    """One panel per environment that has an entry."""
+    groups = {
+        name: own
+        for name in suite.environments
+        if (own := [entry for entry in suite.shown if entry.cell.environment == name])
+    }
+    rows = -(-len(groups) // COLUMNS)
+    draw = partial(_draw, groups, styles, label, fill, reading)
+    return Drawing(0.5 + ROW_HEIGHT * rows, list(styles), draw)
+
+
+def _draw(
+    groups: Mapping[str, Sequence[Entry]],
+    styles: Mapping[str, Style],
+    label: str,
+    fill: _Fill,
+    reading: str,
+    figure: FigureBase,
+    size: Size,
+) -> None:
+    columns = min(COLUMNS, len(groups))
+    rows = -(-len(groups) // columns)
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axes, (name, entries) in zip(panels, groups.items(), strict=False):
+        fill(axes, entries, styles)
+        axes.set_title(name, fontsize=9)
+        axes.grid(visible=True)
+    for axes in panels[len(groups) :]:
+        axes.set_visible(False)
+    figure.supylabel(label, fontsize=9)
+    handles: dict[str, Any] = {}
+    for axes in panels:
+        handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    shown = {name: handles[name] for name in styles if name in handles}
+    place_legend(figure, size, shown, reading)
+
+
+def _steps_axis(axes: Axes) -> None:
+    from matplotlib.ticker import EngFormatter, MaxNLocator
+
+    axes.set_xlabel("environment steps")
+    axes.xaxis.set_major_locator(MaxNLocator(3))
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.margins(x=0.02)
+
+
+def _curves(axes: Axes, entries: Sequence[Entry], styles: Mapping[str, Style]) -> None:
+    curves = []
+    for entry in entries:
+        if entry.curves:
+            name, (returns, _) = entry.cell.algorithm, entry.curves.bands()
+            curves.append(band_curve(name, name, styles[name], returns))
+    draw_curves(axes, curves, OPACITY)
+    _steps_axis(axes)
+
+
+def _ranks(axes: Axes, entries: Sequence[Entry], styles: Mapping[str, Style]) -> None:
+    curves = []
+    for entry in entries:
+        if entry.curves:
+            values = np.array(entry.curves.ranks, dtype=np.float64)
+            steps = blocks(entry.curves.env_steps, RANK_POINTS)
+            band, name = curve_band(steps, blocks(values, RANK_POINTS)), entry.cell.algorithm
+            if np.isfinite(band.iqm).any():
+                curves.append(band_curve(name, name, styles[name], band))
+    if curves:
+        draw_curves(axes, curves, OPACITY)
+    axes.axhline(0.5, **MARK)
+    axes.set_ylim(-0.03, 1.03)
+    axes.set_yticks(*SHARES)
+    _steps_axis(axes)
+
+
+def _tails(axes: Axes, entries: Sequence[Entry], styles: Mapping[str, Style]) -> None:
+    points = {
+        entry.cell.algorithm: (
+            fmean(run.quantiles[MEDIAN] for run in entry.runs),
+            fmean(run.tail for run in entry.runs),
+        )
+        for entry in entries
+    }
+    _scatter(axes, points, styles)
+    axes.set_xlabel("median episode")
+
+
+def _best_seen(axes: Axes, entries: Sequence[Entry], styles: Mapping[str, Style]) -> None:
+    points = {
+        entry.cell.algorithm: (
+            float(iqm(entry.scores)),
+            float(iqm([run.best_center for run in entry.runs if run.best_center is not None])),
+        )
+        for entry in entries
+        if all(run.best_center is not None for run in entry.runs)
+    }
+    _scatter(axes, points, styles)
+    axes.set_xlabel("final score")
+
+
+def _scatter(
+    axes: Axes, points: Mapping[str, tuple[float, float]], styles: Mapping[str, Style]
+) -> None:
+    """Points with the styles of their names, and the line on which both numbers are equal."""
+    from matplotlib.ticker import EngFormatter, MaxNLocator
+
+    for name, (x, y) in points.items():
+        style = styles[name]
+        axes.plot(
+            x,
+            y,
+            style.marker,
+            color=style.color,
+            markersize=10 if style.marker == "*" else 7,
+            markeredgecolor="white",
+            markeredgewidth=0.6,
+            alpha=0.8,  # a point below another one
+            label=name,
+        )
+    axes.margins(0)
+    limits = [*axes.get_xlim(), *axes.get_ylim()]
+    margin = 0.1 * (max(limits) - min(limits))
+    both = min(limits) - margin, max(limits) + margin
+    axes.set(xlim=both, ylim=both)
+    axes.axline((0, 0), slope=1, **MARK)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(4))
+        axis.set_major_formatter(EngFormatter(sep=""))

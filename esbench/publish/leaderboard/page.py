@@ -1,0 +1,127 @@
+"""The leaderboard as one HTML file, with filters; it needs no network and no large library."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Final
+
+import numpy as np
+
+from esbench.core.arrays import Floats
+from esbench.core.json_text import Json
+from esbench.core.registry import DISTRIBUTION
+from esbench.core.units import format_duration, format_number, format_steps
+from esbench.publish.html.page import template
+from esbench.publish.leaderboard.entries import QUANTILES, Entry
+from esbench.publish.leaderboard.table import LeaderboardRow, leaderboard_sheet, settings_words
+from esbench.publish.tables.render_table import TEXTS
+from esbench.results.statistics.curves import Band
+
+WIDTH: Final = 120.0  # of a small curve, in pixels
+HEIGHT: Final = 30.0
+
+
+def render(rows: Sequence[LeaderboardRow], entries: Sequence[Entry], folder: str = "") -> str:
+    """The page of some rows, whose entries are among ``entries``; equal ones give equal bytes.
+
+    ``folder`` is that of the leaderboard, if it is not the default one.
+    """
+    found = {entry.file_name: entry for entry in entries}
+    sheet = leaderboard_sheet(rows)
+    bands: dict[str, Band] = {}
+    bands_in: dict[str, list[Band]] = {row.environment: [] for row in rows}
+    for row in rows:
+        if curves := found[row.file].curves:
+            bands[row.file] = curves.bands()[0]
+            bands_in[row.environment].append(bands[row.file])
+    shown: list[Json] = [
+        {
+            "filters": {
+                "environment": row.environment,
+                "algorithm": found[row.file].cell.algorithm,
+                "policy": row.policy_text,
+                "budget": format_steps(row.budget),
+            },
+            "title": row.title,
+            "cells": cells,
+            "curve": _paths(bands.get(row.file), bands_in[row.environment]),
+            "facts": _facts(row, found[row.file]),
+            "seeds": _seeds(found[row.file]),
+        }
+        for row, cells in zip(rows, sheet.body, strict=True)
+    ]
+    budgets = sorted({row.budget for row in rows})
+    choices = {
+        "environment": list(dict.fromkeys(item["filters"]["environment"] for item in shown)),
+        "algorithm": sorted({item["filters"]["algorithm"] for item in shown}),
+        "policy": sorted({row.policy_text for row in rows}),
+        "budget": list(dict.fromkeys(map(format_steps, budgets))),
+    }
+    return template("leaderboard.html").render(
+        header=sheet.header,
+        texts=TEXTS,
+        notes=sheet.notes,
+        rows=shown,
+        choices=choices,
+        command=shlex.join(["esbench", "verify", "--sample", "1", *([folder] if folder else [])]),
+        version=version(DISTRIBUTION),
+    )
+
+
+def _facts(row: LeaderboardRow, entry: Entry) -> dict[str, str]:
+    facts = {
+        "Policy": row.policy_text,
+        "Settings": settings_words(entry) or "defaults",
+        "Command": "; ".join(row.commands),
+        "Commit": ", ".join(row.commits),
+        "Hardware": ", ".join(row.hardware),
+        "Wall-clock time": format_duration(row.wall_time_s),
+        "Random policy": format_number(row.random_score),
+        "Reference": f"{format_number(row.reference_score)} ({row.reference_source})",
+        "Versions": ", ".join(f"{name} {text}" for name, text in row.versions.items()),
+        "File": row.file,
+    }
+    return {name: text for name, text in facts.items() if text}
+
+
+def _seeds(entry: Entry) -> list[dict[str, str]]:
+    """One table row per seed, with the quantiles of its held-out returns."""
+    return [
+        {
+            "Seed": str(trial.seed),
+            "Score": format_number(score),
+            **{
+                f"{100 * share:.0f} %": format_number(value)
+                for share, value in zip(QUANTILES, run.quantiles, strict=True)
+            },
+            "Last digest": (trial.last_digest or "")[:12],
+        }
+        for trial, score, run in zip(entry.cell.trials, entry.scores, entry.runs, strict=True)
+    ]
+
+
+def _paths(shown: Band | None, alike: Sequence[Band]) -> Json | None:
+    """The points of a small curve, IQM and band, with axes that fit all ``alike``."""
+    values = [b[np.isfinite(b)] for each in alike for b in (each.low, each.high)]
+    if shown is None or not any(each.size for each in values):
+        return None
+    end = max(float(each.x[-1]) for each in alike)
+    low, high = (float(limit(np.concatenate(values))) for limit in (np.min, np.max))
+    scale = (HEIGHT - 2) / ((high - low) or 1)
+
+    def points(line: Floats) -> list[str]:
+        return [
+            f"{x / end * WIDTH:.1f},{HEIGHT - 1 - (y - low) * scale:.1f}"
+            for x, y in zip(shown.x, line, strict=True)
+            if math.isfinite(y)
+        ]
+
+    return {
+        "width": WIDTH,
+        "height": HEIGHT,
+        "line": " ".join(points(shown.iqm)),
+        "band": " ".join([*points(shown.high), *reversed(points(shown.low))]),
+    }

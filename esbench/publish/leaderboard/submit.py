@@ -1,0 +1,263 @@
+"""Makes the files of a leaderboard from finished trials, and refuses trials that do not add up."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from esbench.core.errors import UsageError
+from esbench.core.files import DISTINCT_LABELS, require_folder
+from esbench.core.json_text import parse_json
+from esbench.core.units import counted
+from esbench.engine.engine import Engine
+from esbench.engine.worker_pool import WorkerPool
+from esbench.experiment.make import make_trainer
+from esbench.experiment.scoring import evaluate_trial, restore
+from esbench.experiment.search_trainer import SearchTrainer
+from esbench.grids.trial_spec import TrialSpec
+from esbench.publish.gate.baselines import done_cells, freeze_cell
+from esbench.publish.leaderboard.entries import (
+    Curves,
+    Entry,
+    as_file,
+    checked_entry,
+    read_entry,
+    why_unrepeatable,
+)
+from esbench.publish.leaderboard.more_seeds import with_more_seeds
+from esbench.publish.leaderboard.run_summary import run_summary
+from esbench.results.cells import Cell
+from esbench.results.run_curves import RunCurve, run_curves
+from esbench.results.statistics.curves import on_grid
+from esbench.results.statistics.statistics import MIN_RUNS
+from esbench.store.generation_record import GenerationRecord
+from esbench.store.only_writer import only_writer
+from esbench.store.outputs import write_bytes
+from esbench.store.provenance.changes import Origin, changes, origin_of, user_code_of, was_mixed
+from esbench.store.provenance.record import OWN_FILES, provenance
+from esbench.store.trial_folder import TrialFolder
+
+CURVE_POINTS: Final = 50
+# Options that change no result, and whether they have a value.
+NO_RESULT: Final = {
+    "--out": True,
+    "--workers": True,
+    "--at-once": True,
+    "--keep": True,
+    "--quiet": False,
+    "--engine": True,
+    "--address": True,
+    "--track": True,
+    "--record": True,
+    "--episode-timeout": True,
+    "--trial-timeout": True,
+}
+_EXPECTED_TRIAL: Final = (
+    "expected a trial whose seed is not for tuning and that others can train again from its "
+    "specification alone"
+)
+_TOLERANCE: Final = 1e-9  # another processor may add in another order
+
+
+class SubmitAction(StrEnum):
+    """What submitting did with a file."""
+
+    WRITTEN = "written"
+    EXTENDED = "extended"
+    UNCHANGED = "unchanged"
+
+
+def submit(root: Path, out: Path) -> dict[Path, SubmitAction]:
+    """Write one file to ``out`` per cell of the trials below ``root``; all cells are checked first.
+
+    Final policies play their held-out episodes again where versions and processor are those of
+    training. Seeds that the file of a cell lacks are added to it.
+
+    Raises:
+        UsageError: a trial is not done, is damaged, or does not agree with itself; there are too
+            few seeds; this version does not understand a specification; a seed of the file that
+            exists has other results; or a file cannot be written. Nothing is written.
+    """
+    found = done_cells(root)
+    require_folder(out)
+    with WorkerPool() as pool:
+        entries = [make_entry(cell, pool) for cell in found]
+    with only_writer(out):
+        planned = [_planned(entry, out) for entry in entries]
+        for path, content, action in planned:
+            if action is not SubmitAction.UNCHANGED:
+                write_bytes(path, content)
+    return {path: action for path, _, action in planned}
+
+
+def make_entry(cell: Cell, pool: Engine) -> Entry:
+    """Check the done trials of a cell and freeze them; UsageError as ``submit``."""
+    for trial in cell.trials:
+        check_trial(trial, pool)
+    origins: list[Origin] = []
+    frozen = freeze_cell(cell, origins)
+    curves = run_curves(cell)
+    code = {k: str(v) for each in cell.descriptions for k, v in user_code_of(each).items()}
+    commands = dict.fromkeys(
+        command_of_results(each["command"]) for each in cell.descriptions if each.get("command")
+    )
+    return Entry(
+        cell=frozen,
+        runs=tuple(
+            run_summary(trial.result(), curve.totals["env_steps"], curve.returns, cell.is_agent)
+            for trial, curve in zip(cell.trials, curves, strict=True)
+        ),
+        curves=_curves(cell, curves),
+        origins=tuple(origins),
+        own_code=dict(sorted(code.items())),
+        commands=tuple(commands),
+    )
+
+
+def cautions(entry: Entry) -> list[str]:
+    """What keeps others from training an entry again, one sentence each."""
+    found = []
+    if any((origin.git_commit or "+").endswith("+") for origin in entry.origins):
+        found.append("the commit is unknown, or files had changed; train from a clean commit")
+    files = [name for name, version in entry.own_code.items() if version.startswith(OWN_FILES)]
+    if code := ", ".join(sorted(files)):
+        found.append(f"trained with your own code ({code}); this row can be verified only with it")
+    return [f"{entry.cell.name}: {caution}" for caution in found]
+
+
+def command_of_results(command: str) -> str:
+    """A command without the options that change no result, so without the folders of a machine."""
+    words = iter(shlex.split(command.replace("python -m esbench", "esbench", 1)))
+    kept = []
+    for word in words:
+        if (option := word.partition("=")[0]) not in NO_RESULT:
+            kept.append(word)
+        elif NO_RESULT[option] and option == word:
+            next(words, "")
+    return shlex.join(kept)
+
+
+def check_trial(trial: TrialFolder, pool: Engine) -> None:
+    """Raises UsageError if specification, rows, checkpoint and result of a trial do not agree."""
+    spec, result, description = trial.spec(), trial.result(), trial.description()
+    if reason := why_unrepeatable(description["spec"], spec.seed, result.get("stopped")):
+        raise UsageError(f"{trial.path} {reason}; {_EXPECTED_TRIAL}")
+    returns = result.get("returns") or []
+    finite = result["score"] is not None and None not in returns
+    rows = trial.records()
+    last = vars(rows[-1]) if rows else {}
+    for what, seen, expected in (
+        ("the hash of trial.json", description.get("hash"), spec.hash),
+        ("the hash of result.json", result.get("hash"), spec.hash),
+        ("the number of held-out returns", len(returns), spec.evaluation.episodes),
+        ("the number of held-out lengths", len(result.get("lengths") or []), len(returns)),
+        ("whether the score is finite", finite, True),
+        ("the score", result["score"], float(np.mean(returns)) if finite and returns else None),
+        ("the last digest of the rows", last.get("digest"), result.get("digest")),
+        ("the number of rows", len(rows), result.get("generations")),
+        ("the steps of the rows", last.get("env_steps"), result["env_steps"]),
+    ):
+        if seen != expected:
+            raise UsageError(f"{trial.path}: {what} is {seen!r}; expected {expected!r}")
+    _check_budget(trial, spec, rows)
+    _check_center(trial, rows, pool)
+    _check_episodes(trial, pool)
+
+
+def _check_budget(trial: TrialFolder, spec: TrialSpec, rows: Sequence[GenerationRecord]) -> None:
+    """Raises UsageError if training did not end in the generation that spends the budget."""
+    if spec.is_agent:
+        return  # an agent counts its own steps
+    budget, ended = spec.budget, trial.result().get("stopped")
+    steps = [0, *(row.env_steps for row in rows)]
+    if len(rows) > 1 and steps[-2] >= budget.env_steps:
+        seen = f"training goes on after {steps[-2]} steps"
+    elif steps[-1] < budget.env_steps and not ended and len(rows) != budget.generations:
+        seen = f"training ends after {steps[-1]} steps"
+    else:
+        return
+    raise UsageError(f"{trial.path}: {seen}; expected the end at the budget of {budget.env_steps}")
+
+
+def _check_episodes(trial: TrialFolder, pool: Engine) -> None:
+    """Raises UsageError if the final policy does not get the returns that are recorded, here."""
+    if trial.load_checkpoint() is None:
+        return  # an agent without state_dict
+    scored, description = evaluate_trial(trial.path, pool), trial.description()
+    here = origin_of(provenance(trial.spec()))  # now that its environment is registered
+    if not (scored.identical or was_mixed(description) or changes(origin_of(description), here)):
+        raise UsageError(
+            f"{trial.path}: the final policy scores {scored.score.mean:g} in the held-out episodes "
+            f"on the versions and the processor of training; expected {scored.recorded:g} and the "
+            "returns in result.json"
+        )
+
+
+def _check_center(trial: TrialFolder, rows: Sequence[GenerationRecord], pool: Engine) -> None:
+    """Raises UsageError if the center of the checkpoint is not where the last row says."""
+    state = trial.load_checkpoint()
+    if state is None:
+        if trial.spec().is_agent:
+            return  # an agent without state_dict
+        raise UsageError(f"{trial.path} has no checkpoint; expected that of the last generation")
+    generation = state["progress"]["generation"]
+    if generation != len(rows):
+        raise UsageError(
+            f"{trial.path}: the checkpoint is of generation {generation}; expected {len(rows)}"
+        )
+    if math.isnan(distance := rows[-1].distance):
+        return
+    with make_trainer(trial.spec(), pool) as trainer:  # nothing is played
+        assert isinstance(trainer, SearchTrainer), "only a search records a distance"
+        start = trainer.center.copy()
+        restore(trainer, trial, state, rows)
+        moved = float(np.linalg.norm(trainer.center - start))
+    if not math.isclose(moved, distance, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
+        raise UsageError(
+            f"{trial.path}: the center of the checkpoint is {moved:.9g} from its start; expected "
+            f"{distance:.9g}, as in the last row"
+        )
+
+
+def _planned(entry: Entry, out: Path) -> tuple[Path, bytes, SubmitAction]:
+    """The file of an entry, its new content, and what that makes of it; UsageError likewise."""
+    path = out / entry.file_name
+    known = read_entry(path) if path.exists() else None
+    if known is not None and known.cell.labels != entry.cell.labels:
+        raise UsageError(
+            f"{path}: holds {known.cell.name}, whose file has the name of {entry.cell.name}; "
+            f"{DISTINCT_LABELS}"
+        )
+    try:
+        whole = entry if known is None else with_more_seeds(known, entry)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error} (remove the file to replace it)") from None
+    if len(whole.seeds) < MIN_RUNS:
+        raise UsageError(
+            f"{entry.cell.name}: {counted(len(whole.seeds), 'seed')}; expected {MIN_RUNS} or more"
+        )
+    content = as_file(whole)
+    checked_entry(parse_json(content), path)
+    if known is None:
+        return path, content, SubmitAction.WRITTEN
+    same = whole.seeds == known.seeds
+    return path, content, SubmitAction.UNCHANGED if same else SubmitAction.EXTENDED
+
+
+def _curves(cell: Cell, curves: Sequence[RunCurve]) -> Curves | None:
+    if min(len(run.returns) for run in curves) < 2:
+        return None
+    totals = [run.totals["env_steps"] for run in curves]
+    name = "center_rank_fraction"
+    ranks = [trial.columns(name)[name] for trial in cell.trials]
+    grid, returns = on_grid(
+        totals, [run.returns for run in curves], CURVE_POINTS, after=cell.is_agent
+    )
+    _, shares = on_grid(totals, ranks, CURVE_POINTS, after=cell.is_agent)
+    return Curves.rounded(grid, returns, shares)

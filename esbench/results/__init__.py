@@ -1,0 +1,1 @@
+"""Results of stored trials, and their statistics."""

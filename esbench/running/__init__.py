@@ -1,1 +1,0 @@
-"""Running: one trial, and the trials of a grid, side by side and on the nodes of a cluster."""

@@ -1,0 +1,61 @@
+import doubles
+import gymnasium
+import numpy as np
+import pytest
+
+from esbench.core.errors import TrainingError, UsageError
+from esbench.engine.random_policy import random_policy_returns, random_steps_per_second
+from esbench.environments.make import WrapperSettings
+from esbench.grids.environment_spec import EnvironmentSpec
+
+CARTPOLE = EnvironmentSpec(id="CartPole-v1")
+LIMIT = WrapperSettings.model_validate(
+    {"wrapper": "gymnasium.wrappers:TimeLimit", "max_episode_steps": 3}
+)
+
+
+def test_an_episode_does_not_depend_on_how_many_are_asked_for() -> None:
+    few, many = (random_policy_returns(CARTPOLE, episodes, seed=3) for episodes in (2, 5))
+    np.testing.assert_array_equal(few, many[:2])
+    assert len(set(many.tolist())) > 1
+    assert (random_policy_returns(CARTPOLE, 5, seed=4) != many).any()
+
+
+def test_returns_have_neither_discount_nor_shift() -> None:
+    spec = EnvironmentSpec(id="CartPole-v1", kwargs={"max_episode_steps": 3}, reward_shift=100.0)
+    assert random_policy_returns(spec, 4, seed=0).tolist() == [3.0] * 4
+
+
+def test_wrappers_are_applied() -> None:
+    spec = EnvironmentSpec(id="CartPole-v1", wrappers=(LIMIT,))
+    assert random_policy_returns(spec, 4, seed=0).tolist() == [3.0] * 4
+
+
+def test_an_environment_that_cannot_be_made_is_refused() -> None:
+    with pytest.raises(UsageError, match="cannot be made with kwargs"):
+        random_policy_returns(EnvironmentSpec(id="CartPole-v1", kwargs={"foo": 1}), 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("method", "answer"),
+    [
+        ("step", (np.zeros(3, np.float32), np.array([1.0]), False, True, {})),
+        ("step", (np.zeros(3, np.float32), 1.0, True, {})),
+        ("step", (np.zeros(3, np.float32), 1.0, None, True, {})),
+        ("reset", np.zeros(3, np.float32)),
+        ("reset", (np.zeros(2, np.float32), {})),
+    ],
+)
+def test_what_training_refuses_has_no_score(
+    monkeypatch: pytest.MonkeyPatch, method: str, answer: object
+) -> None:
+    monkeypatch.setattr(doubles.Walk, method, lambda *_, **__: answer)
+    with pytest.raises(TrainingError, match="doubles:Walk-v0.*(expected|space)"):
+        random_policy_returns(EnvironmentSpec(id="doubles:Walk-v0"), 2, 0)
+
+
+@pytest.mark.parametrize("seconds", [1e-9, 0.05])
+def test_the_speed_is_positive_even_in_no_time(seconds: float) -> None:
+    env = gymnasium.make("CartPole-v1")
+    assert random_steps_per_second(env, seconds) > 0
+    env.close()

@@ -1,0 +1,603 @@
+import contextlib
+import os
+import signal
+import struct
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import finished, python
+from trainers import train
+
+from esbench.algorithms.noise import GaussianNoise
+from esbench.algorithms.population import SampledPopulation
+from esbench.core.errors import EnvironmentFailedError, TrainingError, UsageError
+from esbench.core.seeding import Purpose, noise_key
+from esbench.engine.child_process import Child, Parent, end
+from esbench.engine.jobs import CENTER, Job, Task, member_tasks
+from esbench.engine.pool_sizes import round_size
+from esbench.engine.results import Episodes
+from esbench.engine.setup import Setup
+from esbench.engine.worker import Share
+from esbench.engine.worker_pool import WorkerPool
+from esbench.experiment.search_trainer import SearchTrainer
+from esbench.grids.trial_spec import TrialSpec
+from esbench.policies.normalization import ObservationStatistics
+
+Spec = Callable[..., TrialSpec]
+
+
+@pytest.fixture(scope="module")
+def pools() -> Iterator[dict[tuple[int, int], WorkerPool]]:
+    shapes = [(1, 1), (1, 64), (3, 2)]
+    with contextlib.ExitStack() as stack:
+        yield {shape: stack.enter_context(WorkerPool(*shape)) for shape in shapes}
+
+
+@pytest.fixture(scope="module")
+def trio() -> Iterator[WorkerPool]:
+    """Two workers with three slots each."""
+    with WorkerPool(2, slots=3) as shared:
+        yield shared
+
+
+def digests(spec: TrialSpec, pool: WorkerPool) -> list[str]:
+    return [record.digest for record in train(spec, pool).history]
+
+
+@pytest.mark.parametrize("environment", ["CartPole-v1", "Hopper-v5", "doubles:Walk-v0"])
+def test_digests_do_not_depend_on_workers_or_slots(
+    make_spec: Spec, pools: dict[tuple[int, int], WorkerPool], environment: str
+) -> None:
+    settings = {"population_size": 14, "num_interactions": 100, "sigma": 0.5}
+    table = {"max_episode_steps": "adaptive", "episodes_per_member": 2}
+    budget = {"env_steps": 2000}
+    spec = make_spec(
+        environment, settings=settings, environment={environment: table}, budget=budget
+    )
+    results = [digests(spec, pool) for pool in pools.values()]
+    assert len(results[0]) >= 2
+    assert all(result == results[0] for result in results[1:])
+
+
+@pytest.mark.parametrize("environment", ["CartPole-v1", "HalfCheetah-v5", "Walker2d-v5"])
+def test_digests_do_not_depend_on_the_backend(
+    make_spec: Spec, pool: WorkerPool, environment: str
+) -> None:
+    def run(backend: str) -> tuple[str, list[str]]:
+        table = {"backend": backend, "kwargs": {"max_episode_steps": 60}}
+        spec = make_spec(
+            environment,
+            settings={"population_size": 12, "sigma": 0.5},
+            environment={environment: table},
+            budget={"env_steps": 10**6, "generations": 2},
+        )
+        return Setup(spec.environment, spec.policy).backend_name, digests(spec, pool)
+
+    fast, reference = run("auto"), run("gymnasium")
+    assert (fast[0] != "gymnasium", reference[0]) == (True, "gymnasium")
+    assert fast[1] == reference[1]
+
+
+def test_a_worker_has_no_more_slots_than_help(
+    make_spec: Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(WorkerPool, "start", lambda self: None)
+    for environment, slots in (("esbench/Pong-v5", 8), ("CartPole-v1", 72)):
+        spec = make_spec(environment)
+        pool = WorkerPool(1, 72)
+        pool.configure(Setup(spec.environment, spec.policy))
+        assert pool._configuration is not None
+        assert pool._configuration.slots == slots
+        assert Setup(spec.environment, spec.policy).useful_slots(2) == 2
+
+
+def test_an_environment_that_takes_long_to_make_is_made_a_few_times(
+    make_spec: Spec, tmp_path: Path, pools: dict[tuple[int, int], WorkerPool]
+) -> None:
+    expected = play_walks(pools[1, 1], make_spec("doubles:Walk-v0"))
+    heavy, log, made = make_spec("doubles:Heavy-v0"), tmp_path / "log.txt", []
+    with WorkerPool(2, slots=40) as pool:
+        pool.configure(Setup(heavy.environment, heavy.policy), log)
+        made.append(log.read_text().count("made"))
+        played = pool.play(walk_job(40), [Task(CENTER, 0), *member_tasks(range(40), 1)])
+        made.append(log.read_text().count("made"))
+    assert made == [2 * 2, 7 * 2]  # 41 episodes: three whole rounds of seven
+    np.testing.assert_array_equal(played.returns, expected.returns)
+
+
+def test_a_different_seed_gives_different_digests(make_spec: Spec, pool: WorkerPool) -> None:
+    one, same, other = (digests(make_spec(seed=seed), pool) for seed in (0, 0, 1))
+    assert one == same
+    assert not set(one) & set(other)
+
+
+def make_job(members: int, num_params: int, **more: Any) -> Job:
+    center = np.zeros(num_params)
+    noise = GaussianNoise(noise_key(0, 0), center.size)
+    population = SampledPopulation(center=center, sigma=0.1, noise=noise, size=members)
+    return Job(0, 0, Purpose.TRAINING_EPISODE, population, center, episodes=1, **more)
+
+
+def play_walks(pool: WorkerPool, spec: TrialSpec, members: int = 40) -> Episodes:
+    pool.configure(Setup(spec.environment, spec.policy))
+    return pool.play(walk_job(members), [Task(CENTER, 0), *member_tasks(range(members), 1)])
+
+
+def walk_job(members: int) -> Job:
+    return make_job(members, 31)  # 3-4-3 with biases
+
+
+def test_episodes_are_counted_while_they_are_played(make_spec: Spec, trio: WorkerPool) -> None:
+    spec, counts = make_spec("doubles:Walk-v0"), list[tuple[int, int]]()
+    expected = play_walks(trio, spec)
+    trio.progress = lambda done, total: counts.append((done, total))
+    played = play_walks(trio, spec)
+    trio.progress = None
+    np.testing.assert_array_equal(played.returns, expected.returns)
+    assert len(counts) > 1
+    assert counts == sorted(set(counts))
+    assert counts[-1] == (41, 41)  # with the center
+
+
+def test_a_killed_worker_is_replaced_and_its_episodes_are_the_same(
+    make_spec: Spec, trio: WorkerPool
+) -> None:
+    spec = make_spec("doubles:Slow-v0")
+    expected = play_walks(trio, spec)
+    victims = trio.process_ids
+    killer = threading.Timer(0.1, os.kill, (victims[0], signal.SIGKILL))
+    killer.start()
+    played = play_walks(trio, spec)
+    killer.join()
+    assert victims[0] not in trio.process_ids
+    assert victims[1] in trio.process_ids
+    np.testing.assert_array_equal(played.returns, expected.returns)
+    np.testing.assert_array_equal(played.lengths, expected.lengths)
+
+
+def test_each_of_three_workers_may_die_once(make_spec: Spec) -> None:
+    with WorkerPool(3, slots=4) as pool:
+        expected = play_walks(pool, make_spec())
+        for process in pool.process_ids:
+            os.kill(process, signal.SIGKILL)
+            os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
+        played = play_walks(pool, make_spec())
+    np.testing.assert_array_equal(played.returns, expected.returns)
+
+
+def test_a_killed_worker_whose_pipes_another_process_holds_is_replaced(
+    make_spec: Spec, tmp_path: Path
+) -> None:
+    name, flag = "doubles:Forks-v0", tmp_path / "flag"
+    flag.touch()
+    spec = make_spec(name, environment={name: {"kwargs": {"flag": str(flag)}}})
+    with WorkerPool(2, slots=4) as pool:
+        expected = play_walks(pool, spec)
+        killer = threading.Timer(0.1, os.kill, (pool.process_ids[0], signal.SIGKILL))
+        killer.start()
+        played = play_walks(pool, spec)
+        killer.join()
+    assert flag.read_text() == ""  # it still held them
+    flag.unlink()
+    np.testing.assert_array_equal(played.returns, expected.returns)
+
+
+@pytest.mark.parametrize("taker_dies", [False, True])
+def test_running_episodes_move_to_the_worker_that_has_none_left(
+    make_spec: Spec, pools: dict[tuple[int, int], WorkerPool], taker_dies: bool
+) -> None:
+    spec = make_spec("HalfCheetah-v5", policy={"template": "linear"})
+    normalizer = ObservationStatistics(17).normalizer(5.0)
+    job = make_job(24, 17 * 6 + 6, normalizer=normalizer, gather=True, max_steps=400)
+    alone = pools[1, 64]
+    alone.configure(Setup(spec.environment, spec.policy))
+    expected = alone.play(job, member_tasks(range(24), 1))
+    assert alone.moved == 0
+    with WorkerPool(2, slots=12) as pool:
+        pool.configure(Setup(spec.environment, spec.policy))
+        slow, taker = pool.process_ids
+
+        def hinder() -> None:
+            time.sleep(0.1)
+            os.kill(slow, signal.SIGSTOP)
+            time.sleep(1.0)
+            os.kill(slow, signal.SIGCONT)
+            deadline = time.monotonic() + 20
+            while taker_dies and not pool.moved and time.monotonic() < deadline:
+                time.sleep(0.001)
+            if taker_dies:
+                os.kill(taker, signal.SIGKILL)
+
+        hindrance = threading.Thread(target=hinder)
+        hindrance.start()
+        played = pool.play(job, member_tasks(range(24), 1))
+        hindrance.join()
+        assert pool.moved > 0
+        assert (taker in pool.process_ids) != taker_dies
+        assert not any(worker.sharing or worker.held for worker in pool._workers)
+    np.testing.assert_array_equal(played.returns, expected.returns)
+    for ours, theirs in zip(played.moments, expected.moments, strict=True):
+        np.testing.assert_equal(ours, theirs)
+
+
+def test_a_worker_whose_episodes_stay_is_asked_once(
+    make_spec: Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send, asked = Child.send, []
+
+    def listen(self: Child, message: object) -> None:
+        asked.extend([self] if isinstance(message, Share) else [])
+        send(self, message)
+
+    monkeypatch.setattr(Child, "send", listen)
+    with WorkerPool(2, slots=5) as pool:
+        counts = []
+        for _ in range(3):
+            asked.clear()
+            play_walks(pool, make_spec("doubles:Slow-v0"), members=8)
+            counts.append(len(asked))
+            assert len(asked) == len(set(asked))
+        assert any(counts)
+        assert pool.moved == 0
+
+
+def test_a_worker_that_died_between_two_jobs_is_replaced(make_spec: Spec, trio: WorkerPool) -> None:
+    spec = make_spec()
+    expected = play_walks(trio, spec)
+    os.kill(trio.process_ids[1], signal.SIGKILL)
+    played = play_walks(trio, spec)
+    np.testing.assert_array_equal(played.returns, expected.returns)
+
+
+def test_episodes_that_kill_their_worker_twice_are_played_again(
+    make_spec: Spec, trio: WorkerPool, tmp_path: Path
+) -> None:
+    name, flag = "doubles:Dies-v0", tmp_path / "flag"
+    spec = make_spec(name, environment={name: {"kwargs": {"flag": str(flag)}}})
+    expected = play_walks(trio, spec)
+    flag.write_bytes(b"xx")
+    played = play_walks(trio, spec)
+    assert flag.read_bytes() == b""
+    np.testing.assert_array_equal(played.returns, expected.returns)
+
+
+@pytest.mark.parametrize(
+    ("name", "facts"),
+    [
+        ("doubles:Dies-v0", r"died 3 times .* SIGKILL \(out of memory\?\)"),
+        ("doubles:DiesInWorkers-v0", "died 3 times .* SIGABRT, .* loaded the environment"),
+    ],
+)
+def test_workers_that_keep_dying_end_the_trial(
+    make_spec: Spec, tmp_path: Path, name: str, facts: str
+) -> None:
+    flag = tmp_path / "flag"
+    flag.write_bytes(b"x" * 1000)
+    kwargs = {"flag": str(flag)} if name == "doubles:Dies-v0" else {}
+    spec = make_spec(name, environment={name: {"kwargs": kwargs}})
+    with WorkerPool(1, slots=1) as pool, pytest.raises(TrainingError, match=facts):
+        play_walks(pool, spec)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("doubles:Raises-v0", "RuntimeError: the simulator fell over"),
+        ("doubles:Disconnects-v0", "EOFError: the server hung up"),
+    ],
+)
+def test_an_environment_that_raises_fails_with_its_own_traceback(
+    make_spec: Spec, trio: WorkerPool, name: str, message: str
+) -> None:
+    spec = make_spec(name)
+    with pytest.raises(EnvironmentFailedError, match=message) as caught:
+        play_walks(trio, spec)
+    assert "doubles.py" in caught.value.traceback
+    assert trio.process_ids == []
+    expected = play_walks(trio, make_spec())  # the pool starts new workers for the next trial
+    assert np.isfinite(expected.returns).all()
+
+
+def die_while_sending(parent: Parent) -> None:
+    os.write(parent._connection.fileno(), struct.pack("!i", 1000) + b"half of a message")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_message_torn_by_a_death_counts_as_the_death() -> None:
+    child = Child(die_while_sending)
+    assert child.receive() is None
+    end([child])
+
+
+def test_trainers_on_one_pool_take_turns(make_spec: Spec, pool: WorkerPool) -> None:
+    first, second = make_spec(), make_spec("Pendulum-v1")
+    with SearchTrainer(first, pool) as one, SearchTrainer(second, pool) as other:
+        one.train(env_steps=1)
+        other.train(env_steps=1)
+        turns = [one.evaluate(5).returns.tolist() for _ in range(2)]
+        other.evaluate(5)
+    with SearchTrainer(first, pool) as alone:
+        alone.train(env_steps=1)
+        assert turns == [alone.evaluate(5).returns.tolist()] * 2
+
+
+def test_what_workers_print_goes_to_the_log_and_a_warning_of_mujoco_once(
+    make_spec: Spec,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with WorkerPool(1, slots=6) as pool:
+        for name in ("doubles:Chatty-v0", "HalfCheetah-v5"):
+            spec = make_spec(name, environment={name: {"max_episode_steps": 5}})
+            with SearchTrainer(spec, pool, folder=tmp_path) as trainer:
+                trainer.train(env_steps=1)
+    logged = (tmp_path / "log.txt").read_text()
+    assert "hello from Python\n" in logged
+    assert "hello from C\n" in logged
+    assert logged.count("settotalmass") == 1
+    assert capfd.readouterr() == ("", "")
+    assert not (tmp_path / "MUJOCO_LOG.TXT").exists()
+
+
+@pytest.mark.parametrize(
+    ("tasks", "size", "slots", "width"),
+    [
+        (257, 2, 72, 65),  # two rounds; with 64 at once the last would run alone
+        (65, 2, 72, 33),
+        (144, 2, 72, 72),
+        (146, 2, 72, 37),
+        (3, 2, 72, 2),
+        (1, 2, 72, 1),
+        (10, 1, 3, 3),
+        (0, 2, 72, 1),
+    ],
+)
+def test_a_generation_is_played_in_whole_rounds(
+    tasks: int, size: int, slots: int, width: int
+) -> None:
+    assert round_size(tasks, size, slots) == width
+
+
+def test_started_workers_play_and_know_nothing_of_the_trial_before(make_spec: Spec) -> None:
+    with WorkerPool(1, slots=3) as pool:
+        failing = make_spec("doubles:Raises-v0")
+        pool.configure(Setup(failing.environment, failing.policy))
+        pool.close()
+        pool.start()
+        started = pool.process_ids
+        assert len(started) == 1
+        assert pool._configuration is None
+        play_walks(pool, make_spec("doubles:Walk-v0"), members=4)
+        assert pool.process_ids == started
+
+
+def test_configured_workers_have_loaded(make_spec: Spec, tmp_path: Path) -> None:
+    spec = make_spec("doubles:Announced-v0")
+    with WorkerPool(3, slots=3) as pool:
+        for turn, before in enumerate(([], ["Walk-v0"], ["Walk-v0", "Slow-v0"])):
+            log = tmp_path / f"log-{turn}.txt"
+            for name in before:
+                pool.configure(Setup(make_spec(f"doubles:{name}").environment, spec.policy))
+            pool.configure(Setup(spec.environment, spec.policy), log)
+            assert log.read_text().count("made") >= 3
+
+
+def test_loading_is_no_part_of_the_time_of_training(
+    make_spec: Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads: list[None] = []
+    await_ready = WorkerPool._await_ready
+
+    def counted(pool: WorkerPool) -> None:
+        await_ready(pool)
+        loads.append(None)
+
+    clock = SimpleNamespace(
+        perf_counter=lambda: float(len(loads)),  # a second for every time the workers load
+        process_time=time.process_time,
+        monotonic=time.monotonic,
+    )
+    monkeypatch.setattr(WorkerPool, "_await_ready", counted)
+    monkeypatch.setattr("esbench.experiment.search_trainer.time", clock)
+    with (
+        WorkerPool(1, slots=3) as pool,
+        SearchTrainer(make_spec("doubles:Walk-v0"), pool) as trainer,
+    ):
+        trainer.train(env_steps=1)
+    assert (len(loads), trainer.progress.wall_time_s) == (1, 0.0)
+
+
+def test_what_workers_cannot_load_is_said_at_once_and_ends_them(make_spec: Spec) -> None:
+    good, bad = make_spec("doubles:Walk-v0"), make_spec("doubles:FailsInWorkers-v0")
+    with WorkerPool(2, slots=3) as pool:
+        expected = play_walks(pool, good)
+        with pytest.raises(EnvironmentFailedError, match="made: OSError: no license"):
+            pool.configure(Setup(bad.environment, bad.policy))
+        assert pool.process_ids == []
+        np.testing.assert_array_equal(play_walks(pool, good).returns, expected.returns)
+
+
+def test_an_interrupt_while_they_load_ends_them(
+    make_spec: Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    one, other = make_spec("doubles:Walk-v0"), make_spec("CartPole-v1")
+    with WorkerPool(1, slots=3) as pool:
+        expected = play_walks(pool, one)
+        for owner, step in ((Child, "send"), (WorkerPool, "_await_ready")):
+            with monkeypatch.context() as patch:
+                patch.setattr(owner, step, interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    pool.configure(Setup(other.environment, other.policy))
+            assert pool.process_ids == []
+            np.testing.assert_array_equal(play_walks(pool, one).returns, expected.returns)
+
+
+def test_workers_that_die_while_they_load_are_replaced(make_spec: Spec) -> None:
+    spec = make_spec("doubles:Walk-v0")
+    with WorkerPool(3, slots=3) as pool:
+        pool.start()
+        *killed, left = pool.process_ids
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+        played = play_walks(pool, spec)
+        assert not {*killed} & {*pool.process_ids}
+        assert left in pool.process_ids
+        np.testing.assert_array_equal(play_walks(pool, spec).returns, played.returns)
+
+
+def test_fewer_episodes_than_workers_leave_nothing_behind(
+    make_spec: Spec, pools: dict[tuple[int, int], WorkerPool]
+) -> None:
+    spec, pool = make_spec("doubles:Walk-v0"), pools[3, 2]
+    expected, two = play_walks(pool, spec).returns[:2], member_tasks(range(2), 1)
+    for _ in range(5):
+        np.testing.assert_array_equal(pool.play(walk_job(2), two).returns, expected)
+    assert play_walks(pool, spec).returns.shape == (40, 1)
+
+
+@pytest.mark.parametrize(("size", "slots"), [(0, 4), (-1, 4), (2, 0)])
+def test_sizes_below_one_are_refused(size: int, slots: int) -> None:
+    with pytest.raises(UsageError, match="expected at least 1"):
+        WorkerPool(size, slots)
+
+
+def test_by_default_there_is_one_worker_per_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2, 3, 5})
+    assert WorkerPool().size == 3
+
+
+def alive(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/status")
+    return status.exists() and "State:\tZ" not in status.read_text()
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_no_worker_outlives_its_parent(tmp_path: Path, how: signal.Signals) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent("""
+        import esbench
+
+        if __name__ == "__main__":
+            trainer = esbench.make_trainer("snes", env="doubles:Slow-v0", workers=2)
+
+            def report(record):
+                print(*trainer._pool.process_ids, flush=True)
+
+            trainer.train(callbacks=[report])
+        """)
+    )
+    with python(str(script), stderr=None) as process:
+        assert process.stdout is not None
+        pids = [int(pid) for pid in process.stdout.readline().split()]
+        assert len(pids) == 2
+        process.send_signal(how)
+        process.stdout.read()
+        process.wait(timeout=20)
+    deadline = time.monotonic() + 10
+    while any(map(alive, pids)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(alive, pids))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "make_trainer('snes', env='CartPole-v1', population_size=8).train(env_steps=100)",
+        "make_trainer('snes', env='doubles:Walk-v0', workers=1, out='out').train(env_steps=100)",
+        "run(env='CartPole-v1', algorithm='snes', seeds='0', env_steps=100, workers=1, at_once=1)",
+    ],
+)
+def test_a_script_without_a_guard_is_told_so_once(tmp_path: Path, call: str) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(f"import esbench\nesbench.{call}\n")
+    code, _, err = finished(str(script), cwd=tmp_path)
+    assert (code, err.count("Traceback")) == (1, 1)
+    assert "if __name__ == '__main__':" in err
+
+
+def test_a_script_from_standard_input_can_train(tmp_path: Path) -> None:
+    call = "make_trainer('snes', env='CartPole-v1', population_size=8, workers=2)"
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"import esbench\nif __name__ == '__main__':\n    esbench.{call}.train(env_steps=100)\n"
+    )
+    with script.open() as stdin:
+        code, _, err = finished("-", cwd=tmp_path, stdin=stdin)
+    assert (code, err) == (0, "")
+
+
+def test_a_job_begins_although_episodes_of_the_last_one_still_run(
+    make_spec: Spec, trio: WorkerPool
+) -> None:
+    spec = make_spec("doubles:Slow-v0")
+    expected = play_walks(trio, spec, members=6)
+    tasks = member_tasks(range(12), 1)
+    for between in (lambda: None, trio.step):
+        trio.begin(walk_job(12), tasks, len(tasks))
+        between()
+        assert not trio.is_idle
+        played = play_walks(trio, spec, members=6)
+        np.testing.assert_array_equal(played.returns, expected.returns)
+    trio.begin(walk_job(12), tasks, len(tasks))
+    os.kill(trio.process_ids[0], signal.SIGKILL)
+    trio.configure(Setup(make_spec().environment, make_spec().policy))  # while they run
+    assert play_walks(trio, spec, members=6).returns.tolist() == expected.returns.tolist()
+
+
+def test_a_replacement_may_still_load_when_the_next_job_begins(make_spec: Spec) -> None:
+    spec, other = make_spec("doubles:Slow-v0"), make_spec()
+    with WorkerPool(1, slots=4) as pool:
+        expected = play_walks(pool, spec, members=6)
+        tasks = member_tasks(range(60), 1)
+        pool.begin(walk_job(60), tasks, len(tasks))
+        (victim,) = pool.process_ids
+        os.kill(victim, signal.SIGKILL)
+        while pool.process_ids == [victim]:
+            pool.step()
+        played = play_walks(pool, spec, members=6)
+        pool.configure(Setup(other.environment, other.policy))  # waits until all have loaded
+    np.testing.assert_array_equal(played.returns, expected.returns)
+
+
+def test_a_replacement_that_cannot_load_fails_the_next_job(make_spec: Spec, tmp_path: Path) -> None:
+    name, broken = "doubles:MayFail-v0", tmp_path / "broken"
+    spec = make_spec(name, environment={name: {"kwargs": {"flag": str(broken)}}})
+    with WorkerPool(1, slots=4) as pool:
+        play_walks(pool, spec, members=6)
+        tasks = member_tasks(range(60), 1)
+        pool.begin(walk_job(60), tasks, len(tasks))
+        broken.touch()
+        (victim,) = pool.process_ids
+        os.kill(victim, signal.SIGKILL)
+        while pool.process_ids == [victim]:
+            pool.step()
+        with pytest.raises(EnvironmentFailedError, match="no license"):
+            play_walks(pool, spec, members=6)
+
+
+def test_a_pool_is_given_episodes_in_portions(make_spec: Spec, trio: WorkerPool) -> None:
+    spec = make_spec()
+    expected = play_walks(trio, spec, members=30)
+    tasks = member_tasks(range(30), 1)
+    trio.begin(walk_job(30), tasks[:10], total=30)
+    trio.add(tasks[10:])
+    assert trio.queued > 5
+    trio.drop(tasks[-5:])  # no worker has these yet
+    returns: dict[int, float] = {}
+    while not trio.is_idle:
+        returns |= {result.task.member: result.total for result in trio.step(seconds=1.0)}
+    assert [returns[member] for member in range(25)] == expected.returns[:25, 0].tolist()
+    assert len(returns) == 25

@@ -1,0 +1,234 @@
+"""A kept checkpoint equals the final one of a run that stops at its generation."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import Run
+from fake_trials import make_records
+from searches import arrays_in
+from watchers import run
+
+from esbench.core.errors import DamagedTrialError, UsageError
+from esbench.engine.worker_pool import WorkerPool
+from esbench.experiment.scoring import evaluate_trial
+from esbench.experiment.trials import Trial
+from esbench.store.trial_folder import TrialFolder
+
+Make = Callable[..., Trial]
+BUDGET = 600
+SETTINGS = {"population_size": 4, "optimizer": "clipup", "learning_rate": 0.1}
+
+
+@pytest.fixture
+def trial(make_trial: Make, pool: WorkerPool) -> Trial:
+    """A finished trial with four checkpoints, including the last one."""
+    made = replace(make_trial(budget={"env_steps": BUDGET}, settings=SETTINGS), keep=4)
+    run(pool, made)
+    return made
+
+
+def test_they_are_the_first_beyond_each_part_of_the_budget(trial: Trial) -> None:
+    steps = {row["generation"]: row["env_steps"] for row in trial.folder.rows()}
+    wanted = [
+        min(generation for generation, spent in steps.items() if spent >= BUDGET * part / 4)
+        for part in (1, 2, 3)
+    ]
+    assert trial.folder.kept == wanted
+    assert len(set(wanted)) == 3
+    assert max(wanted) < max(steps)
+
+
+def test_a_long_generation_is_kept_once(make_trial: Make) -> None:
+    trial = replace(make_trial(budget={"env_steps": 100}), keep=10)
+    assert kept_after(trial, 9, 65, 69, 70, 80, 100) == [65, 70, 80]  # 100 is the end
+    assert kept_after(replace(trial, keep=1), 9, 65, 100) == []
+    assert kept_after(trial, 55) == [55]
+    generations = {"env_steps": 1_000_000, "generations": 6}  # have parts too
+    trial = replace(make_trial(budget=generations), keep=3)
+    assert kept_after(trial, *range(10, 70, 10)) == [20, 40]
+
+
+def kept_after(trial: Trial, *env_steps: int) -> list[int]:
+    """The steps at which a checkpoint is kept, one generation per number."""
+    (made,) = make_records([0.0])
+    rows = [
+        replace(made, generation=generation, env_steps=spent)
+        for generation, spent in enumerate(env_steps, start=1)
+    ]
+    numbers = range(1, len(rows) + 1)
+    return [rows[n - 1].env_steps for n in numbers if trial.keeps(rows[:n])]
+
+
+def test_each_is_what_a_run_ends_with_that_stops_there(
+    trial: Trial, make_trial: Make, pool: WorkerPool, tmp_path: Path
+) -> None:
+    for generation in trial.folder.kept:
+        budget = {"env_steps": BUDGET, "generations": generation}
+        folder = TrialFolder(tmp_path / f"to-{generation}")
+        short = replace(make_trial(budget=budget, settings=SETTINGS), folder=folder)
+        run(pool, short)
+        assert arrays(trial.folder, generation) == arrays(folder, None)
+        score = evaluate_trial(trial.folder.path, pool, generation=generation)
+        assert (score.generation, score.recorded) == (generation, None)
+        assert score.score.mean == folder.result()["score"]
+
+
+def test_nothing_else_depends_on_them(trial: Trial, pool: WorkerPool, tmp_path: Path) -> None:
+    plain = replace(trial, folder=TrialFolder(tmp_path / "plain"), keep=1)
+    run(pool, plain)
+    assert plain.folder.kept == []
+    assert arrays(plain.folder, None) == arrays(trial.folder, None)
+    digests = [[row["digest"] for row in each.folder.rows()] for each in (plain, trial)]
+    assert digests[0] == digests[1]
+
+
+def test_a_run_that_was_interrupted_while_it_kept_one_keeps_the_same(
+    trial: Trial, pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupted = replace(trial, folder=TrialFolder(tmp_path / "interrupted"))
+
+    keep = TrialFolder.keep
+
+    def interrupt(folder: TrialFolder, state: dict[str, Any]) -> None:
+        if state["progress"]["generation"] == trial.folder.kept[1]:
+            raise KeyboardInterrupt
+        keep(folder, state)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrialFolder, "keep", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run(pool, interrupted)
+    run(pool, interrupted)
+    assert interrupted.folder.kept == trial.folder.kept
+    for generation in trial.folder.kept:
+        assert arrays(interrupted.folder, generation) == arrays(trial.folder, generation)
+
+
+def test_an_interrupt_within_a_generation_changes_none(
+    make_trial: Make, pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    validation = {"start": 0, "interval": 1, "episodes": 8}
+    evaluation = {"episodes": 4, "validation": validation}
+    made = make_trial(budget={"env_steps": BUDGET}, settings=SETTINGS, evaluation=evaluation)
+    whole = replace(made, keep=4)
+    run(pool, whole)
+    play = WorkerPool.play
+    for moment in range(3, 10):  # one to three plays per generation
+        trial, calls = replace(whole, folder=TrialFolder(tmp_path / f"{moment}")), 0
+
+        def interrupt(*arguments: Any, at: int = moment) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == at:
+                raise KeyboardInterrupt
+            return play(*arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(WorkerPool, "play", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                run(pool, trial)
+        run(pool, trial)
+        assert trial.folder.kept == whole.folder.kept
+        for generation in trial.folder.kept:
+            kept, expected = (one.folder.load_checkpoint(generation) for one in (trial, whole))
+            assert kept is not None
+            assert expected is not None
+            assert kept["progress"]["env_steps"] == expected["progress"]["env_steps"]
+            assert "begun_at" not in kept
+
+
+def test_one_can_be_loaded_whenever_the_run_is_killed(
+    trial: Trial, pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed, keep = replace(trial, folder=TrialFolder(tmp_path / "killed")), TrialFolder.keep
+
+    def kill(folder: TrialFolder, state: dict[str, Any]) -> None:
+        keep(folder, state)
+        monkeypatch.setattr(TrialFolder, "checkpoint", lambda *_: None)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrialFolder, "keep", kill)
+        with pytest.raises(KeyboardInterrupt):
+            run(pool, killed)
+    with killed.folder.locked():
+        killed.folder.begin(killed.spec, killed.folder.description())
+    (kept,) = killed.folder.kept
+    state = killed.folder.load_checkpoint(kept)
+    assert state is not None
+    assert state["progress"]["generation"] == kept
+
+
+def test_one_is_selected_by_its_generation(trial: Trial, pool: WorkerPool, tmp_path: Path) -> None:
+    path, result, first = trial.folder.path, trial.folder.result(), trial.folder.kept[0]
+    last = result["generations"]
+    for generation in (None, last):
+        stored = evaluate_trial(path, pool, generation=generation)
+        assert stored.recorded == stored.score.mean == result["score"]
+        assert stored.generation == last
+    more = evaluate_trial(path, pool, 6)
+    assert more.recorded is None
+    assert list(more.score.returns[:4]) == list(stored.score.returns)
+    with pytest.raises(UsageError, match="episodes = 0: expected at least 1"):
+        evaluate_trial(path, pool, 0)
+    known = re.escape(str([*trial.folder.kept, last]))
+    with pytest.raises(UsageError, match=f"generation 999; expected one of {known}"):
+        evaluate_trial(path, pool, generation=999)
+    (path / "checkpoint" / "state.json").unlink()  # the latest is not needed
+    assert evaluate_trial(path, pool, generation=first).generation == first
+    with pytest.raises(UsageError, match="has no checkpoint yet"):
+        evaluate_trial(path, pool)
+    with pytest.raises(UsageError, match="no file .*nowhere"):
+        evaluate_trial(tmp_path / "nowhere", pool)
+
+
+def test_a_damaged_one_is_reported(trial: Trial, pool: WorkerPool) -> None:
+    first, second, _ = trial.folder.kept
+    kept = trial.folder.path / "kept"
+    (arrays_of,) = kept.glob(f"{first:08d}-*.safetensors")
+    arrays_of.write_bytes(b"")
+    words = rf"kept.*{arrays_of.name} is damaged .*; remove .*{first:08d}.json and .*{first:08d}-\*"
+    with pytest.raises(DamagedTrialError, match=words):
+        evaluate_trial(trial.folder.path, pool, generation=first)
+    (kept / f"{second:08d}.json").rename(kept / "00000099.json")
+    (kept / "7.json").write_text("{}")  # is none of ours
+    assert 99 in trial.folder.kept
+    assert 7 not in trial.folder.kept
+    words = rf"00000099\.json is damaged .it is of generation {second}"
+    with pytest.raises(DamagedTrialError, match=words):
+        evaluate_trial(trial.folder.path, pool, generation=99)
+
+
+def arrays(folder: TrialFolder, generation: int | None) -> list[tuple[object, ...]]:
+    """All arrays of a checkpoint as comparable values."""
+    found = list(arrays_in(folder.load_checkpoint(generation) or {}))
+    assert len(found) > 1
+    return [(a.dtype, a.shape, a.tobytes()) for a in found]
+
+
+def test_the_commands(esbench: Run) -> None:
+    run = ["run", "--env", "CartPole-v1", "--algorithm", "snes", "--seeds", "0", "--workers", "1",
+           "--env-steps", "900", "--out", "out", "--quiet", "--set", "evaluation.episodes=2",
+           "--set", "policy.hidden=[4]", "--set", "algorithms.snes.population_size=4"]  # fmt: skip
+    assert esbench(*run, "--keep", "3")[0] == 0
+    folder = TrialFolder(Path("out/CartPole-v1/snes/seed-0"))
+    first, second = folder.kept
+    code, printed, _ = esbench("eval", str(folder.path), "--generation", str(first))
+    assert (code, printed.startswith(f"generation {first}: ")) == (0, True)
+    code, printed, complaint = esbench("render", "out", "--all", "--max-steps", "3")
+    names = [f"render-{first:08d}.gif", f"render-{second:08d}.gif", "render.gif"]
+    assert (code, complaint) == (0, "")
+    for line, name, generation in zip(
+        printed.splitlines(), names, [first, second, folder.result()["generations"]], strict=True
+    ):
+        assert f"{name}: CartPole-v1, generation {generation}, " in line
+        assert (folder.path / name).stat().st_size > 100
+    film = (folder.path / names[1]).read_bytes()
+    (folder.path / names[1]).unlink()
+    one = ["render", str(folder.path), "--max-steps", "3", "--generation", str(second)]
+    assert esbench(*one)[0] == 0
+    assert (folder.path / names[1]).read_bytes() == film

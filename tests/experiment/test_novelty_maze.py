@@ -1,0 +1,120 @@
+from typing import Any
+
+import numpy as np
+import pytest
+from maze import REACHED, STEPS, TRAPPED
+from trainers import results, train
+
+import esbench
+from esbench.engine.worker_pool import WorkerPool
+from esbench.experiment.search_trainer import SearchTrainer
+from esbench.policies.normalization import INITIAL_COUNT
+
+MAZE = "maze:DeceptiveMaze-v0"
+COMMON = {
+    "population_size": 64,
+    "sigma": 0.3,
+    "optimizer": "sgd",
+    "learning_rate": 1.5,
+    "weight_decay": 0.02,
+}
+NOVEL = {"meta_population_size": 3}
+OWN: dict[str, dict[str, Any]] = {
+    "openai_es": {},
+    "ns_es": NOVEL,
+    "nsr_es": NOVEL,
+    "nsra_es": {**NOVEL, "weight_patience": 5, "weight_delta": 0.1},
+}
+
+
+def trained(pool: WorkerPool, algorithm: str, seed: int = 0, **changes: Any) -> SearchTrainer:
+    trainer = esbench.make_trainer(
+        algorithm,
+        env=MAZE,
+        seed=seed,
+        policy={"template": "linear", **changes.pop("policy", {})},
+        environment={"behavior": "final_position", **changes.pop("environment", {})},
+        budget={"env_steps": 100_000, **changes.pop("budget", {})},
+        **{**COMMON, **OWN[algorithm], **changes},
+    )
+    return train(trainer.spec, pool)  # in workers that the tests share
+
+
+def centers(trainer: SearchTrainer) -> list[float]:
+    return [record.center_return for record in trainer.history]
+
+
+@pytest.mark.parametrize("seed", [3, 4])
+@pytest.mark.parametrize("algorithm", ["ns_es", "nsr_es", "nsra_es"])
+def test_novelty_reaches_the_goal(wide_pool: WorkerPool, algorithm: str, seed: int) -> None:
+    budget = {"target_return": -REACHED, "target_window": 1}
+    trainer = trained(wide_pool, algorithm, seed, budget=budget)
+    assert trainer.stopped is not None
+    assert centers(trainer)[-1] > -REACHED
+    assert trainer.progress.env_steps < 100_000
+
+
+def test_returns_alone_stay_in_the_trap(wide_pool: WorkerPool) -> None:
+    returns = centers(trained(wide_pool, "openai_es", seed=3))
+    assert np.mean(returns[-20:]) > -TRAPPED - 0.1  # at the wall ...
+    assert max(returns) <= -TRAPPED  # ... and never behind it
+
+
+SHORT: dict[str, Any] = {
+    "population_size": 8,
+    "budget": {"env_steps": 2000},
+    "environment": {"episodes_per_member": 2},
+    "policy": {"normalize_observations": True},
+    "probe_episodes": 3,
+}
+
+
+def test_every_lineage_has_its_own_statistics_and_probes_cost_steps(pool: WorkerPool) -> None:
+    trainer = trained(pool, "ns_es", **SHORT)
+    generations = trainer.progress.generation
+    probes = 3 * 3 + 3 * (generations - 1)  # of 3 episodes: the 3 centers, then each parent
+    assert trainer.progress.episodes == generations * 8 * 2 + probes
+    learnt = sum(16 * record.episode_length_mean for record in trainer.history)
+    assert learnt + probes <= trainer.progress.env_steps
+    assert trainer.progress.env_steps <= learnt + probes * STEPS
+    counts = {k: table["count"] for k, table in trainer.state_dict()["statistics"].items()}
+    assert set(counts) == {"0", "1", "2"}
+    assert sum(count - INITIAL_COUNT for count in counts.values()) == pytest.approx(learnt)
+
+
+@pytest.mark.parametrize("algorithm", ["ns_es", "nsra_es"])
+def test_workers_and_interruptions_change_no_bit(
+    pool: WorkerPool, single: WorkerPool, algorithm: str
+) -> None:
+    longer = {**SHORT, "budget": {"env_steps": 4000}, "archive_size_max": 5}
+    whole = trained(single, algorithm, **longer)
+    half = len(whole.history) // 2
+    assert half > len(whole.algorithm.state_dict()["archive"]) == 5  # it is full when they change
+    resumed = train(whole.spec, pool, half)
+    assert results(resumed) == results(whole)
+    np.testing.assert_equal(resumed.algorithm.state_dict(), whole.algorithm.state_dict())
+    scored = SearchTrainer(whole.spec, pool)
+    scored.load_state_dict(whole.state_dict())
+    assert scored.evaluate(2).returns.tolist() == resumed.evaluate(2).returns.tolist()
+
+
+def test_a_behavior_of_ones_own_in_the_workers(pool: WorkerPool) -> None:
+    own = {"environment": {"behavior": "maze:Reach", "behavior_settings": {"scale": 2.0}}}
+    trainer = trained(pool, "ns_es", **{**SHORT, **own})
+    archive = trainer.algorithm.state_dict()["archive"]
+    assert archive.shape[1] == 1
+    assert 0.4 <= archive.min() < archive.max() <= 2.0
+
+
+def test_the_rank_is_that_of_the_parent_around_which_the_members_lie() -> None:
+    far: dict[str, Any] = {"population_size": 32, "sigma": 0.1, "center_spread": 5.0}
+    ranks = []
+    with esbench.make_trainer("nsr_es", env="esbench/Sphere-v0", workers=1, **far) as trainer:
+        assert isinstance(trainer, SearchTrainer)
+        for _ in range(20):
+            trainer.train(env_steps=10**6, callbacks=[lambda _: esbench.Stop("look")])
+            algorithm = trainer.algorithm
+            if algorithm.member_data["parent"] != np.argmax(algorithm.state_dict()["returns"]):
+                ranks.append(trainer.history[-1].center_rank_fraction)
+    assert len(ranks) > 5
+    assert 0.2 < np.mean(ranks) < 0.8  # about half of the members are better than their parent

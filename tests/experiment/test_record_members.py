@@ -1,0 +1,199 @@
+"""What ``--record members`` stores, and that nothing else depends on it."""
+
+import gzip
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import Run, files
+from watchers import Watcher, run
+
+import esbench
+import esbench.experiment.trainer as trainer_module
+from esbench.core.errors import DamagedTrialError, UsageError
+from esbench.engine.worker_pool import WorkerPool
+from esbench.experiment.run_grid import run_grid
+from esbench.experiment.search_trainer import SearchTrainer
+from esbench.experiment.trials import Trial
+from esbench.store.stored_json import MEMBERS
+from esbench.store.trial_folder import TrialFolder
+
+Make = Callable[..., Trial]
+NEVER = 1000.0
+BAD = "doubles:BadReward-v0"  # NaN in half of its episodes
+
+
+@pytest.fixture
+def recorded(make_trial: Make) -> Trial:
+    """A trial of novelty search, two episodes per member, not run yet."""
+    table: dict[str, Any] = {
+        "environment": {BAD: {"episodes_per_member": 2}},
+        "budget": {"env_steps": 10**6, "generations": 5},
+    }
+    return replace(make_trial(BAD, "nsra_es", **table), record_members=True)
+
+
+def beside(trial: Trial, name: str, members: bool = True) -> Trial:
+    """The same trial in another folder."""
+    folder = TrialFolder(trial.folder.path.parent / name)
+    return replace(trial, folder=folder, record_members=members)
+
+
+def stored(trial: Trial) -> bytes:
+    return (trial.folder.path / MEMBERS).read_bytes()
+
+
+def test_the_frame_is_what_the_trainer_played(recorded: Trial, pool: WorkerPool) -> None:
+    run(pool, recorded)
+    frame = esbench.load_members(recorded.folder.path)
+    records = recorded.folder.records()
+    assert list(frame["generation"].unique()) == [record.generation for record in records]
+    for record, (_, rows) in zip(records, frame.groupby("generation"), strict=True):
+        assert list(rows["member"]) == [m for m in range(record.population_size) for _ in range(2)]
+        assert set(rows["episode"]) == {0, 1}
+        returns = rows["return"].to_numpy().reshape(-1, 2).mean(axis=1)  # NaN if one of them is
+        assert np.isnan(returns).sum() == record.non_finite > 0
+        assert np.nanmax(returns) == record.population_return_max
+        assert np.nanmean(returns) == pytest.approx(record.population_return_mean)
+        assert rows["length"].mean() == pytest.approx(record.episode_length_mean)
+
+
+def test_the_frame_has_what_novelty_search_computed(recorded: Trial, pool: WorkerPool) -> None:
+    run(pool, recorded)
+    frame = esbench.load_members(recorded.folder.path)
+    states: list[dict[str, Any]] = []
+    with SearchTrainer(recorded.spec, pool) as trainer:
+        before = [trainer.algorithm.state_dict()["centers"]]
+        trainer.train(callbacks=[lambda _: states.append(trainer.algorithm.state_dict())])
+    for state, (_, rows) in zip(states, frame.groupby("generation"), strict=True):
+        changed = (state["centers"] != before[-1]).any(axis=1)
+        assert list(np.flatnonzero(changed)) == list(rows["parent"].unique())
+        before.append(state["centers"])
+        assert set(rows["novelty_weight"]) == {state["novelty_weight"]}
+        once = rows[rows["episode"] == 0]
+        behaviors = once.filter(regex=r"behavior_\d").to_numpy()
+        apart = np.sqrt(((behaviors[:, None] - state["archive"][None]) ** 2).sum(axis=2))
+        expected = np.sort(apart, axis=1)[:, :10].mean(axis=1)
+        np.testing.assert_allclose(once["novelty"], expected, rtol=1e-12)
+
+
+def test_nothing_else_depends_on_it(recorded: Trial, pool: WorkerPool) -> None:
+    plain = beside(recorded, "plain", members=False)
+    run(pool, recorded, plain)
+    assert [row["digest"] for row in plain.folder.rows()] == [
+        row["digest"] for row in recorded.folder.rows()
+    ]
+    names = {path.name for path in recorded.folder.path.iterdir()}
+    assert names - {path.name for path in plain.folder.path.iterdir()} == {MEMBERS}
+    assert plain.folder.description()["hash"] == recorded.folder.description()["hash"]
+    with pytest.raises(UsageError, match=r"plain .*--record members"):
+        esbench.load_members(plain.folder.path)
+    with pytest.raises(UsageError, match="nowhere"):
+        esbench.load_members("nowhere")
+
+
+@pytest.mark.parametrize("torn", [b"", b"\x1f\x8b", b"no gzip"])
+def test_an_interrupted_trial_has_the_same_file_for_any_number_of_workers(
+    recorded: Trial,
+    pool: WorkerPool,
+    single: WorkerPool,
+    monkeypatch: pytest.MonkeyPatch,
+    torn: bytes,
+) -> None:
+    whole, done = beside(recorded, "whole"), 0
+    run(single, whole)
+
+    def interrupt() -> None:
+        nonlocal done
+        done += 1
+        monkeypatch.setattr(trainer_module, "CHECKPOINT_SECONDS", 0.0 if done < 2 else NEVER)
+        if done == 4:
+            raise RuntimeError("killed")
+
+    assert run_grid([recorded], pool, Watcher(interrupt)) == ["failed"]
+    state = recorded.folder.load_checkpoint()
+    assert state is not None
+    assert 0 < state["progress"]["generation"] < len(recorded.folder.members())
+    with (recorded.folder.path / MEMBERS).open("ab") as file:
+        file.write(torn)  # what a killed process may leave
+    run(pool, replace(recorded, record_members=False))  # once begun, it goes on
+    assert stored(recorded) == stored(whole)
+
+
+def test_the_file_is_lines_of_json_for_other_tools(recorded: Trial, pool: WorkerPool) -> None:
+    run(pool, recorded)
+    lines = gzip.decompress(stored(recorded)).splitlines()
+    assert [json.loads(line) for line in lines] == recorded.folder.members()
+
+
+def test_it_can_begin_later(make_trial: Make, pool: WorkerPool) -> None:
+    first = make_trial(budget={"env_steps": 10**6, "generations": 2})
+    run(pool, first)
+    wanted = replace(first, record_members=True)
+    ((outcome, detail),) = run(pool, wanted)
+    assert (outcome, "--record members" in detail) == ("skipped", True)
+    longer = make_trial(budget={"env_steps": 10**6, "generations": 4})
+    ((_, detail),) = run(pool, replace(longer, record_members=True, extend=True))
+    assert "from generation 3" in detail
+    assert set(esbench.load_members(first.folder.path)["generation"]) == {3, 4}
+
+
+def test_damage_is_refused_before_anything_is_written(recorded: Trial, pool: WorkerPool) -> None:
+    run(pool, recorded)
+    whole, path = stored(recorded), recorded.folder.path / MEMBERS
+    path.write_bytes(whole[:-1])
+    with pytest.raises(DamagedTrialError, match=MEMBERS):
+        esbench.load_members(recorded.folder.path)
+    (recorded.folder.path / "result.json").unlink()
+    for damage in (whole[:-1], b"x" + whole[1:]):
+        path.write_bytes(damage)
+        before = files(recorded.folder.path)
+        ((outcome, detail),) = run(pool, recorded)
+        assert (outcome, MEMBERS in detail) == ("failed", True)
+        after = files(recorded.folder.path)
+        assert recorded.folder.status == "failed"
+        assert {place: after.get(place) for place in before} == before
+        (recorded.folder.path / "error.txt").unlink()
+    path.unlink()
+    ((outcome, _),) = run(pool, replace(recorded, record_members=False))
+    assert (outcome, path.exists()) == ("done", False)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda rows: rows[0]["return"][0].append(1.0),
+        lambda rows: rows[0]["length"].pop(),
+        lambda rows: rows[0].update({"return": [], "length": []}),
+        lambda rows: rows.insert(0, {"generation": 0, "return": [[]], "length": [[]]}),
+        lambda rows: rows.append({"generation": 99, "return": [[]], "length": [[]]}),
+        lambda rows: rows[0].update(novelty="x"),
+        lambda rows: rows[0].update(novelty=[1.0]),
+        lambda rows: rows[0]["behavior"][0].append(1.0),
+        lambda rows: rows.reverse(),
+        lambda rows: rows.insert(0, rows[0]),
+    ],
+)
+def test_columns_that_do_not_fit_are_damage(
+    recorded: Trial, pool: WorkerPool, damage: Callable[[list[Any]], object]
+) -> None:
+    run(pool, recorded)
+    rows = [json.loads(line) for line in gzip.decompress(stored(recorded)).splitlines()]
+    damage(rows)
+    lines = [gzip.compress(json.dumps(row).encode() + b"\n") for row in rows]
+    (recorded.folder.path / MEMBERS).write_bytes(b"".join(lines))
+    with pytest.raises(DamagedTrialError, match=MEMBERS):
+        esbench.load_members(recorded.folder.path)
+
+
+def test_the_command_line(esbench: Run, tmp_path: Path) -> None:
+    arguments = ["run", "--env", "CartPole-v1", "--algorithm", "openai_es", "--seeds", "0",
+                 "--env-steps", "200", "--out", "out", "--quiet", "--workers", "1"]  # fmt: skip
+    code, _, complaint = esbench(*arguments, "--record", "nothing")
+    assert (code, "members" in complaint, (tmp_path / "out").exists()) == (2, True, False)
+    assert esbench(*arguments, "--record", "members")[0] == 0
+    assert [path.parent.name for path in tmp_path.rglob(MEMBERS)] == ["seed-0"]

@@ -1,0 +1,227 @@
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from watchers import Watcher, run
+
+from esbench.core.errors import UsageError
+from esbench.engine.worker_pool import WorkerPool
+from esbench.experiment.callbacks import Stop
+from esbench.experiment.check_trials import check_each
+from esbench.experiment.run_grid import run_grid
+from esbench.experiment.scoring import evaluate_trial
+from esbench.experiment.trials import Trial, grid_trials
+from esbench.grids.grid_file import parse_grid
+from esbench.policies import VirtualBatchNorm
+from esbench.results.data_frames import scores_of
+from esbench.store.generation_record import GenerationRecord
+
+Make = Callable[..., Trial]
+
+
+def test_a_score_that_is_not_finite_is_done_and_says_so(make_trial: Make, pool: WorkerPool) -> None:
+    trial = make_trial("doubles:BadReward-v0")
+    ((outcome, detail),) = run(pool, trial)
+    bad = [value is None for value in trial.folder.result()["returns"]].count(True)
+    assert outcome == "done"
+    assert detail == f"score - ({bad} of 4 held-out episodes not finite)"
+    assert trial.folder.result()["score"] is None
+    assert not (trial.folder.path / "error.txt").exists()
+    assert run(pool, trial) == [("skipped", detail)]
+    assert evaluate_trial(trial.folder.path, pool).recorded is None  # nothing to compare with
+
+
+def test_a_done_trial_of_another_specification_is_refused(
+    make_trial: Make, pool: WorkerPool
+) -> None:
+    run(pool, make_trial())
+    edited = make_trial(settings={"sigma": 0.3})
+    with pytest.raises(UsageError, match=r"holds another trial: .*sigma was 0\.1, is now 0\.3"):
+        run(pool, edited)
+    with (
+        edited.folder.locked(),  # and so it is while another process holds it
+        pytest.raises(UsageError, match="holds another trial"),
+    ):
+        run(pool, edited)
+
+
+@pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)])
+def test_a_specification_is_checked_while_a_seed_of_it_is_not_done(
+    make_trial: Make, pool: WorkerPool, order: slice
+) -> None:
+    trials, checked = [make_trial(seed=seed) for seed in (1, 2)], list[Trial]()
+    run(pool, trials[1])
+    check_each(trials[order], checked.append)
+    assert checked == trials[:1]
+
+
+def test_an_environment_that_workers_cannot_make_fails_its_trial_alone(
+    make_trial: Make, pool: WorkerPool
+) -> None:
+    bad, good = make_trial("doubles:FailsInWorkers-v0"), make_trial(seed=1)
+    (failed, detail), (done, _) = run(pool, bad, good)
+    assert (failed, done) == ("failed", "done")
+    assert "OSError: no license (" in detail
+    assert "doubles.py, line" in detail
+    assert "no license" in (bad.folder.path / "error.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("trial.json", b"{}"),
+        ("metrics.jsonl", b""),
+        ("checkpoint/state.json", b'{"format": 2}'),
+        ("checkpoint/*.safetensors", b"\0"),
+        ("result.json", b'{"format": 2}'),
+    ],
+)
+def test_a_damaged_trial_does_not_stop_the_others(
+    make_trial: Make, pool: WorkerPool, name: str, content: bytes
+) -> None:
+    trial, other = make_trial(seed=0), make_trial(seed=1)
+    run(pool, trial)
+    folder = trial.folder.path
+    if name not in {"result.json", "trial.json"}:
+        (folder / "result.json").unlink()
+    (path,) = folder.glob(name)
+    path.write_bytes(content)
+    (outcome, detail), (second, _) = run(pool, trial, other)
+    assert (outcome, second) == ("failed", "done")
+    assert detail.startswith(f"{path} is damaged (")
+    assert "; remove " in detail
+    assert path.read_bytes() == content
+    is_done = name in {"result.json", "trial.json"}
+    assert trial.folder.status == ("done" if is_done else "failed")
+    labels = trial.labels | {"seed": 0}
+    (status,) = scores_of([(labels, trial.folder)], damaged_failed=True)["status"]
+    assert status == "failed"
+
+
+def test_a_trial_that_failed_before_it_began_is_a_row_too(make_trial: Make) -> None:
+    trial = make_trial()
+    trial.folder.fail("it was stopped\n")
+    assert [path.name for path in trial.folder.path.iterdir()] == ["error.txt"]
+    frame = scores_of([(trial.labels | {"seed": 0}, trial.folder)])
+    assert list(frame["status"]) == ["failed"]
+    assert frame["score"].isna().all()
+
+
+def test_without_its_damaged_result_a_trial_is_scored_again(
+    make_trial: Make, pool: WorkerPool
+) -> None:
+    trial = make_trial()
+    ((_, text),) = run(pool, trial)
+    path = trial.folder.path / "result.json"
+    digest = json.loads(path.read_text())["digest"]
+    path.write_text("")
+    ((_, detail),) = run(pool, trial)
+    assert "esbench run" in detail
+    path.unlink()
+    assert run(pool, trial) == [("done", text)]
+    assert json.loads(path.read_text())["digest"] == digest
+
+
+def test_user_code_may_change_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pool: WorkerPool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = {
+        "name": "test",
+        "environments": ["CartPole-v1"],
+        "policy": {"template": "linear"},
+        "seeds": [0, 1],
+        "algorithms": {"moves": {"algorithm": "own_agents:Moves"}, "snes": {}},
+        "budget": {"env_steps": 300},
+        "evaluation": {"episodes": 1},
+    }
+    trials = grid_trials(parse_grid(table, "test"), Path("out"), "test")
+    outcomes = run_grid(trials, pool, Watcher(), callbacks=[lambda _: os.chdir("/")])
+    assert outcomes == ["done"] * 4
+    assert Path.cwd() == tmp_path
+    assert {path.name for path in tmp_path.iterdir()} == {"out"}
+
+
+class TwoRows(torch.nn.Module):
+    """Takes the two rows with which it is tried, and no reference batch of another size."""
+
+    def __init__(self, num_inputs: int, num_outputs: int) -> None:
+        super().__init__()
+        self.norm = VirtualBatchNorm(num_inputs)
+        self.out = torch.nn.Linear(num_inputs, num_outputs)
+
+    def forward(self, observations: torch.Tensor) -> Any:
+        assert len(observations) <= 2
+        return self.out(self.norm(observations))
+
+
+def test_a_network_that_fails_in_a_worker_fails_its_trial_alone(
+    make_trial: Make, pool: WorkerPool
+) -> None:
+    bad = make_trial(policy={"template": f"{__name__}:TwoRows"})
+    assert run_grid([bad, make_trial(seed=1)], pool, Watcher()) == ["failed", "done"]
+    assert "[128, 3]" in bad.folder.error()
+
+
+def test_a_callback_that_returns_something_else_fails_its_trial(
+    make_trial: Make, pool: WorkerPool
+) -> None:
+    trial = make_trial()
+
+    def callback(record: GenerationRecord) -> Any:
+        return "stop" if record.generation == 2 else None
+
+    assert run_grid([trial], pool, Watcher(), callbacks=[callback]) == ["failed"]
+    assert "'stop'" in trial.folder.error()
+    assert trial.folder.status == "failed"
+
+
+@pytest.mark.parametrize("name", ["trial.json", "checkpoint/state.json", "result.json"])
+def test_a_newer_format_stops_everything(make_trial: Make, pool: WorkerPool, name: str) -> None:
+    trial, other = make_trial(seed=0), make_trial(seed=1)
+    run(pool, trial)
+    if name.startswith("checkpoint"):
+        (trial.folder.path / "result.json").unlink()
+    (trial.folder.path / name).write_text('{"format": 99}')
+    with pytest.raises(UsageError, match="format 99; expected format 2"):
+        run(pool, trial, other)
+    assert other.folder.status == "missing"
+
+
+def test_a_stopped_trial_killed_while_it_was_scored_is_not_trained_further(
+    make_trial: Make, pool: WorkerPool
+) -> None:
+    def stop_at_two(record: GenerationRecord) -> Stop | None:
+        return Stop("enough") if record.generation == 2 else None
+
+    trial = make_trial()
+    run_grid([trial], pool, Watcher(), callbacks=[stop_at_two])
+    result = trial.folder.path / "result.json"
+    whole = json.loads(result.read_text())
+    result.unlink()
+    assert run(pool, trial) == [("done", f"score {whole['score']:.1f}")]
+    again = json.loads(result.read_text())
+    assert (again["generations"], again["stopped"]) == (2, "enough")
+    assert again["returns"] == whole["returns"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "backend", "ran"),
+    [
+        ("doubles:Walk-v0", "auto", "gymnasium"),
+        ("CartPole-v1", "auto", "cartpole"),
+        ("Hopper-v5", "auto", "mujoco"),
+        ("Hopper-v5", "gymnasium", "gymnasium"),
+    ],
+)
+def test_the_backend_that_ran_is_recorded(
+    make_trial: Make, pool: WorkerPool, environment: str, backend: str, ran: str
+) -> None:
+    table = {environment: {"backend": backend}}
+    trial = make_trial(environment, environment=table, budget={"env_steps": 50})
+    run(pool, trial)
+    assert json.loads((trial.folder.path / "trial.json").read_text())["backend"] == ran

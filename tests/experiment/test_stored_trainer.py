@@ -1,0 +1,199 @@
+"""``make_trainer(..., out=DIR)``: the folder of a trial that a script trains."""
+
+import contextlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pytest
+from command_line import Run, files
+from fake_trials import timeless
+
+import esbench.experiment.trials
+from esbench import GenerationRecord, Stop, UsageError
+from esbench.engine.worker_pool import WorkerPool
+from esbench.experiment.search_trainer import SearchTrainer
+from esbench.store.trial_folder import TrialFolder
+
+OPTIONS = [
+    *("--env", "doubles:Walk-v0", "--algorithm", "openai_es", "--seeds", "3"),
+    *("--env-steps", "500", "--set", "evaluation.episodes=4", "--set", "policy.hidden=[4]"),
+    *("--set", "algorithms.openai_es.population_size=8"),
+]
+PLACE = "doubles_Walk-v0/openai_es/seed-3"
+
+
+Make: TypeAlias = Callable[..., SearchTrainer]
+
+
+@pytest.fixture
+def make(single: WorkerPool) -> Make:
+    """A maker of stored trainers that share the session's worker, which they do not close."""
+
+    def made(out: Path | None, env_steps: int = 500, **more: Any) -> SearchTrainer:
+        lent = contextlib.nullcontext(single)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("esbench.engine.worker_pool.WorkerPool", lambda _: lent)
+            trainer = esbench.make_trainer(
+                "openai_es",
+                env="doubles:Walk-v0",
+                seed=3,
+                policy={"hidden": [4]},
+                budget={"env_steps": env_steps},
+                evaluation={"episodes": 4},
+                population_size=8,
+                out=out,
+                **more,
+            )
+        assert isinstance(trainer, SearchTrainer)
+        return trainer
+
+    return made
+
+
+def content(folder: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The rows and the result, without times."""
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return list(map(timeless, rows)), timeless(json.loads((folder / "result.json").read_text()))
+
+
+def at(generation: int) -> Any:
+    return lambda record: Stop("enough") if record.generation == generation else None
+
+
+def test_it_is_the_trial_of_the_command_line(make: Make, tmp_path: Path, esbench: Run) -> None:
+    with make(tmp_path / "a") as trainer:
+        trainer.train()
+        assert trainer.done
+        assert trainer.folder == tmp_path / "a" / PLACE
+    assert esbench("run", *OPTIONS, "--workers", "1", "--out", "b", "--quiet")[0] == 0
+    assert content(tmp_path / "a" / PLACE) == content(tmp_path / "b" / PLACE)
+    before = files(tmp_path / "a" / PLACE)
+    assert esbench("run", *OPTIONS, "--out", "a", "--quiet")[1].startswith("skip")
+    assert " 1 " in esbench("status", *OPTIONS, "--out", "a")[1]
+    assert {path: before[path] for path in before} == files(tmp_path / "a" / PLACE)
+
+
+def test_it_resumes_with_the_same_bits(make: Make, tmp_path: Path) -> None:
+    with make(None) as whole:
+        whole.train()
+    for steps in (150, 300, 500):
+        with make(tmp_path) as trainer:
+            assert trainer.progress.env_steps < steps
+            trainer.train(env_steps=steps)
+    digests = [record.digest for record in whole.history]
+    assert [row["digest"] for row in TrialFolder(tmp_path / PLACE).rows()] == digests
+    assert np.array_equal(trainer.center, whole.center)
+    result = TrialFolder(tmp_path / PLACE).result()
+    assert result["returns"] == whole.evaluate().returns.tolist()
+    with make(tmp_path) as again:
+        before = files(tmp_path)
+        assert again.done
+        assert again.train() is None
+        again.save()
+        assert again.history == trainer.history
+        assert np.array_equal(again.center, whole.center)
+    assert files(tmp_path) == before
+
+
+def test_ctrl_c_saves_the_generations_so_far(make: Make, tmp_path: Path) -> None:
+    def press(record: GenerationRecord) -> None:
+        if record.generation == 2:
+            raise KeyboardInterrupt
+
+    with make(tmp_path) as trainer, pytest.raises(KeyboardInterrupt):
+        trainer.train(callbacks=[press])
+    with make(tmp_path) as again:
+        assert again.progress.generation == 2
+        assert not again.done
+
+
+def test_a_trial_that_a_callback_stops_is_scored_and_verified(
+    make: Make, tmp_path: Path, esbench: Run
+) -> None:
+    with make(tmp_path / "out") as trainer:
+        assert trainer.train(callbacks=[at(2)]) == Stop("enough")
+    result = TrialFolder(tmp_path / "out" / PLACE).result()
+    assert (result["generations"], result["stopped"]) == (2, "enough")
+    with make(tmp_path / "out") as again:
+        assert again.train() == Stop("enough")
+        assert again.progress.generation == 2
+    code, text, _ = esbench("verify", "out")
+    assert (code, "identical" in text) == (0, True)
+    for command in (["eval", f"out/{PLACE}"], ["table", "out"], ["plot", "out"]):
+        assert esbench(*command)[0] == 0
+
+
+def test_a_trial_stopped_and_killed_before_its_score_is_only_scored(
+    make: Make, tmp_path: Path
+) -> None:
+    with make(tmp_path) as trainer:
+        trainer.train(callbacks=[at(2)])
+    (tmp_path / PLACE / "result.json").unlink()
+    with make(tmp_path) as again:
+        again.train()
+        assert (again.progress.generation, again.done) == (2, True)
+
+
+def test_a_larger_budget_extends_it_on_request(make: Make, tmp_path: Path) -> None:
+    with make(tmp_path, 200) as trainer:
+        trainer.train()
+    with pytest.raises(UsageError, match=r"env_steps was 200, is now 500"):
+        make(tmp_path)
+    with make(tmp_path, extend=True) as trainer:
+        trainer.train()
+    with make(None) as whole:
+        whole.train()
+    assert np.array_equal(trainer.center, whole.center)
+    assert TrialFolder(tmp_path / PLACE).is_done
+
+
+def test_an_extension_goes_on_after_a_stop(make: Make, tmp_path: Path) -> None:
+    with make(tmp_path, 400) as trainer:
+        trainer.train(callbacks=[at(2)])
+    with make(tmp_path, extend=True) as trainer:
+        trainer.train()
+    with make(None) as whole:
+        whole.train()
+    assert [record.digest for record in trainer.history] == [r.digest for r in whole.history]
+    assert TrialFolder(tmp_path / PLACE).result()["stopped"] is None
+
+
+def test_what_cannot_be_stored_is_refused(make: Make, tmp_path: Path) -> None:
+    with make(tmp_path) as trainer:
+        with pytest.raises(UsageError, match="not closed"):
+            make(tmp_path)
+        with pytest.raises(UsageError, match=r"501: expected at most 500"):
+            trainer.train(env_steps=501)
+        with pytest.raises(UsageError, match=r"returned True; expected None or"):
+            trainer.train(callbacks=[lambda _: True])  # type: ignore[list-item, return-value]
+    with make(tmp_path):  # the lock was released
+        pass
+    with pytest.raises(UsageError, match=r"sigma was .*, is now 0.5"):
+        make(tmp_path, sigma=0.5)
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="is a file"):
+        make(tmp_path / "file")
+
+
+def test_a_script_records_members_too(make: Make, tmp_path: Path) -> None:
+    with make(tmp_path, record="members") as trainer:
+        trainer.train()
+    members = esbench.load_members(tmp_path / PLACE)
+    assert len(members) == trainer.progress.episodes
+    with pytest.raises(UsageError, match="record.*out"):
+        make(None, record="members")
+
+
+def test_a_closed_trainer_trains_no_more(make: Make, tmp_path: Path) -> None:
+    with make(tmp_path) as trainer:
+        trainer.train(env_steps=100)
+    rows = (tmp_path / PLACE / "metrics.jsonl").read_bytes()
+    with pytest.raises(UsageError, match="closed"):
+        trainer.train()
+    assert (tmp_path / PLACE / "metrics.jsonl").read_bytes() == rows
+    with make(tmp_path) as trainer:
+        trainer.train()
+    assert trainer.train() == trainer.stopped  # done

@@ -1,0 +1,237 @@
+"""A loaded policy in a plain Gymnasium loop, as a torch module and as an exported program."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from command_line import Run
+from threadpoolctl import threadpool_limits
+from watchers import run
+
+import esbench
+from esbench.core.errors import TrainingError, UsageError
+from esbench.engine.worker_pool import WorkerPool
+from esbench.experiment.export_policy import export_policy
+from esbench.experiment.trained_policy import TrainedPolicy
+from esbench.experiment.trials import Trial
+from esbench.policies.kernels.activations import ACTIVATIONS
+from esbench.policies.kernels.device import TOLERANCE
+from esbench.policies.kernels.torch_networks import MODULES
+
+Make = Callable[..., Trial]
+PICTURES = "doubles:Pictures-v0"
+CONV = {"template": "small_conv", "layers": [[3, 4, 2], [5, 2, 1]], "hidden": [4]}
+MLP = {"template": "mlp", "hidden": [4], "normalize_observations": True}
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "linear": ("CartPole-v1", {"template": "linear", "bias": True}),
+    "mlp": ("doubles:Walk-v0", MLP),
+    "multi": ("doubles:Multi-v0", {"template": "linear"}),
+    "discrete": ("FrozenLake-v1", {"template": "mlp", "hidden": [], "bias": False}),
+    "vector": ("esbench/Sphere-v0", {"template": "vector"}),
+    "conv": (PICTURES, CONV),
+    "virtual batch": (
+        PICTURES,
+        {**CONV, "virtual_batch_norm": True, "reference_size": 6, "normalize_observations": True},
+    ),
+    "recurrent": (PICTURES, {"template": "conv_lstm", "layers": [[3, 4, 2]], "units": 4}),
+    "own": ("CartPole-v1", {"template": "test_api:Net"}),
+    "own images": (PICTURES, {"template": f"{__name__}:Convolution"}),
+}
+
+
+@pytest.fixture(params=CASES)
+def trial(request: pytest.FixtureRequest, make_trial: Make, pool: WorkerPool) -> Trial:
+    name, policy = CASES[request.param]
+    made = make_trial(name, policy=policy, budget={"env_steps": 200})
+    run(pool, made)
+    return made
+
+
+def played(policy: TrainedPolicy, name: str, seed: int) -> tuple[float, list[Any], list[Any]]:
+    """The return, observations and outputs of an episode with Gymnasium alone."""
+    env = gymnasium.make(name)
+    observation, _ = env.reset(seed=seed)
+    policy.reset()
+    total, ended, seen, outputs = 0.0, False, [], []
+    while not ended:
+        seen.append(observation)
+        observation, reward, terminated, truncated, _ = env.step(policy.act(observation))
+        total, ended = total + float(reward), terminated or truncated
+    policy.reset()
+    outputs = [policy.outputs(observation) for observation in seen]
+    env.close()
+    return total, seen, outputs
+
+
+def unrolled(compute: Any, rows: torch.Tensor, recurrent: bool) -> np.ndarray:
+    """The outputs of one episode: all rows at once, or one after the other with the state."""
+    if not recurrent:
+        return compute(rows).detach().numpy()
+    state, outputs = (torch.zeros(1, 4), torch.zeros(1, 4)), []
+    for row in rows:
+        output, state = compute(row[None], state)
+        outputs.append(output.detach())
+    return torch.cat(outputs).numpy()
+
+
+def test_it_has_the_recorded_returns_and_torch_has_its_outputs(
+    trial: Trial, tmp_path: Path
+) -> None:
+    policy = esbench.load_policy(trial.folder.path)
+    copies = [policy, copy.deepcopy(policy)]
+    turns = [copies[number % 2] for number in range(len(policy.held_out_seeds))]
+    name, seeds = trial.spec.environment.id, policy.held_out_seeds
+    episodes = [played(turn, name, seed) for turn, seed in zip(turns, seeds, strict=True)]
+    assert [total for total, _, _ in episodes] == trial.folder.result()["returns"]
+    about = export_policy(policy, tmp_path / "policy.pt2")
+    program = torch.export.load(tmp_path / "policy.pt2").module()
+    assert about["inputs"][0] == "N"
+    for _, seen, outputs in episodes:
+        flat = [gymnasium.spaces.flatten(policy.observation_space, each) for each in seen]
+        rows = torch.as_tensor(np.array(flat)).reshape(-1, *about["inputs"][1:])
+        assert isinstance(policy, TrainedPolicy)
+        for compute in policy.module(), program:
+            found = unrolled(compute, rows, recurrent=about["state"] is not None)
+            assert np.abs(found - outputs).max() <= TOLERANCE * max(1.0, np.abs(outputs).max())
+        if about["state"] is None and policy.module().shape != (2, 12, 12):
+            assert policy.module()(rows[:0]).shape == (0, len(outputs[0]))
+
+
+def test_its_bits_do_not_depend_on_the_number_of_threads(
+    make_trial: Make, pool: WorkerPool
+) -> None:
+    wide = {"template": "small_conv", "layers": [[32, 4, 1], [64, 4, 1]], "hidden": [64]}
+    trial = make_trial(PICTURES, policy=wide, budget={"env_steps": 50})
+    run(pool, trial)
+    policy = esbench.load_policy(trial.folder.path)
+    assert isinstance(policy, TrainedPolicy)
+    images = np.random.default_rng(0).integers(0, 256, (20, 2, 12, 12), np.uint8)
+    outputs = []
+    for threads in 1, 2:
+        with threadpool_limits(threads):
+            policy.reset()
+            outputs.append([policy.outputs(image).tobytes() for image in images])
+    assert outputs[0] == outputs[1]
+
+
+def test_it_takes_the_observations_that_training_takes(make_trial: Make, pool: WorkerPool) -> None:
+    trial = make_trial("doubles:Loose-v0")
+    run(pool, trial)
+    policy = esbench.load_policy(trial.folder.path)
+    env = policy.make_environment()
+    totals = []
+    for seed in policy.held_out_seeds:
+        observation, _ = env.reset(seed=seed)
+        policy.reset()
+        total, ended = 0.0, False
+        while not ended:
+            observation, reward, ended, _, _ = env.step(policy.act(observation))
+            total += float(reward)
+        totals.append(total)
+    assert totals == trial.folder.result()["returns"]
+    for wrong in ({"goal": np.zeros(2)}, {}, None):
+        with pytest.raises(UsageError, match="expected one of Dict"):
+            policy.act(wrong)
+
+
+def test_an_exported_policy_needs_no_esbench(
+    make_trial: Make, pool: WorkerPool, esbench: Run, tmp_path: Path
+) -> None:
+    wrapper = {"wrapper": "gymnasium.wrappers:ClipReward", "max_reward": 1.0}
+    trial = make_trial("CartPole-v1", environment={"CartPole-v1": {"wrappers": [wrapper]}})
+    run(pool, trial)
+    code, printed, _ = esbench("export", str(trial.folder.path))
+    assert code == 0
+    assert "observations [N, 4] float32 to outputs [N, 2]" in printed
+    reader = f"""
+import json, sys, torch
+files = {{"esbench.json": ""}}
+program = torch.export.load({str(trial.folder.path / "policy.pt2")!r}, extra_files=files)
+assert program.module()(torch.zeros(3, 4)).shape == (3, 2)
+about = json.loads(files["esbench.json"])
+assert about["action_space"] == "Discrete(2)"
+assert about["wrappers"] == [{{"wrapper": "gymnasium.wrappers:ClipReward", "max_reward": 1.0}}]
+assert "esbench" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", reader], check=True, cwd=tmp_path)
+
+
+class Convolution(torch.nn.Module):
+    """One convolution and one linear layer."""
+
+    def __init__(self, shape: tuple[int, ...], num_outputs: int) -> None:
+        super().__init__()
+        self.features = torch.nn.Sequential(torch.nn.Conv2d(shape[0], 2, 3, 2), torch.nn.Flatten())
+        features = self.features(torch.zeros(1, *shape)).shape[1]
+        self.output = torch.nn.Linear(features, num_outputs)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.output(self.features(images))
+
+
+class Counting(torch.nn.Module):
+    """Remembers in an attribute how often it was called."""
+
+    def __init__(self, num_inputs: int, num_outputs: int) -> None:
+        super().__init__()
+        self.linear, self.calls = torch.nn.Linear(num_inputs, num_outputs), torch.zeros(())
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        self.calls = self.calls + 1
+        return self.linear(rows) * self.calls
+
+
+def test_what_cannot_be_used_is_one_sentence(
+    make_trial: Make, pool: WorkerPool, tmp_path: Path
+) -> None:
+    trial = make_trial("CartPole-v1", policy={"template": f"{__name__}:Counting"})
+    run(pool, trial)
+    policy = esbench.load_policy(trial.folder.path)
+    with pytest.raises(UsageError, match="cannot be exported"):
+        export_policy(policy, tmp_path / "policy.pt2")
+    with pytest.raises(UsageError, match=r"shape \[1, 4\]: expected \[4\]"):
+        policy.act(np.zeros((1, 4)))
+    for wrong in ("a", [0.0, "a", 0.0, 0.0], [[0.0], 1.0], None):
+        with pytest.raises(UsageError, match="expected one of Box|expected \\[4\\]"):
+            policy.act(wrong)
+    assert isinstance(policy, TrainedPolicy)
+    policy.parameters[:] = np.nan
+    policy.reset()
+    with pytest.raises(TrainingError, match="not finite"):
+        policy.act(np.zeros(4))
+
+
+def test_a_module_takes_no_images_of_another_layout(make_trial: Make, pool: WorkerPool) -> None:
+    trial = make_trial(PICTURES, policy=MLP, budget={"env_steps": 200})
+    run(pool, trial)
+    policy = esbench.load_policy(trial.folder.path)
+    assert isinstance(policy, TrainedPolicy)
+    module, shape = policy.module(), policy.observation_space.shape
+    assert shape is not None
+    images = torch.rand(3, *shape)
+    assert torch.equal(module(images), module(images.flatten(1)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of torch.jit, which is still in use
+        traced = torch.jit.trace(module, images)
+    assert torch.equal(traced(images[:2]), module(images[:2]))
+    for wrong in images.movedim(1, 3), images[:, None], images.flatten(2), images[0]:
+        with pytest.raises(ValueError, match="expected"):
+            module(wrong)
+
+
+def test_every_activation_has_a_torch_module() -> None:
+    values = np.linspace(-5, 5, 101, dtype=np.float32)
+    for name, activate in ACTIVATIONS.items():
+        found = values.copy()
+        activate(found)
+        np.testing.assert_allclose(MODULES[name]()(torch.tensor(values)), found, atol=1e-6)

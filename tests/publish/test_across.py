@@ -1,0 +1,206 @@
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fake_trials import learning, make_records, make_trials, write_runs, write_scores, write_trial
+from matplotlib.figure import Figure
+
+from esbench.publish.figures.across import (
+    AcrossFigure,
+    across_drawing,
+    cell_scores,
+    performance_profile,
+    profile_curves,
+    target_ecdf,
+)
+from esbench.publish.figures.drawing import Curve
+from esbench.results.cells import cells
+
+BOTH = ("CartPole-v1", "Acrobot-v1")
+
+
+@pytest.fixture(autouse=True)
+def _frozen_scores_of_two(freeze: Callable[..., None]) -> None:
+    for name in BOTH:
+        freeze(name)
+    freeze("MountainCar-v0", 0.0, 0.0)  # a reference no better than random actions
+    freeze("Pendulum-v1", text="scores.solved = 1.0")
+
+
+def write(root: Path, environment: str, scores: list[float], algorithm: str = "openai_es") -> None:
+    write_scores(root, scores, environments=[environment], algorithms={algorithm: {}})
+
+
+def files(shown: AcrossFigure | None) -> dict[str, bytes]:
+    assert shown is not None
+    return across_drawing(shown).files()
+
+
+def ecdf_of(root: Path) -> list[Curve]:
+    shown = target_ecdf(cells(root))
+    assert shown is not None
+    return list(shown.curves)
+
+
+def profile_of(root: Path) -> list[Curve]:
+    return profile_curves([(cell, cell_scores(cell)) for cell in cells(root) if cell.has_scale])
+
+
+def share_at(line: Curve, steps: float) -> float:
+    return float(line.y[np.searchsorted(line.x, steps, side="right") - 1])
+
+
+def share_above(line: Curve, score: float) -> float:
+    return float(np.interp(score, line.x, line.y))
+
+
+def test_the_ecdf_counts_triples_and_environments_weigh_the_same(tmp_path: Path) -> None:
+    # The mean of five returns is 50 before the fifth update (400 steps), 60 before the sixth.
+    write_runs(tmp_path / "a", [[50.0] * 5 + [100.0] * 5])
+    write_runs(tmp_path / "b", [[0.0] * 10] * 3, environments=["Acrobot-v1"])
+    (line,) = ecdf_of(tmp_path)
+    assert line.label == "openai_es (4 runs)"
+    assert line.x[0] == 100
+    assert line.x[-1] == pytest.approx(1000)
+    expected = {395: 0.0, 405: 0.5, 495: 0.5, 505: 0.6, 605: 0.7, 805: 0.9, 905: 1.0, 1000: 1.0}
+    for steps, share in expected.items():
+        assert share_at(line, steps) == pytest.approx(share / 2), steps
+
+
+def test_the_ecdf_ends_with_its_own_budget_and_names_missing_environments(tmp_path: Path) -> None:
+    for name in BOTH:
+        write_runs(tmp_path / "a", [[100.0] * 10], environments=[name])
+    short = {"algorithms": {"random_search": {}}, "budget": {"env_steps": 600}}
+    write_runs(tmp_path / "b", [[100.0] * 6], **short)
+    full, part = ecdf_of(tmp_path)
+    assert (full.label, full.x[-1]) == ("openai_es (2 runs)", pytest.approx(1000))
+    assert part.label == "random_search (1 of 2 environments, 1 run)"
+    assert part.x[-1] == pytest.approx(600)
+    assert part.style != full.style
+
+
+def test_an_ecdf_needs_an_environment_with_both_frozen_scores(tmp_path: Path) -> None:
+    for name in ("Pendulum-v1", "MountainCar-v0"):
+        write_runs(tmp_path / "a", [[1.0] * 6] * 3, environments=[name])
+    changed = {"CartPole-v1": {"kwargs": {"sutton_barto_reward": True}}}
+    write_runs(tmp_path / "b", [[1.0] * 6] * 3, environment=changed)
+    assert target_ecdf(cells(tmp_path)) is None
+    write_runs(tmp_path / "c", [[1.0, 50.0, 80.0, 20.0, 90.0, 70.0]] * 3, environments=[BOTH[1]])
+    first = files(target_ecdf(cells(tmp_path)))
+    assert set(first) == {"png", "svg"}
+    assert first == files(target_ecdf(cells(tmp_path)))
+
+
+def test_unfinished_runs_are_drawn_when_none_is_done(tmp_path: Path) -> None:
+    for trial in make_trials(tmp_path / "run"):
+        write_trial(trial, make_records([100.0] * 6))
+    assert [line.label for line in ecdf_of(tmp_path / "run")] == ["openai_es (3 runs, unfinished)"]
+
+
+@pytest.mark.parametrize("value", [math.nan, 100.0])
+def test_runs_that_reach_nothing_or_all_at_once_can_be_drawn(tmp_path: Path, value: float) -> None:
+    write_runs(tmp_path / "run", [[value] * 6])
+    shown = target_ecdf(cells(tmp_path / "run"))
+    assert shown is not None
+    across_drawing(shown).make().draw_without_rendering()
+
+
+def test_a_profile_is_the_share_of_runs_and_environments_weigh_the_same(tmp_path: Path) -> None:
+    write(tmp_path / "a", "CartPole-v1", [0.0, 50.0, 100.0, 150.0])
+    write(tmp_path / "a", "Acrobot-v1", [30.0])
+    (line,) = profile_of(tmp_path / "a")
+    assert line.label == "openai_es (5 runs)"
+    assert (line.x[0], line.x[-1]) == (0.0, 1.5)
+    expected = {0.1: 1.75, 0.4: 0.75, 0.6: 0.5, 1.1: 0.25, 1.49: 0.25, 1.5: 0.0}
+    for score, total in expected.items():
+        assert share_above(line, score) == pytest.approx(total / 2), score
+    assert np.isnan(line.low).all()  # of a single run in Acrobot
+
+
+def test_bands_of_a_profile_hold_the_line(tmp_path: Path) -> None:
+    for name in BOTH:
+        write(tmp_path / "a", name, [10.0, 40.0, 50.0, 80.0])
+    write(tmp_path / "a", "CartPole-v1", [0.0] * 3, "snes")
+    both, one = profile_of(tmp_path / "a")
+    assert one.label == "snes (1 of 2 environments, 3 runs)"
+    assert both.style != one.style
+    assert ((both.low <= both.y) & (both.y <= both.high)).all()
+    assert (both.low < both.high).any()
+    np.testing.assert_array_equal(both.x, one.x)
+
+
+def test_a_diverged_run_is_above_nothing_and_an_unfinished_one_is_left_out(tmp_path: Path) -> None:
+    write(tmp_path / "a", "CartPole-v1", [-10.0, 100.0, math.nan])
+    (trial,) = make_trials(tmp_path / "a", seeds=[7])
+    write_trial(trial)
+    (line,) = profile_of(tmp_path / "a")
+    assert line.label == "openai_es (3 runs)"
+    assert share_above(line, -0.05) == pytest.approx(1 / 3)
+    assert (line.x[0], line.x[-1]) == (pytest.approx(-0.1), 1.0)
+
+
+def test_the_axis_of_a_profile_is_limited(tmp_path: Path) -> None:
+    write(tmp_path / "a", "CartPole-v1", [-9000.0, 9000.0])
+    (line,) = profile_of(tmp_path / "a")
+    assert (line.x[0], line.x[-1]) == (-0.5, 2.0)
+    assert (line.y == 0.5).all()
+
+
+def test_a_profile_needs_two_environments_with_both_frozen_scores(tmp_path: Path) -> None:
+    for name in ("CartPole-v1", "Pendulum-v1"):
+        write(tmp_path / "a", name, [50.0] * 3)
+    assert performance_profile(cells(tmp_path / "a")) is None
+    (trial,) = make_trials(tmp_path / "a", seeds=[0], environments=["Acrobot-v1"])
+    write_trial(trial)  # unfinished
+    assert performance_profile(cells(tmp_path / "a")) is None
+    write(tmp_path / "a", "Acrobot-v1", [math.nan] * 3, "snes")
+    first = files(performance_profile(cells(tmp_path / "a")))
+    assert set(first) == {"png", "svg"}
+    assert first == files(performance_profile(cells(tmp_path / "a")))
+
+
+def check_layout(figure: Figure, labels: list[str]) -> None:
+    """The legend has these labels, lies within the figure and overlaps no text of the axes."""
+    figure.draw_without_rendering()
+    (axes,), (legend,) = figure.axes, figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == labels
+    box, frame = axes.get_tightbbox(), legend.get_window_extent()
+    assert box is not None
+    assert not frame.overlaps(box)
+    assert figure.bbox.containsx(frame.x0)
+    assert figure.bbox.containsx(frame.x1)
+
+
+def test_the_figures_are_labeled_and_no_texts_overlap(tmp_path: Path) -> None:
+    for trial in make_trials(tmp_path / "run", environments=[*BOTH]):
+        returns = learning(20, 100.0, trial.spec.seed)
+        write_trial(trial, make_records(returns), 20.0 + 30.0 * trial.spec.seed)
+    reached, above = (make(cells(tmp_path / "run")) for make in (target_ecdf, performance_profile))
+    assert reached is not None
+    assert above is not None
+    ecdf, profile = across_drawing(reached).make(), across_drawing(above).make()
+    for figure, title in (
+        (ecdf, "Targets reached within a budget"),
+        (profile, "Runs above a score"),
+    ):
+        assert figure.get_suptitle() == f"{title}: Acrobot-v1, CartPole-v1"
+        check_layout(figure, ["openai_es (6 runs)"])
+    (axes,) = ecdf.axes
+    assert axes.get_xlabel() == "environment steps of training (log scale)"
+    assert axes.get_ylabel() == "share of targets reached"
+    assert axes.get_xscale() == "log"
+    assert len([text for text in axes.get_xticklabels() if text.get_text()]) >= 3
+    (axes,) = profile.axes
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("normalized score", "share of runs above it")
+    assert len(axes.collections) == 1  # the band
+    assert "shaded: pointwise 95 %" in profile.legends[0].get_title().get_text()
+    assert [text.get_text() for text in axes.texts] == ["random policy", "reference"]
+    marks = [text.get_window_extent() for text in axes.texts]
+    title_box = profile._suptitle.get_window_extent()  # type: ignore[attr-defined]
+    assert not any(mark.overlaps(title_box) for mark in marks)
+    assert not marks[0].overlaps(marks[1])
+    many = across_drawing(replace(reached, environments=["a", "b", "c", "d"])).make()
+    assert many.get_suptitle() == "Targets reached within a budget: 4 environments"

@@ -1,0 +1,413 @@
+import json
+import math
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from fake_trials import edit, make_records, make_trials, set_digest, write_scores, write_trial
+from rich.console import Console
+
+from esbench.cli.display.gate import check_table
+from esbench.core.errors import UsageError
+from esbench.publish.gate import baselines
+from esbench.publish.gate import render_check as verdicts
+from esbench.publish.gate.baselines import freeze
+from esbench.publish.gate.check import CheckReport, check
+from esbench.publish.gate.match_baseline import DigestResult
+from esbench.results.statistics.gate import GateRules, Verdict
+
+GOOD = [480.0, 485.0, 490.0, 491.0, 492.0, 495.0, 498.0, 500.0]
+WORSE = [score - 100 for score in GOOD]
+WIDE = [*[300.0] * 2, *[499.0] * 6]  # worse perhaps
+RULES = GateRules()
+CELL = "CartPole-v1/openai_es"
+
+
+def held(root: Path, base: Path, rules: GateRules = RULES, **options: Any) -> CheckReport:
+    return check(root, freeze(base, "esbench baseline"), rules, **options)
+
+
+def numbers_in(text: str) -> list[float]:
+    return [float(number) for number in re.findall(r"\d+(?:\.\d+)?", text)]
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    write_scores(tmp_path / "base", GOOD)
+    return tmp_path / "base"
+
+
+@pytest.fixture
+def same(tmp_path: Path, base: Path) -> Path:
+    shutil.copytree(base, tmp_path / "same")
+    return tmp_path / "same"
+
+
+@pytest.mark.parametrize(
+    ("scores", "verdict", "code", "words"),
+    [
+        ([490.0 + score / 50 for score in GOOD], Verdict.NO_WORSE, 0, "margin is excluded"),
+        ([score - 23 for score in GOOD], Verdict.INCONCLUSIVE, 4, "too near the margin"),  # 4.8 %
+        ([score + 100 for score in GOOD], Verdict.IMPROVEMENT, 0, "20.9% of the range higher"),
+        (WIDE, Verdict.INCONCLUSIVE, 4, r"about \d+ seeds"),
+        # Runs that diverge are counted as no better than random.
+        ([*GOOD[:2], *[math.nan] * 6], Verdict.REGRESSION, 1, "6 runs diverged"),
+    ],
+    ids=["no worse", "near the margin", "better", "wide", "diverged"],
+)
+def test_scores_decide(
+    tmp_path: Path, base: Path, scores: list[float], verdict: Verdict, code: int, words: str
+) -> None:
+    write_scores(tmp_path / "now", scores)
+    report = held(tmp_path / "now", base)
+    (cell,) = report.cells
+    assert (cell.verdict, report.exit_code) == (verdict, code)
+    assert re.search(words, verdicts.sentence(cell))
+    assert list(cell.scores) == [22.63 if math.isnan(score) else score for score in scores]
+
+
+def test_the_same_bits_are_no_worse_even_with_one_seed(tmp_path: Path) -> None:
+    write_scores(tmp_path / "base", GOOD[:1])
+    write_scores(tmp_path / "one", GOOD[:1])
+    report = held(tmp_path / "one", tmp_path / "base")
+    (cell,) = report.cells
+    assert (cell.match.digests, report.exit_code) == (DigestResult.IDENTICAL, 0)
+    assert cell.verdict is Verdict.NO_WORSE
+    assert cell.looks[0].verdict is Verdict.INCONCLUSIVE  # what its scores alone would say
+
+
+def test_the_same_scores_are_no_worse_even_with_other_bits(tmp_path: Path) -> None:
+    write_scores(tmp_path / "base", GOOD[:2])
+    write_scores(tmp_path / "same", GOOD[:2])
+    write_scores(tmp_path / "other", [GOOD[1], GOOD[0]])
+    for folder in ("same", "other"):
+        for seed in range(2):
+            set_digest(tmp_path / folder / CELL / f"seed-{seed}", 2)
+    verdicts = [held(tmp_path / folder, tmp_path / "base").cells[0] for folder in ("same", "other")]
+    assert [cell.match.digests for cell in verdicts] == [DigestResult.CHANGED] * 2
+    assert [cell.verdict for cell in verdicts] == [Verdict.NO_WORSE, Verdict.INCONCLUSIVE]
+
+
+def test_runs_that_diverge_are_worse_than_a_baseline_below_random(tmp_path: Path) -> None:
+    write_scores(tmp_path / "base", [9.0 + seed / 10 for seed in range(8)])  # random: 22.6
+    write_scores(tmp_path / "nan", [math.nan] * 8)
+    (cell,) = held(tmp_path / "nan", tmp_path / "base").cells
+    assert list(cell.scores) == [9.0] * 8
+    assert cell.verdict is not Verdict.IMPROVEMENT
+
+
+# The exact layer
+
+
+def test_a_changed_digest_is_reported_and_fails_only_if_exact(base: Path, same: Path) -> None:
+    set_digest(same / CELL / "seed-3", 2)
+    for exact, code, failures in ((False, 0, "0"), (True, 1, "1")):
+        report = held(same, base, exact=exact)
+        (cell,) = report.cells
+        assert (cell.match.digests, cell.verdict) == (DigestResult.CHANGED, Verdict.NO_WORSE)
+        assert numbers_in(cell.match.digests_detail) == [3, 2]
+        assert report.exit_code == code
+        junit = ElementTree.fromstring(verdicts.as_junit(report))
+        assert junit[0].get("failures") == failures
+    assert verdicts.headline(report).startswith("FAILED: 1 cell")
+
+
+def test_a_changed_digest_comes_with_the_own_code_that_has_changed(
+    base: Path, same: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(baselines, "changed_since", lambda _: [])  # trained with code of today
+    other = {"other": "sha256:3"}
+    edit(base, "trial.json", lambda c: c.update(own_code={"mine": "sha256:1", **other}))
+    edit(same, "trial.json", lambda c: c.update(own_code={"mine": "sha256:2", **other}))
+    assert held(same, base).cells[0].match.digests is DigestResult.IDENTICAL
+    set_digest(same / CELL / "seed-3", 2)
+    (cell,) = held(same, base).cells
+    assert cell.match.digests is DigestResult.CHANGED
+    assert "mine sha256:1 then, sha256:2 now" in cell.match.digests_detail
+    assert "other" not in cell.match.digests_detail
+
+
+def test_a_later_change_is_seen_in_the_last_digest(tmp_path: Path) -> None:
+    for name in ("base", "same"):
+        for trial in make_trials(tmp_path / name, seeds=[0]):
+            write_trial(trial, make_records([1.0] * 9), 400.0)
+    set_digest(tmp_path / "same", 9)
+    (cell,) = held(tmp_path / "same", tmp_path / "base").cells
+    assert cell.match.digests is DigestResult.CHANGED
+    assert numbers_in(cell.match.digests_detail) == [0, 5]
+
+
+def test_another_scoring_of_the_same_training_is_a_change(base: Path, same: Path) -> None:
+    edit(same / CELL / "seed-0", "result.json", lambda c: c.update(score=479.0))
+    (cell,) = held(same, base).cells
+    assert cell.match.digests is DigestResult.CHANGED
+    assert "score" in cell.match.digests_detail
+
+
+HARDWARE = {
+    "cpu": "Test CPU",
+    "instructions": "avx avx512f fma",
+    "platform": "Linux-5-with-glibc2.36",
+}
+KNOWN = {"versions": {"numpy": "2.0", "torch": "2.0", "jax": "1"}, "hardware": HARDWARE}
+
+
+@pytest.mark.parametrize(
+    ("change", "parts"),
+    [
+        ({"versions": {"numpy": "1.0", "torch": "2.0"}}, ("numpy", "2.0", "1.0")),
+        ({"hardware": {**HARDWARE, "cpu": "Other"}}, ("Test CPU", "Other")),
+        ({"hardware": {**HARDWARE, "instructions": "avx avx2 fma"}}, ("avx2 avx512f",)),
+        ({"resumed_with": [{"versions": {"numpy": "3.0"}}]}, ("seed 0", "resumed")),
+        ({"resumed_with": [{**KNOWN, "hardware": {**HARDWARE, "cpu": "Other"}}]}, ("resumed",)),
+        ({"hardware": {**HARDWARE, "platform": "Linux-6-with-glibc2.40"}}, ("2.36", "2.40")),
+    ],
+    ids=["version", "processor", "instructions", "resumed", "resumed elsewhere", "C library"],
+)
+def test_elsewhere_digests_are_not_comparable(
+    base: Path, same: Path, change: dict[str, Any], parts: tuple[str, ...]
+) -> None:
+    edit(base, "trial.json", lambda content: content.update(KNOWN))
+    edit(same, "trial.json", lambda content: content.update(KNOWN | change))
+    edit(same, "result.json", lambda content: content.update(digest="bits"))
+    set_digest(same / CELL / "seed-0", 1)
+    report = held(same, base, exact=True)
+    (cell,) = report.cells
+    assert cell.match.digests is DigestResult.NOT_COMPARABLE
+    assert all(part in cell.match.digests_detail for part in parts)
+    assert (cell.verdict, report.exit_code) == (Verdict.NO_WORSE, 0)
+    # In a history of checks, too, bits of mixed versions say nothing.
+    stored = json.loads(verdicts.as_json(report))["cells"][0]["last_digests"]
+    assert all((digest is None) == ("resumed_with" in change) for digest in stored)
+
+
+def test_a_baseline_without_digests_has_the_seed_nevertheless(base: Path, same: Path) -> None:
+    mixed = KNOWN | {"resumed_with": [{"versions": {"numpy": "3.0"}}]}
+    edit(base, "trial.json", lambda content: content.update(mixed))
+    edit(same, "trial.json", lambda content: content.update(KNOWN))
+    match = held(same, base).cells[0].match
+    assert match.digests is DigestResult.NOT_COMPARABLE
+    assert "seed 0 has no digests" in match.digests_detail
+
+
+def test_versions_that_change_no_digest_are_not_compared(base: Path, same: Path) -> None:
+    edit(base, "trial.json", lambda c: c.update(versions={"esbench": "1", "jax": "1"}))
+    edit(same, "trial.json", lambda c: c.update(versions={"esbench": "2", "jax": None}))
+    assert held(same, base).cells[0].match.digests is DigestResult.IDENTICAL
+
+
+def test_other_seeds_are_not_comparable(tmp_path: Path, base: Path) -> None:
+    trials = make_trials(tmp_path / "more", seeds=[*range(7), 50])
+    for trial, score in zip(trials, GOOD, strict=True):
+        write_trial(trial, make_records([score / 2, score]), score)
+    (cell,) = held(tmp_path / "more", base).cells
+    assert cell.match.digests is DigestResult.NOT_COMPARABLE
+    assert numbers_in(cell.match.digests_detail) == [50]
+
+
+def test_more_seeds_than_the_baselines_are_identical_if_those_are(
+    tmp_path: Path, base: Path
+) -> None:
+    trials = make_trials(tmp_path / "more", seeds=[*range(8), 50])
+    for trial, score in zip(trials, [*GOOD, GOOD[0]], strict=True):
+        write_trial(trial, make_records([score / 2, score]), score)
+    (cell,) = held(tmp_path / "more", base).cells
+    assert cell.match.digests is DigestResult.IDENTICAL
+    assert numbers_in(cell.match.digests_detail) == [8]
+
+
+def test_one_changed_seed_is_enough_whatever_the_others_are(base: Path, same: Path) -> None:
+    edit(same / CELL / "seed-0", "trial.json", lambda c: c.update(hardware={"cpu": "Other"}))
+    set_digest(same / CELL / "seed-5", 1)
+    assert held(same, base).cells[0].match.digests is DigestResult.CHANGED
+
+
+# What is not measured
+
+
+def not_measured(report: CheckReport) -> str:
+    (cell,) = report.cells
+    assert (cell.verdict, report.exit_code) == (Verdict.NOT_MEASURED, 3)
+    assert cell.reason == verdicts.sentence(cell)
+    return cell.reason
+
+
+@pytest.mark.parametrize(
+    ("scores", "grid", "parts", "new"),
+    [
+        (GOOD, {"environments": ["Acrobot-v1"]}, (), ("openai_es on Acrobot-v1",)),
+        (GOOD, {"environments": ["CartPole-v0"]}, ("CartPole-v0",), ("openai_es on CartPole-v0",)),
+        (GOOD, {"algorithms": {"openai_es": {"sigma": 0.4}}}, ("settings.sigma", "0.4", "0.2"), ()),
+        (GOOD[:7], {}, ("7", "8"), ()),
+    ],
+    ids=["missing", "another version", "other settings", "missing seeds"],
+)
+def test_what_cannot_be_compared(
+    tmp_path: Path,
+    base: Path,
+    scores: list[float],
+    grid: dict[str, Any],
+    parts: tuple[str, ...],
+    new: tuple[str, ...],
+) -> None:
+    write_scores(tmp_path / "out", scores, **grid)
+    report = held(tmp_path / "out", base)
+    assert all(part in not_measured(report) for part in parts)
+    assert report.new == new
+    assert all(any(name in note for note in verdicts.notes(report)) for name in new)
+
+
+def of_defaults(root: Path, names: list[str], **settings: object) -> None:
+    """Let trials say which settings were defaults, and what these were."""
+
+    def change(description: Any) -> None:
+        description["defaults"] = names
+        description["spec"]["algorithm"]["settings"].update(settings)
+
+    edit(root, "trial.json", change)
+
+
+def test_a_changed_default_is_judged_as_code(base: Path, same: Path) -> None:
+    of_defaults(base, ["sigma", "shaping"], sigma=0.5)
+    of_defaults(same, ["sigma", "shaping", "added"], sigma=0.25, added=3)
+    report = held(same, base)
+    (cell,) = report.cells
+    assert (cell.verdict, report.exit_code) == (Verdict.NO_WORSE, 0)
+    assert numbers_in(cell.reason) == [0.5, 0.25, 3]
+    # A setting that one of the sides was given is not the code's.
+    of_defaults(same, ["shaping"], sigma=0.25)
+    assert numbers_in(not_measured(held(same, base))) == [0.5, 0.25, 3]
+    of_defaults(base, [], sigma=0.5)
+    of_defaults(same, ["sigma", "added"], sigma=0.25)
+    assert numbers_in(not_measured(held(same, base))) == [0.5, 0.25]
+
+
+def test_a_check_that_trains_takes_the_defaults_of_today(base: Path) -> None:
+    today = freeze(base, "").cells[0].trial_spec(0)
+    of_defaults(base, ["sigma_decay"], sigma_decay=0.5, learning_rate=0.5)
+    (cell,) = freeze(base, "").cells
+    settings = cell.judged_spec(0).algorithm.settings.model_dump()
+    now = today.algorithm.settings.model_dump()
+    assert settings == {**now, "learning_rate": 0.5}
+
+
+def test_missing_seeds_are_named(tmp_path: Path, base: Path, same: Path) -> None:
+    shutil.rmtree(same / CELL / "seed-3")
+    assert numbers_in(not_measured(held(same, base))) == [7, 8, 3]
+
+
+def test_user_code_errors_that_is_not_here_is_a_caution(base: Path, same: Path) -> None:
+    edit(same, "trial.json", lambda c: c.update(own_code={"nowhere": "sha256:1"}))
+    report = held(same, base)
+    assert report.exit_code == 0
+    assert report.cells[0].match.digests is DigestResult.IDENTICAL
+    assert "nowhere" in " ".join(verdicts.details(report))
+
+
+def test_scores_of_code_that_has_changed_are_not_frozen(base: Path) -> None:
+    edit(base, "trial.json", lambda c: c.update(own_code={"own_search": "sha256:1"}))
+    with pytest.raises(UsageError, match="own_search"):
+        freeze(base, "")
+
+
+def test_a_setting_that_is_gone(base: Path, same: Path) -> None:
+    edit(same, "trial.json", lambda c: c["spec"]["algorithm"]["settings"].update(no_such_setting=1))
+    assert "no_such_setting" in not_measured(held(same, base))
+
+
+def test_a_failed_trial(base: Path, same: Path) -> None:
+    (trial,) = make_trials(same, seeds=[9])
+    write_trial(trial, error="Traceback")
+    reason = not_measured(held(same, base))
+    assert "seed-9" in reason
+    assert "failed" in reason
+
+
+def test_a_seed_that_lies_there_twice_is_refused(tmp_path: Path, base: Path) -> None:
+    write_scores(tmp_path / "both" / "a", GOOD[:1])
+    write_scores(tmp_path / "both" / "b", WORSE[:1])
+    (unfinished,) = make_trials(tmp_path / "both" / "0", seeds=[0])
+    write_trial(unfinished)
+    with pytest.raises(UsageError, match=r"both/a/.* and .*both/b/.* hold the same trial"):
+        held(tmp_path / "both", base)
+    with pytest.raises(UsageError, match="hold the same trial"):
+        freeze(tmp_path / "both", "")
+
+
+def test_the_cell_with_the_same_settings_is_found_among_others(tmp_path: Path, base: Path) -> None:
+    write_scores(tmp_path / "out" / "a", GOOD, algorithms={"openai_es": {"sigma": 0.4}})
+    write_scores(tmp_path / "out" / "b", GOOD)
+    assert held(tmp_path / "out", base).exit_code == 0
+
+
+def test_one_cell_that_is_not_measured_is_enough(base: Path, same: Path) -> None:
+    write_scores(base, [-90.0], environments=["Acrobot-v1"])
+    report = held(same, base)
+    assert [cell.verdict for cell in report.cells] == [Verdict.NOT_MEASURED, Verdict.NO_WORSE]
+    assert report.exit_code == 3
+
+
+# What it looks like
+
+
+@pytest.fixture(scope="module")
+def all_kinds(tmp_path_factory: pytest.TempPathFactory) -> CheckReport:
+    """Return a check with a cell of each verdict; a regression outranks what is not measured."""
+    folder = tmp_path_factory.mktemp("kinds")
+    for environment, before, after in (
+        ("Acrobot-v1", [-90.0] * 8, [-90.0] * 8),
+        ("CartPole-v1", GOOD, WORSE),
+        ("HalfCheetah-v5", [1000.0, 1010.0] * 4, [3000.0, 3020.0] * 4),
+        ("Pendulum-v1", [-500.0, -1000.0], [-1000.0, -600.0]),
+        ("Swimmer-v5", [300.0] * 8, []),
+    ):
+        write_scores(folder / "base", before, environments=[environment])
+        if after:
+            write_scores(folder / "out", after, environments=[environment])
+    return held(folder / "out", folder / "base", allow_inconclusive=True)
+
+
+def test_markdown_has_a_row_a_cell_and_the_outcome_first(all_kinds: CheckReport) -> None:
+    lines = verdicts.as_markdown(all_kinds).splitlines()
+    assert lines[0].startswith("### esbench check: FAILED")
+    rows = [line for line in lines if line.startswith("| ") and "-v" in line]
+    assert len(rows) == 5
+    assert all(row.count("|") == rows[0].count("|") for row in [*rows, lines[2], lines[3]])
+    assert "**regression**: 20.9% of the range lower" in rows[1]
+
+
+def test_junit_counts_failures_errors_and_skipped(all_kinds: CheckReport) -> None:
+    (suite,) = ElementTree.fromstring(verdicts.as_junit(all_kinds))
+    counts = {"tests": "5", "failures": "1", "errors": "1", "skipped": "1"}
+    assert {key: suite.get(key) for key in counts} == counts
+    kinds = [[child.tag for child in case][:-1] for case in suite]
+    assert kinds == [[], ["failure"], [], ["skipped"], ["error"]]
+    assert suite[1].get("classname") == "esbench.check.CartPole-v1"
+    assert "20.9% of the range lower" in str(suite[1][0].get("message"))
+
+
+def test_json_has_everything_and_no_nan(all_kinds: CheckReport) -> None:
+    content = json.loads(verdicts.as_json(all_kinds), parse_constant=pytest.fail)
+    assert content["exit_code"] == 1
+    found = [cell["verdict"] for cell in content["cells"]]
+    assert found == ["no worse", "regression", "improvement", "inconclusive", "not measured"]
+    drop = content["cells"][1]
+    assert drop["scores"] == WORSE
+    assert drop["looks"][0]["change"] == pytest.approx(-100 / (500 - 22.63))
+    assert drop["looks"][0]["seeds_needed"] is None
+    assert content["cells"][4]["looks"] == []
+
+
+def test_the_terminal_shows_every_cell_in_80_columns(all_kinds: CheckReport) -> None:
+    console = Console(width=80, record=True)
+    console.print(check_table(all_kinds))
+    text = console.export_text()
+    for word in ("regression", "improvement", "inconclusive", "not measured", "-20.9%", "391.4"):
+        assert word in text
+    assert all(len(line) <= 80 for line in text.splitlines())
+    lines = verdicts.details(all_kinds)
+    about = {line.split(":")[0].removeprefix("openai_es on ") for line in lines}
+    assert about == {"CartPole-v1", "HalfCheetah-v5", "Pendulum-v1", "Swimmer-v5"}

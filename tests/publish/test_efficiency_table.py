@@ -1,0 +1,246 @@
+import csv
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import fake_trials
+import pytest
+from command_line import Run
+from fake_trials import COMMAND, make_records, make_trials, write_trial
+
+from esbench.core.errors import UsageError
+from esbench.publish.figures.learning_curves import learning_curves
+from esbench.publish.tables import render_table as layout
+from esbench.publish.tables.efficiency import efficiency_table, parse_targets, sheet
+from esbench.publish.tables.score_table import score_table
+from esbench.results.cells import cells
+from esbench.results.statistics.efficiency import share_interval
+from esbench.results.statistics.statistics import bootstrap_interval
+
+
+@pytest.fixture(autouse=True)
+def _frozen_scores_of_cartpole_alone(freeze: Callable[..., None]) -> None:
+    freeze("CartPole-v1", 20.0, 120.0)
+
+
+def write_runs(root: Path, runs: list[list[float]], score: float = 0.0, **grid: object) -> None:
+    """Write a done trial for each list of returns: 100 steps, 10 episodes, 1 CPU second a row."""
+    grid.setdefault("budget", {"env_steps": 400})
+    fake_trials.write_runs(root, runs, score, **grid)
+
+
+def test_a_row_of_four_runs_by_hand(tmp_path: Path) -> None:
+    runs = [
+        [120.0, 120.0, 0.0, 0.0],  # the mean of two is 120 before the second update: 100 steps
+        [20.0, 120.0, 120.0, 0.0],  # 200 steps
+        [20.0, 120.0, 20.0, 120.0],  # never
+        [20.0, 20.0, math.nan, 200.0],  # never: one return of two is missing
+    ]
+    write_runs(tmp_path / "run", runs)
+    (row,) = efficiency_table(tmp_path / "run", {}, window=2)
+    low, high = share_interval(2, 4)
+    assert row.target == 120
+    assert (row.reached, row.runs, row.share, row.low, row.high) == (2, 4, 0.5, low, high)
+    assert (row.env_steps, row.episodes, row.cpu_time_s, row.wall_time_s) == (200, 20, 2, 1)
+    assert row.expected_env_steps == (100 + 200 + 400 + 400) / 2
+    assert row.area_env_steps == 400
+    # The fourth run counts as random actions, and the IQM of four leaves out the ends.
+    assert row.mean_return == (60 + 65) / 2
+    assert row.diverged == 1
+    assert (row.unfinished, row.empty, row.commands) == (0, 0, (COMMAND,))
+
+
+def test_the_area_is_normalized_by_frozen_scores_up_to_a_budget_all_have_played(
+    tmp_path: Path,
+) -> None:
+    write_runs(tmp_path / "a", [[20.0, 120.0, 70.0, 70.0], [20.0] * 4, [120.0] * 4])
+    short = {"algorithms": {"random_search": {}}, "budget": {"env_steps": 200}}
+    write_runs(tmp_path / "b", [[70.0, 70.0]], **short)
+    first, second = sorted(efficiency_table(tmp_path, {}), key=lambda row: row.algorithm)
+    assert first.area_env_steps == second.area_env_steps == 200
+    assert (first.mean_return, second.mean_return) == ((70 + 20 + 120) / 3, 70)
+    assert first.area == pytest.approx((0.5 + 0.0 + 1.0) / 3)
+    interval = [float(end) for end in bootstrap_interval([0.5, 0.0, 1.0])]
+    assert [first.area_low, first.area_high] == pytest.approx(interval)
+    assert second.area == 0.5
+    assert math.isnan(second.area_low)
+
+
+def test_the_score_fills_the_area_of_a_run_that_ended_before_its_budget(tmp_path: Path) -> None:
+    budget = {"env_steps": 400, "target_return": 120.0, "target_window": 1}
+    write_runs(tmp_path / "fast", [[20.0, 120.0]] * 3, 120.0, budget=budget)
+    slow = {"algorithms": {"snes": {}}, "budget": budget}
+    write_runs(tmp_path / "slow", [[45.0] * 4] * 3, 45.0, **slow)
+    rows = {row.algorithm: row for row in efficiency_table(tmp_path, {})}
+    by_area = score_table(tmp_path, statistic="area")
+    assert {row.algorithm: row.normalized for row in by_area} == {
+        name: pytest.approx(row.area) for name, row in rows.items()
+    }
+    assert rows["openai_es"].area == pytest.approx(0.75)
+    assert rows["openai_es"].area_env_steps == 400
+    assert rows["openai_es"].reached == 3  # with the window that has stopped the runs
+
+
+def test_a_run_that_diverged_counts_in_the_area_as_in_the_table_of_areas(tmp_path: Path) -> None:
+    write_runs(tmp_path, [[20.0, math.nan, 20.0, 20.0], *[[120.0] * 4] * 3], 120.0)
+    (row,) = efficiency_table(tmp_path, {})
+    (by_area,) = score_table(tmp_path, statistic="area")
+    assert row.area == pytest.approx(by_area.normalized)
+    assert (row.diverged, by_area.diverged) == (1, 1)
+    assert any("diverged" in note for note in sheet([row]).notes)
+
+
+@pytest.mark.parametrize(
+    ("returns", "score", "center", "cost"),
+    [
+        (20.0, 121.0, True, 400),  # reached by the final score, after the whole run
+        (math.nan, 120.0, False, 400),  # without evaluations only the final score counts
+        (120.0, 0.0, True, 0),  # reached from the start
+    ],
+)
+def test_the_target_is_reached_by_a_return_or_by_the_final_score(
+    tmp_path: Path, returns: float, score: float, center: bool, cost: float
+) -> None:
+    write_runs(tmp_path / "run", [[returns] * 4] * 2, score, evaluation={"center": center})
+    (row,) = efficiency_table(tmp_path / "run", {}, window=1)
+    assert (row.reached, row.env_steps, row.expected_env_steps) == (2, cost, cost)
+    assert math.isnan(row.low)  # of two runs
+    assert any("was not evaluated" in note for note in sheet([row]).notes) != center
+
+
+def test_an_agent_whose_first_policy_is_not_evaluated_has_no_area(tmp_path: Path) -> None:
+    algorithms = {"openai_es": {}, "climber": {"algorithm": "own_agents:Climber"}}
+    budget = {"env_steps": 400}
+    for trial in make_trials(tmp_path / "run", algorithms=algorithms, budget=budget):
+        write_trial(trial, make_records([20.0, 120.0, 120.0, 120.0]), 120.0)
+    areas = {row.algorithm: row.area for row in efficiency_table(tmp_path / "run", {}, window=1)}
+    assert math.isnan(areas["climber"])
+    assert areas["openai_es"] == pytest.approx(0.75)
+
+
+def test_no_run_that_reaches_the_target_has_no_time(tmp_path: Path) -> None:
+    write_runs(tmp_path / "run", [[20.0] * 4] * 3)
+    (row,) = efficiency_table(tmp_path / "run", {})
+    assert (row.reached, row.runs, row.share) == (0, 3, 0)
+    assert row.env_steps == row.expected_env_steps == math.inf
+    cells = ["CartPole-v1", "openai_es", "120.0", "0 of 3", "[0.00, 0.56]", "-", "-", "-", "-"]
+    assert sheet([row]).body[0][:-1] == cells
+    header, values = csv.reader(layout.as_csv([row]).splitlines())
+    assert dict(zip(header, values, strict=True))["env_steps"] == "inf"
+    assert json.loads(layout.as_json([row], []))["rows"][0]["env_steps"] is None
+
+
+def test_unfinished_runs_count_as_far_as_they_went(tmp_path: Path) -> None:
+    budget = {"env_steps": 400}
+    fast, slow, partial, empty = make_trials(tmp_path / "run", seeds=[0, 1, 2, 3], budget=budget)
+    write_trial(fast, make_records([20.0, 120.0, 120.0, 120.0]), 0.0)
+    write_trial(slow, make_records([20.0, 20.0, 20.0, 120.0]), 0.0)
+    write_trial(partial, make_records([20.0, 20.0]))
+    write_trial(empty)
+    (row,) = efficiency_table(tmp_path / "run", {}, window=1)
+    assert (row.reached, row.runs, row.unfinished, row.empty) == (2, 3, 1, 1)
+    assert row.expected_env_steps == (100 + 300 + 200) / 2
+    assert row.env_steps == 300  # two of three go on after 100 steps, none after 300
+    assert row.area == pytest.approx((0.75 + 0.25) / 2)  # of the two that played 400 steps
+    notes = sheet([row]).notes
+    assert any(note.startswith("1 run without a result") for note in notes)
+    assert "1 trial without a training step left out." in notes
+
+
+def test_a_folder_without_a_generation_still_gives_a_row(tmp_path: Path) -> None:
+    write_trial(make_trials(tmp_path / "run")[0])
+    (row,) = efficiency_table(tmp_path / "run", {})
+    assert (row.reached, row.runs, row.empty) == (0, 0, 1)
+    assert "0 of 0" in sheet([row]).body[0]
+
+
+def test_targets_come_from_the_option_first_and_may_be_missing(tmp_path: Path) -> None:
+    for name in ("CartPole-v1", "Acrobot-v1", "Pendulum-v1"):
+        write_runs(tmp_path / "run" / name, [[20.0] * 4] * 3, environments=[name])
+    targets = parse_targets(["Acrobot-v1=-1e2", "7"])
+    rows = efficiency_table(tmp_path / "run", targets)
+    assert [row.target for row in rows] == [-100, 7, 7]
+    rows = efficiency_table(tmp_path / "run", parse_targets(["Acrobot-v1=-100"]))
+    assert [row.target for row in rows[:2]] == [-100, 120]
+    without = rows[2]
+    assert (without.environment, without.runs, without.mean_return) == ("Pendulum-v1", 3, 20)
+    assert math.isnan(without.target)
+    assert math.isnan(without.env_steps)
+    table = sheet(rows)
+    assert list(table.body[2][2:]) == ["-"] * 8
+    (note,) = [note for note in table.notes if "no target" in note]
+    assert note.startswith("Pendulum-v1: ")
+    assert "--target Pendulum-v1=SCORE" in note
+
+
+def test_rows_are_sorted_by_environment_and_cost(tmp_path: Path) -> None:
+    curves = {"slow": [20.0, 20.0, 120.0, 120.0], "fast": [120.0] * 4, "never": [20.0] * 4}
+    for name, curve in curves.items():
+        algorithms = {name: {"algorithm": "openai_es"}}
+        write_runs(tmp_path / "run" / name, [curve], algorithms=algorithms)
+    rows = efficiency_table(tmp_path / "run", {}, window=1)
+    assert [row.algorithm for row in rows] == ["fast", "slow", "never"]
+
+
+def test_footnotes_warn_of_few_seeds_and_name_who_made_the_rows(tmp_path: Path) -> None:
+    write_runs(tmp_path / "run", [[20.0] * 4] * 2)
+    notes = sheet(efficiency_table(tmp_path / "run", {}), window=7).notes
+    assert "mean return over 7 generations" in notes[0]
+    ten, three, made = notes[-3:]
+    assert "fewer than 10 seeds" in ten
+    assert "fewer than 3 seeds" in three
+    write_runs(tmp_path / "more", [[20.0] * 4] * 3)
+    assert "too narrow" in sheet(efficiency_table(tmp_path / "more", {}), window=7).notes[-2]
+    assert made == f"Made by: {COMMAND}"
+
+
+@pytest.mark.parametrize("limit", [None, [[0, 50], [200, 100]]])
+def test_cut_training_episodes_are_named_in_table_and_figure(
+    tmp_path: Path, limit: list[list[int]] | None
+) -> None:
+    table = {} if limit is None else {"max_episode_steps": limit}
+    write_runs(tmp_path, [[50.0] * 4] * 3, environment={"CartPole-v1": table})
+    rows = efficiency_table(tmp_path, {})
+    assert [row.cut for row in rows] == [limit is not None]
+    assert any("max_episode_steps" in note for note in sheet(rows).notes) == (limit is not None)
+    shown = learning_curves(cells(tmp_path))
+    assert shown is not None
+    assert ("cut" in shown.return_label) == (limit is not None)
+
+
+def test_the_terminal_table_fits_80_columns(
+    esbench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    label = {"nsra_es_with_a_long_label": {"algorithm": "openai_es"}}
+    write_runs(tmp_path / "run", [[120.0] * 4] * 10, algorithms=label)
+    out = esbench("efficiency", str(tmp_path / "run"), "--window", "1")[1]
+    table = out.partition("Reached:")[0]
+    assert " ".join(table.splitlines()[0].split()) == (
+        "Algorithm Target Reached Steps Episodes CPU time ERT Area"
+    )
+    assert max(map(len, table.splitlines())) <= 80
+    assert "120.0 10 of 10" in " ".join(table.split())
+
+
+def test_bad_input_is_refused(tmp_path: Path) -> None:
+    write_runs(tmp_path / "run", [[20.0] * 4])
+    for text in ("high", "CartPole-v1=", "CartPole-v1=nan", "inf", ""):
+        with pytest.raises(UsageError, match=r"--target.*expected a score"):
+            parse_targets([text])
+    with pytest.raises(UsageError, match="CartPole-v1 already has a target"):
+        parse_targets(["CartPole-v1=1", "CartPole-v1=2"])
+    with pytest.raises(UsageError, match="every environment already has a target"):
+        parse_targets(["1", "2"])
+    with pytest.raises(UsageError, match=r"--target CartPole-v0=.*did you mean 'CartPole-v1'"):
+        efficiency_table(tmp_path / "run", {"CartPole-v0": 1.0})
+    with pytest.raises(UsageError, match="--window 0"):
+        efficiency_table(tmp_path / "run", {}, window=0)
+
+
+def test_no_note_is_about_marks_that_the_table_lacks(tmp_path: Path) -> None:
+    write_runs(tmp_path, [[120.0, 120.0]])
+    notes = sheet(efficiency_table(tmp_path, {})).notes
+    assert any("have no interval" in note for note in notes)
+    assert not any("marked" in note for note in notes)

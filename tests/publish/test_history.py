@@ -1,0 +1,304 @@
+"""The history of a repository's checks: order, digests, levels, figures and bad input."""
+
+import json
+import math
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import Run
+from fake_trials import edit, set_digest, write_scores
+
+from esbench.core.errors import UsageError
+from esbench.publish.figures.history import draw_history, history_drawing
+from esbench.publish.figures.style import style
+from esbench.publish.history import CellHistory, PastCheck, history
+
+GOOD = [480.0, 485.0, 490.0, 491.0, 492.0, 495.0, 498.0, 500.0]
+ORIGIN = {"versions": {"numpy": "2.0"}, "hardware": {"cpu": "A"}}
+
+
+def write_check(folder: Path, number: int, scores: list[float], **more: Any) -> None:
+    """Write the file of a check of the commit of a day of 2026, by default with new digests."""
+    file: dict[str, Any] = {key: more.pop(key) for key in ("commit", "created") if key in more}
+    date = f"2026-{1 + number // 28:02}-{1 + number % 28:02}T12:00:00+00:00"
+    cell = {
+        "environment": "CartPole-v1",
+        "algorithm": "openai_es",
+        "policy": "default",
+        "episode_statistic": "mean",
+        "verdict": "no worse",
+        "seeds": list(range(len(scores))),
+        "scores": scores,
+        "speeds": [1000.0] * len(scores),
+        "last_digests": [f"{number}-{seed}" for seed in range(len(scores))],
+        "origins": [ORIGIN],
+        **more,
+    }
+    check = {"format": 1, "commit": f"{number:040x}", "commit_date": date, "created": date, **file}
+    folder.mkdir(exist_ok=True)
+    name = f"{100 - number}-{len(list(folder.iterdir()))}.json"  # the order is not that of names
+    (folder / name).write_text(json.dumps({**check, "cells": [cell]}))
+
+
+def only(folder: Path) -> CellHistory:
+    (cell,) = history([folder])
+    return cell
+
+
+def places(cell: CellHistory, name: str) -> list[int]:
+    """The places of the checks with a change."""
+    return [n for n, c in enumerate(cell.checks) if not math.isnan(getattr(c, name))]
+
+
+def git(folder: Path, *arguments: str, date: str = "2026-01-01T00:00:00Z") -> str:
+    who = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a", "GIT_COMMITTER_NAME": "a"}
+    env = {**who, "GIT_COMMITTER_EMAIL": "a", "GIT_COMMITTER_DATE": date, "PATH": "/usr/bin:/bin"}
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+
+
+def test_checks_of_a_repository_are_kept_and_shown(esbench: Run, tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    write_scores(tmp_path / "base", GOOD)
+    assert esbench("baseline", "base", "--out", "b.json")[0] == 0
+    write_scores(tmp_path / "out", GOOD)
+    edit(tmp_path / "out", "result.json", lambda c: c.update(cpu_time_s=0.5, digest="d" * 64))
+    commits = []
+    for number, date in enumerate(("2026-03-02T10:00:00Z", "2026-03-01T10:00:00Z")):
+        git(tmp_path, "commit", "-q", "--allow-empty", "-m", str(number), date=date)
+        commits.append(git(tmp_path, "rev-parse", "HEAD").strip())
+        assert esbench("check", "out", "--baseline", "b.json", "--json", f"h/{number}.json")[0] == 0
+    write_scores(tmp_path / "worse", [score - 100 for score in GOOD])
+    edit(tmp_path / "worse", "result.json", lambda c: c.update(cpu_time_s=0.25, digest="e" * 64))
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "2", date="2026-03-03T10:00:00Z")
+    commits.append(git(tmp_path, "rev-parse", "HEAD").strip())
+    assert esbench("check", "worse", "--baseline", "b.json", "--json", "h/2.json")[0] == 1
+    code, out, _ = esbench("history", "h")
+    assert code == 0
+    assert {path.name for path in Path("h/figures").iterdir()} == {
+        f"history-openai_es-CartPole-v1.{suffix}" for suffix in ("png", "svg")
+    }
+    lines = [line for line in out.splitlines() if " 2026-03-0" in line]
+    order = [commits[1], commits[0], commits[2]]  # by date of commit
+    assert [line.split()[0] for line in lines] == [commit[:8] for commit in order]
+    cell = only(Path("h"))
+    assert [check.digests for check in cell.checks] == ["first", "same", "changed"]
+    assert [check.verdict for check in cell.checks] == ["no worse", "no worse", "regression"]
+    assert [check.speed for check in cell.checks] == [400.0, 400.0, 800.0]
+    assert [check.score for check in cell.checks] == [492.0, 492.0, 392.0]
+    assert places(cell, "score_change") == [2]
+    assert cell.checks[2].score_change == pytest.approx(-100)
+    assert "score -100.0" in lines[2]
+    content = json.loads(esbench("history", "h", "--format", "json", "--out", "f")[1])
+    assert content["cells"][0]["checks"][1]["scores"] == GOOD
+    assert len(list(Path("f").iterdir())) == 2
+    text = esbench("history", "h", "--format", "markdown")[1]
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert (len(rows), len({row.count("|") for row in rows})) == (5, 1)
+
+
+def test_a_changed_checkout_and_none_are_told(esbench: Run, tmp_path: Path) -> None:
+    write_scores(tmp_path / "out", GOOD)
+    assert esbench("baseline", "out", "--out", "b.json")[0] == 0
+    check = ["check", "out", "--baseline", "b.json", "--json"]
+    assert esbench(*check, "h/none.json")[0] == 0
+    assert json.loads(Path("h/none.json").read_text())["commit"] is None
+    (before,) = only(Path("h")).checks
+    assert before.commit == ""
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", "b.json")
+    git(tmp_path, "commit", "-q", "-m", "a")
+    Path("b.json").write_text(Path("b.json").read_text() + "\n")
+    assert esbench(*check, "changed/c.json")[0] == 0
+    assert only(Path("changed")).checks[0].commit.endswith("+")
+    assert len(only(Path("changed")).checks[0].commit) == 9
+
+
+def test_digests_are_compared_with_the_last_measured_check(tmp_path: Path) -> None:
+    mine, other = [["a", "b", "c"], ["a", "b", "x"]]
+    elsewhere = [{**ORIGIN, "hardware": {"cpu": "B"}}]
+    scores = GOOD[:3]
+    several: list[dict[str, Any]] = [
+        {"last_digests": mine},
+        {"last_digests": mine},
+        {"seeds": [], "verdict": "not measured", "speeds": [], "last_digests": []},
+        {"last_digests": mine, "origins": elsewhere},  # equal bits on another machine
+        {"last_digests": other, "origins": elsewhere},
+        {"last_digests": mine},
+        {"last_digests": ["a"], "seeds": [7], "speeds": [1.0]},
+        {"last_digests": [None], "seeds": [7], "speeds": [None]},
+    ]
+    for number, more in enumerate(several):
+        measured = scores[: len(more.get("seeds", scores))]
+        write_check(tmp_path, number, measured, **more)
+    checks = only(tmp_path).checks
+    assert [check.digests for check in checks] == [
+        *("first", "same", "unknown", "same", "changed", "not comparable", "unknown", "unknown")
+    ]
+    assert math.isnan(checks[2].score)
+    assert math.isnan(checks[7].speed)
+
+
+def test_seeds_of_two_machines_are_compared_with_those_of_the_same_two(tmp_path: Path) -> None:
+    two = [{**ORIGIN, "hardware": {"cpu": name}} for name in "AB"]
+    three = [*two, {**ORIGIN, "hardware": {"cpu": "C"}}]
+    for number, origins in enumerate((two, two, three)):
+        write_check(tmp_path, number, GOOD, origins=origins)
+    assert [c.digests for c in only(tmp_path).checks] == ["first", "changed", "not comparable"]
+
+
+def test_one_commit_may_be_checked_twice(tmp_path: Path) -> None:
+    for created, score in (("2026-05-02T00:00:00Z", 2.0), ("2026-05-01T00:00:00+00:00", 1.0)):
+        write_check(tmp_path, 3, [score] * 3, commit="c" * 40, created=created)
+    checks = only(tmp_path).checks
+    assert [check.commit for check in checks] == ["c" * 8] * 2
+    assert [check.score for check in checks] == [1.0, 2.0]
+
+
+def write_levels(folder: Path, levels: list[float], repeated: int = 1) -> None:
+    """Write checks with scores around levels; each is checked as often as ``repeated``."""
+    rng = np.random.default_rng(1)
+    number = 0
+    for level in levels:
+        scores = (level + rng.standard_normal(8)).tolist()
+        digests = [f"{number}-{seed}" for seed in range(8)]
+        for _ in range(repeated):
+            write_check(folder, number, scores, last_digests=digests)
+            number += 1
+
+
+def test_the_same_bits_again_are_no_new_measurement(tmp_path: Path) -> None:
+    write_levels(tmp_path / "repeated", [0.0, 0.0, 0.0], repeated=20)
+    repeated = only(tmp_path / "repeated")
+    assert places(repeated, "score_change") == []
+    assert len({check.score for check in repeated.checks}) == 3  # although these differ
+    write_levels(tmp_path / "drop", [0.0, 0.0, -4.0], repeated=20)
+    cell = only(tmp_path / "drop")
+    assert places(cell, "score_change") == [40]
+    levels = [check.score_level for check in cell.checks]
+    assert len(set(levels[:40])) == len(set(levels[40:])) == 1
+    assert cell.checks[40].score_change == pytest.approx(levels[40] - levels[39])
+
+
+def test_runners_that_take_turns_measure_the_same_bits_once(tmp_path: Path) -> None:
+    runners = [{**ORIGIN, "hardware": {"cpu": name}} for name in "ab"]
+    for number in range(40):
+        version, runner = number // 20, number % 2
+        scores = [seed + version + runner / 10 for seed in range(8)]
+        digests = [f"{version}-{runner}"] * 8
+        write_check(tmp_path, number, scores, last_digests=digests, origins=[runners[runner]])
+    assert places(only(tmp_path), "score_change") == []
+
+
+def test_a_change_of_speed_is_marked(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for number in range(24):
+        speed = (1000 if number < 12 else 700) * (1 + 0.03 * rng.standard_normal())
+        write_check(tmp_path, number, GOOD, speeds=[speed] * 8, last_digests=["a"] * 8)
+    cell = only(tmp_path)
+    assert places(cell, "speed_change") == [12]
+    assert cell.checks[12].speed_change == pytest.approx(-0.3, abs=0.03)
+    assert places(cell, "score_change") == []
+
+
+def test_cells_and_statistics_have_histories_of_their_own(tmp_path: Path) -> None:
+    for number, statistic in enumerate(("mean", "tail", "mean")):
+        write_check(tmp_path / "a", number, GOOD, episode_statistic=statistic)
+    write_check(tmp_path / "b", 9, GOOD, algorithm="snes")
+    found = {cell.title: len(cell.checks) for cell in history([tmp_path / "a", tmp_path / "b"])}
+    assert found == {
+        "openai_es on CartPole-v1": 2,
+        "openai_es on CartPole-v1, tail": 1,
+        "snes on CartPole-v1": 1,
+    }
+
+
+def test_a_file_below_two_folders_is_read_once(tmp_path: Path) -> None:
+    (tmp_path / "h").mkdir()
+    write_check(tmp_path / "h/a", 1, GOOD)
+    write_check(tmp_path / "h/b", 2, GOOD)
+    (cell,) = history([tmp_path / "h", tmp_path / "h/a", tmp_path / "h/../h/b"])
+    assert len(cell.checks) == 2
+
+
+def test_cells_with_equal_names_of_files_have_a_figure_each(tmp_path: Path) -> None:
+    for name in ("mine a", "mine_a"):
+        write_check(tmp_path / "h", 1, GOOD, algorithm=name)
+    paths = draw_history(history([tmp_path / "h"]), tmp_path / "figures")
+    assert len(set(paths)) == 4
+    assert sorted(paths) == sorted((tmp_path / "figures").iterdir())
+
+
+def test_the_figure_shows_changes_and_equal_digests(tmp_path: Path) -> None:
+    write_levels(tmp_path, [0.0, 0.0, -4.0], repeated=2)
+    cell = only(tmp_path)
+    with style():
+        figure = history_drawing(cell).make()
+    above, below = figure.axes
+    dashed = [line for line in above.get_lines() if line.get_linestyle() == "--"]
+    assert [list(np.asarray(line.get_xdata())) for line in dashed] == [[3.5, 3.5]]
+    faces = [line.get_markerfacecolor() for line in above.get_lines() if line.get_marker() == "o"]
+    assert [face == "white" for face in faces] == [False, True] * 3
+    (text,) = above.texts
+    assert cell.checks[4].commit in text.get_text()
+    assert [tick.get_text() for tick in below.get_xticklabels()] == [c.commit for c in cell.checks]
+
+
+def test_many_checks_and_none_measured_are_drawn(tmp_path: Path) -> None:
+    none = {"seeds": [], "verdict": "not measured", "speeds": [], "last_digests": []}
+    past = [PastCheck(f"{n:08}", "2026-01-01", "no worse", np.array([1.0]), 1.0, math.nan, math.nan,
+                      math.nan, "unknown") for n in range(300)]  # fmt: skip
+    drawing = history_drawing(CellHistory("e", "a", "default", "mean", tuple(past)))
+    with style():
+        assert len(drawing.make().axes[1].get_xticks()) <= 24
+    write_check(tmp_path, 0, [], **none)
+    assert math.isnan(only(tmp_path).checks[0].score_level)
+
+
+def test_bad_input_is_one_sentence(esbench: Run, tmp_path: Path) -> None:
+    write_check(tmp_path / "good", 0, GOOD)
+    content = json.loads(next((tmp_path / "good").iterdir()).read_text())
+    (tmp_path / "empty").mkdir()
+    lacking = {key: value for key, value in content.items() if key != "created"}
+    short = {**content, "cells": [{**content["cells"][0], "seeds": [0]}]}
+    for name, text in {
+        "baseline": json.dumps({"format": 1, "created": "x"}),
+        "state": json.dumps({"format": 2}),
+        "text": "hello",
+        "list": "[]",
+        "lacking": json.dumps(lacking),
+        "date": json.dumps({**content, "commit_date": "yesterday"}),
+        "short": json.dumps(short),
+        "later": json.dumps({**content, "format": 2}),
+        "score": json.dumps(content).replace("480.0", '"high"'),
+    }.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "c.json").write_text(text)
+        code, out, err = esbench("history", "good", name)
+        assert (code, out, len(err.splitlines())) == (2, "", 1), name
+        assert f"{name}/c.json" in err
+        assert ("is not of a check" in err) == (name in {"baseline", "list", "state"})
+    for name in ("empty", "none"):
+        code, _, err = esbench("history", name)
+        assert (code, len(err.splitlines())) == (2, 1)
+        assert name in err
+    with pytest.raises(UsageError):
+        history([tmp_path / "none"])
+
+
+def test_a_trial_with_another_digest_is_a_change(esbench: Run, tmp_path: Path) -> None:
+    write_scores(tmp_path / "base", GOOD[:3])
+    edit(tmp_path / "base", "result.json", lambda c: c.update(digest="0" * 64))
+    assert esbench("baseline", "base", "--out", "b.json")[0] == 0
+    write_scores(tmp_path / "out", GOOD[:3])
+    edit(tmp_path / "out", "result.json", lambda c: c.update(digest="0" * 64))
+    place = "out/CartPole-v1/openai_es/seed-1"
+    check = ["check", "out", "--baseline", "b.json", "--json"]
+    assert esbench(*check, "h/1.json")[0] == 0
+    set_digest(tmp_path / place, 2)
+    edit(tmp_path / place, "result.json", lambda c: c.update(digest="f" * 64))
+    esbench(*check, "h/2.json")
+    assert sorted(check.digests for check in only(Path("h")).checks) == ["changed", "first"]

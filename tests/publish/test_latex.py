@@ -1,0 +1,68 @@
+from pathlib import Path
+
+import pytest
+from programs import compiled
+
+from esbench.publish.tables.render_table import Sheet, as_latex
+
+AWKWARD = r"""\ _ % & # ~ ^ < > | " ' ` $ { } [x] -- --- ä ß Ø ł ą † ‘a’ σ ≤ − 5 -3 «a» 目 \N{x}"""
+
+
+def test_a_real_tex_sets_every_text_and_nothing_is_cut(tmp_path: Path) -> None:
+    long = "/".join(["a_long_folder"] * 20)
+    ascii_ = " ".join(map(chr, range(32, 127)))
+    header = ["Environment", "Algorithm", "Score", *(f"column_{n}" for n in range(9))]
+    score = ["-{}.5 =\n[-2.0, 1.0]", *"123456789"]
+    body = [[f"[{AWKWARD}"[:40], "\\", score[0].format(n), *score[1:]] for n in range(70)]
+    notes = [f"--set {AWKWARD}={AWKWARD}", long, ascii_]
+    text = as_latex(Sheet(header, body, notes, frozenset({(0, 2)}), separated=2))
+    log = compiled(text, tmp_path)
+    assert "Output written" in log, log[-2000:]
+    for trouble in ("Overfull", "Float too large", "Missing character", "LaTeX Error"):
+        assert trouble not in log, log
+    assert "(3 pages" in log or "(4 pages" in log  # a long table continues on the next page
+
+
+def test_a_real_tex_sets_a_table_of_a_page_in_a_float_of_one_column(tmp_path: Path) -> None:
+    body = [["CartPole-v1", "snes", f"{n}.5\n[-2.0, 1.0]"] for n in range(10)]
+    text = as_latex(Sheet(["Environment", "Algorithm", "Score"], body, ["A note."]))
+    log = compiled(f"\\twocolumn\\begin{{table}}\n{text}\\end{{table}}\n", tmp_path)
+    assert "(2 pages" in log  # twocolumn begins the second one
+    for trouble in ("Overfull", "Float too large", "LaTeX Error"):
+        assert trouble not in log, log
+
+
+@pytest.mark.parametrize(
+    ("text", "source"),
+    [
+        ("a_b: -0.5 [-2, 3] --out", r"a\_b: \ensuremath{-}0.5 {[}\ensuremath{-}2, 3] -{}-out"),
+        ("σ ü", r"\ensuremath{\sigma} \"u"),
+        (r"'50%' {x} $y & #1|\z", r"'50\%' \{x\} \$y \& \#1\textbar{}{\textbackslash}z"),
+        ("~^", r"{\textasciitilde}{\textasciicircum}"),
+    ],
+)
+def test_texts_by_hand(text: str, source: str) -> None:
+    assert f"\n{source} & 1 " in as_latex(Sheet(["Algorithm", "n"], [[text, "1"]], []))
+
+
+def test_rules_bold_scores_and_intervals() -> None:
+    body = [["a", "1.0 *\n[0.0, 2.0]"], ["a", "0.5"], ["b", "0.5 ="], ["random", "0.1"]]
+    sheet = Sheet(["Algorithm", "E_1"], body, ["a note"], frozenset({(0, 1)}), separated=1)
+    text = as_latex(sheet)
+    lines = text.splitlines()
+    cell = r"\begin{tabular}[t]{@{}r@{}}\textbf{1.0 *}\\\scriptsize {[}0.0, 2.0]\end{tabular}"
+    assert [line for line in lines if line.startswith("% ")] == [
+        r"% \usepackage[T1]{fontenc}",
+        r"% \usepackage{booktabs}",
+    ]
+    assert r"\begin{tabular}{lr}" in lines
+    at = lines.index(rf"a & {cell} \\")
+    assert lines[at + 1 : at + 6] == [
+        r"a & 0.5 \\",
+        r"\addlinespace",
+        r"b & 0.5 = \\",
+        r"\midrule",
+        r"random & 0.1 \\",
+    ]
+    assert r"Algorithm & E\_1 \\" in lines
+    assert r"\noindent a note\par" in lines

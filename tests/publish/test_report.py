@@ -1,0 +1,300 @@
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.testing as npt
+import pytest
+from command_line import Run
+from fake_trials import make_records, make_trials, write_runs, write_scores, write_trial
+from report_folder import ALGORITHMS, ENVIRONMENTS, FAILURE, GENERATIONS, write_folder
+
+from esbench.core.errors import UsageError
+from esbench.core.json_text import Json
+from esbench.publish.figures.across import performance_profile, target_ecdf
+from esbench.publish.figures.style import STYLES
+from esbench.publish.html.charts import HEALTH_MEASURES
+from esbench.publish.html.page import render, report_contents, write_report
+from esbench.publish.html.plotly_chart import DASHES
+from esbench.publish.tables.across_environments import normalized_scores, overall
+from esbench.publish.tables.score_sheet import sheet
+from esbench.publish.tables.score_table import score_table
+from esbench.results.cells import cells
+from esbench.results.statistics.generations import uniform_curve_band
+from esbench.results.statistics.statistics import iqm
+
+
+class PageReader(HTMLParser):
+    """The texts of a page, without those of scripts and styles."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self._hidden = False
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._hidden = tag in {"script", "style"}
+
+    def handle_data(self, data: str) -> None:
+        if not self._hidden and data.strip():
+            self.texts.append(" ".join(data.split()))
+
+
+def curves(figure: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The lines of a chart, without their bands."""
+    return (trace for trace in figure["data"] if trace["mode"] == "lines+markers")
+
+
+def only_curve(chart: Json) -> dict[str, Any]:
+    (found,) = curves(chart["figure"])
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_folder(tmp_path_factory.mktemp("report") / "runs")
+
+
+@pytest.fixture(scope="module")
+def shown(folder: Path) -> Json:
+    return report_contents(folder)
+
+
+@pytest.fixture(scope="module")
+def page(folder: Path) -> str:
+    return write_report(folder).read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def texts(page: str) -> list[str]:
+    return PageReader(page).texts
+
+
+def test_equal_trials_give_equal_bytes(folder: Path, page: str, shown: Json) -> None:
+    assert (folder / "report.html").read_text(encoding="utf-8") == page
+    assert render(shown) == page
+
+
+def test_messages_are_no_markup_and_nothing_can_be_fetched(page: str, texts: list[str]) -> None:
+    assert FAILURE not in page
+    assert any(FAILURE in text for text in texts)
+    assert len(re.findall("^<script>", page, flags=re.M)) == 2
+    assert "default-src 'none'" in page
+
+
+def test_the_page_has_every_number_of_the_table(folder: Path, texts: list[str]) -> None:
+    table = sheet(score_table(folder))
+    wanted = [text for row in table.body for text in row]
+    starts = [i for i, text in enumerate(texts) if text == table.body[0][0]]
+    assert any(texts[start : start + len(wanted)] == wanted for start in starts)
+
+
+def test_curves_are_of_the_done_seeds(folder: Path, shown: Json) -> None:
+    charts = {item["name"]: item["learning"][0] for item in shown["environments"]}
+    assert list(charts) == list(ENVIRONMENTS)
+    for cell in cells(folder):
+        lines = {line["meta"]: line for line in curves(charts[cell.environment]["figure"])}
+        done = [trial.columns("center_return", "env_steps") for trial in cell.trials]
+        starts = [run["center_return"][0] for run in done if len(run["env_steps"]) > 9]
+        npt.assert_allclose(lines[cell.algorithm]["y"][0], iqm(starts), rtol=1e-4)
+
+
+def test_every_health_measure_is_drawn(shown: Json) -> None:
+    for environment in shown["environments"]:
+        charts = environment["health"]
+        assert [chart["title"] for chart in charts] == [
+            measure.title for measure in HEALTH_MEASURES
+        ]
+        lines = [line for chart in charts for line in curves(chart["figure"])]
+        assert all(len(line["x"]) <= GENERATIONS for line in lines)
+        assert {line["name"] for line in lines} == {
+            "cma_es (4 seeds)",
+            "openai_es (4 seeds)",
+            "snes (2 seeds)",
+        }
+
+
+def test_the_step_of_an_update_is_in_radii_of_the_population(tmp_path: Path) -> None:
+    first, second = make_trials(tmp_path, seeds=[0, 1])
+    write_trial(first, make_records([1.0, 2.0]), 2.0)
+    (environment,) = report_contents(tmp_path)["environments"]
+    # Without a checkpoint the number of parameters, and so the radius, is unknown.
+    (sigma,) = environment["health"]
+    npt.assert_array_equal(only_curve(sigma)["y"], [0.1, 0.1])
+    first.folder.path.rename(tmp_path.parent / "elsewhere")
+    write_trial(second, make_records([1.0, 2.0]), 2.0, parameters=100)
+    (environment,) = report_contents(tmp_path)["environments"]
+    npt.assert_allclose(
+        only_curve(environment["health"][0])["y"], [0.01, 0.01]
+    )  # 0.01 / (0.1 * 10)
+
+
+def test_unfinished_trials_are_listed(shown: Json) -> None:
+    assert shown["facts"]["Trials"] == "20 done, 2 partial, 2 failed"
+    (cell,) = (cell for cell in shown["cells"] if cell["name"] == "snes on CartPole-v1")
+    done, second, partial, failed = cell["trials"]
+    assert [done["Status"], second["Status"], partial["Status"]] == ["done", "done", "partial"]
+    assert failed["Status"] == f"failed: {FAILURE}"
+    assert partial["Generations"] == "9"
+    assert done["Last digest"] == "0" * 12
+    assert second["Folder"] == "CartPole-v1/snes/seed-1"
+
+
+def test_every_setting_and_what_made_it(shown: Json) -> None:
+    assert len(shown["cells"]) == len(ENVIRONMENTS) * len(ALGORITHMS)
+    assert shown["cells"][0]["settings"]["policy.settings.hidden"] == "[4]"
+    assert "seed" not in shown["cells"][0]["settings"]
+    assert shown["origins"] == [
+        {
+            "Command": "esbench run --env CartPole-v1 --algorithm openai_es --seeds 0-2",
+            "Processor": "Test CPU, 2 cores",
+            "Platform": "test",
+        }
+    ]
+
+
+def test_the_summary_names_the_best_and_the_sick(shown: Json, tmp_path: Path) -> None:
+    *best, health = shown["sentences"]
+    assert best == []  # a cell of each environment has too few seeds
+    assert re.findall(r"\d+", health) == ["2", "22", "2"]  # two have failed
+    (trial,) = make_trials(tmp_path, seeds=[0])
+    write_trial(trial, make_records([1.0] * 40, [0.0] * 40), 1.0)
+    sick = report_contents(tmp_path, "My runs")
+    assert sick["title"] == "My runs"
+    assert re.findall(r"\d+", sick["sentences"][-1]) == ["1", "1"]
+    assert {finding["trial"] for finding in sick["findings"]} == {"CartPole-v1/openai_es/seed-0"}
+
+
+@pytest.mark.parametrize(
+    ("scores", "best", "tied"),
+    [
+        ({"openai_es": [500.0] * 5, "snes": [500.0] * 4 + [math.nan], "ars": [9.0] * 5},
+         ["CartPole-v1", "openai_es (5 seeds)", "snes (5 seeds)", "500.0"], ""),
+        ({"openai_es": range(480, 488), "snes": range(478, 486), "ars": range(9, 17)},
+         ["openai_es (8 seeds)", "483.5"], "snes"),
+    ],
+)  # fmt: skip
+def test_the_best_are_named_with_their_score_and_seeds_and_those_tied_with_them(
+    tmp_path: Path, scores: dict[str, Sequence[float]], best: list[str], tied: str
+) -> None:
+    for name, values in scores.items():
+        write_scores(tmp_path, values, algorithms={name: {}})
+    shown = report_contents(tmp_path)
+    first, *_ = shown["sentences"]
+    named, _, beside = first.partition(";")
+    assert [fact for fact in best if fact not in named] == []
+    assert tied in beside
+    assert "ars" not in first
+    statuses = [trial["Status"] for cell in shown["cells"] for trial in cell["trials"]]
+    diverged = statuses.count("done, diverged")
+    assert diverged == sum(map(math.isnan, scores["snes"]))
+
+
+def test_the_overall_table_has_the_numbers_of_the_summary(folder: Path, shown: Json) -> None:
+    totals = overall(normalized_scores(score_table(folder)))
+    assert len(totals) == len(ALGORITHMS)
+    for (name, row), item in zip(shown["overall"]["rows"], totals, strict=True):
+        assert row[0] == name == item.name
+        values = (item.iqm, item.mean, item.median, item.optimality_gap)
+        assert [row[1], *row[3:]] == [f"{value:.2f}" for value in values]
+
+
+def test_charts_across_environments_keep_their_ends(folder: Path, shown: Json) -> None:
+    found = cells(folder)
+    for chart, make in zip(shown["charts"], (target_ecdf, performance_profile), strict=True):
+        wanted = make(found)
+        assert wanted is not None
+        for line, curve in zip(curves(chart["figure"]), wanted.curves, strict=True):
+            assert line["name"] == curve.label
+            npt.assert_allclose(np.array(line["x"])[[0, -1]], curve.x[[0, -1]], rtol=1e-4)
+            npt.assert_allclose(np.array(line["y"])[[0, -1]], curve.y[[0, -1]], atol=1e-4)
+
+
+def test_solved_and_the_random_policy_are_marked(shown: Json) -> None:
+    notes = shown["environments"][0]["learning"][0]["figure"]["layout"]["annotations"]
+    assert [note["text"].partition(":")[0] for note in notes] == ["random policy", "solved"]
+
+
+def test_the_band_of_chance_is_that_of_the_ranked_cells(tmp_path: Path) -> None:
+    write_runs(tmp_path, [[1.0] * 75] * 4, 1.0)
+    (environment,) = report_contents(tmp_path)["environments"]
+    (band,) = environment["learning"][2]["figure"]["layout"]["shapes"]
+    assert (band["y0"], band["y1"]) == uniform_curve_band(10, 4, 3)  # 75 generations in 25 points
+
+
+def test_generations_without_a_step_leave_a_gap_and_no_chart_is_empty(tmp_path: Path) -> None:
+    (trial,) = make_trials(tmp_path, seeds=[0])
+    records = make_records([1.0] * 100)
+    moved = [replace(r, update_norm=0.5 if r.generation % 10 == 1 else 0.0) for r in records]
+    write_trial(trial, moved, 1.0, parameters=25)
+    (environment,) = report_contents(tmp_path)["environments"]
+    (chart,) = (c for c in environment["health"] if c["title"] == HEALTH_MEASURES[0].title)
+    values = [value for value in only_curve(chart)["y"] if value is not None]
+    npt.assert_allclose(values, [0.5 / (0.1 * 5)] * 10)
+
+
+def test_a_function_has_a_logarithmic_axis(tmp_path: Path) -> None:
+    function = {"environments": ["esbench/Sphere-v0"], "policy": {"template": "vector"}}
+    write_runs(tmp_path, [[-100.0, -1.0, -0.01]] * 3, -0.01, **function)
+    (environment,) = report_contents(tmp_path)["environments"]
+    chart = environment["learning"][0]
+    assert chart["figure"]["layout"]["yaxis"]["type"] == "log"
+    heights = np.log10(only_curve(chart)["y"])
+    npt.assert_allclose(heights[[0, -1]], [2, -2], atol=1e-4)
+
+
+def test_one_generation_gives_no_chart(tmp_path: Path) -> None:
+    (trial,) = make_trials(tmp_path, seeds=[0])
+    write_trial(trial, make_records([1.0]))
+    shown = report_contents(tmp_path)
+    (environment,) = shown["environments"]
+    assert environment == {"name": "CartPole-v1", "sweeps": [], "learning": [], "health": []}
+    assert 'class="plot"' not in render(shown)
+
+
+def test_without_the_center_there_is_no_rank_and_time_is_in_the_unit_of_the_axis(
+    tmp_path: Path,
+) -> None:
+    (trial,) = make_trials(tmp_path, seeds=[0], evaluation={"center": False})
+    write_trial(trial, make_records([1.0, 2.0, 3.0], seconds=120.0), 3.0)
+    (environment,) = report_contents(tmp_path)["environments"]
+    by_steps, by_time = environment["learning"]
+    assert "not evaluated" in by_steps["title"]
+    assert "not evaluated" in by_time["title"]
+    assert "(min)" in by_time["figure"]["layout"]["xaxis"]["title"]["text"]
+    assert only_curve(by_time)["x"][-1] == pytest.approx(4.0)  # before the third generation
+
+
+def test_the_command_says_where_it_is(esbench: Run, tmp_path: Path) -> None:
+    write_scores(tmp_path / "runs", [400.0, 410.0])
+    assert esbench("report", "runs") == (0, "runs/report.html\n", "")
+    code, out, err = esbench("report", "runs", "--out", "a/b.html", "--title", "A & B")
+    assert (code, out, err) == (0, "a/b.html\n", "")
+    assert "<title>A &amp; B</title>" in (tmp_path / "a/b.html").read_text(encoding="utf-8")
+    code, out, err = esbench("report", "nowhere")
+    assert (code, out) == (2, "")
+    assert "'nowhere'" in err
+
+
+def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    write_scores(tmp_path, [400.0])
+    (tmp_path / "taken").write_text("a file")
+    with pytest.raises(UsageError, match="taken"):
+        write_report(tmp_path, tmp_path / "taken" / "report.html")
+    with pytest.raises(UsageError, match="CartPole-v1"):
+        write_report(tmp_path, tmp_path / "CartPole-v1")
+
+
+@pytest.mark.parametrize("line", DASHES)
+def test_every_style_of_a_line_has_a_swatch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    write_scores(tmp_path, [1.0, 2.0, 3.0])
+    known = STYLES["openai_es"]
+    monkeypatch.setitem(STYLES, "openai_es", replace(known, line=line))
+    assert write_report(tmp_path).stat().st_size

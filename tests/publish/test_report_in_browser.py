@@ -1,0 +1,264 @@
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, Playwright, sync_playwright
+from programs import require
+from report_folder import ALGORITHMS, ENVIRONMENTS, write_folder
+
+from esbench.publish.html.page import write_report
+from esbench.publish.leaderboard.entries import read_leaderboard
+from esbench.publish.leaderboard.page import render
+from esbench.publish.leaderboard.table import leaderboard_rows
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+QUIET = (
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+PUBLISHED = Path(__file__).parents[2] / "results/leaderboard"
+PHONE = {"width": 390, "height": 844}
+
+
+def executable(playwright: Playwright) -> str:
+    own = playwright.chromium.executable_path
+    found = own if Path(own).exists() else next(filter(None, map(shutil.which, NAMES)), "")
+    require(bool(found), f"a browser ({', '.join(NAMES)})")
+    return found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        path = executable(playwright)
+        browser = playwright.chromium.launch(executable_path=path, args=list(QUIET))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(write_folder(tmp_path_factory.mktemp("report") / "runs"))
+
+
+@contextmanager
+def opened(browser: Browser, file: Path, **settings: Any) -> Iterator[Page]:
+    """Open the report; a console message, an error or a network request is a failure."""
+    wrong: list[str] = []
+    page = browser.new_page(**settings)
+    page.on("console", lambda message: wrong.append(message.text))
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("request", lambda request: wrong.append(request.url))
+    page.set_default_timeout(60_000)  # a loaded machine parses Plotly slowly
+    page.goto(file.as_uri())
+    yield page
+    page.close()
+    assert [text for text in wrong if not text.startswith(("data:", file.as_uri()))] == []
+
+
+@pytest.fixture(scope="module")
+def desktop(browser: Browser, file: Path) -> Iterator[Page]:
+    """The report on a wide screen with all charts drawn; a test leaves all algorithms visible."""
+    with opened(browser, file, viewport={"width": 1280, "height": 900}) as page:
+        draw_all(page)
+        yield page
+
+
+def chip(page: Page, name: str) -> Locator:
+    return page.get_by_role("navigation").get_by_role("button", name=name, exact=True)
+
+
+def draw_all(page: Page) -> None:
+    for chart in page.locator("figure.chart").all():
+        chart.scroll_into_view_if_needed()
+        chart.locator(".scatterlayer .trace").first.wait_for(state="attached")
+    page.evaluate("scrollTo(0, 0)")
+
+
+def drawn(page: Page) -> set[str]:
+    """The algorithms whose lines are visible in the charts."""
+    names: list[str] = page.evaluate(
+        """[...document.querySelectorAll(".plot.js-plotly-plot")]
+            .flatMap(plot => plot.data.filter(trace => trace.visible).map(trace => trace.meta))"""
+    )
+    return set(names)
+
+
+def rows(page: Page) -> list[str]:
+    """The algorithms of the visible rows of the score table."""
+    cells = page.locator("#scores tbody tr:visible td:nth-child(2)")
+    return [text.strip() for text in cells.all_inner_texts()]
+
+
+def test_all_charts_are_visible(desktop: Page) -> None:
+    assert desktop.title() == "runs"
+    charts = desktop.locator("figure.chart").all()
+    assert len(charts) == 2 + len(ENVIRONMENTS) * 10
+    assert drawn(desktop) == set(ALGORITHMS)
+    for chart in charts:
+        box = chart.locator(".main-svg").first.bounding_box()
+        assert box is not None
+        assert box["width"] > 300
+        assert box["height"] > 200
+        assert chart.locator(".scatterlayer path.js-line").count() >= len(ALGORITHMS)
+
+
+def test_a_click_isolates_an_algorithm_and_another_one_shows_all(desktop: Page) -> None:
+    everything = rows(desktop)
+    assert set(everything) == drawn(desktop) == set(ALGORITHMS)
+    chip(desktop, "snes").click()
+    assert rows(desktop) == ["snes"] * len(ENVIRONMENTS)
+    assert drawn(desktop) == {"snes"}
+    assert chip(desktop, "snes").get_attribute("aria-pressed") == "true"
+    chip(desktop, "cma_es").click(modifiers=["Control"])
+    assert set(rows(desktop)) == drawn(desktop) == {"cma_es", "snes"}
+    chip(desktop, "cma_es").click()
+    assert set(rows(desktop)) == drawn(desktop) == {"cma_es"}
+    chip(desktop, "cma_es").click()
+    assert rows(desktop) == everything
+    chip(desktop, "snes").focus()
+    desktop.keyboard.press("Enter")
+    assert set(rows(desktop)) == {"snes"}
+    desktop.locator("#all").click()
+    assert rows(desktop) == everything
+    assert drawn(desktop) == set(ALGORITHMS)
+    assert desktop.locator("#all").is_hidden()
+
+
+def aim(chart: Locator, algorithm: str) -> dict[str, Any]:
+    """Move the mouse to the point of an algorithm that is farthest from all other lines.
+
+    Returns:
+        Its coordinates and text.
+    """
+    chart.scroll_into_view_if_needed()
+    where: dict[str, Any] = chart.locator(".plot").evaluate(
+        """(plot, algorithm) => {
+            const { xaxis, yaxis } = plot._fullLayout, box = plot.getBoundingClientRect();
+            const points = plot.data.filter(t => t.mode === "lines+markers").flatMap(
+                line => line.x.map((x, i) => ({
+                    own: line.meta === algorithm,
+                    x: box.x + xaxis._offset + xaxis.d2p(x),
+                    y: box.y + yaxis._offset + yaxis.d2p(line.y[i]),
+                    text: line.text[i],
+                })));
+            const others = points.filter(p => !p.own);
+            const room = p => Math.min(...others.map(o => Math.hypot(o.x - p.x, o.y - p.y)));
+            return points.filter(p => p.own).reduce((a, b) => room(b) > room(a) ? b : a);
+        }""",
+        algorithm,
+    )
+    chart.page.mouse.move(where["x"], where["y"])
+    return where
+
+
+@pytest.mark.parametrize(
+    ("selector", "numbers"), [("#environment-2 figure.chart", 3), ("figure.chart", 1)]
+)
+def test_hovering_shows_the_numbers_and_a_click_isolates(
+    desktop: Page, selector: str, numbers: int
+) -> None:
+    chart = desktop.locator(selector).first
+    where = aim(chart, "openai_es")
+    label = chart.locator(".hoverlayer .hovertext")
+    label.wait_for()
+    text = label.text_content() or ""
+    assert text.startswith("openai_es (")
+    assert text.endswith(where["text"])
+    value, *interval = map(float, re.findall(r"-?[\d.]+", where["text"]))
+    assert len(interval) == numbers - 1
+    assert sorted([value, *interval])[len(interval) // 2] == value  # within its interval
+    desktop.mouse.click(where["x"], where["y"])
+    assert set(rows(desktop)) == drawn(desktop) == {"openai_es"}
+    desktop.locator("#all").click()
+
+
+def brightness(page: Page, selector: str, property_: str) -> float:
+    color: str = page.locator(selector).first.evaluate(
+        f"element => getComputedStyle(element)['{property_}']"
+    )
+    return sum(map(float, re.findall(r"[\d.]+", color)[:3])) / 3
+
+
+def is_dark(page: Page) -> bool:
+    """Whether the page is dark; texts and lines must stand out from the background."""
+    paper = brightness(page, "body", "backgroundColor")
+    assert paper < 60 or paper > 200
+    parts = (("body", "color"), (".plot .xtick text", "fill"), (".plot path.js-line", "stroke"))
+    assert all(abs(brightness(page, *part) - paper) > 120 for part in parts)
+    return paper < 60
+
+
+def test_dark_light_and_paper(desktop: Page) -> None:
+    assert not is_dark(desktop)
+    desktop.emulate_media(color_scheme="dark")
+    assert is_dark(desktop)
+    desktop.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert not is_dark(desktop)
+    desktop.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert is_dark(desktop)
+    desktop.emulate_media(color_scheme="light")
+    assert not is_dark(desktop)
+
+
+def test_a_phone_can_read_it(browser: Browser, file: Path) -> None:
+    settings = {"viewport": PHONE, "has_touch": True, "is_mobile": True, "color_scheme": "dark"}
+    with opened(browser, file, **settings) as page:
+        assert is_dark(page)
+        chip(page, "snes").tap()
+        draw_all(page)
+        assert drawn(page) == {"snes"}  # also in the charts drawn after the tap
+        page.locator("#all").tap()
+        assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+        for box in (chart.bounding_box() for chart in page.locator(".plot .main-svg").all()):
+            assert box is not None
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= PHONE["width"]
+        heights: list[float] = page.evaluate(
+            "[...document.querySelectorAll('.plot text')].map(t => t.getBoundingClientRect())"
+            ".filter(b => b.width).map(b => Math.min(b.width, b.height))"
+        )
+        assert min(heights) > 5
+        toolbar = page.locator("nav").bounding_box()
+        assert toolbar is not None
+        assert toolbar["height"] < 70
+        chart = page.locator("#environment-2 figure.chart").first
+        chart.scroll_into_view_if_needed()
+        chart.locator(".nsewdrag").first.tap()
+        assert set(rows(page)) == set(ALGORITHMS)
+
+
+def test_printing_draws_all_charts(browser: Browser, file: Path) -> None:
+    with opened(browser, file) as page:
+        assert page.pdf(format="A4").startswith(b"%PDF")
+        assert page.locator(".plot.js-plotly-plot").count() == page.locator("figure.chart").count()
+
+
+def test_without_scripts_the_tables_are_there(browser: Browser, file: Path) -> None:
+    with opened(browser, file, java_script_enabled=False) as page:
+        assert len(rows(page)) == len(ALGORITHMS) * len(ENVIRONMENTS)
+        assert page.locator("noscript:visible").count() == page.locator("figure.chart").count()
+
+
+def test_filters_of_the_leaderboard_hide_other_rows(browser: Browser, tmp_path: Path) -> None:
+    entries = read_leaderboard(PUBLISHED)
+    hopper = [entry for entry in entries if entry.cell.environment == "Hopper-v5"]
+    page_file = tmp_path / "leaderboard.html"
+    page_file.write_text(render(leaderboard_rows(entries), entries))
+    with opened(browser, page_file, viewport={"width": 1240, "height": 900}) as page:
+        table = page.locator("main .scroll").first
+        assert table.evaluate("node => node.scrollWidth <= node.clientWidth")
+        assert table.locator("tr[data-environment]:visible").count() == len(entries)
+        page.get_by_label("Environment").select_option("Hopper-v5")
+        assert table.locator("th.group:visible").all_text_contents() == ["Hopper-v5"]
+        assert table.locator("tr[data-environment]:visible").count() == len(hopper)
+        page.get_by_label("Environment").select_option("")
+        assert table.locator("tr[data-environment]:visible").count() == len(entries)

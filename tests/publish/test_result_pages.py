@@ -1,0 +1,273 @@
+"""The generated pages of the documentation: facts of invented entries are found in them."""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import results_pages
+import thresholds
+from fake_entries import fake_suite
+from results_parts import (
+    beside_agents,
+    best_table,
+    linked_names,
+    overall_table,
+    published_settings,
+)
+from results_tables import Result, environment_table, suite_results
+
+from esbench.core.units import format_number, format_share
+from esbench.publish.figures.drawing import Drawing
+from esbench.publish.leaderboard.entries import BestSoFar, Entry, as_file
+from esbench.publish.leaderboard.suites import Suite, read_suite
+from esbench.results.statistics.permutation import p_different
+from esbench.results.statistics.statistics import iqm
+
+
+@pytest.fixture(scope="module")
+def entries() -> list[Entry]:
+    return fake_suite("mujoco-mlp", without=["ars"])
+
+
+@pytest.fixture(scope="module")
+def suite(entries: list[Entry]) -> Suite:
+    return read_suite("mujoco-mlp", entries)
+
+
+@pytest.fixture(scope="module")
+def pages(entries: list[Entry], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    board, out = tmp_path_factory.mktemp("board"), tmp_path_factory.mktemp("pages")
+    for entry in entries:
+        (board / entry.file_name).write_bytes(as_file(entry))
+    (out / "suites").mkdir()
+    (out / "suites" / "gone.md").write_text("of an earlier build")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(results_pages, "suite_drawings", two_figures)
+        results_pages.generate(board, out)
+    return out
+
+
+def two_figures(suite: Suite) -> dict[str, Drawing]:
+    """The cheapest ones; the others have tests of their own."""
+    blank = Drawing(1.0, ["snes"], lambda figure, size: None)
+    return {"curves": blank, "best-seen": blank}
+
+
+def rows_of(text: str, heading: str) -> list[list[str]]:
+    """The cells of the first table below a heading."""
+    below = text.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    lines = below.split("\n\n")[0].splitlines()
+    table = [line for line in lines if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table]
+
+
+def test_there_is_a_page_for_every_suite_environment_and_algorithm(pages: Path) -> None:
+    names = {str(path.relative_to(pages)) for path in pages.rglob("*") if path.is_file()}
+    assert {"suites/index.md", "suites/mujoco-mlp.md", "suites/control.md"} <= names
+    assert {f"environments/{name}.md" for name in ("Hopper-v5", "HalfCheetah-v5")} <= names
+    assert {"algorithms/snes.md", "algorithms/eggroll.md"} <= names
+    assert "algorithms/ars.md" not in names  # without a result
+    assert {"figures/mujoco-mlp-curves.png", "figures/mujoco-mlp-best-seen.png"} <= names
+    assert "suites/gone.md" not in names
+
+
+def test_a_suite_is_sorted_by_score_and_names_what_is_missing(pages: Path, suite: Suite) -> None:
+    text = (pages / "suites" / "mujoco-mlp.md").read_text()
+    assert "**Incomplete**: 10 of 12 cells, 40 of 120 seeds" in text
+    header, _, *body = rows_of(text, "Hopper-v5")
+    assert header[:3] == ["Algorithm", "Score", "95 % interval"]
+    *done, absent = body
+    assert [row[header.index("Seeds")] for row in done] == ["4/10"] * 5
+    assert "ars" in absent[0]
+    assert absent[header.index("Seeds")] == "0/10"
+    scores = [float(re.sub(r"[^-.\d]", "", row[1])) for row in done]
+    assert scores == sorted(scores, reverse=True)
+    assert [row[1].startswith("**") for row in done] == [True, False, False, False, False]
+    own = suite_results(suite, "Hopper-v5")
+    assert scores == pytest.approx([each.row.score for each in own], rel=2e-4)
+
+
+def test_all_scores_of_a_suite_are_in_one_table(pages: Path, suite: Suite) -> None:
+    header, _, *body = rows_of((pages / "suites" / "mujoco-mlp.md").read_text(), "Scores")
+    assert header == ["Algorithm", *suite.environments]
+    assert len(body) == 5
+    for column, environment in enumerate(suite.environments, start=1):
+        scores = {re.sub(r".*`(\w+)`.*", r"\1", row[0]): row[column] for row in body}
+        best, *others = suite_results(suite, environment)
+        assert scores[best.row.algorithm] == f"**{format_number(best.row.score)}**"
+        for each in others:
+            assert scores[each.row.algorithm].startswith(format_number(each.row.score))
+
+
+def test_an_environment_without_results_names_what_is_planned(pages: Path) -> None:
+    text = (pages / "suites" / "pong.md").read_text()
+    assert "0 of 3 cells, 0 of 9 seeds" in text
+    (line,) = [line for line in text.splitlines() if line.startswith("Not run yet")]
+    assert all(f"`{name}`" in line for name in ("openai_es", "eggroll"))
+    assert "3 seeds" in line
+
+
+def test_every_row_has_its_command_commit_and_file(pages: Path, entries: list[Entry]) -> None:
+    for entry in entries:
+        name = entry.cell.environment
+        for page in (f"environments/{name}", f"algorithms/{entry.cell.algorithm}"):
+            text = (pages / f"{page}.md").read_text()
+            assert entry.commands[0] in text
+            assert entry.file_name in text
+            assert "c" * 40 in text
+
+
+def test_an_overlapping_interval_is_marked(suite: Suite) -> None:
+    for environment in suite.environments:
+        best, *others = suite_results(suite, environment)
+        assert best.standing == "best"
+        table = environment_table([best, *others]).splitlines()[3:]
+        for each, line in zip(others, table[1:], strict=True):
+            overlaps = each.row.high >= best.row.low
+            assert (each.standing == "tied") == overlaps == (" = |" in line)
+
+
+def test_a_wide_interval_overlaps_although_a_better_algorithm_does_not(
+    entries: list[Entry],
+) -> None:
+    scores = {
+        "snes": (100.0, 101.0, 102.0, 103.0),
+        "pgpe": (90.0, 91.0, 92.0, 93.0),
+        "openai_es": (50.0, 60.0, 80.0, 130.0),
+    }
+    changed = [
+        with_scores(entry, scores[entry.cell.algorithm])
+        for entry in entries
+        if entry.cell.environment == "Hopper-v5" and entry.cell.algorithm in scores
+    ]
+    rows = suite_results(read_suite("mujoco-mlp", changed), "Hopper-v5")
+    table = best_table({"Hopper-v5": rows}).splitlines()
+    cells = dict(zip(*(re.split(r" \| ", line.strip("| ")) for line in table[1::2]), strict=True))
+    assert "snes" in cells["Best"]
+    assert "openai_es" in cells["Interval overlaps"]
+    assert "pgpe" not in cells["Interval overlaps"]
+    assert cells["Below"] == "1 of 3"
+
+
+def test_one_best_row_per_environment_names_its_suite(pages: Path, suite: Suite) -> None:
+    text = (pages / "parts" / "best.md").read_text()
+    for environment in suite.environments:
+        (line,) = [line for line in text.splitlines() if f"`{environment}`" in line]
+        best = suite_results(suite, environment)[0].row
+        assert f"`{best.algorithm}`" in line
+        assert format_number(best.score) in line
+        assert "suites/mujoco-mlp.md" in line
+
+
+def test_a_long_list_of_names_is_cut(suite: Suite) -> None:
+    rows = suite_results(suite, "Hopper-v5")
+    assert linked_names(rows[:2], "").count("](") == 2
+    long = linked_names(rows * 3, "")
+    assert long.count("](") == 6
+    assert long.endswith(f" and {3 * len(rows) - 6} more")
+
+
+def test_overall_scores_are_those_of_all_environments(suite: Suite) -> None:
+    rows = {name: suite_results(suite, name) for name in suite.environments}
+    table = overall_table([suite], suite.environments).splitlines()[3:]
+    assert len(table) == len(rows["Hopper-v5"])
+    for line in table:
+        name, pooled, _, *shares, _ = (cell.strip() for cell in line.strip("|").split(" | "))
+        own = [
+            next(each for each in rows[environment] if f"`{each.entry.cell.algorithm}`" in name)
+            for environment in suite.environments
+        ]
+        assert shares == [format_share(each.row.normalized) for each in own]
+        assert min(map(float, shares)) <= float(pooled) <= max(map(float, shares))
+    assert overall_table([], suite.environments) == ""
+
+
+def test_published_settings_stand_beside_those_of_the_same_algorithm() -> None:
+    own = fake_suite("mujoco", without=["ppo"])
+    published = fake_suite("wong-2024")
+    suites = [read_suite(name, [*own, *published]) for name in ("mujoco", "wong-2024")]
+    table = published_settings(suites)
+    (line,) = [line for line in table.splitlines() if "Hopper-v5" in line]
+    pair = [
+        next(
+            entry
+            for entry in entries
+            if entry.cell.environment == "Hopper-v5" and entry.cell.algorithm == name
+        )
+        for entries, name in ((own, "ars"), (published, "ars_wong"))
+    ]
+    texts = [format_number(float(iqm(entry.scores))) for entry in pair]
+    p_value = p_different(pair[0].scores, pair[1].scores)
+    assert f"{' → '.join(texts)} ({p_value:.3f})" in line
+    assert published_settings(suites[:1]) == ""
+
+
+def test_an_agent_stands_above_the_best_search(suite: Suite) -> None:
+    rows = suite_results(suite, "Hopper-v5")
+    assert beside_agents({"Hopper-v5": rows}) == ""
+    cell = rows[-1].entry.cell
+    agent = cell.model_copy(update={"spec": {**(cell.spec or {}), "policy": None}})
+    last = replace(rows[-1], entry=rows[-1].entry.model_copy(update={"cell": agent}))
+    table = beside_agents({"Hopper-v5": [*rows[:-1], last]}).splitlines()[3:]
+    assert len(table) == 2
+    assert all(
+        each.row.algorithm in line for each, line in zip((last, rows[0]), table, strict=True)
+    )
+
+
+def with_scores(entry: Entry, scores: Sequence[float]) -> Entry:
+    """The entry with other scores of its seeds."""
+    pairs = zip(entry.cell.trials, scores, strict=True)
+    trials = tuple(trial.model_copy(update={"score": score}) for trial, score in pairs)
+    return entry.model_copy(update={"cell": entry.cell.model_copy(update={"trials": trials})})
+
+
+def test_the_largest_return_is_compared_with_the_score(pages: Path, suite: Suite) -> None:
+    text = (pages / "parts" / "best-seen.md").read_text()
+    rows: list[Result] = [r for name in suite.environments for r in suite_results(suite, name)]
+    above = sum(each.row.best_seen > each.row.score for each in rows)
+    assert f"In {above} of 10 rows" in text
+
+
+def test_a_threshold_is_passed_by_the_earliest_seed(entries: list[Entry]) -> None:
+    entry = entries[0]
+    at = {100.0: 1.0, 200.0: 5.0, 300.0: 9.0}
+    runs = tuple(
+        run.model_copy(
+            update={
+                "env_steps": 1000,
+                "best_so_far": BestSoFar(
+                    env_steps=tuple(steps * (2 if n else 3) for steps in at),
+                    returns=tuple(at.values()),
+                ),
+            }
+        )
+        for n, run in enumerate(entry.runs)
+    )
+    trials = tuple(
+        t.model_copy(update={"score": float(n)}) for n, t in enumerate(entry.cell.trials)
+    )
+    cell = entry.cell.model_copy(update={"trials": trials})
+    own = entry.model_copy(update={"runs": runs, "cell": cell})
+    assert thresholds.steps_to(own, 1, 4.0) == 400
+    assert thresholds.own_text(own, 4.0) == "**400** (4/4)"
+    assert thresholds.steps_to(own, 3, 2.5) == 400  # earlier than by its final score
+    assert thresholds.steps_to(own, 0, 9.5) == math.inf
+    assert thresholds.own_text(own, 9.5) == "**never** (0/4)"
+    named = cell.model_copy(update={"algorithm": "mine"})
+    variant = own.model_copy(update={"cell": named})
+    assert thresholds.own_text(variant, 4.0) == "**400** (4/4) `mine`"
+    final = entry.model_copy(update={"runs": runs})
+    assert thresholds.steps_to(final, 0, min(50.0, final.scores[0])) <= 1000
+
+
+def test_the_published_steps_are_those_of_the_file() -> None:
+    table = thresholds.threshold_table([]).splitlines()
+    assert len(table) == 3 + 10
+    (line,) = [line for line in table if "Hopper" in line]
+    assert "437,510<br>-" in line
+    (line,) = [line for line in table if "Humanoid" in line]
+    assert "never<br>-" in line

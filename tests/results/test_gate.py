@@ -1,0 +1,250 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from simulated_checks import DISTRIBUTIONS, Judge, bimodal, normal, rates, resampled, with_failures
+
+from esbench.core.errors import UsageError
+from esbench.results.statistics.gate import (
+    MOST_RESAMPLES,
+    RESAMPLES_PER_LEVEL,
+    GateRules,
+    Judgment,
+    Sample,
+    Verdict,
+    judge,
+    looks,
+    resamples_needed,
+    seeds_needed,
+    shares_of_looks,
+)
+from esbench.results.statistics.permutation import OMNIBUS
+
+RULES = GateRules()
+
+
+def sample(baseline: Sequence[float], scores: Sequence[float], span: float = 1.0) -> Sample:
+    return Sample(np.asarray(baseline, dtype=float), np.asarray(scores, dtype=float), span)
+
+
+def judged(*samples: Sample, rules: GateRules = RULES) -> list[Judgment]:
+    return [item for item in judge(samples, rules) if item is not None]
+
+
+# Verdicts
+
+
+def test_a_clear_drop_is_a_regression_and_a_clear_gain_an_improvement() -> None:
+    base = np.linspace(0.9, 1.0, 8)
+    drop, gain, same = judged(*(sample(base, base + change) for change in (-0.3, 0.3, 0.0)))
+    assert (drop.verdict, gain.verdict) == (Verdict.REGRESSION, Verdict.IMPROVEMENT)
+    assert drop.change == pytest.approx(-0.3)
+    assert drop.p_drop == pytest.approx(3 / math.comb(16, 8))
+    assert gain.p_gain == pytest.approx(3 / math.comb(16, 8))
+    assert same.verdict is Verdict.NO_WORSE
+
+
+def test_a_rise_of_most_seeds_does_not_hide_that_more_seeds_fail() -> None:
+    base = np.linspace(0.88, 0.92, 16)
+    scores = np.concatenate([np.linspace(0.98, 1.0, 12), np.linspace(0.0, 0.1, 4)])
+    (found,) = judged(sample(base, scores))
+    assert found.change < -RULES.margin < RULES.margin < found.iqm_change
+    assert found.p_gain <= RULES.level
+    assert found.verdict is Verdict.INCONCLUSIVE
+    (mirrored,) = judged(sample(-base, -scores))
+    assert mirrored.verdict is Verdict.REGRESSION  # of the interquartile mean
+
+
+def test_a_certain_drop_below_the_margin_is_no_regression() -> None:
+    base = np.linspace(0.900, 0.901, 8)
+    (small,) = judged(sample(base, base - 0.049))
+    assert small.p_drop < 0.001
+    assert small.verdict is Verdict.NO_WORSE
+    (large,) = judged(sample(base, base - 0.051))
+    assert large.verdict is Verdict.REGRESSION
+
+
+def test_a_large_drop_that_may_be_chance_is_inconclusive() -> None:
+    (found,) = judged(sample([1.0, 0.2, 0.9, 0.1], [0.1, 0.8, 0.0, 0.3]))
+    assert found.change < -0.2
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert found.seeds_needed > 100
+
+
+def test_three_seeds_can_never_fail_and_never_pass_a_catastrophe() -> None:
+    (found,) = judged(sample([1.0, 0.99, 0.98], [0.0, 0.01, 0.02]))
+    assert found.p_drop == pytest.approx(1 / 20)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert found.seeds_needed == 5  # 1 in 252, the first below 1 in 100
+
+
+def test_cells_share_the_level() -> None:
+    base = np.linspace(0.9, 1.0, 5)
+    bad = sample(base, base - 0.5)  # p = 1/252
+    good = sample(base, base)
+    assert judged(bad)[0].verdict is Verdict.REGRESSION
+    assert judged(bad, good)[0].verdict is Verdict.REGRESSION
+    assert judged(bad, good, good)[0].verdict is Verdict.INCONCLUSIVE
+    # A cell that was not measured takes its share too.
+    assert judge([bad, None, None], RULES)[0] == judged(bad, good, good)[0]
+    assert judge([bad, None, None], RULES)[1:] == [None, None]
+
+
+def test_a_look_spends_its_share_of_the_levels() -> None:
+    half = GateRules(share=0.5)
+    assert (half.level, half.noninferiority_level) == (0.005, 0.025)
+    base = np.linspace(0.9, 1.0, 5)
+    cells = [sample(base, base - 0.5), sample(base, base)]
+    assert judged(*cells)[0].verdict is Verdict.REGRESSION
+    assert judged(*cells, rules=half)[0].verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("most", "sizes"),
+    [(32, (8, 16, 32)), (8, (8,)), (24, (8, 16, 24)), (100, (8, 16, 32, 64, 100))],
+)
+def test_looks_double_and_spend_the_levels_once(most: int, sizes: tuple[int, ...]) -> None:
+    assert looks(most) == sizes
+    shares = shares_of_looks(sizes)
+    assert sum(shares) == pytest.approx(1)
+    assert min(shares) > 0
+    # The spending function of Lan and DeMets near Pocock's boundaries, at a quarter of the seeds.
+    if sizes[-1] == 32:
+        assert shares[0] == pytest.approx(math.log(1 + (math.e - 1) / 4))
+
+
+@pytest.mark.parametrize("most", [7, 1001])
+def test_too_few_or_too_many_seeds_are_refused(most: int) -> None:
+    with pytest.raises(UsageError, match=f"max_seeds = {most}"):
+        looks(most)
+
+
+def test_verdicts_do_not_depend_on_scale_shift_or_the_order_of_seeds() -> None:
+    rng = np.random.default_rng(0)
+    base, scores = rng.normal(size=7), rng.normal(-0.2, size=9)
+    plain = judged(sample(base, scores, 4.0))[0]
+    moved = judged(sample(1000 + 50 * base[::-1], 1000 + 50 * scores[::-1], 200.0))[0]
+    assert moved.verdict is plain.verdict
+    assert moved.change == pytest.approx(plain.change)
+    assert moved.p_drop == pytest.approx(plain.p_drop)
+    assert moved.p_margin == pytest.approx(plain.p_margin)
+
+
+def test_unequal_numbers_of_seeds_and_equal_scores_work() -> None:
+    (found,) = judged(sample([500.0] * 8, [500.0] * 3, 480.0))
+    assert found.verdict is Verdict.NO_WORSE
+    assert found.p_margin == pytest.approx(1 / math.comb(11, 3))
+    (single,) = judged(sample([500.0], [500.0], 480.0))
+    assert single.verdict is Verdict.INCONCLUSIVE
+    assert math.isinf(single.seeds_needed)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("alpha", 0.0), ("alpha", 1.5), ("margin", 0.0), ("margin", 5.0), ("margin", math.nan)],
+)
+def test_rules_out_of_range_are_refused(name: str, value: float) -> None:
+    with pytest.raises(UsageError, match=f"{name} = {value}"):
+        dataclasses.replace(RULES, **{name: value})
+
+
+# Error rates, by simulation
+
+quick = partial(judge, resamples=2000)
+
+
+def trustworthy(judge_: Judge, repetitions: int = 300) -> list[str]:
+    """The faults in a gate's error rates; none for a trustworthy one."""
+    problems = []
+    mixed = [*DISTRIBUTIONS.values(), normal]
+    common = {"runs": 8, "rules": RULES, "repetitions": repetitions}
+    unchanged = rates(judge_, mixed, drop=0.0, **common)  # type: ignore[arg-type]
+    if unchanged.failed > 0.03:
+        problems.append(f"{unchanged.failed:.1%} false alarms")
+    if unchanged.passed < 0.3:
+        problems.append(f"only {unchanged.passed:.1%} of what is unchanged is no worse")
+    broken = rates(judge_, [normal, normal, normal], drop=0.2, **common)  # type: ignore[arg-type]
+    if broken.caught < 0.9:
+        problems.append(f"{broken.caught:.1%} of clear drops caught")
+    if broken.passed > 0:
+        problems.append(f"{broken.passed:.1%} of clear drops called no worse")
+    return problems
+
+
+def always_passes(samples: Sequence[Sample | None], rules: GateRules) -> list[Judgment | None]:
+    found = quick(samples, rules)
+    return [item and dataclasses.replace(item, verdict=Verdict.NO_WORSE) for item in found]
+
+
+def uncorrected(samples: Sequence[Sample | None], rules: GateRules) -> list[Judgment | None]:
+    """A gate that forgets that it looks at many cells, at the usual level, and has no margin."""
+    loose = GateRules(alpha=0.05, margin=0.0001)
+    return [found for sample in samples for found in quick([sample], loose)]
+
+
+def test_the_gate_can_be_trusted() -> None:
+    assert trustworthy(quick) == []
+
+
+@pytest.mark.parametrize(
+    ("double", "problem"),
+    [(always_passes, "of clear drops caught"), (uncorrected, "false alarms")],
+)
+def test_a_gate_that_cannot_be_trusted_is_found_out(double: Judge, problem: str) -> None:
+    assert any(problem in found for found in trustworthy(double, repetitions=150))
+
+
+def test_the_number_of_seeds_it_asks_for_is_enough_four_times_in_five() -> None:
+    rng = np.random.default_rng(2)
+    advised = seeds_needed(sample(normal(rng, 200, 0.0), normal(rng, 200, 0.0)), RULES)
+    assert 8 < advised < 20
+    runs = int(advised)
+    found = rates(quick, [normal], runs=runs, drop=0.0, rules=RULES, repetitions=300, seed=3)
+    assert 0.72 < found.passed < 0.92
+
+
+def test_a_seed_that_fails_in_both_sides_does_not_hide_a_drop() -> None:
+    power = {}
+    for name, statistics in (("mean", ("mean",)), ("omnibus", OMNIBUS)):
+        rules = dataclasses.replace(RULES, statistics=statistics)
+        common: dict[str, Any] = {"runs": 16, "rules": rules, "repetitions": 100}
+        power[name] = rates(quick, [with_failures], drop=0.1, **common).caught
+    assert power["omnibus"] > power["mean"] + 0.3
+
+
+def test_the_largest_change_of_mean_and_interquartile_mean_counts_as_the_drop() -> None:
+    steady = np.linspace(0.95, 1.05, 16)
+    (found,) = judged(sample(np.r_[0.0, steady[1:]], steady - 0.08))
+    assert found.change > -0.05 > found.iqm_change
+    assert found.verdict is Verdict.REGRESSION
+    only_mean = dataclasses.replace(RULES, statistics=("mean",))
+    assert judged(sample(np.r_[0.0, steady[1:]], steady - 0.08), rules=only_mean)[
+        0
+    ].verdict is not (Verdict.REGRESSION)
+
+
+def test_simulated_drops_are_as_large_as_they_say() -> None:
+    rng = np.random.default_rng(0)
+    for draw in DISTRIBUTIONS.values():
+        drop = draw(rng, 200_000, 0.0).mean() - draw(rng, 200_000, 0.2).mean()
+        assert drop == pytest.approx(0.2, abs=0.01)
+    assert bimodal(rng, 100_000, 0.0).mean() == pytest.approx(0.9, abs=0.01)
+    pool = np.arange(10.0)
+    assert set(resampled(pool)(rng, 500, 0.5)) == set(pool - 0.5)
+
+
+@pytest.mark.parametrize("cells", [1, 4, 40])
+def test_more_cells_need_more_permutations(cells: int) -> None:
+    rules = GateRules(alpha=0.001)
+    smallest = cells / (resamples_needed(rules, cells) + 1)  # p, corrected for the cells
+    assert smallest == pytest.approx(rules.level / RESAMPLES_PER_LEVEL, rel=0.01)
+    least = GateRules(alpha=1.5 * RESAMPLES_PER_LEVEL * cells / MOST_RESAMPLES)
+    resamples_needed(least, cells)
+    with pytest.raises(UsageError, match=f"for {2 * cells} cells"):
+        resamples_needed(least, 2 * cells)
