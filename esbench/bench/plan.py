@@ -23,7 +23,7 @@ from esbench.engine.engine import Engine
 from esbench.engine.jobs import Task, member_tasks
 from esbench.engine.pool_sizes import usable_cores
 from esbench.engine.worker_pool import WorkerPool
-from esbench.environments.make import time_limit
+from esbench.environments.make_environment import time_limit
 from esbench.experiment.check_trials import check_trials
 from esbench.experiment.make import make_trainer
 from esbench.experiment.search_trainer import SearchTrainer

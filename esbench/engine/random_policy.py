@@ -18,7 +18,7 @@ from esbench.core.seeding import Purpose, episode_seed
 from esbench.core.settings import MOST, MOST_EPISODES
 from esbench.core.user_code_errors import error_text, location
 from esbench.environments.episode_check import require_end
-from esbench.environments.make import make_environment
+from esbench.environments.make_environment import make_environment
 from esbench.environments.returned_values import ReturnedValues
 from esbench.environments.simulator_log import silenced
 from esbench.grids.environment_spec import EnvironmentSpec

@@ -23,7 +23,7 @@ from esbench.core.settings import MOST_EPISODES
 from esbench.core.user_code_errors import USER_CODE_ERRORS
 from esbench.engine.engine import Engine
 from esbench.environments.episode_check import require_end
-from esbench.environments.make import make_environment
+from esbench.environments.make_environment import make_environment
 from esbench.environments.returned_values import ReturnedValues
 from esbench.environments.simulator_log import silenced
 from esbench.experiment.best_center import Which

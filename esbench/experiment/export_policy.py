@@ -18,8 +18,8 @@ from esbench.core.json_text import Json
 from esbench.environments.simulator_log import silenced
 from esbench.experiment.trained_agent import TrainedAgent
 from esbench.experiment.trained_policy import TrainedPolicy
-from esbench.policies.base import Rows
 from esbench.policies.kernels.device import TOLERANCE
+from esbench.policies.policy import Rows
 from esbench.store.outputs import require_suffix, write_bytes
 
 if TYPE_CHECKING:

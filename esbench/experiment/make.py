@@ -6,7 +6,7 @@ from pathlib import Path
 
 from esbench.engine.engine import Engine
 from esbench.engine.setup import Setup
-from esbench.environments.backends.base import GYMNASIUM
+from esbench.environments.backends.backend import GYMNASIUM
 from esbench.experiment.agent_trainer import AgentTrainer
 from esbench.experiment.search_trainer import SearchTrainer
 from esbench.experiment.trainer import Ended, Recorder, Trainer

@@ -25,7 +25,7 @@ from esbench.engine.jobs import Job
 from esbench.engine.pool_sizes import usable_cores
 from esbench.engine.results import Episodes, digest, fitness_of, summary
 from esbench.engine.setup import Setup
-from esbench.environments.backends.base import GYMNASIUM
+from esbench.environments.backends.backend import GYMNASIUM
 from esbench.experiment.best_center import BestCenter, Which
 from esbench.experiment.callbacks import Stop
 from esbench.experiment.diagnostics import Gauge
@@ -36,7 +36,7 @@ from esbench.experiment.trained_policy import TrainedPolicy
 from esbench.experiment.trainer import Ended, Recorder, Trainer
 from esbench.experiment.validation import Validation
 from esbench.grids.trial_spec import TrialSpec
-from esbench.policies.base import Policy
+from esbench.policies.policy import Policy
 from esbench.results.statistics.efficiency import WINDOW
 from esbench.store.generation_record import GenerationRecord
 

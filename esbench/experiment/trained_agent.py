@@ -8,7 +8,7 @@ from typing import Any, final
 import gymnasium
 
 from esbench.agents.base import ActingPolicy
-from esbench.environments.make import make_environment
+from esbench.environments.make_environment import make_environment
 from esbench.environments.simulator_log import silenced
 from esbench.grids.environment_spec import EnvironmentSpec
 

@@ -12,7 +12,7 @@ from esbench.experiment.evaluator import INITIAL_LINEAGE
 from esbench.experiment.scoring import stored_trainer
 from esbench.experiment.search_trainer import SearchTrainer
 from esbench.grids.trial_spec import StartSpec, TrialSpec, differences
-from esbench.policies.base import Policy
+from esbench.policies.policy import Policy
 from esbench.store.trial_folder import TrialFolder
 
 

@@ -16,8 +16,8 @@ from pydantic import (
 )
 
 from esbench.core.settings import Count, CountOrZero, EpisodeCount, Settings, settings_named_by
-from esbench.environments.behaviors.base import BehaviorSettings, behavior_class
-from esbench.environments.make import Wrappers
+from esbench.environments.behaviors.behavior import BehaviorSettings, behavior_class
+from esbench.environments.make_environment import Wrappers
 
 EpisodeSeeds: TypeAlias = Literal["fresh", "pair", "shared"]
 

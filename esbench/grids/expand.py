@@ -15,7 +15,7 @@ from esbench.agents.names import is_agent, trainer_names, trainer_settings
 from esbench.algorithms.settings import NormalizationSettings, TrainerSettings
 from esbench.core.errors import UsageError, suggestion
 from esbench.core.settings import Table, fields_at, parse
-from esbench.environments.backends.base import check_backend
+from esbench.environments.backends.backend import check_backend
 from esbench.grids.environment_files import (
     DEFAULT_ENV_STEPS,
     EnvironmentFile,
@@ -37,7 +37,7 @@ from esbench.grids.trial_spec import (
     StartSpec,
     TrialSpec,
 )
-from esbench.policies.base import POLICIES
+from esbench.policies.policy import POLICIES
 
 Labels: TypeAlias = dict[str, str]
 

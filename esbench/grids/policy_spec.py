@@ -7,7 +7,7 @@ from typing import Annotated, final
 from pydantic import SerializeAsAny
 
 from esbench.core.settings import Settings, settings_named_by
-from esbench.policies.base import POLICIES, PolicySettings
+from esbench.policies.policy import POLICIES, PolicySettings
 
 
 def _policy_settings(name: str) -> type[PolicySettings]:

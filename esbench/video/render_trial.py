@@ -21,7 +21,7 @@ from esbench.core.units import counted
 from esbench.core.user_code_errors import as_training_errors
 from esbench.engine.worker_pool import WorkerPool
 from esbench.environments.episode_check import require_end
-from esbench.environments.make import make_environment, reason
+from esbench.environments.make_environment import make_environment, reason
 from esbench.environments.simulator_log import silenced
 from esbench.experiment.best_center import Which
 from esbench.experiment.scoring import stored_trainer

@@ -12,12 +12,12 @@ import pytest
 from beside_gymnasium import SLOTS, DiffersError, play
 
 from esbench.core.errors import UsageError
-from esbench.environments.backends.base import MovableBackend, backend_name
+from esbench.environments.backends.backend import MovableBackend, backend_name
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
 from esbench.environments.backends.mujoco import MujocoBackend, physics
 from esbench.environments.backends.mujoco import backend as module
-from esbench.environments.backends.mujoco.moving import HalfCheetah, Hopper
-from esbench.environments.backends.mujoco.rules import Rules
+from esbench.environments.backends.mujoco_robots import HalfCheetah, Hopper
+from esbench.environments.backends.mujoco_rules import Rules
 from esbench.environments.simulator_log import silenced
 
 INFINITE = float("inf")

@@ -24,9 +24,9 @@ from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.export_policy import export_policy
 from esbench.experiment.trained_policy import TrainedPolicy
 from esbench.experiment.trials import Trial
-from esbench.policies.kernels.activations import ACTIVATIONS
 from esbench.policies.kernels.device import TOLERANCE
-from esbench.policies.kernels.torch_networks import MODULES
+from esbench.policies.kernels.feedforward import ACTIVATIONS
+from esbench.policies.kernels.torch_modules import MODULES
 
 Make = Callable[..., Trial]
 PICTURES = "doubles:Pictures-v0"

@@ -18,10 +18,9 @@ from gymnasium.wrappers import TransformObservation
 from numpy import ndarray
 
 from esbench.core.flat_spaces import never_flat
-from esbench.environments.backends.base import Array, Backend, StepResult, register_backend
-from esbench.environments.composite_observations import observation_check
-from esbench.environments.make import Wrappers, make_environment, wrapped
-from esbench.environments.returned_values import FLOATS, ReturnedValues
+from esbench.environments.backends.backend import Array, Backend, StepResult, register_backend
+from esbench.environments.make_environment import Wrappers, make_environment, wrapped
+from esbench.environments.returned_values import FLOATS, ReturnedValues, observation_check
 
 LONG: Final = 4.0  # seconds to make the environments of a worker
 FEW: Final = 8  # environments, however long they take

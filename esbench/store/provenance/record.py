@@ -26,11 +26,11 @@ from esbench.core.errors import EsbenchError
 from esbench.core.escape import printable, without_passwords
 from esbench.core.json_text import Json
 from esbench.core.registry import DISTRIBUTION, Registry
-from esbench.environments.backends.base import BACKENDS
-from esbench.environments.behaviors.base import BEHAVIORS
-from esbench.environments.make import module_of
+from esbench.environments.backends.backend import BACKENDS
+from esbench.environments.behaviors.behavior import BEHAVIORS
+from esbench.environments.make_environment import module_of
 from esbench.grids.trial_spec import TrialSpec
-from esbench.policies.base import POLICIES
+from esbench.policies.policy import POLICIES
 from esbench.store.provenance.changes import all_own_code
 
 PACKAGES: Final = (

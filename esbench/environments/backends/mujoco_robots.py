@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Final, final
 import numpy as np
 
 from esbench.core.arrays import Vector
-from esbench.environments.backends.base import Array, Flags
-from esbench.environments.backends.mujoco.rules import (
+from esbench.environments.backends.backend import Array, Flags
+from esbench.environments.backends.mujoco_rules import (
     MovingRules,
     Rules,
     StationaryRules,

@@ -15,8 +15,13 @@ from typing import Any, Final, NamedTuple, final
 import gymnasium
 import numpy as np
 
-from esbench.environments.backends.base import Array, MovableBackend, StepResult, register_backend
-from esbench.environments.backends.mujoco.moving import (
+from esbench.environments.backends.backend import (
+    Array,
+    MovableBackend,
+    StepResult,
+    register_backend,
+)
+from esbench.environments.backends.mujoco_robots import (
     Ant,
     HalfCheetah,
     Hopper,
@@ -25,14 +30,14 @@ from esbench.environments.backends.mujoco.moving import (
     Swimmer,
     Walker2d,
 )
-from esbench.environments.backends.mujoco.rules import Rules
-from esbench.environments.backends.mujoco.stationary import (
+from esbench.environments.backends.mujoco_rules import (
     InvertedDoublePendulum,
     InvertedPendulum,
     Pusher,
     Reacher,
+    Rules,
 )
-from esbench.environments.make import entry_point, making
+from esbench.environments.make_environment import entry_point, making
 
 # By entry point, because users register these environments under names of their own.
 RULES: Final[dict[str, Callable[[Any, int], Rules]]] = {
