@@ -9,14 +9,13 @@ over the slots and calls the function that Gymnasium calls.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, final
 
 import numpy as np
 
 from esbench.core.arrays import Vector
 from esbench.environments.backends.backend import Array, Flags
-from esbench.environments.backends.mujoco_physics import Physics, bytes_of
 
 Info = dict[str, Any]
 
@@ -24,54 +23,26 @@ Info = dict[str, Any]
 class Rules(ABC):
     """The rules of one environment, whose constants are those of its Gymnasium environment ``env``.
 
-    ``physics`` is where the next step of each slot starts; ``state`` has its values and those of
-    ``fields`` in all slots, [S, ...] per array. The entries of the last info are ``values`` and
-    ``costs``, [k] each, which the info has with the opposite sign.
+    ``state`` has qpos, qvel, ctrl and ``fields`` of all slots, [S, ...] each. The entries of the
+    last info are ``values`` and ``costs``, [k] each, which the info has with the opposite sign.
+    ``before`` [S, axes] is what the rewards of the next step are compared with.
     """
 
     fields: ClassVar[tuple[str, ...]] = ()  # arrays of ``MjData`` that it reads after every step
     contact_forces: ClassVar[bool] = False  # reads ``cfrc_ext``, which is computed on request
     places: ClassVar[tuple[str, ...]] = ()  # the entries of the info that ``PLACES`` computes
     up: ClassVar[int] = 2  # the coordinate that is the height
+    axes: ClassVar[int] = 0
 
-    def __init__(self, env: Any, slots: int) -> None:
-        self.env = env
+    def __init__(self, env: Any, state: Mapping[str, Vector]) -> None:
+        self.env, self.state = env, state
         self.values: dict[str, Array] = {}
         self.costs: dict[str, Array] = {}
-        self.physics = Physics(env.data, slots)
-        self._others: dict[str, Vector] = {
-            field: np.zeros((slots, *getattr(env.data, field).shape)) for field in self.fields
-        }
-        self.state = self.physics.state | self._others
-
-    @final
-    def copies(self, slot: int, data: Any) -> list[tuple[memoryview, memoryview]]:
-        """The memory to copy after every step of a slot: pairs of target and source in ``data``."""
-        pairs = ((rows[slot], getattr(data, field)) for field, rows in self._others.items())
-        return [(bytes_of(row), bytes_of(source)) for row, source in pairs if row.size]
-
-    @final
-    def save(self, slot: int) -> list[bytes]:
-        """A copy of the state of a slot."""
-        return [bytes(memory) for memory in self._memory(slot)]
-
-    @final
-    def restore(self, slot: int, saved: list[bytes]) -> None:
-        """Put a saved state into a slot."""
-        for memory, copy in zip(self._memory(slot), saved, strict=True):
-            memory[:] = copy
-        self.begin(slot)
-
-    def _memory(self, slot: int) -> list[memoryview]:
-        others = (bytes_of(rows[slot]) for rows in self._others.values() if rows.size)
-        return [self.physics.row(slot), *others]
+        self.before = np.zeros((len(state["qpos"]), self.axes))
 
     @abstractmethod
     def begin(self, slot: int) -> None:
-        """Called when an episode begins or continues in a slot.
-
-        Rules whose rewards compare two successive states remember the state here.
-        """
+        """Called when an episode begins in a slot."""
 
     @abstractmethod
     def observe(self, out: Vector) -> None:
@@ -124,21 +95,20 @@ class MovingRules(Rules, ABC):
 
     axes: ClassVar[int] = 2
 
-    def __init__(self, env: Any, slots: int) -> None:
-        super().__init__(env, slots)
+    def __init__(self, env: Any, state: Mapping[str, Vector]) -> None:
+        super().__init__(env, state)
         self._dt = env.dt
         self._skipped = env.observation_structure["skipped_qpos"]
-        self._before = np.zeros((slots, self.axes))
 
     @final
     def begin(self, slot: int) -> None:
         """Remember the point."""
-        self._before[slot] = self._points(slice(slot, slot + 1))[0]
+        self.before[slot] = self._points(slice(slot, slot + 1))[0]
 
     @final
     def _move(self, count: int) -> Vector:
         """The speed along x in the last step, [k]."""
-        points, before = self._points(slice(count)), self._before[:count]
+        points, before = self._points(slice(count)), self.before[:count]
         velocities = (points - before) / self._dt
         before[:] = points
         speed: Vector = velocities[:, 0]
@@ -183,8 +153,8 @@ class Reacher(StationaryRules):
 
     fields = ("xpos",)
 
-    def __init__(self, env: Any, slots: int) -> None:
-        super().__init__(env, slots)
+    def __init__(self, env: Any, state: Mapping[str, Vector]) -> None:
+        super().__init__(env, state)
         self._tip, self._target = (env.data.body(name).id for name in ("fingertip", "target"))
 
     def observe(self, out: Vector) -> None:
@@ -219,8 +189,8 @@ class Pusher(StationaryRules):
 
     fields = ("xpos",)
 
-    def __init__(self, env: Any, slots: int) -> None:
-        super().__init__(env, slots)
+    def __init__(self, env: Any, state: Mapping[str, Vector]) -> None:
+        super().__init__(env, state)
         names = ("tips_arm", "object", "goal")
         self._arm, self._object, self._goal = (env.data.body(name).id for name in names)
 
@@ -274,9 +244,9 @@ class InvertedDoublePendulum(StationaryRules):
 
     fields = ("qfrc_constraint", "site_xpos")
 
-    def __init__(self, env: Any, slots: int) -> None:
-        super().__init__(env, slots)
-        self._distance, self._speed = np.zeros(slots), np.zeros(slots)
+    def __init__(self, env: Any, state: Mapping[str, Vector]) -> None:
+        super().__init__(env, state)
+        self._distance, self._speed = np.zeros((2, len(state["qpos"])))
         self.costs.update(distance_penalty=self._distance, velocity_penalty=self._speed)
 
     def observe(self, out: Vector) -> None:
