@@ -8,8 +8,8 @@ import pytest
 from command_line import finished
 
 import esbench
-from esbench.core import registry as registry_module
 from esbench.algorithms.base import ALGORITHMS
+from esbench.core import registry as registry_module
 from esbench.core.errors import UsageError
 from esbench.core.registry import Registry, import_object
 from esbench.environments.backends.base import BACKENDS

@@ -34,10 +34,8 @@ from esbench.grids.environment_files import (
     environment_names,
     load_environment,
 )
-from esbench.grids.environment_spec import EnvironmentSpec
 from esbench.grids.grid_file import Grid
-from esbench.grids.policy_spec import PolicySpec
-from esbench.grids.trial_spec import BudgetSpec, EvaluationSpec
+from esbench.grids.trial_spec import BudgetSpec, EnvironmentSpec, EvaluationSpec, PolicySpec
 from esbench.integrations.trackers.base import TrackedRun
 from esbench.policies.base import POLICIES, Policy, PolicyBatch, TorchPolicy
 from esbench.publish.catalog import SettingRow, setting_rows

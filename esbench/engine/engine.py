@@ -14,8 +14,7 @@ from esbench.engine.results import Episodes
 from esbench.engine.servers import Nodes
 from esbench.engine.setup import Setup
 from esbench.engine.stopwatch import Stopwatch
-from esbench.grids.environment_spec import EnvironmentSpec
-from esbench.grids.trial_spec import TrialSpec
+from esbench.grids.trial_spec import EnvironmentSpec, TrialSpec
 
 
 class Engine(ABC):

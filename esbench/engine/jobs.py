@@ -10,7 +10,7 @@ import numpy as np
 from esbench.algorithms.population import LowRankMember, Population
 from esbench.core.arrays import Vector
 from esbench.core.seeding import Purpose, episode_seed, stream
-from esbench.grids.environment_spec import EpisodeSeeds
+from esbench.grids.trial_spec import EpisodeSeeds
 from esbench.policies.normalization import Normalizer
 
 CENTER: Final = -1  # member number of the unperturbed policy

@@ -21,7 +21,7 @@ from esbench.environments.episode_check import require_end
 from esbench.environments.make import make_environment
 from esbench.environments.returned_values import ReturnedValues
 from esbench.environments.simulator_log import silenced
-from esbench.grids.environment_spec import EnvironmentSpec
+from esbench.grids.trial_spec import EnvironmentSpec
 
 ACTIONS: Final = 1000  # drawn before the clock starts, then used in turn
 

@@ -15,8 +15,7 @@ from esbench.environments.backends.base import AUTO, BACKENDS, GYMNASIUM, Backen
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
 from esbench.environments.behaviors.base import Behavior, behavior_class
 from esbench.environments.simulator_log import silenced
-from esbench.grids.environment_spec import EnvironmentSpec
-from esbench.grids.policy_spec import PolicySpec
+from esbench.grids.trial_spec import EnvironmentSpec, PolicySpec
 from esbench.policies.base import POLICIES, Policy, Rows
 from esbench.policies.normalization import Normalizer, policy_inputs
 from esbench.policies.spaces import Actions, Array, Observations, packed

@@ -21,7 +21,7 @@ from esbench.engine.setup import Setup
 from esbench.environments.episode_check import bounds_without_zero, check_episodes, is_deterministic
 from esbench.environments.make import reason
 from esbench.environments.simulator_log import log_once
-from esbench.grids.environment_spec import EnvironmentSpec
+from esbench.grids.trial_spec import EnvironmentSpec
 
 
 @final

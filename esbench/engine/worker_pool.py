@@ -42,8 +42,7 @@ from esbench.engine.worker import (
     Work,
     worker_main,
 )
-from esbench.grids.environment_spec import EnvironmentSpec
-from esbench.grids.trial_spec import TrialSpec
+from esbench.grids.trial_spec import EnvironmentSpec, TrialSpec
 
 MAX_DEATHS: Final = 3
 PATIENCE: Final = 5.0  # seconds from SIGTERM to SIGKILL

@@ -10,7 +10,7 @@ import gymnasium
 from esbench.agents.base import ActingPolicy
 from esbench.environments.make import make_environment
 from esbench.environments.simulator_log import silenced
-from esbench.grids.environment_spec import EnvironmentSpec
+from esbench.grids.trial_spec import EnvironmentSpec
 
 
 @final

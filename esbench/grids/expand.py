@@ -23,19 +23,20 @@ from esbench.grids.environment_files import (
     environment_table,
     frozen_scores,
     load_environment,
+    merged,
 )
-from esbench.grids.environment_registry import merged
-from esbench.grids.environment_spec import EnvironmentSpec
 from esbench.grids.grid_file import Grid, Scope
-from esbench.grids.policy_spec import PolicySpec
-from esbench.grids.sweep import combinations, swept_label
 from esbench.grids.trial_spec import (
     DEFAULT_LABEL,
     AlgorithmSpec,
     BudgetSpec,
+    EnvironmentSpec,
     EvaluationSpec,
+    PolicySpec,
     StartSpec,
     TrialSpec,
+    combinations,
+    swept_label,
 )
 from esbench.policies.base import POLICIES
 

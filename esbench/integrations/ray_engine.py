@@ -19,8 +19,7 @@ from esbench.engine.pool_sizes import DEFAULT_SLOTS
 from esbench.engine.results import Episodes, collect
 from esbench.engine.setup import Setup
 from esbench.engine.worker_pool import WorkerPool
-from esbench.grids.environment_spec import EnvironmentSpec
-from esbench.grids.trial_spec import TrialSpec
+from esbench.grids.trial_spec import EnvironmentSpec, TrialSpec
 from esbench.integrations.ray_cluster import RayCluster
 from esbench.integrations.ray_fleet import RayFleet
 from esbench.integrations.ray_trials import RayNodes

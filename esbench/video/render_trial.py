@@ -27,7 +27,7 @@ from esbench.experiment.best_center import Which
 from esbench.experiment.scoring import stored_trainer
 from esbench.experiment.trained_agent import TrainedAgent
 from esbench.experiment.trained_policy import TrainedPolicy
-from esbench.grids.environment_spec import EnvironmentSpec
+from esbench.grids.trial_spec import EnvironmentSpec
 from esbench.store.find_trials import find_trials
 from esbench.store.outputs import write_bytes
 from esbench.store.selected_score import recorded_score

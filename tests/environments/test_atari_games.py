@@ -27,8 +27,7 @@ from esbench.environments.backends.atari import AtariBackend, mersenne_twister
 from esbench.environments.backends.base import MovableBackend, backend_name
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
 from esbench.environments.make import make_environment, register_family
-from esbench.grids.environment_spec import EnvironmentSpec
-from esbench.grids.policy_spec import PolicySpec
+from esbench.grids.trial_spec import EnvironmentSpec, PolicySpec
 from esbench.policies.kernels.convolution import ConvBatch
 from esbench.policies.normalization import ObservationStatistics
 
