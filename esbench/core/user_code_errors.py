@@ -17,7 +17,7 @@ from esbench.core.escape import printable
 USER_CODE_ERRORS: Final = (Exception, SystemExit)
 MOST_CHARACTERS: Final = 1000  # of a message
 LIBRARIES: Final = [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
-PACKAGE: Final = Path(__file__).resolve().parent
+PACKAGE: Final = Path(__file__).resolve().parent.parent
 INSTALLED: Final = ("<", *(f"{folder}{os.sep}" for folder in (*LIBRARIES, PACKAGE)))
 
 

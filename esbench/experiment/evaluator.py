@@ -18,8 +18,7 @@ from esbench.core.errors import UsageError, require_integer
 from esbench.core.seeding import Purpose
 from esbench.core.settings import MOST_EPISODES
 from esbench.engine.engine import Engine
-from esbench.engine.jobs import CENTER, Job, Task, member_tasks
-from esbench.engine.results import Episodes
+from esbench.engine.jobs import CENTER, Episodes, Job, Task, member_tasks
 from esbench.engine.setup import ReferenceBatch, Setup
 from esbench.environments.simulator_log import silenced
 from esbench.experiment.held_out_score import HeldOutScore

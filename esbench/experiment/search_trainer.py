@@ -21,10 +21,9 @@ from esbench.core.errors import TrainingError, UsageError, require_choice
 from esbench.core.interrupts import interrupts_delayed
 from esbench.core.seeding import Purpose, stream
 from esbench.engine.engine import Engine
-from esbench.engine.jobs import Job
-from esbench.engine.pool_sizes import usable_cores
-from esbench.engine.results import Episodes, digest, fitness_of, summary
+from esbench.engine.jobs import Episodes, Job, digest, fitness_of, summary
 from esbench.engine.setup import Setup
+from esbench.engine.worker_pool import usable_cores
 from esbench.environments.backends.base import GYMNASIUM
 from esbench.experiment.best_center import BestCenter, Which
 from esbench.experiment.callbacks import Stop
