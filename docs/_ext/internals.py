@@ -8,8 +8,8 @@ from typing import Any
 import typer
 
 from esbench.algorithms.base import ALGORITHMS, Algorithm
-from esbench.algorithms.population import Population
 from esbench.cli.app import app as command_line
+from esbench.core.population import Population
 from esbench.core.registry import Registry
 from esbench.core.settings import parse
 from esbench.core.units import (

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias, final
 import numpy as np
 import numpy.typing as npt
 
-from esbench.agents.base import AgentSettings
+from esbench.agents.agent import AgentSettings
 from esbench.core.errors import DamagedTrialError, TrainingError
 from esbench.core.json_text import Json
 from esbench.engine.engine import Engine

@@ -10,10 +10,10 @@ from typing import Any, Final, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from esbench.algorithms.population import LowRankMember, Population
 from esbench.algorithms.shaping import center_rank
 from esbench.core.arrays import Matrix, Vector, float_digest
 from esbench.core.errors import UserCodeError
+from esbench.core.population import LowRankMember, Population
 from esbench.core.seeding import Purpose, episode_seed, stream
 from esbench.grids.trial_spec import EpisodeSeeds
 from esbench.policies.normalization import Moments, Normalizer, ObservationStatistics

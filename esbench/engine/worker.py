@@ -10,9 +10,8 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, final
 
-from esbench.core.errors import UsageError, UserCodeError
+from esbench.core.errors import USER_CODE_ERRORS, UsageError, UserCodeError
 from esbench.core.escape import printable
-from esbench.core.user_code_errors import USER_CODE_ERRORS
 from esbench.engine.child_process import Parent, ParentGoneError
 from esbench.engine.jobs import EpisodeResult, Job, Task
 from esbench.engine.player import Player, Suspended

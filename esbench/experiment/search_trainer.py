@@ -12,13 +12,13 @@ from typing import Final, final
 
 import numpy as np
 
-from esbench.algorithms.base import State, algorithm_class
+from esbench.algorithms.base import algorithm_class
 from esbench.algorithms.own_state import restored_twin
-from esbench.algorithms.population import Population, drawing_threads
-from esbench.algorithms.settings import MOST_MEMBERS
-from esbench.core.arrays import Vector
+from esbench.algorithms.search_settings import MOST_MEMBERS
+from esbench.core.arrays import State, Vector
 from esbench.core.errors import TrainingError, UsageError, require_choice
-from esbench.core.interrupts import interrupts_delayed
+from esbench.core.population import Population, drawing_threads
+from esbench.core.process import interrupts_delayed
 from esbench.core.seeding import Purpose, stream
 from esbench.engine.engine import Engine
 from esbench.engine.jobs import Episodes, Job, digest, fitness_of, summary

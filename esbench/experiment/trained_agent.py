@@ -7,7 +7,7 @@ from typing import Any, final
 
 import gymnasium
 
-from esbench.agents.base import ActingPolicy
+from esbench.agents.agent import ActingPolicy
 from esbench.environments.make import make_environment
 from esbench.environments.simulator_log import silenced
 from esbench.grids.trial_spec import EnvironmentSpec

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol, Self, TypeAlias, final
 
-from esbench.algorithms.base import State
+from esbench.core.arrays import State
 from esbench.core.errors import UsageError, require_finite, shown
 from esbench.engine.engine import Engine, Stopwatch
 from esbench.engine.worker_pool import WorkerPool

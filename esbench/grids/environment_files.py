@@ -18,13 +18,12 @@ from typing import Any, Final, Literal, TypeAlias, final
 
 from pydantic import Field, field_validator
 
-from esbench.agents.base import AGENTS
+from esbench.agents.agent import AGENTS
 from esbench.algorithms.base import ALGORITHMS
-from esbench.core.errors import UsageError, shown, suggestion
+from esbench.core.errors import USER_CODE_ERRORS, UsageError, location, shown, suggestion
 from esbench.core.files import as_path
 from esbench.core.registry import find_plugins, load_plugin
 from esbench.core.settings import Settings, Table, parse, require_shallow
-from esbench.core.user_code_errors import USER_CODE_ERRORS, location
 from esbench.environments.atari.names import atari_environments, without_alias
 from esbench.grids.trial_spec import EnvironmentSettings, EnvironmentSpec
 

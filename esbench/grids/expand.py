@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 
-from esbench.agents.names import is_agent, trainer_names, trainer_settings
-from esbench.algorithms.settings import NormalizationSettings, TrainerSettings
+from esbench.algorithms.search_settings import NormalizationSettings
 from esbench.core.errors import UsageError, suggestion
-from esbench.core.settings import Table, fields_at, parse
+from esbench.core.settings import Table, TrainerSettings, fields_at, parse
 from esbench.environments.backends.base import check_backend
 from esbench.grids.environment_files import (
     DEFAULT_ENV_STEPS,
@@ -26,6 +25,7 @@ from esbench.grids.environment_files import (
     merged,
 )
 from esbench.grids.grid_file import Grid, Scope
+from esbench.grids.trainers import is_agent, trainer_names, trainer_settings
 from esbench.grids.trial_spec import (
     DEFAULT_LABEL,
     AlgorithmSpec,

@@ -26,8 +26,6 @@ from pydantic import (
     WrapValidator,
 )
 
-from esbench.agents.names import trainer_settings
-from esbench.algorithms.settings import TrainerSettings
 from esbench.core.errors import UsageError
 from esbench.core.json_text import Json, digest_of
 from esbench.core.seeding import LARGEST_SEED
@@ -37,10 +35,12 @@ from esbench.core.settings import (
     EpisodeCount,
     Settings,
     Table,
+    TrainerSettings,
     settings_named_by,
 )
 from esbench.environments.behaviors.base import BehaviorSettings, behavior_class
 from esbench.environments.make import Wrappers
+from esbench.grids.trainers import trainer_settings
 from esbench.policies.base import POLICIES, PolicySettings
 
 

@@ -15,10 +15,9 @@ from typing import Final, final
 
 import numpy as np
 
-from esbench.agents.base import Environment
-from esbench.core.errors import UsageError
+from esbench.agents.agent import Environment
+from esbench.core.errors import UsageError, as_training_errors
 from esbench.core.units import counted
-from esbench.core.user_code_errors import as_training_errors
 from esbench.engine.worker_pool import WorkerPool
 from esbench.environments.episode_check import require_end
 from esbench.environments.make import make_environment, reason

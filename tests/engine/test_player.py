@@ -7,9 +7,9 @@ import gymnasium
 import numpy as np
 import pytest
 
-from esbench.algorithms.noise import GaussianNoise
-from esbench.algorithms.population import SampledPopulation
 from esbench.core.errors import UsageError
+from esbench.core.noise import GaussianNoise
+from esbench.core.population import SampledPopulation
 from esbench.core.seeding import Purpose, noise_key, stream
 from esbench.engine import player as evaluation
 from esbench.engine.jobs import CENTER, EpisodeResult, Job, Task, collect, member_tasks

@@ -15,9 +15,9 @@ import pytest
 from command_line import finished, python
 from trainers import train
 
-from esbench.algorithms.noise import GaussianNoise
-from esbench.algorithms.population import SampledPopulation
 from esbench.core.errors import EnvironmentFailedError, TrainingError, UsageError
+from esbench.core.noise import GaussianNoise
+from esbench.core.population import SampledPopulation
 from esbench.core.seeding import Purpose, noise_key
 from esbench.engine.child_process import Child, Parent, end
 from esbench.engine.jobs import CENTER, Episodes, Job, Task, member_tasks

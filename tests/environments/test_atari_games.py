@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from beside_gymnasium import DiffersError, play, require_equal
 
-from esbench.algorithms.noise import GaussianNoise, LowRankNoise, Noise
-from esbench.algorithms.population import LowRankMember, SampledPopulation
 from esbench.core.arrays import Vector
 from esbench.core.errors import UsageError
+from esbench.core.noise import GaussianNoise, LowRankNoise, Noise
+from esbench.core.population import LowRankMember, SampledPopulation
 from esbench.core.seeding import Purpose, noise_key
 from esbench.engine.jobs import Job, Task, member_tasks
 from esbench.engine.player import Player

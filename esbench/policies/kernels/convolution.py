@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
-from esbench.algorithms.population import LowRankMember
 from esbench.core.arrays import Shapes, Vector
+from esbench.core.population import LowRankMember
 from esbench.policies.base import LowRankBatch, Rows, SharingBatch
 from esbench.policies.kernels import full_layers
 from esbench.policies.kernels.activations import ACTIVATIONS, Activation
