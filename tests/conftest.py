@@ -15,8 +15,8 @@ from esbench.core.registry import Registry
 from esbench.engine.worker_pool import WorkerPool
 from esbench.environments.backends.backend import BACKENDS
 from esbench.experiment.trials import Trial, grid_trials
-from esbench.grids import environment_registry
-from esbench.grids.environment_registry import ENVIRONMENTS
+from esbench.grids import environment_files
+from esbench.grids.environment_files import ENVIRONMENTS
 from esbench.grids.grid_file import parse_grid
 from esbench.grids.trial_spec import TrialSpec
 from esbench.integrations.trackers.base import TRACKERS
@@ -179,7 +179,7 @@ def freeze(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Non
     """
     folder = tmp_path / "envs"
     folder.mkdir()
-    monkeypatch.setattr(environment_registry, "folder", lambda: folder)
+    monkeypatch.setattr(environment_files, "folder", lambda: folder)
 
     def write(
         name: str, random: float = 0.0, reference: float = 100.0, text: str = SCORES, **more: str

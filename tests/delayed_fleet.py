@@ -9,10 +9,9 @@ from typing import Final, final
 from fake_fleet import result_of
 
 from esbench.engine.coordinator import Fleet, NodeAnswered, NodeJoined, PlayingNode, PoolEvent
-from esbench.engine.jobs import Job, Task
+from esbench.engine.jobs import EpisodeResult, Job, Task
 from esbench.engine.node_player import REPORT_SECONDS, STEP_SECONDS, Exchange, Report
-from esbench.engine.pool_sizes import DEFAULT_SLOTS
-from esbench.engine.results import EpisodeResult
+from esbench.engine.worker_pool import DEFAULT_SLOTS
 
 NEVER: Final = float("inf")
 ROUNDING: Final = 1e-9

@@ -15,9 +15,8 @@ from esbench.engine.coordinator import (
     PlayingNode,
     PoolEvent,
 )
-from esbench.engine.jobs import Job, Task
+from esbench.engine.jobs import EpisodeResult, Job, Task
 from esbench.engine.node_player import Exchange, Report
-from esbench.engine.results import EpisodeResult
 
 
 def result_of(task: Task) -> EpisodeResult:

@@ -5,12 +5,11 @@ from typing import Any, final
 import numpy as np
 import torch
 
-from esbench.algorithms.base import Algorithm, State
+from esbench.algorithms.base import Algorithm
 from esbench.algorithms.openai_es import OpenAIESFamily, OpenAIESSettings
-from esbench.algorithms.plan import EvaluationPlan
-from esbench.algorithms.population import SampledPopulation, StoredPopulation
 from esbench.algorithms.shaping import centered
-from esbench.core.arrays import Matrix, Vector
+from esbench.core.arrays import Matrix, State, Vector
+from esbench.core.population import EvaluationPlan, SampledPopulation, StoredPopulation
 
 
 class Derived(torch.optim.NAdam):

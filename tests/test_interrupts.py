@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from esbench.__main__ import program
-from esbench.core.interrupts import interrupts_delayed
+from esbench.core.process import interrupts_delayed
 
 
 def test_a_signal_that_arrives_while_handlers_change_leaves_them(

@@ -10,8 +10,8 @@ import numpy as np
 
 from esbench import register_algorithm, register_backend, register_policy
 from esbench.algorithms.base import Algorithm
-from esbench.algorithms.population import SampledPopulation
-from esbench.algorithms.settings import AlgorithmSettings
+from esbench.core.population import SampledPopulation
+from esbench.algorithms.search_settings import AlgorithmSettings
 from esbench.environments.backends.backend import Backend
 from esbench.policies.policy import Policy, PolicyBatch, PolicySettings
 

@@ -6,7 +6,7 @@ import pytest
 from command_line import Run, finished
 
 from esbench.experiment.trials import grid_trials
-from esbench.grids.environment_registry import read_toml
+from esbench.grids.environment_files import read_toml
 from esbench.grids.grid_file import parse_grid
 
 ROOT = Path(__file__).parent.parent

@@ -6,32 +6,25 @@ import pytest
 from command_line import Run, finished
 from hostile_code import NAUGHTY, MuteError
 
-from esbench.core.errors import TrainingError, UsageError
-from esbench.core.escape import printable
-from esbench.core.registry import import_object
-from esbench.core.user_code_errors import (
+from esbench.core.errors import (
     MOST_CHARACTERS,
+    TrainingError,
+    UsageError,
     as_training_errors,
     error_text,
     location,
     message_of,
 )
+from esbench.core.escape import printable
+from esbench.core.registry import import_object
 
 ENDS = """
-import os, threading, time
-from esbench.core import process_end
+import threading, time
+from esbench.core import process
 
-process_end.PATIENCE = 0.1
-with process_end.exit_is_an_error():
-    if os.fork() == 0:
-        os._exit(7)
-    print(os.waitstatus_to_exitcode(os.wait()[1]))
-    try:
-        os._exit(0)
-    except SystemExit as error:
-        print(error.code, flush=True)
+process.PATIENCE = 0.1
 threading.Thread(target=time.sleep, args=(30,)).start()
-process_end.end_soon(5)
+process.end_soon(5)
 """
 
 
@@ -67,12 +60,12 @@ def test_an_error_of_user_code_becomes_one_with_its_place(error: BaseException) 
         raise error
 
 
-def test_user_code_errors_ends_no_process_and_delays_no_end() -> None:
+def test_a_thread_of_user_code_does_not_delay_the_end() -> None:
     code, out, err = finished("-c", ENDS)
-    assert (code, out, err) == (5, "7\nos._exit(0)\n", "")
+    assert (code, out, err) == (5, "", "")
 
 
-@pytest.mark.parametrize("way", ["sys_exit", "os_exit", "raise", "surrogate"])
+@pytest.mark.parametrize("way", ["sys_exit", "raise", "surrogate"])
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
@@ -81,7 +74,7 @@ def test_user_code_errors_ends_no_process_and_delays_no_end() -> None:
         ("status --env hostile_code:Plain0-v0 --algorithm exits_{}:Class", 2),
     ],
 )
-def test_user_code_errors_ends_no_command_without_a_sentence(
+def test_user_code_ends_no_command_without_a_sentence(
     esbench: Run,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

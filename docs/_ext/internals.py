@@ -8,8 +8,8 @@ from typing import Any
 import typer
 
 from esbench.algorithms.base import ALGORITHMS, Algorithm
-from esbench.algorithms.population import Population
 from esbench.cli.app import app as command_line
+from esbench.core.population import Population
 from esbench.core.registry import Registry
 from esbench.core.settings import parse
 from esbench.core.units import (
@@ -34,10 +34,8 @@ from esbench.grids.environment_files import (
     environment_names,
     load_environment,
 )
-from esbench.grids.environment_spec import EnvironmentSpec
 from esbench.grids.grid_file import Grid
-from esbench.grids.policy_spec import PolicySpec
-from esbench.grids.trial_spec import BudgetSpec, EvaluationSpec
+from esbench.grids.trial_spec import BudgetSpec, EnvironmentSpec, EvaluationSpec, PolicySpec
 from esbench.integrations.trackers.base import TrackedRun
 from esbench.policies.policy import POLICIES, Policy, PolicyBatch, TorchPolicy
 from esbench.publish.catalog import SettingRow, setting_rows

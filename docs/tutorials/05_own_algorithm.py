@@ -14,8 +14,8 @@ import numpy as np
 
 import esbench
 from esbench.algorithms.base import Algorithm
-from esbench.algorithms.population import SampledPopulation
-from esbench.algorithms.settings import DeviationSettings, Fraction, PerParameter
+from esbench.algorithms.search_settings import DeviationSettings, Fraction, PerParameter
+from esbench.core.population import SampledPopulation
 
 # %%
 # Settings are typed fields with a docstring each. Their defaults, ranges and docstrings appear in

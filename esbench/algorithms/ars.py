@@ -12,10 +12,9 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, final
 import numpy as np
 from pydantic import Field, model_validator
 
-from esbench.algorithms.base import State, register_algorithm
+from esbench.algorithms.base import register_algorithm
 from esbench.algorithms.gaussian import DecayingSearch
-from esbench.algorithms.population import SampledPopulation
-from esbench.algorithms.settings import (
+from esbench.algorithms.search_settings import (
     MOST_MEMBERS,
     DecayingDeviationSettings,
     Fraction,
@@ -25,7 +24,8 @@ from esbench.algorithms.settings import (
     Positive,
 )
 from esbench.algorithms.shaping import raw
-from esbench.core.arrays import Matrix, Vector
+from esbench.core.arrays import Matrix, State, Vector
+from esbench.core.population import SampledPopulation
 from esbench.core.search_space import Tune
 from esbench.core.settings import Count
 

@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Final, Generic, TypeVar, final
 import numpy as np
 import numpy.typing as npt
 
-from esbench.algorithms.noise import GaussianNoise, Noise
 from esbench.algorithms.own_state import (
     is_own,
     require_members,
@@ -22,17 +21,16 @@ from esbench.algorithms.own_state import (
     require_valid,
     storable_state,
 )
-from esbench.algorithms.plan import EvaluationPlan
-from esbench.algorithms.population import Population, SampledPopulation
-from esbench.algorithms.settings import AlgorithmSettings, GrowingSettings, fitting
+from esbench.algorithms.search_settings import AlgorithmSettings, GrowingSettings, fitting
 from esbench.algorithms.shaping import all_equal
-from esbench.core.arrays import Matrix, Shapes, Vector
+from esbench.core.arrays import Matrix, Shapes, State, Vector
 from esbench.core.errors import TrainingError, UsageError, require_integer, shown
+from esbench.core.noise import GaussianNoise, Noise
+from esbench.core.population import EvaluationPlan, Population, SampledPopulation
 from esbench.core.registry import Registry, import_object
 from esbench.core.seeding import noise_key
 from esbench.core.settings import MOST
 
-State = dict[str, Any]
 PopulationT = TypeVar("PopulationT", bound=Population)
 
 
@@ -340,6 +338,6 @@ def algorithm_class(name: str) -> type[Algorithm[Any]]:
     if not (isinstance(settings, type) and issubclass(settings, AlgorithmSettings)):
         raise UsageError(
             f"algorithm {name!r} has Settings = {shown(settings)}; expected a subclass of "
-            "esbench.algorithms.settings.AlgorithmSettings"
+            "esbench.algorithms.search_settings.AlgorithmSettings"
         )
     return found

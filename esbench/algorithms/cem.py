@@ -14,12 +14,12 @@ from typing import Annotated, final
 import numpy as np
 from pydantic import Field, model_validator
 
-from esbench.algorithms.base import Algorithm, State, register_algorithm, scale_of
-from esbench.algorithms.population import SampledPopulation
-from esbench.algorithms.settings import AdaptiveDeviationSettings, NonNegative, PerParameter
+from esbench.algorithms.base import Algorithm, register_algorithm, scale_of
+from esbench.algorithms.search_settings import AdaptiveDeviationSettings, NonNegative, PerParameter
 from esbench.algorithms.shaping import ranks
-from esbench.core.arrays import Matrix, Shapes, Vector
+from esbench.core.arrays import Matrix, Shapes, State, Vector
 from esbench.core.errors import UsageError
+from esbench.core.population import SampledPopulation
 from esbench.core.search_space import Tune
 from esbench.core.settings import Count
 

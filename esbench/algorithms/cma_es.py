@@ -18,12 +18,12 @@ from typing import Annotated, Any, Final, final
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from esbench.algorithms.base import Algorithm, State, register_algorithm
-from esbench.algorithms.population import StoredPopulation
-from esbench.algorithms.settings import AtLeastTwo, FirstDeviationSettings, Positive
+from esbench.algorithms.base import Algorithm, register_algorithm
+from esbench.algorithms.search_settings import AtLeastTwo, FirstDeviationSettings, Positive
 from esbench.algorithms.shaping import ranks
-from esbench.core.arrays import Matrix, Shapes, Vector
+from esbench.core.arrays import Matrix, Shapes, State, Vector
 from esbench.core.errors import UsageError
+from esbench.core.population import StoredPopulation
 from esbench.core.search_space import Tune
 from esbench.core.seeding import noise_key
 

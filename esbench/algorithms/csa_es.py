@@ -11,11 +11,11 @@ from typing import Annotated, Final, final
 
 import numpy as np
 
-from esbench.algorithms.base import Algorithm, State, register_algorithm
-from esbench.algorithms.population import SampledPopulation
-from esbench.algorithms.settings import AtLeastTwo, DeviationSettings, Positive
+from esbench.algorithms.base import Algorithm, register_algorithm
+from esbench.algorithms.search_settings import AtLeastTwo, DeviationSettings, Positive
 from esbench.algorithms.shaping import shared_by_ties
-from esbench.core.arrays import Matrix, Shapes, Vector
+from esbench.core.arrays import Matrix, Shapes, State, Vector
+from esbench.core.population import SampledPopulation
 from esbench.core.search_space import Tune
 
 SIGMA_RANGE: Final = (1e-300, 1e32)  # the upper limit is that of the library ``cmaes``

@@ -15,10 +15,10 @@ from __future__ import annotations
 from typing import Annotated, final
 
 from esbench.algorithms.base import register_algorithm
-from esbench.algorithms.noise import LowRankNoise
 from esbench.algorithms.openai_es import OpenAIESFamily, OpenAIESFamilySettings
-from esbench.algorithms.population import SampledPopulation
-from esbench.algorithms.settings import Positive
+from esbench.algorithms.search_settings import Positive
+from esbench.core.noise import LowRankNoise
+from esbench.core.population import SampledPopulation
 from esbench.core.search_space import Tune
 from esbench.core.seeding import noise_key
 from esbench.core.settings import Count

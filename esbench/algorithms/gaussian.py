@@ -7,10 +7,9 @@ from typing import final
 
 import numpy as np
 
-from esbench.algorithms.base import Algorithm, PopulationT, State, scale_of
+from esbench.algorithms.base import Algorithm, PopulationT, scale_of
 from esbench.algorithms.optimizers.select import Ascent
-from esbench.algorithms.population import SampledPopulation
-from esbench.algorithms.settings import (
+from esbench.algorithms.search_settings import (
     AdaptiveDeviationSettings,
     AscentSettings,
     DecayingDeviationSettings,
@@ -18,7 +17,8 @@ from esbench.algorithms.settings import (
     SigmaRateSettings,
     fitting,
 )
-from esbench.core.arrays import Shapes, Vector
+from esbench.core.arrays import Shapes, State, Vector
+from esbench.core.population import SampledPopulation
 
 
 class DecayingSearch(Algorithm[PopulationT], ABC):

@@ -22,13 +22,13 @@ from typing import Annotated, Final, final
 import numpy as np
 from pydantic import Field
 
-from esbench.algorithms.base import Algorithm, State, register_algorithm, scale_of
+from esbench.algorithms.base import Algorithm, register_algorithm, scale_of
 from esbench.algorithms.genomes import DECODER, START, Ancestor, Genome
-from esbench.algorithms.noise import GaussianNoise
-from esbench.algorithms.population import Population
-from esbench.algorithms.settings import AtLeastTwo, DeviationSettings, PerParameter, fitting
+from esbench.algorithms.search_settings import AtLeastTwo, DeviationSettings, PerParameter, fitting
 from esbench.algorithms.shaping import ranks
-from esbench.core.arrays import Matrix, Shapes, Vector
+from esbench.core.arrays import Matrix, Shapes, State, Vector
+from esbench.core.noise import GaussianNoise
+from esbench.core.population import Population
 from esbench.core.search_space import Tune
 from esbench.core.seeding import Purpose, noise_key, stream
 from esbench.core.settings import MOST_EPISODES, Count

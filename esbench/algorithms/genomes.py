@@ -13,8 +13,8 @@ from typing import Final, TypeAlias, final
 
 import numpy as np
 
-from esbench.algorithms.noise import GaussianNoise
 from esbench.core.arrays import Vector
+from esbench.core.noise import GaussianNoise
 
 Genome: TypeAlias = tuple[int, ...]
 START: Final[Genome] = ()  # the initial parameters of the policy

@@ -17,11 +17,10 @@ from typing import Annotated, Final, final
 
 import numpy as np
 
-from esbench.algorithms.base import Algorithm, State, register_algorithm, scale_of
+from esbench.algorithms.base import Algorithm, register_algorithm, scale_of
 from esbench.algorithms.gaussian import SeparableSearch, SeparableSettings
 from esbench.algorithms.optimizers.select import Ascent
-from esbench.algorithms.population import SampledPopulation
-from esbench.algorithms.settings import (
+from esbench.algorithms.search_settings import (
     AscentSettings,
     AtLeastTwo,
     DeviationSettings,
@@ -33,8 +32,9 @@ from esbench.algorithms.settings import (
     SigmaRateSettings,
 )
 from esbench.algorithms.shaping import SHAPINGS, Shaping, all_equal
-from esbench.core.arrays import Matrix, Shapes, Vector
+from esbench.core.arrays import Matrix, Shapes, State, Vector
 from esbench.core.errors import TrainingError, UsageError
+from esbench.core.population import SampledPopulation
 from esbench.core.search_space import Tune
 
 LARGEST_NORM: Final = 100.0  # of W in exp(W), by which an update of xNES multiplies A

@@ -20,14 +20,14 @@ from typing import Annotated, TypeAlias, final
 import numpy as np
 from pydantic import Field, model_validator
 
-from esbench.algorithms.base import State, register_algorithm
+from esbench.algorithms.base import register_algorithm
 from esbench.algorithms.gaussian import DecayingSearch
 from esbench.algorithms.openai_es import OpenAIESFamilySettings
 from esbench.algorithms.optimizers.select import Ascent
-from esbench.algorithms.population import SampledPopulation, StoredPopulation
-from esbench.algorithms.settings import Members, NonNegative
+from esbench.algorithms.search_settings import Members, NonNegative
 from esbench.algorithms.shaping import all_equal, utilities
-from esbench.core.arrays import Matrix, Shapes, Vector
+from esbench.core.arrays import Matrix, Shapes, State, Vector
+from esbench.core.population import SampledPopulation, StoredPopulation
 from esbench.core.search_space import Tune
 from esbench.core.seeding import Purpose, stream
 from esbench.core.settings import Count, EpisodeCount

@@ -12,11 +12,10 @@ from typing import Annotated, Any, final
 
 from pydantic import Field
 
-from esbench.algorithms.base import State, register_algorithm
+from esbench.algorithms.base import register_algorithm
 from esbench.algorithms.gaussian import DecayingSearch
 from esbench.algorithms.optimizers.select import Ascent
-from esbench.algorithms.population import SampledPopulation
-from esbench.algorithms.settings import (
+from esbench.algorithms.search_settings import (
     AscentSettings,
     DecayingDeviationSettings,
     NonNegative,
@@ -26,7 +25,8 @@ from esbench.algorithms.settings import (
     ShapingSettings,
 )
 from esbench.algorithms.shaping import utilities
-from esbench.core.arrays import Matrix, Shapes, Vector
+from esbench.core.arrays import Matrix, Shapes, State, Vector
+from esbench.core.population import SampledPopulation
 from esbench.core.search_space import Tune
 
 

@@ -10,12 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from esbench.core.arrays import TENSOR, Matrix, Vector, with_arrays, without_arrays
-from esbench.core.errors import TrainingError, shown
-from esbench.core.user_code_errors import USER_CODE_ERRORS, error_text
+from esbench.core.errors import USER_CODE_ERRORS, TrainingError, error_text, shown
 
 if TYPE_CHECKING:
     from esbench.algorithms.base import Algorithm
-    from esbench.algorithms.population import Population
+    from esbench.core.population import Population
 
 CHECKED: Final = (2, 10)  # generations: most states, such as a momentum, are empty before the first
 NUMBERS: Final = "biuf"  # kinds of arrays that a checkpoint stores

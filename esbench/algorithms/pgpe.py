@@ -32,10 +32,10 @@ import numpy as np
 
 from esbench.algorithms.base import register_algorithm
 from esbench.algorithms.gaussian import SeparableSearch, SeparableSettings
-from esbench.algorithms.population import SampledPopulation
-from esbench.algorithms.settings import NonNegative, PairSettings, PerParameter, Positive
+from esbench.algorithms.search_settings import NonNegative, PairSettings, PerParameter, Positive
 from esbench.algorithms.shaping import SHAPINGS, all_equal
 from esbench.core.arrays import Matrix, Vector
+from esbench.core.population import SampledPopulation
 from esbench.core.search_space import Tune
 
 # The part of a deviation that is left after one update. Without a limit on the change, a step could

@@ -12,12 +12,12 @@ from typing import Annotated, final
 
 import numpy as np
 
-from esbench.algorithms.base import Algorithm, State, register_algorithm, scale_of
-from esbench.algorithms.noise import NOISES, Distribution
-from esbench.algorithms.population import SampledPopulation
-from esbench.algorithms.settings import DeviationSettings, PerParameter
+from esbench.algorithms.base import Algorithm, register_algorithm, scale_of
+from esbench.algorithms.search_settings import DeviationSettings, PerParameter
 from esbench.algorithms.shaping import worst_if_not_finite
-from esbench.core.arrays import Matrix, Shapes, Vector
+from esbench.core.arrays import Matrix, Shapes, State, Vector
+from esbench.core.noise import NOISES, Distribution
+from esbench.core.population import SampledPopulation
 from esbench.core.search_space import Tune
 from esbench.core.seeding import noise_key
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from esbench.agents.base import AGENTS
-from esbench.agents.names import is_agent
+from esbench.agents.agent import AGENTS
 from esbench.algorithms.base import ALGORITHMS, Algorithm, algorithm_class
 from esbench.core.arrays import Shapes, Vector
 from esbench.core.errors import UsageError, require_choice, require_flag, require_integer, shown
@@ -25,6 +24,7 @@ from esbench.core.settings import MOST, MOST_PARAMS, Table, parse
 from esbench.grids.environment_files import environment_names
 from esbench.grids.expand import expand
 from esbench.grids.grid_file import parse_grid
+from esbench.grids.trainers import is_agent
 from esbench.grids.trial_spec import BudgetSpec, EvaluationSpec
 from esbench.policies.policy import POLICIES
 

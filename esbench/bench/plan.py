@@ -16,13 +16,12 @@ from typing import Final, TypeAlias, final
 import numpy as np
 import numpy.typing as npt
 
-from esbench.agents.base import AgentSettings
+from esbench.agents.agent import AgentSettings
 from esbench.core.errors import DamagedTrialError, TrainingError
 from esbench.core.json_text import Json
 from esbench.engine.engine import Engine
 from esbench.engine.jobs import Task, member_tasks
-from esbench.engine.pool_sizes import usable_cores
-from esbench.engine.worker_pool import WorkerPool
+from esbench.engine.worker_pool import WorkerPool, usable_cores
 from esbench.environments.make_environment import time_limit
 from esbench.experiment.check_trials import check_trials
 from esbench.experiment.make import make_trainer

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, final
 
-from esbench.agents.names import is_agent
 from esbench.bench.simulator_limit import SimulatorProcesses
 from esbench.core.errors import UsageError, require_integer
 from esbench.core.settings import MOST, Table
@@ -29,6 +28,7 @@ from esbench.experiment.search_trainer import SearchTrainer
 from esbench.experiment.trials import Trial, grid_trials
 from esbench.grids.compose import apply_override, require_distinct_keys
 from esbench.grids.grid_file import parse_grid
+from esbench.grids.trainers import is_agent
 from esbench.grids.trial_spec import BudgetSpec
 from esbench.store.generation_record import GenerationRecord
 

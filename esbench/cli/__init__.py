@@ -33,8 +33,7 @@ from esbench.cli.app import (
     complain,
 )
 from esbench.core.errors import EsbenchError, UsageError
-from esbench.core.process_end import end_soon, exit_is_an_error
-from esbench.core.streams import open_streams, output_error
+from esbench.core.process import end_soon, open_streams, output_error
 
 # Reasons of the file system that no other command line could avoid.
 REFUSALS: Final = {
@@ -97,8 +96,7 @@ def _run() -> int:
     """Run the command and return its exit code."""
     try:
         _require_values(sys.argv[1:])
-        with exit_is_an_error():
-            code = app(standalone_mode=False)
+        code = app(standalone_mode=False)
         return code if isinstance(code, int) else 0
     except EsbenchError as error:
         complain(str(error))

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, final
 import typer
 import typer.core
 
-from esbench.core.errors import UsageError
+from esbench.core.errors import UsageError, as_training_errors
 from esbench.core.escape import printable
-from esbench.core.user_code_errors import as_training_errors
 
 if TYPE_CHECKING:
     from esbench.experiment.trials import Trial

@@ -12,6 +12,8 @@ TENSOR: Final = "$tensor"  # the key of the name of an array that is stored apar
 Floats: TypeAlias = npt.NDArray[np.float64]
 Vector: TypeAlias = Floats
 Matrix: TypeAlias = Floats
+State: TypeAlias = dict[str, Any]
+"""What a checkpoint stores: arrays, numbers, texts and tables of these."""
 Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 """The shapes of the tensors that lie one after the other in a parameter vector."""
 

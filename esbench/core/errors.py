@@ -1,4 +1,4 @@
-"""The errors that esbench raises, and the suggestions in their messages.
+"""The errors that esbench raises, the checks of arguments, and the errors of user code as text.
 
 ``UsageError`` is bad input (exit code 2 on the command line). ``TrainingError`` is a trial that
 cannot continue (exit code 1). Any other exception that leaves esbench is a defect.
@@ -6,17 +6,32 @@ cannot continue (exit code 1). Any other exception that leaves esbench is a defe
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import math
+import os
 import re
-from collections.abc import Iterable
+import sysconfig
+import traceback
+from collections.abc import Iterable, Iterator
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Final, final
+
+from esbench.core.escape import printable
 
 MOST_NAMES: Final = 20
 LONGEST_WORD: Final = 300  # longer than the name of any file
 LONGEST_LINE: Final = 2000
-MOST_BITS: Final = 256  # of an integer in a message
+MOST_CHARACTERS: Final = 1000  # of a message of user code
+# An error of user code must not end esbench, even if it asks for the end of the process.
+USER_CODE_ERRORS: Final = (Exception, SystemExit)
+_LIBRARIES: Final = [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
+# Where the files of user code are not.
+_INSTALLED: Final = (
+    "<",
+    *(f"{folder}{os.sep}" for folder in (*_LIBRARIES, Path(__file__).resolve().parent.parent)),
+)
 
 
 class EsbenchError(Exception):
@@ -103,14 +118,9 @@ def require_choice(name: str, value: object, known: Iterable[object]) -> None:
 
 
 def require_text(name: str, value: object) -> None:
-    """Raises UsageError if the value of an argument is no text, is empty, or cannot be encoded."""
-    if not isinstance(value, str) or not value:
+    """Raises UsageError if the value of an argument is no text that can be stored, or is empty."""
+    if not isinstance(value, str) or not value or value.encode(errors="ignore").decode() != value:
         raise UsageError(f"{name} = {shown(value)}: expected a text")
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise UsageError(f"{name} = {shown(value)}: expected valid Unicode") from None
 
 
 def require_flag(name: str, value: object) -> None:
@@ -121,14 +131,11 @@ def require_flag(name: str, value: object) -> None:
 
 def shown(value: object) -> str:
     """A value in a message; Python itself converts no integer of thousands of digits to text."""
-    if isinstance(value, Integral) and not isinstance(value, bool):
-        number = int(value)
-        bits = number.bit_length()
-        return str(number) if bits < MOST_BITS else f"an integer of {bits} bits"
+    is_integer = isinstance(value, Integral) and not isinstance(value, bool)  # NumPy's too
     try:
-        return repr(value)
-    except ValueError:  # there is such an integer in it
-        return f"a {type(value).__name__}"
+        return repr(int(value) if is_integer else value)  # type: ignore[call-overload]
+    except ValueError:
+        return f"a {type(value).__name__} with too many digits"
 
 
 def require_integer(name: str, value: object, least: int, most: int, why: str = "") -> None:
@@ -157,3 +164,54 @@ def require_finite(name: str, value: object) -> None:
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
     """The error for an unknown name."""
     return UsageError(f"unknown {kind} {name!r}; {suggestion(name, known)}")
+
+
+def message_of(error: BaseException) -> str:
+    """The message of an error of user code in one printable line of limited length."""
+    try:
+        text = str(error)
+    except USER_CODE_ERRORS:
+        text = "its message cannot be made"
+    return printable(" ".join(text[: 2 * MOST_CHARACTERS].split()))[:MOST_CHARACTERS]
+
+
+def error_text(error: BaseException) -> str:
+    """The class and the message of an error of user code in one printable line."""
+    message, name = message_of(error), printable(type(error).__name__)
+    return f"{name}: {message}" if message else name
+
+
+def import_hint(module: str) -> str:
+    """What to do about a missing module, for the end of a message."""
+    root = module.partition(".")[0]
+    if module.endswith(".py"):
+        return f"expected {module.removesuffix('.py')!r}, without .py"
+    return f"expected {root!r} in the current folder or in an installed package"
+
+
+@contextlib.contextmanager
+def as_training_errors(*others: type[BaseException]) -> Iterator[None]:
+    """Turn an error of user code, except ``others``, into a TrainingError with file and line."""
+    ours: tuple[type[BaseException], ...] = (EsbenchError, *others)
+    try:
+        yield
+    except ours:
+        raise
+    except USER_CODE_ERRORS as error:
+        place = location(error)
+        if place or isinstance(error, SystemExit):
+            raise TrainingError(f"user code failed: {error_text(error)}{place}") from error
+        raise
+
+
+def location(error: BaseException) -> str:
+    """Where user code raised an error, as " (maze.py, line 12)"; empty if it did not."""
+    found = ""
+    cause: BaseException | None = error
+    while cause is not None:  # Gymnasium raises some errors again
+        for frame in traceback.extract_tb(cause.__traceback__):
+            # Extension modules name sources that are not here.
+            if frame.filename.endswith(".py") and not frame.filename.startswith(_INSTALLED):
+                found = f" ({frame.filename}, line {frame.lineno})"
+        cause = cause.__cause__ or cause.__context__
+    return found

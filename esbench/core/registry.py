@@ -17,13 +17,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar, final
 
-from esbench.core.errors import UsageError, suggestion, unknown
-from esbench.core.user_code_errors import (
+from esbench.core.errors import (
     USER_CODE_ERRORS,
+    UsageError,
     error_text,
     import_hint,
     location,
     message_of,
+    suggestion,
+    unknown,
 )
 
 DISTRIBUTION: Final = "esbench-rl"  # "esbench" on the package index is another project

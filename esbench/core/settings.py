@@ -9,15 +9,14 @@ import sys
 import types
 from abc import ABC
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, Final, TypeAlias, TypeVar, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Final, TypeAlias, TypeVar, get_args, get_origin
 
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
 from pydantic_core import ErrorDetails
 
-from esbench.core.errors import UsageError, suggestion
+from esbench.core.errors import UsageError, error_text, suggestion
 from esbench.core.json_text import is_deeper
-from esbench.core.user_code_errors import error_text
 
 Table = dict[str, Any]
 
@@ -56,6 +55,13 @@ class Settings(BaseModel, ABC):
         strict=True,
         allow_inf_nan=False,
     )
+
+
+class TrainerSettings(Settings, ABC):
+    """Settings of an algorithm or an agent."""
+
+    # Groups of settings that exclude each other: setting one overrides the others' defaults.
+    alternatives: ClassVar[tuple[tuple[str, ...], ...]] = ()
 
 
 S = TypeVar("S", bound=Settings)

@@ -19,9 +19,7 @@ from multiprocessing.context import SpawnProcess
 from typing import Any, Final, final
 
 from esbench.core.errors import UsageError
-from esbench.core.interrupts import interrupts_blocked
-from esbench.core.process_end import end_soon, exit_is_an_error, leave
-from esbench.core.streams import occupy_streams, open_streams
+from esbench.core.process import end_soon, interrupts_blocked, occupy_streams, open_streams
 
 # Numerical libraries read these at import. Several threads per worker would compete for the cores
 # and could change the order of a sum.
@@ -190,7 +188,7 @@ def _run_child(
     threading.Thread(target=_end_with_parent, daemon=True).start()
     code = 1
     try:
-        with contextlib.suppress(ParentGoneError), exit_is_an_error():
+        with contextlib.suppress(ParentGoneError):
             main(Parent(connection), *arguments)
         code = 0
     finally:
@@ -237,4 +235,4 @@ def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None, "called in a child process"
     wait([parent.sentinel])
-    leave(1)
+    os._exit(1)

@@ -18,9 +18,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias, final
 
-from esbench.engine.jobs import Job, Task
+from esbench.engine.jobs import EpisodeResult, Job, Task
 from esbench.engine.node_player import Exchange, Report
-from esbench.engine.results import EpisodeResult
 
 IN_FLIGHT: Final = 2  # messages per node
 POLL_SECONDS: Final = 1.0

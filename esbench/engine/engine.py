@@ -3,19 +3,45 @@
 from __future__ import annotations
 
 import logging
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self, final
 
 from esbench.core.json_text import Json
-from esbench.engine.jobs import Job, Task
-from esbench.engine.results import Episodes
+from esbench.engine.jobs import Episodes, Job, Task
 from esbench.engine.servers import Nodes
 from esbench.engine.setup import Setup
-from esbench.engine.stopwatch import Stopwatch
-from esbench.grids.environment_spec import EnvironmentSpec
-from esbench.grids.trial_spec import TrialSpec
+from esbench.grids.trial_spec import EnvironmentSpec, TrialSpec
+
+
+@final
+class Stopwatch:
+    """Adds up the seconds of each part between laps, in ``seconds``."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def start(self) -> None:
+        """Begin a lap; the time since the last lap is not counted."""
+        self._last = time.perf_counter()
+
+    def lap(self, part: str) -> None:
+        """Add the time since the last lap or start to a part."""
+        last, self._last = self._last, time.perf_counter()
+        self.add({part: self._last - last})
+
+    def add(self, seconds: dict[str, float]) -> None:
+        """Add the seconds of another stopwatch."""
+        for part, value in seconds.items():
+            self.seconds[part] = self.seconds.get(part, 0.0) + value
+
+    def take(self) -> dict[str, float]:
+        """Return the seconds so far and reset them."""
+        taken, self.seconds = self.seconds, {}
+        return taken
 
 
 class Engine(ABC):

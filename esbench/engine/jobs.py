@@ -1,17 +1,22 @@
-"""Jobs for workers: the episodes of one generation or of one evaluation."""
+"""Jobs for workers, which are the episodes of one generation or evaluation, and their results."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 import numpy as np
+import numpy.typing as npt
 
-from esbench.algorithms.population import LowRankMember, Population
-from esbench.core.arrays import Vector
+from esbench.algorithms.shaping import center_rank
+from esbench.core.arrays import Matrix, Vector, float_digest
+from esbench.core.errors import UserCodeError
+from esbench.core.population import LowRankMember, Population
 from esbench.core.seeding import Purpose, episode_seed, stream
-from esbench.grids.environment_spec import EpisodeSeeds
-from esbench.policies.normalization import Normalizer
+from esbench.grids.trial_spec import EpisodeSeeds
+from esbench.policies.normalization import Moments, Normalizer, ObservationStatistics
 
 CENTER: Final = -1  # member number of the unperturbed policy
 
@@ -77,3 +82,141 @@ class Job:
         return stream(
             self.seed, Purpose.ACTION_NOISE, self.generation, task.member + 1, task.episode
         )
+
+
+@final
+class EpisodeResult(NamedTuple):
+    """The result of one episode, with moments and behavior [D] if they were gathered."""
+
+    task: Task
+    total: float  # the undiscounted return without shift; NaN if not finite
+    length: int  # steps
+    moments: Moments | None  # of the observations less the mean of the normalizer
+    behavior: Vector | None = None
+    clipped: float | None = None  # the sum of the clipped rewards, if they are clipped in training
+
+    @property
+    def training_return(self) -> float:
+        """What the search maximizes, without shift; NaN if the return is."""
+        return self.total if self.clipped is None else self.clipped
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Episodes:
+    """The results of many episodes, in task order."""
+
+    returns: Matrix  # [members, episodes], NaN where an action or reward was not finite
+    lengths: npt.NDArray[np.int64]  # [members, episodes] in steps
+    center_returns: Vector  # [episodes]; empty if the center did not play
+    center_lengths: npt.NDArray[np.int64]
+    moments: list[Moments]  # of the observations of each member's episodes; empty if not gathered
+    behaviors: Matrix  # [members, D], the mean over a member's episodes; D = 0 if not recorded
+    training_returns: Matrix  # as ``returns``, of clipped rewards
+    # Of the policy around which the members are drawn: the center, unless there are several.
+    ranked_training_returns: Vector  # [episodes]
+    ranked_lengths: npt.NDArray[np.int64]
+    eval_steps: int  # steps of all episodes that no member has played
+
+    def joined(self, more: Episodes) -> Episodes:
+        """These episodes followed by those of further members."""
+        return Episodes(
+            np.concatenate([self.returns, more.returns]),
+            np.concatenate([self.lengths, more.lengths]),
+            np.concatenate([self.center_returns, more.center_returns]),
+            np.concatenate([self.center_lengths, more.center_lengths]),
+            self.moments + more.moments,
+            np.concatenate([self.behaviors, more.behaviors]),
+            np.concatenate([self.training_returns, more.training_returns]),
+            np.concatenate([self.ranked_training_returns, more.ranked_training_returns]),
+            np.concatenate([self.ranked_lengths, more.ranked_lengths]),
+            self.eval_steps + more.eval_steps,
+        )
+
+    def merge_into(self, statistics: ObservationStatistics, shift: Vector) -> None:
+        """Add the observations to running statistics, in member order.
+
+        Episodes with a return or an observation that is not finite are left out.
+        """
+        for total, moments in zip(self.returns.ravel().tolist(), self.moments, strict=True):
+            if np.isfinite(total) and np.isfinite(moments[2]).all():
+                statistics.merge(moments, shift)
+
+
+def collect(tasks: Sequence[Task], results: dict[Task, EpisodeResult]) -> Episodes:
+    """The results of ``tasks`` as arrays, in the order of ``tasks``."""
+    ordered = [results[task] for task in tasks]
+    members = [r for r in ordered if r.task.member != CENTER]
+    center = [r for r in ordered if r.task.member == CENTER]
+    episodes = 1 + max((task.episode for task in tasks), default=0)
+    center_lengths = np.array([r.length for r in center], dtype=np.int64)
+    return Episodes(
+        returns=np.array([r.total for r in members]).reshape(-1, episodes),
+        lengths=np.array([r.length for r in members], dtype=np.int64).reshape(-1, episodes),
+        center_returns=np.array([r.total for r in center]),
+        center_lengths=center_lengths,
+        moments=[r.moments for r in members if r.moments is not None],
+        behaviors=_mean_behaviors([r.behavior for r in members], episodes),
+        training_returns=np.array([r.training_return for r in members]).reshape(-1, episodes),
+        ranked_training_returns=np.array([r.training_return for r in center]),
+        ranked_lengths=center_lengths,
+        eval_steps=int(center_lengths.sum()),
+    )
+
+
+def _mean_behaviors(behaviors: list[Vector | None], episodes: int) -> Matrix:
+    """The mean behavior of each member, [members, D]; episodes are added in order."""
+    given = [behavior for behavior in behaviors if behavior is not None]
+    sizes = sorted({behavior.size for behavior in given})
+    if len(sizes) > 1:
+        raise UserCodeError(
+            f"the behavior is {sizes[0]} numbers in one episode and {sizes[-1]} in another; "
+            "expected as many in every episode"
+        )
+    rows = np.array(given).reshape(len(behaviors), -1) if given else np.empty((len(behaviors), 0))
+    total = np.zeros((len(rows) // episodes, rows.shape[1]))
+    for episode in range(episodes):
+        total += rows[episode::episodes]
+    return total / episodes
+
+
+def fitness_of(played: Episodes, reward_shift: float) -> Vector:
+    """The fitness of each member: its mean return of clipped, shifted rewards, [members]."""
+    return _row_means(played.training_returns - reward_shift * played.lengths)
+
+
+def summary(played: Episodes, fitness: Vector, reward_shift: float) -> dict[str, Any]:
+    """The fields of a ``GenerationRecord`` that depend on the returns alone."""
+    returns = _row_means(played.returns)
+    center_return = rank = math.nan
+    if played.center_returns.size:
+        center_return = float(_row_means(played.center_returns[None, :])[0])
+        ranked = played.ranked_training_returns - reward_shift * played.ranked_lengths
+        rank = center_rank(float(_row_means(ranked[None, :])[0]), fitness)
+    finite = returns[np.isfinite(returns)]
+    return {
+        "population_size": returns.size,
+        "population_return_mean": float(finite.mean()),
+        "population_return_std": float(finite.std()),
+        "population_return_min": float(finite.min()),
+        "population_return_max": float(finite.max()),
+        "center_return": center_return,
+        "center_rank": rank,
+        "center_rank_fraction": (rank - 1) / returns.size,
+        "non_finite": int(returns.size - finite.size),
+        "episode_length_mean": float(played.lengths.mean()),
+    }
+
+
+def digest(center: Vector, played: Episodes) -> str:
+    """The ``float_digest`` of the center and all returns in member order."""
+    return float_digest(center, played.returns, played.center_returns)
+
+
+def _row_means(values: Vector) -> Vector:
+    """The mean of each row, added from left to right; NaN for a row that is not finite."""
+    total = np.zeros(len(values))
+    for column in values.T:
+        total += column
+    total /= values.shape[1]
+    return total

@@ -8,11 +8,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias, final
 
-from esbench.core.errors import EnvironmentFailedError, EsbenchError, TrainingError, UsageError
+from esbench.core.errors import (
+    USER_CODE_ERRORS,
+    EnvironmentFailedError,
+    EsbenchError,
+    TrainingError,
+    UsageError,
+    error_text,
+)
 from esbench.core.escape import printable
-from esbench.core.user_code_errors import USER_CODE_ERRORS, error_text
-from esbench.engine.jobs import Job, Task
-from esbench.engine.results import EpisodeResult
+from esbench.engine.jobs import EpisodeResult, Job, Task
 from esbench.engine.setup import Setup
 from esbench.engine.worker_pool import WorkerPool
 

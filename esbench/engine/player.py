@@ -17,10 +17,9 @@ import numpy.typing as npt
 
 from esbench.core.arrays import Vector
 from esbench.core.errors import UserCodeError
-from esbench.engine.jobs import CENTER, Job, Task
-from esbench.engine.results import EpisodeResult
+from esbench.engine.engine import Stopwatch
+from esbench.engine.jobs import CENTER, EpisodeResult, Job, Task
 from esbench.engine.setup import Setup
-from esbench.engine.stopwatch import Stopwatch
 from esbench.environments.backends.backend import MovableBackend
 from esbench.environments.behaviors.behavior import Behavior, SlotView, behavior_vector
 from esbench.environments.episode_check import LONGEST, no_time_limit

@@ -13,15 +13,14 @@ import gymnasium
 import numpy as np
 
 from esbench.core.arrays import Vector
-from esbench.core.errors import TrainingError, require_integer
+from esbench.core.errors import TrainingError, error_text, location, require_integer
 from esbench.core.seeding import Purpose, episode_seed
 from esbench.core.settings import MOST, MOST_EPISODES
-from esbench.core.user_code_errors import error_text, location
 from esbench.environments.episode_check import require_end
 from esbench.environments.make_environment import make_environment
 from esbench.environments.returned_values import ReturnedValues
 from esbench.environments.simulator_log import silenced
-from esbench.grids.environment_spec import EnvironmentSpec
+from esbench.grids.trial_spec import EnvironmentSpec
 
 ACTIONS: Final = 1000  # drawn before the clock starts, then used in turn
 

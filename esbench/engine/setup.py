@@ -15,8 +15,7 @@ from esbench.environments.backends.backend import AUTO, BACKENDS, GYMNASIUM, Bac
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
 from esbench.environments.behaviors.behavior import Behavior, behavior_class
 from esbench.environments.simulator_log import silenced
-from esbench.grids.environment_spec import EnvironmentSpec
-from esbench.grids.policy_spec import PolicySpec
+from esbench.grids.trial_spec import EnvironmentSpec, PolicySpec
 from esbench.policies.normalization import Normalizer, policy_inputs
 from esbench.policies.policy import POLICIES, Policy, Rows
 from esbench.policies.spaces import Actions, Array, Observations, packed

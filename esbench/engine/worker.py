@@ -7,21 +7,19 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Sequence
-from typing import NamedTuple, final
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, final
 
-from esbench.core.errors import UsageError, UserCodeError
+from esbench.core.errors import USER_CODE_ERRORS, UsageError, UserCodeError
 from esbench.core.escape import printable
-from esbench.core.user_code_errors import USER_CODE_ERRORS
 from esbench.engine.child_process import Parent, ParentGoneError
-from esbench.engine.jobs import Job, Task
+from esbench.engine.jobs import EpisodeResult, Job, Task
 from esbench.engine.player import Player, Suspended
-from esbench.engine.results import EpisodeResult
 from esbench.engine.setup import Setup
 from esbench.environments.episode_check import bounds_without_zero, check_episodes, is_deterministic
 from esbench.environments.make_environment import reason
 from esbench.environments.simulator_log import log_once
-from esbench.grids.environment_spec import EnvironmentSpec
+from esbench.grids.trial_spec import EnvironmentSpec
 
 
 @final
@@ -64,31 +62,18 @@ class Halted(NamedTuple):
 
 
 @final
-class Check(NamedTuple):
-    """To a worker: check the episodes of an environment before any training."""
+class Question(NamedTuple):
+    """To a worker that plays nothing: call a function of an environment; its output is dropped."""
 
+    function: Callable[[EnvironmentSpec], object]
     environment: EnvironmentSpec
 
 
 @final
-class Checked(NamedTuple):
-    """From a worker: the check has found no error; ``warning`` if there is one."""
+class Answer(NamedTuple):
+    """From a worker: what the function of a ``Question`` returned."""
 
-    warning: str | None
-
-
-@final
-class CompareSeeds(NamedTuple):
-    """To a worker: play an environment with several seeds and the same actions."""
-
-    environment: EnvironmentSpec
-
-
-@final
-class Compared(NamedTuple):
-    """From a worker: whether seeds make no difference; None if the environment failed."""
-
-    deterministic: bool | None
+    value: Any
 
 
 @final
@@ -124,6 +109,18 @@ class Failed(NamedTuple):
     traceback: str
 
 
+def check_environment(spec: EnvironmentSpec) -> str | None:
+    """Check the episodes of an environment; returns a warning if there is one."""
+    given = spec.id, spec.kwargs, spec.wrappers
+    check_episodes(*given)
+    return bounds_without_zero(*given)
+
+
+def ignores_seeds(spec: EnvironmentSpec) -> bool | None:
+    """Whether seeds make no difference to episodes; None if the environment fails."""
+    return is_deterministic(spec.id, spec.kwargs, spec.wrappers)
+
+
 def worker_main(parent: Parent) -> None:
     """Run a worker until its parent ends it or is gone."""
     log_once()
@@ -141,14 +138,9 @@ def worker_main(parent: Parent) -> None:
                     _redirect_output(message.log)
                     player = Player(message.setup, message.slots)
                     parent.send(Ready(player.slots))
-                case Check(environment):
+                case Question(function, environment):
                     _redirect_output(os.devnull)
-                    given = environment.id, environment.kwargs, environment.wrappers
-                    check_episodes(*given)
-                    parent.send(Checked(bounds_without_zero(*given)))
-                case CompareSeeds(env):
-                    _redirect_output(os.devnull)
-                    parent.send(Compared(is_deterministic(env.id, env.kwargs, env.wrappers)))
+                    parent.send(Answer(function(environment)))
                 case Begin() if player is not None:
                     player.begin(message.job, message.width)
                 case Work() if player is not None:

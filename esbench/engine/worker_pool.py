@@ -14,39 +14,71 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final, final
+from typing import Any, Final, final
 
-from esbench.core.errors import EnvironmentFailedError, TrainingError, UsageError
+from esbench.core.errors import EnvironmentFailedError, TrainingError, UsageError, require_integer
 from esbench.core.json_text import Json
 from esbench.engine.child_process import Child, end, single_thread, wait_for
 from esbench.engine.engine import Engine
-from esbench.engine.jobs import Job, Task
+from esbench.engine.jobs import EpisodeResult, Episodes, Job, Task, collect
 from esbench.engine.player import Suspended
-from esbench.engine.pool_sizes import DEFAULT_SLOTS, PREFETCH, pool_size, portion, round_size
-from esbench.engine.results import EpisodeResult, Episodes, collect
 from esbench.engine.setup import Setup
 from esbench.engine.worker import (
+    Answer,
     Begin,
-    Check,
-    Checked,
-    Compared,
-    CompareSeeds,
     Configure,
     Failed,
     Finished,
     Halt,
     Halted,
+    Question,
     Ready,
     Share,
     Shared,
     Work,
+    check_environment,
+    ignores_seeds,
     worker_main,
 )
-from esbench.grids.environment_spec import EnvironmentSpec
-from esbench.grids.trial_spec import TrialSpec
+from esbench.grids.trial_spec import EnvironmentSpec, TrialSpec
 
 MAX_DEATHS: Final = 3
 PATIENCE: Final = 5.0  # seconds from SIGTERM to SIGKILL
+DEFAULT_SLOTS: Final = 72
+MOST_SLOTS: Final = 100_000
+WORKERS_PER_CORE: Final = 8  # for environments that wait, such as those with a server
+FEW_WORKERS: Final = 64  # allowed on every machine
+# The smallest number of episodes sent at once. More could wait in a queue while a worker is idle.
+PREFETCH: Final = 4
+
+
+def usable_cores() -> int:
+    """The number of cores that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def pool_size(workers: int | None, slots: int) -> int:
+    """The number of workers, by default one per core; UsageError for it or a number of slots."""
+    if workers is not None:
+        most = max(FEW_WORKERS, WORKERS_PER_CORE * usable_cores())
+        require_integer("workers", workers, 1, most, ", the most on this machine")
+    require_integer("slots", slots, 1, MOST_SLOTS)
+    return workers or usable_cores()
+
+
+def round_size(tasks: int, workers: int, slots: int) -> int:
+    """The size of the equal rounds in which a worker plays its share.
+
+    With rounds of unequal size, one last episode could run alone.
+    """
+    share = -(-tasks // workers)
+    rounds = max(1, -(-share // slots))
+    return max(1, -(-share // rounds))
+
+
+def portion(pending: int, workers: int, most: int) -> int:
+    """The number of episodes to send at once: half a fair share, so that all end together."""
+    return max(1, min(most, pending // (2 * workers)))
 
 
 @final
@@ -79,8 +111,7 @@ class WorkerPool(Engine):
         self._configuration: Configure | None = None
         self._begin: Begin | None = None
         self._pending: deque[Task] = deque()
-        self._checked: list[EnvironmentSpec] = []
-        self._compared: list[tuple[EnvironmentSpec, bool | None]] = []
+        self._answers: list[tuple[Question, Any]] = []
 
     @property
     def size(self) -> int:
@@ -136,20 +167,14 @@ class WorkerPool(Engine):
 
     def check(self, environment: EnvironmentSpec) -> None:
         """Let one worker check the episodes of an environment, once per pool."""
-        if environment not in self._checked:
-            answer = self._ask(Check(environment))
-            self._checked.append(environment)
-            if isinstance(answer, Checked) and answer.warning:
-                self.notice(answer.warning)
+        asked = len(self._answers)
+        warning = self._ask(check_environment, environment)
+        if warning and len(self._answers) > asked:
+            self.notice(warning)
 
     def is_deterministic(self, environment: EnvironmentSpec) -> bool | None:
         """Let one worker compare episodes with several seeds, once per pool."""
-        for known, found in self._compared:
-            if known == environment:
-                return found
-        answer = self._ask(CompareSeeds(environment))
-        deterministic = answer.deterministic if isinstance(answer, Compared) else None
-        self._compared.append((environment, deterministic))
+        deterministic: bool | None = self._ask(ignores_seeds, environment)
         return deterministic
 
     def play(self, job: Job, tasks: Sequence[Task]) -> Episodes:
@@ -242,29 +267,33 @@ class WorkerPool(Engine):
         for worker in [w for w in self._workers if w.free and self._pending]:
             self._give(worker, portion(len(self._pending), self.size, max(worker.free, PREFETCH)))
 
-    def _ask(self, question: Check | CompareSeeds) -> object:
-        """The answer of one worker that plays nothing; None if it died, and was replaced."""
+    def _ask(self, function: Callable[[EnvironmentSpec], Any], environment: EnvironmentSpec) -> Any:
+        """What one idle worker answers to a question, once; None if it died, and was replaced."""
+        question = Question(function, environment)
+        for asked, value in self._answers:
+            if asked == question:
+                return value
         try:
             self._halt()
             self._configuration = None  # the log of the first worker becomes another one
             self.start()
             child = self._workers[0].child
             child.send(question)
-            answer = child.receive()
-            while not isinstance(answer, Checked | Compared | Failed | None):
-                if isinstance(answer, Ready):  # it was replaced after its last episode
+            while not isinstance(message := child.receive(), Answer | Failed | None):
+                if isinstance(message, Ready):  # it was replaced after its last episode
                     self._workers[0].loading -= 1
-                answer = child.receive()
-            if isinstance(answer, Failed):
-                raise UsageError(answer.message)
-            if answer is None:
+            if isinstance(message, Failed):
+                raise UsageError(message.message)
+            if message is None:
                 child.require_guard()
                 self._workers[0] = self._start()
                 end([child])
         except BaseException:
             self.close()
             raise
-        return answer
+        value = None if message is None else message.value
+        self._answers.append((question, value))
+        return value
 
     def _halt(self) -> None:
         """Stop workers that still play episodes of a job that has ended without them."""

@@ -24,10 +24,9 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.spaces.utils import flatten
 
-from esbench.core.errors import UsageError, UserCodeError
+from esbench.core.errors import USER_CODE_ERRORS, UsageError, UserCodeError
 from esbench.core.flat_spaces import Space, parts
 from esbench.core.units import counted
-from esbench.core.user_code_errors import USER_CODE_ERRORS
 from esbench.environments.make_environment import Wrappers, has_time_limit, make_environment
 
 STEPS: Final = 500  # of the episodes before, and of the compared one

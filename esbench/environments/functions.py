@@ -22,9 +22,9 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from esbench.algorithms.noise import GaussianNoise
 from esbench.core.arrays import Vector
 from esbench.core.errors import UsageError, unknown
+from esbench.core.noise import GaussianNoise
 
 Function: TypeAlias = Callable[[npt.ArrayLike], Vector]
 

@@ -14,17 +14,19 @@ from gymnasium.envs.registration import EnvSpec
 from pydantic import ConfigDict
 
 import esbench.environments.registration  # noqa: F401  # ours become known
-from esbench.core.errors import EsbenchError, UsageError, UserCodeError
-from esbench.core.flat_spaces import require_space
-from esbench.core.registry import DISTRIBUTION, extra_command, import_object
-from esbench.core.settings import Settings
-from esbench.core.user_code_errors import (
+from esbench.core.errors import (
     USER_CODE_ERRORS,
+    EsbenchError,
+    UsageError,
+    UserCodeError,
     error_text,
     import_hint,
     location,
     message_of,
 )
+from esbench.core.flat_spaces import require_space
+from esbench.core.registry import DISTRIBUTION, extra_command, import_object
+from esbench.core.settings import Settings
 
 # Gymnasium puts this and all arguments behind the message of a TypeError.
 CREATOR: Final = " was raised from the environment creator for "

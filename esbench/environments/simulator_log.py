@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from esbench.core.errors import UsageError
-from esbench.core.interrupts import interrupts_delayed
+from esbench.core.process import interrupts_delayed
 
 
 @contextlib.contextmanager

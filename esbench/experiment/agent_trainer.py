@@ -12,15 +12,18 @@ from typing import Any, Final, final
 import gymnasium
 import numpy as np
 
-from esbench.agents.base import ActingPolicy, AgentSettings, Environment
-from esbench.agents.names import make_agent
-from esbench.algorithms.base import State
-from esbench.core.arrays import float_digest
-from esbench.core.errors import TrainingError, UsageError, require_choice, require_integer
-from esbench.core.interrupts import interrupts_delayed
+from esbench.agents.agent import ActingPolicy, AgentSettings, Environment, make_agent
+from esbench.core.arrays import State, float_digest
+from esbench.core.errors import (
+    USER_CODE_ERRORS,
+    TrainingError,
+    UsageError,
+    require_choice,
+    require_integer,
+)
+from esbench.core.process import interrupts_delayed
 from esbench.core.seeding import Purpose, episode_seed
 from esbench.core.settings import MOST_EPISODES
-from esbench.core.user_code_errors import USER_CODE_ERRORS
 from esbench.engine.engine import Engine
 from esbench.environments.episode_check import require_end
 from esbench.environments.make_environment import make_environment

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias, final
 
-from esbench.algorithms.base import State
-from esbench.core.arrays import Vector
+from esbench.core.arrays import State, Vector
 from esbench.core.errors import NoBestPolicyError
 from esbench.engine.jobs import Job
 from esbench.policies.normalization import Normalizer

@@ -11,10 +11,9 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from esbench.algorithms.base import State
-from esbench.algorithms.population import Population, SampledPopulation
 from esbench.algorithms.shaping import centered, worst_if_not_finite
-from esbench.core.arrays import Vector
+from esbench.core.arrays import State, Vector
+from esbench.core.population import Population, SampledPopulation
 from esbench.policies.normalization import Normalizer
 
 # ``split_half_cosine`` draws the noise a second time; this limits the cost for large networks.

@@ -11,15 +11,14 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from esbench.algorithms.base import Algorithm, State
-from esbench.algorithms.plan import EvaluationPlan
-from esbench.algorithms.population import Population, SampledPopulation
+from esbench.algorithms.base import Algorithm
+from esbench.core.arrays import State
 from esbench.core.errors import UsageError, require_integer
+from esbench.core.population import EvaluationPlan, Population, SampledPopulation
 from esbench.core.seeding import Purpose
 from esbench.core.settings import MOST_EPISODES
 from esbench.engine.engine import Engine
-from esbench.engine.jobs import CENTER, Job, Task, member_tasks
-from esbench.engine.results import Episodes
+from esbench.engine.jobs import CENTER, Episodes, Job, Task, member_tasks
 from esbench.engine.setup import ReferenceBatch, Setup
 from esbench.environments.simulator_log import silenced
 from esbench.experiment.held_out_score import HeldOutScore

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from esbench.agents.base import ActingPolicy, Environment
+from esbench.agents.agent import ActingPolicy, Environment
 from esbench.environments.episode_check import require_end
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import final
 
-from esbench.engine.results import Episodes
+from esbench.engine.jobs import Episodes
 
 
 @final

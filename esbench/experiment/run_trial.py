@@ -9,11 +9,16 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from esbench.algorithms.base import State
-from esbench.core.errors import DamagedTrialError, EnvironmentFailedError, UsageError, UserCodeError
+from esbench.core.arrays import State
+from esbench.core.errors import (
+    DamagedTrialError,
+    EnvironmentFailedError,
+    UsageError,
+    UserCodeError,
+    error_text,
+)
 from esbench.core.escape import printable
 from esbench.core.json_text import Json
-from esbench.core.user_code_errors import error_text
 from esbench.engine.child_process import ParentGoneError, require_main_process
 from esbench.engine.engine import Engine
 from esbench.experiment.callbacks import Callback

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from esbench.algorithms.base import State
+from esbench.core.arrays import State
 from esbench.core.errors import DamagedTrialError, UsageError
 from esbench.engine.engine import Engine
 from esbench.experiment.best_center import Which

@@ -12,19 +12,18 @@ from typing import Final, final
 
 import numpy as np
 
-from esbench.algorithms.base import State, algorithm_class
+from esbench.algorithms.base import algorithm_class
 from esbench.algorithms.own_state import restored_twin
-from esbench.algorithms.population import Population, drawing_threads
-from esbench.algorithms.settings import MOST_MEMBERS
-from esbench.core.arrays import Vector
+from esbench.algorithms.search_settings import MOST_MEMBERS
+from esbench.core.arrays import State, Vector
 from esbench.core.errors import TrainingError, UsageError, require_choice
-from esbench.core.interrupts import interrupts_delayed
+from esbench.core.population import Population, drawing_threads
+from esbench.core.process import interrupts_delayed
 from esbench.core.seeding import Purpose, stream
 from esbench.engine.engine import Engine
-from esbench.engine.jobs import Job
-from esbench.engine.pool_sizes import usable_cores
-from esbench.engine.results import Episodes, digest, fitness_of, summary
+from esbench.engine.jobs import Episodes, Job, digest, fitness_of, summary
 from esbench.engine.setup import Setup
+from esbench.engine.worker_pool import usable_cores
 from esbench.environments.backends.backend import GYMNASIUM
 from esbench.experiment.best_center import BestCenter, Which
 from esbench.experiment.callbacks import Stop

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
-from esbench.core.user_code_errors import error_text
+from esbench.core.errors import error_text
 from esbench.experiment.trials import Trial
 from esbench.experiment.watchers import GridWatcher, Outcome
 from esbench.grids.trial_spec import flatten

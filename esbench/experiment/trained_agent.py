@@ -7,10 +7,10 @@ from typing import Any, final
 
 import gymnasium
 
-from esbench.agents.base import ActingPolicy
+from esbench.agents.agent import ActingPolicy
 from esbench.environments.make_environment import make_environment
 from esbench.environments.simulator_log import silenced
-from esbench.grids.environment_spec import EnvironmentSpec
+from esbench.grids.trial_spec import EnvironmentSpec
 
 
 @final

@@ -15,7 +15,7 @@ from esbench.engine.setup import Setup
 from esbench.environments.make_environment import make_environment
 from esbench.environments.simulator_log import silenced
 from esbench.experiment.held_out_score import held_out_seeds
-from esbench.grids.environment_spec import EnvironmentSpec
+from esbench.grids.trial_spec import EnvironmentSpec
 from esbench.policies.normalization import policy_inputs
 from esbench.policies.policy import Policy, ReferredBatch, Rows, TorchPolicy
 from esbench.policies.spaces import Actions, Observations

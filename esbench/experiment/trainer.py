@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol, Self, TypeAlias, final
 
-from esbench.algorithms.base import State
+from esbench.core.arrays import State
 from esbench.core.errors import UsageError, require_finite, shown
-from esbench.engine.engine import Engine
-from esbench.engine.stopwatch import Stopwatch
+from esbench.engine.engine import Engine, Stopwatch
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.best_center import Which
 from esbench.experiment.callbacks import Callback, Stop, TargetReturn, call_checked

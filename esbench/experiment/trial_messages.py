@@ -8,10 +8,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, final
 
-from esbench.algorithms.base import State
+from esbench.core.arrays import State
 from esbench.core.errors import EsbenchError
-from esbench.core.interrupts import interrupts_delayed
 from esbench.core.json_text import Json
+from esbench.core.process import interrupts_delayed
 from esbench.engine.child_process import Parent
 from esbench.experiment.trial_recorder import Start
 from esbench.experiment.trials import Trial

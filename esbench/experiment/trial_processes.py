@@ -17,7 +17,7 @@ from typing import Final, NoReturn, TypeAlias, final
 
 from esbench.core.errors import DamagedTrialError, EsbenchError, TrainingError, UsageError
 from esbench.core.escape import printable
-from esbench.core.interrupts import interrupts_blocked
+from esbench.core.process import interrupts_blocked
 from esbench.engine.child_process import Child, Parent, ParentGoneError, end, wait_for
 from esbench.engine.engine import Engine
 from esbench.engine.worker_pool import MAX_DEATHS, PATIENCE

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, final
 
-from esbench.algorithms.base import State
+from esbench.core.arrays import State
 from esbench.core.json_text import Json
 from esbench.experiment.trainer import Recorder
 from esbench.experiment.trials import Trial

@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any, Final, final
 
 from esbench.core.errors import DamagedTrialError, EsbenchError
-from esbench.core.interrupts import interrupts_delayed
 from esbench.core.json_text import Json
+from esbench.core.process import interrupts_delayed
 from esbench.engine.servers import Lost, Node, Nodes
 from esbench.engine.worker_pool import MAX_DEATHS, WorkerPool
 from esbench.experiment.callbacks import ImportedCallback

@@ -8,8 +8,7 @@ from typing import final
 
 import numpy as np
 
-from esbench.algorithms.base import State
-from esbench.core.arrays import Vector
+from esbench.core.arrays import State, Vector
 from esbench.core.seeding import Purpose
 from esbench.engine.jobs import Job
 from esbench.experiment.best_center import with_stored_center

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from esbench.algorithms.base import State
-from esbench.core.arrays import Vector
+from esbench.core.arrays import State, Vector
 from esbench.core.errors import UsageError
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.evaluator import INITIAL_LINEAGE

@@ -10,7 +10,6 @@ import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from esbench.agents.names import is_agent, trainer_settings
 from esbench.core.errors import UsageError, suggestion
 from esbench.core.files import safe_name
 from esbench.core.seeding import LARGEST_SEED
@@ -23,6 +22,7 @@ from esbench.grids.grid_file import (
     require_distinct,
     require_tables,
 )
+from esbench.grids.trainers import is_agent, trainer_settings
 
 MOST_SEEDS: Final = 100_000
 KEY_PART: Final = r'(?:"([^"]+)"|([^.\s"]+))'

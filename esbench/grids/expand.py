@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 
-from esbench.agents.names import is_agent, trainer_names, trainer_settings
-from esbench.algorithms.settings import NormalizationSettings, TrainerSettings
+from esbench.algorithms.search_settings import NormalizationSettings
 from esbench.core.errors import UsageError, suggestion
-from esbench.core.settings import Table, fields_at, parse
+from esbench.core.settings import Table, TrainerSettings, fields_at, parse
 from esbench.environments.backends.backend import check_backend
 from esbench.grids.environment_files import (
     DEFAULT_ENV_STEPS,
@@ -23,19 +22,21 @@ from esbench.grids.environment_files import (
     environment_table,
     frozen_scores,
     load_environment,
+    merged,
 )
-from esbench.grids.environment_registry import merged
-from esbench.grids.environment_spec import EnvironmentSpec
 from esbench.grids.grid_file import Grid, Scope
-from esbench.grids.policy_spec import PolicySpec
-from esbench.grids.sweep import combinations, swept_label
+from esbench.grids.trainers import is_agent, trainer_names, trainer_settings
 from esbench.grids.trial_spec import (
     DEFAULT_LABEL,
     AlgorithmSpec,
     BudgetSpec,
+    EnvironmentSpec,
     EvaluationSpec,
+    PolicySpec,
     StartSpec,
     TrialSpec,
+    combinations,
+    swept_label,
 )
 from esbench.policies.policy import POLICIES
 

@@ -14,8 +14,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from esbench.core.errors import UsageError, suggestion
 from esbench.core.settings import Settings, Table, parse, require_shallow
 from esbench.environments.registration import without_alias
-from esbench.grids.environment_files import EnvironmentFile, environment_names
-from esbench.grids.environment_registry import merged, read_toml
+from esbench.grids.environment_files import EnvironmentFile, environment_names, merged, read_toml
 from esbench.grids.trial_spec import Seed
 
 NAMED: Final = Path(__file__).parent / "named"

@@ -7,16 +7,26 @@ holds them as JSON, and the registries say which class its settings have.
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import json
 import math
 from abc import ABC
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final, TypeAlias, final
+from itertools import pairwise
+from typing import Annotated, Any, Final, Literal, TypeAlias, final
 
-from pydantic import Field, SerializeAsAny
+from pydantic import (
+    AfterValidator,
+    Field,
+    SerializeAsAny,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
-from esbench.agents.names import trainer_settings
-from esbench.algorithms.settings import TrainerSettings
+from esbench.core.errors import UsageError
 from esbench.core.json_text import Json, digest_of
 from esbench.core.seeding import LARGEST_SEED
 from esbench.core.settings import (
@@ -25,10 +35,144 @@ from esbench.core.settings import (
     EpisodeCount,
     Settings,
     Table,
+    TrainerSettings,
     settings_named_by,
 )
-from esbench.grids.environment_spec import EnvironmentSpec
-from esbench.grids.policy_spec import PolicySpec
+from esbench.environments.behaviors.behavior import BehaviorSettings, behavior_class
+from esbench.environments.make_environment import Wrappers
+from esbench.grids.trainers import trainer_settings
+from esbench.policies.policy import POLICIES, PolicySettings
+
+
+def _policy_settings(name: str) -> type[PolicySettings]:
+    return POLICIES.get(name).Settings
+
+
+@final
+class PolicySpec(Settings):
+    """A registered policy template and its settings."""
+
+    template: str
+    settings: Annotated[
+        SerializeAsAny[PolicySettings],
+        settings_named_by("policy", "template", _policy_settings),
+    ]
+
+
+EpisodeSeeds: TypeAlias = Literal["fresh", "pair", "shared"]
+
+
+def _rising(pairs: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+    starts = [start for start, _ in pairs]
+    if not starts:
+        raise ValueError("expected at least one pair, such as [[0, 250]]")
+    if starts[0] != 0 or any(second <= first for first, second in pairwise(starts)):
+        raise ValueError(
+            f"the first numbers of the pairs are {starts}; expected 0, and then rising numbers"
+        )
+    return pairs
+
+
+def _tuples(value: Any) -> Any:
+    """Lists as tuples, also inside; a strict tuple is no list."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def _episode_limit(value: Any, parsed: ValidatorFunctionWrapHandler) -> Any:
+    """One sentence for all the forms of the field."""
+    try:
+        return parsed(_tuples(value))
+    except ValidationError as error:
+        for each in error.errors():
+            if each["type"] == "value_error":
+                raise ValueError(str(each["ctx"]["error"])) from None
+        raise ValueError(
+            "expected a whole number of steps, 'adaptive', or pairs of training steps and a limit, "
+            "such as [[0, 250], [900_000, 1_000]]"
+        ) from None
+
+
+EpisodeLimit: TypeAlias = Annotated[
+    Count
+    | Literal["adaptive"]
+    | Annotated[tuple[tuple[CountOrZero, Count], ...], AfterValidator(_rising)]
+    | None,
+    WrapValidator(_episode_limit),
+]
+"""A limit of training episodes; pairs are training steps and the limit from there on [steps]."""
+
+
+def _reward_clip(value: Any, parsed: ValidatorFunctionWrapHandler) -> Any:
+    """One sentence for all the wrong forms of the field."""
+    try:
+        clip: tuple[float, float] | None = parsed(_tuples(value))
+        if clip is None or clip[0] < clip[1]:
+            return clip
+    except ValidationError:
+        pass
+    raise ValueError("expected the lowest and the highest reward, such as [-1, 1]")
+
+
+RewardClip: TypeAlias = Annotated[tuple[float, float] | None, WrapValidator(_reward_clip)]
+"""The lowest and the highest reward in training [reward]."""
+
+
+def _known_behavior(name: str) -> str:
+    behavior_class(name)
+    return name
+
+
+def _behavior_settings(name: str) -> type[BehaviorSettings]:
+    return behavior_class(name).Settings
+
+
+class EnvironmentSettings(Settings, ABC):
+    """Settings of a Gymnasium environment and of its training episodes.
+
+    Attributes:
+        id: Gymnasium name; "package:Name-v0" imports the package first.
+        kwargs: arguments of ``gymnasium.make``. They also apply to scoring.
+        wrappers: applied to the environment, the first one innermost; in scoring too. Only the
+            Gymnasium loop plays a wrapped environment.
+        backend: vector environment; "auto" is the fastest one that supports the environment. All
+            backends give the same bits. ``trial.json`` records the one that was used.
+        episodes_per_member: a member's return is the mean over this many episodes.
+        max_episode_steps: training episodes are cut after this many steps; "adaptive" is twice the
+            mean length of the previous generation. Pairs (training steps, limit) are a schedule:
+            from that many training steps on, the limit applies. The default is no cut. A number
+            becomes an argument in ``kwargs`` if the environment has no time limit of its own.
+        action_noise: standard deviation of Gaussian noise on continuous actions.
+        reward_clip: the lowest and the highest reward; others become the nearest of the two.
+        reward_shift: subtracted from every reward (the alive bonus, in ARS), after clipping.
+        episode_seeds: "fresh" (every member has its own), "pair" (a mirrored pair shares them;
+            without pairs the same as fresh) or "shared" (the whole generation shares them).
+        behavior: behavior characterization of novelty search; other algorithms ignore it.
+        behavior_settings: settings of the behavior characterization.
+
+    All but the first four apply to training only: scores come from the unmodified environment.
+    """
+
+    id: str
+    kwargs: dict[str, Any] = Field(default_factory=dict)
+    wrappers: Wrappers = ()
+    backend: str = "auto"
+    episodes_per_member: EpisodeCount = 1
+    max_episode_steps: EpisodeLimit = None
+    action_noise: Annotated[float, Field(ge=0)] = 0.0
+    reward_clip: Annotated[RewardClip, Field(exclude_if=lambda clip: clip is None)] = None
+    reward_shift: float = 0.0
+    episode_seeds: EpisodeSeeds = "fresh"
+    behavior: Annotated[str, AfterValidator(_known_behavior)] = "final_observation"
+    behavior_settings: Annotated[
+        SerializeAsAny[BehaviorSettings],
+        settings_named_by("behavior", "behavior", _behavior_settings),
+    ] = Field(default_factory=dict, validate_default=True)
+
+
+@final
+class EnvironmentSpec(EnvironmentSettings):
+    """A Gymnasium environment and how training episodes are played."""
+
 
 Seed: TypeAlias = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
 DEFAULT_LABEL: Final = "default"
@@ -210,3 +354,50 @@ class NamedCell(ABC):
     def title(self) -> str:
         """The name and the environment."""
         return f"{self.name} on {self.environment}"
+
+
+LONGEST: Final = 40  # characters of a value in a label; a longer one is named by its hash
+
+
+def combinations(table: Table, place: str) -> Iterator[tuple[Table, list[str]]]:
+    """The table with one value for each of its lists, and the keys with several values.
+
+    A list with one value is that value, so a nested list gives a setting that is itself a list.
+    UsageError for an empty list or a repeated value; ``place`` is the table's name for messages.
+    """
+    lists = {key: value for key, value in table.items() if isinstance(value, list)}
+    for key, values in lists.items():
+        if not values:
+            raise UsageError(f"{place}.{key} = []: expected one or more values")
+        for number, value in enumerate(values):
+            if value in values[:number]:
+                raise UsageError(f"{place}.{key}: {value!r} is given twice; expected once")
+    several = [key for key, values in lists.items() if len(values) > 1]
+    for chosen in itertools.product(*lists.values()):
+        yield {**table, **dict(zip(lists, chosen, strict=True))}, several
+
+
+def swept_label(label: str, settings: Json, keys: Sequence[str]) -> str:
+    """The label of one algorithm of a sweep, such as "openai_es sigma=0.1 shaping=raw"."""
+    return " ".join([label, *(f"{key}={value_text(settings[key])}" for key in keys)])
+
+
+def swept_keys(label: str, settings: Json) -> list[str]:
+    """The settings that ``swept_label`` put into a label."""
+    words = label.split(" ")
+    return [key for key, value in settings.items() if f"{key}={value_text(value)}" in words]
+
+
+def without_setting(label: str, key: str, value: Any) -> str:
+    """A label of ``swept_label`` without one of its settings: what its algorithms share."""
+    return " ".join(word for word in label.split(" ") if word != f"{key}={value_text(value)}")
+
+
+def value_text(value: Any) -> str:
+    """A value of a setting, without spaces: 0.01, 1e-05, true, centered or {"momentum":0.5}."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{value:.12g}"
+    text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+    if len(text) > LONGEST or " " in text:
+        return f"#{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+    return text

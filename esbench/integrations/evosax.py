@@ -21,12 +21,12 @@ from typing import Any, Final, final
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
-from esbench.algorithms.base import State, register_algorithm
-from esbench.algorithms.noise import UniformNoise
-from esbench.algorithms.population import StoredPopulation
+from esbench.algorithms.base import register_algorithm
 from esbench.algorithms.shaping import all_equal, raw
-from esbench.core.arrays import Matrix, Shapes, Vector
+from esbench.core.arrays import Matrix, Shapes, State, Vector
 from esbench.core.errors import UsageError, suggestion
+from esbench.core.noise import UniformNoise
+from esbench.core.population import StoredPopulation
 from esbench.core.seeding import noise_key
 from esbench.integrations.library import (
     ExternalAlgorithm,

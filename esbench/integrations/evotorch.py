@@ -33,12 +33,12 @@ from typing import Any, Final, final
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
-from esbench.algorithms.base import State, register_algorithm, scale_of
-from esbench.algorithms.population import StoredPopulation
-from esbench.algorithms.settings import Members
+from esbench.algorithms.base import register_algorithm, scale_of
+from esbench.algorithms.search_settings import Members
 from esbench.algorithms.shaping import all_equal, raw
-from esbench.core.arrays import Matrix, Shapes, Vector
+from esbench.core.arrays import Matrix, Shapes, State, Vector
 from esbench.core.errors import TrainingError, UsageError, suggestion
+from esbench.core.population import StoredPopulation
 from esbench.core.seeding import noise_key
 from esbench.core.settings import Table
 from esbench.integrations.library import (

@@ -19,10 +19,10 @@ import numpy as np
 from pydantic import Field
 
 from esbench.algorithms.base import Algorithm
-from esbench.algorithms.population import StoredPopulation
-from esbench.algorithms.settings import AlgorithmSettings, Positive
+from esbench.algorithms.search_settings import AlgorithmSettings, Positive
 from esbench.core.arrays import Matrix
 from esbench.core.errors import UsageError, suggestion
+from esbench.core.population import StoredPopulation
 
 
 @final

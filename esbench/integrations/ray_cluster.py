@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, final
 
 from esbench.core.errors import UsageError
 from esbench.core.registry import DISTRIBUTION, extra_command
-from esbench.engine.pool_sizes import usable_cores
+from esbench.engine.worker_pool import usable_cores
 from esbench.store.provenance.changes import Origin, changes
 from esbench.store.provenance.record import code_here, provenance
 

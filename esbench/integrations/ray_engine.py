@@ -14,13 +14,10 @@ from esbench.core.errors import UsageError
 from esbench.core.json_text import Json
 from esbench.engine.coordinator import POLL_SECONDS, Coordinator
 from esbench.engine.engine import Engine
-from esbench.engine.jobs import Job, Task
-from esbench.engine.pool_sizes import DEFAULT_SLOTS
-from esbench.engine.results import Episodes, collect
+from esbench.engine.jobs import Episodes, Job, Task, collect
 from esbench.engine.setup import Setup
-from esbench.engine.worker_pool import WorkerPool
-from esbench.grids.environment_spec import EnvironmentSpec
-from esbench.grids.trial_spec import TrialSpec
+from esbench.engine.worker_pool import DEFAULT_SLOTS, WorkerPool
+from esbench.grids.trial_spec import EnvironmentSpec, TrialSpec
 from esbench.integrations.ray_cluster import RayCluster
 from esbench.integrations.ray_fleet import RayFleet
 from esbench.integrations.ray_trials import RayNodes

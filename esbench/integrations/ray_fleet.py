@@ -28,9 +28,8 @@ from esbench.engine.coordinator import (
 )
 from esbench.engine.jobs import Job
 from esbench.engine.node_player import Exchange, Failure, NodePlayer
-from esbench.engine.pool_sizes import DEFAULT_SLOTS
 from esbench.engine.setup import Setup
-from esbench.engine.worker_pool import MAX_DEATHS
+from esbench.engine.worker_pool import DEFAULT_SLOTS, MAX_DEATHS
 from esbench.integrations.ray_cluster import (
     ClusterNode,
     RayCluster,

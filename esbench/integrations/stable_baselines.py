@@ -19,14 +19,14 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from esbench.agents.base import (
+from esbench.agents.agent import (
     ActingPolicy,
     Agent,
     Environment,
     MakeEnvironment,
     register_agent,
 )
-from esbench.algorithms.base import State
+from esbench.core.arrays import State
 from esbench.core.errors import UsageError, suggestion
 from esbench.integrations.library import LazyModule
 from esbench.integrations.stable_baselines_settings import StableBaselinesSettings, settings_of

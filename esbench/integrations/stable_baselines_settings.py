@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Final, Literal, Union, final, get_args, get_or
 
 from pydantic import Field, create_model
 
-from esbench.agents.base import AgentSettings
-from esbench.algorithms.settings import NonNegative
+from esbench.agents.agent import AgentSettings
+from esbench.algorithms.search_settings import NonNegative
 from esbench.core.settings import Count
 
 # Arguments that esbench or settings of the base class replace.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from esbench.algorithms.base import State
+from esbench.core.arrays import State
 from esbench.integrations.library import LazyModule
 
 torch: Any = LazyModule("torch")

@@ -20,10 +20,16 @@ import numpy as np
 from pydantic import Field
 
 from esbench.core.arrays import Shapes, Vector
-from esbench.core.errors import TrainingError, UsageError, UserCodeError, suggestion
+from esbench.core.errors import (
+    TrainingError,
+    UsageError,
+    UserCodeError,
+    error_text,
+    location,
+    suggestion,
+)
 from esbench.core.escape import printable
 from esbench.core.registry import import_object
-from esbench.core.user_code_errors import error_text, location
 from esbench.policies.policy import (
     PolicyBatch,
     PolicySettings,

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from esbench.algorithms.population import LowRankMember
 from esbench.core.arrays import Matrix, Shapes, Vector
+from esbench.core.population import LowRankMember
 from esbench.core.registry import Registry
 from esbench.core.settings import Settings
 

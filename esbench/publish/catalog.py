@@ -19,8 +19,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
-from esbench.agents.base import AGENTS
-from esbench.agents.names import trainer_settings
+from esbench.agents.agent import AGENTS
 from esbench.algorithms.base import ALGORITHMS
 from esbench.core.errors import UsageError, unknown
 from esbench.core.registry import Registry, import_object
@@ -30,6 +29,7 @@ from esbench.environments.backends.backend import BACKENDS
 from esbench.environments.behaviors.behavior import BEHAVIORS, Behavior, behavior_class
 from esbench.grids.environment_files import environment_names, load_environment
 from esbench.grids.grid_file import grid_names, read_grid
+from esbench.grids.trainers import trainer_settings
 from esbench.policies.policy import POLICIES
 
 _EXPECTED: Final = "expected an algorithm, an agent, a torch.nn.Module or a behavior"

@@ -17,7 +17,7 @@ from typing import Final, Literal, TypeAlias
 
 from esbench.core.errors import UsageError
 from esbench.core.files import DISTINCT_LABELS, disk_errors, open_regular, require_folder
-from esbench.core.interrupts import interrupts_delayed
+from esbench.core.process import interrupts_delayed
 from esbench.grids.trial_spec import differences
 from esbench.store.find_trials import HIDDEN, find_trials, has_trials
 from esbench.store.lock import shared

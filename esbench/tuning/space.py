@@ -8,10 +8,9 @@ from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import Field, create_model
 
-from esbench.algorithms.settings import TrainerSettings
 from esbench.core.errors import UsageError, suggestion
 from esbench.core.search_space import SearchSpace, SettingSpace, declared_space
-from esbench.core.settings import Settings, Table, parse
+from esbench.core.settings import Settings, Table, TrainerSettings, parse
 from esbench.grids.trial_spec import flatten
 
 

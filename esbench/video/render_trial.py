@@ -15,10 +15,9 @@ from typing import Final, final
 
 import numpy as np
 
-from esbench.agents.base import Environment
-from esbench.core.errors import UsageError
+from esbench.agents.agent import Environment
+from esbench.core.errors import UsageError, as_training_errors
 from esbench.core.units import counted
-from esbench.core.user_code_errors import as_training_errors
 from esbench.engine.worker_pool import WorkerPool
 from esbench.environments.episode_check import require_end
 from esbench.environments.make_environment import make_environment, reason
@@ -27,7 +26,7 @@ from esbench.experiment.best_center import Which
 from esbench.experiment.scoring import stored_trainer
 from esbench.experiment.trained_agent import TrainedAgent
 from esbench.experiment.trained_policy import TrainedPolicy
-from esbench.grids.environment_spec import EnvironmentSpec
+from esbench.grids.trial_spec import EnvironmentSpec
 from esbench.store.find_trials import find_trials
 from esbench.store.outputs import write_bytes
 from esbench.store.selected_score import recorded_score

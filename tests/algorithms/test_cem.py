@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from searches import SIZE, START, P, climb, deviations, maker, quadratic
 
 from esbench.algorithms.cem import elite_weights, fit
-from esbench.algorithms.noise import GaussianNoise
-from esbench.algorithms.population import SampledPopulation
+from esbench.core.noise import GaussianNoise
+from esbench.core.population import SampledPopulation
 
 SIGMA = np.linspace(0.5, 2.0, P)
 

@@ -13,7 +13,7 @@ from searches import climb, tell
 
 import esbench
 from esbench.algorithms.base import ALGORITHMS
-from esbench.algorithms.settings import GrowingSettings
+from esbench.algorithms.search_settings import GrowingSettings
 from esbench.core.errors import UsageError
 
 BUILTIN = [

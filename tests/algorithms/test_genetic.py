@@ -9,7 +9,7 @@ import pytest
 import esbench
 from esbench.algorithms import genetic, genomes
 from esbench.algorithms.genetic import Genetic, GeneticSettings
-from esbench.algorithms.noise import GaussianNoise
+from esbench.core.noise import GaussianNoise
 from esbench.core.seeding import Purpose, noise_key, stream
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.search_trainer import SearchTrainer

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from searches import philox
 
-from esbench.algorithms.noise import BLOCK, GaussianNoise, LowRankNoise, UniformNoise
+from esbench.core.noise import BLOCK, GaussianNoise, LowRankNoise, UniformNoise
 
 KEY = 0x0123456789ABCDEF_FEDCBA9876543210
 POLICY = ((4, 3), (4,), (5, 2, 2, 2), (5,), (1, 5), ())  # an MLP's, a convolution's and a scalar

@@ -10,7 +10,7 @@ import torch
 
 from esbench.algorithms.optimizers.select import OWN, Ascent, make_optimizer
 from esbench.algorithms.optimizers.torch_optimizer import TorchOptimizer, torch_optimizers
-from esbench.algorithms.settings import AscentSettings
+from esbench.algorithms.search_settings import AscentSettings
 from esbench.core.errors import UsageError
 
 with warnings.catch_warnings():

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from searches import dense_noise, philox
 
-from esbench.algorithms.noise import BLOCK, NOISES
-from esbench.algorithms.population import SampledPopulation, drawing_threads
+from esbench.core.noise import BLOCK, NOISES
+from esbench.core.population import SampledPopulation, drawing_threads
 
 KEY = 0x0123456789ABCDEF_FEDCBA9876543210
 P = 11

@@ -9,7 +9,7 @@ from searches import START, P, climb, maker
 
 import esbench
 from esbench.algorithms.base import ALGORITHMS
-from esbench.algorithms.settings import FirstDeviationSettings
+from esbench.algorithms.search_settings import FirstDeviationSettings
 from esbench.core.errors import UsageError
 
 DEVIATING = [

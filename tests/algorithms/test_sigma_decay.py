@@ -10,7 +10,7 @@ from watchers import run
 
 import esbench
 from esbench.algorithms.base import ALGORITHMS
-from esbench.algorithms.settings import DecayingDeviationSettings
+from esbench.algorithms.search_settings import DecayingDeviationSettings
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.trials import Trial
 

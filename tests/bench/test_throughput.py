@@ -14,9 +14,8 @@ from esbench.bench import throughput as bench
 from esbench.bench.simulator_limit import EmulatorLoop, MuJoCoLoop
 from esbench.bench.throughput import PARTS, measure
 from esbench.core.errors import TrainingError, UsageError
-from esbench.engine.jobs import Task
+from esbench.engine.jobs import EpisodeResult, Task
 from esbench.engine.player import Player
-from esbench.engine.results import EpisodeResult
 from esbench.experiment.engines import EngineChoice
 from esbench.experiment.search_trainer import SearchTrainer
 

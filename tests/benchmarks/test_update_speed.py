@@ -11,7 +11,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import esbench
-from esbench.algorithms.noise import GaussianNoise
+from esbench.core.noise import GaussianNoise
 
 NETWORK = (5_000, 256)  # parameters, members: a network for HalfCheetah-v5
 LARGE = (1_700_000, 200)  # the convolutional network for Atari of Mnih et al. 2015

@@ -19,7 +19,7 @@ import torch
 from gymnasium import spaces
 
 from esbench.algorithms.openai_es import OpenAIESFamily, OpenAIESSettings
-from esbench.algorithms.population import SampledPopulation
+from esbench.core.population import SampledPopulation
 from esbench.environments.behaviors.behavior import Behavior, SlotView
 from esbench.integrations.trackers.base import Tracker
 

@@ -28,9 +28,8 @@ from esbench.engine.coordinator import (
     PlayingNode,
     PoolEvent,
 )
-from esbench.engine.jobs import Job, Task, member_tasks
+from esbench.engine.jobs import EpisodeResult, Job, Task, member_tasks
 from esbench.engine.node_player import Report
-from esbench.engine.results import EpisodeResult
 
 MOMENTS = 17  # observations of HalfCheetah-v5
 

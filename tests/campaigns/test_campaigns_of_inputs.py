@@ -66,7 +66,7 @@ def test_training_goes_on_when_its_streams_are_closed(tmp_path: Path) -> None:
 
 def test_the_streams_of_python_itself_are_kept() -> None:
     before = sys.stdout, sys.stderr, os.fstat(1).st_ino
-    from esbench.core.streams import occupy_streams
+    from esbench.core.process import occupy_streams
 
     occupy_streams()
     assert before == (sys.stdout, sys.stderr, os.fstat(1).st_ino)

@@ -7,14 +7,13 @@ import gymnasium
 import numpy as np
 import pytest
 
-from esbench.algorithms.noise import GaussianNoise
-from esbench.algorithms.population import SampledPopulation
 from esbench.core.errors import UsageError
+from esbench.core.noise import GaussianNoise
+from esbench.core.population import SampledPopulation
 from esbench.core.seeding import Purpose, noise_key, stream
 from esbench.engine import player as evaluation
-from esbench.engine.jobs import CENTER, Job, Task, member_tasks
+from esbench.engine.jobs import CENTER, EpisodeResult, Job, Task, collect, member_tasks
 from esbench.engine.player import Player
-from esbench.engine.results import EpisodeResult, collect
 from esbench.engine.setup import Setup
 from esbench.grids.trial_spec import TrialSpec
 from esbench.policies.normalization import Normalizer, ObservationStatistics

@@ -21,9 +21,7 @@ from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.scoring import evaluate_trial
 from esbench.experiment.search_trainer import SearchTrainer
 from esbench.experiment.trials import Trial
-from esbench.grids.environment_spec import EnvironmentSpec
-from esbench.grids.policy_spec import PolicySpec
-from esbench.grids.trial_spec import TrialSpec
+from esbench.grids.trial_spec import EnvironmentSpec, PolicySpec, TrialSpec
 from esbench.policies.normalization import Normalizer
 from esbench.policies.spaces import Observations
 

@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from esbench.engine.stopwatch import Stopwatch
+from esbench.engine.engine import Stopwatch
 
 
 def test_laps_add_up_by_part(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,17 +15,15 @@ import pytest
 from command_line import finished, python
 from trainers import train
 
-from esbench.algorithms.noise import GaussianNoise
-from esbench.algorithms.population import SampledPopulation
 from esbench.core.errors import EnvironmentFailedError, TrainingError, UsageError
+from esbench.core.noise import GaussianNoise
+from esbench.core.population import SampledPopulation
 from esbench.core.seeding import Purpose, noise_key
 from esbench.engine.child_process import Child, Parent, end
-from esbench.engine.jobs import CENTER, Job, Task, member_tasks
-from esbench.engine.pool_sizes import round_size
-from esbench.engine.results import Episodes
+from esbench.engine.jobs import CENTER, Episodes, Job, Task, member_tasks
 from esbench.engine.setup import Setup
 from esbench.engine.worker import Share
-from esbench.engine.worker_pool import WorkerPool
+from esbench.engine.worker_pool import WorkerPool, round_size
 from esbench.experiment.search_trainer import SearchTrainer
 from esbench.grids.trial_spec import TrialSpec
 from esbench.policies.normalization import ObservationStatistics

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from beside_gymnasium import DiffersError, play, require_equal
 
-from esbench.algorithms.noise import GaussianNoise, LowRankNoise, Noise
-from esbench.algorithms.population import LowRankMember, SampledPopulation
 from esbench.core.arrays import Vector
 from esbench.core.errors import UsageError
+from esbench.core.noise import GaussianNoise, LowRankNoise, Noise
+from esbench.core.population import LowRankMember, SampledPopulation
 from esbench.core.seeding import Purpose, noise_key
 from esbench.engine.jobs import Job, Task, member_tasks
 from esbench.engine.player import Player
@@ -27,8 +27,7 @@ from esbench.environments.backends.backend import MovableBackend, backend_name
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
 from esbench.environments.make_environment import make_environment, register_family
 from esbench.environments.registration import SUFFIXES, roms, without_alias
-from esbench.grids.environment_spec import EnvironmentSpec
-from esbench.grids.policy_spec import PolicySpec
+from esbench.grids.trial_spec import EnvironmentSpec, PolicySpec
 from esbench.policies.kernels.convolution import ConvBatch
 from esbench.policies.normalization import ObservationStatistics
 

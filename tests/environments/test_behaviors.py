@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from esbench.algorithms.noise import GaussianNoise
-from esbench.algorithms.population import SampledPopulation
 from esbench.core.errors import UsageError, UserCodeError
+from esbench.core.noise import GaussianNoise
+from esbench.core.population import SampledPopulation
 from esbench.core.seeding import Purpose, noise_key
-from esbench.engine.jobs import CENTER, Job, Task, member_tasks
+from esbench.engine.jobs import CENTER, Episodes, Job, Task, collect, member_tasks
 from esbench.engine.player import Player
-from esbench.engine.results import Episodes, collect
 from esbench.engine.setup import Setup
 from esbench.engine.worker_pool import WorkerPool
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend

@@ -37,7 +37,7 @@ from esbench.experiment.check_trials import check_trials
 from esbench.experiment.play import play
 from esbench.experiment.search_trainer import SearchTrainer
 from esbench.grids.environment_files import load_environment
-from esbench.grids.environment_spec import EnvironmentSpec
+from esbench.grids.trial_spec import EnvironmentSpec
 from esbench.store.trial_folder import TrialFolder
 from esbench.video import render_trial
 

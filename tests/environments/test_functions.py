@@ -31,7 +31,7 @@ from esbench.environments.registration import FUNCTION_ENVIRONMENTS as ENVIRONME
 from esbench.environments.registration import roms
 from esbench.experiment.search_trainer import SearchTrainer
 from esbench.grids.environment_files import environment_kind, environment_names
-from esbench.grids.environment_spec import EnvironmentSpec
+from esbench.grids.trial_spec import EnvironmentSpec
 
 SPHERE, NOISY = "esbench/Sphere-v0", "esbench/NoisySphere-v0"
 by_name = pytest.mark.parametrize("name", FUNCTIONS)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from esbench.agents.base import Agent, AgentSettings, MakeEnvironment
+from esbench.agents.agent import Agent, AgentSettings, MakeEnvironment
 from esbench.core.errors import TrainingError, UsageError
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.agent_trainer import AgentTrainer

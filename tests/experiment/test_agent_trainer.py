@@ -13,8 +13,7 @@ from command_line import Run
 from own_agents import Climber
 
 import esbench as package
-from esbench.agents.base import Agent, AgentSettings, MakeEnvironment
-from esbench.agents.names import is_agent, trainer_names, trainer_settings
+from esbench.agents.agent import Agent, AgentSettings, MakeEnvironment
 from esbench.core.errors import TrainingError, UsageError
 from esbench.core.seeding import Purpose, episode_seed
 from esbench.engine.worker_pool import WorkerPool
@@ -22,6 +21,7 @@ from esbench.experiment.agent_trainer import AgentTrainer
 from esbench.experiment.callbacks import Stop
 from esbench.experiment.play import play
 from esbench.experiment.trials import Trial
+from esbench.grids.trainers import is_agent, trainer_names, trainer_settings
 from esbench.grids.trial_spec import TrialSpec
 from esbench.results.cells import cells
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from trainers import results, train
 
-from esbench.algorithms.noise import GaussianNoise
-from esbench.algorithms.population import Population, SampledPopulation, StoredPopulation
+from esbench.core.noise import GaussianNoise
+from esbench.core.population import Population, SampledPopulation, StoredPopulation
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment import diagnostics as measures
 from esbench.experiment.diagnostics import Gauge, cosine, drift, split_half_cosine, tied_share

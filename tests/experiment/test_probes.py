@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from trainers import results, train, train_interrupted
 
-from esbench.algorithms.base import ALGORITHMS, Algorithm, State
-from esbench.algorithms.population import Population, SampledPopulation, StoredPopulation
-from esbench.algorithms.settings import AlgorithmSettings
-from esbench.core.arrays import Matrix, Vector
+from esbench.algorithms.base import ALGORITHMS, Algorithm
+from esbench.algorithms.search_settings import AlgorithmSettings
+from esbench.core.arrays import Matrix, State, Vector
 from esbench.core.errors import UsageError
+from esbench.core.population import Population, SampledPopulation, StoredPopulation
 from esbench.engine.jobs import CENTER, Job, Task
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.search_trainer import SearchTrainer

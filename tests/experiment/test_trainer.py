@@ -8,8 +8,8 @@ import pytest
 from trainers import results, train
 
 from esbench.algorithms.openai_es import OpenAIES
-from esbench.algorithms.population import _THREADS as THREADS
 from esbench.core.errors import TrainingError, UsageError
+from esbench.core.population import _THREADS as THREADS
 from esbench.core.seeding import Purpose
 from esbench.engine.jobs import CENTER, Job, Task
 from esbench.engine.worker_pool import WorkerPool

@@ -11,14 +11,16 @@ from esbench.environments.make_environment import reason, register_family
 from esbench.environments.registration import SUFFIXES, atari_environments
 from esbench.experiment.search_trainer import SearchTrainer
 from esbench.experiment.trials import grid_trials, open_grid
-from esbench.grids import environment_registry
+from esbench.grids import environment_files
 from esbench.grids.compose import compose_grid
 from esbench.grids.environment_files import (
     environment_kind,
     environment_names,
+    folder,
     load_environment,
+    merged,
+    read_toml,
 )
-from esbench.grids.environment_registry import folder, merged, read_toml
 from esbench.grids.expand import expand
 from esbench.grids.grid_file import parse_grid
 from esbench.grids.trial_spec import TrialSpec
@@ -163,7 +165,7 @@ def test_a_file_has_an_environment_for_each_protocol(
         protocols = { a = { id = "Game-a" }, b = { id = "Game-b", description = "own" } }
         """
     )
-    monkeypatch.setattr(environment_registry, "folder", lambda: tmp_path)
+    monkeypatch.setattr(environment_files, "folder", lambda: tmp_path)
     assert environment_names() == ["Game-a", "Game-b"]
     a, b = load_environment("Game-a"), load_environment("Game-b")
     assert (a.id, a.description, b.id, b.description) == ("Game-a", "common", "Game-b", "own")
@@ -335,7 +337,7 @@ def test_a_mistake_in_a_file_is_reported_with_its_path(
     table: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "CartPole-v1.toml").write_text(f"id = 'CartPole-v1'\n{table}")
-    monkeypatch.setattr(environment_registry, "folder", lambda: tmp_path)
+    monkeypatch.setattr(environment_files, "folder", lambda: tmp_path)
     grid = parse_grid({"name": "t", "environments": ["CartPole-v1"], "algorithms": ["snes"]}, "t")
     with pytest.raises(UsageError, match=words) as caught:
         expand(grid, "t")
@@ -347,7 +349,7 @@ def test_protocols_that_are_no_tables_are_refused_with_the_file(tmp_path: Path) 
     for value in ("5", "{}", "{own = 5}"):
         file.write_text(f"id = 'X-v0'\nprotocols = {value}")
         with pytest.raises(UsageError, match=r"game\.toml: protocols = .*expected a table"):
-            environment_registry.environments_in(file)
+            environment_files.environments_in(file)
 
 
 def test_a_published_score_that_is_no_table_is_refused() -> None:
@@ -364,11 +366,11 @@ def test_a_file_has_the_name_with_its_module(
     )
     monkeypatch.syspath_prepend(tmp_path)
     path = tmp_path / "mine.toml"
-    monkeypatch.setattr(environment_registry, "folder", lambda: tmp_path)
+    monkeypatch.setattr(environment_files, "folder", lambda: tmp_path)
     path.write_text("id = 'Whole-v0'\ndescription = 'mine'")
     with pytest.raises(UsageError, match=r"mine.toml: id = 'Whole-v0'.*'whole_name:Whole-v0'"):
         load_environment("whole_name:Whole-v0")
-    environment_registry._paths.cache_clear()
+    environment_files._paths.cache_clear()
     path.write_text("id = 'whole_name:Whole-v0'\ndescription = 'mine'")
     assert load_environment("whole_name:Whole-v0").description == "mine"
 
@@ -381,9 +383,9 @@ def test_a_file_without_an_id_is_a_mistake_in_envs_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "config.toml").write_text("[tool]\nx = 1")
-    assert environment_registry._paths(tmp_path) == {}  # the folder of a package
-    environment_registry._paths.cache_clear()
-    monkeypatch.setattr(environment_registry, "folder", lambda: tmp_path)
+    assert environment_files._paths(tmp_path) == {}  # the folder of a package
+    environment_files._paths.cache_clear()
+    monkeypatch.setattr(environment_files, "folder", lambda: tmp_path)
     with pytest.raises(UsageError, match=r"config.toml: id is missing"):
         environment_names()
 

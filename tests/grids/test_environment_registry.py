@@ -11,8 +11,7 @@ from fake_trials import make_records, make_trials, write_trial
 import esbench as package
 from esbench.core.errors import UsageError
 from esbench.experiment.trials import Trial
-from esbench.grids.environment_files import load_environment
-from esbench.grids.environment_registry import ENVIRONMENTS
+from esbench.grids.environment_files import ENVIRONMENTS, load_environment
 from esbench.publish.catalog import catalog
 from esbench.publish.gate.baselines import freeze
 from esbench.results.cells import cells

@@ -8,7 +8,7 @@ from fake_trials import make_records, write_trial
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from esbench.agents.base import AGENTS
+from esbench.agents.agent import AGENTS
 from esbench.core.errors import UsageError
 from esbench.experiment.trials import Trial, open_grid
 from esbench.grids.environment_files import environment_names

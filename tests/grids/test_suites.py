@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from esbench.agents.names import is_agent
 from esbench.core.errors import UsageError
 from esbench.experiment.trials import Trial, open_grid
+from esbench.grids.trainers import is_agent
 
 NINE = {
     *("openai_es", "ars", "pgpe", "snes", "csa_es", "sep_cma_es", "cma_es", "genetic"),

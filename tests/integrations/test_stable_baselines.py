@@ -18,7 +18,6 @@ from command_line import Run, files
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 import esbench as package
-from esbench.agents.names import trainer_settings
 from esbench.core.errors import UsageError
 from esbench.core.settings import parse
 from esbench.engine.worker_pool import WorkerPool
@@ -27,6 +26,7 @@ from esbench.experiment.callbacks import Stop
 from esbench.experiment.trials import Trial, grid_trials
 from esbench.grids.environment_files import environment_names, load_environment
 from esbench.grids.grid_file import parse_grid
+from esbench.grids.trainers import trainer_settings
 from esbench.integrations.stable_baselines import PPO, StableBaselines
 from esbench.integrations.stable_baselines_state import process_streams
 

@@ -11,9 +11,9 @@ import pytest
 import torch
 from flat_parameters import FlatParameters, loaded, members
 
-from esbench.algorithms.noise import GaussianNoise, LowRankNoise
-from esbench.algorithms.population import SampledPopulation
 from esbench.core.errors import UsageError
+from esbench.core.noise import GaussianNoise, LowRankNoise
+from esbench.core.population import SampledPopulation
 from esbench.core.settings import parse
 from esbench.policies.policy import POLICIES, LowRankBatch, Policy
 

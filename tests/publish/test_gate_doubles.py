@@ -9,8 +9,7 @@ import pytest
 from watchers import Watcher
 
 from esbench.algorithms.openai_es import OpenAIES
-from esbench.engine.jobs import Job, Task
-from esbench.engine.results import Episodes
+from esbench.engine.jobs import Episodes, Job, Task
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.run_grid import run_grid
 from esbench.experiment.trials import open_grid

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from esbench.algorithms.optimizers import Optimizer, State
-from esbench.algorithms.settings import NonNegative, Positive
+from esbench.algorithms.search_settings import NonNegative, Positive
 from esbench.core.arrays import Vector
 from esbench.core.settings import Settings
 

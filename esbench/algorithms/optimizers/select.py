@@ -16,7 +16,7 @@ from esbench.algorithms.optimizers.torch_optimizer import (
     TorchOptimizer,
     torch_optimizers,
 )
-from esbench.algorithms.settings import AscentSettings
+from esbench.algorithms.search_settings import AscentSettings
 from esbench.core.arrays import Vector, with_arrays, without_arrays
 from esbench.core.errors import UsageError, suggestion
 from esbench.core.registry import import_object

@@ -10,7 +10,7 @@ from rich.text import Text
 from esbench.cli.console import show
 from esbench.cli.display.tables import plain_table
 from esbench.core.units import NONE, counted, format_number, format_steps
-from esbench.grids.sweep import value_text
+from esbench.grids.trial_spec import value_text
 
 if TYPE_CHECKING:  # slow to import
     from esbench.tuning.summary import Summary

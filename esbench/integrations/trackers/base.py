@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, final
 from urllib.parse import urlsplit
 
-from esbench.core.errors import UsageError
+from esbench.core.errors import USER_CODE_ERRORS, UsageError, error_text
 from esbench.core.files import safe_name
 from esbench.core.registry import DISTRIBUTION, Registry, extra_command, import_object
-from esbench.core.user_code_errors import USER_CODE_ERRORS, error_text
 from esbench.integrations.library import imported
 
 TIMEOUT_SECONDS: Final = 20.0  # of a library that waits for its server

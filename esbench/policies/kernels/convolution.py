@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
-from esbench.algorithms.population import LowRankMember
 from esbench.core.arrays import Shapes, Vector
+from esbench.core.population import LowRankMember
 from esbench.policies.kernels.feedforward import (
     ACTIVATIONS,
     Activation,

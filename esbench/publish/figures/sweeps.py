@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
-from esbench.grids.sweep import swept_keys, value_text, without_setting
+from esbench.grids.trial_spec import swept_keys, value_text, without_setting
 from esbench.publish.figures.drawing import Curve, Drawing, Size, add_legend
 from esbench.publish.figures.style import assign_styles
 from esbench.publish.tables.score_table import value_order

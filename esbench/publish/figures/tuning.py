@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from esbench.core.search_space import SettingSpace
-from esbench.grids.sweep import value_text
+from esbench.grids.trial_spec import value_text
 from esbench.integrations.optuna_study import Configuration
 from esbench.publish.figures.drawing import Drawing, Size, add_legend
 from esbench.publish.figures.style import BLUE, GRAY, VERMILLION

@@ -22,8 +22,7 @@ from esbench.core.json_text import Json, as_text
 from esbench.core.settings import Settings, Table, parse
 from esbench.core.units import counted
 from esbench.engine.random_policy import random_policy_returns
-from esbench.grids.environment_spec import EnvironmentSpec
-from esbench.grids.trial_spec import Seed, TrialSpec, cell_name
+from esbench.grids.trial_spec import EnvironmentSpec, Seed, TrialSpec, cell_name
 from esbench.results.cells import (
     Cell,
     cells,

@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from esbench.agents.names import trainer_names
 from esbench.core.arrays import Floats
 from esbench.core.errors import UsageError, suggestion
 from esbench.core.files import read_json, safe_name
@@ -25,6 +24,7 @@ from esbench.core.json_text import SEAL, Json, as_text, digest_of, sealed
 from esbench.core.seeding import FIRST_TUNING_SEED
 from esbench.core.settings import Settings, parse
 from esbench.experiment.callbacks import TargetReturn
+from esbench.grids.trainers import trainer_names
 from esbench.grids.trial_spec import DEFAULT_LABEL
 from esbench.publish.gate.baselines import FrozenCell
 from esbench.results.cells import variant_of

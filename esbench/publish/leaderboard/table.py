@@ -14,12 +14,11 @@ from typing import Any, Final, final
 
 from pydantic_core import to_jsonable_python
 
-from esbench.agents.names import trainer_settings
 from esbench.core.errors import UsageError
 from esbench.core.settings import Settings
 from esbench.core.units import NONE, format_duration, format_number, format_share, format_steps
-from esbench.grids.environment_spec import EnvironmentSpec
-from esbench.grids.trial_spec import DEFAULT_LABEL, EvaluationSpec, NamedCell
+from esbench.grids.trainers import trainer_settings
+from esbench.grids.trial_spec import DEFAULT_LABEL, EnvironmentSpec, EvaluationSpec, NamedCell
 from esbench.policies.policy import POLICIES
 from esbench.publish.gate.baselines import OWN_MEAN
 from esbench.publish.leaderboard.entries import Entry

@@ -15,8 +15,7 @@ from esbench.core.units import (
     format_share,
     format_steps,
 )
-from esbench.grids.sweep import value_text
-from esbench.grids.trial_spec import DEFAULT_LABEL
+from esbench.grids.trial_spec import DEFAULT_LABEL, value_text
 from esbench.publish.tables.across_environments import overall_notes
 from esbench.publish.tables.render_table import (
     INTERVAL,

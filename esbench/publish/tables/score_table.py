@@ -13,8 +13,7 @@ from typing import Any, final
 from esbench.core.errors import UsageError, suggestion
 from esbench.core.json_text import Json
 from esbench.grids.environment_files import Scores
-from esbench.grids.sweep import value_text, without_setting
-from esbench.grids.trial_spec import NamedCell
+from esbench.grids.trial_spec import NamedCell, value_text, without_setting
 from esbench.publish.tables.render_table import nan_last
 from esbench.results.cells import Cell, cells, seed_scores
 from esbench.results.held_out import Variety, least_varied

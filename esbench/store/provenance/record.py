@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NamedTuple, final
 
-from esbench.agents.base import AGENTS
+from esbench.agents.agent import AGENTS
 from esbench.algorithms.base import ALGORITHMS
 from esbench.core.errors import EsbenchError
 from esbench.core.escape import printable, without_passwords

@@ -1,14 +1,20 @@
-"""Standard streams that never fail: a closed or broken one drops what is written to it."""
+"""Standard streams, signals and the end of the process."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import os
+import signal
 import sys
+import threading
+import time
+from collections.abc import Iterator
+from multiprocessing import resource_tracker
 from typing import Final, TextIO, final
 
 STANDARD: Final = (0, 1, 2)
+PATIENCE: Final = 5.0  # seconds for the threads and child processes that user code has left
 
 
 @final
@@ -98,3 +104,51 @@ def _discard(number: int) -> None:
         os.dup2(opened, number)
         os.close(opened)
     os.set_inheritable(number, True)
+
+
+@contextlib.contextmanager
+def interrupts_delayed() -> Iterator[None]:
+    """Delay Ctrl-C, and a termination signal that Python handles, until the block has ended."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python handles signals in the main thread only
+        return
+    arrived: list[int] = []
+    handlers = {
+        number: handler
+        for number in (signal.SIGINT, signal.SIGTERM)
+        if callable(handler := signal.getsignal(number))
+    }
+    try:
+        with contextlib.ExitStack() as restored:  # also if a signal arrives in between
+            for number, handler in handlers.items():
+                restored.callback(signal.signal, number, handler)
+                signal.signal(number, lambda number, _: arrived.append(number))
+            yield
+    finally:
+        if arrived:
+            handlers[signal.Signals(arrived[0])](arrived[0], None)
+
+
+@contextlib.contextmanager
+def interrupts_blocked() -> Iterator[None]:
+    """Block Ctrl-C in this thread and in the processes that start in the block."""
+    # Starting the tracker would unblock the signal.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def end_soon(code: int) -> None:
+    """End this process with an exit code, unless it has ended after ``PATIENCE`` seconds.
+
+    Call it last. Python itself waits for threads and child processes that are no daemons.
+    """
+
+    def end() -> None:
+        time.sleep(PATIENCE)
+        os._exit(code)
+
+    threading.Thread(target=end, name="end", daemon=True).start()

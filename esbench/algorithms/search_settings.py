@@ -9,12 +9,12 @@ from typing import Annotated, Any, ClassVar, Final, TypeAlias, final
 import numpy as np
 from pydantic import Field, model_validator
 
-from esbench.algorithms.plan import Growth
 from esbench.algorithms.shaping import Shaping
 from esbench.core.arrays import Vector
 from esbench.core.errors import UsageError, shown
+from esbench.core.population import Growth
 from esbench.core.search_space import Tune
-from esbench.core.settings import Count, CountOrZero, Settings
+from esbench.core.settings import Count, CountOrZero, Settings, TrainerSettings
 
 MOST_MEMBERS: Final = 10_000_000
 
@@ -26,13 +26,6 @@ AtLeastTwo: TypeAlias = Annotated[int, Field(ge=2, le=MOST_MEMBERS)]  # members
 # Not strict, because a "before" validator of the model turns the JSON array into a Python list.
 Numbers: TypeAlias = Annotated[tuple[float, ...], Field(strict=False)]
 PerParameter: TypeAlias = Positive | Annotated[tuple[Positive, ...], Field(strict=False)]
-
-
-class TrainerSettings(Settings, ABC):
-    """Settings of an algorithm or an agent."""
-
-    # Groups of settings that exclude each other: setting one overrides the others' defaults.
-    alternatives: ClassVar[tuple[tuple[str, ...], ...]] = ()
 
 
 class AlgorithmSettings(TrainerSettings, ABC):
