@@ -161,7 +161,7 @@ def test_a_module_with_the_layer_is_tried_too() -> None:
 
 def test_the_torch_layer_says_what_is_wrong() -> None:
     layer = VirtualBatchNorm(5)
-    with pytest.raises(RuntimeError, match=r"torch_layers\.refer"):
+    with pytest.raises(RuntimeError, match=r"torch_modules\.refer"):
         layer(torch.zeros(2, 5))
     with pytest.raises(ValueError, match=r"VirtualBatchNorm\(5\) was given \[2, 4\]; expected"):
         layer(torch.zeros(2, 4))
