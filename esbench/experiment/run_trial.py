@@ -1,13 +1,15 @@
-"""Runs one trial: resumes, trains and scores it, and stores what its recorder is given."""
+"""Checks and runs one trial: resumes, trains and scores it, and stores what is recorded."""
 
 from __future__ import annotations
 
 import contextlib
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from pathlib import Path
+from typing import Any, Final, Protocol, final
 
 from esbench.core.arrays import State
 from esbench.core.errors import (
@@ -21,18 +23,158 @@ from esbench.core.escape import printable
 from esbench.core.json_text import Json
 from esbench.engine.child_process import ParentGoneError, require_main_process
 from esbench.engine.engine import Engine
-from esbench.experiment.callbacks import Callback
-from esbench.experiment.make import backend_of, make_trainer
-from esbench.experiment.scoring import restore
-from esbench.experiment.trainer import Trainer
-from esbench.experiment.trial_recorder import FolderRecorder, Start, TrialRecorder, other_code
+from esbench.experiment.stored_trainer import backend_of, make_trainer, restore
+from esbench.experiment.trainer import Recorder, Trainer
 from esbench.experiment.trials import Trial
-from esbench.experiment.watchers import Outcome, Watcher
+from esbench.experiment.watchers import Callback, Outcome, Watcher
 from esbench.grids.trial_spec import TrialSpec
 from esbench.results.held_out import has_equal_episodes, score_text
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.provenance.record import now, provenance
+from esbench.store.provenance import changed_since, command, now, provenance
 from esbench.store.trial_folder import TrialFolder
+
+
+def check_trials(trials: Sequence[Trial], pool: Engine | None = None) -> None:
+    """Check one trial of each specification in this process; ``check_each`` says which."""
+    check_each(trials, lambda trial: check_spec(trial.spec, not trial.folder.has_begun, pool))
+
+
+def check_each(trials: Sequence[Trial], check: Callable[[Trial], None]) -> None:
+    """Check one trial of each specification that is not done, whatever its seed.
+
+    Training reports the errors of user code, and stores them with the trials.
+
+    Raises:
+        UsageError: a trial is not supported, or user code that every trial needs cannot be made.
+    """
+    distinct = {
+        trial.spec.model_copy(update={"seed": 0}).hash: trial
+        for trial in trials
+        if not trial.is_done
+    }
+    refused: list[UserCodeError] = []
+    for trial in distinct.values():
+        try:
+            check(trial)
+        except UserCodeError as error:
+            refused.append(error)
+        except UsageError as error:
+            if len(distinct) == 1:
+                raise
+            raise UsageError(f"{trial.name}: {error}") from error
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # of user code, which may raise anything
+            continue
+    if refused and len(refused) == len(distinct):
+        raise refused[0]
+
+
+def check_spec(spec: TrialSpec, is_new: bool, pool: Engine | None) -> None:
+    """Build everything that a trial needs; UsageError if something is not supported.
+
+    With a pool, a worker also plays some episodes if the trial ``is_new``, which has not begun.
+    """
+    # User code may change the current folder.
+    with contextlib.chdir("."), make_trainer(spec, pool) as trainer:
+        if pool is not None and is_new:
+            trainer.check_episodes()
+
+
+@final
+@dataclass(frozen=True)
+class Start:
+    """The checkpoint and the records from which training continues."""
+
+    history: list[GenerationRecord]  # up to the checkpoint
+    state: State | None  # of the trainer; None at the beginning
+    records_members: bool  # whether the members' data are stored
+    notes: list[str]  # to display with the result
+
+
+class TrialRecorder(Recorder, Protocol):
+    """Writes the records, checkpoints and result of a trial; methods raise ``UsageError``."""
+
+    folder: Path
+    """The folder of ``log.txt``."""
+
+    def begin(self, about: Json) -> Start:
+        """Prepare for new records of a trainer that runs where ``about`` says, and resume."""
+
+    def keep(self, state: State) -> None:
+        """Save the state as the latest checkpoint, and keep a copy of it."""
+
+    def record_nodes(self, nodes: Json) -> None:
+        """Store what ``Engine.nodes`` says."""
+
+    def finish(self, result: Json) -> None:
+        """Store the result; the trial is done."""
+
+    def fail(self, traceback: str) -> None:
+        """Store the error of a failed trial."""
+
+
+@final
+class FolderRecorder:
+    """Writes to the folder of a trial, which is locked."""
+
+    def __init__(self, trial: Trial) -> None:
+        self.folder = trial.folder.path
+        self._trial = trial
+
+    def begin(self, about: Json) -> Start:
+        """As ``TrialRecorder`` says; UsageError as ``TrialFolder.begin``."""
+        trial, folder = self._trial, self._trial.folder
+        description = {
+            "labels": trial.labels,
+            "inherited": list(trial.inherited),
+            "defaults": list(trial.spec.algorithm.defaults),
+            "created": now(),
+            **about,
+            "command": command(),
+        }
+        late = trial.record_members and not folder.records_members
+        history = folder.begin(trial.spec, description, trial.extend, trial.record_members)
+        trial.record_scores()
+        notes = [f"started with {other}"] if (other := other_code(trial)) else []
+        if late and history:
+            notes.append(f"members recorded from generation {len(history) + 1}")
+        return Start(history, folder.load_checkpoint(), folder.records_members, notes)
+
+    def append(self, record: GenerationRecord, members: Mapping[str, Any]) -> None:
+        """Append one row, and the members' data if they are stored."""
+        self._trial.folder.append(record, members)
+
+    def checkpoint(self, state: State) -> None:
+        """Save the state after the rows so far, and wait until it is on disk."""
+        self._trial.folder.checkpoint(state)
+
+    def keep(self, state: State) -> None:
+        """Save the state as the latest checkpoint, and keep a copy of it."""
+        self._trial.folder.keep(state)
+
+    def record_nodes(self, nodes: Json) -> None:
+        """Store what ``Engine.nodes`` says."""
+        self._trial.folder.record_nodes(nodes)
+
+    def finish(self, result: Json) -> None:
+        """Write the result; the trial is done."""
+        self._trial.folder.finish(result)
+
+    def fail(self, traceback: str) -> None:
+        """Write the error of a failed trial."""
+        self._trial.folder.fail(traceback)
+
+    def log(self, output: bytes) -> None:
+        """Append the output of environments that another machine has logged."""
+        self._trial.folder.append_log(output)
+
+
+def other_code(trial: Trial) -> str:
+    """What a stored trial was trained with that is another version here; empty if nothing."""
+    changed = " and ".join(changed_since(trial.folder.description()))
+    return changed and f"a different version of {changed}"
+
 
 PROGRESS_SECONDS: Final = 0.5
 

@@ -11,13 +11,12 @@ from typing import Final, final
 from esbench.core.errors import DamagedTrialError, UsageError, require_integer
 from esbench.core.files import DISTINCT_LABELS, safe_name
 from esbench.core.settings import MOST, Table
-from esbench.experiment.warm_start import latest_start
 from esbench.grids.compose import compose_grid
 from esbench.grids.environment_files import Scores
 from esbench.grids.expand import Labels, expand
 from esbench.grids.grid_file import Grid
 from esbench.grids.shards import divide, parse_shard, planned_cost
-from esbench.grids.trial_spec import DEFAULT_LABEL, TrialSpec, cell_name
+from esbench.grids.trial_spec import DEFAULT_LABEL, StartSpec, TrialSpec, cell_name
 from esbench.store.find_trials import check_format
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.trial_folder import Status, TrialFolder, is_trial
@@ -164,6 +163,27 @@ def grid_trials(grid: Grid, out: Path, source: str) -> list[Trial]:
                 f"{trial.folder.path}; {DISTINCT_LABELS}"
             )
     return list(owners.values())
+
+
+def latest_start(path: str | Path | None) -> StartSpec | None:
+    """The latest checkpoint of a trial as a start, or None without a path.
+
+    Raises:
+        UsageError: the folder holds no trial, a damaged one, or one without a generation.
+    """
+    if path is None:
+        return None
+    folder = TrialFolder(Path(path))
+    try:
+        state = folder.load_checkpoint()
+        generation = 0 if state is None else state["progress"]["generation"]
+        if not generation:
+            expected = "a trial of a search" if folder.is_done else "a trained trial"
+            raise UsageError(f"{folder.path} has no checkpoint; expected {expected}")
+        digest = folder.records()[generation - 1].digest
+    except UsageError as error:
+        raise UsageError(f"init_from = {str(path)!r}: {error}") from None
+    return StartSpec(trial=str(folder.path), generation=generation, digest=digest)
 
 
 def trial_at(spec: TrialSpec, environment: str, algorithm: str, policy: str, out: Path) -> Trial:

@@ -19,26 +19,30 @@ from esbench.core.json_text import Json
 from esbench.core.process import interrupts_delayed
 from esbench.engine.servers import Lost, Node, Nodes
 from esbench.engine.worker_pool import MAX_DEATHS, WorkerPool
-from esbench.experiment.callbacks import ImportedCallback
-from esbench.experiment.check_trials import check_each
-from esbench.experiment.limits import UNLIMITED, Clock, Limits
-from esbench.experiment.run_trial import outcome_without_training
-from esbench.experiment.schedule import schedule
-from esbench.experiment.trial_messages import (
+from esbench.experiment.engines import schedule
+from esbench.experiment.run_trial import FolderRecorder, check_each, outcome_without_training
+from esbench.experiment.trial_processes import (
     Away,
     Notice,
     Recorded,
     SpecCheck,
     SpecChecked,
+    TrialArguments,
+    UnfinishedTrial,
     WatcherCall,
 )
-from esbench.experiment.trial_processes import TrialArguments, UnfinishedTrial
-from esbench.experiment.trial_recorder import FolderRecorder
 from esbench.experiment.trial_server import Died, TrialServer
 from esbench.experiment.trials import Trial
-from esbench.experiment.watchers import GridWatcher, Outcome
+from esbench.experiment.watchers import (
+    UNLIMITED,
+    Clock,
+    GridWatcher,
+    ImportedCallback,
+    Limits,
+    Outcome,
+)
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.provenance.record import importable_code
+from esbench.store.provenance import importable_code
 
 PERIOD_SECONDS: Final = 1.0  # between two looks for nodes that have joined
 

@@ -19,8 +19,8 @@ from esbench.experiment.trials import Trial
 from esbench.publish.gate.baselines import read_baseline
 from esbench.results.cells import cells
 from esbench.results.data_frames import load_results, load_scores
-from esbench.store.members_file import MembersFile
 from esbench.store.merge import merge
+from esbench.store.row_files import MembersFile
 from esbench.store.selected_score import keep_selected_score, selected_score
 from esbench.store.stored_json import StoredJson
 from esbench.store.trial_folder import TrialFolder
@@ -295,7 +295,7 @@ def test_members_that_decompress_without_end_are_damage(
 ) -> None:
     import gzip
 
-    monkeypatch.setattr("esbench.store.members_file.LARGEST", 10_000)
+    monkeypatch.setattr("esbench.store.row_files.LARGEST", 10_000)
     file = MembersFile(StoredJson(trial.folder.path))
     file.path.write_bytes(gzip.compress(b" " * 1_000_000))
     with pytest.raises(DamagedTrialError, match="10000"):

@@ -14,7 +14,7 @@ from fake_trials import edit, make_records, make_trials, reseal, set_digest, wri
 import esbench as package
 from esbench.core.errors import DamagedTrialError, UsageError
 from esbench.experiment.trials import Trial
-from esbench.store import only_writer
+from esbench.store import outputs
 from esbench.store.find_trials import HIDDEN, find_trials
 from esbench.store.merge import merge
 from esbench.store.trial_folder import TrialFolder
@@ -275,10 +275,10 @@ def test_a_trial_that_a_killed_merge_has_moved_away_is_put_back(tmp_path: Path) 
 def test_one_merge_at_a_time_writes_to_a_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(only_writer, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(outputs, "PATIENCE_SECONDS", 0.0)
     a, out = tmp_path / "a", tmp_path / "out"
     write(a, [0])
-    with only_writer.only_writer(out), pytest.raises(UsageError, match="another process"):
+    with outputs.only_writer(out), pytest.raises(UsageError, match="another process"):
         merge([a], out)
     assert not out.exists()
     assert merge([a], out) == {"copied": 1, "replaced": 0, "kept": 0}

@@ -26,7 +26,7 @@ from esbench.experiment.trials import Trial
 from esbench.results.data_frames import load_results, load_scores
 from esbench.results.held_out import score_text
 from esbench.store import checkpoints, stored_json
-from esbench.store import metrics_file as metrics
+from esbench.store import row_files as metrics
 from esbench.store.find_trials import find_trials
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.outputs import write_bytes
