@@ -8,14 +8,14 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, final
+from typing import Any, Final, final
 
 import numpy as np
 
-from esbench.algorithms.base import algorithm_class
+from esbench.algorithms.base import Algorithm, State, algorithm_class
 from esbench.algorithms.own_state import restored_twin
 from esbench.algorithms.search_settings import MOST_MEMBERS
-from esbench.core.arrays import State, Vector
+from esbench.core.arrays import Vector
 from esbench.core.errors import TrainingError, UsageError, require_choice
 from esbench.core.population import Population, drawing_threads
 from esbench.core.process import interrupts_delayed
@@ -79,7 +79,7 @@ class SearchTrainer(Trainer):
             self._require_same_policy(source)
             center = source.algorithm.averaged_center
             self._evaluator.begin_with(source.state_dict(), source.algorithm.plan.center_lineage)
-        self.algorithm = cls(spec.algorithm.settings, center, spec.seed, shapes)
+        self.algorithm: Algorithm[Any] = cls(spec.algorithm.settings, center, spec.seed, shapes)
         if problem := self._too_many():
             raise UsageError(problem)
         if self.algorithm.needs_behaviors:
