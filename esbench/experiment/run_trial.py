@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol, final
+from typing import Final, Protocol, TypeAlias
 
 from esbench.core.arrays import State
 from esbench.core.errors import (
@@ -25,13 +24,15 @@ from esbench.engine.child_process import ParentGoneError, require_main_process
 from esbench.engine.engine import Engine
 from esbench.experiment.stored_trainer import backend_of, make_trainer, restore
 from esbench.experiment.trainer import Recorder, Trainer
-from esbench.experiment.trials import Trial
+from esbench.experiment.trials import Start, Trial
 from esbench.experiment.watchers import Callback, Outcome, Watcher
 from esbench.grids.trial_spec import TrialSpec
 from esbench.results.held_out import has_equal_episodes, score_text
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.provenance import changed_since, command, now, provenance
+from esbench.store.provenance import now, provenance
 from esbench.store.trial_folder import TrialFolder
+
+PROGRESS_SECONDS: Final = 0.5
 
 
 def check_trials(trials: Sequence[Trial], pool: Engine | None = None) -> None:
@@ -81,25 +82,11 @@ def check_spec(spec: TrialSpec, is_new: bool, pool: Engine | None) -> None:
             trainer.check_episodes()
 
 
-@final
-@dataclass(frozen=True)
-class Start:
-    """The checkpoint and the records from which training continues."""
-
-    history: list[GenerationRecord]  # up to the checkpoint
-    state: State | None  # of the trainer; None at the beginning
-    records_members: bool  # whether the members' data are stored
-    notes: list[str]  # to display with the result
-
-
 class TrialRecorder(Recorder, Protocol):
-    """Writes the records, checkpoints and result of a trial; methods raise ``UsageError``."""
+    """Stores a trial, as ``TrialFolder`` does, or sends it to where its folder is."""
 
-    folder: Path
+    path: Path
     """The folder of ``log.txt``."""
-
-    def begin(self, about: Json) -> Start:
-        """Prepare for new records of a trainer that runs where ``about`` says, and resume."""
 
     def keep(self, state: State) -> None:
         """Save the state as the latest checkpoint, and keep a copy of it."""
@@ -114,69 +101,8 @@ class TrialRecorder(Recorder, Protocol):
         """Store the error of a failed trial."""
 
 
-@final
-class FolderRecorder:
-    """Writes to the folder of a trial, which is locked."""
-
-    def __init__(self, trial: Trial) -> None:
-        self.folder = trial.folder.path
-        self._trial = trial
-
-    def begin(self, about: Json) -> Start:
-        """As ``TrialRecorder`` says; UsageError as ``TrialFolder.begin``."""
-        trial, folder = self._trial, self._trial.folder
-        description = {
-            "labels": trial.labels,
-            "inherited": list(trial.inherited),
-            "defaults": list(trial.spec.algorithm.defaults),
-            "created": now(),
-            **about,
-            "command": command(),
-        }
-        late = trial.record_members and not folder.records_members
-        history = folder.begin(trial.spec, description, trial.extend, trial.record_members)
-        trial.record_scores()
-        notes = [f"started with {other}"] if (other := other_code(trial)) else []
-        if late and history:
-            notes.append(f"members recorded from generation {len(history) + 1}")
-        return Start(history, folder.load_checkpoint(), folder.records_members, notes)
-
-    def append(self, record: GenerationRecord, members: Mapping[str, Any]) -> None:
-        """Append one row, and the members' data if they are stored."""
-        self._trial.folder.append(record, members)
-
-    def checkpoint(self, state: State) -> None:
-        """Save the state after the rows so far, and wait until it is on disk."""
-        self._trial.folder.checkpoint(state)
-
-    def keep(self, state: State) -> None:
-        """Save the state as the latest checkpoint, and keep a copy of it."""
-        self._trial.folder.keep(state)
-
-    def record_nodes(self, nodes: Json) -> None:
-        """Store what ``Engine.nodes`` says."""
-        self._trial.folder.record_nodes(nodes)
-
-    def finish(self, result: Json) -> None:
-        """Write the result; the trial is done."""
-        self._trial.folder.finish(result)
-
-    def fail(self, traceback: str) -> None:
-        """Write the error of a failed trial."""
-        self._trial.folder.fail(traceback)
-
-    def log(self, output: bytes) -> None:
-        """Append the output of environments that another machine has logged."""
-        self._trial.folder.append_log(output)
-
-
-def other_code(trial: Trial) -> str:
-    """What a stored trial was trained with that is another version here; empty if nothing."""
-    changed = " and ".join(changed_since(trial.folder.description()))
-    return changed and f"a different version of {changed}"
-
-
-PROGRESS_SECONDS: Final = 0.5
+Begin: TypeAlias = Callable[[Json], Start]
+"""Prepares the folder of a trial, with what it is trained with here, and resumes."""
 
 
 def run_trial(
@@ -194,7 +120,9 @@ def run_trial(
         with stored.folder.locked() as mine:
             try:
                 found = outcome_without_training(trial, mine)
-                return found or attempt(trial, pool, FolderRecorder(stored), watcher, callbacks)
+                return found or attempt(
+                    trial, pool, stored.folder, stored.begin, watcher, callbacks
+                )
             except DamagedTrialError as error:
                 if mine and not stored.folder.is_done:
                     stored.folder.fail(f"{error}\n")
@@ -212,7 +140,7 @@ def outcome_without_training(trial: Trial, mine: bool) -> tuple[Outcome, str] | 
         trial.check()
         if mine:
             trial.record_scores()
-        hints = [f"trained with {other}"] if (other := other_code(trial)) else []
+        hints = [f"trained with {other}"] if (other := trial.changed_code) else []
         if trial.record_members and not trial.folder.records_members:
             hints.append("trained without --record members")
         hint = f"; {' and '.join(hints)}, use another --out to retrain" if hints else ""
@@ -224,6 +152,7 @@ def attempt(
     trial: Trial,
     pool: Engine,
     recorder: TrialRecorder,
+    begin: Begin,
     watcher: Watcher,
     callbacks: Sequence[Callback],
 ) -> tuple[Outcome, str]:
@@ -234,7 +163,7 @@ def attempt(
     """
     try:
         with contextlib.chdir("."):  # user code may change the current folder
-            return "done", _train(trial, pool, recorder, watcher, callbacks)
+            return "done", _train(trial, pool, recorder, begin, watcher, callbacks)
     except EnvironmentFailedError as error:
         summary, details = str(error), error.traceback
     except UserCodeError as error:
@@ -255,6 +184,7 @@ def _train(
     trial: Trial,
     pool: Engine,
     recorder: TrialRecorder,
+    begin: Begin,
     watcher: Watcher,
     callbacks: Sequence[Callback],
 ) -> str:
@@ -265,7 +195,7 @@ def _train(
         watcher.scoring_started(trial, trial.spec.evaluation.episodes)
         notes.insert(0, score_text(_finish(recorder, trainer)))
 
-    start = recorder.begin(_about(trial.spec, pool))
+    start = begin(_about(trial.spec, pool))
     notes += start.notes
     with _resumed(trial, pool, recorder, start, ended) as trainer:
         watcher.trial_started(trial, trainer.progress.generation)
@@ -321,9 +251,8 @@ def open_trial(trial: Trial, pool: Engine) -> Iterator[Trainer]:
                 f"{trial.folder.path} is being trained by another process, or by a trainer here "
                 "that was not closed; expected one at a time"
             )
-        recorder = FolderRecorder(stored)
-        start = recorder.begin(_about(trial.spec, pool))
-        yield _resumed(trial, pool, recorder, start, partial(_finish, recorder))
+        start = stored.begin(_about(trial.spec, pool))
+        yield _resumed(trial, pool, stored.folder, start, partial(_finish, stored.folder))
 
 
 def _about(spec: TrialSpec, pool: Engine) -> Json:
@@ -344,7 +273,7 @@ def _resumed(
 ) -> Trainer:
     """A trainer that continues a trial from ``start``."""
     new = start.state is None
-    trainer = make_trainer(trial.spec, pool, recorder, recorder.folder, new, ended)
+    trainer = make_trainer(trial.spec, pool, recorder, recorder.path, new, ended)
     if start.state is not None:
         _restore(trainer, trial.folder, start.state, start.history)
     return trainer

@@ -26,8 +26,8 @@ from esbench.core.process import interrupts_blocked, interrupts_delayed
 from esbench.engine.child_process import Child, Parent, ParentGoneError, end, wait_for
 from esbench.engine.engine import Engine
 from esbench.engine.worker_pool import MAX_DEATHS, PATIENCE
-from esbench.experiment.run_trial import Start, attempt, check_each, check_spec, run_trial
-from esbench.experiment.trials import Trial
+from esbench.experiment.run_trial import attempt, check_each, check_spec, run_trial
+from esbench.experiment.trials import Start, Trial
 from esbench.experiment.watchers import (
     UNLIMITED,
     Clock,
@@ -58,7 +58,7 @@ class Notice(NamedTuple):
 
 @final
 class Recorded(NamedTuple):
-    """A call of a ``FolderRecorder``. If ``asked``, its result or error is sent back."""
+    """A call of ``Trial.begin`` or of its folder; if ``asked``, the result is sent back."""
 
     name: str
     arguments: tuple[Any, ...]
@@ -119,7 +119,7 @@ class Relay:
 
 @final
 class MessageRecorder:
-    """A ``TrialRecorder`` that sends everything to the process that has the trial's folder.
+    """Sends what a trial records to the process that has the trial's folder.
 
     A context manager. Every call but ``append`` waits until the other process has stored it.
     """
@@ -127,7 +127,7 @@ class MessageRecorder:
     def __init__(self, parent: Parent) -> None:
         self._parent = parent
         self._temporary = TemporaryDirectory(prefix="esbench-")
-        self.folder = Path(self._temporary.name)
+        self.path = Path(self._temporary.name)
         self._logged = 0  # bytes of the log that are sent
         self._records_members = False
 
@@ -187,13 +187,13 @@ class MessageRecorder:
         return answer
 
     def _send_log(self) -> None:
-        log = self.folder / "log.txt"
+        log = self.path / "log.txt"
         if log.exists():
             with log.open("rb") as file:
                 file.seek(self._logged)
                 new = file.read()
             self._logged += len(new)
-            self.send(Recorded("log", (new,), asked=False))
+            self.send(Recorded("append_log", (new,), asked=False))
 
 
 POLL_SECONDS: Final = 0.5  # between two looks at the clocks of silent trials
@@ -435,7 +435,9 @@ def _run_away(
     """Run a trial whose folder only the other end of the messages can reach."""
     with MessageRecorder(parent) as recorder:
         try:
-            outcome = attempt(trial, pool, recorder, Relay(recorder.send), callbacks)
+            outcome = attempt(
+                trial, pool, recorder, recorder.begin, Relay(recorder.send), callbacks
+            )
         except DamagedTrialError as error:  # as in ``run_trial``
             recorder.fail(f"{error}\n")
             outcome = "failed", str(error)

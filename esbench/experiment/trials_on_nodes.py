@@ -20,7 +20,7 @@ from esbench.core.process import interrupts_delayed
 from esbench.engine.servers import Lost, Node, Nodes
 from esbench.engine.worker_pool import MAX_DEATHS, WorkerPool
 from esbench.experiment.engines import schedule
-from esbench.experiment.run_trial import FolderRecorder, check_each, outcome_without_training
+from esbench.experiment.run_trial import check_each, outcome_without_training
 from esbench.experiment.trial_processes import (
     Away,
     Notice,
@@ -57,7 +57,6 @@ class _Place:
     workers: int
     arguments: TrialArguments
     run: UnfinishedTrial | None = None
-    recorder: FolderRecorder | None = None
     records: list[GenerationRecord] = field(default_factory=list)  # the first and the latest here
     in_flight: int = 0  # episodes
     exceeded: str = ""  # the limit for which its process is being ended
@@ -65,7 +64,7 @@ class _Place:
 
     def begin(self, run: UnfinishedTrial) -> None:
         """Run a trial that is not done."""
-        self.run, self.recorder = run, FolderRecorder(run.trial)
+        self.run = run
         self.records, self.in_flight = [], 0
         run.clock.start()
         self.assign(Away(run.trial))
@@ -278,8 +277,8 @@ class TrialsOnNodes:
             place, message = self._inbox.popleft()
             run = place.run
             match message:
-                case Recorded():
-                    self._record(place, message)
+                case Recorded() if run is not None:
+                    self._record(place, run, message)
                 case Died(cause):
                     place.deaths += 1
                     exceeded, place.exceeded = place.exceeded, ""
@@ -303,11 +302,12 @@ class TrialsOnNodes:
             (run.trial, message) if run is not None and isinstance(message, WatcherCall) else None
         )
 
-    def _record(self, place: _Place, call: Recorded) -> None:
+    def _record(self, place: _Place, run: UnfinishedTrial, call: Recorded) -> None:
+        trial, folder = run.trial, run.trial.folder
         try:
-            answer = getattr(place.recorder, call.name)(*call.arguments)
-            if call.name in {"begin", "checkpoint"} and place.recorder and place.run:
-                place.recorder.record_nodes(place.nodes(place.run.losses))
+            answer = getattr(trial if call.name == "begin" else folder, call.name)(*call.arguments)
+            if call.name in {"begin", "checkpoint"}:
+                folder.record_nodes(place.nodes(run.losses))
         except EsbenchError as error:
             if not call.asked:
                 raise
