@@ -248,7 +248,7 @@ def test_a_trial_that_a_killed_merge_has_moved_away_is_put_back(tmp_path: Path) 
     moved.mkdir(parents=True)
     (out / PLACE / "seed-0").rename(moved / "seed-0")
     write(b, [1])
-    shutil.copytree(a / PLACE / "seed-0", moved.parents[1] / "new")  # half of a copy
+    shutil.copytree(a / PLACE / "seed-0", moved.parents[2] / "new")  # half of a copy
     assert merge([b], out) == {"copied": 1, "replaced": 0, "kept": 1}
     assert before.items() <= without_locks(out).items()
     assert not list(out.glob(f"{HIDDEN}*"))
