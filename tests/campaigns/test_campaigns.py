@@ -1,5 +1,7 @@
 """The short forms of the campaigns; ``tox -e campaign`` runs the long ones."""
 
+import os
+import sys
 from pathlib import Path
 
 import closed_streams
@@ -9,6 +11,7 @@ from command_line import finished
 from commands import Ended
 from hostile import Case, Plan, drawn, grid, violations
 
+from esbench.core.process import occupy_streams
 from esbench.grids.grid_file import parse_grid
 
 HERE = Path(__file__).parent
@@ -86,3 +89,9 @@ def test_training_goes_on_when_its_streams_are_closed(tmp_path: Path) -> None:
     assert closed_streams.shell(tmp_path, command, "<&- >&- 2>&-") == 0
     assert len(list(tmp_path.rglob("result.json"))) == 2
     assert not list(tmp_path.rglob("error.txt"))
+
+
+def test_the_streams_of_python_itself_are_kept() -> None:
+    before = sys.stdout, sys.stderr, os.fstat(1).st_ino
+    occupy_streams()
+    assert before == (sys.stdout, sys.stderr, os.fstat(1).st_ino)
