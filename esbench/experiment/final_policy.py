@@ -9,8 +9,7 @@ from typing import Literal, TypeAlias, final
 
 import numpy as np
 
-from esbench.algorithms.base import State
-from esbench.core.arrays import Vector
+from esbench.core.arrays import State, Vector
 from esbench.core.errors import NoBestPolicyError
 from esbench.core.json_text import Json, finite
 from esbench.core.seeding import Purpose, episode_seed

@@ -12,10 +12,10 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from esbench.algorithms.base import Algorithm, State, algorithm_class
+from esbench.algorithms.base import Algorithm, algorithm_class
 from esbench.algorithms.own_state import restored_twin
 from esbench.algorithms.search_settings import MOST_MEMBERS
-from esbench.core.arrays import Vector
+from esbench.core.arrays import State, Vector
 from esbench.core.errors import TrainingError, UsageError, require_choice
 from esbench.core.population import Population, drawing_threads
 from esbench.core.process import interrupts_delayed

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol, Self, TypeAlias, final
 
-from esbench.algorithms.base import State
+from esbench.core.arrays import State
 from esbench.core.errors import UsageError, require_finite, shown
 from esbench.engine.engine import Engine, Stopwatch
 from esbench.engine.jobs import Episodes

@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple, NoReturn, TypeAlias, final
 
-from esbench.algorithms.base import State
+from esbench.core.arrays import State
 from esbench.core.errors import DamagedTrialError, EsbenchError, TrainingError, UsageError
 from esbench.core.escape import printable
 from esbench.core.json_text import Json

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, final
 
-from esbench.algorithms.base import State
+from esbench.core.arrays import State
 from esbench.core.errors import DamagedTrialError, UsageError, require_integer
 from esbench.core.files import DISTINCT_LABELS, safe_name
 from esbench.core.json_text import Json
