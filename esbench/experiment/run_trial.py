@@ -101,7 +101,7 @@ class TrialRecorder(Recorder, Protocol):
         """Store the error of a failed trial."""
 
 
-Begin: TypeAlias = Callable[[Json], Start]
+BeginTrial: TypeAlias = Callable[[Json], Start]
 """Prepares the folder of a trial, with what it is trained with here, and resumes."""
 
 
@@ -152,7 +152,7 @@ def attempt(
     trial: Trial,
     pool: Engine,
     recorder: TrialRecorder,
-    begin: Begin,
+    begin: BeginTrial,
     watcher: Watcher,
     callbacks: Sequence[Callback],
 ) -> tuple[Outcome, str]:
@@ -184,7 +184,7 @@ def _train(
     trial: Trial,
     pool: Engine,
     recorder: TrialRecorder,
-    begin: Begin,
+    begin: BeginTrial,
     watcher: Watcher,
     callbacks: Sequence[Callback],
 ) -> str:
