@@ -95,26 +95,13 @@ class SpecChecked(NamedTuple):
 
 @final
 class Relay:
-    """A watcher that sends the events of a trial to another process."""
+    """A ``Watcher`` that sends the events of a trial to another process."""
 
     def __init__(self, send: Callable[[WatcherCall], None]) -> None:
         self._send = send
 
-    def trial_started(self, trial: Trial, resumed_at: int) -> None:
-        """A trial starts, or is resumed after generation ``resumed_at``."""
-        self._send(WatcherCall("trial_started", (resumed_at,)))
-
-    def generation_done(self, trial: Trial, record: GenerationRecord) -> None:
-        """A generation was recorded."""
-        self._send(WatcherCall("generation_done", (record,)))
-
-    def episodes_done(self, trial: Trial, done: int, total: int) -> None:
-        """Some episodes have ended."""
-        self._send(WatcherCall("episodes_done", (done, total)))
-
-    def scoring_started(self, trial: Trial, episodes: int) -> None:
-        """Training has ended."""
-        self._send(WatcherCall("scoring_started", (episodes,)))
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda trial, *arguments: self._send(WatcherCall(name, arguments))
 
 
 @final
