@@ -138,7 +138,7 @@ def test_rows_are_on_disk_before_the_checkpoint_and_the_result_that_count_them(
     folder.append(record(2))
     folder.finish({"score": 1.0, "generations": 2})
     assert events[0] == "sync metrics.jsonl"
-    assert events[-1] == "result.json"
+    assert [each for each in events if not each.startswith("sync")] == ["result.json"]
 
 
 def test_columns_are_the_records_key_by_key(begin: Begin, make_trial: Make) -> None:
@@ -159,7 +159,7 @@ def test_columns_are_the_records_key_by_key(begin: Begin, make_trial: Make) -> N
         np.testing.assert_array_equal(values, expected)
     assert folder.rows()[0]["update_norm"] == 1 / 3
     assert folder.rows()[0]["center_return"] is None
-    np.testing.assert_equal(folder.records(), rows)
+    np.testing.assert_equal(list(map(vars, folder.records())), list(map(vars, rows)))
     assert "NaN" not in (folder.path / "metrics.jsonl").read_text()
     kinds = {key: columns[key].dtype.kind for key in ("env_steps", "center_return", "digest")}
     assert kinds == {"env_steps": "i", "center_return": "f", "digest": "O"}
