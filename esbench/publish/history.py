@@ -19,7 +19,7 @@ from esbench.publish.tables import render_table
 from esbench.publish.tables.render_table import INTERVAL, Sheet
 from esbench.results.statistics.change_points import CHANGE_LEVEL, change_points
 from esbench.results.statistics.statistics import bootstrap_interval, iqm
-from esbench.store.provenance.changes import changes, origin_of
+from esbench.store.provenance import changes, origin_of
 from esbench.store.stored_check import CheckedCell, StoredCheck, read_checks
 
 SHORT: Final = 8  # characters of a commit

@@ -32,9 +32,8 @@ from esbench.environments.make_environment import (
     make_environment,
     time_limit,
 )
-from esbench.experiment.agent_trainer import _CountedEnvironment
-from esbench.experiment.check_trials import check_trials
-from esbench.experiment.play import play
+from esbench.experiment.agent_trainer import _CountedEnvironment, play
+from esbench.experiment.run_trial import check_trials
 from esbench.experiment.search_trainer import SearchTrainer
 from esbench.grids.environment_files import load_environment
 from esbench.grids.trial_spec import EnvironmentSpec

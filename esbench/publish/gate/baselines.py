@@ -33,8 +33,7 @@ from esbench.results.cells import (
 from esbench.results.statistics.permutation import OMNIBUS, TestStatistic
 from esbench.results.statistics.statistics import EpisodeStatistic, diverged_as_worst
 from esbench.store.outputs import write_bytes
-from esbench.store.provenance.changes import Origin, origin_of, place_in, was_mixed
-from esbench.store.provenance.record import changed_since, now
+from esbench.store.provenance import Origin, changed_since, now, origin_of, place_in, was_mixed
 from esbench.store.schemas import StoredSpec
 from esbench.store.trial_folder import TrialFolder
 

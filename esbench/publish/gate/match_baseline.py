@@ -22,16 +22,16 @@ from esbench.publish.gate.baselines import (
 from esbench.results.cells import Cell, run_score
 from esbench.results.statistics.gate import Sample
 from esbench.results.statistics.statistics import EpisodeStatistic, diverged_as_worst
-from esbench.store.provenance.changes import (
+from esbench.store.provenance import (
     Origin,
     all_own_code,
     changed_code,
     changes,
+    code_here,
     origin_of,
     user_code_of,
     was_mixed,
 )
-from esbench.store.provenance.record import code_here
 from esbench.store.trial_folder import TrialFolder
 
 

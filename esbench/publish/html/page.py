@@ -39,7 +39,7 @@ from esbench.publish.tables.score_sheet import sheet
 from esbench.publish.tables.score_table import ScoreRow, score_table
 from esbench.results.cells import Cell, cells
 from esbench.store.outputs import require_suffix, write_bytes
-from esbench.store.provenance.changes import user_code_of
+from esbench.store.provenance import user_code_of
 from esbench.store.trial_folder import Status, TrialFolder
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from esbench.publish.tables.render_table import (
     variety_notes,
 )
 from esbench.results.statistics.statistics import bootstrap_interval, iqm, normalized
-from esbench.store.provenance.changes import Origin
+from esbench.store.provenance import Origin
 
 SCORE_NOTE: Final = (
     "Score: interquartile mean (IQM) over training seeds of the final policy's mean return over "

@@ -25,7 +25,7 @@ from esbench.results.statistics.statistics import (
     normalized,
     tail_mean,
 )
-from esbench.store.provenance.changes import mixture
+from esbench.store.provenance import mixture
 from esbench.store.selected_score import selected_score
 
 
