@@ -22,11 +22,16 @@ from simulated_checks import DISTRIBUTIONS, Draw, rates, resampled
 from esbench.core.arrays import Floats
 from esbench.core.seeding import Purpose, stream
 from esbench.results.cells import cells
-from esbench.results.statistics import aggregates
-from esbench.results.statistics.aggregates import Statistic, stratified_interval
-from esbench.results.statistics.gate import GateRules, judge
-from esbench.results.statistics.permutation import OMNIBUS, TestStatistic
-from esbench.results.statistics.statistics import bootstrap_interval, iqm, normalized
+from esbench.results.statistics import estimates
+from esbench.results.statistics.estimates import (
+    Statistic,
+    bootstrap_interval,
+    iqm,
+    normalized,
+    stratified_interval,
+)
+from esbench.results.statistics.judgment import GateRules, judge
+from esbench.results.statistics.significance import OMNIBUS, TestStatistic
 
 CELLS = 4
 REPETITIONS = 400
@@ -179,12 +184,12 @@ def bca_interval(
 
 def difference_of_iqms(first: Floats, second: Floats) -> Floats:
     """Return the difference of interquartile means."""
-    return aggregates.iqm(first) - aggregates.iqm(second)
+    return estimates.iqm_across(first) - estimates.iqm_across(second)
 
 
 def difference_of_means(first: Floats, second: Floats) -> Floats:
     """Return the difference of means."""
-    return aggregates.mean(first) - aggregates.mean(second)
+    return estimates.mean_across(first) - estimates.mean_across(second)
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

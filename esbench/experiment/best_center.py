@@ -11,7 +11,7 @@ from esbench.core.arrays import State, Vector
 from esbench.core.errors import NoBestPolicyError
 from esbench.engine.jobs import Job
 from esbench.policies.normalization import Normalizer
-from esbench.results.statistics.efficiency import WINDOW
+from esbench.results.statistics.curves import WINDOW
 from esbench.store.generation_record import GenerationRecord
 
 Which: TypeAlias = Literal["last", "best"]

@@ -36,7 +36,7 @@ from esbench.experiment.trainer import Ended, Recorder, Trainer
 from esbench.experiment.validation import Validation
 from esbench.grids.trial_spec import TrialSpec
 from esbench.policies.base import Policy
-from esbench.results.statistics.efficiency import WINDOW
+from esbench.results.statistics.curves import WINDOW
 from esbench.store.generation_record import GenerationRecord
 
 STATE: Final = ("algorithm", "progress", "gauge", "best", "stopped")  # keys that all states have

@@ -18,8 +18,8 @@ from esbench.core.json_text import Json
 from esbench.core.settings import parse
 from esbench.grids.environment_files import Scores, frozen_scores
 from esbench.grids.trial_spec import NamedCell, flatten
-from esbench.results.statistics.efficiency import mean_return
-from esbench.results.statistics.statistics import EpisodeStatistic, diverged_as_worst, tail_mean
+from esbench.results.statistics.curves import mean_return
+from esbench.results.statistics.estimates import EpisodeStatistic, diverged_as_worst, tail_mean
 from esbench.store.find_trials import find_trials
 from esbench.store.trial_folder import TrialFolder
 

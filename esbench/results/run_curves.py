@@ -11,7 +11,7 @@ import numpy as np
 
 from esbench.core.arrays import Floats
 from esbench.results.cells import Cell
-from esbench.results.statistics.efficiency import WINDOW, first_totals, policy_returns
+from esbench.results.statistics.curves import WINDOW, first_totals, policy_returns
 
 COSTS: Final = ("env_steps", "episodes", "cpu_time_s", "wall_time_s")
 

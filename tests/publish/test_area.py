@@ -19,7 +19,7 @@ from esbench.publish.gate.check import check
 from esbench.publish.tables.comparison import compare_sides, outcome
 from esbench.publish.tables.score_table import score_table
 from esbench.results.cells import run_score
-from esbench.results.statistics.gate import GateRules, Verdict
+from esbench.results.statistics.judgment import GateRules, Verdict
 from esbench.store.trial_folder import TrialFolder
 
 SCORE = 500.0

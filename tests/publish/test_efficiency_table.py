@@ -15,8 +15,8 @@ from esbench.publish.tables import render_table as layout
 from esbench.publish.tables.efficiency import efficiency_table, parse_targets, sheet
 from esbench.publish.tables.score_table import score_table
 from esbench.results.cells import cells
-from esbench.results.statistics.efficiency import share_interval
-from esbench.results.statistics.statistics import bootstrap_interval
+from esbench.results.statistics.curves import share_interval
+from esbench.results.statistics.estimates import bootstrap_interval
 
 
 @pytest.fixture(autouse=True)

@@ -24,8 +24,8 @@ from esbench.publish.tables.across_environments import normalized_scores, overal
 from esbench.publish.tables.score_sheet import sheet
 from esbench.publish.tables.score_table import score_table
 from esbench.results.cells import cells
+from esbench.results.statistics.estimates import iqm
 from esbench.results.statistics.generations import uniform_curve_band
-from esbench.results.statistics.statistics import iqm
 
 
 class PageReader(HTMLParser):

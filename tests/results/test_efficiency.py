@@ -11,7 +11,7 @@ import scipy.stats
 
 from esbench.experiment.callbacks import TargetReturn
 from esbench.results.run_curves import RunCurve
-from esbench.results.statistics.efficiency import (
+from esbench.results.statistics.curves import (
     even_targets,
     expected_running_time,
     first_totals,

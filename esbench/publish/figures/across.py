@@ -23,9 +23,9 @@ from esbench.publish.figures.drawing import Curve, Drawing, Size, add_legend, dr
 from esbench.publish.figures.style import MARK, NOTE, Style, assign_styles
 from esbench.results.cells import Cell
 from esbench.results.run_curves import RunCurve, run_curves
-from esbench.results.statistics import aggregates
-from esbench.results.statistics.efficiency import TARGETS, WINDOW, even_targets, share_reached
-from esbench.results.statistics.statistics import normalized
+from esbench.results.statistics import estimates
+from esbench.results.statistics.curves import TARGETS, WINDOW, even_targets, share_reached
+from esbench.results.statistics.estimates import normalized
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -148,8 +148,8 @@ def profile_curves(
     curves = []
     for name, style, strata in _by_algorithm(pairs, styles):
         label = _label(name, len(strata), total, sum(map(len, strata)))
-        share = aggregates.performance_profile(strata, thresholds)
-        low, high = aggregates.profile_interval(strata, thresholds)
+        share = estimates.performance_profile(strata, thresholds)
+        low, high = estimates.profile_interval(strata, thresholds)
         curves.append(Curve(name, label, style, thresholds, share, low, high))
     return curves
 

@@ -30,8 +30,8 @@ from esbench.results.cells import (
     require_within_budget,
     run_score,
 )
-from esbench.results.statistics.permutation import OMNIBUS, TestStatistic
-from esbench.results.statistics.statistics import EpisodeStatistic, diverged_as_worst
+from esbench.results.statistics.estimates import EpisodeStatistic, diverged_as_worst
+from esbench.results.statistics.significance import OMNIBUS, TestStatistic
 from esbench.store.outputs import write_bytes
 from esbench.store.provenance.changes import Origin, origin_of, place_in, was_mixed
 from esbench.store.provenance.record import changed_since, now

@@ -20,8 +20,8 @@ from esbench.publish.gate.baselines import (
     without_settings,
 )
 from esbench.results.cells import Cell, run_score
-from esbench.results.statistics.gate import Sample
-from esbench.results.statistics.statistics import EpisodeStatistic, diverged_as_worst
+from esbench.results.statistics.estimates import EpisodeStatistic, diverged_as_worst
+from esbench.results.statistics.judgment import Sample
 from esbench.store.provenance.changes import (
     Origin,
     all_own_code,

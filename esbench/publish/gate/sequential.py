@@ -21,7 +21,7 @@ from esbench.publish.gate.baselines import Baseline, FrozenCell, load_cells
 from esbench.publish.gate.check import CellReport, CheckReport, new_cells, report_cell
 from esbench.publish.gate.match_baseline import find_cell, match_cell
 from esbench.results.cells import Cell
-from esbench.results.statistics.gate import (
+from esbench.results.statistics.judgment import (
     GateRules,
     Verdict,
     judge,

@@ -30,7 +30,7 @@ from esbench.publish.gate.reruns import (
     train_again,
 )
 from esbench.results.cells import Cell
-from esbench.results.statistics.permutation import p_different
+from esbench.results.statistics.significance import p_different
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.provenance.changes import changed_code, changes, origin_of
 from esbench.store.provenance.record import provenance

@@ -35,7 +35,7 @@ from esbench.publish.leaderboard.run_summary import run_summary
 from esbench.results.cells import Cell
 from esbench.results.run_curves import RunCurve, run_curves
 from esbench.results.statistics.curves import on_grid
-from esbench.results.statistics.statistics import MIN_RUNS
+from esbench.results.statistics.estimates import MIN_RUNS
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.only_writer import only_writer
 from esbench.store.outputs import write_bytes

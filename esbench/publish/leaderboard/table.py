@@ -28,7 +28,7 @@ from esbench.publish.tables.render_table import (
     seeds_notes,
     variety_notes,
 )
-from esbench.results.statistics.statistics import bootstrap_interval, iqm, normalized
+from esbench.results.statistics.estimates import bootstrap_interval, iqm, normalized
 from esbench.store.provenance.changes import Origin
 
 SCORE_NOTE: Final = (

@@ -9,18 +9,18 @@ from typing import Final, final
 
 from esbench.core.units import format_share
 from esbench.publish.tables.score_table import ScoreRow
-from esbench.results.statistics import aggregates
-from esbench.results.statistics.aggregates import stratified_interval
-from esbench.results.statistics.statistics import (
+from esbench.results.statistics import estimates
+from esbench.results.statistics.estimates import (
     normalized,
+    stratified_interval,
 )
 
 RESAMPLES: Final = 1999
 STATISTICS: Final = (
-    aggregates.iqm,
-    aggregates.mean,
-    aggregates.median,
-    aggregates.optimality_gap,
+    estimates.iqm_across,
+    estimates.mean_across,
+    estimates.median_across,
+    estimates.optimality_gap,
 )
 
 
@@ -29,7 +29,7 @@ STATISTICS: Final = (
 class Overall:
     """Statistics of one algorithm's normalized scores over all runs of all environments.
 
-    See ``analysis.aggregates``. The IQM has a 95 % stratified percentile bootstrap interval, NaN
+    See ``analysis.estimates``. The IQM has a 95 % stratified percentile bootstrap interval, NaN
     with fewer than three seeds in an environment.
     """
 
@@ -67,7 +67,7 @@ def overall(scores: Mapping[str, Mapping[str, Sequence[float]]]) -> list[Overall
         strata = [table.get(key, ()) for key in environments]
         if all(strata):
             center, *others = (float(statistic(*strata)) for statistic in STATISTICS)
-            low, high = stratified_interval(aggregates.iqm, strata, resamples=RESAMPLES)
+            low, high = stratified_interval(estimates.iqm_across, strata, resamples=RESAMPLES)
             found.append(Overall(name, center, low, high, *others))
     return sorted(found, key=lambda item: -item.iqm)
 

@@ -27,7 +27,8 @@ from esbench.results.cells import (
     require_within_budget,
     seed_scores,
 )
-from esbench.results.statistics.comparison import (
+from esbench.results.statistics.estimates import MIN_RUNS, EpisodeStatistic
+from esbench.results.statistics.significance import (
     LEVEL,
     Comparison,
     Estimate,
@@ -35,7 +36,6 @@ from esbench.results.statistics.comparison import (
     compare,
     compare_across,
 )
-from esbench.results.statistics.statistics import MIN_RUNS, EpisodeStatistic
 
 BY: Final[dict[EpisodeStatistic, str]] = {
     "mean": "",

@@ -25,14 +25,14 @@ from esbench.publish.tables.render_table import (
 from esbench.publish.tables.score_table import commands_of, normalized_score
 from esbench.results.cells import Cell, cells, run_budget
 from esbench.results.run_curves import COSTS, RunCurve, run_curves
-from esbench.results.statistics.efficiency import (
+from esbench.results.statistics.curves import (
     WINDOW,
     expected_running_time,
     mean_return,
     median_total,
     share_interval,
 )
-from esbench.results.statistics.statistics import bootstrap_interval, diverged_as_worst, iqm
+from esbench.results.statistics.estimates import bootstrap_interval, diverged_as_worst, iqm
 
 
 @final

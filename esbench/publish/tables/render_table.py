@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from esbench.core.escape import latex, markdown
 from esbench.core.json_text import as_text
 from esbench.results.held_out import Variety
-from esbench.results.statistics.statistics import MIN_RUNS
+from esbench.results.statistics.estimates import MIN_RUNS
 
 if TYPE_CHECKING:
     import pandas as pd

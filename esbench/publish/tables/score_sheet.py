@@ -27,8 +27,8 @@ from esbench.publish.tables.render_table import (
 )
 from esbench.publish.tables.score_table import ScoreRow, shared_name
 from esbench.results.cells import TOLERATED
-from esbench.results.statistics.comparison import LEVEL, Standing
-from esbench.results.statistics.statistics import EpisodeStatistic
+from esbench.results.statistics.estimates import EpisodeStatistic
+from esbench.results.statistics.significance import LEVEL, Standing
 
 SEED_SCORES: Final[dict[EpisodeStatistic, str]] = {
     "mean": "the final policy's mean return over held-out episodes",

@@ -17,14 +17,14 @@ from esbench.grids.trial_spec import NamedCell, value_text, without_setting
 from esbench.publish.tables.render_table import nan_last
 from esbench.results.cells import Cell, cells, seed_scores
 from esbench.results.held_out import Variety, least_varied
-from esbench.results.statistics.comparison import Standing, standings
-from esbench.results.statistics.statistics import (
+from esbench.results.statistics.estimates import (
     EpisodeStatistic,
     bootstrap_interval,
     iqm,
     normalized,
     tail_mean,
 )
+from esbench.results.statistics.significance import Standing, standings
 from esbench.store.provenance.changes import mixture
 from esbench.store.selected_score import selected_score
 

@@ -22,7 +22,7 @@ from esbench.publish.tables.score_sheet import (
     references_of,
 )
 from esbench.publish.tables.score_table import ScoreRow
-from esbench.results.statistics.statistics import EpisodeStatistic
+from esbench.results.statistics.estimates import EpisodeStatistic
 
 ACROSS: Final = "Normalized IQM"
 RANDOM: Final = "random policy"
