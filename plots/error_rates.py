@@ -21,7 +21,7 @@ from simulated_checks import DISTRIBUTIONS, Draw, rates, resampled
 
 from esbench.core.arrays import Floats
 from esbench.core.seeding import Purpose, stream
-from esbench.results.cells import cells
+from esbench.results.sources import read_folder
 from esbench.results.statistics import estimates
 from esbench.results.statistics.estimates import (
     Statistic,
@@ -97,9 +97,8 @@ def own_runs(folder: Path) -> list[str]:
     """Return the gate's error rates on scores that were measured."""
     draws: dict[str, Draw] = {}
     notes = []
-    for cell in cells(folder):
-        assert cell.scores.random is not None
-        scale = cell.scores.random.mean, cell.scores.references[0].score
+    for cell in read_folder(folder):
+        scale = cell.random_score, cell.reference_score
         scores = [trial.result()["score"] for trial in cell.trials if trial.is_done]
         pool = np.array([normalized(score, *scale) for score in scores])
         draws[cell.environment] = resampled(pool)

@@ -29,7 +29,7 @@ from esbench.experiment.trial_recorder import FolderRecorder, Start, TrialRecord
 from esbench.experiment.trials import Trial
 from esbench.experiment.watchers import Outcome, Watcher
 from esbench.grids.trial_spec import TrialSpec
-from esbench.results.held_out import has_equal_episodes, score_text
+from esbench.results.run import has_equal_episodes, score_text
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.provenance.record import now, provenance
 from esbench.store.trial_folder import TrialFolder

@@ -36,7 +36,7 @@ from esbench.experiment.trial_messages import (
 )
 from esbench.experiment.trials import Trial
 from esbench.experiment.watchers import GridWatcher, Outcome
-from esbench.results.held_out import score_text
+from esbench.results.run import score_text
 from esbench.store.generation_record import GenerationRecord
 
 POLL_SECONDS: Final = 0.5  # between two looks at the clocks of silent trials

@@ -17,8 +17,8 @@ from esbench.core.files import read_bytes
 from esbench.core.json_text import DEEPEST, MOST_DIGITS, parse_json
 from esbench.experiment.trials import Trial
 from esbench.publish.gate.baselines import read_baseline
-from esbench.results.cells import cells
 from esbench.results.data_frames import load_results, load_scores
+from esbench.results.sources import read_folder
 from esbench.store.members_file import MembersFile
 from esbench.store.merge import merge
 from esbench.store.selected_score import keep_selected_score, selected_score
@@ -307,7 +307,7 @@ def test_a_trial_that_has_lost_its_description_is_not_left_out(trial: Trial, kep
     for name in {"trial.json", "result.json", "metrics.jsonl"} - {kept}:
         (trial.folder.path / name).unlink()
     with pytest.raises(UsageError, match="trial.json"):
-        cells(trial.folder.path.parent)
+        read_folder(trial.folder.path.parent)
 
 
 def test_a_budget_of_no_steps_is_damage(trial: Trial) -> None:

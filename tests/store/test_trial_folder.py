@@ -24,7 +24,7 @@ from esbench.core.files import replace as replace_file
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.trials import Trial
 from esbench.results.data_frames import load_results, load_scores
-from esbench.results.held_out import score_text
+from esbench.results.run import score_text
 from esbench.store import checkpoints, stored_json
 from esbench.store import metrics_file as metrics
 from esbench.store.find_trials import find_trials

@@ -23,7 +23,7 @@ from esbench.publish.gate.check import (
     CheckReport,
 )
 from esbench.publish.gate.match_baseline import DigestResult
-from esbench.results.cells import Cell
+from esbench.results.cell import Cell
 from esbench.results.statistics.estimates import EpisodeStatistic
 from esbench.results.statistics.judgment import Judgment, Verdict
 from esbench.store.provenance.changes import origin_of, was_mixed

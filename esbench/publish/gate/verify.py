@@ -29,7 +29,7 @@ from esbench.publish.gate.reruns import (
     smallest_p,
     train_again,
 )
-from esbench.results.cells import Cell
+from esbench.results.cell import Cell
 from esbench.results.statistics.significance import p_different
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.provenance.changes import changed_code, changes, origin_of

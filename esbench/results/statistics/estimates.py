@@ -18,7 +18,7 @@ for resamples, [..., runs]. All environments weigh the same, whatever their numb
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations_with_replacement
@@ -192,6 +192,7 @@ Statistic: TypeAlias = Callable[..., Floats]
 STRATIFIED_RESAMPLES: Final = 9_999
 _BISECTIONS: Final = 50  # of [0, 1]: to the last bits
 PROFILE_RESAMPLES: Final = 1_999  # an interval at each of several hundred thresholds
+OVERALL_RESAMPLES: Final = 1_999  # each of strata with many runs
 
 
 def mean_across(*strata: npt.ArrayLike) -> Floats:
@@ -332,3 +333,41 @@ def stratified_interval(
 def _means(strata: Sequence[npt.ArrayLike]) -> Floats:
     """The mean over runs of each environment: [environments, ...]."""
     return np.stack([np.asarray(s, dtype=np.float64).mean(axis=-1) for s in strata])
+
+
+@final
+@dataclass(frozen=True)
+class Overall:
+    """Statistics of one algorithm's normalized scores over all runs of all environments.
+
+    The IQM has a 95 % stratified percentile bootstrap interval, NaN with fewer than three seeds in
+    an environment.
+    """
+
+    name: str
+    iqm: float
+    low: float
+    high: float
+    mean: float
+    median: float
+    optimality_gap: float
+
+
+def overall(scores: Mapping[str, Mapping[str, Sequence[float]]]) -> list[Overall]:
+    """Statistics of every algorithm with scores in all environments, the best IQM first.
+
+    ``scores`` are normalized, [runs], by algorithm and environment. With fewer than two
+    environments the result is empty.
+    """
+    environments = sorted({name for table in scores.values() for name in table})
+    if len(environments) < 2:
+        return []
+    found = []
+    for name, table in scores.items():
+        strata = [table.get(key, ()) for key in environments]
+        if all(strata):
+            others = (mean_across, median_across, optimality_gap)
+            interval = stratified_interval(iqm_across, strata, OVERALL_RESAMPLES)
+            values = (float(statistic(*strata)) for statistic in others)
+            found.append(Overall(name, float(iqm_across(*strata)), *interval, *values))
+    return sorted(found, key=lambda item: -item.iqm)
