@@ -21,7 +21,7 @@ from .core.errors import (
     UsageError,
 )
 from .environments.backends.base import register_backend
-from .experiment.callbacks import (
+from .experiment.watchers import (
     Stop,
     TargetReturn,
 )

@@ -42,9 +42,8 @@ LONGEST = (
     "test_learns_cartpole.py",
     "test_readme.py",
     "test_trial_processes.py",
-    "test_hostile.py",
+    "test_campaigns.py",
     "test_mujoco_backend.py",
-    "test_kills.py",
 )
 
 SCORES = """

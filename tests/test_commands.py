@@ -15,7 +15,7 @@ from PIL import Image
 
 import esbench
 from esbench import GenerationRecord, Stop, UsageError
-from esbench.experiment.callbacks import ImportedCallback
+from esbench.experiment.watchers import ImportedCallback
 from esbench.publish.figures.all_figures import drawings
 
 NUMBER: Any = 5  # no callback

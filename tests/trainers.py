@@ -8,8 +8,8 @@ import pytest
 
 from esbench.core.json_text import as_line
 from esbench.engine.worker_pool import WorkerPool
-from esbench.experiment.callbacks import Stop
 from esbench.experiment.search_trainer import SearchTrainer
+from esbench.experiment.watchers import Stop
 from esbench.grids.trial_spec import TrialSpec
 from esbench.store.generation_record import GenerationRecord
 

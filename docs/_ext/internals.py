@@ -25,9 +25,8 @@ from esbench.environments.backends.base import BACKENDS, Backend
 from esbench.environments.behaviors.base import BEHAVIORS, Behavior
 from esbench.environments.make import make_environment, module_of
 from esbench.environments.simulator_log import silenced
-from esbench.experiment.held_out_score import HeldOutScore
-from esbench.experiment.trained_agent import TrainedAgent
-from esbench.experiment.trained_policy import TrainedPolicy
+from esbench.experiment.final_policy import HeldOutScore
+from esbench.experiment.trained_policy import TrainedAgent, TrainedPolicy
 from esbench.experiment.trainer import Trainer
 from esbench.grids.environment_files import (
     EnvironmentFile,

@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     import torch
 
     from esbench.engine.engine import Engine
-    from esbench.experiment.best_center import Which
-    from esbench.experiment.trained_agent import TrainedAgent
-    from esbench.experiment.trained_policy import TrainedPolicy
+    from esbench.experiment.final_policy import Which
+    from esbench.experiment.trained_policy import TrainedAgent, TrainedPolicy
     from esbench.experiment.trainer import Trainer
 
 
@@ -174,10 +173,9 @@ def make_trainer(
     """
     from esbench.engine.engine import Engine
     from esbench.engine.worker_pool import WorkerPool
-    from esbench.experiment.make import make_trainer as make
     from esbench.experiment.run_trial import open_trial
-    from esbench.experiment.trials import checked_trials, recording_members
-    from esbench.experiment.warm_start import latest_start
+    from esbench.experiment.stored_trainer import make_trainer as make
+    from esbench.experiment.trials import checked_trials, latest_start, recording_members
 
     require_choice("record", record, (None, "members"))
     require_flag("extend", extend)
@@ -247,7 +245,7 @@ def load_policy(
             without a best policy.
     """
     from esbench.engine.worker_pool import WorkerPool
-    from esbench.experiment.scoring import stored_trainer
+    from esbench.experiment.stored_trainer import stored_trainer
     from esbench.store.trial_folder import TrialFolder
 
     require_choice("which", which, ("last", "best"))

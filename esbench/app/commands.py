@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from esbench.experiment.callbacks import Callback
+    from esbench.experiment.watchers import Callback
     from esbench.store.merge import MergeAction
 
 
@@ -83,10 +83,9 @@ def run(
     """
     from esbench.cli.app import all_overrides
     from esbench.cli.training_commands import train
-    from esbench.experiment.callbacks import ImportedCallback
     from esbench.experiment.engines import EngineChoice
-    from esbench.experiment.limits import Limits
     from esbench.experiment.trials import open_grid
+    from esbench.experiment.watchers import ImportedCallback, Limits
     from esbench.integrations.trackers.base import make_tracker
     from esbench.results.data_frames import scores_of
 

@@ -23,9 +23,9 @@ from esbench.engine.engine import Engine
 from esbench.engine.jobs import Task, member_tasks
 from esbench.engine.worker_pool import WorkerPool, usable_cores
 from esbench.environments.make import time_limit
-from esbench.experiment.check_trials import check_trials
-from esbench.experiment.make import make_trainer
+from esbench.experiment.run_trial import check_trials
 from esbench.experiment.search_trainer import SearchTrainer
+from esbench.experiment.stored_trainer import make_trainer
 from esbench.experiment.trials import Trial
 from esbench.grids.trial_spec import TrialSpec
 from esbench.results.run import score_text

@@ -21,11 +21,11 @@ from esbench.core.errors import UsageError, require_integer
 from esbench.core.settings import MOST, Table
 from esbench.engine.engine import Engine
 from esbench.engine.setup import Setup
-from esbench.experiment.callbacks import Stop
-from esbench.experiment.check_trials import check_trials
 from esbench.experiment.engines import EngineChoice
+from esbench.experiment.run_trial import check_trials
 from esbench.experiment.search_trainer import SearchTrainer
 from esbench.experiment.trials import Trial, grid_trials
+from esbench.experiment.watchers import Stop
 from esbench.grids.compose import apply_override, require_distinct_keys
 from esbench.grids.grid_file import parse_grid
 from esbench.grids.trainers import is_agent

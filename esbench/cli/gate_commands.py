@@ -66,7 +66,7 @@ def baseline(
     from esbench.publish.gate.baselines import freeze, write_baseline
     from esbench.publish.gate.suggest import suggestions
     from esbench.results.statistics.judgment import POWER
-    from esbench.store.provenance.record import command as command_line
+    from esbench.store.provenance import command as command_line
 
     if out is None and not suggest:
         raise UsageError("--out is missing; expected a file, or --suggest to write none")

@@ -63,11 +63,10 @@ def slurm(
     ] = False,
 ) -> None:
     """Print a batch script that trains a grid as a Slurm job array; takes the options of 'run'."""
-    from esbench.experiment.callbacks import ImportedCallback
-    from esbench.experiment.limits import Limits
-    from esbench.experiment.schedule import schedule
-    from esbench.experiment.slurm import SlurmJob, submit_script
+    from esbench.experiment.engines import schedule
+    from esbench.experiment.slurm_script import SlurmJob, submit_script
     from esbench.experiment.trials import require_folder, shards_folder
+    from esbench.experiment.watchers import ImportedCallback, Limits
     from esbench.grids.shards import Shard
     from esbench.integrations.trackers.base import tracker_class
 

@@ -32,11 +32,9 @@ from esbench.cli.app import (
 from esbench.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from esbench.experiment.callbacks import Callback
     from esbench.experiment.engines import EngineChoice
-    from esbench.experiment.limits import Limits
     from esbench.experiment.trials import Trial
-    from esbench.experiment.watchers import Outcome
+    from esbench.experiment.watchers import Callback, Limits, Outcome
     from esbench.integrations.trackers.base import Tracker
 
 command = partial(app.command, rich_help_panel="Train and play")
@@ -100,9 +98,8 @@ def run(
 ) -> None:
     """Train every trial of a grid; finished trials are skipped, unfinished ones resumed."""
     from esbench.cli.console import show
-    from esbench.experiment.callbacks import ImportedCallback
     from esbench.experiment.engines import EngineChoice
-    from esbench.experiment.limits import Limits
+    from esbench.experiment.watchers import ImportedCallback, Limits
     from esbench.integrations.trackers.base import make_tracker
 
     chosen = EngineChoice(workers, engine, address, allow_mixed)
@@ -215,9 +212,9 @@ def train(
     """
     from esbench.cli.console import make_console, show, working
     from esbench.cli.progress import GridDisplay
-    from esbench.experiment.limits import UNLIMITED
     from esbench.experiment.run_grid import layout_of, run_grid
     from esbench.experiment.tracking import TrackedGrid
+    from esbench.experiment.watchers import UNLIMITED
 
     display = GridDisplay(make_console(), len(trials), quiet)
     tracked = TrackedGrid(display, trackers, root, complain, _draw_curve)

@@ -89,7 +89,7 @@ def _score_again(
     """Score one trial, or all in a folder; those that cannot be scored are named."""
     from esbench.cli.display.scores import returns_text
     from esbench.engine.worker_pool import WorkerPool
-    from esbench.experiment.scoring import evaluate_trial, keep_best
+    from esbench.experiment.stored_trainer import evaluate_trial, keep_best
     from esbench.store.find_trials import find_trials
 
     scored = code = 0
@@ -197,7 +197,7 @@ def export(
     """Write a stored policy as a file that torch.export.load reads without esbench."""
     from esbench.app.api import load_policy
     from esbench.cli.console import working
-    from esbench.experiment.export_policy import export_policy
+    from esbench.experiment.trained_policy import export_policy
 
     file = trial / "policy.pt2" if out is None else out
     with working(f"exporting {file}"):

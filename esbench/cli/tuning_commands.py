@@ -65,7 +65,7 @@ def tune(
 ) -> None:
     """Search for the best settings of algorithms; a killed search is resumed."""
     from esbench.engine.worker_pool import WorkerPool
-    from esbench.experiment.schedule import schedule
+    from esbench.experiment.engines import schedule
     from esbench.grids.compose import parse_seeds
     from esbench.tuning.open import open_studies
     from esbench.tuning.pruning import RUNGS

@@ -29,13 +29,10 @@ from esbench.environments.episode_check import require_end
 from esbench.environments.make import make_environment
 from esbench.environments.returned_values import ReturnedValues
 from esbench.environments.simulator_log import silenced
-from esbench.experiment.best_center import Which
-from esbench.experiment.callbacks import Stop
-from esbench.experiment.held_out_score import HeldOutScore, held_out_seeds
-from esbench.experiment.play import play
-from esbench.experiment.progress import Progress
-from esbench.experiment.trained_agent import TrainedAgent
-from esbench.experiment.trainer import Ended, Recorder, Trainer
+from esbench.experiment.final_policy import HeldOutScore, Which, held_out_seeds
+from esbench.experiment.trained_policy import TrainedAgent
+from esbench.experiment.trainer import Ended, Progress, Recorder, Trainer
+from esbench.experiment.watchers import Stop
 from esbench.grids.trial_spec import TrialSpec
 from esbench.store.generation_record import GenerationRecord
 
@@ -370,3 +367,21 @@ def _training_returns(ended: Sequence[tuple[float, int]]) -> dict[str, Any]:
         "non_finite": int(returns.size - finite.size),
         "episode_length_mean": float(np.mean([n for _, n in ended])) if ended else math.nan,
     }
+
+
+def play(
+    policy: ActingPolicy, env: Environment, seed: int, name: str, kwargs: dict[str, Any]
+) -> tuple[float, int]:
+    """The return and the length of one episode in the environment ``name``, made with ``kwargs``.
+
+    UsageError if the episode does not end.
+    """
+    observation, _ = env.reset(seed=seed)
+    policy.reset()
+    total, length, ended = 0.0, 0, False
+    while not ended:
+        observation, reward, terminated, truncated, _ = env.step(policy.act(observation))
+        total, length = total + float(reward), length + 1
+        ended = terminated or truncated
+        require_end(length, name, kwargs)
+    return total, length

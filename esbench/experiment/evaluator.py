@@ -21,7 +21,7 @@ from esbench.engine.engine import Engine
 from esbench.engine.jobs import CENTER, Episodes, Job, Task, member_tasks
 from esbench.engine.setup import ReferenceBatch, Setup
 from esbench.environments.simulator_log import silenced
-from esbench.experiment.held_out_score import HeldOutScore
+from esbench.experiment.final_policy import HeldOutScore
 from esbench.grids.trial_spec import TrialSpec
 from esbench.policies.normalization import Normalizer, ObservationStatistics
 from esbench.policies.spaces import Actions
@@ -187,6 +187,12 @@ class Evaluator:
         for lineage, statistics in state["statistics"].items():
             self._statistics_of(int(lineage)).load_state_dict(statistics)
         self._mean_length = state["mean_length"]
+
+    def begin_with(self, state: State, lineage: int) -> None:
+        """Start with the statistics that a lineage has in the state of another trained trial."""
+        found = state["statistics"].get(str(lineage))
+        statistics = {} if found is None else {str(INITIAL_LINEAGE): found}
+        self.load_state_dict(state | {"statistics": statistics, "mean_length": None}, generation=1)
 
     def _reference_batch_in(self, state: State, generation: int) -> ReferenceBatch | None:
         # A state may lack it before the first generation.

@@ -10,16 +10,20 @@ from esbench.core.errors import UsageError
 from esbench.engine.child_process import require_main_process
 from esbench.engine.engine import Engine
 from esbench.engine.worker_pool import WorkerPool
-from esbench.experiment.callbacks import Callback, ImportedCallback
-from esbench.experiment.check_trials import check_trials
-from esbench.experiment.limits import UNLIMITED, Limits
-from esbench.experiment.run_trial import run_trial
-from esbench.experiment.schedule import Schedule, schedule, schedule_on_nodes
+from esbench.experiment.engines import Schedule, schedule, schedule_on_nodes
+from esbench.experiment.run_trial import check_trials, run_trial
 from esbench.experiment.trial_processes import TrialProcesses
 from esbench.experiment.trials import Trial
 from esbench.experiment.trials_on_nodes import TrialsOnNodes
-from esbench.experiment.watchers import GridWatcher, Outcome
-from esbench.store.provenance.record import user_code
+from esbench.experiment.watchers import (
+    UNLIMITED,
+    Callback,
+    GridWatcher,
+    ImportedCallback,
+    Limits,
+    Outcome,
+)
+from esbench.store.provenance import user_code
 
 
 def run_grid(

@@ -1,4 +1,4 @@
-"""Runs one trial: resumes, trains and scores it, and stores what its recorder is given."""
+"""Checks and runs one trial: resumes, trains and scores it, and stores what is recorded."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Final
+from pathlib import Path
+from typing import Final, Protocol, TypeAlias
 
 from esbench.core.arrays import State
 from esbench.core.errors import (
@@ -21,20 +22,87 @@ from esbench.core.escape import printable
 from esbench.core.json_text import Json
 from esbench.engine.child_process import ParentGoneError, require_main_process
 from esbench.engine.engine import Engine
-from esbench.experiment.callbacks import Callback
-from esbench.experiment.make import backend_of, make_trainer
-from esbench.experiment.scoring import restore
-from esbench.experiment.trainer import Trainer
-from esbench.experiment.trial_recorder import FolderRecorder, Start, TrialRecorder, other_code
-from esbench.experiment.trials import Trial
-from esbench.experiment.watchers import Outcome, Watcher
+from esbench.experiment.stored_trainer import backend_of, make_trainer, restore
+from esbench.experiment.trainer import Recorder, Trainer
+from esbench.experiment.trials import Start, Trial
+from esbench.experiment.watchers import Callback, Outcome, Watcher
 from esbench.grids.trial_spec import TrialSpec
 from esbench.results.run import has_equal_episodes, score_text
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.provenance.record import now, provenance
+from esbench.store.provenance import now, provenance
 from esbench.store.trial_folder import TrialFolder
 
 PROGRESS_SECONDS: Final = 0.5
+
+
+def check_trials(trials: Sequence[Trial], pool: Engine | None = None) -> None:
+    """Check one trial of each specification in this process; ``check_each`` says which."""
+    check_each(trials, lambda trial: check_spec(trial.spec, not trial.folder.has_begun, pool))
+
+
+def check_each(trials: Sequence[Trial], check: Callable[[Trial], None]) -> None:
+    """Check one trial of each specification that is not done, whatever its seed.
+
+    Training reports the errors of user code, and stores them with the trials.
+
+    Raises:
+        UsageError: a trial is not supported, or user code that every trial needs cannot be made.
+    """
+    distinct = {
+        trial.spec.model_copy(update={"seed": 0}).hash: trial
+        for trial in trials
+        if not trial.is_done
+    }
+    refused: list[UserCodeError] = []
+    for trial in distinct.values():
+        try:
+            check(trial)
+        except UserCodeError as error:
+            refused.append(error)
+        except UsageError as error:
+            if len(distinct) == 1:
+                raise
+            raise UsageError(f"{trial.name}: {error}") from error
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # of user code, which may raise anything
+            continue
+    if refused and len(refused) == len(distinct):
+        raise refused[0]
+
+
+def check_spec(spec: TrialSpec, is_new: bool, pool: Engine | None) -> None:
+    """Build everything that a trial needs; UsageError if something is not supported.
+
+    With a pool, a worker also plays some episodes if the trial ``is_new``, which has not begun.
+    """
+    # User code may change the current folder.
+    with contextlib.chdir("."), make_trainer(spec, pool) as trainer:
+        if pool is not None and is_new:
+            trainer.check_episodes()
+
+
+class TrialRecorder(Recorder, Protocol):
+    """Stores a trial, as ``TrialFolder`` does, or sends it to where its folder is."""
+
+    path: Path
+    """The folder of ``log.txt``."""
+
+    def keep(self, state: State) -> None:
+        """Save the state as the latest checkpoint, and keep a copy of it."""
+
+    def record_nodes(self, nodes: Json) -> None:
+        """Store what ``Engine.nodes`` says."""
+
+    def finish(self, result: Json) -> None:
+        """Store the result; the trial is done."""
+
+    def fail(self, traceback: str) -> None:
+        """Store the error of a failed trial."""
+
+
+BeginTrial: TypeAlias = Callable[[Json], Start]
+"""Prepares the folder of a trial, with what it is trained with here, and resumes."""
 
 
 def run_trial(
@@ -52,7 +120,9 @@ def run_trial(
         with stored.folder.locked() as mine:
             try:
                 found = outcome_without_training(trial, mine)
-                return found or attempt(trial, pool, FolderRecorder(stored), watcher, callbacks)
+                return found or attempt(
+                    trial, pool, stored.folder, stored.begin, watcher, callbacks
+                )
             except DamagedTrialError as error:
                 if mine and not stored.folder.is_done:
                     stored.folder.fail(f"{error}\n")
@@ -70,7 +140,7 @@ def outcome_without_training(trial: Trial, mine: bool) -> tuple[Outcome, str] | 
         trial.check()
         if mine:
             trial.record_scores()
-        hints = [f"trained with {other}"] if (other := other_code(trial)) else []
+        hints = [f"trained with {other}"] if (other := trial.changed_code) else []
         if trial.record_members and not trial.folder.records_members:
             hints.append("trained without --record members")
         hint = f"; {' and '.join(hints)}, use another --out to retrain" if hints else ""
@@ -82,6 +152,7 @@ def attempt(
     trial: Trial,
     pool: Engine,
     recorder: TrialRecorder,
+    begin: BeginTrial,
     watcher: Watcher,
     callbacks: Sequence[Callback],
 ) -> tuple[Outcome, str]:
@@ -92,7 +163,7 @@ def attempt(
     """
     try:
         with contextlib.chdir("."):  # user code may change the current folder
-            return "done", _train(trial, pool, recorder, watcher, callbacks)
+            return "done", _train(trial, pool, recorder, begin, watcher, callbacks)
     except EnvironmentFailedError as error:
         summary, details = str(error), error.traceback
     except UserCodeError as error:
@@ -113,6 +184,7 @@ def _train(
     trial: Trial,
     pool: Engine,
     recorder: TrialRecorder,
+    begin: BeginTrial,
     watcher: Watcher,
     callbacks: Sequence[Callback],
 ) -> str:
@@ -123,7 +195,7 @@ def _train(
         watcher.scoring_started(trial, trial.spec.evaluation.episodes)
         notes.insert(0, score_text(_finish(recorder, trainer)))
 
-    start = recorder.begin(_about(trial.spec, pool))
+    start = begin(_about(trial.spec, pool))
     notes += start.notes
     with _resumed(trial, pool, recorder, start, ended) as trainer:
         watcher.trial_started(trial, trainer.progress.generation)
@@ -179,9 +251,8 @@ def open_trial(trial: Trial, pool: Engine) -> Iterator[Trainer]:
                 f"{trial.folder.path} is being trained by another process, or by a trainer here "
                 "that was not closed; expected one at a time"
             )
-        recorder = FolderRecorder(stored)
-        start = recorder.begin(_about(trial.spec, pool))
-        yield _resumed(trial, pool, recorder, start, partial(_finish, recorder))
+        start = stored.begin(_about(trial.spec, pool))
+        yield _resumed(trial, pool, stored.folder, start, partial(_finish, stored.folder))
 
 
 def _about(spec: TrialSpec, pool: Engine) -> Json:
@@ -202,7 +273,7 @@ def _resumed(
 ) -> Trainer:
     """A trainer that continues a trial from ``start``."""
     new = start.state is None
-    trainer = make_trainer(trial.spec, pool, recorder, recorder.folder, new, ended)
+    trainer = make_trainer(trial.spec, pool, recorder, recorder.path, new, ended)
     if start.state is not None:
         _restore(trainer, trial.folder, start.state, start.history)
     return trainer

@@ -8,11 +8,11 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, final
+from typing import Any, Final, final
 
 import numpy as np
 
-from esbench.algorithms.base import algorithm_class
+from esbench.algorithms.base import Algorithm, algorithm_class
 from esbench.algorithms.own_state import restored_twin
 from esbench.algorithms.search_settings import MOST_MEMBERS
 from esbench.core.arrays import State, Vector
@@ -25,16 +25,13 @@ from esbench.engine.jobs import Episodes, Job, digest, fitness_of, summary
 from esbench.engine.setup import Setup
 from esbench.engine.worker_pool import usable_cores
 from esbench.environments.backends.base import GYMNASIUM
-from esbench.experiment.best_center import BestCenter, Which
-from esbench.experiment.callbacks import Stop
 from esbench.experiment.diagnostics import Gauge
 from esbench.experiment.evaluator import Evaluator
-from esbench.experiment.held_out_score import HeldOutScore
-from esbench.experiment.progress import Progress
+from esbench.experiment.final_policy import BestCenter, HeldOutScore, Validation, Which
 from esbench.experiment.trained_policy import TrainedPolicy
-from esbench.experiment.trainer import Ended, Recorder, Trainer
-from esbench.experiment.validation import Validation
-from esbench.grids.trial_spec import TrialSpec
+from esbench.experiment.trainer import Ended, Progress, Recorder, Trainer
+from esbench.experiment.watchers import Stop
+from esbench.grids.trial_spec import TrialSpec, differences
 from esbench.policies.base import Policy
 from esbench.results.statistics.curves import WINDOW
 from esbench.store.generation_record import GenerationRecord
@@ -56,7 +53,7 @@ class SearchTrainer(Trainer):
         pool: Engine | None = None,
         recorder: Recorder | None = None,
         folder: Path | None = None,
-        start: bool = True,
+        source: SearchTrainer | None = None,
         ended: Ended | None = None,
     ) -> None:
         """Prepare a trial; worker processes start when they are needed.
@@ -66,8 +63,7 @@ class SearchTrainer(Trainer):
             pool: the worker processes; by default the trainer owns one per core.
             recorder: stores records and checkpoints, if any.
             folder: of the trial; its ``log.txt`` has the output of environments.
-            start: whether to read the policy of ``spec.init_from``; not needed before a checkpoint
-                is loaded.
+            source: the trainer of another trial, whose policy training starts from.
             ended: scores and stores the trial when it ends; it is not trained further then.
 
         Raises:
@@ -79,12 +75,11 @@ class SearchTrainer(Trainer):
         cls = algorithm_class(spec.algorithm.name)
         center, shapes = self.template.initial_parameters(generator), self.template.shapes
         self._start = center  # of a resumed trainer too, which does not read ``spec.init_from``
-        if start and spec.init_from is not None:
-            from esbench.experiment.warm_start import load_start  # it makes a trainer
-
-            center, state = load_start(spec.init_from, spec, self.template)
-            self._evaluator.load_state_dict(state, spec.init_from.generation)
-        self.algorithm = cls(spec.algorithm.settings, center, spec.seed, shapes)
+        if source is not None:
+            self._require_same_policy(source)
+            center = source.algorithm.averaged_center
+            self._evaluator.begin_with(source.state_dict(), source.algorithm.plan.center_lineage)
+        self.algorithm: Algorithm[Any] = cls(spec.algorithm.settings, center, spec.seed, shapes)
         if problem := self._too_many():
             raise UsageError(problem)
         if self.algorithm.needs_behaviors:
@@ -97,6 +92,18 @@ class SearchTrainer(Trainer):
         self._begun_at: int | None = None  # steps before the validation or probes of a generation
         self._counted = 0.0, 0.0  # the clocks when time was last counted
         self._consistent = True
+
+    def _require_same_policy(self, source: SearchTrainer) -> None:
+        start, spec = source.spec, self.spec
+        changed = differences(*(each.as_json()["policy"] for each in (start, spec)))
+        sizes = [(each.num_inputs, each.num_outputs) for each in (source.template, self.template)]
+        if not changed and sizes[0] != sizes[1]:
+            changed = [f"inputs and outputs were {sizes[0]}, are now {sizes[1]}"]
+        if changed:
+            raise UsageError(
+                f"init_from: the policy of {start.environment.id} is not that of "
+                f"{spec.environment.id}: {'; '.join(changed)}; expected the same policy"
+            )
 
     def policy(self, which: Which = "last") -> TrainedPolicy:
         """The last or the best center as a policy, for use in any Gymnasium loop.

@@ -22,6 +22,7 @@ from esbench.store.generation_record import GenerationRecord
 PERIOD_SECONDS: Final = 1.0  # between two writes, so that one write holds many rows
 MOST_EVENTS: Final = 10_000  # that wait for a tracker; one generation each
 CLOSE_SECONDS: Final = 30.0  # for every trial that is not yet written when training ends
+TRACKED: Final = ("trial_started", "generation_done", "trial_ended")
 FILES: Final = {".png", ".gif", ".mp4"}
 
 Draw: TypeAlias = Callable[[Trial, Path], object]
@@ -59,40 +60,16 @@ class TrackedGrid:
         kept = [lane for lane in self._lanes if lane.tracker.view and not lane.dropped]
         return [f"{lane.name}: {lane.tracker.view}" for lane in kept]
 
-    def trial_started(self, trial: Trial, resumed_at: int) -> None:
-        """A trial starts, or is resumed after generation ``resumed_at``."""
-        self._watcher.trial_started(trial, resumed_at)
-        self._post(_TrackedEvent("started", trial, resumed_at))
+    def __getattr__(self, event: str) -> Callable[..., None]:
+        """A method of ``GridWatcher``, whose calls trackers are told of if it is in ``TRACKED``."""
 
-    def generation_done(self, trial: Trial, record: GenerationRecord) -> None:
-        """A generation was recorded."""
-        self._watcher.generation_done(trial, record)
-        self._post(_TrackedEvent("recorded", trial, record))
+        def happened(trial: Trial, *details: Any) -> None:
+            getattr(self._watcher, event)(trial, *details)
+            if event in TRACKED:
+                for lane in self._lanes:
+                    lane.post(_TrackedEvent(event, trial, details[0]))
 
-    def episodes_done(self, trial: Trial, done: int, total: int) -> None:
-        """Some episodes have ended; trackers are not told."""
-        self._watcher.episodes_done(trial, done, total)
-
-    def scoring_started(self, trial: Trial, episodes: int) -> None:
-        """Training has ended; trackers are not told."""
-        self._watcher.scoring_started(trial, episodes)
-
-    def trial_ended(self, trial: Trial, outcome: Outcome, detail: str) -> None:
-        """A trial is done, was done before, failed, or runs in another process."""
-        self._watcher.trial_ended(trial, outcome, detail)
-        self._post(_TrackedEvent("ended", trial, outcome))
-
-    def trial_died(self, trial: Trial, cause: str) -> None:
-        """The process of a trial died; its run stays open."""
-        self._watcher.trial_died(trial, cause)
-
-    def trial_silent(self, trial: Trial, seconds: float) -> None:
-        """No episode of a trial has ended for this long; trackers are not told."""
-        self._watcher.trial_silent(trial, seconds)
-
-    def _post(self, event: _TrackedEvent) -> None:
-        for lane in self._lanes:
-            lane.post(event)
+        return happened
 
 
 @final
@@ -163,11 +140,11 @@ class _TrackerThread:
         while self._events and not self.dropped:
             kind, trial, detail = self._events.popleft()
             path = trial.folder.path
-            if kind == "recorded":
+            if kind == "generation_done":
                 rows.setdefault(path, []).append(_row(detail))
                 continue
             self._log(path, rows.pop(path, []))
-            if kind == "started":
+            if kind == "trial_started":
                 self._start(trial, detail)
             elif detail != "elsewhere":
                 self._end(trial, detail)

@@ -7,21 +7,59 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol, Self, TypeAlias, final
 
 from esbench.core.arrays import State
 from esbench.core.errors import UsageError, require_finite, shown
 from esbench.engine.engine import Engine, Stopwatch
+from esbench.engine.jobs import Episodes
 from esbench.engine.worker_pool import WorkerPool
-from esbench.experiment.best_center import Which
-from esbench.experiment.callbacks import Callback, Stop, TargetReturn, call_checked
-from esbench.experiment.held_out_score import HeldOutScore
-from esbench.experiment.progress import Progress
-from esbench.experiment.trained_agent import TrainedAgent
-from esbench.experiment.trained_policy import TrainedPolicy
+from esbench.experiment.final_policy import HeldOutScore, Which
+from esbench.experiment.trained_policy import TrainedAgent, TrainedPolicy
+from esbench.experiment.watchers import Callback, Stop, TargetReturn, call_checked
 from esbench.grids.trial_spec import TrialSpec
 from esbench.store.generation_record import GenerationRecord
+
+
+@final
+@dataclass(frozen=True)
+class Progress:
+    """Counters of a run. The times exclude pauses and loading: workers, environments, batches."""
+
+    generation: int = 0
+    env_steps: int = 0
+    eval_env_steps: int = 0
+    episodes: int = 0
+    wall_time_s: float = 0.0
+    cpu_time_s: float = 0.0
+
+    def with_episodes(self, played: Episodes) -> Progress:
+        """The progress after further episodes."""
+        return replace(
+            self,
+            env_steps=self.env_steps + int(played.lengths.sum()),
+            eval_env_steps=self.eval_env_steps + played.eval_steps,
+            episodes=self.episodes + played.lengths.size,
+        )
+
+    def with_step(self, ended: bool) -> Progress:
+        """The progress after another step, which may have ended an episode."""
+        return replace(self, env_steps=self.env_steps + 1, episodes=self.episodes + ended)
+
+    def with_generation(
+        self, generation: int, wall_time_s: float, cpu_time_s: float, eval_env_steps: int
+    ) -> Progress:
+        """The progress after a generation that took these further times and steps."""
+        return replace(
+            self,
+            generation=generation,
+            eval_env_steps=self.eval_env_steps + eval_env_steps,
+            wall_time_s=self.wall_time_s + wall_time_s,
+            cpu_time_s=self.cpu_time_s + cpu_time_s,
+        )
+
 
 CHECKPOINT_SECONDS: Final = 10.0
 CHECKPOINT_SHARE: Final = 20  # a checkpoint of s seconds is written every 20 s seconds at most

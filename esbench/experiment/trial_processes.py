@@ -8,36 +8,180 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import socket
 import traceback
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, NoReturn, TypeAlias, final
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, NamedTuple, NoReturn, TypeAlias, final
 
+from esbench.core.arrays import State
 from esbench.core.errors import DamagedTrialError, EsbenchError, TrainingError, UsageError
 from esbench.core.escape import printable
-from esbench.core.process import interrupts_blocked
+from esbench.core.json_text import Json
+from esbench.core.process import interrupts_blocked, interrupts_delayed
 from esbench.engine.child_process import Child, Parent, ParentGoneError, end, wait_for
 from esbench.engine.engine import Engine
 from esbench.engine.worker_pool import MAX_DEATHS, PATIENCE
-from esbench.experiment.callbacks import ImportedCallback
-from esbench.experiment.check_trials import check_each, check_spec
-from esbench.experiment.limits import UNLIMITED, Clock, Limits
-from esbench.experiment.run_trial import attempt, run_trial
-from esbench.experiment.trial_messages import (
-    Away,
-    MessageRecorder,
-    Notice,
-    Relay,
-    SpecCheck,
-    SpecChecked,
-    WatcherCall,
+from esbench.experiment.run_trial import attempt, check_each, check_spec, run_trial
+from esbench.experiment.trials import Start, Trial
+from esbench.experiment.watchers import (
+    UNLIMITED,
+    Clock,
+    GridWatcher,
+    ImportedCallback,
+    Limits,
+    Outcome,
 )
-from esbench.experiment.trials import Trial
-from esbench.experiment.watchers import GridWatcher, Outcome
+from esbench.grids.trial_spec import TrialSpec
 from esbench.results.run import score_text
 from esbench.store.generation_record import GenerationRecord
+
+
+@final
+class WatcherCall(NamedTuple):
+    """A call of the ``GridWatcher``, made by the process of a trial."""
+
+    name: str
+    arguments: tuple[Any, ...] = ()
+
+
+@final
+class Notice(NamedTuple):
+    """A sentence about the workers, such as that a node is gone."""
+
+    text: str
+
+
+@final
+class Recorded(NamedTuple):
+    """A call of ``Trial.begin`` or of its folder; if ``asked``, the result is sent back."""
+
+    name: str
+    arguments: tuple[Any, ...]
+    asked: bool
+
+
+@final
+class Away(NamedTuple):
+    """A trial to run where its folder is not."""
+
+    trial: Trial
+
+
+@final
+class SpecCheck(NamedTuple):
+    """What ``check_spec`` needs, to a trial process, which answers ``SpecChecked``."""
+
+    spec: TrialSpec
+    is_new: bool
+
+    @classmethod
+    def of(cls, trial: Trial) -> SpecCheck:
+        """The check of a trial, whose folder this process can reach."""
+        return cls(trial.spec, not trial.folder.has_begun)
+
+
+@final
+class SpecChecked(NamedTuple):
+    """A check has ended."""
+
+    hash: str  # of the specification
+    error: EsbenchError | None
+
+
+@final
+class Relay:
+    """A ``Watcher`` that sends the events of a trial to another process."""
+
+    def __init__(self, send: Callable[[WatcherCall], None]) -> None:
+        self._send = send
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda trial, *arguments: self._send(WatcherCall(name, arguments))
+
+
+@final
+class MessageRecorder:
+    """Sends what a trial records to the process that has the trial's folder.
+
+    A context manager. Every call but ``append`` waits until the other process has stored it.
+    """
+
+    def __init__(self, parent: Parent) -> None:
+        self._parent = parent
+        self._temporary = TemporaryDirectory(prefix="esbench-")
+        self.path = Path(self._temporary.name)
+        self._logged = 0  # bytes of the log that are sent
+        self._records_members = False
+
+    def __enter__(self) -> MessageRecorder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._temporary.cleanup()
+
+    def send(self, message: WatcherCall | Recorded) -> None:
+        """Send a message whole, even if an interrupt arrives meanwhile."""
+        with interrupts_delayed():
+            self._parent.send(message)
+
+    def begin(self, about: Json) -> Start:
+        """Prepare the folder for new records, and resume; ``about`` gets the name of the host."""
+        hardware = {**about["hardware"], "host": socket.gethostname()}
+        start: Start = self._ask("begin", {**about, "hardware": hardware})
+        self._records_members = start.records_members
+        return start
+
+    def append(self, record: GenerationRecord, members: Mapping[str, Any]) -> None:
+        """Send one row, and the members' data if they are stored."""
+        wanted = dict(members) if self._records_members else {}
+        self.send(Recorded("append", (record, wanted), asked=False))
+
+    def checkpoint(self, state: State) -> None:
+        """Save the state after the rows so far, and the log."""
+        self._send_log()
+        self._ask("checkpoint", state)
+
+    def keep(self, state: State) -> None:
+        """Save the state as the latest checkpoint, and keep a copy of it."""
+        self._ask("keep", state)
+
+    def record_nodes(self, nodes: Json) -> None:
+        """Store what ``Engine.nodes`` says."""
+        self._ask("record_nodes", nodes)
+
+    def finish(self, result: Json) -> None:
+        """Store the result, and the log; the trial is done."""
+        self._send_log()
+        self._ask("finish", result)
+
+    def fail(self, traceback: str) -> None:
+        """Store the error of a failed trial, and the log."""
+        self._send_log()
+        self._ask("fail", traceback)
+
+    def _ask(self, name: str, argument: Any) -> Any:
+        self.send(Recorded(name, (argument,), asked=True))
+        self._parent.wait()
+        with interrupts_delayed():
+            answer = self._parent.receive()
+        if isinstance(answer, EsbenchError):
+            raise answer
+        return answer
+
+    def _send_log(self) -> None:
+        log = self.path / "log.txt"
+        if log.exists():
+            with log.open("rb") as file:
+                file.seek(self._logged)
+                new = file.read()
+            self._logged += len(new)
+            self.send(Recorded("append_log", (new,), asked=False))
+
 
 POLL_SECONDS: Final = 0.5  # between two looks at the clocks of silent trials
 
@@ -278,7 +422,9 @@ def _run_away(
     """Run a trial whose folder only the other end of the messages can reach."""
     with MessageRecorder(parent) as recorder:
         try:
-            outcome = attempt(trial, pool, recorder, Relay(recorder.send), callbacks)
+            outcome = attempt(
+                trial, pool, recorder, recorder.begin, Relay(recorder.send), callbacks
+            )
         except DamagedTrialError as error:  # as in ``run_trial``
             recorder.fail(f"{error}\n")
             outcome = "failed", str(error)

@@ -8,21 +8,34 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, final
 
+from esbench.core.arrays import State
 from esbench.core.errors import DamagedTrialError, UsageError, require_integer
 from esbench.core.files import DISTINCT_LABELS, safe_name
+from esbench.core.json_text import Json
 from esbench.core.settings import MOST, Table
-from esbench.experiment.warm_start import latest_start
 from esbench.grids.compose import compose_grid
 from esbench.grids.environment_files import Scores
 from esbench.grids.expand import Labels, expand
 from esbench.grids.grid_file import Grid
 from esbench.grids.shards import divide, parse_shard, planned_cost
-from esbench.grids.trial_spec import DEFAULT_LABEL, TrialSpec, cell_name
+from esbench.grids.trial_spec import DEFAULT_LABEL, StartSpec, TrialSpec, cell_name
 from esbench.store.find_trials import check_format
 from esbench.store.generation_record import GenerationRecord
+from esbench.store.provenance import changed_since, command, now
 from esbench.store.trial_folder import Status, TrialFolder, is_trial
 
 RUNS: Final = Path("results/runs")
+
+
+@final
+@dataclass(frozen=True)
+class Start:
+    """The checkpoint and the records from which training continues."""
+
+    history: list[GenerationRecord]  # up to the checkpoint
+    state: State | None  # of the trainer; None at the beginning
+    records_members: bool  # whether the members' data are stored
+    notes: list[str]  # to display with the result
 
 
 @final
@@ -76,6 +89,34 @@ class Trial:
         if budget.generations:
             done = max(done, record.generation * self.keep // budget.generations)
         return done
+
+    def begin(self, about: Json) -> Start:
+        """Prepare the locked folder for a trainer that runs where ``about`` says, and resume.
+
+        UsageError as ``TrialFolder.begin``.
+        """
+        folder = self.folder
+        description = {
+            "labels": self.labels,
+            "inherited": list(self.inherited),
+            "defaults": list(self.spec.algorithm.defaults),
+            "created": now(),
+            **about,
+            "command": command(),
+        }
+        late = self.record_members and not folder.records_members
+        history = folder.begin(self.spec, description, self.extend, self.record_members)
+        self.record_scores()
+        notes = [f"started with {other}"] if (other := self.changed_code) else []
+        if late and history:
+            notes.append(f"members recorded from generation {len(history) + 1}")
+        return Start(history, folder.load_checkpoint(), folder.records_members, notes)
+
+    @property
+    def changed_code(self) -> str:
+        """What the trial was trained with that is another version here; empty if nothing."""
+        changed = " and ".join(changed_since(self.folder.description()))
+        return changed and f"a different version of {changed}"
 
     def record_scores(self) -> None:
         """Record the frozen scores of the environment, which tables and figures read."""
@@ -164,6 +205,27 @@ def grid_trials(grid: Grid, out: Path, source: str) -> list[Trial]:
                 f"{trial.folder.path}; {DISTINCT_LABELS}"
             )
     return list(owners.values())
+
+
+def latest_start(path: str | Path | None) -> StartSpec | None:
+    """The latest checkpoint of a trial as a start, or None without a path.
+
+    Raises:
+        UsageError: the folder holds no trial, a damaged one, or one without a generation.
+    """
+    if path is None:
+        return None
+    folder = TrialFolder(Path(path))
+    try:
+        state = folder.load_checkpoint()
+        generation = 0 if state is None else state["progress"]["generation"]
+        if not generation:
+            expected = "a trial of a search" if folder.is_done else "a trained trial"
+            raise UsageError(f"{folder.path} has no checkpoint; expected {expected}")
+        digest = folder.records()[generation - 1].digest
+    except UsageError as error:
+        raise UsageError(f"init_from = {str(path)!r}: {error}") from None
+    return StartSpec(trial=str(folder.path), generation=generation, digest=digest)
 
 
 def trial_at(spec: TrialSpec, environment: str, algorithm: str, policy: str, out: Path) -> Trial:

@@ -19,26 +19,30 @@ from esbench.core.json_text import Json
 from esbench.core.process import interrupts_delayed
 from esbench.engine.servers import Lost, Node, Nodes
 from esbench.engine.worker_pool import MAX_DEATHS, WorkerPool
-from esbench.experiment.callbacks import ImportedCallback
-from esbench.experiment.check_trials import check_each
-from esbench.experiment.limits import UNLIMITED, Clock, Limits
-from esbench.experiment.run_trial import outcome_without_training
-from esbench.experiment.schedule import schedule
-from esbench.experiment.trial_messages import (
+from esbench.experiment.engines import schedule
+from esbench.experiment.run_trial import check_each, outcome_without_training
+from esbench.experiment.trial_processes import (
     Away,
     Notice,
     Recorded,
     SpecCheck,
     SpecChecked,
+    TrialArguments,
+    UnfinishedTrial,
     WatcherCall,
 )
-from esbench.experiment.trial_processes import TrialArguments, UnfinishedTrial
-from esbench.experiment.trial_recorder import FolderRecorder
 from esbench.experiment.trial_server import Died, TrialServer
 from esbench.experiment.trials import Trial
-from esbench.experiment.watchers import GridWatcher, Outcome
+from esbench.experiment.watchers import (
+    UNLIMITED,
+    Clock,
+    GridWatcher,
+    ImportedCallback,
+    Limits,
+    Outcome,
+)
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.provenance.record import importable_code
+from esbench.store.provenance import importable_code
 
 PERIOD_SECONDS: Final = 1.0  # between two looks for nodes that have joined
 
@@ -53,7 +57,6 @@ class _Place:
     workers: int
     arguments: TrialArguments
     run: UnfinishedTrial | None = None
-    recorder: FolderRecorder | None = None
     records: list[GenerationRecord] = field(default_factory=list)  # the first and the latest here
     in_flight: int = 0  # episodes
     exceeded: str = ""  # the limit for which its process is being ended
@@ -61,7 +64,7 @@ class _Place:
 
     def begin(self, run: UnfinishedTrial) -> None:
         """Run a trial that is not done."""
-        self.run, self.recorder = run, FolderRecorder(run.trial)
+        self.run = run
         self.records, self.in_flight = [], 0
         run.clock.start()
         self.assign(Away(run.trial))
@@ -274,8 +277,8 @@ class TrialsOnNodes:
             place, message = self._inbox.popleft()
             run = place.run
             match message:
-                case Recorded():
-                    self._record(place, message)
+                case Recorded() if run is not None:
+                    self._record(place, run, message)
                 case Died(cause):
                     place.deaths += 1
                     exceeded, place.exceeded = place.exceeded, ""
@@ -299,11 +302,12 @@ class TrialsOnNodes:
             (run.trial, message) if run is not None and isinstance(message, WatcherCall) else None
         )
 
-    def _record(self, place: _Place, call: Recorded) -> None:
+    def _record(self, place: _Place, run: UnfinishedTrial, call: Recorded) -> None:
+        trial, folder = run.trial, run.trial.folder
         try:
-            answer = getattr(place.recorder, call.name)(*call.arguments)
-            if call.name in {"begin", "checkpoint"} and place.recorder and place.run:
-                place.recorder.record_nodes(place.nodes(place.run.losses))
+            answer = getattr(trial if call.name == "begin" else folder, call.name)(*call.arguments)
+            if call.name in {"begin", "checkpoint"}:
+                folder.record_nodes(place.nodes(run.losses))
         except EsbenchError as error:
             if not call.asked:
                 raise

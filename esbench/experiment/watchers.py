@@ -1,11 +1,103 @@
-"""Watchers: what receives the events of trials and of the grid that runs them."""
+"""What observes a trial: callbacks, which may stop it, watchers, and limits of its time."""
 
 from __future__ import annotations
 
-from typing import Literal, Protocol, TypeAlias
+import contextlib
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol, TypeAlias, final
 
+from esbench.core.errors import UsageError, UserCodeError, require_finite, require_integer, shown
+from esbench.core.registry import import_object
+from esbench.core.settings import MOST
 from esbench.experiment.trials import Trial
 from esbench.store.generation_record import GenerationRecord
+
+
+@final
+@dataclass(frozen=True)
+class Stop:
+    """Returned by a callback to end training; ``reason`` is stored in the result.
+
+    UsageError if the reason is no text.
+    """
+
+    reason: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.reason, str):
+            raise UsageError(f"Stop({shown(self.reason)}): expected the reason as text")
+
+
+Callback: TypeAlias = Callable[[GenerationRecord], Stop | None]
+
+
+def call_checked(callback: Callback, record: GenerationRecord) -> Stop | None:
+    """What a callback returns for a record; UserCodeError if it is neither ``Stop`` nor None."""
+    with contextlib.chdir("."):  # user code may change the current folder
+        found = callback(record)
+    if found is not None and not isinstance(found, Stop):
+        raise UserCodeError(
+            f"the callback {getattr(callback, '__qualname__', callback)} returned {found!r}; "
+            "expected None or esbench.Stop(reason)"
+        )
+    return found
+
+
+@final
+@dataclass(frozen=True)
+class ImportedCallback:
+    """The function "package.file:function", which every process imports for itself.
+
+    UsageError if there is none.
+    """
+
+    name: str
+
+    def __post_init__(self) -> None:
+        if ":" not in self.name or not callable(import_object("callback", self.name)):
+            raise UsageError(f"callback {self.name!r}: expected package.file:function")
+
+    def __call__(self, record: GenerationRecord) -> Stop | None:
+        """Call the function."""
+        return call_checked(import_object("callback", self.name), record)
+
+
+@final
+class TargetReturn:
+    """Stops when the mean return of the center over ``window`` generations reaches a target.
+
+    Use a new one for each training run. A resumed run must first call it with the earlier records,
+    as ``Trainer`` does.
+
+    UsageError if the target is not finite or the window is below 1.
+    """
+
+    def __init__(self, target: float, window: int = 5) -> None:
+        require_finite("target", target)
+        require_integer("window", window, 1, MOST)
+        self.target = target
+        self.window = window
+        self._recent: list[float] = []
+
+    def __call__(self, record: GenerationRecord) -> Stop | None:
+        """``Stop`` if the target is reached, otherwise None."""
+        self._recent = [*self._recent, record.center_return][-self.window :]
+        mean = sum(self._recent) / len(self._recent)
+        if len(self._recent) == self.window and mean >= self.target:
+            return Stop(f"{self._reason} (mean {mean:.1f})")
+        return None
+
+    def stopped(self, reason: str) -> bool:
+        """Whether this is the reason of a stop at this target."""
+        return reason.startswith(f"{self._reason} (")
+
+    @property
+    def _reason(self) -> str:
+        return f"the center's return reached {self.target:g}"
+
 
 Outcome: TypeAlias = Literal["done", "skipped", "failed", "elsewhere"]
 
@@ -37,3 +129,83 @@ class GridWatcher(Watcher, Protocol):
 
     def trial_silent(self, trial: Trial, seconds: float) -> None:
         """No episode of a trial, or of its first check, has ended for this long."""
+
+
+HINT_SECONDS: Final = 60.0  # without an episode
+
+
+@final
+@dataclass(frozen=True)
+class Limits:
+    """The longest times of a trial, in seconds; None is no limit.
+
+    Attributes:
+        episode: without the end of an episode, or for an agent without a step; loading and updates
+            count too.
+        trial: in this command; a trial that is resumed later has it again.
+
+    Raises:
+        UsageError: a limit is not a positive number.
+    """
+
+    episode: float | None = None
+    trial: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, seconds in vars(self).items():
+            number = isinstance(seconds, int | float) and 0 < seconds < math.inf
+            if not (number or seconds is None):
+                raise UsageError(
+                    f"{name}_timeout = {seconds!r}: expected a positive number of seconds"
+                )
+
+    @property
+    def any(self) -> bool:
+        """Whether there is a limit."""
+        return self != UNLIMITED
+
+    def exceeded(self, silent: float, total: float) -> str:
+        """The limit that a trial exceeds, as a sentence; empty if it exceeds none.
+
+        Args:
+            silent: seconds since an episode ended.
+            total: seconds since the trial started.
+        """
+        if self.trial is not None and total >= self.trial:
+            return f"it was stopped after the trial timeout of {self.trial:g} s"
+        if self.episode is not None and silent >= self.episode:
+            return f"no episode ended within the episode timeout of {self.episode:g} s"
+        return ""
+
+
+UNLIMITED: Final = Limits()
+
+
+@final
+class Clock:
+    """The time of a trial, or of its check, in the processes that run it."""
+
+    def __init__(self) -> None:
+        self._spent = 0.0
+        self._hinted = False
+        self.start()
+
+    def start(self) -> None:
+        """A process begins or continues the trial."""
+        self._started = self._heard = time.monotonic()
+
+    def stop(self) -> None:
+        """The process is gone; no time passes until the next one starts."""
+        self._spent += time.monotonic() - self._started
+
+    def note_progress(self) -> None:
+        """An episode has ended, or the trial has come further."""
+        self._heard = time.monotonic()
+
+    def check(self, trial: Trial, limits: Limits, watcher: GridWatcher) -> str:
+        """The exceeded limit as a sentence, or an empty one; also gives the hint, once."""
+        silent, total = (time.monotonic() - since for since in (self._heard, self._started))
+        if silent >= HINT_SECONDS and not self._hinted:
+            self._hinted = True
+            watcher.trial_silent(trial, HINT_SECONDS)
+        return limits.exceeded(silent, self._spent + total)

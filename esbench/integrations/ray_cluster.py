@@ -20,8 +20,7 @@ from typing import Any, Final, NamedTuple, final
 from esbench.core.errors import UsageError
 from esbench.core.registry import DISTRIBUTION, extra_command
 from esbench.engine.worker_pool import usable_cores
-from esbench.store.provenance.changes import Origin, changes
-from esbench.store.provenance.record import code_here, provenance
+from esbench.store.provenance import Origin, changes, code_here, provenance
 
 ANSWER_SECONDS: Final = 10.0  # Ray itself waits for minutes at a wrong address
 LOCAL_STORE_BYTES: Final = 512 * 2**20  # of a local Ray; it holds recipes and results only

@@ -21,7 +21,7 @@ from esbench.grids.trial_spec import EnvironmentSpec, TrialSpec
 from esbench.integrations.ray_cluster import RayCluster
 from esbench.integrations.ray_fleet import RayFleet
 from esbench.integrations.ray_trials import RayNodes
-from esbench.store.provenance.record import importable_code
+from esbench.store.provenance import importable_code
 
 
 @final

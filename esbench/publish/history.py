@@ -19,7 +19,7 @@ from esbench.publish.tables import render_table
 from esbench.publish.tables.render_table import INTERVAL, Sheet
 from esbench.results.statistics.estimates import bootstrap_interval, iqm
 from esbench.results.statistics.significance import CHANGE_LEVEL, change_points
-from esbench.store.provenance.changes import changes, origin_of
+from esbench.store.provenance import changes, origin_of
 from esbench.store.stored_check import CheckedCell, StoredCheck, read_checks
 
 SHORT: Final = 8  # characters of a commit

@@ -27,7 +27,7 @@ from esbench.results.statistics.estimates import (
     normalized,
 )
 from esbench.results.statistics.significance import Standing, standings
-from esbench.store.provenance.changes import mixture
+from esbench.store.provenance import mixture
 from esbench.store.trial_folder import TrialFolder
 
 TOLERATED: Final = 0.05  # of a budget; an update of an agent may need many steps

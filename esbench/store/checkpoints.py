@@ -23,7 +23,7 @@ from esbench.core.errors import UsageError
 from esbench.core.files import disk_errors, replace, require_no_links
 from esbench.core.json_text import Json
 from esbench.grids.trial_spec import differences, extends
-from esbench.store.metrics_file import KnownRows, MetricsFile
+from esbench.store.row_files import KnownRows, MetricsFile
 from esbench.store.schemas import StoredCheckpoint
 from esbench.store.stored_json import KEPT, StoredJson
 

@@ -21,7 +21,7 @@ from esbench.core.process import interrupts_delayed
 from esbench.grids.trial_spec import differences
 from esbench.store.find_trials import HIDDEN, find_trials, has_trials
 from esbench.store.lock import shared
-from esbench.store.only_writer import only_writer
+from esbench.store.outputs import only_writer
 from esbench.store.trial_folder import TrialFolder, is_trial
 
 MergeAction: TypeAlias = Literal["copied", "replaced", "kept"]

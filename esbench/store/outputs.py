@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from esbench.core.errors import UsageError
-from esbench.core.files import disk_errors, replace
+from esbench.core.files import disk_errors, open_regular, replace
+from esbench.store.lock import PAUSE_SECONDS, take
 from esbench.store.stored_json import KEPT
 
 _TRIAL: Final = "trial.json"
@@ -44,3 +49,47 @@ def require_suffix(path: Path, *suffixes: str) -> None:
     """Raises UsageError if the name of a file to be written ends with none of ``suffixes``."""
     if path.suffix not in suffixes:
         raise UsageError(f"cannot write {path}: expected the suffix {' or '.join(suffixes)}")
+
+
+PATIENCE_SECONDS: Final = 10.0
+
+
+@contextlib.contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Make a folder, and keep other processes from changing its files inside the block.
+
+    If it was missing and is empty in the end, it is removed.
+
+    Raises:
+        UsageError: another process is in such a block for longer than ``PATIENCE_SECONDS``, or
+            the file system refuses.
+    """
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    path, deadline = folder / ".lock", time.monotonic() + PATIENCE_SECONDS
+    while True:
+        with disk_errors(folder, then=""):
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = os.fdopen(open_regular(path, os.O_RDWR | os.O_CREAT, below=folder), "r+b")
+        with lock:
+            if take(lock) and _is_at(lock, path):
+                try:
+                    yield
+                finally:
+                    path.unlink(missing_ok=True)
+                    with contextlib.suppress(OSError):  # it is not empty
+                        for each in missing:
+                            each.rmdir()
+                return
+        if time.monotonic() >= deadline:
+            raise UsageError(
+                f"another process writes to {folder}; run the command again when it has ended"
+            )
+        time.sleep(PAUSE_SECONDS)
+
+
+def _is_at(lock: IO[bytes], path: Path) -> bool:
+    """Whether an open file is still that of a path, which its last owner may have removed."""
+    try:
+        return os.path.samestat(os.fstat(lock.fileno()), path.stat())
+    except FileNotFoundError:
+        return False

@@ -41,8 +41,7 @@ from esbench.grids.trial_spec import TrialSpec, differences, extends
 from esbench.store.checkpoints import LATEST, Checkpoints, kept_name
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.lock import is_taken, release, take
-from esbench.store.members_file import MembersFile
-from esbench.store.metrics_file import KnownRows, MetricsFile, as_record
+from esbench.store.row_files import KnownRows, MembersFile, MetricsFile, as_record
 from esbench.store.schemas import StoredDescription, StoredNodes, StoredResult
 from esbench.store.stored_json import KEPT, StoredJson
 

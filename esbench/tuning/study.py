@@ -18,7 +18,7 @@ from esbench.core.errors import UsageError
 from esbench.core.escape import without_passwords
 from esbench.core.search_space import SearchSpace
 from esbench.core.settings import Table
-from esbench.experiment.check_trials import check_trials
+from esbench.experiment.run_trial import check_trials
 from esbench.experiment.trials import Trial
 from esbench.experiment.watchers import Outcome
 from esbench.grids.expand import Labels, with_settings

@@ -15,7 +15,7 @@ from esbench.core.units import counted, format_number
 from esbench.grids.expand import with_settings
 from esbench.integrations.optuna_study import Configuration
 from esbench.store.outputs import write_bytes
-from esbench.store.provenance.record import provenance
+from esbench.store.provenance import provenance
 from esbench.store.trial_folder import TrialFolder, is_trial
 from esbench.tuning.space import nested, toml_key, values_of
 from esbench.tuning.study import Study

@@ -22,10 +22,9 @@ from esbench.engine.worker_pool import WorkerPool
 from esbench.environments.episode_check import require_end
 from esbench.environments.make import make_environment, reason
 from esbench.environments.simulator_log import silenced
-from esbench.experiment.best_center import Which
-from esbench.experiment.scoring import stored_trainer
-from esbench.experiment.trained_agent import TrainedAgent
-from esbench.experiment.trained_policy import TrainedPolicy
+from esbench.experiment.final_policy import Which
+from esbench.experiment.stored_trainer import stored_trainer
+from esbench.experiment.trained_policy import TrainedAgent, TrainedPolicy
 from esbench.grids.trial_spec import EnvironmentSpec
 from esbench.store.find_trials import find_trials
 from esbench.store.outputs import write_bytes

@@ -18,7 +18,7 @@ from esbench.engine.jobs import Job, Task
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.trials import Trial
 from esbench.grids.trial_spec import TrialSpec
-from esbench.store.provenance.changes import was_mixed
+from esbench.store.provenance import was_mixed
 
 
 def test_the_cost_is_of_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

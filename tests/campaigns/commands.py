@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from esbench import cli
+from esbench.core.errors import EsbenchError
 
 SECONDS: Final = 240.0  # of a command; a machine may be slow, and a pipe is waited for forever
 MEMORY: Final = 6 << 30  # bytes of addresses; endless files need more
@@ -33,14 +34,21 @@ class Ended:
     modules: Sequence[str] = ()  # that were imported in the end
 
     @property
-    def fault(self) -> str:
-        """What no command may do, whatever its input; empty if it did nothing of it."""
+    def crash(self) -> str:
+        """No end, a traceback or an undocumented exit code; empty if it is none of these."""
         if self.code is None:
             return f"still runs after {SECONDS:g} s"
         if "Traceback (most recent call last)" in self.out + self.err:
             return f"a traceback: {self.err.strip().splitlines()[-1][:300]}"
         if self.code not in CODES:
             return f"exit code {self.code}: {self.err.strip()[-300:]}"
+        return ""
+
+    @property
+    def fault(self) -> str:
+        """What no command may do, whatever its input; empty if it did nothing of it."""
+        if self.crash:
+            return self.crash
         if self.code == 2 and len(self.err.strip().splitlines()) != 1:
             return f"not one sentence: {self.err.strip()[:300]!r}"
         return ""
@@ -59,6 +67,15 @@ def started(arguments: Sequence[str], folder: Path) -> Started:
         cli.main()
 
     return Started(command, folder)
+
+
+def with_code(function: Callable[[], object]) -> None:
+    """Call a function, whose errors of the package become exit codes as in the command line."""
+    try:
+        function()
+    except EsbenchError as error:
+        print(f"esbench: {error}".replace("\n", " "), file=sys.stderr)
+        sys.exit(2)
 
 
 def import_used(ended: Ended) -> None:

@@ -3,7 +3,7 @@
     python tests/campaigns/fuzzed_inputs.py [--inputs N] [--seed S] [--only NUMBER]
 
 Every input depends on the seed and its number only, so ``--only`` repeats a violation. Each runs in
-a fork of one process, in a folder with a few stored trials. The rules:
+a process of its own, in a folder with a few stored trials. The rules:
 
 * the exit code is one of those in the documentation, and there is no traceback;
 * exit code 2 comes with a message of at most 25 lines and 10,000 characters;
@@ -15,27 +15,28 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import random
-import resource
 import shlex
 import shutil
-import signal
 import sys
 import tempfile
-import time
-import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-TESTS = Path(__file__).resolve().parents[1]
-sys.path.append(str(TESTS))
-os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
+import numpy as np
 
-SECONDS = 120  # of one input, on a slow machine
-MEMORY = 32 << 30  # bytes of address space
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1])]
+
+from command_line import files
+from commands import Ended, forked, with_code
+from fake_trials import write_scores
+
+import esbench
+from esbench import cli
+from esbench.publish.gate.baselines import freeze, write_baseline
+
 MOST_LINES, MOST_CHARACTERS = 25, 10_000
 # What a command that succeeds may write.
 MADE = ("figures", "out/figures", "report.html", "new", "results")
@@ -250,8 +251,6 @@ def _grid_file(rng: random.Random) -> tuple[list[str], str]:
 
 
 def _objects(rng: random.Random) -> Any:
-    import numpy as np
-
     cyclic: dict[str, Any] = {}
     cyclic["a"] = cyclic
     return rng.choice([
@@ -263,8 +262,6 @@ def _objects(rng: random.Random) -> Any:
 
 
 def _call(rng: random.Random) -> Input:
-    import esbench
-
     value = _objects(rng)
     algorithm = rng.choice(esbench.list_algorithms())
     algorithm = "openai_es" if algorithm in {"evotorch", "evosax"} else algorithm
@@ -331,127 +328,52 @@ def make_input(seed: int, number: int) -> Input:
 
 
 def _command(arguments: list[str], grid: str | None = None) -> None:
-    from esbench.cli import main
-
     if grid is not None:
         Path("grid.toml").write_text(grid, encoding="utf-8", errors="surrogateescape")
     sys.argv = ["esbench", *arguments]
-    main()
+    cli.main()
 
 
-def _run(call: Callable[[], object], output: Path) -> int:
-    """Run an input in a fork; its exit code, or minus the number of a signal."""
-    child = os.fork()
-    if not child:
-        code = 70
-        try:
-            with output.open("wb") as file:
-                os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-                os.dup2(file.fileno(), 1)
-                os.dup2(file.fileno(), 2)
-            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(SECONDS)
-            code = _finish(call)
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status)
-
-
-def _finish(call: Callable[[], object]) -> int:
-    from esbench.core.errors import EsbenchError
-
-    code = 0
-    try:
-        call()
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    except EsbenchError as error:  # of a function
-        sys.stderr.write(f"{error}\n")
-        code = 2
-    except BaseException:
-        traceback.print_exc()
-        code = 70
-    sys.stdout.flush()
-    sys.stderr.flush()
-    return code
-
-
-def violation(code: int, output: str, changed: list[str]) -> str:
+def violation(ended: Ended, changed: Sequence[str] = ()) -> str:
     """What is wrong with the outcome of an input; empty if nothing is."""
-    if code == -signal.SIGALRM:
-        return f"no end after {SECONDS} s"
-    if code not in {0, 1, 2, 3, 4}:
-        return f"exit code {code}"
-    if "Traceback (most recent call last)" in output:
-        return "a traceback"
-    if code == 2 and (output.count("\n") > MOST_LINES or len(output) > MOST_CHARACTERS):
+    output = ended.out + ended.err
+    if ended.code == 2 and (output.count("\n") > MOST_LINES or len(output) > MOST_CHARACTERS):
         return f"a message of {output.count(chr(10))} lines and {len(output)} characters"
-    if code == 2 and not output.strip():
+    if ended.code == 2 and not output.strip():
         return "no message"
-    if changed and (code == 2 or any(not name.startswith(MADE) for name in changed)):
+    if changed and (ended.code == 2 or any(not name.startswith(MADE) for name in changed)):
         return f"files changed: {', '.join(changed[:5])}"
-    return ""
+    return ended.crash
 
 
-def _prepare(folder: Path) -> None:
-    """Write stored trials and a baseline."""
-    from fake_trials import write_scores
-
-    from esbench.publish.gate.baselines import freeze, write_baseline
-
+def _prepare(folder: Path) -> dict[Path, Any]:
+    """Write stored trials and a baseline; returns all files."""
+    shutil.rmtree(folder, ignore_errors=True)
     write_scores(folder / "out", [100.0, 200.0, 300.0])
     write_baseline(folder / "base.json", freeze(folder / "out", "fuzz"), replace=False)
-
-
-def _files(folder: Path) -> dict[str, tuple[int, int]]:
-    found = (path for path in folder.rglob("*") if path.is_file() and path.name != "grid.toml")
-    stats = {str(path.relative_to(folder)): path.stat() for path in found}
-    return {name: (stat.st_mtime_ns, stat.st_size) for name, stat in stats.items()}
-
-
-@contextlib.contextmanager
-def _scratch() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as name:
-        before = Path.cwd()
-        os.chdir(name)
-        try:
-            yield Path(name)
-        finally:
-            os.chdir(before)
+    return files(folder)
 
 
 def campaign(seed: int, numbers: range) -> int:
     """Run inputs and print the violations; their number."""
-    import torch  # noqa: F401  # here once, not in every fork
-
     outcomes: Counter[str] = Counter()
-    distinct: set[str] = set()
-    started = time.monotonic()
-    with _scratch() as folder, tempfile.TemporaryDirectory() as other:
-        _prepare(folder)
-        before = _files(folder)
+    with tempfile.TemporaryDirectory() as work:
+        folder = Path(work) / "folder"
+        before = _prepare(folder)
         for number in numbers:
             text, call = make_input(seed, number)
-            distinct.add(text)
-            code = _run(call, Path(other) / "output")
-            output = (Path(other) / "output").read_text(errors="replace")
-            now = _files(folder)
-            changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
-            wrong = violation(code, output, sorted(changed))
-            outcomes["violation" if wrong else f"exit code {code}"] += 1
+            ended = forked(lambda call=call: with_code(call), folder)  # type: ignore[misc]
+            (folder / "grid.toml").unlink(missing_ok=True)
+            now = files(folder)
+            changed = [path for path in before | now if before.get(path) != now.get(path)]
+            wrong = violation(ended, sorted(str(path.relative_to(folder)) for path in changed))
+            outcomes["violation" if wrong else f"exit code {ended.code}"] += 1
             if wrong:
-                print(f"seed {seed}, input {number}: {wrong}\n  {text[:600]}\n  {output[-1500:]}")
+                output = (ended.out + ended.err)[-1500:]
+                print(f"seed {seed}, input {number}: {wrong}\n  {text[:600]}\n  {output}")
             if changed:
-                for path in folder.iterdir():
-                    shutil.rmtree(path) if path.is_dir() else path.unlink()
-                _prepare(folder)
-                before = _files(folder)
-    seconds = time.monotonic() - started
-    print(f"seed {seed}: {len(numbers)} inputs, {len(distinct)} distinct, {seconds:.0f} s")
-    for outcome, count in sorted(outcomes.items()):
-        print(f"  {outcome}: {count}")
+                before = _prepare(folder)
+    print(f"seed {seed}: {len(numbers)} inputs", *sorted(outcomes.items()), sep="\n  ")
     return outcomes["violation"]
 
 

@@ -18,8 +18,8 @@ from esbench.engine.jobs import CENTER, Task, member_tasks
 from esbench.engine.player import Player
 from esbench.engine.setup import ReferenceBatch, Setup
 from esbench.engine.worker_pool import WorkerPool
-from esbench.experiment.scoring import evaluate_trial
 from esbench.experiment.search_trainer import SearchTrainer
+from esbench.experiment.stored_trainer import evaluate_trial
 from esbench.experiment.trials import Trial
 from esbench.grids.trial_spec import EnvironmentSpec, PolicySpec, TrialSpec
 from esbench.policies.normalization import Normalizer

@@ -16,7 +16,7 @@ from results_tables import environment_table, suite_results
 from esbench.engine.child_process import end
 from esbench.engine.worker_pool import WorkerPool
 from esbench.environments.episode_check import is_deterministic
-from esbench.experiment.make import make_trainer
+from esbench.experiment.stored_trainer import make_trainer
 from esbench.grids.trial_spec import TrialSpec
 from esbench.publish.diagnosis import diagnose
 from esbench.publish.leaderboard.entries import Entry, read_leaderboard

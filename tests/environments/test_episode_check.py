@@ -27,9 +27,8 @@ from esbench.engine.worker_pool import WorkerPool
 from esbench.environments import episode_check
 from esbench.environments.episode_check import bounds_without_zero, check_episodes
 from esbench.environments.make import WrapperSettings, has_time_limit, make_environment, time_limit
-from esbench.experiment.agent_trainer import _CountedEnvironment
-from esbench.experiment.check_trials import check_trials
-from esbench.experiment.play import play
+from esbench.experiment.agent_trainer import _CountedEnvironment, play
+from esbench.experiment.run_trial import check_trials
 from esbench.experiment.search_trainer import SearchTrainer
 from esbench.grids.environment_files import load_environment
 from esbench.grids.trial_spec import EnvironmentSpec

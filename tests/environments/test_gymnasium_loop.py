@@ -12,7 +12,7 @@ import esbench
 from esbench.core.errors import UsageError
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
 from esbench.environments.simulator_log import silenced
-from esbench.experiment.make import make_trainer
+from esbench.experiment.stored_trainer import make_trainer
 from esbench.grids.environment_files import load_environment
 
 ENVIRONMENTS = [

@@ -14,7 +14,7 @@ from esbench.core.errors import EnvironmentFailedError, TrainingError
 from esbench.engine.worker_pool import WorkerPool
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend, flattened
 from esbench.environments.returned_values import ReturnedValues
-from esbench.experiment.make import make_trainer
+from esbench.experiment.stored_trainer import make_trainer
 from esbench.grids.trial_spec import TrialSpec
 
 NAME = "doubles:Answers-v0"

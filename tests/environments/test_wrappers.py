@@ -25,7 +25,7 @@ from esbench.environments.wrappers import (
     SelectEntries,
 )
 from esbench.experiment.trials import Trial
-from esbench.store.provenance.record import user_code
+from esbench.store.provenance import user_code
 
 WRAPPER = WrapperSettings(wrapper="esbench.environments.wrappers:NewInstance")
 SEEDS = range(5)

@@ -10,8 +10,8 @@ from esbench.agents.agent import Agent, AgentSettings, MakeEnvironment
 from esbench.core.errors import TrainingError, UsageError
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.agent_trainer import AgentTrainer
-from esbench.experiment.callbacks import Stop
-from esbench.experiment.make import make_trainer
+from esbench.experiment.stored_trainer import make_trainer
+from esbench.experiment.watchers import Stop
 from esbench.grids.trial_spec import TrialSpec
 from esbench.store.generation_record import GenerationRecord
 

@@ -17,10 +17,9 @@ from esbench.agents.agent import Agent, AgentSettings, MakeEnvironment
 from esbench.core.errors import TrainingError, UsageError
 from esbench.core.seeding import Purpose, episode_seed
 from esbench.engine.worker_pool import WorkerPool
-from esbench.experiment.agent_trainer import AgentTrainer
-from esbench.experiment.callbacks import Stop
-from esbench.experiment.play import play
+from esbench.experiment.agent_trainer import AgentTrainer, play
 from esbench.experiment.trials import Trial
+from esbench.experiment.watchers import Stop
 from esbench.grids.trainers import is_agent, trainer_names, trainer_settings
 from esbench.grids.trial_spec import TrialSpec
 from esbench.results.sources import read_folder

@@ -17,10 +17,10 @@ from watchers import Watcher, run
 import esbench as package
 from esbench.core.errors import UsageError
 from esbench.engine.worker_pool import WorkerPool
-from esbench.experiment.best_center import BestCenter
+from esbench.experiment.final_policy import BestCenter
 from esbench.experiment.run_trial import run_trial
-from esbench.experiment.scoring import evaluate_trial, keep_best
 from esbench.experiment.search_trainer import SearchTrainer
+from esbench.experiment.stored_trainer import evaluate_trial, keep_best
 from esbench.experiment.trained_policy import TrainedPolicy
 from esbench.experiment.trials import Trial
 from esbench.results.statistics.curves import WINDOW

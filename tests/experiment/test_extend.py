@@ -14,10 +14,10 @@ from watchers import run
 from esbench.core.errors import UsageError
 from esbench.core.files import replace as replace_file
 from esbench.engine.worker_pool import WorkerPool
-from esbench.experiment.scoring import evaluate_trial
+from esbench.experiment.stored_trainer import evaluate_trial
 from esbench.experiment.trials import Trial
 from esbench.grids.trial_spec import BudgetSpec, extends
-from esbench.store import metrics_file as metrics
+from esbench.store import row_files as metrics
 from esbench.store import stored_json
 from esbench.store.trial_folder import TrialFolder
 

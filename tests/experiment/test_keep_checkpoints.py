@@ -14,7 +14,7 @@ from watchers import run
 
 from esbench.core.errors import DamagedTrialError, UsageError
 from esbench.engine.worker_pool import WorkerPool
-from esbench.experiment.scoring import evaluate_trial
+from esbench.experiment.stored_trainer import evaluate_trial
 from esbench.experiment.trials import Trial
 from esbench.store.trial_folder import TrialFolder
 

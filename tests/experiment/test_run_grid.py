@@ -10,11 +10,11 @@ from watchers import Watcher, run
 
 from esbench.core.errors import UsageError
 from esbench.engine.worker_pool import WorkerPool
-from esbench.experiment.callbacks import Stop
-from esbench.experiment.check_trials import check_each
 from esbench.experiment.run_grid import run_grid
-from esbench.experiment.scoring import evaluate_trial
+from esbench.experiment.run_trial import check_each
+from esbench.experiment.stored_trainer import evaluate_trial
 from esbench.experiment.trials import Trial, grid_trials
+from esbench.experiment.watchers import Stop
 from esbench.grids.grid_file import parse_grid
 from esbench.policies import VirtualBatchNorm
 from esbench.results.data_frames import scores_of

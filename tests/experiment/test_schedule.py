@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 
 from esbench.core.errors import UsageError
-from esbench.experiment.schedule import schedule, schedule_on_nodes
+from esbench.experiment.engines import schedule, schedule_on_nodes
 from esbench.grids.trial_spec import StartSpec, TrialSpec
 
 MANY = 10**6

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import pytest
 
 from esbench.core.errors import UsageError
-from esbench.experiment.slurm import SlurmJob, submit_script
+from esbench.experiment.slurm_script import SlurmJob, submit_script
 
 Start: TypeAlias = Callable[[str], subprocess.Popen[str]]
 

@@ -21,8 +21,7 @@ from watchers import run
 import esbench
 from esbench.core.errors import TrainingError, UsageError
 from esbench.engine.worker_pool import WorkerPool
-from esbench.experiment.export_policy import export_policy
-from esbench.experiment.trained_policy import TrainedPolicy
+from esbench.experiment.trained_policy import TrainedPolicy, export_policy
 from esbench.experiment.trials import Trial
 from esbench.policies.kernels.activations import ACTIVATIONS
 from esbench.policies.kernels.device import TOLERANCE

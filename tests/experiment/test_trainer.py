@@ -13,8 +13,8 @@ from esbench.core.population import _THREADS as THREADS
 from esbench.core.seeding import Purpose
 from esbench.engine.jobs import CENTER, Job, Task
 from esbench.engine.worker_pool import WorkerPool
-from esbench.experiment.callbacks import Stop, TargetReturn
 from esbench.experiment.search_trainer import SearchTrainer
+from esbench.experiment.watchers import Stop, TargetReturn
 from esbench.grids.trial_spec import TrialSpec
 from esbench.store.generation_record import GenerationRecord
 

@@ -12,13 +12,12 @@ from watchers import Watcher
 
 from esbench.core.errors import UsageError, UserCodeError
 from esbench.engine.worker_pool import WorkerPool
-from esbench.experiment import limits as limits_module
 from esbench.experiment import trial_processes
-from esbench.experiment.limits import UNLIMITED, Clock, Limits
+from esbench.experiment import watchers as limits_module
 from esbench.experiment.run_grid import run_grid
 from esbench.experiment.trial_processes import TrialProcesses, UnfinishedTrial
 from esbench.experiment.trials import Trial
-from esbench.experiment.watchers import Outcome
+from esbench.experiment.watchers import UNLIMITED, Clock, Limits, Outcome
 
 Make = Callable[..., Trial]
 ENDLESS: dict[str, Any] = {"budget": {"env_steps": 10**9}}

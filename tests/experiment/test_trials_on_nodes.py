@@ -18,12 +18,11 @@ from watchers import run as run_here
 from esbench.core.errors import UsageError, UserCodeError
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment import trial_server
-from esbench.experiment.callbacks import ImportedCallback
-from esbench.experiment.limits import Clock, Limits
 from esbench.experiment.trial_server import Died, TrialServer
 from esbench.experiment.trials import Trial
 from esbench.experiment.trials_on_nodes import TrialsOnNodes
-from esbench.store.provenance.record import user_code
+from esbench.experiment.watchers import Clock, ImportedCallback, Limits
+from esbench.store.provenance import user_code
 from esbench.store.trial_folder import TrialFolder
 
 Make = Callable[..., Trial]
@@ -241,7 +240,7 @@ def test_a_grid_whose_own_code_cannot_be_made_is_refused(
 def test_a_trial_that_hangs_fails_after_a_limit(
     make_trial: Make, nodes: LocalNodes, monkeypatch: pytest.MonkeyPatch, limits: Limits
 ) -> None:
-    monkeypatch.setattr("esbench.experiment.limits.HINT_SECONDS", 0.0)
+    monkeypatch.setattr("esbench.experiment.watchers.HINT_SECONDS", 0.0)
     trial, watcher = make_trial("hostile_code:Step-sleep-v0"), Watcher()
     nodes.add()
     run(nodes, watcher, trial, limits=limits)

@@ -11,8 +11,8 @@ from trainers import results, train, train_interrupted
 
 from esbench.core.seeding import Purpose, episode_seed
 from esbench.engine.worker_pool import WorkerPool
+from esbench.experiment.final_policy import Validation
 from esbench.experiment.search_trainer import SearchTrainer
-from esbench.experiment.validation import Validation
 from esbench.grids.trial_spec import TrialSpec, ValidationSpec
 
 Spec = Callable[..., TrialSpec]

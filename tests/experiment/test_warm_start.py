@@ -17,10 +17,8 @@ from watchers import Watcher, run
 from esbench.core.errors import TrainingError, UsageError
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.run_trial import run_trial
-from esbench.experiment.scoring import evaluate_trial
-from esbench.experiment.search_trainer import SearchTrainer
-from esbench.experiment.trials import Trial
-from esbench.experiment.warm_start import latest_start
+from esbench.experiment.stored_trainer import evaluate_trial, make_trainer
+from esbench.experiment.trials import Trial, latest_start
 from esbench.publish.gate.reruns import RerunOutcome, Verification
 from esbench.publish.gate.verify import verify
 from esbench.store.trial_folder import TrialFolder
@@ -54,7 +52,7 @@ def test_it_starts_with_the_policy_and_resumes_bit_for_bit(
     trial = make_trial(*names, budget={"env_steps": 400}, **warm)
     assert trial.spec.init_from is not None
     assert trial.spec.init_from.digest == source.folder.records()[-1].digest
-    with SearchTrainer(trial.spec, pool) as trainer:  # the same seed, so the same held-out episodes
+    with make_trainer(trial.spec, pool) as trainer:  # the same seed, so the same held-out episodes
         assert trainer.evaluate().returns.tolist() == source.folder.result()["returns"]
         trainer.train()
         history = trainer.history
@@ -107,7 +105,7 @@ def test_an_own_algorithm_that_needs_its_start_must_store_it(
     path = str(trained(make_trial, pool).folder.path)
     trial = make_trial("doubles:Walk-v0", "own_search:FromStart", init_from=path)
     with (
-        SearchTrainer(trial.spec, pool) as trainer,
+        make_trainer(trial.spec, pool) as trainer,
         pytest.raises(TrainingError, match="generation 2 ends in another state"),
     ):
         trainer.train()
@@ -119,16 +117,16 @@ def test_wrong_starts_are_one_sentence(make_trial: Make, pool: WorkerPool, tmp_p
     with pytest.raises(UsageError, match=r"init_from = .*nowhere.* expected the folder"):
         make_trial(init_from=str(tmp_path / "nowhere"))
     for name, change, words in [
-        ("CartPole-v1", {}, "inputs and outputs were 3 and 3, are now 4 and 2"),
+        ("CartPole-v1", {}, r"inputs and outputs were \(3, 3\), are now \(4, 2\)"),
         ("doubles:Walk-v0", {"policy": {"template": "linear"}}, "template was"),
         ("doubles:Walk-v0", {"settings": {"center_init": 0.5}}, "center_init"),
     ]:
         with pytest.raises(UsageError, match=words):
-            SearchTrainer(make_trial(name, init_from=path, **change).spec, pool)
+            make_trainer(make_trial(name, init_from=path, **change).spec, pool)
     trial = make_trial(init_from=path)
     rows = source.folder.path / "metrics.jsonl"
     digest = source.folder.records()[-1].digest
     rows.write_text(rows.read_text().replace(digest, "0" * len(digest)))
     reseal(source.folder.path)
     with pytest.raises(UsageError, match=f"{'0' * len(digest)}; expected the recorded one"):
-        SearchTrainer(trial.spec, pool)
+        make_trainer(trial.spec, pool)

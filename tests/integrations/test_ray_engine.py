@@ -22,7 +22,7 @@ from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.search_trainer import SearchTrainer
 from esbench.grids.trial_spec import TrialSpec
 from esbench.integrations import ray_cluster, ray_engine, ray_fleet
-from esbench.store.provenance.changes import was_mixed
+from esbench.store.provenance import was_mixed
 
 Spec = Callable[..., TrialSpec]
 ALGORITHMS = "openai_es", "cma_es", "nsra_es", "eggroll"

@@ -13,10 +13,10 @@ from watchers import Watcher
 
 from esbench.core.errors import UsageError
 from esbench.engine.worker_pool import WorkerPool
-from esbench.experiment.limits import Limits
 from esbench.experiment.run_grid import run_grid
 from esbench.experiment.search_trainer import SearchTrainer
 from esbench.experiment.trials import Trial
+from esbench.experiment.watchers import Limits
 from esbench.grids.trial_spec import TrialSpec
 from esbench.integrations import ray_engine, ray_fleet
 from esbench.integrations.ray_cluster import software

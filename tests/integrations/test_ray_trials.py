@@ -18,10 +18,9 @@ from esbench.bench.plan import Cost
 from esbench.core.errors import UsageError
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment import trials_on_nodes
-from esbench.experiment.callbacks import ImportedCallback
-from esbench.experiment.limits import Limits
 from esbench.experiment.trials import Trial
 from esbench.experiment.trials_on_nodes import TrialsOnNodes
+from esbench.experiment.watchers import ImportedCallback, Limits
 from esbench.integrations.ray_cluster import RayCluster, Software, software
 from esbench.integrations.ray_trials import MAX_STARTS, RayNodes
 from esbench.store.trial_folder import TrialFolder

@@ -22,8 +22,8 @@ from esbench.core.errors import UsageError
 from esbench.core.settings import parse
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.agent_trainer import AgentTrainer
-from esbench.experiment.callbacks import Stop
 from esbench.experiment.trials import Trial, grid_trials
+from esbench.experiment.watchers import Stop
 from esbench.grids.environment_files import environment_names, load_environment
 from esbench.grids.grid_file import parse_grid
 from esbench.grids.trainers import trainer_settings

@@ -59,7 +59,7 @@ from esbench.publish.leaderboard.table import (
     settings_words,
 )
 from esbench.results.cell import Cell
-from esbench.store.provenance import record
+from esbench.store import provenance as record
 
 PUBLISHED = Path(__file__).parents[2] / "results" / "leaderboard"
 TRAIN = [

@@ -16,7 +16,7 @@ from esbench import Stop, make_trainer
 from esbench.algorithms.openai_es import OpenAIES
 from esbench.core.errors import DamagedTrialError, TrainingError, UsageError
 from esbench.engine.worker_pool import WorkerPool
-from esbench.experiment.scoring import evaluate_trial
+from esbench.experiment.stored_trainer import evaluate_trial
 from esbench.grids.trial_spec import TrialSpec
 from esbench.publish.gate.reruns import (
     SCORE_ONLY,

@@ -9,7 +9,7 @@ import numpy.testing as npt
 import pytest
 import scipy.stats
 
-from esbench.experiment.callbacks import TargetReturn
+from esbench.experiment.watchers import TargetReturn
 from esbench.results.run import Curve, Run
 from esbench.results.statistics.curves import (
     even_targets,

@@ -1,5 +1,6 @@
 """Joining output folders."""
 
+import contextlib
 import errno
 import shutil
 import signal
@@ -14,7 +15,7 @@ from fake_trials import edit, make_records, make_trials, reseal, set_digest, wri
 import esbench as package
 from esbench.core.errors import DamagedTrialError, UsageError
 from esbench.experiment.trials import Trial
-from esbench.store import only_writer
+from esbench.store import outputs
 from esbench.store.find_trials import HIDDEN, find_trials
 from esbench.store.merge import merge
 from esbench.store.trial_folder import TrialFolder
@@ -119,35 +120,6 @@ def test_what_only_the_shorter_trial_has_kept_is_added(tmp_path: Path, merges: l
     assert (merged.path / "kept" / result.name).read_bytes() == result.read_bytes()
 
 
-def test_a_checkpoint_beyond_the_end_of_a_trial_is_not_added(tmp_path: Path) -> None:
-    """As of a finished trial that a callback has stopped."""
-    out, source = tmp_path / "out", tmp_path / "source"
-    write(out, [0], 2)
-    (other,) = write(source, [0], 4, None)
-    with other.folder.locked():
-        other.folder.begin(other.spec, {})
-        other.folder.keep({"algorithm": {}, "progress": {"generation": 3}})
-    before = files(out)
-    assert merge([source], out)["kept"] == 1
-    assert files(out) == before
-
-
-def test_what_stays_is_not_written_while_it_runs(tmp_path: Path) -> None:
-    out, source = tmp_path / "out", tmp_path / "source"
-    write(out, [0], 2, None)
-    (there,) = write(out, [1], 3, None)
-    write(source, [0], 3)
-    (other,) = write(source, [1], 2, None)
-    with other.folder.locked():
-        other.folder.begin(other.spec, {})
-        other.folder.keep({"algorithm": {}, "progress": {"generation": 2}})
-    with there.folder.locked():
-        before = files(out)
-        with pytest.raises(UsageError, match="is running"):
-            merge([source], out)
-        assert files(out) == before
-
-
 def test_the_later_checkpoint_counts_and_not_the_rows_after_it(tmp_path: Path) -> None:
     killed, out = tmp_path / "killed", tmp_path / "out"
     write(out, [0], 8, None)
@@ -175,6 +147,43 @@ def test_a_trial_whose_arrays_are_damaged_is_not_copied(
     assert files(out) == before
 
 
+@pytest.mark.parametrize(
+    ("there", "source", "kept", "running"),
+    [
+        (None, (3, 3.0), 0, "source"),  # a finished trial, which another process writes
+        (None, (2, None), 0, "source"),
+        ((2, None), (3, 3.0), 0, "there"),
+        ((3, None), (2, None), 2, "there"),  # it gets what the shorter one has kept
+        ((2, 3.0), (4, None), 3, "none"),  # kept beyond the end of a stopped trial
+        ((3, None), (2, None), 0, "there"),  # nothing to write
+    ],
+)
+def test_trials_that_run_are_neither_read_nor_written(
+    tmp_path: Path,
+    there: tuple[int, float | None] | None,
+    source: tuple[int, float | None],
+    kept: int,
+    running: str,
+) -> None:
+    out, a = tmp_path / "out", tmp_path / "a"
+    (mine,) = write(out, [0], *there) if there else [None]
+    (other,) = write(a, [0], *source)
+    if kept:
+        with other.folder.locked():
+            other.folder.begin(other.spec, {})
+            other.folder.keep({"algorithm": {}, "progress": {"generation": kept}})
+    before = without_locks(tmp_path)
+    runs = {"source": other, "there": mine}.get(running)
+    refused = running == "source" or (there, kept) in {((2, None), 0), ((3, None), 2)}
+    with contextlib.ExitStack() as stack:
+        if runs is not None:
+            stack.enter_context(runs.folder.locked())
+        if refused:
+            stack.enter_context(pytest.raises(UsageError, match="seed-0 is running"))
+        merge([a], out)
+    assert without_locks(tmp_path) == before
+
+
 def test_no_member_is_lost(tmp_path: Path) -> None:
     a, out = tmp_path / "a", tmp_path / "out"
     write(a, [0])
@@ -186,19 +195,29 @@ def test_no_member_is_lost(tmp_path: Path) -> None:
 
 
 def test_contradictions_are_refused_before_anything_is_written(tmp_path: Path) -> None:
-    a, b, out = tmp_path / "a", tmp_path / "b", tmp_path / "out"
+    a, out = tmp_path / "a", tmp_path / "out"
     write(a, [0, 1])
-    write(b, [1], score=4.0)
-    with pytest.raises(UsageError, match=r"score \(3.0, 4.0\)"):
-        merge([a, b], out)
-    write(tmp_path / "c", [1], algorithms={"openai_es": {"sigma": 0.3}}, score=None)
-    with pytest.raises(UsageError, match="sigma was .*, is now 0.3"):
-        merge([a, tmp_path / "c"], out)
-    write(tmp_path / "d", [1])
-    edit(tmp_path / "d", "result.json", lambda result: result.update(returns=[1.0]))
-    with pytest.raises(UsageError, match="different results .* returns"):
-        merge([a, tmp_path / "d"], out)
+    for number, (change, words, table) in enumerate(
+        [
+            ({"score": 4.0}, r"score \(3.0, 4.0\)", {}),
+            ({"returns": [1.0]}, "different results .* returns", {}),
+            ({}, "sigma was .*, is now 0.3", {"algorithms": {"openai_es": {"sigma": 0.3}}}),
+        ]
+    ):
+        other = tmp_path / f"{number}"
+        write(other, [1], **table)
+        edit(other, "result.json", lambda result, change=change: result.update(change))
+        with pytest.raises(UsageError, match=words):
+            merge([a, other], out)
+    label = {"algorithm": "openai_es"}
+    write(tmp_path / "one", [0], algorithms={"my_es": label})
+    write(tmp_path / "other", [0], algorithms={"my|es": label})
+    with pytest.raises(UsageError, match=r"is CartPole-v1 my_es .* is CartPole-v1 my\|es "):
+        merge([tmp_path / "one", tmp_path / "other"], out)
     assert not out.exists()
+    write(tmp_path / "later", [1])  # a time is no contradiction
+    edit(tmp_path / "later", "result.json", lambda result: result.update(wall_time_s=99.0))
+    assert merge([tmp_path / "later"], a)["kept"] == 2
 
 
 @pytest.mark.parametrize("lengths", [(2, 3), (3, 2), (3, 3)])
@@ -218,43 +237,6 @@ def test_trials_with_different_bits_are_refused(
     assert files(out) == before
 
 
-def test_a_time_is_no_contradiction(tmp_path: Path) -> None:
-    write(tmp_path / "a", [0])
-    write(tmp_path / "b", [0])
-    edit(tmp_path / "b", "result.json", lambda result: result.update(wall_time_s=99.0))
-    merge([tmp_path / "a"], tmp_path / "out")
-    assert merge([tmp_path / "b"], tmp_path / "out")["kept"] == 1
-    (trial,) = find_trials(tmp_path / "out")
-    assert trial.result()["wall_time_s"] == 1.5
-
-
-def test_trials_of_two_labels_in_one_place_are_refused(tmp_path: Path) -> None:
-    a, b, out = tmp_path / "a", tmp_path / "b", tmp_path / "out"
-    for root, label in ((a, "my_es"), (b, "my|es")):
-        write(root, [0], algorithms={label: {"algorithm": "openai_es"}})
-    with pytest.raises(UsageError, match=r"is CartPole-v1 my_es .* is CartPole-v1 my\|es "):
-        merge([a, b], out)
-    assert not out.exists()
-
-
-def test_a_target_that_is_a_file_is_refused(tmp_path: Path) -> None:
-    write(tmp_path / "a", [0])
-    (tmp_path / "file").write_text("own")
-    with pytest.raises(UsageError, match="file is a file; expected a folder"):
-        merge([tmp_path / "a"], tmp_path / "file")
-    with pytest.raises(UsageError, match="file is a file; expected a folder"):
-        merge([tmp_path / "a"], tmp_path / "file" / "out")
-    assert (tmp_path / "file").read_text() == "own"
-
-
-def test_a_source_inside_another_is_refused(tmp_path: Path) -> None:
-    a, out = tmp_path / "a", tmp_path / "out"
-    write(a, [0, 1])
-    with pytest.raises(UsageError, match="one lies inside the other"):
-        merge([a, a / PLACE.parent], out)
-    assert not out.exists()
-
-
 def test_a_trial_that_a_killed_merge_has_moved_away_is_put_back(tmp_path: Path) -> None:
     a, b, out = tmp_path / "a", tmp_path / "b", tmp_path / "out"
     write(out, [0], 2, None)
@@ -266,49 +248,44 @@ def test_a_trial_that_a_killed_merge_has_moved_away_is_put_back(tmp_path: Path) 
     moved.mkdir(parents=True)
     (out / PLACE / "seed-0").rename(moved / "seed-0")
     write(b, [1])
+    shutil.copytree(a / PLACE / "seed-0", moved.parents[2] / "new")  # half of a copy
     assert merge([b], out) == {"copied": 1, "replaced": 0, "kept": 1}
     assert before.items() <= without_locks(out).items()
     assert not list(out.glob(f"{HIDDEN}*"))
     assert merge([a], out) == {"copied": 0, "replaced": 1, "kept": 1}
 
 
+def test_wrong_folders_are_refused(tmp_path: Path) -> None:
+    write(tmp_path / "a", [0, 1])
+    (tmp_path / "file").write_text("own")
+    for source, out, words in (
+        ("none", "out", "no folder"),
+        (f"a/{PLACE}/seed-0", "out", "is the folder of one trial"),
+        ("a", "a/out", "inside the other"),
+        ("a", ".", "inside the other"),
+        ("a", "file", "file is a file; expected a folder"),
+        ("a", "file/out", "file is a file; expected a folder"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            merge([tmp_path / source], tmp_path / out)
+    edit(tmp_path / "a", "trial.json", lambda content: content.pop("spec"))
+    with pytest.raises(UsageError, match="is damaged"):
+        merge([tmp_path / "a"], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert (tmp_path / "file").read_text() == "own"
+
+
 def test_one_merge_at_a_time_writes_to_a_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(only_writer, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(outputs, "PATIENCE_SECONDS", 0.0)
     a, out = tmp_path / "a", tmp_path / "out"
     write(a, [0])
-    with only_writer.only_writer(out), pytest.raises(UsageError, match="another process"):
+    with outputs.only_writer(out), pytest.raises(UsageError, match="another process"):
         merge([a], out)
     assert not out.exists()
     assert merge([a], out) == {"copied": 1, "replaced": 0, "kept": 0}
     assert not list(out.glob(".*"))
-
-
-def test_a_running_trial_is_refused_on_either_side(tmp_path: Path) -> None:
-    a, b, out = tmp_path / "a", tmp_path / "b", tmp_path / "out"
-    (short,) = write(a, [0], 2, None)
-    write(b, [0])
-    with short.folder.locked(), pytest.raises(UsageError, match="seed-0 is running"):
-        merge([b, a], out)
-    merge([a], out)
-    before = files(out)
-    with (
-        TrialFolder(out / PLACE / "seed-0").locked(),
-        pytest.raises(UsageError, match="seed-0 is running"),
-    ):
-        merge([b], out)
-    assert {p: c for p, c in files(out).items() if p.name != "lock"} == {
-        p: c for p, c in before.items() if p.name != "lock"
-    }
-    assert merge([b], out)["replaced"] == 1
-
-
-def test_a_finished_trial_that_another_process_writes_is_refused(tmp_path: Path) -> None:
-    (done,) = write(tmp_path / "a", [0])
-    with done.folder.locked(), pytest.raises(UsageError, match="seed-0 is running"):
-        merge([tmp_path / "a"], tmp_path / "out")
-    assert not list((tmp_path / "out").rglob("trial.json"))
 
 
 def test_a_copied_trial_cannot_start_while_it_is_merged_again(
@@ -326,37 +303,6 @@ def test_a_copied_trial_cannot_start_while_it_is_merged_again(
     monkeypatch.setattr(shutil, "copytree", try_to_start)
     merge([tmp_path / "b"], tmp_path / "c")
     assert set(free) == {False}
-
-
-def test_what_a_killed_merge_leaves_is_no_trial(tmp_path: Path) -> None:
-    write(tmp_path / "a", [0])
-    merge([tmp_path / "a"], tmp_path / "out")
-    left = tmp_path / "out" / f"{HIDDEN}xyz" / "new"
-    shutil.copytree(tmp_path / "a" / PLACE / "seed-0", left)
-    assert [trial.path for trial in find_trials(tmp_path / "out")] == [
-        tmp_path / "out" / PLACE / "seed-0"
-    ]
-    assert merge([tmp_path / "a"], tmp_path / "out")["kept"] == 1
-
-
-def test_wrong_folders_are_refused(tmp_path: Path) -> None:
-    (trial,) = write(tmp_path / "a", [0])
-    for source, out, words in (
-        ("none", "out", "no folder"),
-        (f"a/{PLACE}/seed-0", "out", "is the folder of one trial"),
-        ("a", "a/out", "inside the other"),
-        ("a", ".", "inside the other"),
-    ):
-        with pytest.raises(UsageError, match=words):
-            merge([tmp_path / source], tmp_path / out)
-    (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match="file"):
-        merge([tmp_path / "a"], tmp_path / "file")
-    edit(tmp_path / "a", "trial.json", lambda content: content.pop("spec"))
-    with pytest.raises(UsageError, match="is damaged"):
-        merge([tmp_path / "a"], tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-    assert trial.folder.path.exists()
 
 
 def test_the_command_counts_them(tmp_path: Path, esbench: Run) -> None:

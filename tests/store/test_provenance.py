@@ -17,15 +17,16 @@ from command_line import Run, finished
 
 from esbench.experiment.trials import Trial
 from esbench.grids.trial_spec import TrialSpec
-from esbench.store.provenance import record as module
-from esbench.store.provenance.changes import mixture, was_mixed
-from esbench.store.provenance.record import (
+from esbench.store import provenance as module
+from esbench.store.provenance import (
     PACKAGES,
     code_here,
     commit_of,
     importable_code,
+    mixture,
     provenance,
     user_code,
+    was_mixed,
 )
 
 MakeSpec = Callable[..., TrialSpec]
@@ -321,7 +322,7 @@ def test_a_trial_that_is_resumed_under_other_code_says_so(
     assert not was_mixed(older)  # unknown
 
 
-PROGRAM = 'from esbench.store.provenance.record import provenance; print(provenance()["command"])\n'
+PROGRAM = 'from esbench.store.provenance import provenance; print(provenance()["command"])\n'
 
 
 @pytest.mark.parametrize(
@@ -356,7 +357,7 @@ def test_a_process_of_a_trial_knows_how_the_program_was_started(
     (tmp_path / file.split("/")[0] / "__init__.py").touch()
     path.write_text(
         "import multiprocessing\n"
-        "from esbench.store.provenance.record import command\n"
+        "from esbench.store.provenance import command\n"
         "if __name__ == '__main__':\n"
         "    with multiprocessing.get_context('spawn').Pool(1) as pool:\n"
         "        print(pool.apply(command))\n"

@@ -1,6 +1,5 @@
 import contextlib
 import dataclasses
-import json
 import math
 import os
 import resource
@@ -20,17 +19,15 @@ from watchers import run
 import esbench.store.trial_folder as store
 from esbench.core.errors import DamagedTrialError, UsageError
 from esbench.core.files import read_bytes
-from esbench.core.files import replace as replace_file
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.trials import Trial
 from esbench.results.data_frames import load_results, load_scores
 from esbench.results.run import score_text
-from esbench.store import checkpoints, stored_json
-from esbench.store import metrics_file as metrics
+from esbench.store import row_files as metrics
+from esbench.store import stored_json
 from esbench.store.find_trials import find_trials
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.outputs import write_bytes
-from esbench.store.stored_json import FORMAT
 from esbench.store.trial_folder import TrialFolder
 
 Make = Callable[..., Trial]
@@ -76,22 +73,6 @@ def checkpointed(folder: TrialFolder) -> dict[str, Any]:
     return loaded
 
 
-def test_a_result_is_on_disk_after_its_rows(
-    begin: Begin, make_trial: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    synced, fsync = list[str](), os.fsync
-    monkeypatch.setattr(os, "fsync", lambda file: (synced.append(path_of(file)), fsync(file)))
-    folder = begin(make_trial())
-    folder.append(record(1))
-    synced.clear()
-    folder.finish({"score": 1.0, "generations": 1})
-    assert [Path(name).name for name in synced].index("metrics.jsonl") == 0
-
-
-def path_of(file: int) -> str:
-    return str(Path(f"/proc/self/fd/{file}").readlink())
-
-
 def test_a_trial_is_free_when_its_process_is_done_not_when_its_helpers_are(
     make_trial: Make,
 ) -> None:
@@ -110,19 +91,6 @@ def test_a_trial_is_free_when_its_process_is_done_not_when_its_helpers_are(
         os.waitpid(helper, 0)
 
 
-def test_rows_come_back_exactly_and_nan_is_null(begin: Begin, make_trial: Make) -> None:
-    folder = begin(make_trial())
-    for generation in (1, 2):
-        folder.append(record(generation))
-    rows = folder.rows()
-    assert [row["generation"] for row in rows] == [1, 2]
-    assert rows[0]["update_norm"] == 1 / 3
-    assert rows[0]["center_return"] is None
-    assert "NaN" not in (folder.path / "metrics.jsonl").read_text()
-    assert math.isnan(folder.records()[0].center_return)
-    assert folder.records()[0].max_episode_steps is None
-
-
 @pytest.mark.parametrize("cut", [0, 1, 5, 40])
 def test_rows_after_the_checkpoint_and_a_torn_line_are_dropped_on_resume(
     begin: Begin, make_trial: Make, cut: int
@@ -135,23 +103,42 @@ def test_rows_after_the_checkpoint_and_a_torn_line_are_dropped_on_resume(
     folder.close()
     path = folder.path / "metrics.jsonl"
     path.write_bytes(path.read_bytes()[: -cut or None])
-    assert [row["generation"] for row in folder.rows()] == ([1, 2] if cut else [1, 2, 3])
+    (folder.path / ".trial.json.99.tmp").write_text("half")
+    whole = [1, 2] if cut else [1, 2, 3]
+    assert [row["generation"] for row in folder.rows()] == whole
+    assert list(folder.columns("generation")["generation"]) == whole
     history = folder.begin(trial.spec, {"labels": trial.labels})
     assert [row.generation for row in history] == [1, 2]
     folder.append(record(3))
     assert [row["generation"] for row in folder.rows()] == [1, 2, 3]
+    assert not list(folder.path.rglob("*.tmp"))
 
 
-@pytest.mark.parametrize("damage", [b"", b"[]", b"1", b'{"generation": 1}', b'{"genera'])
-def test_a_line_that_is_no_row_is_an_error(begin: Begin, make_trial: Make, damage: bytes) -> None:
+def test_rows_are_on_disk_before_the_checkpoint_and_the_result_that_count_them(
+    begin: Begin, make_trial: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events, sync, move = list[str](), os.fsync, Path.replace
+
+    def synced(file: int) -> None:
+        events.append(f"sync {Path(f'/proc/self/fd/{file}').readlink().name}")
+        sync(file)
+
+    def moved(path: Path, target: Path) -> Path:
+        events.append(target.suffix if target.parent.name == "checkpoint" else target.name)
+        return move(path, target)
+
     folder = begin(make_trial())
-    for generation in (1, 2, 3):
-        folder.append(record(generation))
-    path = folder.path / "metrics.jsonl"
-    first, _, last = path.read_bytes().splitlines()
-    path.write_bytes(b"\n".join([first, damage, last, b""]))
-    with pytest.raises(DamagedTrialError, match="metrics.jsonl is damaged .line 2 is not readable"):
-        folder.rows()
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", moved)
+    folder.append(record(1))
+    folder.checkpoint(state(1))
+    assert events[0] == "sync metrics.jsonl"
+    assert [each for each in events if not each.startswith("sync")] == [".safetensors", ".json"]
+    events.clear()
+    folder.append(record(2))
+    folder.finish({"score": 1.0, "generations": 2})
+    assert events[0] == "sync metrics.jsonl"
+    assert [each for each in events if not each.startswith("sync")] == ["result.json"]
 
 
 def test_columns_are_the_records_key_by_key(begin: Begin, make_trial: Make) -> None:
@@ -170,80 +157,12 @@ def test_columns_are_the_records_key_by_key(begin: Begin, make_trial: Make) -> N
         if key == "max_episode_steps":
             expected = [math.nan, math.nan, 7.0]
         np.testing.assert_array_equal(values, expected)
+    assert folder.rows()[0]["update_norm"] == 1 / 3
+    assert folder.rows()[0]["center_return"] is None
+    np.testing.assert_equal(list(map(vars, folder.records())), list(map(vars, rows)))
+    assert "NaN" not in (folder.path / "metrics.jsonl").read_text()
     kinds = {key: columns[key].dtype.kind for key in ("env_steps", "center_return", "digest")}
     assert kinds == {"env_steps": "i", "center_return": "f", "digest": "O"}
-
-
-def test_columns_drop_a_torn_line_and_refuse_damage(begin: Begin, make_trial: Make) -> None:
-    folder = begin(make_trial())
-    folder.append(record(1))
-    path = folder.path / "metrics.jsonl"
-    whole = path.read_bytes()
-    for torn in (b'{"generation":2,', b'{"generation":2,\n'):
-        path.write_bytes(whole + torn)
-        assert list(folder.columns()["generation"]) == [1]
-    path.write_bytes(b"[]\n" + whole)
-    with pytest.raises(DamagedTrialError, match="line 1 is not readable"):
-        folder.columns()
-    for bad in (
-        whole + whole[:-1] + 2 * whole,
-        whole.replace(b",", b",\n", 1),
-        whole + b"\n" + whole,
-        whole.replace(b'"digest":"', b'"digest":"\xff') + whole,
-    ):
-        path.write_bytes(bad)
-        with pytest.raises(DamagedTrialError, match=r"line [12] is not readable"):
-            folder.columns("generation", "digest")
-    for wrong in (b'"many"', b"null", b"[1,2]", b"-1", b"1" + b"0" * 30, b"1" + b"0" * 400):
-        path.write_bytes(whole.replace(b'"env_steps":', b'"env_steps":' + wrong + b',"was":'))
-        for read in (folder.columns, folder.rows):
-            with pytest.raises(DamagedTrialError, match="line 1 is not readable.*env_steps"):
-                read()
-    path.write_bytes(whole.replace(b'"env_steps":', b'"env_steps":1e999,"was":') + whole)
-    with pytest.raises(DamagedTrialError, match="line 1 is not readable"):
-        folder.columns()
-
-
-def test_a_row_that_is_there_twice_is_damage(begin: Begin, make_trial: Make) -> None:
-    folder = begin(make_trial())
-    for generation in (1, 2, 3):
-        folder.append(record(generation))
-    path = folder.path / "metrics.jsonl"
-    first, second, third = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(first + second + second + third)
-    for read in (folder.rows, folder.columns, lambda: folder.columns("sigma")):
-        with pytest.raises(DamagedTrialError, match="line 3 is of generation 2"):
-            read()
-
-
-@pytest.mark.parametrize(
-    ("lost", "words"),
-    [("metrics.jsonl", "generation 1, but only 0 rows"), ("trial.json", "it is missing")],
-)
-def test_where_there_is_no_going_on_nothing_is_written(
-    saved: TrialFolder, make_trial: Make, lost: str, words: str
-) -> None:
-    (saved.path / lost).unlink()
-    before = files(saved.path)
-    about = {"labels": make_trial().labels, "versions": {"numpy": "1"}, "workers": 3}
-    with pytest.raises(DamagedTrialError, match=rf"{lost} is damaged \(.*{words}"):
-        saved.begin(make_trial().spec, about)
-    assert files(saved.path) == before
-
-
-@pytest.mark.parametrize("kept", [0, 1, 30, -1])
-def test_a_result_of_more_generations_than_there_are_rows_is_damage(
-    make_trial: Make, pool: WorkerPool, kept: int
-) -> None:
-    trial = make_trial()
-    run(pool, trial)
-    path = trial.folder.path / "metrics.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join(lines[:-1]) if kept < 0 else path.read_bytes()[:kept])
-    many = len(lines) - 1 if kept < 0 else 0
-    for read in (trial.folder.rows, trial.folder.columns, trial.folder.records):
-        with pytest.raises(DamagedTrialError, match=f"but only {many} rows are readable"):
-            read()
 
 
 def test_a_trial_that_ends_while_it_is_read_is_not_damaged(
@@ -267,24 +186,6 @@ def test_a_trial_that_ends_while_it_is_read_is_not_damaged(
         with monkeypatch.context() as patch:
             patch.setattr(metrics.MetricsFile, name, ends)
             getattr(trial.folder, name)()
-
-
-def test_rows_are_safe_on_disk_before_the_checkpoint_that_counts_them(
-    begin: Begin, make_trial: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = begin(make_trial())
-    folder.append(record(1))
-    events: list[str] = []
-    sync, write = os.fsync, replace_file
-    monkeypatch.setattr(os, "fsync", lambda file: events.append("sync") or sync(file))
-    for module in (checkpoints, stored_json):
-        monkeypatch.setattr(
-            module, "replace", lambda path, data: events.append(path.suffix) or write(path, data)
-        )
-    folder.checkpoint(state(1))
-    written = [event for event in events if event != "sync"]
-    assert written == [".safetensors", ".json"]
-    assert events[0] == "sync"
 
 
 def test_a_checkpoint_comes_back_exactly_and_alone(begin: Begin, make_trial: Make) -> None:
@@ -348,85 +249,6 @@ def test_there_is_no_pickle_and_running_again_changes_nothing(
     assert not [word for word in ("import pickle", "torch.load", "torch.save") if word in source]
 
 
-READERS: dict[str, Callable[[TrialFolder], object]] = {
-    "trial.json": TrialFolder.spec,
-    "checkpoint/state.json": TrialFolder.load_checkpoint,
-    "result.json": TrialFolder.result,
-}
-
-
-@pytest.fixture
-def whole(saved: TrialFolder) -> TrialFolder:
-    saved.finish({"score": 1.0, "env_steps": 10, "wall_time_s": 1.0})
-    return saved
-
-
-@pytest.mark.parametrize("written", [1, 99])
-@pytest.mark.parametrize("name", READERS)
-def test_another_format_is_refused(whole: TrialFolder, name: str, written: int) -> None:
-    (whole.path / name).write_text(json.dumps({"format": written}))
-    with pytest.raises(UsageError, match=rf"{whole.path} .*{written}.*format {FORMAT}") as error:
-        READERS[name](whole)
-    assert error.type is UsageError  # it is not damaged
-
-
-DAMAGES = {
-    "empty": ("", "not readable as JSON"),
-    "torn": ('{"format": 2, "sp', "not readable as JSON"),
-    "not text": ("\0\0\0", "not readable as JSON"),
-    "a list": ("[]", "expected a JSON object"),
-    "no format": ("{}", "no valid 'format'"),
-    "nothing else": ('{"format": 2}', "`(spec|arrays|score)`"),
-    "deep": ("[" * 100_000, "nesting"),
-    "deep tables": ('{"a":' * 500 + "1" + "}" * 500, "nesting"),
-    "a number of 400 digits": ('{"format": 2, "score": ' + "9" * 400 + "}", "400 digits"),
-    "no number": ('{"format": 2, "score": NaN}', "NaN"),
-    "an infinite number": ('{"format": 2, "score": 1e999}', "1e999"),
-}
-
-
-@pytest.mark.parametrize("name", READERS)
-@pytest.mark.parametrize(("text", "words"), DAMAGES.values(), ids=DAMAGES)
-def test_a_damaged_file_is_one_sentence(
-    whole: TrialFolder, name: str, text: str, words: str
-) -> None:
-    (whole.path / name).write_text(text)
-    with pytest.raises(DamagedTrialError, match=rf"{name} is damaged \(.*{words}.*; remove"):
-        READERS[name](whole)
-
-
-@pytest.mark.parametrize(
-    ("name", "key"),
-    [
-        ("trial.json", "seed"),
-        ("trial.json", "labels"),
-        ("trial.json", "environment"),
-        ("checkpoint/state.json", "state"),
-        ("checkpoint/state.json", "generation"),
-        ("result.json", "env_steps"),
-    ],
-)
-def test_a_key_that_is_missing_is_named(whole: TrialFolder, name: str, key: str) -> None:
-    path = whole.path / name
-    path.write_text(path.read_text().replace(f'"{key}":', '"other":'))
-    with pytest.raises(DamagedTrialError, match=f"{name} is damaged .*{key}"):
-        READERS[name](whole)
-
-
-@pytest.mark.parametrize("left", [0, 4, 40, None, "more"])
-def test_damaged_or_missing_tensors_are_one_sentence(whole: TrialFolder, left: Any) -> None:
-    (path,) = (whole.path / "checkpoint").glob("00000001-*.safetensors")
-    if left is None:
-        path.unlink()
-    elif left == "more":
-        path.write_bytes(path.read_bytes() + b"x")
-    else:
-        path.write_bytes(path.read_bytes()[:left])
-    words = rf"{path.name} is damaged .*remove the folder {whole.path}"
-    with pytest.raises(DamagedTrialError, match=words):
-        whole.load_checkpoint()
-
-
 def test_a_checkpoint_that_is_replaced_while_it_is_read_is_not_damaged(
     saved: TrialFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -442,23 +264,6 @@ def test_a_checkpoint_that_is_replaced_while_it_is_read_is_not_damaged(
     assert checkpointed(TrialFolder(saved.path))["progress"]["generation"] == 2
 
 
-def test_a_folder_in_the_place_of_a_file_is_damage(begin: Begin, make_trial: Make) -> None:
-    trial = make_trial()
-    folder = begin(trial)
-    path = folder.path / "metrics.jsonl"
-    path.unlink()
-    path.mkdir()  # not even root can read a folder as a file
-    with pytest.raises(DamagedTrialError, match="metrics.jsonl is damaged .*folder"):
-        folder.begin(trial.spec, {})
-
-
-def test_what_a_killed_writer_left_is_removed(saved: TrialFolder, make_trial: Make) -> None:
-    for name in (".trial.json.99.tmp", "checkpoint/.state.json.99.tmp"):
-        (saved.path / name).write_text("half")
-    saved.begin(make_trial().spec, {})
-    assert not list(saved.path.rglob("*.tmp"))
-
-
 @pytest.mark.parametrize(
     ("result", "text"),
     [
@@ -471,15 +276,6 @@ def test_what_a_killed_writer_left_is_removed(saved: TrialFolder, make_trial: Ma
 )
 def test_a_score_in_words(result: dict[str, object], text: str) -> None:
     assert score_text(result) == text + ("episodes not finite)" if "(" in text else "")
-
-
-def test_another_specification_in_the_folder_is_refused(
-    saved: TrialFolder, make_trial: Make
-) -> None:
-    edited, before = make_trial(settings={"sigma": 0.3}), files(saved.path)
-    with pytest.raises(UsageError, match=r"sigma was 0\.1, is now 0\.3.*Nothing was changed"):
-        edited.folder.check(edited.spec)
-    assert files(saved.path) == before
 
 
 @pytest.mark.parametrize(

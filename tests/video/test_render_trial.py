@@ -21,7 +21,7 @@ from esbench.core.errors import UsageError
 from esbench.core.seeding import Purpose, episode_seed
 from esbench.core.units import format_number
 from esbench.engine.worker_pool import WorkerPool
-from esbench.experiment.scoring import evaluate_trial, keep_best
+from esbench.experiment.stored_trainer import evaluate_trial, keep_best
 from esbench.experiment.trials import Trial
 from esbench.video import offscreen
 from esbench.video import render_trial as module

@@ -15,7 +15,7 @@ from esbench.core.units import counted, format_duration, format_steps
 
 if TYPE_CHECKING:  # slow to import
     from esbench.bench.plan import Cost, TrialStanding
-    from esbench.experiment.schedule import Schedule
+    from esbench.experiment.engines import Schedule
 
 FEW_GENERATIONS: Final = 10
 DETERMINISTIC: Final = (

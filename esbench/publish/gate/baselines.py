@@ -29,8 +29,7 @@ from esbench.results.sources import read_folder
 from esbench.results.statistics.estimates import EpisodeStatistic, diverged_as_worst
 from esbench.results.statistics.significance import OMNIBUS, TestStatistic
 from esbench.store.outputs import write_bytes
-from esbench.store.provenance.changes import Origin, place_in, was_mixed
-from esbench.store.provenance.record import changed_since, now
+from esbench.store.provenance import Origin, changed_since, now, place_in, was_mixed
 from esbench.store.schemas import StoredSpec
 
 FORMAT: Final = 1

@@ -21,15 +21,15 @@ from esbench.results.cell import Cell
 from esbench.results.run import Run
 from esbench.results.statistics.estimates import EpisodeStatistic, diverged_as_worst
 from esbench.results.statistics.judgment import Sample
-from esbench.store.provenance.changes import (
+from esbench.store.provenance import (
     Origin,
     all_own_code,
     changed_code,
     changes,
+    code_here,
     user_code_of,
     was_mixed,
 )
-from esbench.store.provenance.record import code_here
 
 
 class DigestResult(StrEnum):

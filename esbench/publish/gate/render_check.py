@@ -26,8 +26,7 @@ from esbench.publish.gate.match_baseline import DigestResult
 from esbench.results.cell import Cell
 from esbench.results.statistics.estimates import EpisodeStatistic
 from esbench.results.statistics.judgment import Judgment, Verdict
-from esbench.store.provenance.changes import origin_of, was_mixed
-from esbench.store.provenance.record import commit_of, now
+from esbench.store.provenance import commit_of, now, origin_of, was_mixed
 from esbench.store.stored_check import CHECK_FORMAT
 
 MARKS: Final = {

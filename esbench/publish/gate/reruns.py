@@ -15,9 +15,9 @@ from esbench.core.arrays import Floats
 from esbench.core.errors import TrainingError
 from esbench.core.units import NONE, counted
 from esbench.engine.engine import Engine
-from esbench.experiment.callbacks import Stop, TargetReturn
-from esbench.experiment.held_out_score import HeldOutScore
-from esbench.experiment.make import make_trainer
+from esbench.experiment.final_policy import HeldOutScore
+from esbench.experiment.stored_trainer import make_trainer
+from esbench.experiment.watchers import Stop, TargetReturn
 from esbench.grids.trial_spec import TrialSpec
 from esbench.results.statistics.significance import LEVEL, PERMUTATIONS, holm
 from esbench.store.generation_record import GenerationRecord

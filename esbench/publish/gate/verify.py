@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from esbench.engine.engine import Engine
-from esbench.experiment.scoring import evaluate_trial
+from esbench.experiment.stored_trainer import evaluate_trial
 from esbench.publish.gate.baselines import done_cells
 from esbench.publish.gate.reruns import (
     MIN_TESTED_RUNS,
@@ -32,8 +32,7 @@ from esbench.publish.gate.reruns import (
 from esbench.results.cell import Cell
 from esbench.results.statistics.significance import p_different
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.provenance.changes import changed_code, changes, origin_of
-from esbench.store.provenance.record import provenance
+from esbench.store.provenance import changed_code, changes, origin_of, provenance
 from esbench.store.trial_folder import TrialFolder
 
 PLAYED: Final = (

@@ -33,7 +33,7 @@ from esbench.results.cell import Cell, normalized_scores
 from esbench.results.sources import read_folder
 from esbench.results.statistics.estimates import Overall, overall
 from esbench.store.outputs import require_suffix, write_bytes
-from esbench.store.provenance.changes import user_code_of
+from esbench.store.provenance import user_code_of
 from esbench.store.trial_folder import Status, TrialFolder
 
 if TYPE_CHECKING:

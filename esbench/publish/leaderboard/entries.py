@@ -23,14 +23,14 @@ from esbench.core.files import read_json, safe_name
 from esbench.core.json_text import SEAL, Json, as_text, digest_of, sealed
 from esbench.core.seeding import FIRST_TUNING_SEED
 from esbench.core.settings import Settings, parse
-from esbench.experiment.callbacks import TargetReturn
+from esbench.experiment.watchers import TargetReturn
 from esbench.grids.trainers import trainer_names
 from esbench.grids.trial_spec import DEFAULT_LABEL
 from esbench.publish.gate.baselines import FrozenCell
 from esbench.results.cell import variant_of
 from esbench.results.statistics.curves import Band, curve_band
 from esbench.results.statistics.estimates import MIN_RUNS
-from esbench.store.provenance.changes import Origin
+from esbench.store.provenance import Origin
 
 FORMAT: Final = 2
 QUANTILES: Final = (0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0)

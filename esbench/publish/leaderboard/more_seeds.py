@@ -12,7 +12,7 @@ from esbench.core.errors import UsageError
 from esbench.publish.gate.baselines import OWN_MEAN, FrozenCell, FrozenTrial
 from esbench.publish.leaderboard.entries import Curves, Entry, Run
 from esbench.results.statistics.curves import align
-from esbench.store.provenance.changes import Origin, place_in
+from esbench.store.provenance import Origin, place_in
 
 
 @final

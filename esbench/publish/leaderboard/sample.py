@@ -12,7 +12,7 @@ import numpy as np
 from esbench.core.errors import UsageError
 from esbench.core.seeding import Purpose, stream
 from esbench.engine.engine import Engine
-from esbench.experiment.held_out_score import HeldOutScore
+from esbench.experiment.final_policy import HeldOutScore
 from esbench.publish.gate.reruns import (
     MIN_TESTED_RUNS,
     SCORE_ONLY,
@@ -34,8 +34,7 @@ from esbench.publish.leaderboard.entries import Entry, Run
 from esbench.publish.leaderboard.run_summary import edited_fields, run_summary
 from esbench.results.statistics.significance import p_different
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.provenance.changes import Origin, changed_code, changes, origin_of
-from esbench.store.provenance.record import provenance
+from esbench.store.provenance import Origin, changed_code, changes, origin_of, provenance
 
 
 @final

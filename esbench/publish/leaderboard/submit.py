@@ -17,9 +17,8 @@ from esbench.core.json_text import parse_json
 from esbench.core.units import counted
 from esbench.engine.engine import Engine
 from esbench.engine.worker_pool import WorkerPool
-from esbench.experiment.make import make_trainer
-from esbench.experiment.scoring import evaluate_trial, restore
 from esbench.experiment.search_trainer import SearchTrainer
+from esbench.experiment.stored_trainer import evaluate_trial, make_trainer, restore
 from esbench.grids.trial_spec import TrialSpec
 from esbench.publish.gate.baselines import done_cells, freeze_cell
 from esbench.publish.leaderboard.entries import (
@@ -36,10 +35,16 @@ from esbench.results.cell import Cell
 from esbench.results.statistics.curves import on_grid
 from esbench.results.statistics.estimates import MIN_RUNS
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.only_writer import only_writer
-from esbench.store.outputs import write_bytes
-from esbench.store.provenance.changes import Origin, changes, origin_of, user_code_of, was_mixed
-from esbench.store.provenance.record import OWN_FILES, provenance
+from esbench.store.outputs import only_writer, write_bytes
+from esbench.store.provenance import (
+    OWN_FILES,
+    Origin,
+    changes,
+    origin_of,
+    provenance,
+    user_code_of,
+    was_mixed,
+)
 from esbench.store.trial_folder import TrialFolder
 
 CURVE_POINTS: Final = 50

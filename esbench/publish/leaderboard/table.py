@@ -25,7 +25,7 @@ from esbench.publish.leaderboard.entries import Entry
 from esbench.publish.tables.render_table import INTERVAL, Sheet
 from esbench.publish.tables.table_notes import seeds_notes, variety_notes
 from esbench.results.statistics.estimates import bootstrap_interval, iqm, normalized
-from esbench.store.provenance.changes import Origin
+from esbench.store.provenance import Origin
 
 SCORE_NOTE: Final = (
     "Score: interquartile mean (IQM) over training seeds of the final policy's mean return over "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import operator
 import re
 import shlex
 import subprocess
@@ -15,9 +17,17 @@ from esbench.core.errors import UsageError
 
 WARNING_SECONDS: Final = 120  # before the time limit; Slurm may be a minute early
 LEAST_SECONDS: Final = 300
-TIME: Final = re.compile(r"(?:(\d{1,9})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?", re.ASCII)
 OURS: Final = ("array", "no-requeue", "nodes", "ntasks", "requeue", "signal")
-CHECKED: Final = ("cpus-per-task", "mem", "partition", "time")  # options of this command
+# Options of this command: the pattern of their values, and what is expected.
+VALUES: Final = {
+    "partition": (r"\S+", "a name"),
+    "time": (
+        r"([0-9]{1,9}-)?[0-9]{1,9}(:[0-9]{1,9}){0,2}|(?i:INFINITE|UNLIMITED)",
+        "minutes, hours:minutes:seconds or days-hours:minutes:seconds, such as 12:00:00",
+    ),
+    "cpus-per-task": ("[1-9][0-9]*", "at least 1"),
+    "mem": ("[0-9]+[KMGT]?", "a size such as 8G"),
+}
 
 SCRIPT: Final = """\
 #!/bin/bash
@@ -85,18 +95,13 @@ class SlurmJob:
         )
 
     def _directives(self) -> list[str]:
-        chosen = {
-            "partition": _matching("partition", self.partition, r"\S+", "a name"),
-            "time": _time_limit(self.time),
-            "cpus-per-task": _at_least_one(self.cpus_per_task),
-            "mem": _matching("mem", self.mem, "[0-9]+[KMGT]?", "a size such as 8G"),
-        }
+        chosen = {name: getattr(self, name.replace("-", "_")) for name in VALUES}
         return [
             f"job-name=esbench-{self.name}",
             f"array=1-{self.shards}",
             "nodes=1",
             "ntasks=1",
-            *(f"{name}={value}" for name, value in chosen.items() if value is not None),
+            *(f"{n}={_checked(n, str(v))}" for n, v in chosen.items() if v is not None),
             "output=%x-%A_%a.log",
             "open-mode=append",
             *map(_option, self.options),
@@ -130,49 +135,33 @@ def submit_script(script: str) -> str:
     return done.stdout.strip()
 
 
-def _matching(name: str, value: str | None, pattern: str, expected: str) -> str | None:
-    if value is None or re.fullmatch(pattern, value):
-        return value
-    raise UsageError(f"--{name} {value!r}: expected {expected}")
-
-
-def _at_least_one(cpus: int | None) -> int | None:
-    if cpus is not None and cpus < 1:
-        raise UsageError(f"--cpus-per-task {cpus}: expected at least 1")
-    return cpus
-
-
-def _time_limit(text: str | None) -> str | None:
-    """A time limit as Slurm reads it, long enough to train before the trials are saved."""
-    if text is None or text.upper() in {"INFINITE", "UNLIMITED"}:
-        return text
-    match = TIME.fullmatch(text)
-    if not match:
+def _checked(name: str, value: str) -> str:
+    """A value of an option of this command."""
+    pattern, expected = VALUES[name]
+    if not re.fullmatch(pattern, value):
+        raise UsageError(f"--{name} {value!r}: expected {expected}")
+    if name == "time" and _seconds(value) < LEAST_SECONDS:
         raise UsageError(
-            f"--time {text!r}: expected minutes, hours:minutes:seconds or "
-            "days-hours:minutes:seconds, such as 12:00:00"
+            f"--time {value!r}: expected at least {LEAST_SECONDS // 60} minutes, because the "
+            f"trials are saved {WARNING_SECONDS // 60} minutes before the limit"
         )
-    days, *parts = match.groups()
-    numbers = [int(part) for part in parts if part is not None]
+    return value
+
+
+def _seconds(time: str) -> float:
+    """A time limit as Slurm reads it."""
+    days, dash, rest = time.rpartition("-")
+    numbers = [*map(int, rest.split(":"))] if rest.isascii() and rest[0].isdigit() else [math.inf]
     # Without days, one number is minutes and two are minutes and seconds.
-    units = [3600, 60, 1] if days is not None or len(numbers) == 3 else [60, 1]
-    seconds = 86_400 * int(days or 0)
-    seconds += sum(number * unit for number, unit in zip(numbers, units, strict=False))
-    if seconds < LEAST_SECONDS:
-        raise UsageError(
-            f"--time {text!r}: expected at least {LEAST_SECONDS // 60} minutes, because the trials "
-            f"are saved {WARNING_SECONDS // 60} minutes before the limit, or a little earlier"
-        )
-    return text
+    units = [3600, 60, 1] if dash or len(numbers) == 3 else [60, 1]
+    return float(86_400 * int(days or 0) + sum(map(operator.mul, numbers, units)))
 
 
 def _option(text: str) -> str:
     """An option of sbatch as a directive."""
     name, equals, value = text.removeprefix("--").partition("=")
+    if name in {*OURS, *VALUES}:
+        raise UsageError(f"--sbatch {text!r}: expected an option that esbench slurm does not set")
     if not re.fullmatch(r"[a-z][a-z0-9-]*", name) or not value.isprintable():
         raise UsageError(f"--sbatch {text!r}: expected NAME=VALUE, such as account=abc")
-    if name in OURS:
-        raise UsageError(f"--sbatch {text!r}: esbench sets --{name}; expected another option")
-    if name in CHECKED:
-        raise UsageError(f"--sbatch {text!r}: expected --{name}, an option of esbench slurm")
     return f"{name}{equals}{shlex.quote(value) if value else ''}"

@@ -1,23 +1,68 @@
-"""The rows of a trial on disk: ``metrics.jsonl``, one JSON object per generation, appended."""
+"""The rows of a trial on disk, appended: ``metrics.jsonl`` and ``members.jsonl.gz``."""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import math
-from collections.abc import Sequence
+import os
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, final
+from pathlib import Path
+from typing import IO, Any, Final, NamedTuple, final
 
 import msgspec
 import numpy as np
 
-from esbench.core.files import disk_errors, replace
+from esbench.core.errors import DamagedTrialError
+from esbench.core.files import LARGEST, disk_errors, replace
 from esbench.core.json_text import Json, as_line
-from esbench.store.appended_file import AppendedFile
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.schemas import StoredCount
-from esbench.store.stored_json import StoredJson
+from esbench.store.schemas import StoredColumn, StoredCount, StoredMembers
+from esbench.store.stored_json import MEMBERS, StoredJson
+
+
+@final
+class AppendedFile:
+    """A file to append to. Every method raises ``UsageError`` if the file system refuses."""
+
+    def __init__(self, files: StoredJson, path: Path) -> None:
+        self.path = path
+        self._files = files
+        self._file: IO[bytes] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the file can be appended to."""
+        return self._file is not None
+
+    def open(self) -> None:
+        """Open the file, which is created if it is missing."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        self._file = os.fdopen(self._files.open(self.path, flags), "ab", buffering=0)
+
+    def append(self, content: bytes) -> None:
+        """Append bytes, which other processes can read at once."""
+        assert self._file is not None, "open it first"
+        with disk_errors(self.path):
+            rest = memoryview(content)
+            while rest:  # a full disk may accept a part before it fails
+                rest = rest[self._file.write(rest) :]
+
+    def sync(self) -> None:
+        """Wait until everything is on disk, if the file is open."""
+        if self._file is not None:
+            with disk_errors(self.path):
+                os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file if it is open."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
 
 _TYPES: Final[dict[str, Any]] = {
     "int": StoredCount,
@@ -165,3 +210,105 @@ def as_record(row: Json) -> GenerationRecord:
         for key, kind in _FIELDS.items()
     }
     return GenerationRecord(**values)
+
+
+_CHUNK: Final = 16384  # bytes; zlib copies the rest of a chunk at the end of every part
+_GZIP: Final = 16 + zlib.MAX_WBITS
+
+
+@final
+class MembersFile:
+    """The members' data of one trial; there are none unless the file exists."""
+
+    def __init__(self, files: StoredJson) -> None:
+        self.path = files.path / MEMBERS
+        self._files = files
+        self._file = AppendedFile(files, self.path)
+
+    def rows(self) -> list[Json]:
+        """The objects of all generations, without a torn end."""
+        return [row for row, _ in self._parts()]
+
+    def size_at(self, generation: int) -> int:
+        """The size of the file after a generation in bytes; DamagedTrialError if it ends before."""
+        size = latest = 0
+        for row, end in self._parts() if generation else ():
+            if row["generation"] > generation:
+                break
+            size, latest = end, row["generation"]
+            if latest == generation:
+                break
+        if latest not in (0, generation):  # 0: recording starts later
+            raise self._damaged(
+                f"it ends at generation {latest}, but the checkpoint is of generation {generation}"
+            )
+        return size
+
+    def begin(self, size: int) -> None:
+        """Cut the file to a size, and open it for appending."""
+        self._file.open()
+        with disk_errors(self.path):
+            os.truncate(self.path, size)
+
+    def append(self, generation: int, data: Mapping[str, Any]) -> None:
+        """Append arrays and numbers of a generation, if the file is open; NaN becomes null."""
+        if self._file.is_open:
+            lists = {name: np.asarray(value).tolist() for name, value in data.items()}
+            line = msgspec.json.encode({"generation": generation, **lists})
+            self._file.append(gzip.compress(line + b"\n", mtime=0))
+
+    def sync(self) -> None:
+        """Wait until the data are on disk, if the file is open."""
+        self._file.sync()
+
+    def close(self) -> None:
+        """Close the file if it is open."""
+        self._file.close()
+
+    def _parts(self) -> Iterator[tuple[Json, int]]:
+        """Every complete object, with its end in the file in bytes."""
+        try:
+            data = self._files.bytes(self.path)
+        except FileNotFoundError:
+            return
+        end = latest = 0
+        try:
+            while True:
+                decoder, line = zlib.decompressobj(_GZIP), b""
+                while not decoder.eof:
+                    if end == len(data):
+                        return
+                    chunk = data[end : end + _CHUNK]
+                    line += decoder.decompress(chunk)
+                    if len(line) > LARGEST:
+                        raise self._damaged(f"a generation of more than {LARGEST} bytes")
+                    end += len(chunk) - len(decoder.unused_data)
+                row = msgspec.json.decode(line)
+                msgspec.convert(row, StoredMembers)
+                if row["generation"] <= latest:
+                    raise self._damaged(f"generation {row['generation']} follows {latest}")
+                latest = row["generation"]
+                if not _is_even(row):
+                    raise self._damaged(f"the columns of generation {latest} differ in size")
+                yield row, end
+        except (zlib.error, msgspec.MsgspecError) as error:
+            raise self._damaged(f"it is not readable: {error}") from None
+
+    def _damaged(self, problem: str) -> DamagedTrialError:
+        return self._files.damaged(self.path, problem)
+
+
+def _is_even(row: Json) -> bool:
+    """Whether all columns have the same members, and each as many values for all of them.
+
+    A column without members is a number. ValidationError if a value is none.
+    """
+    returns, lengths = row["return"], row["length"]
+    if not returns or [*map(len, lengths)] != [*map(len, returns)]:
+        return False
+    for column in msgspec.convert(row, dict[str, StoredColumn]).values():
+        if isinstance(column, list):
+            sizes = {len(each) if isinstance(each, list) else 0 for each in column}
+            if len(column) != len(returns) or len(sizes) > 1:
+                return False
+    return bool(returns[0])

@@ -1,4 +1,4 @@
-"""Scores a stored policy again."""
+"""Makes the trainer of a trial: from its specification, or in a stored state to score it again."""
 
 from __future__ import annotations
 
@@ -11,13 +11,66 @@ from typing import final
 from esbench.core.arrays import State
 from esbench.core.errors import DamagedTrialError, UsageError
 from esbench.engine.engine import Engine
-from esbench.experiment.best_center import Which
-from esbench.experiment.held_out_score import HeldOutScore
-from esbench.experiment.make import make_trainer
-from esbench.experiment.trainer import Trainer
+from esbench.engine.setup import Setup
+from esbench.engine.worker_pool import WorkerPool
+from esbench.environments.backends.base import GYMNASIUM
+from esbench.experiment.agent_trainer import AgentTrainer
+from esbench.experiment.final_policy import HeldOutScore, Which
+from esbench.experiment.search_trainer import SearchTrainer
+from esbench.experiment.trainer import Ended, Recorder, Trainer
+from esbench.grids.trial_spec import StartSpec, TrialSpec
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.selected_score import keep_selected_score, recorded_score
 from esbench.store.trial_folder import TrialFolder
+
+
+def make_trainer(
+    spec: TrialSpec,
+    pool: Engine | None = None,
+    recorder: Recorder | None = None,
+    folder: Path | None = None,
+    start: bool = True,
+    ended: Ended | None = None,
+) -> Trainer:
+    """The trainer of a trial; the arguments are those of ``SearchTrainer``.
+
+    ``start`` is whether it begins, from the policy of ``spec.init_from`` if that is given; not
+    needed before a checkpoint is loaded.
+
+    Raises:
+        UsageError: the environment, the policy or a setting is not supported, or the start has
+            changed since it was recorded, or has another policy.
+    """
+    if spec.is_agent:
+        return AgentTrainer(spec, pool, recorder, folder, ended)
+    source = _source(spec, spec.init_from) if start and spec.init_from is not None else None
+    return SearchTrainer(spec, pool, recorder, folder, source, ended)
+
+
+def _source(spec: TrialSpec, start: StartSpec) -> SearchTrainer:
+    """The closed trainer of the trial that ``spec`` starts from, in the recorded state."""
+    if getattr(spec.algorithm.settings, "center_init", None) is not None:
+        raise UsageError("init_from: the algorithm has a center_init too; expected one of them")
+    try:
+        with (
+            WorkerPool(1) as pool,
+            stored_trainer(TrialFolder(Path(start.trial)), pool, start.generation) as source,
+        ):
+            if not isinstance(source, SearchTrainer):
+                raise UsageError(f"{source.spec.algorithm.name} is an agent; expected a search")
+            if (digest := source.history[-1].digest) != start.digest:
+                raise UsageError(
+                    f"generation {start.generation} has the digest {digest}; expected the recorded "
+                    f"one, {start.digest}"
+                )
+            return source
+    except UsageError as error:
+        raise UsageError(f"init_from = {start.trial!r}: {error}") from None
+
+
+def backend_of(spec: TrialSpec) -> str:
+    """The name of the backend that plays the training episodes of a trial."""
+    return GYMNASIUM if spec.policy is None else Setup(spec.environment, spec.policy).backend_name
 
 
 @final

@@ -1,1 +1,0 @@
-"""What trials were made with, as ``trial.json`` records it, and what has changed since."""
