@@ -20,7 +20,7 @@ from error_rates import markdown
 import esbench
 from esbench.core.arrays import Floats
 from esbench.experiment.trained_policy import TrainedPolicy
-from esbench.results.statistics.statistics import tail_mean
+from esbench.results.statistics.estimates import tail_mean
 from esbench.store.trial_folder import TrialFolder
 
 SPANS = (1, 5, 10, 20)

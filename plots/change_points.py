@@ -19,7 +19,7 @@ from simulated_checks import DISTRIBUTIONS
 
 from esbench.core.arrays import Floats
 from esbench.core.seeding import Purpose, stream
-from esbench.results.statistics.change_points import change_points
+from esbench.results.statistics.significance import change_points
 
 CHECKS, SEEDS = 24, 8
 PLACES = (16, 21)

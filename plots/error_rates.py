@@ -21,12 +21,17 @@ from simulated_checks import DISTRIBUTIONS, Draw, rates, resampled
 
 from esbench.core.arrays import Floats
 from esbench.core.seeding import Purpose, stream
-from esbench.results.cells import cells
-from esbench.results.statistics import aggregates
-from esbench.results.statistics.aggregates import Statistic, stratified_interval
-from esbench.results.statistics.gate import GateRules, judge
-from esbench.results.statistics.permutation import OMNIBUS, TestStatistic
-from esbench.results.statistics.statistics import bootstrap_interval, iqm, normalized
+from esbench.results.sources import read_folder
+from esbench.results.statistics import estimates
+from esbench.results.statistics.estimates import (
+    Statistic,
+    bootstrap_interval,
+    iqm,
+    normalized,
+    stratified_interval,
+)
+from esbench.results.statistics.judgment import GateRules, judge
+from esbench.results.statistics.significance import OMNIBUS, TestStatistic
 
 CELLS = 4
 REPETITIONS = 400
@@ -92,9 +97,8 @@ def own_runs(folder: Path) -> list[str]:
     """Return the gate's error rates on scores that were measured."""
     draws: dict[str, Draw] = {}
     notes = []
-    for cell in cells(folder):
-        assert cell.scores.random is not None
-        scale = cell.scores.random.mean, cell.scores.references[0].score
+    for cell in read_folder(folder):
+        scale = cell.random_score, cell.reference_score
         scores = [trial.result()["score"] for trial in cell.trials if trial.is_done]
         pool = np.array([normalized(score, *scale) for score in scores])
         draws[cell.environment] = resampled(pool)
@@ -179,12 +183,12 @@ def bca_interval(
 
 def difference_of_iqms(first: Floats, second: Floats) -> Floats:
     """Return the difference of interquartile means."""
-    return aggregates.iqm(first) - aggregates.iqm(second)
+    return estimates.iqm_across(first) - estimates.iqm_across(second)
 
 
 def difference_of_means(first: Floats, second: Floats) -> Floats:
     """Return the difference of means."""
-    return aggregates.mean(first) - aggregates.mean(second)
+    return estimates.mean_across(first) - estimates.mean_across(second)
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -19,7 +19,7 @@ from simulated_checks import DISTRIBUTIONS, Draw
 
 from esbench.core.arrays import Floats
 from esbench.core.seeding import Purpose, stream
-from esbench.results.statistics.gate import (
+from esbench.results.statistics.judgment import (
     GateRules,
     Sample,
     Verdict,

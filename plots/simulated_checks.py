@@ -15,7 +15,7 @@ import numpy as np
 
 from esbench.core.arrays import Floats
 from esbench.core.seeding import Purpose, stream
-from esbench.results.statistics.gate import GateRules, Judgment, Sample, Verdict
+from esbench.results.statistics.judgment import GateRules, Judgment, Sample, Verdict
 
 Judge: TypeAlias = Callable[[Sequence[Sample | None], GateRules], list[Judgment | None]]
 Draw: TypeAlias = Callable[[np.random.Generator, int, float], Floats]

@@ -18,8 +18,8 @@ from error_rates import markdown
 
 from esbench.core.arrays import Floats
 from esbench.core.seeding import Purpose, stream
-from esbench.results.statistics.gate import GateRules, Sample, Verdict, judge
-from esbench.results.statistics.statistics import tail_mean
+from esbench.results.statistics.estimates import tail_mean
+from esbench.results.statistics.judgment import GateRules, Sample, Verdict, judge
 
 EPISODES, LEVEL, DEPTH = 100, 0.9, 0.3
 BETWEEN_SEEDS, BETWEEN_EPISODES = 0.03, 0.05

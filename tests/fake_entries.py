@@ -13,7 +13,7 @@ from esbench.grids.environment_files import frozen_scores
 from esbench.grids.expand import LabeledSpec, expand
 from esbench.publish.gate.baselines import FrozenCell, FrozenTrial
 from esbench.publish.leaderboard.entries import QUANTILES, BestSoFar, Curves, Entry, Run
-from esbench.results.statistics.statistics import tail_mean
+from esbench.results.statistics.estimates import tail_mean
 from esbench.store.provenance import Origin
 
 POINTS = 20

@@ -48,9 +48,8 @@ from esbench.publish.leaderboard.table import (
     one_episode_notes,
     policy_words,
 )
-from esbench.publish.tables.across_environments import Overall, overall
-from esbench.results.statistics.permutation import p_different
-from esbench.results.statistics.statistics import iqm, normalized
+from esbench.results.statistics.estimates import Overall, iqm, normalized, overall
+from esbench.results.statistics.significance import p_different
 
 COMMANDS: dict[str, Any] = typer.main.get_command(command_line).commands  # type: ignore[attr-defined]
 

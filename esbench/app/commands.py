@@ -157,9 +157,12 @@ def table(
         UsageError: there is no trial, a trial is not readable or has no tail, or ``by`` has fewer
             than two values.
     """
-    from esbench.publish.tables.frames import score_frame, wide_frame
-    from esbench.publish.tables.score_table import score_table
-    from esbench.publish.tables.wide_table import require_one_layout
+    from esbench.publish.tables.score_table import (
+        require_one_layout,
+        score_frame,
+        score_table,
+        wide_frame,
+    )
 
     require_flag("wide", wide)
     if by is not None and not isinstance(by, str):
@@ -197,8 +200,7 @@ def compare(
         UsageError: a folder or an algorithm does not exist, a trial is not readable or has no tail,
             or the sides share no environment.
     """
-    from esbench.publish.tables.comparison import compare_sides
-    from esbench.publish.tables.frames import comparison_frame
+    from esbench.publish.tables.comparison_table import compare_sides, comparison_frame
 
     require_choice("statistic", statistic, ("mean", "tail", "area"))
     root = None if in_ is None else as_path("in_", in_)

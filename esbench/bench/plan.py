@@ -28,7 +28,7 @@ from esbench.experiment.search_trainer import SearchTrainer
 from esbench.experiment.stored_trainer import make_trainer
 from esbench.experiment.trials import Trial
 from esbench.grids.trial_spec import TrialSpec
-from esbench.results.held_out import score_text
+from esbench.results.run import score_text
 from esbench.store.trial_folder import Status
 
 PROBE_SECONDS: Final = 0.5

@@ -65,7 +65,7 @@ def baseline(
     from esbench.cli.display.gate import print_baseline, print_suggestions
     from esbench.publish.gate.baselines import freeze, write_baseline
     from esbench.publish.gate.suggest import suggestions
-    from esbench.results.statistics.gate import POWER
+    from esbench.results.statistics.judgment import POWER
     from esbench.store.provenance import command as command_line
 
     if out is None and not suggest:
@@ -142,7 +142,7 @@ def check(
     from esbench.publish.gate.check import EXIT_NOT_MEASURED
     from esbench.publish.gate.check import check as check_folder
     from esbench.publish.gate.sequential import check_until_conclusive
-    from esbench.results.statistics.gate import GateRules
+    from esbench.results.statistics.judgment import GateRules
     from esbench.store.outputs import write_bytes
 
     def train_seeds(seeds: int, trials: Sequence[Trial]) -> None:

@@ -81,4 +81,4 @@ def leaderboard(
     elif format_ == "html":
         write(render(rows, entries, str(folder) if folder != LEADERBOARD else ""))
     else:
-        write(export(sheet, rows, format_))
+        write(export(sheet, list(map(vars, rows)), format_))

@@ -81,11 +81,15 @@ def table(
 ) -> None:
     """Print the scores: interquartile mean over seeds with its interval, cost and reference."""
     from esbench.cli.console import print_sheet
-    from esbench.publish.tables.frames import wide_frame
-    from esbench.publish.tables.render_table import export
-    from esbench.publish.tables.score_sheet import sheet
-    from esbench.publish.tables.score_table import score_table
-    from esbench.publish.tables.wide_table import require_one_layout, wide_sheet
+    from esbench.publish.tables.render_table import export, records
+    from esbench.publish.tables.score_table import (
+        COLUMNS,
+        require_one_layout,
+        score_table,
+        sheet,
+        wide_frame,
+        wide_sheet,
+    )
 
     if wide and format_ == "json":
         raise UsageError(
@@ -101,7 +105,8 @@ def table(
         write(wide_frame(rows, tail=tail).to_csv())
     else:
         shown = partial(sheet, by=by)
-        write(export((wide_sheet if wide else shown)(rows, tail=tail), rows, format_))
+        sheet_ = (wide_sheet if wide else shown)(rows, tail=tail)
+        write(export(sheet_, records(COLUMNS, rows), format_))
 
 
 @command(
@@ -130,8 +135,7 @@ def compare(
 ) -> None:
     """Compare two sides: difference and its interval, probability of improvement, test."""
     from esbench.cli.display.scores import print_comparison
-    from esbench.publish.tables.comparison import compare_sides
-    from esbench.publish.tables.frames import export_comparison
+    from esbench.publish.tables.comparison_table import compare_sides, export_comparison
 
     sides = compare_sides(first, second, root, statistic)
     if format_ == "text":
@@ -161,14 +165,19 @@ def efficiency(
 ) -> None:
     """Print the cost of training until it reaches a score: steps, episodes and CPU time."""
     from esbench.cli.console import print_sheet
-    from esbench.publish.tables.efficiency import efficiency_table, parse_targets, sheet
-    from esbench.publish.tables.render_table import export
+    from esbench.publish.tables.efficiency_table import (
+        COLUMNS,
+        efficiency_table,
+        parse_targets,
+        sheet,
+    )
+    from esbench.publish.tables.render_table import export, records
 
     rows = efficiency_table(folder, parse_targets(target or []), window)
     if format_ == "text":
         print_sheet(sheet(rows, window, terminal=True))
     else:
-        write(export(sheet(rows, window), rows, format_))
+        write(export(sheet(rows, window), records(COLUMNS, rows), format_))
 
 
 @command(

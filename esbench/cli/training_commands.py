@@ -255,8 +255,7 @@ def _next_steps(root: Path) -> list[str]:
 def _print_results(root: Path) -> None:
     from esbench.cli.console import print_sheet, show
     from esbench.publish.figures.all_figures import draw
-    from esbench.publish.tables.score_sheet import sheet
-    from esbench.publish.tables.score_table import score_table
+    from esbench.publish.tables.score_table import score_table, sheet
 
     show("")
     try:

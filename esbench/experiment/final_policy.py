@@ -16,7 +16,7 @@ from esbench.core.seeding import Purpose, episode_seed
 from esbench.engine.jobs import Job
 from esbench.grids.trial_spec import ValidationSpec
 from esbench.policies.normalization import Normalizer
-from esbench.results.statistics.efficiency import WINDOW
+from esbench.results.statistics.curves import WINDOW
 from esbench.store.generation_record import GenerationRecord
 
 

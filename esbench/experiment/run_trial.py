@@ -27,7 +27,7 @@ from esbench.experiment.trainer import Recorder, Trainer
 from esbench.experiment.trials import Start, Trial
 from esbench.experiment.watchers import Callback, Outcome, Watcher
 from esbench.grids.trial_spec import TrialSpec
-from esbench.results.held_out import has_equal_episodes, score_text
+from esbench.results.run import has_equal_episodes, score_text
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.provenance import now, provenance
 from esbench.store.trial_folder import TrialFolder

@@ -33,7 +33,7 @@ from esbench.experiment.trainer import Ended, Progress, Recorder, Trainer
 from esbench.experiment.watchers import Stop
 from esbench.grids.trial_spec import TrialSpec, differences
 from esbench.policies.policy import Policy
-from esbench.results.statistics.efficiency import WINDOW
+from esbench.results.statistics.curves import WINDOW
 from esbench.store.generation_record import GenerationRecord
 
 STATE: Final = ("algorithm", "progress", "gauge", "best", "stopped")  # keys that all states have

@@ -37,7 +37,7 @@ from esbench.experiment.watchers import (
     Outcome,
 )
 from esbench.grids.trial_spec import TrialSpec
-from esbench.results.held_out import score_text
+from esbench.results.run import score_text
 from esbench.store.generation_record import GenerationRecord
 
 

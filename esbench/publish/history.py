@@ -17,8 +17,8 @@ from esbench.core.units import NONE, format_number, format_steps
 from esbench.grids.trial_spec import cell_name
 from esbench.publish.tables import render_table
 from esbench.publish.tables.render_table import INTERVAL, Sheet
-from esbench.results.statistics.change_points import CHANGE_LEVEL, change_points
-from esbench.results.statistics.statistics import bootstrap_interval, iqm
+from esbench.results.statistics.estimates import bootstrap_interval, iqm
+from esbench.results.statistics.significance import CHANGE_LEVEL, change_points
 from esbench.store.provenance import changes, origin_of
 from esbench.store.stored_check import CheckedCell, StoredCheck, read_checks
 

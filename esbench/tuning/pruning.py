@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from esbench.grids.trial_spec import BudgetSpec
-from esbench.results.statistics.statistics import iqm
+from esbench.results.statistics.estimates import iqm
 
 RUNGS: Final = (Fraction(1, 4), Fraction(1, 2), Fraction(1))  # of the budget
 FEWEST_OTHERS: Final = 4  # a median of fewer says little

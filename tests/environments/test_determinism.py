@@ -22,9 +22,8 @@ from esbench.publish.diagnosis import diagnose
 from esbench.publish.leaderboard.entries import Entry, read_leaderboard
 from esbench.publish.leaderboard.suites import read_suite
 from esbench.publish.leaderboard.table import leaderboard_rows, leaderboard_sheet
-from esbench.publish.tables.render_table import EQUAL_EPISODES, ONE_EPISODE
-from esbench.publish.tables.score_sheet import sheet
-from esbench.publish.tables.score_table import score_table
+from esbench.publish.tables.score_table import score_table, sheet
+from esbench.publish.tables.table_notes import EQUAL_EPISODES, ONE_EPISODE
 from esbench.store.find_trials import find_trials
 from esbench.store.trial_folder import TrialFolder
 

@@ -22,7 +22,7 @@ from esbench.experiment.trials import Trial
 from esbench.experiment.watchers import Stop
 from esbench.grids.trainers import is_agent, trainer_names, trainer_settings
 from esbench.grids.trial_spec import TrialSpec
-from esbench.results.cells import cells
+from esbench.results.sources import read_folder
 
 NAME = "own_agents:Climber"
 Make = Callable[..., TrialSpec]
@@ -231,7 +231,7 @@ def test_an_agent_over_its_budget_is_reported_and_not_compared(
     trained: Path, esbench: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(trained)
-    found = {cell.name: cell for cell in cells(Path("out"))}
+    found = {cell.name: cell for cell in read_folder(Path("out"))}
     assert found["waster"].overspent == 0.5
     assert found["climber"].overspent == found["openai_es"].overspent == 0.0
     _, table, _ = esbench("table", "out")

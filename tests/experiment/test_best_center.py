@@ -23,7 +23,7 @@ from esbench.experiment.search_trainer import SearchTrainer
 from esbench.experiment.stored_trainer import evaluate_trial, keep_best
 from esbench.experiment.trained_policy import TrainedPolicy
 from esbench.experiment.trials import Trial
-from esbench.results.statistics.efficiency import WINDOW
+from esbench.results.statistics.curves import WINDOW
 from esbench.store.selected_score import keep_selected_score, recorded_score
 
 Make = Callable[..., Trial]

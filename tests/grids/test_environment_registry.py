@@ -14,7 +14,7 @@ from esbench.experiment.trials import Trial
 from esbench.grids.environment_files import ENVIRONMENTS, load_environment
 from esbench.publish.catalog import catalog
 from esbench.publish.gate.baselines import freeze
-from esbench.results.cells import cells
+from esbench.results.sources import read_folder
 
 NAME = "doubles:Walk-v0"
 RANDOM = {"mean": -30.0, "std": 5.0, "episodes": 100, "command": "own"}
@@ -70,12 +70,12 @@ def test_a_plugin_is_listed_trained_and_scored(esbench: Run, plugin: Path) -> No
     assert (code, err) == (0, "")
     table = esbench("table", "out", "--format", "csv")[1]
     assert [text for text in ("-30.0", "my thesis") if text not in table] == []
-    (cell,) = cells(Path("out"))
+    (cell,) = read_folder(Path("out"))
     spec = cell.descriptions[0]["spec"]
     assert spec["policy"]["template"] == "linear"
     assert spec["algorithm"]["settings"]["population_size"] == 6
     (plugin / "walk.toml").unlink()  # the scores are read from the trial
-    assert cells(Path("out"))[0].scores == cell.scores
+    assert read_folder(Path("out"))[0].frozen == cell.frozen
 
 
 def test_a_plugin_that_has_no_file_for_its_name(esbench: Run, plugin: Path) -> None:
@@ -148,8 +148,8 @@ def test_scores_of_a_grid_are_recorded_and_used(esbench: Run, tmp_path: Path) ->
     done(plain, [-9.0, -8.0, -7.0])
     done(own, [-9.0, -8.0, -7.0])
     assert "scores" not in plain[0].folder.description()
-    assert cells(tmp_path / "plain")[0].scores.random is None
-    (cell,) = cells(tmp_path / "own")
+    assert read_folder(tmp_path / "plain")[0].frozen.random is None
+    (cell,) = read_folder(tmp_path / "own")
     assert cell.has_scale
     table = esbench("table", "own", "--format", "csv")[1]
     assert "my thesis" in table
@@ -157,7 +157,7 @@ def test_scores_of_a_grid_are_recorded_and_used(esbench: Run, tmp_path: Path) ->
     frozen = freeze(tmp_path / "own", "command").cells[0]
     assert (frozen.random_score, frozen.reference_score) == (-30.0, -2.0)
     done(make_trials(tmp_path / "own", environments=[NAME]), [-9.0, -8.0, -7.0])  # taken back
-    assert cells(tmp_path / "own")[0].scores.random is None
+    assert read_folder(tmp_path / "own")[0].frozen.random is None
 
 
 def test_scores_of_envs_hold_for_its_environment_only(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from esbench.publish.figures.across import (
     target_ecdf,
 )
 from esbench.publish.figures.drawing import Curve
-from esbench.results.cells import cells
+from esbench.results.sources import read_folder
 
 BOTH = ("CartPole-v1", "Acrobot-v1")
 
@@ -40,13 +40,14 @@ def files(shown: AcrossFigure | None) -> dict[str, bytes]:
 
 
 def ecdf_of(root: Path) -> list[Curve]:
-    shown = target_ecdf(cells(root))
+    shown = target_ecdf(read_folder(root))
     assert shown is not None
     return list(shown.curves)
 
 
 def profile_of(root: Path) -> list[Curve]:
-    return profile_curves([(cell, cell_scores(cell)) for cell in cells(root) if cell.has_scale])
+    found = [cell for cell in read_folder(root) if cell.has_scale]
+    return profile_curves([(cell, cell_scores(cell)) for cell in found])
 
 
 def share_at(line: Curve, steps: float) -> float:
@@ -87,11 +88,11 @@ def test_an_ecdf_needs_an_environment_with_both_frozen_scores(tmp_path: Path) ->
         write_runs(tmp_path / "a", [[1.0] * 6] * 3, environments=[name])
     changed = {"CartPole-v1": {"kwargs": {"sutton_barto_reward": True}}}
     write_runs(tmp_path / "b", [[1.0] * 6] * 3, environment=changed)
-    assert target_ecdf(cells(tmp_path)) is None
+    assert target_ecdf(read_folder(tmp_path)) is None
     write_runs(tmp_path / "c", [[1.0, 50.0, 80.0, 20.0, 90.0, 70.0]] * 3, environments=[BOTH[1]])
-    first = files(target_ecdf(cells(tmp_path)))
+    first = files(target_ecdf(read_folder(tmp_path)))
     assert set(first) == {"png", "svg"}
-    assert first == files(target_ecdf(cells(tmp_path)))
+    assert first == files(target_ecdf(read_folder(tmp_path)))
 
 
 def test_unfinished_runs_are_drawn_when_none_is_done(tmp_path: Path) -> None:
@@ -103,7 +104,7 @@ def test_unfinished_runs_are_drawn_when_none_is_done(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [math.nan, 100.0])
 def test_runs_that_reach_nothing_or_all_at_once_can_be_drawn(tmp_path: Path, value: float) -> None:
     write_runs(tmp_path / "run", [[value] * 6])
-    shown = target_ecdf(cells(tmp_path / "run"))
+    shown = target_ecdf(read_folder(tmp_path / "run"))
     assert shown is not None
     across_drawing(shown).make().draw_without_rendering()
 
@@ -152,14 +153,14 @@ def test_the_axis_of_a_profile_is_limited(tmp_path: Path) -> None:
 def test_a_profile_needs_two_environments_with_both_frozen_scores(tmp_path: Path) -> None:
     for name in ("CartPole-v1", "Pendulum-v1"):
         write(tmp_path / "a", name, [50.0] * 3)
-    assert performance_profile(cells(tmp_path / "a")) is None
+    assert performance_profile(read_folder(tmp_path / "a")) is None
     (trial,) = make_trials(tmp_path / "a", seeds=[0], environments=["Acrobot-v1"])
     write_trial(trial)  # unfinished
-    assert performance_profile(cells(tmp_path / "a")) is None
+    assert performance_profile(read_folder(tmp_path / "a")) is None
     write(tmp_path / "a", "Acrobot-v1", [math.nan] * 3, "snes")
-    first = files(performance_profile(cells(tmp_path / "a")))
+    first = files(performance_profile(read_folder(tmp_path / "a")))
     assert set(first) == {"png", "svg"}
-    assert first == files(performance_profile(cells(tmp_path / "a")))
+    assert first == files(performance_profile(read_folder(tmp_path / "a")))
 
 
 def check_layout(figure: Figure, labels: list[str]) -> None:
@@ -178,7 +179,8 @@ def test_the_figures_are_labeled_and_no_texts_overlap(tmp_path: Path) -> None:
     for trial in make_trials(tmp_path / "run", environments=[*BOTH]):
         returns = learning(20, 100.0, trial.spec.seed)
         write_trial(trial, make_records(returns), 20.0 + 30.0 * trial.spec.seed)
-    reached, above = (make(cells(tmp_path / "run")) for make in (target_ecdf, performance_profile))
+    found = read_folder(tmp_path / "run")
+    reached, above = target_ecdf(found), performance_profile(found)
     assert reached is not None
     assert above is not None
     ecdf, profile = across_drawing(reached).make(), across_drawing(above).make()

@@ -16,10 +16,10 @@ from esbench.core.errors import UsageError
 from esbench.publish.gate import render_check
 from esbench.publish.gate.baselines import freeze
 from esbench.publish.gate.check import check
-from esbench.publish.tables.comparison import compare_sides, outcome
+from esbench.publish.tables.comparison_table import compare_sides, outcome
 from esbench.publish.tables.score_table import score_table
-from esbench.results.cells import run_score
-from esbench.results.statistics.gate import GateRules, Verdict
+from esbench.results.run import read_run
+from esbench.results.statistics.judgment import GateRules, Verdict
 from esbench.store.trial_folder import TrialFolder
 
 SCORE = 500.0
@@ -53,28 +53,28 @@ def one_trial(root: Path, returns: list[float], score: float, **grid: object) ->
 def test_the_area_of_a_run_by_hand(
     tmp_path: Path, returns: list[float], score: float, area: float | None
 ) -> None:
-    found = run_score(one_trial(tmp_path, returns, score), "area")
+    found = read_run(one_trial(tmp_path, returns, score)).scored("area")
     assert found == (None if area is None else pytest.approx(area))
 
 
 def test_without_returns_in_training_there_is_no_area(tmp_path: Path) -> None:
     folder = one_trial(tmp_path, [math.nan] * 3, 1.0, evaluation={"center": False})
-    assert run_score(folder) == 1.0
+    assert read_run(folder).score == 1.0
     with pytest.raises(UsageError, match=r"evaluation\.center"):
-        run_score(folder, "area")
+        read_run(folder).scored("area")
 
 
 def test_the_budget_of_a_run_of_few_generations_is_what_it_has_spent(tmp_path: Path) -> None:
     budget = {"env_steps": 1_000_000, "generations": 10}
     folder = one_trial(tmp_path, [float(n) for n in range(10)], 500.0, budget=budget)
-    assert run_score(folder, "area") == pytest.approx(4.5)
+    assert read_run(folder).scored("area") == pytest.approx(4.5)
 
 
 def test_an_agent_has_no_area(tmp_path: Path) -> None:
     folder = one_trial(tmp_path, [1.0] * 10, 1.0)
     edit(tmp_path, "trial.json", lambda content: content["spec"].update(policy=None))
-    with pytest.raises(UsageError, match="is of an agent"):
-        run_score(folder, "area")
+    with pytest.raises(UsageError, match="expected a search"):
+        read_run(folder).scored("area")
 
 
 def test_a_table_of_areas_has_the_searches_beside_an_agent(tmp_path: Path) -> None:
@@ -88,8 +88,8 @@ def test_a_table_of_areas_has_the_searches_beside_an_agent(tmp_path: Path) -> No
             lambda content: content["spec"].update(policy=None),
         )
     search, agent = score_table(tmp_path, statistic="area")
-    assert (search.algorithm, search.score, search.seeds) == ("snes", 1.0, 2)
-    assert (agent.algorithm, agent.seeds, agent.diverged) == ("ars", 0, 0)
+    assert (search.algorithm, search.scores) == ("snes", (1.0, 1.0))
+    assert (agent.algorithm, agent.scores, agent.diverged) == ("ars", (), 0)
     assert math.isnan(agent.score)
 
 

@@ -11,7 +11,7 @@ from esbench.cli.display.gate import print_baseline
 from esbench.core.errors import UsageError
 from esbench.publish.gate.baselines import OWN_MEAN, freeze, read_baseline, write_baseline
 from esbench.publish.gate.check import check
-from esbench.results.statistics.gate import GateRules
+from esbench.results.statistics.judgment import GateRules
 
 
 def test_a_baseline_survives_the_file(tmp_path: Path) -> None:

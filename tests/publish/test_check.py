@@ -17,7 +17,7 @@ from esbench.publish.gate import render_check as verdicts
 from esbench.publish.gate.baselines import freeze
 from esbench.publish.gate.check import CheckReport, check
 from esbench.publish.gate.match_baseline import DigestResult
-from esbench.results.statistics.gate import GateRules, Verdict
+from esbench.results.statistics.judgment import GateRules, Verdict
 
 GOOD = [480.0, 485.0, 490.0, 491.0, 492.0, 495.0, 498.0, 500.0]
 WORSE = [score - 100 for score in GOOD]

@@ -10,8 +10,13 @@ from command_line import Run
 from fake_trials import edit, make_trials, write_scores, write_trial
 
 from esbench.core.errors import UsageError
-from esbench.publish.tables.comparison import as_markdown, compare_sides, outcome, sheet
-from esbench.publish.tables.frames import comparison_frame
+from esbench.publish.tables.comparison_table import (
+    as_markdown,
+    compare_sides,
+    comparison_frame,
+    outcome,
+    sheet,
+)
 from esbench.publish.tables.score_table import score_table
 
 GOOD = [480.0, 485.0, 490.0, 491.0, 492.0, 495.0, 498.0, 500.0, 499.0, 497.0]
@@ -61,8 +66,8 @@ def test_a_reference_that_is_not_better_than_random_actions_is_no_scale(referenc
     assert len(sides.pairs) == 2
     assert sides.across is None
     acrobot, cartpole = score_table(Path("a"))
-    assert math.isnan(acrobot.normalized)
-    assert cartpole.normalized > 0.5
+    assert math.isnan(acrobot.normalized(acrobot.score))
+    assert cartpole.normalized(cartpole.score) > 0.5
 
 
 @pytest.mark.usefixtures("two")

@@ -12,11 +12,12 @@ from fake_trials import COMMAND, make_records, make_trials, write_trial
 from esbench.core.errors import UsageError
 from esbench.publish.figures.learning_curves import learning_curves
 from esbench.publish.tables import render_table as layout
-from esbench.publish.tables.efficiency import efficiency_table, parse_targets, sheet
+from esbench.publish.tables.efficiency_table import COLUMNS, efficiency_table, parse_targets, sheet
 from esbench.publish.tables.score_table import score_table
-from esbench.results.cells import cells
-from esbench.results.statistics.efficiency import share_interval
-from esbench.results.statistics.statistics import bootstrap_interval
+from esbench.results.sources import read_folder
+from esbench.results.statistics.curves import share_interval
+from esbench.results.statistics.estimates import bootstrap_interval
+from esbench.results.statistics.significance import Estimate
 
 
 @pytest.fixture(autouse=True)
@@ -41,14 +42,14 @@ def test_a_row_of_four_runs_by_hand(tmp_path: Path) -> None:
     (row,) = efficiency_table(tmp_path / "run", {}, window=2)
     low, high = share_interval(2, 4)
     assert row.target == 120
-    assert (row.reached, row.runs, row.share, row.low, row.high) == (2, 4, 0.5, low, high)
-    assert (row.env_steps, row.episodes, row.cpu_time_s, row.wall_time_s) == (200, 20, 2, 1)
+    assert (row.reached, row.runs, row.share) == (2, 4, Estimate(0.5, low, high))
+    assert row.costs == {"env_steps": 200, "episodes": 20, "cpu_time_s": 2, "wall_time_s": 1}
     assert row.expected_env_steps == (100 + 200 + 400 + 400) / 2
     assert row.area_env_steps == 400
     # The fourth run counts as random actions, and the IQM of four leaves out the ends.
-    assert row.mean_return == (60 + 65) / 2
+    assert row.mean_return.value == (60 + 65) / 2
     assert row.diverged == 1
-    assert (row.unfinished, row.empty, row.commands) == (0, 0, (COMMAND,))
+    assert (row.unfinished, row.empty) == (0, 0)
 
 
 def test_the_area_is_normalized_by_frozen_scores_up_to_a_budget_all_have_played(
@@ -57,14 +58,14 @@ def test_the_area_is_normalized_by_frozen_scores_up_to_a_budget_all_have_played(
     write_runs(tmp_path / "a", [[20.0, 120.0, 70.0, 70.0], [20.0] * 4, [120.0] * 4])
     short = {"algorithms": {"random_search": {}}, "budget": {"env_steps": 200}}
     write_runs(tmp_path / "b", [[70.0, 70.0]], **short)
-    first, second = sorted(efficiency_table(tmp_path, {}), key=lambda row: row.algorithm)
+    first, second = sorted(efficiency_table(tmp_path, {}), key=lambda row: row.cell.algorithm)
     assert first.area_env_steps == second.area_env_steps == 200
-    assert (first.mean_return, second.mean_return) == ((70 + 20 + 120) / 3, 70)
+    assert (first.mean_return.value, second.mean_return.value) == ((70 + 20 + 120) / 3, 70)
     assert first.area == pytest.approx((0.5 + 0.0 + 1.0) / 3)
     interval = [float(end) for end in bootstrap_interval([0.5, 0.0, 1.0])]
-    assert [first.area_low, first.area_high] == pytest.approx(interval)
+    assert [*first.area_interval] == pytest.approx(interval)
     assert second.area == 0.5
-    assert math.isnan(second.area_low)
+    assert math.isnan(second.area_interval[0])
 
 
 def test_the_score_fills_the_area_of_a_run_that_ended_before_its_budget(tmp_path: Path) -> None:
@@ -72,9 +73,9 @@ def test_the_score_fills_the_area_of_a_run_that_ended_before_its_budget(tmp_path
     write_runs(tmp_path / "fast", [[20.0, 120.0]] * 3, 120.0, budget=budget)
     slow = {"algorithms": {"snes": {}}, "budget": budget}
     write_runs(tmp_path / "slow", [[45.0] * 4] * 3, 45.0, **slow)
-    rows = {row.algorithm: row for row in efficiency_table(tmp_path, {})}
+    rows = {row.cell.algorithm: row for row in efficiency_table(tmp_path, {})}
     by_area = score_table(tmp_path, statistic="area")
-    assert {row.algorithm: row.normalized for row in by_area} == {
+    assert {row.algorithm: row.normalized(row.score) for row in by_area} == {
         name: pytest.approx(row.area) for name, row in rows.items()
     }
     assert rows["openai_es"].area == pytest.approx(0.75)
@@ -86,7 +87,7 @@ def test_a_run_that_diverged_counts_in_the_area_as_in_the_table_of_areas(tmp_pat
     write_runs(tmp_path, [[20.0, math.nan, 20.0, 20.0], *[[120.0] * 4] * 3], 120.0)
     (row,) = efficiency_table(tmp_path, {})
     (by_area,) = score_table(tmp_path, statistic="area")
-    assert row.area == pytest.approx(by_area.normalized)
+    assert row.area == pytest.approx(by_area.normalized(by_area.score))
     assert (row.diverged, by_area.diverged) == (1, 1)
     assert any("diverged" in note for note in sheet([row]).notes)
 
@@ -104,8 +105,8 @@ def test_the_target_is_reached_by_a_return_or_by_the_final_score(
 ) -> None:
     write_runs(tmp_path / "run", [[returns] * 4] * 2, score, evaluation={"center": center})
     (row,) = efficiency_table(tmp_path / "run", {}, window=1)
-    assert (row.reached, row.env_steps, row.expected_env_steps) == (2, cost, cost)
-    assert math.isnan(row.low)  # of two runs
+    assert (row.reached, row.costs["env_steps"], row.expected_env_steps) == (2, cost, cost)
+    assert math.isnan(row.share.low)  # of two runs
     assert any("was not evaluated" in note for note in sheet([row]).notes) != center
 
 
@@ -114,7 +115,9 @@ def test_an_agent_whose_first_policy_is_not_evaluated_has_no_area(tmp_path: Path
     budget = {"env_steps": 400}
     for trial in make_trials(tmp_path / "run", algorithms=algorithms, budget=budget):
         write_trial(trial, make_records([20.0, 120.0, 120.0, 120.0]), 120.0)
-    areas = {row.algorithm: row.area for row in efficiency_table(tmp_path / "run", {}, window=1)}
+    areas = {
+        row.cell.algorithm: row.area for row in efficiency_table(tmp_path / "run", {}, window=1)
+    }
     assert math.isnan(areas["climber"])
     assert areas["openai_es"] == pytest.approx(0.75)
 
@@ -122,13 +125,14 @@ def test_an_agent_whose_first_policy_is_not_evaluated_has_no_area(tmp_path: Path
 def test_no_run_that_reaches_the_target_has_no_time(tmp_path: Path) -> None:
     write_runs(tmp_path / "run", [[20.0] * 4] * 3)
     (row,) = efficiency_table(tmp_path / "run", {})
-    assert (row.reached, row.runs, row.share) == (0, 3, 0)
-    assert row.env_steps == row.expected_env_steps == math.inf
+    assert (row.reached, row.runs, row.share.value) == (0, 3, 0)
+    assert row.costs["env_steps"] == row.expected_env_steps == math.inf
     cells = ["CartPole-v1", "openai_es", "120.0", "0 of 3", "[0.00, 0.56]", "-", "-", "-", "-"]
     assert sheet([row]).body[0][:-1] == cells
-    header, values = csv.reader(layout.as_csv([row]).splitlines())
-    assert dict(zip(header, values, strict=True))["env_steps"] == "inf"
-    assert json.loads(layout.as_json([row], []))["rows"][0]["env_steps"] is None
+    values = layout.records(COLUMNS, [row])
+    header, texts = csv.reader(layout.as_csv(values).splitlines())
+    assert dict(zip(header, texts, strict=True))["env_steps"] == "inf"
+    assert json.loads(layout.as_json(values, []))["rows"][0]["env_steps"] is None
 
 
 def test_unfinished_runs_count_as_far_as_they_went(tmp_path: Path) -> None:
@@ -141,7 +145,7 @@ def test_unfinished_runs_count_as_far_as_they_went(tmp_path: Path) -> None:
     (row,) = efficiency_table(tmp_path / "run", {}, window=1)
     assert (row.reached, row.runs, row.unfinished, row.empty) == (2, 3, 1, 1)
     assert row.expected_env_steps == (100 + 300 + 200) / 2
-    assert row.env_steps == 300  # two of three go on after 100 steps, none after 300
+    assert row.costs["env_steps"] == 300  # two of three go on after 100 steps, none after 300
     assert row.area == pytest.approx((0.75 + 0.25) / 2)  # of the two that played 400 steps
     notes = sheet([row]).notes
     assert any(note.startswith("1 run without a result") for note in notes)
@@ -164,9 +168,13 @@ def test_targets_come_from_the_option_first_and_may_be_missing(tmp_path: Path) -
     rows = efficiency_table(tmp_path / "run", parse_targets(["Acrobot-v1=-100"]))
     assert [row.target for row in rows[:2]] == [-100, 120]
     without = rows[2]
-    assert (without.environment, without.runs, without.mean_return) == ("Pendulum-v1", 3, 20)
+    assert (without.cell.environment, without.runs, without.mean_return.value) == (
+        "Pendulum-v1",
+        3,
+        20,
+    )
     assert math.isnan(without.target)
-    assert math.isnan(without.env_steps)
+    assert math.isnan(without.costs["env_steps"])
     table = sheet(rows)
     assert list(table.body[2][2:]) == ["-"] * 8
     (note,) = [note for note in table.notes if "no target" in note]
@@ -180,7 +188,7 @@ def test_rows_are_sorted_by_environment_and_cost(tmp_path: Path) -> None:
         algorithms = {name: {"algorithm": "openai_es"}}
         write_runs(tmp_path / "run" / name, [curve], algorithms=algorithms)
     rows = efficiency_table(tmp_path / "run", {}, window=1)
-    assert [row.algorithm for row in rows] == ["fast", "slow", "never"]
+    assert [row.cell.algorithm for row in rows] == ["fast", "slow", "never"]
 
 
 def test_footnotes_warn_of_few_seeds_and_name_who_made_the_rows(tmp_path: Path) -> None:
@@ -202,9 +210,9 @@ def test_cut_training_episodes_are_named_in_table_and_figure(
     table = {} if limit is None else {"max_episode_steps": limit}
     write_runs(tmp_path, [[50.0] * 4] * 3, environment={"CartPole-v1": table})
     rows = efficiency_table(tmp_path, {})
-    assert [row.cut for row in rows] == [limit is not None]
+    assert [row.cell.cuts_episodes for row in rows] == [limit is not None]
     assert any("max_episode_steps" in note for note in sheet(rows).notes) == (limit is not None)
-    shown = learning_curves(cells(tmp_path))
+    shown = learning_curves(read_folder(tmp_path))
     assert shown is not None
     assert ("cut" in shown.return_label) == (limit is not None)
 

@@ -16,7 +16,7 @@ from esbench.experiment.trials import open_grid
 from esbench.publish.gate.baselines import Baseline, freeze
 from esbench.publish.gate.check import CellReport, CheckReport, check
 from esbench.publish.gate.match_baseline import DigestResult
-from esbench.results.statistics.gate import GateRules, Verdict
+from esbench.results.statistics.judgment import GateRules, Verdict
 
 Broken: TypeAlias = Callable[..., tuple[CheckReport, CellReport]]
 

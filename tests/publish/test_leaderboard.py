@@ -58,7 +58,7 @@ from esbench.publish.leaderboard.table import (
     leaderboard_rows,
     settings_words,
 )
-from esbench.results.cells import Cell
+from esbench.results.cell import Cell
 from esbench.store import provenance as record
 
 PUBLISHED = Path(__file__).parents[2] / "results" / "leaderboard"

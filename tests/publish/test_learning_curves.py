@@ -20,7 +20,7 @@ from esbench.publish.figures.environment_figure import Panel, curves_drawing
 from esbench.publish.figures.learning_curves import LearningCurves, learning_curves
 from esbench.publish.figures.style import STYLES, assign_styles
 from esbench.publish.tables.score_table import score_table
-from esbench.results.cells import cells
+from esbench.results.sources import read_folder
 
 NO_SCORES = Scores()
 RANDOM = RandomScore(mean=22.0, std=1.0, episodes=100, command="measured")
@@ -31,7 +31,7 @@ FUNCTION = "esbench/Sphere-v0"
 
 
 def draw_figure(root: Path, scores: Scores = NO_SCORES, environment: str = "CartPole-v1") -> Figure:
-    shown = learning_curves(cells(root))
+    shown = learning_curves(read_folder(root))
     assert shown is not None
     return curves_drawing(environment, shown, scores).make()
 
@@ -71,7 +71,7 @@ def test_equal_trials_give_equal_bytes_whatever_the_settings_of_matplotlib(tmp_p
     import matplotlib
 
     write_learning(tmp_path)
-    shown = learning_curves(cells(tmp_path))
+    shown = learning_curves(read_folder(tmp_path))
     assert shown is not None
     first = curves_drawing("CartPole-v1", shown, NO_SCORES).files()
     with matplotlib.rc_context({"font.size": 20, "lines.linewidth": 9}):
@@ -278,7 +278,7 @@ def test_algorithms_format_and_size_of_choice(tmp_path: Path) -> None:
     assert b"/MediaBox [ 0 0 252 432 ]" in first
     draw(tmp_path, out, ["snes"], output)
     assert (out / "CartPole-v1.pdf").read_bytes() == first
-    shown = learning_curves(cells(tmp_path))
+    shown = learning_curves(read_folder(tmp_path))
     assert shown is not None
     figure = curves_drawing("CartPole-v1", shown, NO_SCORES).make((3.5, 6.0))
     figure.draw_without_rendering()

@@ -17,7 +17,7 @@ from esbench.publish.gate import render_check as verdicts
 from esbench.publish.gate.baselines import read_baseline
 from esbench.publish.gate.check import check
 from esbench.publish.gate.match_baseline import DigestResult
-from esbench.results.statistics.gate import GateRules, Verdict
+from esbench.results.statistics.judgment import GateRules, Verdict
 
 BASELINE = Path(__file__).parents[2] / "results" / "baselines" / "ci.json"
 

@@ -20,12 +20,11 @@ from esbench.publish.figures.style import STYLES
 from esbench.publish.html.charts import HEALTH_MEASURES
 from esbench.publish.html.page import render, report_contents, write_report
 from esbench.publish.html.plotly_chart import DASHES
-from esbench.publish.tables.across_environments import normalized_scores, overall
-from esbench.publish.tables.score_sheet import sheet
-from esbench.publish.tables.score_table import score_table
-from esbench.results.cells import cells
+from esbench.publish.tables.score_table import score_table, sheet
+from esbench.results.cell import normalized_scores
+from esbench.results.sources import read_folder
+from esbench.results.statistics.estimates import iqm, overall
 from esbench.results.statistics.generations import uniform_curve_band
-from esbench.results.statistics.statistics import iqm
 
 
 class PageReader(HTMLParser):
@@ -97,7 +96,7 @@ def test_the_page_has_every_number_of_the_table(folder: Path, texts: list[str]) 
 def test_curves_are_of_the_done_seeds(folder: Path, shown: Json) -> None:
     charts = {item["name"]: item["learning"][0] for item in shown["environments"]}
     assert list(charts) == list(ENVIRONMENTS)
-    for cell in cells(folder):
+    for cell in read_folder(folder):
         lines = {line["meta"]: line for line in curves(charts[cell.environment]["figure"])}
         done = [trial.columns("center_return", "env_steps") for trial in cell.trials]
         starts = [run["center_return"][0] for run in done if len(run["env_steps"]) > 9]
@@ -205,7 +204,7 @@ def test_the_overall_table_has_the_numbers_of_the_summary(folder: Path, shown: J
 
 
 def test_charts_across_environments_keep_their_ends(folder: Path, shown: Json) -> None:
-    found = cells(folder)
+    found = read_folder(folder)
     for chart, make in zip(shown["charts"], (target_ecdf, performance_profile), strict=True):
         wanted = make(found)
         assert wanted is not None

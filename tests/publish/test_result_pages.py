@@ -23,8 +23,8 @@ from esbench.core.units import format_number, format_share
 from esbench.publish.figures.drawing import Drawing
 from esbench.publish.leaderboard.entries import BestSoFar, Entry, as_file
 from esbench.publish.leaderboard.suites import Suite, read_suite
-from esbench.results.statistics.permutation import p_different
-from esbench.results.statistics.statistics import iqm
+from esbench.results.statistics.estimates import iqm
+from esbench.results.statistics.significance import p_different
 
 
 @pytest.fixture(scope="module")

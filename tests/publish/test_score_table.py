@@ -1,9 +1,9 @@
 import csv
-import dataclasses
 import json
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,19 +11,25 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import finished
+from fake_cells import make_cell
 from fake_trials import COMMAND, edit, make_records, make_trials, write_scores, write_trial
 from rich.console import Console
 from scipy.stats import trim_mean
 
 from esbench.cli.console import sheet_table
 from esbench.core.errors import UsageError
-from esbench.publish.tables.comparison import compare_sides
-from esbench.publish.tables.frames import score_frame
-from esbench.publish.tables.render_table import as_csv, as_json, as_latex, as_markdown
-from esbench.publish.tables.score_sheet import TAIL, cautions, footnotes, sheet
-from esbench.publish.tables.score_table import ScoreRow, score_table
-from esbench.publish.tables.wide_table import wide_sheet
-from esbench.results.cells import cells
+from esbench.publish.tables.comparison_table import compare_sides
+from esbench.publish.tables.render_table import as_csv, as_json, as_latex, as_markdown, records
+from esbench.publish.tables.score_table import (
+    COLUMNS,
+    score_frame,
+    score_table,
+    sheet,
+    wide_sheet,
+)
+from esbench.publish.tables.table_notes import TAIL, cautions, footnotes
+from esbench.results.cell import Cell
+from esbench.results.sources import read_folder
 from esbench.store.selected_score import keep_selected_score
 
 ENVIRONMENT = """
@@ -48,97 +54,62 @@ def _scores_of_cartpole(freeze: Callable[..., None]) -> None:
     freeze("CartPole-v1", text=ENVIRONMENT)
 
 
-def make_row(**changes: Any) -> ScoreRow:
-    row = ScoreRow(
-        environment="HalfCheetah-v5",
-        algorithm="openai_es",
-        policy="default",
-        score=-1234.56,
-        low=-2000.0,
-        high=-500.0,
-        seeds=10,
-        unfinished=0,
-        env_steps=3_000_000.0,
-        wall_time_s=185.0,
-        random_score=math.nan,
-        reference_score=math.nan,
-        reference_method="",
-        reference_source="",
-        reference_comparable=None,
-        reference_note="",
-        normalized=math.nan,
-        commands=("esbench run a",),
-        hardware=(),
-        differs=(),
-    )
-    return dataclasses.replace(row, **changes)
-
-
-def printed(rows: list[ScoreRow], width: int = 80) -> list[str]:
+def printed(rows: list[Cell], width: int = 80) -> list[str]:
+    """The lines of the terminal's table without rules, with one space between columns."""
     console, table = Console(width=width), sheet(rows, terminal=True)
     with console.capture() as capture:
         console.print(sheet_table(table, range(len(table.header)), width))
-    return capture.get().splitlines()
+    lines = capture.get().splitlines()
+    assert max(map(len, lines)) <= width
+    return [" ".join(line.split()) for line in lines if "─" not in line]
 
 
-def markdown(*rows: ScoreRow) -> str:
+def markdown(*rows: Cell) -> str:
     """The Markdown of some rows, with one space around each cell."""
     return re.sub(" +", " ", as_markdown(sheet(rows)))
 
 
-def test_folders_and_scores_are_of_the_same_seeds(tmp_path: Path) -> None:
-    trials = make_trials(tmp_path, seeds=[0, 1, 2])
-    for trial, score in zip(trials, [100.0, None, 300.0], strict=True):
-        write_trial(trial, make_records([1.0, 2.0]), score)
-    (row,) = score_table(tmp_path)
-    seeds = [Path(folder).name for folder in row.trials]
-    assert list(zip(seeds, row.scores, strict=True)) == [("seed-0", 100.0), ("seed-2", 300.0)]
-
-
-def test_trials_with_other_scores_of_random_actions_have_a_note(tmp_path: Path) -> None:
-    write_scores(tmp_path, [10.0, 20.0, 90.0])
-    assert not score_table(tmp_path)[0].scores_differ
-    random = {"mean": 1.0, "std": 1.0, "episodes": 100, "command": "none"}
-    place = tmp_path / "CartPole-v1/openai_es/seed-2"
-    edit(place, "trial.json", lambda content: content.update(scores={"random": random}))
-    (row,) = score_table(tmp_path)
-    assert row.scores_differ
-    alike = dataclasses.replace(row, scores_differ=False)
-    assert len(cautions([row])) == len(cautions([alike])) + 1
+def notes_with(rows: list[Cell], word: str) -> list[str]:
+    return [note for note in footnotes(rows) if word in note]
 
 
 @pytest.mark.usefixtures("_scores_of_cartpole")
 def test_a_row_has_scores_cost_reference_and_command(tmp_path: Path) -> None:
-    trials = make_trials(tmp_path / "run", seeds=[0, 1, 2])
-    for trial, score, cost in zip(trials, (10.0, 20.0, 90.0), (1, 1, 4), strict=True):
-        write_trial(trial, make_records([score] * cost), score, wall_time_s=float(cost))
-    (row,) = score_table(tmp_path / "run")
-    assert row == ScoreRow(
-        environment="CartPole-v1",
-        algorithm="openai_es",
-        policy="default",
-        score=40.0,
-        low=row.low,
-        high=row.high,
-        seeds=3,
-        unfinished=0,
-        env_steps=200.0,
-        wall_time_s=2.0,
-        random_score=20.0,
-        reference_score=120.0,
-        reference_method="OpenAI-ES",
-        reference_source="table 1 of a_paper",
-        reference_comparable=False,
-        reference_note="50 % longer episodes",
-        normalized=0.2,
-        commands=(COMMAND,),
-        hardware=("Test CPU, 2 cores",),
-        differs=(),
-        budget=1000,
-        trials=tuple(str(tmp_path / f"run/CartPole-v1/openai_es/seed-{n}") for n in range(3)),
-        scores=(10.0, 20.0, 90.0),
-    )
-    assert 10 <= row.low < 40 < row.high <= 90
+    trials = make_trials(tmp_path / "run", seeds=[0, 1, 2, 3])
+    for trial, score, cost in zip(trials, (10.0, None, 20.0, 90.0), (1, 9, 1, 4), strict=True):
+        write_trial(trial, make_records([1.0] * cost), score, wall_time_s=float(cost))
+    rows = score_table(tmp_path / "run")
+    (row,) = records(COLUMNS, rows)
+    low, high = row.pop("low"), row.pop("high")
+    assert 10 <= low < 40 < high <= 90
+    assert {key: value for key, value in row.items() if value not in ("", (), 0.0, None)} == {
+        "environment": "CartPole-v1",
+        "algorithm": "openai_es",
+        "policy": "default",
+        "score": 40.0,
+        "seeds": 3,
+        "unfinished": 1,
+        "env_steps": 200.0,
+        "wall_time_s": 2.0,
+        "random_score": 20.0,
+        "reference_score": 120.0,
+        "reference_method": "OpenAI-ES",
+        "reference_source": "table 1 of a_paper",
+        "reference_note": "50 % longer episodes",
+        "normalized": 0.2,
+        "commands": (COMMAND,),
+        "hardware": ("Test CPU, 2 cores",),
+        "trials": tuple(str(tmp_path / f"run/CartPole-v1/openai_es/seed-{n}") for n in (0, 2, 3)),
+        "scores": (10.0, 20.0, 90.0),
+        "tail": pytest.approx(math.nan, nan_ok=True),
+        "selected": pytest.approx(math.nan, nan_ok=True),
+        "variety": "varied",
+        "statistic": "mean",
+        "budget": 1000,
+    }
+    assert row["reference_comparable"] is False
+    assert "| 3 of 4 |" in markdown(*rows)
+    assert len(notes_with(rows, "1 trial without a score")) == 1
 
 
 @pytest.mark.usefixtures("_scores_of_cartpole")
@@ -156,8 +127,8 @@ def test_frozen_scores_do_not_hold_for_a_changed_environment(
     write_scores(tmp_path / "run", [10.0, 20.0, 90.0], environment=environment)
     (row,) = score_table(tmp_path / "run")
     assert math.isnan(row.random_score)
-    assert math.isnan(row.normalized)
-    assert row.reference_method == ""
+    assert not row.has_scale
+    assert row.reference is None
 
 
 @pytest.mark.usefixtures("freeze")
@@ -177,20 +148,6 @@ def test_rows_are_sorted_by_environment_then_score_with_the_missing_last(tmp_pat
     ]
 
 
-@pytest.mark.usefixtures("freeze")
-def test_trials_that_are_not_done_are_counted_and_left_out(tmp_path: Path) -> None:
-    done, failed, partial, untouched = make_trials(tmp_path, seeds=[0, 1, 2, 3])
-    write_trial(done, make_records([1.0, 2.0]), 8.0, wall_time_s=4.0)
-    write_trial(failed, make_records([1.0]), error="Traceback")
-    write_trial(partial, make_records([1.0]))
-    assert untouched.folder.status == "missing"
-    (row,) = score_table(tmp_path)
-    assert (row.score, row.seeds, row.unfinished) == (8.0, 1, 2)
-    assert (row.env_steps, row.wall_time_s) == (200.0, 4.0)
-    assert "| 1 of 3 |" in markdown(row)
-    assert any("2 trials" in note for note in footnotes([row]))
-
-
 @pytest.mark.usefixtures("_scores_of_cartpole")
 def test_a_run_that_diverged_counts_as_the_worst_of_its_row_or_of_random_actions(
     tmp_path: Path,
@@ -201,7 +158,7 @@ def test_a_run_that_diverged_counts_as_the_worst_of_its_row_or_of_random_actions
     write_scores(tmp_path / "c", [math.nan] * 3, algorithms={"ars": {}})
     first, second, last = score_table(tmp_path)
     assert (first.algorithm, first.standing, first.diverged) == ("openai_es", "best", 0)
-    assert (second.algorithm, second.seeds, second.unfinished, second.diverged) == ("snes", 6, 0, 3)
+    assert (second.algorithm, second.unfinished, second.diverged) == ("snes", 0, 3)
     assert sorted(second.scores) == [20.0, 20.0, 20.0, 490.0, 495.0, 500.0]  # 20: random actions
     assert second.score == trim_mean(second.scores, 0.25)
     assert (last.algorithm, last.scores, last.diverged) == ("ars", (), 3)
@@ -275,52 +232,34 @@ def test_the_tail_is_the_mean_over_all_seeds_of_the_worst_tenth_of_the_episodes(
 
 
 @pytest.mark.usefixtures("freeze")
-def test_nothing_done_still_gives_a_row(tmp_path: Path) -> None:
-    write_trial(make_trials(tmp_path)[0], make_records([1.0]))
-    (row,) = score_table(tmp_path)
-    assert math.isnan(row.score)
-    cell = "| CartPole-v1 | openai_es | - | - | 0 of 1 | - | - |"
-    assert markdown(row).splitlines()[2] == cell
-
-
-@pytest.mark.usefixtures("freeze")
 def test_trials_of_other_settings_are_never_pooled(tmp_path: Path) -> None:
-    write_scores(tmp_path / "short", [1.0, 2.0])
-    write_scores(tmp_path / "long", [5.0, 6.0], budget={"env_steps": 2000})
-    rows = score_table(tmp_path)
-    assert [(row.score, row.seeds) for row in rows] == [(5.5, 2), (1.5, 2)]
-    assert [row.differs for row in rows] == [
-        ("budget.env_steps=2000",),
-        ("budget.env_steps=1000",),
-    ]
-    assert len({row.algorithm for row in rows}) == 2
-    assert all(row.algorithm.startswith("openai_es #") for row in rows)
-    assert f"{rows[0].algorithm} on CartPole-v1: budget.env_steps=2000" in footnotes(rows)
-
-
-@pytest.mark.usefixtures("freeze")
-def test_settings_have_the_same_label_in_every_environment(tmp_path: Path) -> None:
     for name in ("CartPole-v1", "Acrobot-v1"):
-        for sigma in (0.1, 0.2):
-            write_scores(
-                tmp_path / name / str(sigma),
-                [1.0, 2.0],
-                environments=[name],
-                algorithms={"openai_es": {"sigma": sigma}},
-            )
-    labels = {(row.algorithm, row.differs) for row in score_table(tmp_path)}
-    assert len(labels) == 2
+        write_scores(tmp_path / name, [1.0, 2.0], environments=[name])
+        more = {"env_steps": 2000}
+        write_scores(tmp_path / "long" / name, [5.0, 6.0], environments=[name], budget=more)
+    rows = score_table(tmp_path)
+    assert [(row.score, row.differs) for row in rows] == [
+        (5.5, ("budget.env_steps=2000",)),
+        (1.5, ("budget.env_steps=1000",)),
+    ] * 2
+    first, second, *others = (row.algorithm for row in rows)
+    assert [first, second] == others  # the same labels in every environment
+    assert first.startswith("openai_es #")
+    assert first != second
+    notes = footnotes(rows)
+    assert f"{first} on CartPole-v1: budget.env_steps=2000" in notes
+    assert any("budgets of steps: 1.0 k (" in note for note in notes)
 
 
 @pytest.mark.usefixtures("freeze")
 def test_the_same_trial_in_two_folders_counts_once_and_the_done_one_counts(tmp_path: Path) -> None:
     write_trial(make_trials(tmp_path / "a")[0], make_records([1.0]))
     write_scores(tmp_path / "b", [1.0, 2.0])
-    (cell,) = cells(tmp_path)
-    assert [trial.path.parts[-4] for trial in cell.trials] == ["b", "b"]
+    (cell,) = read_folder(tmp_path)
+    assert [run.folder.path.parts[-4] for run in cell.runs] == ["b", "b"]
     (row,) = score_table(tmp_path)
     assert row.score == 1.5
-    assert any(str(tmp_path / "a") in note for note in footnotes([row]))
+    assert notes_with([row], str(tmp_path / "a"))
     with pytest.raises(UsageError, match="same trial"):
         compare_sides("openai_es", "openai_es", tmp_path)
 
@@ -352,31 +291,24 @@ def test_markdown(tmp_path: Path) -> None:
     assert terminal.notes == [n for n in footnotes(rows) if not n.startswith("Normalized")]
 
 
-def test_markdown_escapes_what_would_break_the_table() -> None:
-    text = markdown(make_row(algorithm="a|b*_~c~", commands=("run <x> `y`\nz",)))
-    assert r"| a\|b\*\_\~c\~ |" in text
-    assert r"- Made by: run \<x> \`y\` z" in text
-
-
-def test_policies_have_a_column_once_one_has_a_name() -> None:
-    rows = [make_row(policy="mlp"), make_row()]
-    assert "| openai_es | mlp |" in markdown(*rows)
-    assert "| openai_es | default |" in markdown(*rows)
-    assert rows[0].name == "openai_es mlp"
-    assert "Policy" not in markdown(rows[1])
-
-
-def test_footnotes_warn_of_few_seeds_and_name_who_made_which_row() -> None:
-    few = make_row(seeds=2, low=math.nan, high=math.nan, commands=("first",))
-    many = make_row(algorithm="pgpe", commands=("second",))
-    ten, three, *made = footnotes([few, many])[1:]
+def test_layouts_of_one_row() -> None:
+    few = make_cell(seeds=2, commands=("first",))
+    many = make_cell(algorithm="a|b*_~c~", policy="mlp", commands=("run <x> `y`\nz",))
+    text = markdown(few, many)
+    assert r"| a\|b\*\_\~c\~ | mlp |" in text
+    assert "| openai_es | default |" in text
+    assert "Policy" not in markdown(few)
+    assert r"- Made by (a\|b\*\_\~c\~ mlp on HalfCheetah-v5): run \<x> \`y\` z" in text
+    ten, three, *made = footnotes([few, replace(many, algorithm="x")])[1:]
     assert "fewer than 10 seeds" in ten
     assert "fewer than 3 seeds" in three
-    assert made == [
-        "Made by (openai_es on HalfCheetah-v5): first",
-        "Made by (pgpe on HalfCheetah-v5): second",
-    ]
-    assert footnotes([many])[1:] == ["Made by: second"]
+    assert made[0] == "Made by (openai_es on HalfCheetah-v5): first"
+    assert footnotes([make_cell()])[1:] == ["Made by: esbench run a"]
+    small = make_cell(-3.2e-9, (-0.0041, -0.0), random=-3_172_801.0)
+    numbers = "| -3.2e-09 | [-0.0041, 0.0] | 10 | 3.0 M | 3 min 5 s | -3.173e+06 |"
+    assert numbers in markdown(small)
+    assert "-3.2e-09 [-0.0041, 0.0] 10 3.0 M" in " ".join(printed([small]))
+    assert "-3.2e-09" in as_csv(records(COLUMNS, [small]))
 
 
 def test_what_only_one_algorithm_has_from_the_environments_file_is_said(tmp_path: Path) -> None:
@@ -392,60 +324,40 @@ def test_what_only_one_algorithm_has_from_the_environments_file_is_said(tmp_path
     )
 
 
-def test_csv_has_every_field_in_full_precision() -> None:
-    header, cells = csv.reader(as_csv([make_row(commands=("a, b", "c"))]).splitlines())
+def test_csv_and_json_have_every_field_in_full_precision() -> None:
+    rows = [make_cell(0.1 + 0.2, commands=("a, b", "c"))]
+    header, cells = csv.reader(as_csv(records(COLUMNS, rows)).splitlines())
     values = dict(zip(header, cells, strict=True))
-    assert header == [field.name for field in dataclasses.fields(ScoreRow)]
-    assert values["score"] == "-1234.56"
+    assert header == [column.key for column in COLUMNS if column.key]
+    assert (values["score"], values["commands"]) == (str(0.1 + 0.2), "a, b; c")
     assert values["random_score"] == values["reference_comparable"] == ""
-    assert values["commands"] == "a, b; c"
-
-
-def test_json_has_every_field_and_null_for_nan() -> None:
-    row = make_row(score=0.1 + 0.2)
-    content = json.loads(as_json([row], footnotes([row])), parse_constant=pytest.fail)
+    content = json.loads(as_json(records(COLUMNS, rows), ["a note"]), parse_constant=pytest.fail)
     (stored,) = content["rows"]
-    assert stored["score"] == 0.1 + 0.2
+    assert list(stored) == header
+    assert (stored["score"], stored["commands"]) == (0.1 + 0.2, ["a, b", "c"])
     assert stored["random_score"] is None
-    assert stored["commands"] == ["esbench run a"]
-    assert content["footnotes"] == footnotes([row])
+    assert content["footnotes"] == ["a note"]
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "tables-and-figures.md"
+    assert {*header} <= {*re.findall(r"`(\w+)`", page.read_text(encoding="utf-8"))}
 
 
 def test_the_terminal_table_fits_80_columns_and_breaks_intervals_only() -> None:
-    long = {"algorithm": "nsra_es_with_a_long_label", "low": -10000.0, "high": -10000.0}
-    long |= {"score": -10000.0, "reference_score": -10000.0, "reference_method": "A"}
-    lines = printed([make_row(**long, seeds=9, unfinished=1, wall_time_s=3000.0)])
-    assert max(map(len, lines)) <= 80
-    names = ["Algorithm", "Score", "95 %", "interval", "Seeds", "Steps", "Time", "Reference"]
-    cells = ["-10000", "[-10000,", "-10000]", "9 of 10", "3.0 M", "50 min 0 s"]
-    for text in [*names, *cells, "-10000 [1]"]:
-        assert any(text in line for line in lines), text
-    row = make_row(algorithm="random_search", reference_score=4000.0, reference_method="A")
-    assert [" ".join(line.split()) for line in printed([row]) if "─" not in line] == [
+    row = make_cell(algorithm="random_search", reference=4000.0)
+    assert printed([row]) == [
         "95 %",
         "Environment Algorithm Score interval Seeds Steps Time Reference",
         "HalfCheetah-v5 random_search -1235 [-2000, 10 3.0 M 3 min 5 s 4000 [1]",
         "-500.0]",
     ]
-
-
-def test_the_terminal_table_is_one_line_a_row_if_it_fits() -> None:
-    known = make_row(environment="Swimmer", score=36.0, low=30.0, high=40.0)
-    lines = printed([dataclasses.replace(known, reference_method="A", reference_score=9.0)])
-    assert [" ".join(line.split()) for line in lines if "─" not in line] == [
+    fits = make_cell(36.0, (30.0, 40.0), environment="Swimmer", reference=9.0)
+    assert printed([fits]) == [
         "Environment Algorithm Score 95 % interval Seeds Steps Time Reference",
         "Swimmer openai_es 36.0 [30.0, 40.0] 10 3.0 M 3 min 5 s 9.0 [1]",
     ]
-    assert not any("Reference" in line for line in printed([known]))  # none has one
-
-
-def test_small_scores_are_legible_everywhere() -> None:
-    row = make_row(score=-3.2e-9, low=-0.0041, high=-0.0, random_score=-3_172_801.0)
-    numbers = "| -3.2e-09 | [-0.0041, 0.0] | 10 | 3.0 M | 3 min 5 s | -3.173e+06 |"
-    assert numbers in markdown(row)
-    text = " ".join(" ".join(printed([row])).split())
-    assert "-3.2e-09 [-0.0041, 0.0] 10 3.0 M" in text
-    assert "-3.2e-09" in as_csv([row])
+    unknown = make_cell(algorithm="nsra_es_with_a_long_label", seeds=9, unfinished=1)
+    text = " ".join(printed([unknown]))
+    assert "9 of 10" in text
+    assert "Reference" not in text
 
 
 def test_the_best_of_an_environment_and_what_is_tied_with_it_are_marked(tmp_path: Path) -> None:
@@ -511,44 +423,36 @@ def test_algorithms_are_summed_up_over_environments(tmp_path: Path) -> None:
     assert not any("ver all" in note for note in footnotes(one))
 
 
-def test_a_table_without_statistics_over_environments_says_why(tmp_path: Path) -> None:
+def test_what_is_not_in_the_statistics_over_environments_is_said(tmp_path: Path) -> None:
     for environment in ("CartPole-v1", "Acrobot-v1", "esbench/Sphere-v0"):
-        write_scores(tmp_path, [1.0] * 4, environments=[environment])
-    rows = score_table(tmp_path)
-    bare = [row for row in rows if math.isnan(row.normalized)]
-    for table, expected in (
-        (rows, "Not in the statistics over all environments, .*: esbench/Sphere-v0."),
-        ([*bare, rows[0]], "No statistics over all environments.*: Acrobot-v1."),
-        ([*bare, dataclasses.replace(bare[0], environment="B")], "No statistics .*: none."),
-    ):
-        assert any(re.match(expected, note) for note in footnotes(table))
-
-
-def test_an_environment_without_a_score_has_still_its_reference(tmp_path: Path) -> None:
-    for environment in ("CartPole-v1", "Acrobot-v1"):
         write_scores(tmp_path, [1.0] * 4, environments=[environment])
     for trial in make_trials(tmp_path, environments=["Pendulum-v1"], algorithms={"snes": {}}):
         write_trial(trial, make_records([1.0]), error="Traceback")
-    notes = [note for note in footnotes(score_table(tmp_path)) if note.startswith("Not in")]
-    assert [note.rpartition(", without ")[2] for note in notes] == [
+    rows = score_table(tmp_path)
+    assert [note.rpartition(", without ")[2] for note in notes_with(rows, "Not in")] == [
+        "a reference score above a random one: esbench/Sphere-v0.",
         "a score: Pendulum-v1.",
         "a score in some of them: snes.",
     ]
-
-
-def test_rows_of_different_budgets_are_named(tmp_path: Path) -> None:
-    for name, steps in (("openai_es", 1000), ("snes", 3000)):
-        write_scores(tmp_path, [1.0] * 4, algorithms={name: {}}, budget={"env_steps": steps})
-    write_scores(tmp_path, [1.0] * 4, environments=["Acrobot-v1"])
-    (note,) = [note for note in footnotes(score_table(tmp_path)) if "budgets" in note]
-    assert note.startswith("CartPole-v1: ")
-    assert "1.0 k (openai_es); 3.0 k (snes)" in note
+    scaled, bare = rows[0], next(row for row in rows if not row.has_scale)
+    for other, end in ((scaled, "Acrobot-v1."), (replace(bare, environment="B"), "none.")):
+        (note,) = notes_with([bare, other], "No statistics over all")
+        assert note.endswith(end)
 
 
 def test_a_table_of_tails_says_that_it_is_normalized_by_means() -> None:
-    rows = [make_row(normalized=0.5, statistic=statistic) for statistic in ("mean", "tail")]
-    says = ["not tails" in " ".join(footnotes([row])) for row in rows]
-    assert says == [False, True]
+    rows = [make_cell(random=0.0, reference=1.0, statistic=of) for of in ("mean", "tail")]
+    assert [bool(notes_with([row], "not tails")) for row in rows] == [False, True]
+
+
+def test_trials_with_other_scores_of_random_actions_have_a_note(tmp_path: Path) -> None:
+    write_scores(tmp_path, [10.0, 20.0, 90.0])
+    random = {"mean": 1.0, "std": 1.0, "episodes": 100, "command": "none"}
+    place = tmp_path / "CartPole-v1/openai_es/seed-2"
+    edit(place, "trial.json", lambda content: content.update(scores={"random": random}))
+    (row,) = score_table(tmp_path)
+    assert row.scores_differ
+    assert len(cautions([row])) == len(cautions([replace(row, scores_differ=False)])) + 1
 
 
 def test_a_table_loads_no_slow_package(tmp_path: Path) -> None:
@@ -557,18 +461,12 @@ def test_a_table_loads_no_slow_package(tmp_path: Path) -> None:
         write_scores(tmp_path, [4.0, 5.0, 6.0], environments=[name], algorithms={"snes": {}})
     code = (
         "import sys; from pathlib import Path; "
-        "from esbench.publish.tables import score_sheet, score_table; "
-        "import esbench.publish.figures.all_figures, esbench.publish.tables.efficiency; "
+        "from esbench.publish.tables import score_table; "
+        "import esbench.publish.figures.all_figures, esbench.publish.tables.efficiency_table; "
         "rows = score_table.score_table(Path(sys.argv[1])); "
-        "notes = score_sheet.sheet(rows).notes; "
+        "notes = score_table.sheet(rows).notes; "
         "assert any('IQM 0.' in note for note in notes) and rows[0].standing == 'best'; "
         "loaded = {'matplotlib', 'scipy', 'rich', 'pandas'} & set(sys.modules); "
         "sys.exit(', '.join(sorted(loaded)) or 0)"
     )
     assert finished("-c", code, str(tmp_path)) == (0, "", "")
-
-
-def test_every_column_of_csv_is_explained() -> None:
-    page = Path(__file__).parents[2] / "docs" / "how-to" / "tables-and-figures.md"
-    explained = set(re.findall(r"`(\w+)`", page.read_text(encoding="utf-8")))
-    assert {field.name for field in dataclasses.fields(ScoreRow)} <= explained

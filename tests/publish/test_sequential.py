@@ -12,7 +12,7 @@ from esbench.experiment.trials import Trial
 from esbench.publish.gate.baselines import Baseline, freeze
 from esbench.publish.gate.check import CheckReport
 from esbench.publish.gate.sequential import check_until_conclusive
-from esbench.results.statistics.gate import GateRules, Verdict
+from esbench.results.statistics.judgment import GateRules, Verdict
 
 GOOD = [480.0, 485.0, 490.0, 491.0, 492.0, 495.0, 498.0, 500.0]
 WIDE = [*[300.0] * 2, *[499.0] * 6]  # worse perhaps

@@ -16,9 +16,8 @@ from scipy.stats import trim_mean
 from esbench.core.errors import UsageError
 from esbench.publish.figures.sweeps import sweep_drawing, sweep_figures
 from esbench.publish.html.page import report_contents
-from esbench.publish.tables.score_sheet import sheet
-from esbench.publish.tables.score_table import score_table
-from esbench.results.cells import cells
+from esbench.publish.tables.score_table import score_table, sheet
+from esbench.results.sources import read_folder
 
 RATES = (0.02, 0.1, 1.0)
 SWEEP = {
@@ -71,7 +70,7 @@ def test_the_command(esbench: Run, swept: Path) -> None:
 
 
 def test_a_curve_per_algorithm_through_the_iqms_with_their_intervals(swept: Path) -> None:
-    found = {shown.setting: shown for shown in sweep_figures(cells(swept))}
+    found = {shown.setting: shown for shown in sweep_figures(read_folder(swept))}
     rate, shaping = found["learning_rate"], found["shaping"]
     assert [curve.name for curve in rate.curves] == [
         "openai_es shaping=nes",
@@ -121,7 +120,7 @@ def test_a_value_whose_runs_have_all_diverged_is_left_out(tmp_path: Path) -> Non
         make_trials(tmp_path, seeds=[0], algorithms=sweep), (5.0, math.nan, 7.0), strict=True
     ):
         write_trial(trial, make_records([1.0, 2.0]), result)
-    (shown,) = sweep_figures(cells(tmp_path))
+    (shown,) = sweep_figures(read_folder(tmp_path))
     assert list(shown.curves[0].x) == [0.1, 0.3]
     assert np.isnan(shown.curves[0].low).all()
     assert sweep_drawing(shown).make().axes[0].get_xscale() == "linear"
@@ -133,7 +132,7 @@ def test_equal_scores_whose_mean_is_rounded_are_drawn(tmp_path: Path) -> None:
     sweep = {"snes": {"sigma": [0.1, 0.2]}}
     for trial in make_trials(tmp_path, seeds=[0, 1, 2], algorithms=sweep):
         write_trial(trial, make_records([1.0, 2.0]), 3143.21)
-    (shown,) = sweep_figures(cells(tmp_path))
+    (shown,) = sweep_figures(read_folder(tmp_path))
     (curve,) = shown.curves
     assert (curve.y != curve.high).any()
     assert sweep_drawing(shown).make().axes[0].lines
@@ -146,7 +145,7 @@ def test_a_choice_changes_no_score(tmp_path: Path) -> None:
         worst = trial.spec.algorithm.name == "ars"
         score = -500.0 if worst else math.nan if trial.spec.seed == 1 else 10.0
         write_trial(trial, make_records([1.0, 2.0]), score)
-    found = cells(tmp_path)
+    found = read_folder(tmp_path)
     (whole,) = sweep_figures(found)
     (chosen,) = sweep_figures(found, [cell for cell in found if cell.algorithm != "ars"])
     np.testing.assert_array_equal(whole.curves[0].y, chosen.curves[0].y)

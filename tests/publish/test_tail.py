@@ -20,9 +20,9 @@ from esbench.publish.gate.baselines import Baseline, freeze, read_baseline
 from esbench.publish.gate.check import CheckReport, check
 from esbench.publish.gate.match_baseline import DigestResult
 from esbench.publish.gate.sequential import check_until_conclusive
-from esbench.publish.tables.comparison import compare_sides, outcome, sheet
+from esbench.publish.tables.comparison_table import compare_sides, outcome, sheet
 from esbench.publish.tables.score_table import score_table
-from esbench.results.statistics.gate import GateRules, Verdict
+from esbench.results.statistics.judgment import GateRules, Verdict
 
 EPISODES = 40
 CELL = "CartPole-v1/openai_es"

@@ -31,7 +31,7 @@ from esbench.publish.gate.reruns import (
     train_again,
 )
 from esbench.publish.gate.verify import verify
-from esbench.results.statistics.permutation import p_different
+from esbench.results.statistics.significance import p_different
 from esbench.store.generation_record import GenerationRecord
 
 TRAIN = [

@@ -7,16 +7,15 @@ from typing import Any
 
 import pytest
 from command_line import Run
+from fake_cells import make_cell
 from fake_trials import COMMAND, write_scores
 from programs import compiled
 from rich.console import Console
-from test_score_table import make_row
 
 from esbench.cli.console import print_sheet
-from esbench.publish.tables.frames import wide_frame
 from esbench.publish.tables.render_table import Sheet, as_latex, as_markdown
-from esbench.publish.tables.score_table import ScoreRow, score_table
-from esbench.publish.tables.wide_table import ACROSS, wide_sheet
+from esbench.publish.tables.score_table import ACROSS, score_table, wide_frame, wide_sheet
+from esbench.results.cell import Cell
 
 
 @pytest.fixture
@@ -40,10 +39,13 @@ def printed(table: Sheet, width: int = 80) -> list[str]:
     return capture.get().splitlines()
 
 
-def grid(names: list[str], rows: list[str], **changes: Any) -> list[ScoreRow]:
+ALONE = "random_search"
+
+
+def grid(names: list[str], rows: list[str], **changes: Any) -> list[Cell]:
     """Return made-up rows, the best first in each environment."""
     return [
-        make_row(environment=name, algorithm=row, score=-1000.0 - number, **changes)
+        make_cell(environment=name, algorithm=row, score=-1000.0 - number, **changes)
         for name in names
         for number, row in enumerate(rows)
     ]
@@ -114,7 +116,7 @@ def test_without_a_sum_rows_are_sorted_by_their_mean_rank_with_ties_shared() -> 
         "e": (1.0, 1.0, math.nan),
     }
     rows = [
-        make_row(environment=f"E{number}", algorithm=name, score=score)
+        make_cell(environment=f"E{number}", algorithm=name, score=score)
         for name, values in scores.items()
         for number, score in enumerate(values)
     ]
@@ -125,32 +127,32 @@ def test_without_a_sum_rows_are_sorted_by_their_mean_rank_with_ties_shared() -> 
 
 
 def test_policies_have_rows_of_their_own() -> None:
-    table = wide_sheet([make_row(policy="mlp"), make_row()])
+    table = wide_sheet([make_cell(policy="mlp"), make_cell()])
     assert set(entries(table)) == {"openai_es mlp", "openai_es"}
 
 
 def test_seeds_and_steps_that_differ_are_in_the_footnotes() -> None:
     rows = grid(["A", "B"], ["x", "y", "z"])
-    rows[1] = dataclasses.replace(rows[1], seeds=3, env_steps=20_000.0)
+    rows[1] = make_cell(environment="A", algorithm="y", seeds=3, env_steps=20_000.0)
     notes = wide_sheet(rows).notes
     assert "Seeds: 10 each, 3 of y on A." in notes
     assert "Steps of training, mean over seeds: 20 k to 3.0 M (A); 3.0 M (B)." in notes
-    rows = [dataclasses.replace(row, seeds=3 + number) for number, row in enumerate(rows)]
+    rows = [make_cell(algorithm=str(seeds), seeds=seeds) for seeds in range(3, 9)]
     assert any(note.startswith("Seeds: 3 to 8;") for note in wide_sheet(rows).notes)
 
 
 def test_the_terminal_splits_a_table_that_is_wider_than_it() -> None:
     names = ["HalfCheetah-v5", "MountainCarContinuous-v0", "esbench/RotatedEllipsoid-v0"]
     names += ["Humanoid-v5", "Walker2d-v5", "InvertedDoublePendulum-v5"]
-    rows = grid(names, ["random_search", "an_algorithm_with_a_long_label #abc123"])
-    rows[0] = dataclasses.replace(rows[0], standing="best")
+    rows = grid(names, [ALONE, "an_algorithm_with_a_long_label #abc123"])
+    rows[0] = make_cell(-1000.0, environment=names[0], algorithm=ALONE, standing="best")
     lines = printed(wide_sheet(rows))
     assert max(map(len, lines)) <= 80
     heads = [line for line in lines if "Algorithm" in line]
     assert len(heads) == 2
     assert sum(line.count("[-2000, -500.0]") for line in lines) == len(rows)
     (first,) = (number for number, line in enumerate(lines) if "-1000 *" in line)
-    assert "random_search" in lines[first]
+    assert ALONE in lines[first]
     text = " ".join(lines)
     for word in ("Mountain", "Continuous-v0", "Ellipsoid-v0", "Pendulum-v5", "Walker2d-v5"):
         assert word in text
@@ -160,8 +162,7 @@ def test_the_terminal_splits_a_table_that_is_wider_than_it() -> None:
 
 def test_a_real_tex_sets_a_wide_table(tmp_path: Path) -> None:
     names = [f"esbench/Rotated_Ellipsoid{letter}-v0" for letter in "ABCDEFGHIJK"]
-    frozen = {"random_score": -3e6, "reference_score": 1.0, "reference_method": "M"}
-    frozen |= {"reference_source": "ü", "reference_note": "[†]", "reference_comparable": False}
+    frozen = {"random": -3e6, "reference": 1.0, "source": "ü", "note": "[†]"}
     rows = grid(names, [f"[es_{number} ~^#" for number in range(25)], standing="tied", **frozen)
     log = compiled(as_latex(wide_sheet(rows)), tmp_path)
     assert "Output written" in log, log[-2000:]

@@ -11,14 +11,16 @@ import scipy.stats
 
 from esbench.core.arrays import Floats
 from esbench.core.seeding import Purpose, stream
-from esbench.results.statistics import aggregates, statistics
-from esbench.results.statistics.aggregates import (
+from esbench.results.statistics.estimates import (
+    PROFILE_RESAMPLES,
+    STRATIFIED_RESAMPLES,
     Statistic,
     hedges_g,
     improvement_interval,
     iqm,
-    mean,
-    median,
+    iqm_across,
+    mean_across,
+    median_across,
     optimality_gap,
     performance_profile,
     probability_of_improvement,
@@ -31,8 +33,8 @@ STRATA = ([0.0, 2.0], [1.0, 2.0, 3.0], [0.0, 0.0, 1.0, 1.0])
 
 
 def test_environments_count_alike() -> None:
-    assert mean(*STRATA) == pytest.approx(3.5 / 3)
-    assert median(*STRATA) == 1.0
+    assert mean_across(*STRATA) == pytest.approx(3.5 / 3)
+    assert median_across(*STRATA) == 1.0
     # Short of 1: 1/2 on average, 0, 1/2.
     assert optimality_gap(*STRATA) == pytest.approx(1 / 3)
     # Above 0: 1/2, 1, 1/2; above 1: 1/2, 2/3, 0; above 3: none.
@@ -43,26 +45,26 @@ def test_iqm_of_equally_many_runs_is_the_trimmed_mean_of_all() -> None:
     rng = np.random.default_rng(0)
     for runs in (1, 2, 3, 5, 8):
         strata = rng.normal(size=(3, runs))
-        assert iqm(*strata) == pytest.approx(scipy.stats.trim_mean(strata.ravel(), 0.25))
-    assert iqm([1.0, 2.0, 3.0, 50.0]) == statistics.iqm([1.0, 2.0, 3.0, 50.0]) == 2.5
+        assert iqm_across(*strata) == pytest.approx(scipy.stats.trim_mean(strata.ravel(), 0.25))
+    assert iqm_across([1.0, 2.0, 3.0, 50.0]) == iqm([1.0, 2.0, 3.0, 50.0]) == 2.5
 
 
 def test_iqm_of_unequally_many_runs_by_hand() -> None:
     # Four runs in all, one of them is cut at each end: two runs that weigh 2 (a half of four over
     # one) and 2/3 each (a half of four over three). In order 0 (2/3), 1 (2), 2 (2/3), 9 (2/3):
     # what lies between 1 and 3 is 5/3 of 1 and 1/3 of 2.
-    assert iqm([1.0], [0.0, 2.0, 9.0]) == pytest.approx((5 / 3 + 2 / 3) / 2)
+    assert iqm_across([1.0], [0.0, 2.0, 9.0]) == pytest.approx((5 / 3 + 2 / 3) / 2)
 
 
 def test_a_run_counted_twice_changes_nothing_between_environments() -> None:
     once, other = [0.2, 0.7, 0.1, 0.5], [0.9, 0.3, 0.4, 0.8]
-    assert iqm(np.repeat(once, 2), other) == pytest.approx(float(iqm(once, other)))
+    assert iqm_across(np.repeat(once, 2), other) == pytest.approx(float(iqm_across(once, other)))
 
 
 def test_statistics_broadcast_over_resamples() -> None:
     rng = np.random.default_rng(0)
     ours, theirs = rng.normal(size=(6, 4)), rng.normal(size=(6, 7))
-    for statistic in (mean, median, iqm, optimality_gap):
+    for statistic in (mean_across, median_across, iqm_across, optimality_gap):
         rows = [float(statistic(a, b)) for a, b in zip(ours, theirs, strict=True)]
         np.testing.assert_allclose(statistic(ours, theirs), rows)
     rows = [float(probability_of_improvement(a, b)) for a, b in zip(ours, theirs, strict=True)]
@@ -128,7 +130,7 @@ def test_the_interval_of_two_small_sides_is_that_of_all_their_resamples() -> Non
     first, second = rng.normal(size=4), rng.normal(size=3)
 
     def difference(ours: npt.ArrayLike, theirs: npt.ArrayLike) -> Floats:
-        return mean(ours) - mean(theirs)
+        return mean_across(ours) - mean_across(theirs)
 
     every = [
         first[list(ours)].mean() - second[list(theirs)].mean()
@@ -142,8 +144,8 @@ def test_the_interval_of_two_small_sides_is_that_of_all_their_resamples() -> Non
 
 def test_the_interval_is_scipys_on_the_same_resamples() -> None:
     strata = [np.random.default_rng(1).normal(size=9), np.random.default_rng(2).normal(size=6)]
-    expected = scipys(strata, mean, aggregates.RESAMPLES)
-    assert stratified_interval(mean, strata) == pytest.approx(expected, rel=1e-15)
+    expected = scipys(strata, mean_across, STRATIFIED_RESAMPLES)
+    assert stratified_interval(mean_across, strata) == pytest.approx(expected, rel=1e-15)
 
 
 def test_the_profiles_interval_is_that_of_the_share_at_each_threshold() -> None:
@@ -154,9 +156,9 @@ def test_the_profiles_interval_is_that_of_the_share_at_each_threshold() -> None:
     for index, threshold in enumerate(thresholds):
 
         def share(*drawn: np.ndarray, above: float = threshold) -> np.ndarray:
-            return mean(*(stratum > above for stratum in drawn))
+            return mean_across(*(stratum > above for stratum in drawn))
 
-        ends = scipys(strata, share, aggregates.PROFILE_RESAMPLES)
+        ends = scipys(strata, share, PROFILE_RESAMPLES)
         assert (low[index], high[index]) == pytest.approx(ends, rel=1e-12)
         assert low[index] <= performance_profile(strata, thresholds)[index] <= high[index]
     assert low[2] < high[2]
@@ -167,4 +169,4 @@ def test_no_interval_below_three_runs_or_with_a_run_that_is_not_finite() -> None
     np.testing.assert_array_equal([low, high], np.zeros((2, 2)))
     assert np.isnan(profile_interval([[1.0, 2.0, 3.0], [1.0, 2.0]], [0.0])).all()
     for strata in ([[1.0, 2.0]], [[1.0, 2.0, 3.0], [1.0, 2.0]], [[1.0, 2.0, math.nan]]):
-        assert all(map(math.isnan, stratified_interval(mean, strata)))
+        assert all(map(math.isnan, stratified_interval(mean_across, strata)))

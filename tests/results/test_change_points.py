@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import rankdata
 
 from esbench.core.arrays import Floats
-from esbench.results.statistics.change_points import change_points
+from esbench.results.statistics.significance import change_points
 
 
 def checks(rng: np.random.Generator, levels: list[float], seeds: int = 8) -> list[Floats]:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from esbench.results.statistics.comparison import adjusted, compare, compare_across, standings
+from esbench.results.statistics.significance import adjusted, compare, compare_across, standings
 
 LOW, HIGH = [1.0, 2.0, 3.0, 4.0, 5.0], [11.0, 12.0, 13.0, 14.0]
 

@@ -13,7 +13,7 @@ from esbench.results.statistics.curves import (
     generation_curve,
     learning_curve,
 )
-from esbench.results.statistics.statistics import bootstrap_interval, iqm
+from esbench.results.statistics.estimates import bootstrap_interval, iqm
 
 
 def test_at_start_moves_totals_to_the_generation_they_precede() -> None:

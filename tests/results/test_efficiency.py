@@ -10,8 +10,8 @@ import pytest
 import scipy.stats
 
 from esbench.experiment.watchers import TargetReturn
-from esbench.results.run_curves import RunCurve
-from esbench.results.statistics.efficiency import (
+from esbench.results.run import Curve, Run
+from esbench.results.statistics.curves import (
     even_targets,
     expected_running_time,
     first_totals,
@@ -139,12 +139,15 @@ def test_share_reached_counts_triples_and_weighs_environments_the_same() -> None
 
 
 def test_an_agents_row_is_of_the_policy_after_it() -> None:
-    totals = {"env_steps": np.array([5.0, 10.0, 15.0, 20.0, 25.0, 30.0])}
-    returns = np.array([0.0, 0.0, 0.0, 0.0, 5.0, 0.0])  # the mean of five reaches 1 with the fifth
-    for is_agent, expected in ((True, 25.0), (False, 20.0)):
-        run = RunCurve(totals, returns, math.nan, True, is_agent)
-        first = run.first_totals(np.array([1.0]), costs=["env_steps"])["env_steps"]
-        assert first.tolist() == [expected]
-    by_score = RunCurve(totals, np.zeros(6), 2.0, True, is_agent=True)
-    first = by_score.first_totals(np.array([1.0, 3.0]), costs=["env_steps"])["env_steps"]
-    assert first.tolist() == [30.0, math.inf]
+    steps = np.array([5.0, 10.0, 15.0, 20.0, 25.0, 30.0])
+    rising = [0.0, 0.0, 0.0, 0.0, 5.0, 0.0]  # the mean of five reaches 1 with the fifth
+    for policy, returns, score, targets, expected in (
+        (None, rising, None, [1.0], [25.0]),
+        ({}, rising, None, [1.0], [20.0]),
+        (None, [0.0] * 6, 2.0, [1.0, 3.0], [30.0, INF]),
+    ):
+        description = {"spec": {"policy": policy}}
+        run = Run(seed=0, description=description, known_scores={"mean": score})
+        vars(run)["curve"] = Curve({"env_steps": steps}, np.array(returns))
+        first = run.first_totals(np.array(targets), costs=["env_steps"])["env_steps"]
+        assert first.tolist() == expected

@@ -11,7 +11,7 @@ import pytest
 from simulated_checks import DISTRIBUTIONS, Judge, bimodal, normal, rates, resampled, with_failures
 
 from esbench.core.errors import UsageError
-from esbench.results.statistics.gate import (
+from esbench.results.statistics.judgment import (
     MOST_RESAMPLES,
     RESAMPLES_PER_LEVEL,
     GateRules,
@@ -24,7 +24,7 @@ from esbench.results.statistics.gate import (
     seeds_needed,
     shares_of_looks,
 )
-from esbench.results.statistics.permutation import OMNIBUS
+from esbench.results.statistics.significance import OMNIBUS
 
 RULES = GateRules()
 

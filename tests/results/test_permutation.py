@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from esbench.results.statistics.permutation import (
+from esbench.results.statistics.significance import (
     OMNIBUS,
     PERMUTATIONS,
     holm,

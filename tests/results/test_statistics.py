@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 from esbench.core.seeding import Purpose, stream
-from esbench.results.statistics.statistics import (
+from esbench.results.statistics.estimates import (
     RESAMPLES,
     bootstrap_interval,
     iqm,

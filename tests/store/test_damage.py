@@ -18,8 +18,8 @@ from esbench.core.files import read_bytes
 from esbench.core.json_text import DEEPEST, MOST_DIGITS, parse_json
 from esbench.experiment.trials import Trial
 from esbench.publish.gate.baselines import read_baseline
-from esbench.results.cells import cells
 from esbench.results.data_frames import load_results, load_scores
+from esbench.results.sources import read_folder
 from esbench.store.merge import merge
 from esbench.store.selected_score import keep_selected_score, selected_score
 from esbench.store.stored_json import FORMAT, StoredJson
@@ -344,4 +344,6 @@ def test_a_trial_that_has_lost_its_description_is_not_left_out(trial: Trial, kep
     for name in {"trial.json", "result.json", "metrics.jsonl"} - {kept}:
         (trial.folder.path / name).unlink()
     with pytest.raises(UsageError, match="trial.json"):
-        cells(trial.folder.path.parent) if kept != STATE else trial.folder.begin(trial.spec, {})
+        read_folder(trial.folder.path.parent) if kept != STATE else trial.folder.begin(
+            trial.spec, {}
+        )

@@ -22,7 +22,7 @@ from esbench.core.files import read_bytes
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.trials import Trial
 from esbench.results.data_frames import load_results, load_scores
-from esbench.results.held_out import score_text
+from esbench.results.run import score_text
 from esbench.store import row_files as metrics
 from esbench.store import stored_json
 from esbench.store.find_trials import find_trials

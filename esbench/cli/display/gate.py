@@ -14,7 +14,7 @@ from rich.text import Text
 from esbench.cli.console import print_sheet, show
 from esbench.cli.display.tables import plain_table
 from esbench.core.units import counted, format_number
-from esbench.results.statistics.gate import MARGIN, GateRules, Verdict, seeds_to_fail
+from esbench.results.statistics.judgment import MARGIN, GateRules, Verdict, seeds_to_fail
 
 if TYPE_CHECKING:  # slow to import
     from esbench.publish.gate.baselines import Baseline, FrozenCell

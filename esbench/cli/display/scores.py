@@ -13,7 +13,7 @@ from esbench.core.arrays import Vector
 from esbench.core.units import NONE, counted
 
 if TYPE_CHECKING:  # slow to import
-    from esbench.publish.tables.comparison import Sides
+    from esbench.publish.tables.comparison_table import Sides
 
 
 def returns_text(returns: Vector) -> str:
@@ -34,7 +34,7 @@ def returns_text(returns: Vector) -> str:
 
 def print_comparison(sides: Sides, *, tail: bool = False) -> None:
     """Print two sides next to each other, and which one is better."""
-    from esbench.publish.tables.comparison import outcome, sheet
+    from esbench.publish.tables.comparison_table import outcome, sheet
 
     show(f"A: {sides.first}\nB: {sides.second}\n")
     print_sheet(sheet(sides, tail=tail))

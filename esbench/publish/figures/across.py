@@ -21,11 +21,10 @@ from esbench.core.units import counted
 from esbench.grids.trial_spec import NamedCell
 from esbench.publish.figures.drawing import Curve, Drawing, Size, add_legend, draw_curves
 from esbench.publish.figures.style import MARK, NOTE, Style, assign_styles
-from esbench.results.cells import Cell
-from esbench.results.run_curves import RunCurve, run_curves
-from esbench.results.statistics import aggregates
-from esbench.results.statistics.efficiency import TARGETS, WINDOW, even_targets, share_reached
-from esbench.results.statistics.statistics import normalized
+from esbench.results.cell import Cell
+from esbench.results.run import Run
+from esbench.results.statistics import estimates
+from esbench.results.statistics.curves import TARGETS, WINDOW, even_targets, share_reached
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,7 +68,7 @@ def target_ecdf(
     """
     pairs = []
     for cell in group:
-        if cell.has_scale and (found := run_curves(cell)):
+        if cell.has_scale and (found := cell.started):
             runs = [run for run in found if run.done] or found
             pairs.append((cell, [(run, _first_totals(run, cell)) for run in runs]))
     if not pairs:
@@ -134,9 +133,8 @@ def profile_of(
 
 def cell_scores(cell: Cell) -> Floats:
     """The normalized scores [runs] of the done runs; minus infinity for one that diverged."""
-    scores = [trial.result()["score"] for trial in cell.trials if trial.is_done]
-    scale = _scale(cell)
-    return np.array([-math.inf if s is None else normalized(float(s), *scale) for s in scores])
+    scores = [run.score for run in cell.done]
+    return np.array([-math.inf if score is None else cell.normalized(score) for score in scores])
 
 
 def profile_curves(
@@ -148,8 +146,8 @@ def profile_curves(
     curves = []
     for name, style, strata in _by_algorithm(pairs, styles):
         label = _label(name, len(strata), total, sum(map(len, strata)))
-        share = aggregates.performance_profile(strata, thresholds)
-        low, high = aggregates.profile_interval(strata, thresholds)
+        share = estimates.performance_profile(strata, thresholds)
+        low, high = estimates.profile_interval(strata, thresholds)
         curves.append(Curve(name, label, style, thresholds, share, low, high))
     return curves
 
@@ -196,17 +194,13 @@ def _label(name: str, environments: int, total: int, runs: int, note: str = "") 
     return f"{name} ({some}{counted(runs, 'run')}{note})"
 
 
-def _scale(cell: Cell) -> tuple[float, float]:
-    assert cell.scores.random is not None, "a cell with a scale"
-    return cell.scores.random.mean, cell.scores.references[0].score
+def _first_totals(run: Run, cell: Cell) -> Floats:
+    targets = even_targets(cell.random_score, cell.reference_score)
+    return run.first_totals(targets, costs=("env_steps",))["env_steps"]
 
 
-def _first_totals(run: RunCurve, cell: Cell) -> Floats:
-    return run.first_totals(even_targets(*_scale(cell)), costs=("env_steps",))["env_steps"]
-
-
-def _spent(run: RunCurve) -> float:
-    return float(run.totals["env_steps"][-1])
+def _spent(run: Run) -> float:
+    return float(run.curve.totals["env_steps"][-1])
 
 
 def _first_budget(totals: Sequence[Floats], longest: float) -> float:

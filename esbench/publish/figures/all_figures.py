@@ -14,7 +14,8 @@ from esbench.publish.figures.environment_figure import PANELS, Panel, curves_dra
 from esbench.publish.figures.learning_curves import learning_curves, shared_scores
 from esbench.publish.figures.style import assign_styles
 from esbench.publish.figures.sweeps import sweep_drawing, sweep_figures
-from esbench.results.cells import Cell, cells, cells_named
+from esbench.results.cell import Cell, cells_named
+from esbench.results.sources import read_folder
 
 
 def draw(
@@ -56,7 +57,7 @@ def drawings(
     root: Path, algorithms: Sequence[str] = (), panels: Sequence[Panel] = PANELS
 ) -> dict[str, Drawing]:
     """The figures of ``draw`` by name; UsageError as there."""
-    found = cells(root)
+    found = read_folder(root)
     styles = assign_styles(dict(sorted((cell.name, cell.algorithm) for cell in found)))
     everything = {name: list(own) for name, own in itertools.groupby(found, _environment)}
     for name in algorithms:

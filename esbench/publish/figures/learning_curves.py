@@ -17,7 +17,7 @@ from esbench.core.units import counted
 from esbench.grids.environment_files import Scores
 from esbench.publish.figures.drawing import Curve, band_curve
 from esbench.publish.figures.style import Style, assign_styles
-from esbench.results.cells import Cell
+from esbench.results.cell import Cell
 from esbench.results.statistics.curves import Band, generation_curve, learning_curve
 from esbench.store.trial_folder import TrialFolder
 
@@ -141,7 +141,7 @@ def _seeds(drawn: int, total: int, done: bool) -> str:
 
 def shared_scores(group: Sequence[Cell]) -> Scores:
     """The frozen scores if they are the same for every cell, otherwise none."""
-    first, *others = (cell.scores for cell in group)
+    first, *others = (cell.frozen for cell in group)
     return first if all(other == first for other in others) else Scores()
 
 

@@ -13,8 +13,8 @@ from esbench.grids.trial_spec import swept_keys, value_text, without_setting
 from esbench.publish.figures.drawing import Curve, Drawing, Size, add_legend
 from esbench.publish.figures.style import assign_styles
 from esbench.publish.tables.score_table import value_order
-from esbench.results.cells import Cell, seed_scores
-from esbench.results.statistics.statistics import bootstrap_interval, iqm
+from esbench.results.cell import Cell, seed_scores
+from esbench.results.statistics.estimates import bootstrap_interval, iqm
 
 if TYPE_CHECKING:
     from matplotlib.figure import FigureBase

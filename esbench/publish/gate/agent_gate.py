@@ -27,7 +27,8 @@ from esbench.publish.gate.baselines import (
 )
 from esbench.publish.gate.match_baseline import make_sample
 from esbench.publish.gate.render_check import judgment_text
-from esbench.results.statistics.gate import (
+from esbench.results.statistics.estimates import tail_mean
+from esbench.results.statistics.judgment import (
     ALPHA,
     MARGIN,
     GateRules,
@@ -36,8 +37,7 @@ from esbench.results.statistics.gate import (
     resamples_needed,
     seeds_to_fail,
 )
-from esbench.results.statistics.permutation import OMNIBUS
-from esbench.results.statistics.statistics import tail_mean
+from esbench.results.statistics.significance import OMNIBUS
 from esbench.store.provenance import now, origin_of, place_in, provenance
 
 OwnStatistic: TypeAlias = Literal["mean", "tail"]

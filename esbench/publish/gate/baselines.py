@@ -23,22 +23,16 @@ from esbench.core.settings import Settings, Table, parse
 from esbench.core.units import counted
 from esbench.engine.random_policy import random_policy_returns
 from esbench.grids.trial_spec import EnvironmentSpec, Seed, TrialSpec, cell_name
-from esbench.results.cells import (
-    Cell,
-    cells,
-    require_distinct_seeds,
-    require_within_budget,
-    run_score,
-)
-from esbench.results.statistics.permutation import OMNIBUS, TestStatistic
-from esbench.results.statistics.statistics import EpisodeStatistic, diverged_as_worst
+from esbench.results.cell import Cell, require_distinct_seeds, require_within_budget
+from esbench.results.run import Run
+from esbench.results.sources import read_folder
+from esbench.results.statistics.estimates import EpisodeStatistic, diverged_as_worst
+from esbench.results.statistics.significance import OMNIBUS, TestStatistic
 from esbench.store.outputs import write_bytes
-from esbench.store.provenance import Origin, changed_since, now, origin_of, place_in, was_mixed
+from esbench.store.provenance import Origin, changed_since, now, place_in, was_mixed
 from esbench.store.schemas import StoredSpec
-from esbench.store.trial_folder import TrialFolder
 
 FORMAT: Final = 1
-FIRST_GENERATIONS: Final = 5
 RANDOM_EPISODES: Final = 100
 CellLabels: TypeAlias = tuple[str, str, str]
 OWN_MEAN: Final = "the baseline's own mean"
@@ -160,7 +154,7 @@ def freeze(root: Path, command: str, statistic: EpisodeStatistic = "mean") -> Ba
                 "; train again into a new folder"
             )
     frozen = tuple(
-        freeze_cell(cell, origins, statistic).model_copy(update={"defaults": defaults_of(cell)})
+        freeze_cell(cell, origins, statistic).model_copy(update={"defaults": cell.defaults})
         for cell in found
     )
     return Baseline(
@@ -173,19 +167,16 @@ def freeze_cell(
 ) -> FrozenCell:
     """Freeze done trials, and add what they were made with to ``origins``; errors as ``freeze``."""
     spec = {key: value for key, value in cell.spec.items() if key != "seed"}
-    trials = tuple(
-        _freeze_trial(trial, description, origins, statistic)
-        for trial, description in zip(cell.trials, cell.descriptions, strict=True)
-    )
-    finite = [score for trial in cell.trials if (score := run_score(trial)) is not None]
+    trials = tuple(_freeze_trial(run, origins, statistic) for run in cell.runs)
+    finite = [run.score for run in cell.runs if run.score is not None]
     if not finite or all(trial.score is None for trial in trials):
         what = "score" if not finite else statistic
         raise UsageError(f"{cell.title}: no seed has a finite {what}")
     environment, algorithm, policy = cell.labels
-    random = cell.scores.random.mean if cell.scores.random else _measured_random(spec)
+    random = cell.random_score if cell.frozen.random else _measured_random(spec)
     reference, source = fmean(finite), OWN_MEAN
-    if cell.scores.references:
-        reference, source = cell.scores.references[0].score, cell.scores.references[0].source
+    if cell.reference:
+        reference, source = cell.reference.score, cell.reference.source
     if reference == random:
         raise UsageError(
             f"{cell.title}: the score of random actions and the reference "
@@ -206,7 +197,7 @@ def freeze_cell(
 
 def load_cells(root: Path) -> list[Cell]:
     """The cells of an output folder; a UsageError as ``cells`` and its two checks."""
-    found = cells(root)
+    found = read_folder(root)
     require_distinct_seeds(found)
     require_within_budget(found)
     return found
@@ -215,10 +206,10 @@ def load_cells(root: Path) -> list[Cell]:
 def done_cells(root: Path) -> list[Cell]:
     """As ``load_cells``; raises UsageError also if a trial is not done."""
     found = load_cells(root)
-    undone = [trial for cell in found for trial in cell.trials if not trial.is_done]
+    undone = [run for cell in found for run in cell.runs if not run.done]
     if undone:
         raise UsageError(
-            f"{counted(len(undone), 'trial')} not done, {undone[0].path} the first "
+            f"{counted(len(undone), 'trial')} not done, {undone[0].folder.path} the first "
             f"({undone[0].status}); expected all done: finish the grid first"
         )
     return found
@@ -290,12 +281,6 @@ def write_baseline(path: Path, baseline: Baseline, replace: bool = False) -> Non
     write_bytes(path, as_text(baseline.model_dump(mode="json")).encode())
 
 
-def defaults_of(cell: Cell) -> tuple[str, ...]:
-    """The algorithm's settings that were not given to stored trials; none if they do not say."""
-    first, *others = (each.get("defaults", ()) for each in cell.descriptions)
-    return tuple(name for name in first if all(name in other for other in others))
-
-
 def changed_code_of(cell: Cell) -> str:
     """The names of user code that has changed since it trained the trials of a cell, in words."""
     changed = [name for description in cell.descriptions for name in changed_since(description)]
@@ -309,22 +294,14 @@ def without_settings(spec: Table, names: Collection[str]) -> Table:
     return {**spec, "algorithm": {**algorithm, "settings": kept}}
 
 
-def trial_digests(trial: TrialFolder) -> tuple[tuple[str, ...], str | None]:
-    """The digests of a trial's first generations, and of its last one."""
-    digests = [str(digest) for digest in trial.columns("generation", "digest")["digest"]]
-    return tuple(digests[:FIRST_GENERATIONS]), digests[-1] if digests else None
-
-
-def _freeze_trial(
-    trial: TrialFolder, description: Json, origins: list[Origin], statistic: EpisodeStatistic
-) -> FrozenTrial:
-    first, last = trial_digests(trial)
+def _freeze_trial(run: Run, origins: list[Origin], statistic: EpisodeStatistic) -> FrozenTrial:
+    first, last = run.digests
     return FrozenTrial(
-        seed=description["spec"]["seed"],
-        score=run_score(trial, statistic),
-        first_digests=() if was_mixed(description) else first,
+        seed=run.seed,
+        score=run.scored(statistic),
+        first_digests=() if was_mixed(run.description) else first,
         last_digest=last,
-        origin=place_in(origins, origin_of(description)),
+        origin=place_in(origins, run.origin),
     )
 
 

@@ -16,8 +16,8 @@ import numpy as np
 from esbench.core.arrays import Floats
 from esbench.publish.gate.baselines import Baseline, load_cells
 from esbench.publish.gate.match_baseline import CellMatch, DigestResult, match_cell
-from esbench.results.cells import Cell
-from esbench.results.statistics.gate import GateRules, Judgment, Verdict, judge
+from esbench.results.cell import Cell
+from esbench.results.statistics.judgment import GateRules, Judgment, Verdict, judge
 
 EXIT_SAME: Final = 0
 EXIT_REGRESSION: Final = 1

@@ -15,24 +15,21 @@ from esbench.publish.gate.baselines import (
     FrozenCell,
     FrozenTrial,
     changed_code_of,
-    defaults_of,
-    trial_digests,
     without_settings,
 )
-from esbench.results.cells import Cell, run_score
-from esbench.results.statistics.gate import Sample
-from esbench.results.statistics.statistics import EpisodeStatistic, diverged_as_worst
+from esbench.results.cell import Cell
+from esbench.results.run import Run
+from esbench.results.statistics.estimates import EpisodeStatistic, diverged_as_worst
+from esbench.results.statistics.judgment import Sample
 from esbench.store.provenance import (
     Origin,
     all_own_code,
     changed_code,
     changes,
     code_here,
-    origin_of,
     user_code_of,
     was_mixed,
 )
-from esbench.store.trial_folder import TrialFolder
 
 
 class DigestResult(StrEnum):
@@ -78,8 +75,8 @@ class CellMatch:
     @property
     def run_scores(self) -> list[float | None]:
         """The scores of the stored trials by the episode statistic of the baseline."""
-        trials, statistic = self.cell.trials if self.cell else (), self.frozen.episode_statistic
-        return [run_score(trial, statistic) for trial in trials]
+        runs = self.cell.runs if self.cell else ()
+        return [run.scored(self.frozen.episode_statistic) for run in runs]
 
 
 def match_cell(
@@ -124,7 +121,7 @@ def _differences(frozen: FrozenCell, cell: Cell) -> tuple[list[str], list[str]]:
     stored = {**cell.spec, "seed": 0}
     if frozen.spec is None:
         return differences({"seed": 0}, stored), []
-    wanted, defaults = {**frozen.spec, "seed": 0}, defaults_of(cell)
+    wanted, defaults = {**frozen.spec, "seed": 0}, cell.defaults
     before, after = wanted["algorithm"]["settings"], stored["algorithm"]["settings"]
     names = {name for name in frozen.defaults if name in defaults or name not in after}
     names |= {name for name in defaults if name not in before}
@@ -145,15 +142,15 @@ def make_sample(frozen: FrozenCell, scores: Sequence[float | None]) -> Sample:
 
 def _why_not_comparable(frozen: FrozenCell, cell: Cell, min_seeds: int) -> str:
     """The reason why a cell with the right settings has no verdict; empty if it can have one."""
-    undone = [trial for trial in cell.trials if not trial.is_done]
+    undone = [run for run in cell.runs if not run.done]
     if undone:
-        what = f"{counted(len(undone), 'trial')} not done, {undone[0].path} the first"
+        what = f"{counted(len(undone), 'trial')} not done, {undone[0].folder.path} the first"
         return f"{what} ({undone[0].status})"
-    if len(cell.trials) < min_seeds:
+    if len(cell.runs) < min_seeds:
         has = {*cell.seeds}
         lacks = [str(trial.seed) for trial in frozen.trials if trial.seed not in has]
         named = f"; the baseline also has {', '.join(lacks)}" if lacks else ""
-        return f"{counted(len(cell.trials), 'seed')}; expected {min_seeds}{named}"
+        return f"{counted(len(cell.runs), 'seed')}; expected {min_seeds}{named}"
     # The scores belong to the code that trained them: a folder left from an earlier commit must
     # not let the present one pass.
     if changed := changed_code_of(cell):
@@ -179,24 +176,23 @@ def _digest_result(
     A seed that the baseline lacks counts only if others replace seeds of the baseline.
     """
     known = {trial.seed: trial for trial in frozen.trials}
-    seeds = {description["spec"]["seed"] for description in cell.descriptions}
-    has_all = seeds >= {*known}
+    has_all = {*cell.seeds} >= {*known}
     same, reasons = 0, []
-    for trial, description in zip(cell.trials, cell.descriptions, strict=True):
-        seed = description["spec"]["seed"]
+    for run in cell.runs:
+        seed = run.seed
         if seed not in known:
             if not has_all:
                 reasons.append(f"seed {seed} is not in the baseline")
         elif not known[seed].first_digests:
             reasons.append(f"seed {seed} has no digests in the baseline")
-        elif was_mixed(description):
+        elif was_mixed(run.description):
             reasons.append(
                 f"seed {seed} was resumed under other versions, or played by nodes that differ"
             )
-        elif other := changes(before := origins[known[seed].origin], origin_of(description)):
+        elif other := changes(before := origins[known[seed].origin], run.origin):
             reasons.append("; ".join(other))
-        elif where := _first_difference(known[seed], trial, frozen.episode_statistic):
-            code = changed_code(before.model_dump(), user_code_of(description))
+        elif where := _first_difference(known[seed], run, frozen.episode_statistic):
+            code = changed_code(before.model_dump(), user_code_of(run.description))
             detail = "".join(f"; changed: {each}" for each in code)
             return DigestResult.CHANGED, f"seed {seed} {where}{detail}"
         else:
@@ -206,16 +202,16 @@ def _digest_result(
     return DigestResult.IDENTICAL, counted(same, "seed")
 
 
-def _first_difference(frozen: FrozenTrial, trial: TrialFolder, statistic: EpisodeStatistic) -> str:
+def _first_difference(frozen: FrozenTrial, run: Run, statistic: EpisodeStatistic) -> str:
     """Where a trial differs from the baseline; empty if it is the same."""
-    first, last = trial_digests(trial)
+    first, last = run.digests
     pairs = enumerate(zip(frozen.first_digests, first, strict=False), start=1)
     for generation, (theirs, ours) in pairs:
         if theirs != ours:
             return f"differs from generation {generation} on"
     if last != frozen.last_digest:
         return f"differs after generation {len(frozen.first_digests)}"
-    if run_score(trial, statistic) != frozen.score:
+    if run.scored(statistic) != frozen.score:
         return "has the same digests and another score"
     return ""
 

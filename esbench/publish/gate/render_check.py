@@ -23,9 +23,9 @@ from esbench.publish.gate.check import (
     CheckReport,
 )
 from esbench.publish.gate.match_baseline import DigestResult
-from esbench.results.cells import Cell
-from esbench.results.statistics.gate import Judgment, Verdict
-from esbench.results.statistics.statistics import EpisodeStatistic
+from esbench.results.cell import Cell
+from esbench.results.statistics.estimates import EpisodeStatistic
+from esbench.results.statistics.judgment import Judgment, Verdict
 from esbench.store.provenance import commit_of, now, origin_of, was_mixed
 from esbench.store.stored_check import CHECK_FORMAT
 

@@ -19,8 +19,7 @@ from esbench.experiment.final_policy import HeldOutScore
 from esbench.experiment.stored_trainer import make_trainer
 from esbench.experiment.watchers import Stop, TargetReturn
 from esbench.grids.trial_spec import TrialSpec
-from esbench.results.statistics.comparison import LEVEL
-from esbench.results.statistics.permutation import PERMUTATIONS, holm
+from esbench.results.statistics.significance import LEVEL, PERMUTATIONS, holm
 from esbench.store.generation_record import GenerationRecord
 
 MIN_TESTED_RUNS: Final = 4  # per side: with three, no p-value is below the level

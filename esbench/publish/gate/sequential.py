@@ -20,8 +20,8 @@ from esbench.experiment.trials import Trial, trial_at
 from esbench.publish.gate.baselines import Baseline, FrozenCell, load_cells
 from esbench.publish.gate.check import CellReport, CheckReport, new_cells, report_cell
 from esbench.publish.gate.match_baseline import find_cell, match_cell
-from esbench.results.cells import Cell
-from esbench.results.statistics.gate import (
+from esbench.results.cell import Cell
+from esbench.results.statistics.judgment import (
     GateRules,
     Verdict,
     judge,
@@ -126,6 +126,5 @@ def _part(cell: Cell, frozen: FrozenCell, seeds: int) -> Cell:
         return cell
     return replace(
         cell,
-        trials=tuple(cell.trials[place] for place in places),
-        descriptions=tuple(cell.descriptions[place] for place in places),
+        runs=tuple(cell.runs[place] for place in places),
     )

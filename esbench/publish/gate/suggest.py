@@ -17,7 +17,7 @@ from esbench.core.seeding import Purpose, stream
 from esbench.core.units import counted
 from esbench.publish.gate.baselines import Baseline
 from esbench.publish.gate.match_baseline import make_sample
-from esbench.results.statistics.gate import GateRules, Sample, p_within
+from esbench.results.statistics.judgment import GateRules, Sample, p_within
 
 SEEDS: Final = (8, 10, 16, 32)
 MARGINS: Final = (0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)

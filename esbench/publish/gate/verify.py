@@ -29,8 +29,8 @@ from esbench.publish.gate.reruns import (
     smallest_p,
     train_again,
 )
-from esbench.results.cells import Cell
-from esbench.results.statistics.permutation import p_different
+from esbench.results.cell import Cell
+from esbench.results.statistics.significance import p_different
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.provenance import changed_code, changes, origin_of, provenance
 from esbench.store.trial_folder import TrialFolder

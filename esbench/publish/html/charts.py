@@ -25,9 +25,8 @@ from esbench.publish.figures.learning_curves import (
 from esbench.publish.figures.style import Style
 from esbench.publish.figures.sweeps import sweep_figures
 from esbench.publish.html.plotly_chart import make_chart
-from esbench.results.cells import Cell
-from esbench.results.statistics.curves import GENERATION_POINTS, generation_curve
-from esbench.results.statistics.efficiency import TARGETS
+from esbench.results.cell import Cell
+from esbench.results.statistics.curves import GENERATION_POINTS, TARGETS, generation_curve
 from esbench.results.statistics.generations import uniform_curve_band
 from esbench.results.statistics.health import RunMeasurements
 

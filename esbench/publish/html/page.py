@@ -26,18 +26,12 @@ from esbench.publish.diagnosis import Diagnosis, diagnose_trial
 from esbench.publish.figures.style import assign_styles
 from esbench.publish.html.charts import charts_across, environment_charts
 from esbench.publish.html.plotly_chart import swatch
-from esbench.publish.tables.across_environments import (
-    Overall,
-    interval,
-    left_out,
-    normalized_scores,
-    overall,
-    sentences,
-)
 from esbench.publish.tables.render_table import TEXTS
-from esbench.publish.tables.score_sheet import sheet
-from esbench.publish.tables.score_table import ScoreRow, score_table
-from esbench.results.cells import Cell, cells
+from esbench.publish.tables.score_table import score_table, sheet
+from esbench.publish.tables.table_notes import left_out, overall_interval, overall_sentences
+from esbench.results.cell import Cell, normalized_scores
+from esbench.results.sources import read_folder
+from esbench.results.statistics.estimates import Overall, overall
 from esbench.store.outputs import require_suffix, write_bytes
 from esbench.store.provenance import user_code_of
 from esbench.store.trial_folder import Status, TrialFolder
@@ -94,14 +88,14 @@ def template(name: str) -> Template:
 
 def report_contents(root: Path, title: str | None = None) -> Json:
     """What ``page.html`` shows, by the names used there; errors are those of ``write_report``."""
-    found, rows = cells(root), score_table(root)
+    found, rows = read_folder(root), score_table(root)
     styles = assign_styles(dict(sorted((cell.name, cell.algorithm) for cell in found)))
     diagnoses = [(cell, diagnose_trial(trial)) for cell in found for trial in cell.trials]
     environments = itertools.groupby(found, lambda cell: cell.environment)
     table, scores = sheet(rows), normalized_scores(rows)
     totals = overall(scores)
     missing = left_out(rows, totals)
-    shown = {*sentences(totals), *missing}
+    shown = {*overall_sentences(totals), *missing}
     made = [_origin(description) for cell in found for description in cell.descriptions]
     origins = list({str(origin): origin for origin in made}.values())
     return {
@@ -135,7 +129,7 @@ def report_contents(root: Path, title: str | None = None) -> Json:
 
 def _overall_cells(item: Overall) -> list[str]:
     rest = map(format_share, (item.mean, item.median, item.optimality_gap))
-    return [item.name, format_share(item.iqm), interval(item).strip() or NONE, *rest]
+    return [item.name, format_share(item.iqm), overall_interval(item).strip() or NONE, *rest]
 
 
 def _facts(found: Sequence[Cell]) -> dict[str, str]:
@@ -158,7 +152,7 @@ def _facts(found: Sequence[Cell]) -> dict[str, str]:
     }
 
 
-def _best(rows: Sequence[ScoreRow]) -> list[str]:
+def _best(rows: Sequence[Cell]) -> list[str]:
     """The best algorithm of each environment, and those tied with it."""
     found = []
     for environment, members in itertools.groupby(rows, lambda row: row.environment):
@@ -176,9 +170,10 @@ def _best(rows: Sequence[ScoreRow]) -> list[str]:
     return found
 
 
-def _seeds(row: ScoreRow) -> str:
-    total = row.seeds + row.unfinished
-    return f"{row.seeds} of {total} seeds" if row.unfinished else counted(row.seeds, "seed")
+def _seeds(row: Cell) -> str:
+    seeds = len(row.scores)
+    total = seeds + row.unfinished
+    return f"{seeds} of {total} seeds" if row.unfinished else counted(seeds, "seed")
 
 
 def _duplicates(found: Sequence[Cell]) -> list[str]:

@@ -27,9 +27,9 @@ from esbench.experiment.watchers import TargetReturn
 from esbench.grids.trainers import trainer_names
 from esbench.grids.trial_spec import DEFAULT_LABEL
 from esbench.publish.gate.baselines import FrozenCell
-from esbench.results.cells import variant_of
+from esbench.results.cell import variant_of
 from esbench.results.statistics.curves import Band, curve_band
-from esbench.results.statistics.statistics import MIN_RUNS
+from esbench.results.statistics.estimates import MIN_RUNS
 from esbench.store.provenance import Origin
 
 FORMAT: Final = 2

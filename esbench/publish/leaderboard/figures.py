@@ -23,7 +23,7 @@ from esbench.publish.gate.baselines import OWN_MEAN
 from esbench.publish.leaderboard.entries import QUANTILES, Entry
 from esbench.publish.leaderboard.suites import Suite
 from esbench.results.statistics.curves import blocks, curve_band
-from esbench.results.statistics.statistics import iqm, normalized
+from esbench.results.statistics.estimates import iqm, normalized
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

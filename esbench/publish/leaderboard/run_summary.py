@@ -9,10 +9,9 @@ import numpy as np
 from esbench.core.arrays import Floats, float_digest
 from esbench.core.json_text import Json
 from esbench.publish.leaderboard.entries import QUANTILES, BestSoFar, Run, rounded
-from esbench.results.held_out import variety
-from esbench.results.statistics.curves import at_start
-from esbench.results.statistics.efficiency import policy_returns
-from esbench.results.statistics.statistics import tail_mean
+from esbench.results.run import variety
+from esbench.results.statistics.curves import at_start, policy_returns
+from esbench.results.statistics.estimates import tail_mean
 
 LEVELS: Final = 64
 # The time differs from run to run; the others depend on what is not trained again.

@@ -32,7 +32,7 @@ from esbench.publish.gate.reruns import (
 )
 from esbench.publish.leaderboard.entries import Entry, Run
 from esbench.publish.leaderboard.run_summary import edited_fields, run_summary
-from esbench.results.statistics.permutation import p_different
+from esbench.results.statistics.significance import p_different
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.provenance import Origin, changed_code, changes, origin_of, provenance
 

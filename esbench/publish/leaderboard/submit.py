@@ -31,10 +31,9 @@ from esbench.publish.leaderboard.entries import (
 )
 from esbench.publish.leaderboard.more_seeds import with_more_seeds
 from esbench.publish.leaderboard.run_summary import run_summary
-from esbench.results.cells import Cell
-from esbench.results.run_curves import RunCurve, run_curves
+from esbench.results.cell import Cell
 from esbench.results.statistics.curves import on_grid
-from esbench.results.statistics.statistics import MIN_RUNS
+from esbench.results.statistics.estimates import MIN_RUNS
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.outputs import only_writer, write_bytes
 from esbench.store.provenance import (
@@ -107,7 +106,6 @@ def make_entry(cell: Cell, pool: Engine) -> Entry:
         check_trial(trial, pool)
     origins: list[Origin] = []
     frozen = freeze_cell(cell, origins)
-    curves = run_curves(cell)
     code = {k: str(v) for each in cell.descriptions for k, v in user_code_of(each).items()}
     commands = dict.fromkeys(
         command_of_results(each["command"]) for each in cell.descriptions if each.get("command")
@@ -115,10 +113,12 @@ def make_entry(cell: Cell, pool: Engine) -> Entry:
     return Entry(
         cell=frozen,
         runs=tuple(
-            run_summary(trial.result(), curve.totals["env_steps"], curve.returns, cell.is_agent)
-            for trial, curve in zip(cell.trials, curves, strict=True)
+            run_summary(
+                run.folder.result(), run.curve.totals["env_steps"], run.curve.returns, cell.is_agent
+            )
+            for run in cell.runs
         ),
-        curves=_curves(cell, curves),
+        curves=_curves(cell),
         origins=tuple(origins),
         own_code=dict(sorted(code.items())),
         commands=tuple(commands),
@@ -255,7 +255,8 @@ def _planned(entry: Entry, out: Path) -> tuple[Path, bytes, SubmitAction]:
     return path, content, SubmitAction.UNCHANGED if same else SubmitAction.EXTENDED
 
 
-def _curves(cell: Cell, curves: Sequence[RunCurve]) -> Curves | None:
+def _curves(cell: Cell) -> Curves | None:
+    curves = [run.curve for run in cell.runs]
     if min(len(run.returns) for run in curves) < 2:
         return None
     totals = [run.totals["env_steps"] for run in curves]

@@ -22,13 +22,9 @@ from esbench.grids.trial_spec import DEFAULT_LABEL, EnvironmentSpec, EvaluationS
 from esbench.policies.policy import POLICIES
 from esbench.publish.gate.baselines import OWN_MEAN
 from esbench.publish.leaderboard.entries import Entry
-from esbench.publish.tables.render_table import (
-    INTERVAL,
-    Sheet,
-    seeds_notes,
-    variety_notes,
-)
-from esbench.results.statistics.statistics import bootstrap_interval, iqm, normalized
+from esbench.publish.tables.render_table import INTERVAL, Sheet
+from esbench.publish.tables.table_notes import seeds_notes, variety_notes
+from esbench.results.statistics.estimates import bootstrap_interval, iqm, normalized
 from esbench.store.provenance import Origin
 
 SCORE_NOTE: Final = (

@@ -1,40 +1,58 @@
-"""Tables of text with footnotes, and their export through pandas."""
+"""Columns of tables, and their rendering as Markdown, LaTeX, CSV and JSON."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final, final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, final
 
 from esbench.core.escape import latex, markdown
-from esbench.core.json_text import as_text
-from esbench.results.held_out import Variety
-from esbench.results.statistics.statistics import MIN_RUNS
+from esbench.core.json_text import Json, as_text
+from esbench.core.units import NONE
 
 if TYPE_CHECKING:
     import pandas as pd
 
+Row = TypeVar("Row")
+Texts: TypeAlias = dict[str, Callable[[Row], str]]
+"""The text of a row under each heading of a table."""
+
 TEXTS: Final = ("Environment", "Algorithm", "Policy")
 """The columns of text, aligned to the left; the other columns hold numbers."""
 INTERVAL: Final = "95 % interval"
-FEW_SEEDS: Final = 10
-NARROW_BELOW: Final = 6  # seeds: intervals of fewer cover too little
-ONE_EPISODE: Final = (
-    "every held-out episode is the same one, because the environment is deterministic. The score "
-    "is that of one trajectory, which a policy can memorize."
-)
-EQUAL_EPISODES: Final = (
-    "all held-out episodes of a seed have the same return and length. If 'esbench plan' calls the "
-    "environment deterministic, they are one trajectory, which a policy can memorize."
-)
-
 PAGE_LINES: Final = 45  # of a page of LaTeX
 _LATEX_HEAD: Final = r"""% \usepackage[T1]{fontenc}
 % \usepackage{booktabs}
 \begingroup\footnotesize\setlength{\tabcolsep}{3pt}"""
 _LONG_HEAD: Final = rf"""{_LATEX_HEAD.replace("booktabs", "booktabs, longtable")}
 \setlength{{\LTleft}}{{0pt plus 1fill minus 1fill}}\setlength{{\LTright}}{{\LTleft}}"""
+
+
+@final
+@dataclass(frozen=True)
+class Column(Generic[Row]):
+    """A column of a table: a value of each row, and how it is written.
+
+    Attributes:
+        key: the name in CSV, JSON and data frames; empty if it is only in tables of text.
+        value: of a row; by default the attribute ``key``.
+        heading: in tables of text; empty if it is not in them.
+        text: of a value.
+    """
+
+    key: str
+    value: Callable[[Row], Any] | None = None
+    heading: str = ""
+    text: Callable[[Any], str] = str
+
+    def of(self, row: Row) -> Any:
+        """The value of a row."""
+        return getattr(row, self.key) if self.value is None else self.value(row)
+
+    def text_of(self, row: Row) -> str:
+        """The text of a row."""
+        return self.text(self.of(row))
 
 
 @final
@@ -53,56 +71,29 @@ class Sheet:
     separated: int = 0
 
 
+def records(columns: Sequence[Column[Row]], rows: Sequence[Row]) -> list[Json]:
+    """The values of rows by the keys of columns, in full precision."""
+    return [{each.key: each.of(row) for each in columns if each.key} for row in rows]
+
+
+def texts(columns: Sequence[Column[Row]]) -> Texts[Row]:
+    """The functions that write a row, by the headings of columns."""
+    return {each.heading: each.text_of for each in columns if each.heading}
+
+
+def interval_text(ends: tuple[float, float], write: Callable[[float], str]) -> str:
+    """An interval as "[low, high]"; a dash if there is none."""
+    low, high = ends
+    return NONE if math.isnan(low) else f"[{write(low)}, {write(high)}]"
+
+
 def nan_last(value: float) -> float:
     """The key that sorts missing numbers to the end."""
     return math.inf if math.isnan(value) else value
 
 
-def seeds_notes(seeds: Sequence[int], *, best: bool = True) -> list[str]:
-    """Cautions about rows with few seeds, from the number of seeds of each row.
-
-    ``best``: the table marks the best row of every environment.
-    """
-    notes = []
-    if any(count < FEW_SEEDS for count in seeds):
-        notes.append(
-            f"Some rows have fewer than {FEW_SEEDS} seeds: the order of close scores may be chance."
-        )
-    if any(MIN_RUNS <= count < NARROW_BELOW for count in seeds):
-        notes.append(
-            f"Bootstrap intervals of fewer than {NARROW_BELOW} seeds are too narrow: with 3, they "
-            "cover about 75 % instead of 95 %."
-        )
-    if any(0 < count < MIN_RUNS for count in seeds):
-        marks = ", and no row of their environment is marked as the best" if best else ""
-        notes.append(f"Rows with fewer than {MIN_RUNS} seeds have no interval{marks}.")
-    return notes
-
-
-def settings_notes(differs: Mapping[str, Sequence[str]]) -> list[str]:
-    """The settings that distinguish rows with the same labels, by the rows' titles."""
-    return [f"{title}: {', '.join(settings)}" for title, settings in differs.items() if settings]
-
-
-def variety_notes(rows: Mapping[str, Variety]) -> list[str]:
-    """Which rows, by their titles, rest on held-out episodes that are all the same."""
-    texts: dict[Variety, str] = {"one": ONE_EPISODE, "equal": EQUAL_EPISODES}
-    found = {kind: [title for title, own in rows.items() if own == kind] for kind in texts}
-    return [f"{', '.join(titles)}: {texts[kind]}" for kind, titles in found.items() if titles]
-
-
-def command_notes(commands: Mapping[str, Sequence[str]]) -> list[str]:
-    """One note per command, with the titles of the rows it made unless it made all of them."""
-    notes = []
-    for command in dict.fromkeys(command for own in commands.values() for command in own):
-        made = [title for title, own in commands.items() if command in own]
-        which = "" if len(made) == len(commands) else f" ({', '.join(made)})"
-        notes.append(f"Made by{which}: {command}")
-    return notes
-
-
-def export(sheet: Sheet, rows: Sequence[Any], format_: str) -> str:
-    """A table as markdown, latex, csv or json; the last two have every field of its ``rows``."""
+def export(sheet: Sheet, rows: Sequence[Json], format_: str) -> str:
+    """A table as markdown, latex, csv or json; the last two have the values of ``rows``."""
     match format_:
         case "markdown":
             return as_markdown(sheet)
@@ -148,12 +139,11 @@ def as_latex(sheet: Sheet) -> str:
     return f"{head}\n{placed}\\raggedright\n{below}\n\\endgroup\n"
 
 
-def as_csv(rows: Sequence[Any]) -> str:
-    """Every field of some dataclasses as CSV, in full precision; NaN is empty."""
+def as_csv(rows: Sequence[Json]) -> str:
+    """Rows of values by column as CSV, in full precision; NaN is empty."""
     import pandas as pd
 
-    frame = pd.DataFrame([vars(row) for row in rows])
-    return frame.map(_cell_text).to_csv(index=False)
+    return pd.DataFrame(rows).map(_cell_text).to_csv(index=False)
 
 
 def _cell_text(value: Any) -> Any:
@@ -166,9 +156,9 @@ def _cell_text(value: Any) -> Any:
     return value
 
 
-def as_json(rows: Sequence[Any], notes: Sequence[str]) -> str:
-    """``rows``, with every field of some dataclasses in full precision, and ``footnotes``."""
-    return as_text({"rows": [asdict(row) for row in rows], "footnotes": notes})
+def as_json(rows: Sequence[Json], notes: Sequence[str]) -> str:
+    """``rows`` in full precision, and ``footnotes``."""
+    return as_text({"rows": rows, "footnotes": notes})
 
 
 def _frame(header: Sequence[str], body: Sequence[Sequence[str]]) -> pd.DataFrame:

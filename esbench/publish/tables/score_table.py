@@ -1,107 +1,58 @@
-"""Scores: one row per environment and algorithm."""
+"""Score tables: one row per environment and algorithm, or one row per algorithm as in papers."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from esbench.core.errors import UsageError, suggestion
-from esbench.core.json_text import Json
-from esbench.grids.environment_files import Scores
-from esbench.grids.trial_spec import NamedCell, value_text, without_setting
-from esbench.publish.tables.render_table import nan_last
-from esbench.results.cells import Cell, cells, seed_scores
-from esbench.results.held_out import Variety, least_varied
-from esbench.results.statistics.comparison import Standing, standings
-from esbench.results.statistics.statistics import (
-    EpisodeStatistic,
-    bootstrap_interval,
-    iqm,
-    normalized,
-    tail_mean,
+from esbench.core.units import NONE, format_duration, format_number, format_share, format_steps
+from esbench.grids.trial_spec import DEFAULT_LABEL, value_text, without_setting
+from esbench.publish.tables.render_table import (
+    INTERVAL,
+    Column,
+    Sheet,
+    interval_text,
+    nan_last,
+    records,
+    texts,
 )
-from esbench.store.provenance import mixture
+from esbench.publish.tables.table_notes import (
+    NORMALIZED,
+    STANDINGS,
+    TAIL,
+    cautions,
+    command_notes,
+    footnotes,
+    overall_interval,
+    protocol,
+    reference_text,
+    references_of,
+)
+from esbench.results.cell import Cell, normalized_scores, ranked
+from esbench.results.sources import read_folder
+from esbench.results.statistics.estimates import EpisodeStatistic, iqm, overall
+from esbench.results.statistics.significance import Standing
 from esbench.store.selected_score import selected_score
 
+if TYPE_CHECKING:
+    import pandas as pd
 
-@final
-@dataclass(frozen=True)
-class ScoreRow(NamedCell):
-    """The score of one algorithm in one environment. A missing number is NaN, a missing text empty.
-
-    Attributes:
-        score: IQM over seeds of the final policy's mean return over held-out episodes, or of the
-            tail or the area where that is the ``statistic``.
-        low, high: its 95 % bootstrap interval; NaN with fewer than three seeds.
-        seeds, unfinished: the numbers of trials that enter, and of those that are not done.
-        budget: environment steps that a run may take; 0 if unknown.
-        diverged: the number of done trials without a finite score. They enter as in
-            ``seed_scores``; if all diverged, none enters.
-        env_steps, wall_time_s: of training, mean over seeds.
-        normalized: the score on a scale where random actions are 0 and the reference, the first
-            published score in the environment's file, is 1.
-        inherited: settings of the algorithm that come from the environment's file.
-        mixture: packages with several versions among the trials, as "numpy 2.3 and 2.4".
-        trials, scores: the folder and the score of each seed.
-        standing: "best" in its environment, "tied" if not significantly worse, or "".
-        setting: the value of the setting that ``score_table`` sorts by, if any.
-        tail: mean over seeds of the mean of the worst 10 % of the held-out episodes; NaN if a seed
-            diverged or has no record of its episodes, or if it is the score.
-        selected: IQM over seeds of the held-out score of the best policy in place of the final
-            one; NaN unless it was asked for and every done seed has a finite one.
-        is_agent: whether an agent made the trials.
-        overspent: the share of its budget by which an agent exceeded it.
-        variety: of the held-out episodes, that of the least varied trial.
-        twice: two folders of one trial, first the one that counts, or empty.
-        scores_differ: whether trials record several scores of the random policy or the reference.
-    """
-
-    score: float
-    low: float
-    high: float
-    seeds: int
-    unfinished: int
-    env_steps: float
-    wall_time_s: float
-    random_score: float
-    reference_score: float
-    reference_method: str
-    reference_source: str
-    reference_comparable: bool | None
-    reference_note: str
-    normalized: float
-    commands: tuple[str, ...]
-    hardware: tuple[str, ...]
-    differs: tuple[str, ...]
-    inherited: tuple[str, ...] = ()
-    mixture: tuple[str, ...] = ()
-    trials: tuple[str, ...] = ()
-    scores: tuple[float, ...] = ()
-    standing: Standing = ""
-    setting: Any = None
-    tail: float = math.nan
-    selected: float = math.nan
-    is_agent: bool = False
-    overspent: float = 0.0
-    variety: Variety = "varied"
-    statistic: EpisodeStatistic = "mean"
-    diverged: int = 0
-    budget: int = 0
-    twice: tuple[str, ...] = ()
-    scores_differ: bool = False
-
-    @property
-    def reference_text(self) -> str:
-        """Method, source and comparability of the published score."""
-        comparable = "comparable" if self.reference_comparable else "NOT comparable"
-        note = f" ({self.reference_note})" if self.reference_note else ""
-        source = f"{self.reference_method}, {self.reference_source}"
-        return f"{self.environment}: {source}; {comparable}{note}"
+MARKS: Final[dict[Standing, str]] = {"best": " *", "tied": " =", "": ""}
+ACROSS: Final = "Normalized IQM"
+RANDOM: Final = "random policy"
+REFERENCE: Final = "reference"
+NOT_COMPARABLE: Final = "\N{DAGGER}"
+MOST_EXCEPTIONS: Final = 4
+_FRAME: Final = (
+    *("environment", "algorithm", "policy", "score", "low", "high", "tail", "standing", "seeds"),
+    *("unfinished", "env_steps", "wall_time_s", "random_score", "reference_score", "normalized"),
+)
 
 
 def score_table(
@@ -109,28 +60,24 @@ def score_table(
     by: str | None = None,
     selected: bool = False,
     statistic: EpisodeStatistic = "mean",
-) -> list[ScoreRow]:
-    """One row per environment and algorithm, sorted by environment, the best score first.
+) -> list[Cell]:
+    """The ranked cells below ``root``, sorted by environment, the best score first.
 
-    With ``by``, a setting of the algorithms, rows are sorted by its value instead. With
+    With ``by``, a setting of the algorithms, they are sorted by its value instead. With
     ``selected``, they also have the scores of the best policies that ``esbench eval`` has kept. The
-    score of a trial is the ``statistic`` of its episodes.
+    score of a run is the ``statistic`` of its episodes.
 
     Raises:
         UsageError: there is no trial, a trial is not readable or has no tail, ``by`` has no two
             values, or no row has a score of its best policies.
     """
-    rows: list[ScoreRow] = []
-    found = cells(root)
+    found = read_folder(root)
     if by is not None:
         _require_several(by, found, root)
-    for _, members in groupby(found, lambda cell: cell.environment):
-        group = _rows(list(members), by or "", statistic)
-        marks = standings([row.scores for row in group])
-        rows += [replace(row, standing=mark) for row, mark in zip(group, marks, strict=True)]
+    groups = itertools.groupby(found, lambda cell: cell.environment)
+    rows = [row for _, group in groups for row in ranked(list(group), statistic)]
     if selected:
-        scores = {(cell.environment, cell.name): _selected(cell) for cell in found}
-        rows = [replace(row, selected=scores[row.environment, row.name]) for row in rows]
+        rows = [replace(row, selected=_selected(row)) for row in rows]
         if all(math.isnan(row.selected) for row in rows):
             raise UsageError(
                 f"{root} has no row whose trials all have the score of their best policy; compute "
@@ -138,12 +85,21 @@ def score_table(
             )
     rows.sort(key=lambda row: (row.environment, nan_last(-row.score), row.name))
     if by is not None:
-        rows.sort(key=lambda row: (row.environment, shared_name(row, by), value_order(row.setting)))
+        rows = [replace(row, setting=row.settings.get(by)) for row in rows]
+        rows.sort(
+            key=lambda row: (row.environment, _shared_name(row, by), value_order(row.setting))
+        )
     return rows
 
 
+def value_order(value: Any) -> tuple[bool, float, str]:
+    """The key that sorts values of a setting: numbers, then others by their text."""
+    number = isinstance(value, int | float)
+    return not number, float(value) if number else 0.0, value_text(value)
+
+
 def _selected(cell: Cell) -> float:
-    best = [selected_score(trial) for trial in cell.trials if trial.is_done]
+    best = [selected_score(run.folder) for run in cell.done]
     scores = [float(item["score"]) for item in best if item and item["score"] is not None]
     return float(iqm(scores)) if scores and len(scores) == len(best) else math.nan
 
@@ -160,103 +116,300 @@ def _require_several(by: str, found: Sequence[Cell], root: Path) -> None:
         raise UsageError(f"--by {by}: expected a setting with several values in {root}; {near}")
 
 
-def shared_name(row: ScoreRow, by: str) -> str:
+def _shared_name(row: Cell, by: str) -> str:
     """The name of a row without the setting ``by``."""
     return without_setting(row.name, by, row.setting)
 
 
-def value_order(value: Any) -> tuple[bool, float, str]:
-    """The key that sorts values of a setting: numbers, then others by their text."""
-    number = isinstance(value, int | float)
-    return not number, float(value) if number else 0.0, value_text(value)
+# Columns
 
 
-def _results(cell: Cell) -> list[Json]:
-    return [trial.result() for trial in cell.trials if trial.is_done]
+def _score(row: Cell) -> str:
+    return format_number(row.score) + MARKS[row.standing]
 
 
-def tail_score(cell: Cell) -> float:
-    """The mean over seeds of the mean of the worst 10 % of held-out episodes; NaN if unknown.
-
-    No seed is left out, as the IQM does: a tail is there to show the worst.
-    """
-    tails = [tail_mean(_numbers(result.get("returns", ()))) for result in _results(cell)]
-    known = tails and not any(map(math.isnan, tails))
-    return fmean(tails) if known else math.nan
+def _seeds(row: Cell) -> str:
+    seeds = len(row.scores)
+    return f"{seeds} of {seeds + row.unfinished}" if row.unfinished else str(seeds)
 
 
-def _numbers(returns: Sequence[float | None]) -> list[float]:
-    return [math.nan if value is None else value for value in returns]
+def _interval(ends: tuple[float, float]) -> str:
+    return interval_text(ends, format_number)
 
 
-def _rows(group: Sequence[Cell], by: str, statistic: EpisodeStatistic) -> list[ScoreRow]:
-    """The rows of one environment's cells."""
-    scored = [cell for cell in group if cell.has(statistic)]
-    scores = dict(zip(map(id, scored), seed_scores(scored, statistic), strict=True))
-    return [
-        replace(_row(cell, scores.get(id(cell), []), statistic), setting=cell.settings.get(by))
-        for cell in group
+def _tail(row: Cell) -> float:
+    """The tail beside a score that is a mean."""
+    return row.tail if row.statistic == "mean" else math.nan
+
+
+def _of_reference(name: str, missing: str | None) -> Callable[[Cell], Any]:
+    return lambda row: getattr(row.reference, name) if row.reference else missing
+
+
+COLUMNS: Final[tuple[Column[Cell], ...]] = (
+    Column("environment", heading="Environment"),
+    Column("algorithm", heading="Algorithm"),
+    Column("policy", heading="Policy"),
+    Column("score"),
+    Column("", lambda row: row, "Score", _score),
+    Column("low", lambda row: row.interval[0]),
+    Column("high", lambda row: row.interval[1]),
+    Column("", lambda row: row.interval, INTERVAL, _interval),
+    Column("", _tail, "Tail", format_number),
+    Column("", lambda row: row.selected, "Selected", format_number),
+    Column("seeds", lambda row: len(row.scores)),
+    Column("unfinished"),
+    Column("", lambda row: row, "Seeds", _seeds),
+    Column("env_steps", None, "Steps", format_steps),
+    Column("wall_time_s", lambda row: row.mean_cost("wall_time_s"), "Time", format_duration),
+    Column("random_score", None, "Random", format_number),
+    Column("reference_score", None, "Reference", format_number),
+    Column("reference_method", _of_reference("method", "")),
+    Column("reference_source", _of_reference("source", "")),
+    Column("reference_comparable", _of_reference("comparable", None)),
+    Column("reference_note", _of_reference("note", "")),
+    Column("normalized", lambda row: row.normalized(row.score), "Normalized", format_share),
+    *map(Column, ("commands", "hardware", "differs", "inherited", "mixture")),
+    Column("trials", lambda row: tuple(str(r.folder.path) for r in row.done if row.scores)),
+    *map(Column, ("scores", "standing", "setting")),
+    Column("tail", _tail),
+    *map(Column, ("selected", "is_agent", "overspent", "variety", "statistic", "diverged")),
+    Column("budget"),
+    Column("twice", lambda row: tuple(map(str, row.twice or ()))),
+    Column("scores_differ"),
+)
+
+
+def score_frame(rows: Sequence[Cell], by: str | None = None) -> pd.DataFrame:
+    """One row per environment and algorithm; the setting ``by`` has a column of its name."""
+    import pandas as pd
+
+    frame = pd.DataFrame(records(COLUMNS, rows))[
+        [*_FRAME, *["selected"] * any(not math.isnan(row.selected) for row in rows)]
     ]
+    if by is not None:
+        frame["algorithm"] = [_shared_name(row, by) for row in rows]
+        frame.insert(2, by, [row.setting for row in rows])
+        frame = frame.drop(columns="policy")  # part of the name
+    frame.attrs["notes"] = footnotes(rows)
+    return frame
 
 
-def _row(cell: Cell, scores: Sequence[float], statistic: EpisodeStatistic) -> ScoreRow:
-    results = _results(cell)
-    score = float(iqm(scores)) if scores else math.nan
-    low, high = map(float, bootstrap_interval(scores)) if scores else (math.nan, math.nan)
-    steps, seconds = (
-        fmean(result[key] for result in results) if results else math.nan
-        for key in ("env_steps", "wall_time_s")
+def sheet(
+    rows: Sequence[Cell], *, terminal: bool = False, by: str | None = None, tail: bool = False
+) -> Sheet:
+    """The table without empty columns.
+
+    With ``terminal`` it has fewer columns, and the policy is part of the algorithm's name; ``tail``
+    shows the tail there too. The setting ``by`` has a column instead of a part of that name.
+    """
+    references = references_of(rows)
+    write = texts(COLUMNS) | {"Reference": lambda row: _reference(row, references)}
+    optional = ("Tail", "Selected", "Random", "Reference", "Normalized")
+    hidden = {name for name in optional if all(write[name](row) == NONE for row in rows)}
+    if terminal or all(row.policy == DEFAULT_LABEL for row in rows):
+        hidden.add("Policy")
+    if terminal:
+        hidden |= {"Random", "Normalized"}
+        hidden |= set() if tail else {"Tail"}
+        crowded = by is not None or not {"Tail", "Selected"} <= hidden
+        hidden |= {"Steps", "Time"} if crowded else set()
+        write["Algorithm"] = lambda row: row.name
+    notes = footnotes(rows, costs="Time" not in hidden)
+    if terminal:
+        notes = [
+            note for note in notes if note not in NORMALIZED.values() and (tail or note != TAIL)
+        ]
+    if by is not None:
+        environment, _, *others = write
+        write = {
+            environment: write[environment],
+            "Algorithm": lambda row: _shared_name(row, by),
+            by: lambda row: NONE if row.setting is None else value_text(row.setting),
+            **{name: write[name] for name in others},
+        }
+    header = [name for name in write if name not in hidden]
+    score = header.index("Score")
+    return Sheet(
+        header,
+        [[write[name](row) for name in header] for row in rows],
+        notes,
+        frozenset((n, score) for n, row in enumerate(rows) if row.standing == "best"),
     )
-    reference = cell.scores.references[0] if cell.scores.references else None
-    descriptions = cell.descriptions
-    hardware = [item["hardware"] for item in descriptions if item.get("hardware")]
-    machines = [f"{item.get('cpu')}, {item.get('cores')} cores" for item in hardware]
-    inherited = [name for item in descriptions for name in item.get("inherited", [])]
-    return ScoreRow(
-        environment=cell.environment,
-        algorithm=cell.algorithm,
-        policy=cell.policy,
-        score=score,
-        low=low,
-        high=high,
-        seeds=len(scores),
-        unfinished=len(cell.trials) - len(results),
-        diverged=cell.diverged(statistic) if cell.has(statistic) else 0,
-        env_steps=steps,
-        wall_time_s=seconds,
-        random_score=cell.scores.random.mean if cell.scores.random else math.nan,
-        reference_score=reference.score if reference else math.nan,
-        reference_method=reference.method if reference else "",
-        reference_source=reference.source if reference else "",
-        reference_comparable=reference.comparable if reference else None,
-        reference_note=reference.note if reference else "",
-        normalized=normalized_score(score, cell.scores),
-        commands=commands_of(cell),
-        hardware=tuple(dict.fromkeys(machines)),
-        differs=cell.differs,
-        inherited=tuple(dict.fromkeys(inherited)),
-        mixture=tuple(mixture(descriptions)),
-        is_agent=cell.is_agent,
-        overspent=cell.overspent,
-        trials=tuple(str(trial.path) for trial in cell.trials if scores and trial.is_done),
-        scores=tuple(scores),
-        tail=tail_score(cell) if statistic == "mean" else math.nan,
-        statistic=statistic,
-        variety=least_varied(results),
-        budget=descriptions[0]["spec"]["budget"]["env_steps"],
-        twice=tuple(map(str, cell.twice or ())),
-        scores_differ=cell.scores_differ,
+
+
+def _reference(row: Cell, references: Mapping[str, int], mark: str = "") -> str:
+    """The reference score and its number, with a mark between them."""
+    score = format_number(row.reference_score)
+    return f"{score}{mark} [{references[reference_text(row)]}]" if row.reference else score
+
+
+def require_one_layout(
+    wide: bool,
+    by: str | None,
+    which: Literal["last", "best"],
+    statistic: EpisodeStatistic,
+    tail: bool = False,
+) -> None:
+    """Raises UsageError for options of a table that exclude each other.
+
+    A wide table is not sorted by a setting and has no selected scores. A table of tails has no
+    other ones, which are mean returns.
+    """
+    given = {
+        "--wide": wide,
+        f"--by {by}": by is not None,
+        "--which best": which == "best",
+        f"--statistic {statistic}": statistic != "mean",
+        "--tail": tail,
+    }
+    options = list(given)
+    for first, second in ((0, 1), (0, 2), (2, 3), (3, 4)):
+        if given[options[first]] and given[options[second]]:
+            raise UsageError(f"{options[first]} with {options[second]}: expected one of them")
+
+
+def wide_sheet(rows: Sequence[Cell], *, tail: bool = False) -> Sheet:
+    """The rows of ``score_table`` as a wide table, by the IQM over all environments.
+
+    Below a score is its interval or, with ``tail``, its tail.
+    Algorithms without one follow, by the mean of their ranks, then random policy and reference.
+    """
+    environments = list(dict.fromkeys(row.environment for row in rows))
+    across = {item.name: item for item in overall(normalized_scores(rows))}
+    found = {(row.name, row.environment): row for row in rows}
+    ranks = {row.name: _mean_rank(row.name, environments, found) for row in rows}
+    order = sorted(ranks, key=lambda n: (-across[n].iqm if n in across else math.inf, ranks[n], n))
+    body = [
+        [name, *(_wide_score(found.get((name, key)), tail) for key in environments)]
+        for name in order
+    ]
+    published = _published(rows)
+    if across:
+        for cells in body:
+            item = across.get(cells[0])
+            text = item and f"{format_share(item.iqm)}\n{overall_interval(item).strip()}".rstrip()
+            cells.append(text or NONE)
+        for cells in published:
+            cells.append("0.00" if cells[0] == RANDOM else "1.00")
+    best = frozenset(
+        (order.index(row.name), environments.index(row.environment) + 1)
+        for row in rows
+        if row.standing == "best"
+    )
+    header = ["Algorithm", *environments, *([ACROSS] if across else [])]
+    notes = _footnotes(rows, _order_note(rows, environments, bool(across)), tail)
+    if any(NOT_COMPARABLE in text for cells in published for text in cells):
+        notes.append(f"{NOT_COMPARABLE}: not comparable, for the reason given.")
+    notes += command_notes({row.title: row.commands for row in rows})
+    return Sheet(header, [*body, *published], notes, best, separated=len(published))
+
+
+def _mean_rank(
+    name: str, environments: Sequence[str], found: Mapping[tuple[str, str], Cell]
+) -> float:
+    """The mean rank of an algorithm over environments: ties share it, a missing score is last."""
+    total = 0.0
+    for environment in environments:
+        scores = [row.score for (_, other), row in found.items() if other == environment]
+        row = found.get((name, environment))
+        score = math.nan if row is None else row.score
+        above = sum(other > score for other in scores) + sum(other == score for other in scores) / 2
+        total += len(scores) if math.isnan(score) else above
+    return total / len(environments)
+
+
+def _wide_score(row: Cell | None, tail: bool) -> str:
+    if row is None or math.isnan(row.score):
+        return NONE
+    below = _interval(row.interval)
+    if tail:
+        below = NONE if math.isnan(_tail(row)) else f"({format_number(_tail(row))})"
+    return _score(row) if below == NONE else f"{_score(row)}\n{below}"
+
+
+def _published(rows: Sequence[Cell]) -> list[list[str]]:
+    """The rows of the random policy and the reference, with scores that hold for all rows."""
+    references = references_of(rows)
+    found: dict[str, dict[str, set[str]]] = {RANDOM: {}, REFERENCE: {}}
+    for row in rows:
+        mark = "" if row.reference and row.reference.comparable else NOT_COMPARABLE
+        both = format_number(row.random_score), _reference(row, references, mark)
+        for columns, text in zip(found.values(), both, strict=True):
+            columns.setdefault(row.environment, set()).add(text)
+    lines = [
+        [name, *(text.pop() if len(text) == 1 else NONE for text in columns.values())]
+        for name, columns in found.items()
+    ]
+    return [line for line in lines if set(line[1:]) != {NONE}]
+
+
+def _footnotes(rows: Sequence[Cell], order: str, tail: bool) -> list[str]:
+    notes = [protocol(rows), *[f"In parentheses: tail. {TAIL}"] * tail]
+    if any(row.standing for row in rows):
+        notes.append(STANDINGS)
+    notes += [order, _seeds_note(rows), _steps_note(rows), *cautions(rows)]
+    notes += [f"[{number}] {text}" for text, number in references_of(rows).items()]
+    return [" ".join(note.split()) for note in notes if note]
+
+
+def _order_note(rows: Sequence[Cell], environments: Sequence[str], across: bool) -> str:
+    if not across:
+        return "Rows: sorted by the mean of their ranks." if len(environments) > 1 else ""
+    scaled = {row.environment for row in rows if row.scores and row.has_scale}
+    rest = [name for name in environments if name not in scaled]
+    without = f", without {', '.join(rest)}" if rest else ""
+    return (
+        f"{ACROSS}: over all runs of {len(scaled)} environments{without}, where 0 is the random "
+        "policy and 1 the reference, with its 95 % stratified percentile bootstrap interval. The "
+        "best is first."
     )
 
 
-def commands_of(cell: Cell) -> tuple[str, ...]:
-    """The distinct commands that made the trials."""
-    commands = (description.get("command", "") for description in cell.descriptions)
-    return tuple(dict.fromkeys(filter(None, commands)))
+def _seeds_note(rows: Sequence[Cell]) -> str:
+    seeds = Counter(len(row.scores) for row in rows if row.scores)
+    if not seeds:
+        return ""
+    usual = max(seeds, key=lambda count: (seeds[count], count))
+    others = [row for row in rows if len(row.scores) not in (0, usual)]
+    if len(others) > MOST_EXCEPTIONS:
+        return f"Seeds: {min(seeds)} to {max(seeds)}; without --wide, the table has them per row."
+    exceptions = "".join(f", {len(row.scores)} of {row.title}" for row in others)
+    return f"Seeds: {usual} each{exceptions}."
 
 
-def normalized_score(value: float, scores: Scores) -> float:
-    """``normalized``, from the scores of an environment; NaN if either is unknown."""
-    if scores.random is None or not scores.references:
-        return math.nan
-    return normalized(value, scores.random.mean, scores.references[0].score)
+def _steps_note(rows: Sequence[Cell]) -> str:
+    """The length of training in each environment; environments with equal lengths are grouped."""
+    groups: dict[str, list[str]] = {}
+    for environment, members in itertools.groupby(rows, key=lambda row: row.environment):
+        steps = [row.env_steps for row in members if not math.isnan(row.env_steps)]
+        if steps:
+            ends = dict.fromkeys(format_steps(end) for end in (min(steps), max(steps)))
+            groups.setdefault(" to ".join(ends), []).append(environment)
+    if not groups:
+        return ""
+    each = [f"{text} ({', '.join(names)})" for text, names in groups.items()]
+    listed = "; ".join(each if len(groups) > 1 else groups)
+    return f"Steps of training, mean over seeds: {listed}."
+
+
+def wide_frame(rows: Sequence[Cell], *, tail: bool = False) -> pd.DataFrame:
+    """One row per algorithm, the best first; one column of scores per environment.
+
+    With ``tail``, each is followed by a column "ENVIRONMENT tail".
+    """
+    import pandas as pd
+
+    sheet = wide_sheet(rows)
+    names = [cells[0] for cells in sheet.body[: len(sheet.body) - sheet.separated]]
+    environments = [key for key in sheet.header[1:] if key != ACROSS]
+    suffixes = ("", " tail") if tail else ("",)
+    table: dict[str, dict[str, float]] = {
+        e + suffix: {} for e in environments for suffix in suffixes
+    }
+    for row in rows:
+        for suffix, value in zip(suffixes, (row.score, _tail(row)), strict=False):
+            table[row.environment + suffix][row.name] = value
+    frame = pd.DataFrame(table, index=pd.Index(names, name="algorithm"))
+    frame.attrs["notes"] = sheet.notes
+    return frame

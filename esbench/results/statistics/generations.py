@@ -10,8 +10,7 @@ import numpy as np
 from esbench.core.arrays import Floats
 from esbench.core.seeding import Purpose, stream
 from esbench.results.statistics.curves import blocks
-from esbench.results.statistics.resampling import CONFIDENCE
-from esbench.results.statistics.statistics import iqm
+from esbench.results.statistics.estimates import CONFIDENCE, iqm
 
 BLOCKS: Final = 10  # of a path of returns, which goes up and down
 TREND_POINTS: Final = 300

@@ -6,9 +6,11 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, Literal, final
 
 from esbench.core.errors import UsageError, unknown
 from esbench.core.json_text import as_text
@@ -16,18 +18,18 @@ from esbench.core.settings import Table
 from esbench.core.units import NONE, counted, format_number
 from esbench.grids.trial_spec import flatten
 from esbench.publish.tables import render_table
-from esbench.publish.tables.render_table import FEW_SEEDS, NARROW_BELOW, Sheet
-from esbench.publish.tables.score_sheet import SEED_SCORES, TAIL
-from esbench.publish.tables.score_table import normalized_score, tail_score
-from esbench.results.cells import (
+from esbench.publish.tables.render_table import Column, Sheet, interval_text, records, texts
+from esbench.publish.tables.table_notes import FEW_SEEDS, NARROW_BELOW, SEED_SCORES, TAIL
+from esbench.results.cell import (
     Cell,
-    cells,
     cells_named,
     require_distinct_seeds,
     require_within_budget,
     seed_scores,
 )
-from esbench.results.statistics.comparison import (
+from esbench.results.sources import read_folder
+from esbench.results.statistics.estimates import MIN_RUNS, EpisodeStatistic
+from esbench.results.statistics.significance import (
     LEVEL,
     Comparison,
     Estimate,
@@ -35,8 +37,11 @@ from esbench.results.statistics.comparison import (
     compare,
     compare_across,
 )
-from esbench.results.statistics.statistics import MIN_RUNS, EpisodeStatistic
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+PARTS: Final = ("environment", "algorithm", "policy")
 BY: Final[dict[EpisodeStatistic, str]] = {
     "mean": "",
     "tail": ", by their tails",
@@ -80,6 +85,63 @@ class Sides:
     notes: tuple[str, ...]
 
 
+def _score(of: tuple[float, int]) -> str:
+    return f"{format_number(of[0])}\n({of[1]})"
+
+
+def _estimate(estimate: Estimate, write: Callable[[float], str]) -> str:
+    """A number above its interval."""
+    below = interval_text((estimate.low, estimate.high), write)
+    return write(estimate.value) if below == NONE else f"{write(estimate.value)}\n{below}"
+
+
+def _columns_of_side(side: Literal[0, 1]) -> tuple[Column[Pair], ...]:
+    key, place = "ab"[side], attrgetter(("comparison.first", "comparison.second")[side])
+    return (
+        Column(key, attrgetter(("first_name", "second_name")[side])),
+        Column(f"{key}_score", place),
+        Column(f"{key}_tail", lambda pair: pair.tails[side]),
+        Column(f"{key}_seeds", lambda pair: pair.comparison.runs[side]),
+        Column(
+            "",
+            lambda pair: (place(pair), pair.comparison.runs[side]),
+            f"{key.upper()} (seeds)",
+            _score,
+        ),
+    )
+
+
+def _columns_of_estimate(
+    key: str, heading: str, write: Callable[[float], str]
+) -> tuple[Column[Pair], ...]:
+    of = attrgetter(f"comparison.{key}")
+    return (
+        Column(key, lambda pair: of(pair).value),
+        Column(f"{key}_low", lambda pair: of(pair).low),
+        Column(f"{key}_high", lambda pair: of(pair).high),
+        Column("", of, heading, partial(_estimate, write=write)),
+    )
+
+
+COLUMNS: Final[tuple[Column[Pair], ...]] = (
+    Column("environment", heading="Environment"),
+    *_columns_of_side(0),
+    *_columns_of_side(1),
+    *_columns_of_estimate("difference", "A - B", format_number),
+    *_columns_of_estimate("improvement", "P(A > B)", "{:.2f}".format),
+    Column("p_value", None, "p", "{:.2g}".format),
+    Column(
+        "effect_size",
+        lambda pair: pair.comparison.effect_size,
+        "g",
+        lambda g: NONE if math.isnan(g) else f"{g:+.2f}",
+    ),
+    Column(
+        "", lambda pair: pair.tails, "Tails", lambda tails: ",\n".join(map(format_number, tails))
+    ),
+)
+
+
 def compare_sides(
     first: str, second: str, root: Path | None = None, statistic: EpisodeStatistic = "mean"
 ) -> Sides:
@@ -94,7 +156,10 @@ def compare_sides(
         UsageError: a folder or an algorithm does not exist, a trial is not readable or has no tail,
             or the sides share no environment.
     """
-    ours, theirs = (_side(name, root) for name in (first, second))
+    ours, theirs = (
+        [replace(cell, statistic=statistic) for cell in _side(name, root)]
+        for name in (first, second)
+    )
     require_within_budget([*ours, *theirs])
     require_distinct_seeds([*ours, *theirs])
     matched = _matched(ours, theirs)
@@ -109,16 +174,16 @@ def compare_sides(
     scores = [_scores(a, b, statistic) for a, b in matched]
     comparisons = [compare(mine, other) for mine, other in scores]
     pairs = tuple(
-        Pair(a.environment, a.name, b.name, comparison, float(p), (tail_score(a), tail_score(b)))
+        Pair(a.environment, a.name, b.name, comparison, float(p), (a.tail, b.tail))
         for (a, b), comparison, p in zip(matched, comparisons, adjusted(comparisons), strict=True)
     )
     across = _across(matched, scores)
-    notes = _notes(ours, theirs, matched, pairs, statistic)
+    notes = _notes(ours, theirs, matched, pairs)
     return Sides(first, second, statistic, pairs, across, notes)
 
 
 def _paths(cell: Cell) -> set[Path]:
-    return {trial.path.resolve() for trial in cell.trials}
+    return {run.folder.path.resolve() for run in cell.runs}
 
 
 def outcome(sides: Sides) -> str:
@@ -144,28 +209,20 @@ def sheet(sides: Sides, *, tail: bool = False) -> Sheet:
     """
     tail = tail and sides.statistic == "mean"
     names = [pair.environment for pair in sides.pairs]
-    body = []
-    for pair in sides.pairs:
-        item = pair.comparison
-        alone = names.count(pair.environment) == 1
-        body.append(
-            [
-                pair.environment if alone else f"{pair.environment} {pair.first_name}",
-                f"{format_number(item.first)}\n({item.runs[0]})",
-                f"{format_number(item.second)}\n({item.runs[1]})",
-                _interval(item.difference, format_number),
-                _interval(item.improvement, "{:.2f}".format),
-                f"{pair.p_value:.2g}",
-                NONE if math.isnan(item.effect_size) else f"{item.effect_size:+.2f}",
-                *([",\n".join(map(format_number, pair.tails))] if tail else ()),
-            ]
-        )
+    write = texts(COLUMNS)
+    header = [name for name in write if tail or name != "Tails"]
+    body = [[write[name](pair) for name in header] for pair in sides.pairs]
+    for cells, pair in zip(body, sides.pairs, strict=True):
+        if names.count(pair.environment) > 1:
+            cells[0] = f"{pair.environment} {pair.first_name}"
     if sides.across is not None:
-        difference = _interval(sides.across[0], "{:+.2f}".format)
-        improvement = _interval(sides.across[1], "{:.2f}".format)
-        body.append(["all, normalized", "", "", difference, improvement, "", "", *[""] * tail])
-    header = ["Environment", "A (seeds)", "B (seeds)", "A - B", "P(A > B)", "p", "g"]
-    header += ["Tails"] * tail
+        difference, improvement = sides.across
+        across = {
+            "Environment": "all, normalized",
+            "A - B": _estimate(difference, "{:+.2f}".format),
+            "P(A > B)": _estimate(improvement, "{:.2f}".format),
+        }
+        body.append([across.get(name, "") for name in header])
     of_what = f" of {SEED_SCORES[sides.statistic]}"
     several = ", Holm-corrected" if len(sides.pairs) > 1 else ""
     columns = (
@@ -177,6 +234,28 @@ def sheet(sides: Sides, *, tail: bool = False) -> Sheet:
     )
     notes = [columns, *[f"Tails: of A and B. {TAIL}"] * tail, *sides.notes]
     return Sheet(header, body, notes)
+
+
+def export_comparison(sides: Sides, format_: str) -> str:
+    """A comparison as markdown, latex, csv or json; the last two in full precision."""
+    match format_:
+        case "markdown":
+            return as_markdown(sides)
+        case "latex":
+            return as_latex(sides)
+        case "csv":
+            return comparison_frame(sides).to_csv(index=False)
+        case _:
+            return as_json(sides)
+
+
+def comparison_frame(sides: Sides) -> pd.DataFrame:
+    """One row per environment, or per environment and algorithm."""
+    import pandas as pd
+
+    frame = pd.DataFrame(records(COLUMNS, sides.pairs))
+    frame.attrs |= {"outcome": outcome(sides), "notes": list(sides.notes)}
+    return frame
 
 
 def as_markdown(sides: Sides) -> str:
@@ -213,8 +292,8 @@ def _side(name: str, root: Path | None) -> list[Cell]:
                 f"no folder {name!r}; expected two output folders, or --in DIR and two of its "
                 "algorithms"
             )
-        return cells(Path(name))
-    found = cells(root)
+        return read_folder(Path(name))
+    found = read_folder(root)
     chosen = cells_named(found, name)
     rows = sorted({cell.name for cell in chosen})
     if len(rows) > 1:
@@ -266,11 +345,10 @@ def _across(
     comparable = len(pairs) > 1 and len({*pairs.values()}) == 1
     if not comparable or not all(cell.has_scale for cell, _ in matched):
         return None
-    known = [cell.scores for cell, _ in matched]
     first, second = (
         [
-            [normalized_score(x, item) for x in pair[side]]
-            for item, pair in zip(known, scores, strict=True)
+            [cell.normalized(score) for score in pair[side]]
+            for (cell, _), pair in zip(matched, scores, strict=True)
         ]
         for side in (0, 1)
     )
@@ -282,7 +360,6 @@ def _notes(
     theirs: Sequence[Cell],
     matched: Sequence[tuple[Cell, Cell]],
     pairs: Sequence[Pair],
-    statistic: EpisodeStatistic,
 ) -> tuple[str, ...]:
     notes = []
     fewest = min(min(pair.comparison.runs) for pair in pairs)
@@ -302,10 +379,10 @@ def _notes(
         )
     paired = [cell for pair in matched for cell in pair]
     runs = sum(sum(pair.comparison.runs) for pair in pairs)
-    if unfinished := sum(len(cell.trials) for cell in paired) - runs:
+    if unfinished := sum(len(cell.runs) for cell in paired) - runs:
         notes.append(f"{counted(unfinished, 'trial')} without a score left out.")
-    if diverged := sum(cell.diverged(statistic) for cell in paired):
-        known = all(cell.scores.random for cell in paired)
+    if diverged := sum(cell.diverged for cell in paired):
+        known = all(cell.frozen.random for cell in paired)
         worst = "its own side and the random policy" if known else "both sides"
         notes.append(f"{counted(diverged, 'run')} diverged, counted as the worst of {worst}.")
     common = {cell.labels for cell in ours} & {cell.labels for cell in theirs}
@@ -329,7 +406,7 @@ def _notes(
 
 def _differences(first: Cell, second: Cell) -> list[str]:
     """The settings that differ, without those of an algorithm or policy with different labels."""
-    labels = [cell.descriptions[0]["labels"] for cell in (first, second)]
+    labels = [dict(zip(PARTS, cell.labels, strict=True)) for cell in (first, second)]
     ours, theirs = (flatten(cell.spec) for cell in (first, second))
     named = [part for part in ("algorithm", "policy") if labels[0][part] != labels[1][part]]
     agents = ["policy"] if first.is_agent or second.is_agent else []  # of the agent's own
@@ -349,9 +426,3 @@ def _differences(first: Cell, second: Cell) -> list[str]:
 def _value(settings: Table, key: str) -> str:
     text = json.dumps(settings[key]) if key in settings else "none"
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
-
-
-def _interval(estimate: Estimate, words: Callable[[float], str]) -> str:
-    if math.isnan(estimate.low):
-        return words(estimate.value)
-    return f"{words(estimate.value)}\n[{words(estimate.low)}, {words(estimate.high)}]"

@@ -8,7 +8,7 @@ margin is excluded, by the same test of the scores moved up by the margin (non-i
 test of the mean alone agrees at five times the level; otherwise it is inconclusive. An improvement
 must pass in the same way: a rise of most seeds does not hide that more seeds fail.
 
-The test is the omnibus test of ``permutation.p_greater``. The mean notices that more seeds fail,
+The test is the omnibus test of ``significance.p_greater``. The mean notices that more seeds fail,
 which the interquartile mean hides; ranks and the interquartile mean notice a drop of the other
 seeds, which the failure of a seed hides in the mean. The baseline names the statistics, so that
 they are chosen before the scores are known. The test is unpaired because any change of the code
@@ -38,14 +38,14 @@ import numpy as np
 from esbench.core.arrays import Floats
 from esbench.core.errors import UsageError, require_finite
 from esbench.core.units import counted
-from esbench.results.statistics.permutation import (
+from esbench.results.statistics.estimates import iqm
+from esbench.results.statistics.significance import (
     OMNIBUS,
     PERMUTATIONS,
     TestStatistic,
     holm,
     p_greater,
 )
-from esbench.results.statistics.statistics import iqm
 
 ALPHA: Final = 0.01
 MARGIN: Final = 0.05

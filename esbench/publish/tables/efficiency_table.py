@@ -1,0 +1,362 @@
+"""Tables of sample efficiency: what training spends until it reaches a target score."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, Final, final
+
+import numpy as np
+
+from esbench.core.errors import UsageError, suggestion
+from esbench.core.units import (
+    NONE,
+    counted,
+    format_duration,
+    format_number,
+    format_share,
+    format_steps,
+)
+from esbench.grids.trial_spec import DEFAULT_LABEL
+from esbench.publish.tables.render_table import (
+    INTERVAL,
+    Column,
+    Sheet,
+    interval_text,
+    nan_last,
+    texts,
+)
+from esbench.publish.tables.table_notes import command_notes, seeds_notes, settings_notes
+from esbench.results.cell import Cell
+from esbench.results.run import COSTS, Run, run_budget
+from esbench.results.sources import read_folder
+from esbench.results.statistics.curves import (
+    WINDOW,
+    expected_running_time,
+    mean_return,
+    median_total,
+    share_interval,
+)
+from esbench.results.statistics.estimates import bootstrap_interval, diverged_as_worst, iqm
+from esbench.results.statistics.significance import Estimate
+
+
+@final
+@dataclass(frozen=True)
+class Efficiency:
+    """The cost of a cell's runs up to a target score. NaN: missing; infinite: not reached.
+
+    Attributes:
+        target: the score to reach; NaN if there is none, as are the numbers that depend on it.
+        reached, runs: the number of runs that reached it, and of trials with a training step.
+        share: their quotient, with Wilson's interval, NaN with fewer than three runs.
+        costs: by then, median over all runs, by the names of ``COSTS``.
+        expected_env_steps: COCO's expected running time.
+        mean_return: up to ``area_env_steps``, which an environment's cells share: IQM over the runs
+            that spent this budget, with its 95 % bootstrap interval.
+        diverged: the number of these runs with a return that is not finite.
+        unfinished: the number of runs without a result, for which only what they reached counts.
+    """
+
+    cell: Cell
+    target: float
+    reached: int
+    runs: int
+    share: Estimate
+    costs: Mapping[str, float]
+    expected_env_steps: float
+    mean_return: Estimate
+    area_env_steps: float
+    diverged: int
+    unfinished: int
+
+    @property
+    def area(self) -> float:
+        """The mean return, where random actions are 0 and the reference is 1."""
+        return self.cell.normalized(self.mean_return.value)
+
+    @property
+    def area_interval(self) -> tuple[float, float]:
+        """The interval of ``area``."""
+        low, high = map(self.cell.normalized, (self.mean_return.low, self.mean_return.high))
+        return low, high
+
+    @property
+    def empty(self) -> int:
+        """The number of trials without a training step, which are left out."""
+        return len(self.cell.runs) - self.runs
+
+
+def _of_cell(name: str) -> Callable[[Efficiency], Any]:
+    return attrgetter(f"cell.{name}")
+
+
+def _cost(name: str) -> Callable[[Efficiency], float]:
+    return lambda row: row.costs[name]
+
+
+def _reached(row: Efficiency) -> str:
+    return NONE if math.isnan(row.target) else f"{row.reached} of {row.runs}"
+
+
+def _area(row: Efficiency) -> str:
+    area, interval = format_share(row.area), interval_text(row.area_interval, format_share)
+    return area if interval == NONE else f"{area} {interval}"
+
+
+def _share_interval(share: Estimate) -> str:
+    return interval_text((share.low, share.high), format_share)
+
+
+COLUMNS: Final[tuple[Column[Efficiency], ...]] = (
+    Column("environment", _of_cell("environment"), "Environment"),
+    Column("algorithm", _of_cell("algorithm"), "Algorithm"),
+    Column("policy", _of_cell("policy"), "Policy"),
+    Column("target", None, "Target", format_number),
+    Column("reached"),
+    Column("runs"),
+    Column("", lambda row: row, "Reached", _reached),
+    Column("share", lambda row: row.share.value),
+    Column("low", lambda row: row.share.low),
+    Column("high", lambda row: row.share.high),
+    Column("", lambda row: row.share, INTERVAL, _share_interval),
+    Column("env_steps", _cost("env_steps"), "Steps", format_steps),
+    Column("episodes", _cost("episodes"), "Episodes", format_steps),
+    Column("cpu_time_s", _cost("cpu_time_s"), "CPU time", format_duration),
+    Column("wall_time_s", _cost("wall_time_s")),
+    Column("expected_env_steps", None, "ERT", format_steps),
+    Column("area"),
+    Column("area_low", lambda row: row.area_interval[0]),
+    Column("area_high", lambda row: row.area_interval[1]),
+    Column("", lambda row: row, "Area", _area),
+    Column("mean_return", lambda row: row.mean_return.value),
+    *map(Column, ("area_env_steps", "unfinished", "empty")),
+    Column("center", _of_cell("evaluates_policy")),
+    Column("cut", _of_cell("cuts_episodes")),
+    Column("commands", _of_cell("commands")),
+    Column("differs", _of_cell("differs")),
+    Column("diverged"),
+)
+
+
+def parse_targets(texts: Sequence[str]) -> dict[str, float]:
+    """Targets by environment, from "ENVIRONMENT=SCORE", or "SCORE" for the others (key "").
+
+    Raises:
+        UsageError: a score is not a finite number, or an environment has two targets.
+    """
+    targets: dict[str, float] = {}
+    for text in texts:
+        environment, _, number = text.rpartition("=")
+        try:
+            score = float(number)
+        except ValueError:
+            score = math.nan
+        if not math.isfinite(score):
+            raise UsageError(
+                f"--target {text}: expected a score such as 475, or an environment and its score "
+                "such as CartPole-v1=475"
+            )
+        if environment in targets:
+            which = environment or "every environment"
+            raise UsageError(f"--target {text}: {which} already has a target; expected one")
+        targets[environment] = score
+    return targets
+
+
+def efficiency_table(
+    root: Path, targets: Mapping[str, float], window: int = WINDOW
+) -> list[Efficiency]:
+    """One row per environment and algorithm, sorted by environment, the lowest cost first.
+
+    Without a target, the reference score of the environment is used. ``window`` is the number of
+    generations over which the unperturbed policy's return is averaged.
+
+    Raises:
+        UsageError: there is no trial, a trial is not readable, an environment of ``targets`` has
+            no trial, or ``window`` is less than 1.
+    """
+    if window < 1:
+        raise UsageError(f"--window {window}: expected at least 1 generation")
+    found = read_folder(root)
+    present = {cell.environment for cell in found}
+    for name in targets:
+        if name and name not in present:
+            raise UsageError(
+                f"--target {name}=...: no trial of it in {str(root)!r}; {suggestion(name, present)}"
+            )
+    rows: list[Efficiency] = []
+    for _, members in itertools.groupby(found, lambda cell: cell.environment):
+        rows += _rows(list(members), targets, window)
+
+    def place(row: Efficiency) -> tuple[str, float, float, str]:
+        cost, area = nan_last(row.expected_env_steps), nan_last(-row.area)
+        return row.cell.environment, cost, area, row.cell.name
+
+    return sorted(rows, key=place)
+
+
+def sheet(rows: Sequence[Efficiency], window: int = WINDOW, *, terminal: bool = False) -> Sheet:
+    """The table; with ``terminal``, it has no intervals, and the policy is part of the name."""
+    write = texts(COLUMNS)
+    hidden = {INTERVAL, "Policy"} if terminal else set()
+    if terminal:
+        write |= {
+            "Algorithm": lambda row: row.cell.name,
+            "Area": lambda row: format_share(row.area),
+        }
+    if all(row.cell.policy == DEFAULT_LABEL for row in rows):
+        hidden.add("Policy")
+    if all(math.isnan(row.area) for row in rows):
+        hidden.add("Area")
+    header = [name for name in write if name not in hidden]
+    body = [[write[name](row) for name in header] for row in rows]
+    return Sheet(header, body, _footnotes(rows, window, terminal))
+
+
+_REACHED: Final = (
+    "Reached: runs in which the unperturbed policy's mean return over {window} generations (fewer "
+    "if the runs stop at the target by a smaller target_window), or the final policy's score, is "
+    "at least the target. {interval}The target is the reference score of "
+    "the environment, or the score given with --target."
+)
+_COST: Final = (
+    "Steps, episodes, CPU time (of all processes): the cost of training until then, median over "
+    f"all runs; {NONE} if fewer than half of them reached the target."
+)
+_EXPECTED: Final = (
+    "ERT (expected running time, as in COCO): steps of all runs until the target or their end, "
+    "divided by the number of runs that reached it."
+)
+
+
+def _rows(group: Sequence[Cell], targets: Mapping[str, float], window: int) -> list[Efficiency]:
+    runs = [[run for run in cell.started if run.curve.totals["env_steps"][-1]] for cell in group]
+    budget = _common_budget(group, runs)
+    rows = []
+    for cell, members in zip(group, runs, strict=True):
+        target = targets.get(cell.environment, targets.get("", cell.reference_score))
+        rows.append(_row(cell, members, target, budget, window))
+    return rows
+
+
+def _common_budget(group: Sequence[Cell], runs: Sequence[Sequence[Run]]) -> float:
+    """The smallest budget of the searches and their runs; NaN if there is none."""
+    ends: list[float] = []
+    for cell, members in zip(group, runs, strict=True):
+        if not cell.is_agent:
+            budget = cell.spec["budget"]
+            ends.append(budget["env_steps"])
+            ends += [
+                run_budget(budget, run.curve.totals["env_steps"]) for run in members if run.done
+            ]
+    return float(min(ends, default=math.nan))
+
+
+def _row(cell: Cell, runs: Sequence[Run], target: float, budget: float, window: int) -> Efficiency:
+    limits = cell.spec["budget"]
+    if limits["target_return"] == target:  # the runs have stopped at it, by their own window
+        window = min(window, limits["target_window"])
+    found = [run.first_totals(np.array([target]), window) for run in runs]
+    totals = {cost: [run[cost][0] for run in found] for cost in COSTS}
+    ends = [run.curve.totals["env_steps"][-1] for run in runs]
+    known = bool(runs) and not math.isnan(target)
+    reached = int(np.isfinite(totals["env_steps"]).sum()) if known else 0
+    low, high = share_interval(reached, len(runs)) if known else (math.nan, math.nan)
+    means = _mean_returns(runs, budget)
+    return Efficiency(
+        cell=cell,
+        target=target,
+        reached=reached,
+        runs=len(runs),
+        share=Estimate(reached / len(runs) if known else math.nan, low, high),
+        costs={cost: median_total(totals[cost]) if known else math.nan for cost in COSTS},
+        expected_env_steps=expected_running_time(totals["env_steps"], ends) if known else math.nan,
+        mean_return=_iqm_with_interval(means, cell),
+        area_env_steps=budget,
+        diverged=means.count(None) if cell.evaluates_policy else 0,
+        unfinished=sum(not run.done for run in runs),
+    )
+
+
+def _mean_returns(runs: Sequence[Run], budget: float) -> list[float | None]:
+    """The mean return of each run of a search; None if it is not finite.
+
+    The score fills the rest of the budget of a run that ended before it. A run that is not done
+    counts only if it has spent the budget.
+    """
+    means: list[float | None] = []
+    for run in runs:
+        spent = run.curve.totals["env_steps"]
+        if not run.is_agent and (run.done or spent[-1] >= budget):
+            score = math.nan if run.score is None else run.score
+            mean = mean_return(spent, run.curve.returns, score, budget)
+            means.append(mean if math.isfinite(mean) else None)
+    return means
+
+
+def _iqm_with_interval(means: Sequence[float | None], cell: Cell) -> Estimate:
+    """The IQM of the mean returns of runs, and its interval; NaN if none is finite.
+
+    A run that diverged counts as in ``seed_scores``.
+    """
+    if all(mean is None for mean in means):
+        return Estimate(math.nan, math.nan, math.nan)
+    random = cell.frozen.random.mean if cell.frozen.random else math.inf
+    (values,) = diverged_as_worst([means], random)
+    low, high = bootstrap_interval(values)
+    return Estimate(float(iqm(values)), float(low), float(high))
+
+
+def _footnotes(rows: Sequence[Efficiency], window: int, terminal: bool) -> list[str]:
+    interval = "" if terminal else "Interval: Wilson's interval of their share. "
+    lines = [_REACHED.format(window=window, interval=interval), _COST, _EXPECTED]
+    if any(not math.isnan(row.area) for row in rows):
+        budgets = {
+            row.cell.environment: row.area_env_steps for row in rows if not math.isnan(row.area)
+        }
+        listed = ", ".join(f"{format_steps(steps)} on {name}" for name, steps in budgets.items())
+        lines.append(
+            "Area: area under the learning curve: the mean of the unperturbed policy's return over "
+            f"the first steps ({listed}), where 0 is the random policy and 1 the reference; IQM "
+            "over seeds, with its 95 % percentile bootstrap interval. The final score fills the "
+            "rest of a run that ended earlier. An agent has none, because its first policy is not "
+            "evaluated."
+        )
+    lines += [
+        f"{name}: no target, because it has no reference score; set one with --target {name}=SCORE."
+        for name in dict.fromkeys(row.cell.environment for row in rows if math.isnan(row.target))
+    ]
+    lines += seeds_notes([row.runs for row in rows], best=False)
+    if unfinished := sum(row.unfinished for row in rows):
+        lines.append(
+            f"{counted(unfinished, 'run')} without a result (partial, running or failed): see "
+            "'esbench status'. The steps so far count in ERT, and a target that is not reached yet "
+            "counts as not reached."
+        )
+    lines += [
+        f"{row.cell.title}: {counted(row.diverged, 'run')} diverged; in the area they count as the "
+        "row's worst, or as the random policy if it is lower."
+        for row in rows
+        if row.diverged and not math.isnan(row.area)
+    ]
+    if empty := sum(row.empty for row in rows):
+        lines.append(f"{counted(empty, 'trial')} without a training step left out.")
+    lines += [
+        f"{row.cell.title}: the unperturbed policy was not evaluated during "
+        "training, so only the final score can reach the target."
+        for row in rows
+        if not row.cell.evaluates_policy
+    ]
+    lines += [
+        f"{row.cell.title}: max_episode_steps cuts the episodes of training, so their returns may "
+        "stay below the target and the reference."
+        for row in rows
+        if row.cell.cuts_episodes
+    ]
+    lines += settings_notes({row.cell.title: row.cell.differs for row in rows})
+    return lines + command_notes({row.cell.title: row.cell.commands for row in rows})
