@@ -92,6 +92,7 @@ def check_environment(
         actions = backend.single_action_space
         require_flat(backend.single_observation_space, name, "observation")
         require_flat(actions, name, "action")
+        check_episodes(name, arguments, settings)
         try:
             backend.start(0, SEED)
             for _ in range(FIRST):
@@ -103,7 +104,6 @@ def check_environment(
             raise UserCodeError(
                 f"environment {name!r} failed: {error_text(error)}{location(error)}"
             ) from error
-    check_episodes(name, arguments, settings)
 
 
 def check_episodes(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ()) -> None:
