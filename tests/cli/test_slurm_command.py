@@ -101,7 +101,7 @@ REFUSED = {
     "--array 7": "7 shards .* 6 trials",
     "--array 2 --time x": "--time 'x'",
     "--array 2 --time 2": "--time '2'.* 5 minutes",
-    "--array 2 --cpus-per-task 0": "--cpus-per-task 0",
+    "--array 2 --cpus-per-task 0": "--cpus-per-task '0'",
     "--array 2 --mem x": "--mem 'x'",
     "--array 2 --sbatch array=3": "--sbatch 'array=3'",
     "--array 2 --keep 0": "keep = 0",
