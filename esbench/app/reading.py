@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from esbench.publish.leaderboard.entries import Entry
     from esbench.publish.leaderboard.table import LeaderboardRow
     from esbench.publish.tables.comparison_table import Sides
-    from esbench.publish.tables.efficiency_table import EfficiencyRow
-    from esbench.publish.tables.score_table import ScoreRow
+    from esbench.publish.tables.efficiency_table import Efficiency
+    from esbench.results.cell import Cell
 
 STATISTICS: Final = ("mean", "tail", "area")
 LEADERBOARD: Final = Path("results/leaderboard")
@@ -75,7 +75,7 @@ def score_rows(
     which: Which,
     statistic: Statistic,
     tail: bool = False,
-) -> list[ScoreRow]:
+) -> list[Cell]:
     """The rows of a table of scores; errors and arguments are those of ``table``."""
     from esbench.publish.tables.score_table import require_one_layout, score_table
 
@@ -167,7 +167,7 @@ def efficiency(
 
 def efficiency_rows(
     folder: str | Path, *, target: str | Sequence[str], window: int
-) -> list[EfficiencyRow]:
+) -> list[Efficiency]:
     """The rows of ``efficiency``, which has the same arguments and errors."""
     from esbench.publish.tables.efficiency_table import efficiency_table, parse_targets
 
