@@ -1,6 +1,8 @@
 """Trials that tests train without a folder, whole or resumed."""
 
 import json
+import signal
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -12,6 +14,23 @@ from esbench.experiment.search_trainer import SearchTrainer
 from esbench.experiment.watchers import Stop
 from esbench.grids.trial_spec import TrialSpec
 from esbench.store.generation_record import GenerationRecord
+
+
+class Memory:
+    """A recorder in memory; Ctrl-C comes while it appends the row ``interrupted_at``."""
+
+    def __init__(self, interrupted_at: int = 0) -> None:
+        self.rows: list[GenerationRecord] = []
+        self.states: list[dict[str, Any]] = []
+        self._interrupted_at = interrupted_at
+
+    def append(self, record: GenerationRecord, members: Mapping[str, Any]) -> None:
+        if record.generation == self._interrupted_at:
+            signal.raise_signal(signal.SIGINT)
+        self.rows.append(record)
+
+    def checkpoint(self, state: dict[str, Any]) -> None:
+        self.states.append(state)
 
 
 def train(spec: TrialSpec, pool: WorkerPool, *stops: int) -> SearchTrainer:

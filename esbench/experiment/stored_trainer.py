@@ -20,8 +20,7 @@ from esbench.experiment.search_trainer import SearchTrainer
 from esbench.experiment.trainer import Ended, Recorder, Trainer
 from esbench.grids.trial_spec import StartSpec, TrialSpec
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.selected_score import keep_selected_score, recorded_score
-from esbench.store.trial_folder import TrialFolder
+from esbench.store.trial_folder import TrialFolder, keep_selected_score, recorded_score
 
 
 def make_trainer(

@@ -227,8 +227,3 @@ def test_the_commands(esbench: Run) -> None:
     ):
         assert f"{name}: CartPole-v1, generation {generation}, " in line
         assert (folder.path / name).stat().st_size > 100
-    film = (folder.path / names[1]).read_bytes()
-    (folder.path / names[1]).unlink()
-    one = ["render", str(folder.path), "--max-steps", "3", "--generation", str(second)]
-    assert esbench(*one)[0] == 0
-    assert (folder.path / names[1]).read_bytes() == film
