@@ -10,7 +10,6 @@ import gymnasium
 import numpy as np
 import pytest
 from command_line import Run
-from esbench.results.cells import cells
 from trainers import Memory
 
 import esbench as package
@@ -23,6 +22,7 @@ from esbench.experiment.agent_trainer import AgentTrainer, play
 from esbench.experiment.watchers import Stop
 from esbench.grids.trainers import is_agent, trainer_names, trainer_settings
 from esbench.grids.trial_spec import TrialSpec
+from esbench.results.sources import read_folder
 from esbench.store.generation_record import GenerationRecord
 
 NAME = "own_agents:Climber"
@@ -215,7 +215,7 @@ def test_an_agent_over_its_budget_is_reported_and_not_compared(
     trained: Path, esbench: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(trained)
-    found = {cell.name: cell for cell in cells(Path("out"))}
+    found = {cell.name: cell for cell in read_folder(Path("out"))}
     assert found["waster"].overspent == 0.5
     assert found["climber"].overspent == found["openai_es"].overspent == 0.0
     _, table, _ = esbench("table", "out")
