@@ -4,16 +4,37 @@ from .app.api import (
     list_algorithms,
     list_environments,
     list_policies,
-    load_policy,
     make_algorithm,
     make_trainer,
 )
-from .app.commands import (
-    compare,
+from .app.gating import (
+    baseline,
+    check,
     merge,
+    submit,
+    verify,
+)
+from .app.playing import (
+    evaluate,
+    export,
+    load_policy,
+    render,
+)
+from .app.reading import (
+    compare,
+    diagnose,
+    efficiency,
+    history,
+    leaderboard,
     plot,
-    run,
+    report,
     table,
+)
+from .app.training import (
+    plan,
+    run,
+    status,
+    tune,
 )
 from .core.errors import (
     EsbenchError,
@@ -63,9 +84,17 @@ __all__ = [
     "Tracker",
     "TrainingError",
     "UsageError",
+    "baseline",
+    "check",
     "check_environment",
     "check_policy",
     "compare",
+    "diagnose",
+    "efficiency",
+    "evaluate",
+    "export",
+    "history",
+    "leaderboard",
     "list_agents",
     "list_algorithms",
     "list_environments",
@@ -77,6 +106,7 @@ __all__ = [
     "make_algorithm",
     "make_trainer",
     "merge",
+    "plan",
     "plot",
     "register_algorithm",
     "register_backend",
@@ -84,8 +114,14 @@ __all__ = [
     "register_environment",
     "register_policy",
     "register_tracker",
+    "render",
+    "report",
     "run",
+    "status",
+    "submit",
     "table",
+    "tune",
+    "verify",
 ]
 
 __version__: str
