@@ -20,7 +20,7 @@ from .core.errors import (
     TrainingError,
     UsageError,
 )
-from .environments.backends.base import register_backend
+from .environments.backends.backend import register_backend
 from .experiment.watchers import (
     Stop,
     TargetReturn,
@@ -31,7 +31,7 @@ from .integrations.trackers.base import (
     Tracker,
     register_tracker,
 )
-from .policies.base import register_policy
+from .policies.policy import register_policy
 from .results.data_frames import (
     load_members,
     load_results,

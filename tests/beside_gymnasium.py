@@ -7,8 +7,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from esbench.environments.backends.base import Backend, MovableBackend
-from esbench.environments.make import make_environment
+from esbench.environments.backends.backend import Backend, MovableBackend
+from esbench.environments.make_environment import make_environment
 
 SLOTS = 3
 Actions = np.ndarray[Any, Any]

@@ -13,14 +13,14 @@ from command_line import Run, execute, working_in
 from esbench.algorithms.base import ALGORITHMS
 from esbench.core.registry import Registry
 from esbench.engine.worker_pool import WorkerPool
-from esbench.environments.backends.base import BACKENDS
+from esbench.environments.backends.backend import BACKENDS
 from esbench.experiment.trials import Trial, grid_trials
 from esbench.grids import environment_files
 from esbench.grids.environment_files import ENVIRONMENTS
 from esbench.grids.grid_file import parse_grid
 from esbench.grids.trial_spec import TrialSpec
 from esbench.integrations.trackers.base import TRACKERS
-from esbench.policies.base import POLICIES
+from esbench.policies.policy import POLICIES
 
 # A shell's background job ignores Ctrl-C, and so would the processes that tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from esbench.environments.behaviors.base import Behavior, BehaviorSettings, SlotView
+from esbench.environments.behaviors.behavior import Behavior, BehaviorSettings, SlotView
 
 SIZE, SPEED, STEPS, PHASES = 1.0, 0.16, 15, 3
 START, GOAL, REACHED = (0.2, 0.1), (0.2, 0.9), 0.25

@@ -13,7 +13,7 @@ import esbench
 from esbench.algorithms.base import ALGORITHMS
 from esbench.grids.environment_files import EnvironmentFile
 from esbench.grids.trial_spec import BudgetSpec
-from esbench.policies.base import POLICIES
+from esbench.policies.policy import POLICIES
 from esbench.store.generation_record import GenerationRecord
 
 PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "coming-from.md"

@@ -12,8 +12,8 @@ from esbench import register_algorithm, register_backend, register_policy
 from esbench.algorithms.base import Algorithm
 from esbench.core.population import SampledPopulation
 from esbench.algorithms.search_settings import AlgorithmSettings
-from esbench.environments.backends.base import Backend
-from esbench.policies.base import Policy, PolicyBatch, PolicySettings
+from esbench.environments.backends.backend import Backend
+from esbench.policies.policy import Policy, PolicyBatch, PolicySettings
 
 
 @register_algorithm("stand_still")

@@ -12,9 +12,9 @@ from esbench.algorithms.base import ALGORITHMS
 from esbench.core import registry as registry_module
 from esbench.core.errors import UsageError
 from esbench.core.registry import Registry, import_object
-from esbench.environments.backends.base import BACKENDS
+from esbench.environments.backends.backend import BACKENDS
 from esbench.integrations.trackers.base import TRACKERS
-from esbench.policies.base import POLICIES
+from esbench.policies.policy import POLICIES
 
 TORTOISE = """
 from esbench.core.registry import zoo

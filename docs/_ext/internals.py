@@ -21,9 +21,9 @@ from esbench.core.units import (
     format_steps,
 )
 from esbench.engine.setup import Setup
-from esbench.environments.backends.base import BACKENDS, Backend
-from esbench.environments.behaviors.base import BEHAVIORS, Behavior
-from esbench.environments.make import make_environment, module_of
+from esbench.environments.backends.backend import BACKENDS, Backend
+from esbench.environments.behaviors.behavior import BEHAVIORS, Behavior
+from esbench.environments.make_environment import make_environment, module_of
 from esbench.environments.simulator_log import silenced
 from esbench.experiment.final_policy import HeldOutScore
 from esbench.experiment.trained_policy import TrainedAgent, TrainedPolicy
@@ -36,7 +36,7 @@ from esbench.grids.environment_files import (
 from esbench.grids.grid_file import Grid
 from esbench.grids.trial_spec import BudgetSpec, EnvironmentSpec, EvaluationSpec, PolicySpec
 from esbench.integrations.trackers.base import TrackedRun
-from esbench.policies.base import POLICIES, Policy, PolicyBatch, TorchPolicy
+from esbench.policies.policy import POLICIES, Policy, PolicyBatch, TorchPolicy
 from esbench.publish.catalog import SettingRow, setting_rows
 from esbench.publish.figures.drawing import Output
 from esbench.publish.leaderboard.entries import Entry, read_leaderboard

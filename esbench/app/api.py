@@ -26,7 +26,7 @@ from esbench.grids.expand import expand
 from esbench.grids.grid_file import parse_grid
 from esbench.grids.trainers import is_agent
 from esbench.grids.trial_spec import BudgetSpec, EvaluationSpec
-from esbench.policies.base import POLICIES
+from esbench.policies.policy import POLICIES
 
 MOST_SEED: Final = 2**64  # of a search without a trial
 

@@ -20,7 +20,7 @@ from esbench.engine.jobs import Job, Task
 from esbench.engine.player import Player
 from esbench.engine.random_policy import random_steps_per_second
 from esbench.engine.setup import Setup
-from esbench.environments.make import make_environment, making, wrapped
+from esbench.environments.make_environment import make_environment, making, wrapped
 from esbench.environments.simulator_log import log_once, silenced
 
 if TYPE_CHECKING:

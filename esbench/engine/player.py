@@ -20,12 +20,12 @@ from esbench.core.errors import UserCodeError
 from esbench.engine.engine import Stopwatch
 from esbench.engine.jobs import CENTER, EpisodeResult, Job, Task
 from esbench.engine.setup import Setup
-from esbench.environments.backends.base import MovableBackend
-from esbench.environments.behaviors.base import Behavior, SlotView, behavior_vector
+from esbench.environments.backends.backend import MovableBackend
+from esbench.environments.behaviors.behavior import Behavior, SlotView, behavior_vector
 from esbench.environments.episode_check import LONGEST, no_time_limit
-from esbench.environments.make import has_time_limit
-from esbench.policies.base import LowRankBatch, ReferredBatch, SharingBatch
+from esbench.environments.make_environment import has_time_limit
 from esbench.policies.normalization import Moments
+from esbench.policies.policy import LowRankBatch, ReferredBatch, SharingBatch
 from esbench.policies.spaces import Actions, Observations
 
 # The number of observation elements that are normalized at once; they fit in a core's cache.

@@ -17,7 +17,7 @@ from esbench.core.errors import TrainingError, error_text, location, require_int
 from esbench.core.seeding import Purpose, episode_seed
 from esbench.core.settings import MOST, MOST_EPISODES
 from esbench.environments.episode_check import require_end
-from esbench.environments.make import make_environment
+from esbench.environments.make_environment import make_environment
 from esbench.environments.returned_values import ReturnedValues
 from esbench.environments.simulator_log import silenced
 from esbench.grids.trial_spec import EnvironmentSpec

@@ -11,13 +11,13 @@ import numpy as np
 from esbench.core.errors import UsageError
 from esbench.core.flat_spaces import Space
 from esbench.core.seeding import Purpose, episode_seed
-from esbench.environments.backends.base import AUTO, BACKENDS, GYMNASIUM, Backend, backend_name
+from esbench.environments.backends.backend import AUTO, BACKENDS, GYMNASIUM, Backend, backend_name
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
-from esbench.environments.behaviors.base import Behavior, behavior_class
+from esbench.environments.behaviors.behavior import Behavior, behavior_class
 from esbench.environments.simulator_log import silenced
 from esbench.grids.trial_spec import EnvironmentSpec, PolicySpec
-from esbench.policies.base import POLICIES, Policy, Rows
 from esbench.policies.normalization import Normalizer, policy_inputs
+from esbench.policies.policy import POLICIES, Policy, Rows
 from esbench.policies.spaces import Actions, Array, Observations, packed
 
 SPACING: Final = 8  # steps between the observations of a reference batch, which are then distinct

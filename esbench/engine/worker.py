@@ -17,7 +17,7 @@ from esbench.engine.jobs import EpisodeResult, Job, Task
 from esbench.engine.player import Player, Suspended
 from esbench.engine.setup import Setup
 from esbench.environments.episode_check import bounds_without_zero, check_episodes, is_deterministic
-from esbench.environments.make import reason
+from esbench.environments.make_environment import reason
 from esbench.environments.simulator_log import log_once
 from esbench.grids.trial_spec import EnvironmentSpec
 

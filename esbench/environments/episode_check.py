@@ -27,7 +27,7 @@ from gymnasium.spaces.utils import flatten
 from esbench.core.errors import USER_CODE_ERRORS, UsageError, UserCodeError
 from esbench.core.flat_spaces import Space, parts
 from esbench.core.units import counted
-from esbench.environments.make import Wrappers, has_time_limit, make_environment
+from esbench.environments.make_environment import Wrappers, has_time_limit, make_environment
 
 STEPS: Final = 500  # of the episodes before, and of the compared one
 SECONDS: Final = 2.0  # likewise, for slow environments

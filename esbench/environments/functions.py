@@ -30,7 +30,6 @@ Function: TypeAlias = Callable[[npt.ArrayLike], Vector]
 
 CONDITION: Final = 1e6
 DIMENSION: Final = 10
-TARGET: Final = 1e-8  # the final target precision of BBOB
 ROTATION_KEY: Final = 20090101  # of the Philox stream for the rotations
 GOLDEN: Final = (math.sqrt(5.0) - 1.0) / 2.0
 
@@ -91,15 +90,6 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "rotated_ellipsoid": rotated_ellipsoid,
     "rosenbrock": rosenbrock,
     "rastrigin": rastrigin,
-}
-
-ENVIRONMENTS: Final[dict[str, dict[str, Any]]] = {
-    "esbench/Sphere-v0": {"function": "sphere"},
-    "esbench/Ellipsoid-v0": {"function": "ellipsoid"},
-    "esbench/RotatedEllipsoid-v0": {"function": "rotated_ellipsoid"},
-    "esbench/Rosenbrock-v0": {"function": "rosenbrock"},
-    "esbench/Rastrigin-v0": {"function": "rastrigin"},
-    "esbench/NoisySphere-v0": {"function": "sphere", "noise": 1.0},
 }
 
 
@@ -198,12 +188,3 @@ def _points(points: npt.ArrayLike) -> Vector:
     if x.ndim == 0 or x.shape[-1] == 0:
         raise UsageError(f"points of shape {x.shape}: expected [..., P] with P of at least 1")
     return x
-
-
-for _name, _kwargs in ENVIRONMENTS.items():
-    gymnasium.register(
-        _name,
-        entry_point="esbench.environments.functions:FunctionEnv",
-        kwargs=_kwargs,
-        reward_threshold=None if "noise" in _kwargs else -TARGET,
-    )

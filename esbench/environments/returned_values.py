@@ -6,17 +6,17 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, final
 
-import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
 from esbench.core.errors import TrainingError
+from esbench.core.flat_spaces import Space
 from esbench.core.units import counted
 
 Array: TypeAlias = npt.NDArray[Any]
-DISCRETE: Final = (int, np.integer)
 FLOATS: Final = {np.dtype(name) for name in ("float16", "float32", "float64")}
+INTEGERS: Final = {np.dtype(code) for code in "?bhilqBHILQ"}
 FLAGS: Final = (bool, np.bool_, int, np.integer)
 
 
@@ -24,17 +24,73 @@ FLAGS: Final = (bool, np.bool_, int, np.integer)
 class ReturnedValues:
     """Checks what one environment returns.
 
-    ``what`` names its observations in messages.
-    Every method raises TrainingError, which names the environment, for an answer that is wrong.
+    Every method raises TrainingError, which names the environment and the part of an observation,
+    such as ``['goal'][0]``, for an answer that is wrong.
     """
 
-    def __init__(
-        self, environment: str, space: gymnasium.Space[Any], what: str = "an observation"
-    ) -> None:
-        self._environment = environment
-        self._what = what
-        self._space = space
-        self._is_discrete = isinstance(space, spaces.Discrete)
+    def __init__(self, environment: str, space: Space, part: str = "") -> None:
+        self._environment, self._space = environment, space
+        self._what = f"the part {part} of an observation" if part else "an observation"
+        self._low: Any = None  # of discrete numbers
+        inside: dict[Any, Space] = {}
+        match space:
+            case spaces.Dict():
+                inside = dict(space.spaces)
+            case spaces.Tuple():
+                inside = dict(enumerate(space.spaces))
+            case spaces.OneOf():
+                inside = dict(enumerate(space.spaces))
+                self._index = ReturnedValues(
+                    environment, spaces.Discrete(len(inside)), f"{part}[0]"
+                )
+            case spaces.Discrete():
+                self._low, self._high = int(space.start), int(space.start + space.n - 1)
+            case spaces.MultiDiscrete():
+                self._low, self._high = space.start, space.start + (space.nvec - 1)
+            case spaces.MultiBinary():
+                self._low, self._high = 0, 1
+        chosen = [1] * len(inside) if isinstance(space, spaces.OneOf) else list(inside)
+        self._inside = {
+            key: ReturnedValues(environment, each, f"{part}[{name!r}]")
+            for name, (key, each) in zip(chosen, inside.items(), strict=True)
+        }
+        is_float = space.dtype is not None and space.dtype.kind == "f"
+        integers = {space.dtype} if self._low is None else INTEGERS
+        self._fitting = FLOATS if is_float else integers
+
+    def observation(self, value: Any) -> Any:
+        """The observation, with parts of fitting types; floats may be infinite if they are arrays.
+
+        ``require_finite`` checks these together. Keys that a Dict space lacks are ignored.
+        """
+        match self._space:
+            case spaces.Dict():
+                try:
+                    named = {key: value[key] for key in self._inside}
+                except (IndexError, KeyError, TypeError, ValueError):
+                    raise self._unfit(value, f"the keys {list(self._inside)}") from None
+                return {key: self._inside[key].observation(part) for key, part in named.items()}
+            case spaces.Tuple():
+                parts = enumerate(self._parts(value, len(self._inside)))
+                return tuple([self._inside[key].observation(part) for key, part in parts])
+            case spaces.OneOf():
+                index, part = self._parts(value, 2)
+                index = int(self._index.observation(index))
+                return index, self._inside[index].observation(part)
+            case spaces.Discrete() if isinstance(value, int | np.integer):
+                fitted: Any = value
+            case _:
+                fits = value.__class__ is np.ndarray and value.dtype in self._fitting
+                fitted = value if fits and value.shape == self._space.shape else self._array(value)
+        # count_nonzero is faster than any() of a few.
+        if self._low is not None and np.count_nonzero((fitted < self._low) | (fitted > self._high)):
+            raise self._outside(fitted)
+        return fitted
+
+    def require_finite(self, observations: Array) -> None:
+        """Refuse infinite numbers; one that is not a number makes the return of an episode NaN."""
+        if observations.dtype.kind == "f" and np.isinf(observations).any():
+            raise self._failure(f"{self._what} is infinite; expected finite numbers")
 
     def of_reset(self, answer: Any) -> tuple[Any, dict[str, Any]]:
         """The observation and the info that ``reset`` has returned."""
@@ -46,53 +102,6 @@ class ReturnedValues:
         """The error for an answer of ``step`` that has no five parts."""
         expected = "expected (observation, reward, terminated, truncated, info)"
         return self._failure(f"step() returned {_kind(answer)}; {expected}")
-
-    def observation(self, observation: Any) -> Any:
-        """An observation whose shape and numbers fit the space."""
-        if self._is_discrete and isinstance(observation, DISCRETE):
-            return observation
-        expected = self._space.shape
-        unfit = observation is None or isinstance(observation, str | bytes)
-        unfit |= isinstance(observation, np.ndarray) and observation.dtype.kind == "c"
-        array = np.empty(0, object)
-        if not unfit:
-            try:
-                with contextlib.suppress(TypeError, ValueError):
-                    array = np.asarray(observation, dtype=self._space.dtype)
-            except OverflowError:
-                raise self._changed(observation) from None
-        if array.dtype != self._space.dtype or array.shape != expected:
-            raise self.unfit(observation, f"the shape {expected}")
-        self.require_finite(array)
-        given = np.asarray(observation)
-        if given.dtype != array.dtype and array.dtype.kind in "iub" and (given != array).any():
-            raise self._changed(observation)
-        return array
-
-    def parts(self, observation: Any, number: int) -> tuple[Any, ...]:
-        """The parts of an observation of a Tuple space, or of one like it."""
-        found: tuple[Any, ...] = ()
-        with contextlib.suppress(TypeError):
-            found = tuple(observation)
-        if len(found) == number and not isinstance(observation, str | bytes):
-            return found
-        raise self.unfit(observation, counted(number, "part"))
-
-    def unfit(self, observation: Any, expected: str) -> TrainingError:
-        """The error for an observation that does not have what its space has."""
-        return self._failure(f"{self._what} is {_kind(observation)}; its space has {expected}")
-
-    def outside(self, observation: Any, low: Any, high: Any) -> TrainingError:
-        """The error for discrete numbers that are not from ``low`` to ``high``."""
-        numbers, lows, highs = np.broadcast_arrays(observation, low, high)
-        first = np.flatnonzero((numbers < lows) | (numbers > highs))[0]
-        number, low, high = (each.flat[first] for each in (numbers, lows, highs))
-        return self._failure(f"{self._what} has the number {number}; expected {low} to {high}")
-
-    def require_finite(self, observations: Array) -> None:
-        """Refuse infinite numbers; one that is not a number makes the return of an episode NaN."""
-        if observations.dtype.kind == "f" and np.isinf(observations).any():
-            raise self._failure(f"{self._what} is infinite; expected finite numbers")
 
     def rewards(self, rewards: list[Any]) -> Array:
         """Rewards, checked together, because that is fast."""
@@ -119,9 +128,45 @@ class ReturnedValues:
             return bool(value)
         raise self._failure(f"the flag {name!r} is {_kind(value)}; expected true or false")
 
-    def _changed(self, observation: Any) -> TrainingError:
-        changing = f"numbers of the type {self._space.dtype}, which would change it"
-        return self.unfit(observation, changing)
+    def _array(self, value: Any) -> Array:
+        """The value as an array of the space, if that changes no number."""
+        dtype, shape = self._space.dtype, self._space.shape
+        unfit = value is None or isinstance(value, str | bytes)
+        unfit |= isinstance(value, np.ndarray) and value.dtype.kind == "c"
+        array = np.empty(0, object)
+        if not unfit:
+            try:
+                with contextlib.suppress(TypeError, ValueError):
+                    array = np.asarray(value, dtype=dtype)
+            except OverflowError:
+                raise self._changed(value) from None
+        if array.dtype != dtype or array.shape != shape:
+            raise self._unfit(value, f"the shape {shape}")
+        self.require_finite(array)
+        given = np.asarray(value)
+        if given.dtype != array.dtype and array.dtype.kind in "iub" and (given != array).any():
+            raise self._changed(value)
+        return array
+
+    def _parts(self, value: Any, number: int) -> tuple[Any, ...]:
+        found: tuple[Any, ...] = ()
+        with contextlib.suppress(TypeError):
+            found = tuple(value)
+        if len(found) == number and not isinstance(value, str | bytes):
+            return found
+        raise self._unfit(value, counted(number, "part"))
+
+    def _unfit(self, value: Any, expected: str) -> TrainingError:
+        return self._failure(f"{self._what} is {_kind(value)}; its space has {expected}")
+
+    def _changed(self, value: Any) -> TrainingError:
+        return self._unfit(value, f"numbers of the type {self._space.dtype}, which would change it")
+
+    def _outside(self, value: Any) -> TrainingError:
+        numbers, lows, highs = np.broadcast_arrays(value, self._low, self._high)
+        first = np.flatnonzero((numbers < lows) | (numbers > highs))[0]
+        number, low, high = (each.flat[first] for each in (numbers, lows, highs))
+        return self._failure(f"{self._what} has the number {number}; expected {low} to {high}")
 
     def _failure(self, what: str) -> TrainingError:
         return TrainingError(f"environment {self._environment!r}: {what}")

@@ -26,7 +26,7 @@ from esbench.core.seeding import Purpose, episode_seed
 from esbench.core.settings import MOST_EPISODES
 from esbench.engine.engine import Engine
 from esbench.environments.episode_check import require_end
-from esbench.environments.make import make_environment
+from esbench.environments.make_environment import make_environment
 from esbench.environments.returned_values import ReturnedValues
 from esbench.environments.simulator_log import silenced
 from esbench.experiment.final_policy import HeldOutScore, Which, held_out_seeds

@@ -24,7 +24,7 @@ from esbench.engine.engine import Engine
 from esbench.engine.jobs import Episodes, Job, digest, fitness_of, summary
 from esbench.engine.setup import Setup
 from esbench.engine.worker_pool import usable_cores
-from esbench.environments.backends.base import GYMNASIUM
+from esbench.environments.backends.backend import GYMNASIUM
 from esbench.experiment.diagnostics import Gauge
 from esbench.experiment.evaluator import Evaluator
 from esbench.experiment.final_policy import BestCenter, HeldOutScore, Validation, Which
@@ -32,7 +32,7 @@ from esbench.experiment.trained_policy import TrainedPolicy
 from esbench.experiment.trainer import Ended, Progress, Recorder, Trainer
 from esbench.experiment.watchers import Stop
 from esbench.grids.trial_spec import TrialSpec, differences
-from esbench.policies.base import Policy
+from esbench.policies.policy import Policy
 from esbench.results.statistics.curves import WINDOW
 from esbench.store.generation_record import GenerationRecord
 

@@ -13,7 +13,7 @@ from esbench.core.errors import DamagedTrialError, UsageError
 from esbench.engine.engine import Engine
 from esbench.engine.setup import Setup
 from esbench.engine.worker_pool import WorkerPool
-from esbench.environments.backends.base import GYMNASIUM
+from esbench.environments.backends.backend import GYMNASIUM
 from esbench.experiment.agent_trainer import AgentTrainer
 from esbench.experiment.final_policy import HeldOutScore, Which
 from esbench.experiment.search_trainer import SearchTrainer

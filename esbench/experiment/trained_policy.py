@@ -20,20 +20,20 @@ from esbench.core.errors import TrainingError, UsageError, shown
 from esbench.core.json_text import Json
 from esbench.engine.jobs import Job
 from esbench.engine.setup import Setup
-from esbench.environments.make import make_environment
+from esbench.environments.make_environment import make_environment
 from esbench.environments.simulator_log import silenced
 from esbench.experiment.final_policy import held_out_seeds
 from esbench.grids.trial_spec import EnvironmentSpec
-from esbench.policies.base import Policy, ReferredBatch, Rows, TorchPolicy
 from esbench.policies.kernels.device import TOLERANCE
 from esbench.policies.normalization import policy_inputs
+from esbench.policies.policy import Policy, ReferredBatch, Rows, TorchPolicy
 from esbench.policies.spaces import Actions, Observations
 from esbench.store.outputs import require_suffix, write_bytes
 
 if TYPE_CHECKING:
     import torch
 
-    from esbench.policies.kernels.torch_networks import PolicyModule
+    from esbench.policies.kernels.torch_modules import PolicyModule
 
 
 @final
@@ -181,12 +181,12 @@ class TrainedPolicy:
         Raises:
             UsageError: the template, a plugin's, has no torch layers.
         """
-        from esbench.policies.kernels.torch_networks import PolicyModule
+        from esbench.policies.kernels.torch_modules import PolicyModule
 
         if not isinstance(self.template, TorchPolicy):
             raise UsageError(
                 f"the policy template {type(self.template).__name__} has no torch layers; expected "
-                "one that is an esbench.policies.base.TorchPolicy, such as mlp"
+                "one that is an esbench.policies.policy.TorchPolicy, such as mlp"
             )
         layers = self.template.torch_layers(self.parameters, self._reference)
         space = self.observation_space

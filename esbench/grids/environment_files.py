@@ -24,7 +24,7 @@ from esbench.core.errors import USER_CODE_ERRORS, UsageError, location, shown, s
 from esbench.core.files import as_path
 from esbench.core.registry import find_plugins, load_plugin
 from esbench.core.settings import Settings, Table, parse, require_shallow
-from esbench.environments.atari.names import atari_environments, without_alias
+from esbench.environments.registration import atari_environments, without_alias
 from esbench.grids.trial_spec import EnvironmentSettings, EnvironmentSpec
 
 GROUP: Final = "esbench.environments"
@@ -253,7 +253,7 @@ class EnvironmentFile(EnvironmentSettings):
         """
         values = {name: getattr(self, name) for name in EnvironmentSpec.model_fields}
         if isinstance(self.max_episode_steps, int):
-            from esbench.environments.make import has_time_limit
+            from esbench.environments.make_environment import has_time_limit
 
             if not has_time_limit(self.id, self.kwargs):
                 limit = {"max_episode_steps": self.max_episode_steps}
@@ -357,7 +357,7 @@ def _require_whole_name(name: str) -> None:
     """UsageError if a file has the name without its module, and only the module registers it."""
     import gymnasium
 
-    from esbench.environments.make import register_family
+    from esbench.environments.make_environment import register_family
 
     module, _, registered = name.rpartition(":")
     register_family(registered)
@@ -370,7 +370,7 @@ def _require_whole_name(name: str) -> None:
 def _require_registered(name: str) -> None:
     import gymnasium
 
-    from esbench.environments.make import module_of, reason, register_family
+    from esbench.environments.make_environment import module_of, reason, register_family
 
     module, _, registered = name.rpartition(":")
     if module:

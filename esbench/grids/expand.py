@@ -14,7 +14,7 @@ from typing import Final, TypeAlias, final
 from esbench.algorithms.search_settings import NormalizationSettings
 from esbench.core.errors import UsageError, suggestion
 from esbench.core.settings import Table, TrainerSettings, fields_at, parse
-from esbench.environments.backends.base import check_backend
+from esbench.environments.backends.backend import check_backend
 from esbench.grids.environment_files import (
     DEFAULT_ENV_STEPS,
     EnvironmentFile,
@@ -38,7 +38,7 @@ from esbench.grids.trial_spec import (
     combinations,
     swept_label,
 )
-from esbench.policies.base import POLICIES
+from esbench.policies.policy import POLICIES
 
 Labels: TypeAlias = dict[str, str]
 

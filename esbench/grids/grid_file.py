@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from esbench.core.errors import UsageError, suggestion
 from esbench.core.settings import Settings, Table, parse, require_shallow
-from esbench.environments.atari.names import without_alias
+from esbench.environments.registration import without_alias
 from esbench.grids.environment_files import EnvironmentFile, environment_names, merged, read_toml
 from esbench.grids.trial_spec import Seed
 

@@ -13,7 +13,7 @@ from typing import Final, final
 
 from esbench.core.errors import UsageError
 from esbench.core.units import counted
-from esbench.environments.atari.names import SUFFIXES
+from esbench.environments.registration import SUFFIXES
 from esbench.grids.trial_spec import TrialSpec
 
 # Microseconds per environment step, rounded, of one worker (docs/how-to/slurm.md). Another number

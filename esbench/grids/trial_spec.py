@@ -38,10 +38,10 @@ from esbench.core.settings import (
     TrainerSettings,
     settings_named_by,
 )
-from esbench.environments.behaviors.base import BehaviorSettings, behavior_class
-from esbench.environments.make import Wrappers
+from esbench.environments.behaviors.behavior import BehaviorSettings, behavior_class
+from esbench.environments.make_environment import Wrappers
 from esbench.grids.trainers import trainer_settings
-from esbench.policies.base import POLICIES, PolicySettings
+from esbench.policies.policy import POLICIES, PolicySettings
 
 
 def _policy_settings(name: str) -> type[PolicySettings]:

@@ -15,7 +15,10 @@ import numpy as np
 from pydantic import Field
 
 from esbench.core.arrays import Shapes, Vector
-from esbench.policies.base import (
+from esbench.policies.conv_networks import Count, Layers, image_architecture
+from esbench.policies.kernels.convolution import Architecture, ConvolutionStack, split_tensors
+from esbench.policies.kernels.feedforward import ACTIVATIONS, Activation
+from esbench.policies.policy import (
     PolicyBatch,
     PolicySettings,
     PreparedPolicy,
@@ -24,9 +27,6 @@ from esbench.policies.base import (
     normalized_weights,
     register_policy,
 )
-from esbench.policies.conv_networks import Count, Layers, image_architecture
-from esbench.policies.kernels.activations import ACTIVATIONS, Activation
-from esbench.policies.kernels.convolution import Architecture, ConvolutionStack, split_tensors
 
 if TYPE_CHECKING:
     import torch
@@ -100,7 +100,7 @@ class ConvLSTM(PreparedPolicy, TorchPolicy):
 
     def torch_layers(self, parameters: Vector, reference: Rows | None) -> torch.nn.Module:
         """Convolutions, a ``torch.nn.LSTMCell`` with the state (h, c), and a linear layer."""
-        from esbench.policies.kernels.torch_networks import Recurrent
+        from esbench.policies.kernels.torch_modules import Recurrent
 
         return Recurrent(parameters, self._architecture, self.shapes)
 

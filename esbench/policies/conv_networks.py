@@ -14,7 +14,11 @@ from pydantic import Field
 
 from esbench.core.arrays import Shapes, Vector
 from esbench.core.errors import UsageError
-from esbench.policies.base import (
+from esbench.policies.kernels.convolution import Architecture, ConvBatch, Layer
+from esbench.policies.kernels.device import Device, DeviceBatch, require_device
+from esbench.policies.kernels.feedforward import Activation
+from esbench.policies.kernels.virtual_batch import NormalizedBatch, member_shapes
+from esbench.policies.policy import (
     Policy,
     PolicyBatch,
     PolicySettings,
@@ -24,10 +28,6 @@ from esbench.policies.base import (
     normalized_weights,
     register_policy,
 )
-from esbench.policies.kernels.activations import Activation
-from esbench.policies.kernels.convolution import Architecture, ConvBatch, Layer
-from esbench.policies.kernels.device import Device, DeviceBatch, require_device
-from esbench.policies.kernels.virtual_batch import NormalizedBatch, member_shapes
 
 if TYPE_CHECKING:
     import torch
@@ -142,7 +142,7 @@ class ConvNetwork(PreparedPolicy, TorchPolicy, ABC):
     @final
     def torch_layers(self, parameters: Vector, reference: Rows | None) -> torch.nn.Module:
         """Convolutions and fully connected layers; virtual batch normalization is folded in."""
-        from esbench.policies.kernels.torch_networks import convolutional
+        from esbench.policies.kernels.torch_modules import convolutional
 
         values = parameters.astype(np.float32)
         if reference is not None:

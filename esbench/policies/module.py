@@ -30,7 +30,7 @@ from esbench.core.errors import (
 )
 from esbench.core.escape import printable
 from esbench.core.registry import import_object
-from esbench.policies.base import (
+from esbench.policies.policy import (
     PolicyBatch,
     PolicySettings,
     PreparedPolicy,
@@ -45,7 +45,7 @@ COPIES: Final = 8  # of a network, compared before training
 if TYPE_CHECKING:
     import torch
 
-    from esbench.policies.kernels.torch_layers import Images
+    from esbench.policies.kernels.torch_modules import Images
 
 
 @final
@@ -89,7 +89,7 @@ class ModulePolicy(PreparedPolicy, TorchPolicy):
                     f"policy {settings.factory} takes no argument {name!r}; "
                     f"{suggestion(name, known)}"
                 )
-        from esbench.policies.kernels.torch_layers import Images, normalizing_layers
+        from esbench.policies.kernels.torch_modules import Images, normalizing_layers
 
         self._first: int | tuple[int, ...] = self.num_inputs
         self._images: Images | None = None
@@ -307,7 +307,7 @@ class ModuleBatch(ReferredBatch):
         """A new copy of the module with the parameters [P] of a member."""
         import torch
 
-        from esbench.policies.kernels.torch_layers import refer
+        from esbench.policies.kernels.torch_modules import refer
 
         values = torch.from_numpy(parameters.astype(np.float32)).clone()  # aligned, see ``shown``
         module = copy.deepcopy(self._initial)

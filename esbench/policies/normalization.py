@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from esbench.core.arrays import Vector
-from esbench.policies.base import Rows
+from esbench.policies.policy import Rows
 
 INITIAL_COUNT = 1e-2
 STD_FLOOR = 1e-2

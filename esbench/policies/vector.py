@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import Field
 
 from esbench.core.arrays import Shapes, Vector
-from esbench.policies.base import PolicyBatch, PolicySettings, Rows, TorchPolicy, register_policy
+from esbench.policies.policy import PolicyBatch, PolicySettings, Rows, TorchPolicy, register_policy
 
 if TYPE_CHECKING:
     import torch
@@ -52,7 +52,7 @@ class VectorPolicy(TorchPolicy):
 
     def torch_layers(self, parameters: Vector, reference: Rows | None) -> torch.nn.Module:
         """The parameters, repeated for every input."""
-        from esbench.policies.kernels.torch_networks import Constant
+        from esbench.policies.kernels.torch_modules import Constant
 
         return Constant(parameters)
 

@@ -25,12 +25,12 @@ from esbench.core.errors import UsageError, unknown
 from esbench.core.registry import Registry, import_object
 from esbench.core.search_space import space_of_field
 from esbench.core.settings import MOST, model_in
-from esbench.environments.backends.base import BACKENDS
-from esbench.environments.behaviors.base import BEHAVIORS, Behavior, behavior_class
+from esbench.environments.backends.backend import BACKENDS
+from esbench.environments.behaviors.behavior import BEHAVIORS, Behavior, behavior_class
 from esbench.grids.environment_files import environment_names, load_environment
 from esbench.grids.grid_file import grid_names, read_grid
 from esbench.grids.trainers import trainer_settings
-from esbench.policies.base import POLICIES
+from esbench.policies.policy import POLICIES
 
 _EXPECTED: Final = "expected an algorithm, an agent, a torch.nn.Module or a behavior"
 NOT_SET: Final = "-"

@@ -29,11 +29,11 @@ from esbench.core.escape import printable, without_passwords
 from esbench.core.json_text import Json
 from esbench.core.registry import DISTRIBUTION, Registry
 from esbench.core.settings import Settings, Table, parse
-from esbench.environments.backends.base import BACKENDS
-from esbench.environments.behaviors.base import BEHAVIORS
-from esbench.environments.make import module_of
+from esbench.environments.backends.backend import BACKENDS
+from esbench.environments.behaviors.behavior import BEHAVIORS
+from esbench.environments.make_environment import module_of
 from esbench.grids.trial_spec import TrialSpec
-from esbench.policies.base import POLICIES
+from esbench.policies.policy import POLICIES
 
 NO_DIGEST_DEPENDS_ON: Final = frozenset({"esbench", "scipy", "safetensors"})
 

@@ -20,7 +20,7 @@ from esbench.core.errors import UsageError, as_training_errors
 from esbench.core.units import counted
 from esbench.engine.worker_pool import WorkerPool
 from esbench.environments.episode_check import require_end
-from esbench.environments.make import make_environment, reason
+from esbench.environments.make_environment import make_environment, reason
 from esbench.environments.simulator_log import silenced
 from esbench.experiment.final_policy import Which
 from esbench.experiment.stored_trainer import stored_trainer

@@ -15,7 +15,7 @@ import esbench
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.search_trainer import SearchTrainer
 from esbench.experiment.trials import Trial
-from esbench.policies.mlp import MLP, MLPSettings
+from esbench.policies.perceptrons import MLP, MLPSettings
 from esbench.store.trial_folder import TrialFolder
 
 PARAMS = 5_702  # 17-64-64-6, the policy of HalfCheetah-v5

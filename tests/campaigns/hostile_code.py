@@ -20,7 +20,7 @@ from gymnasium import spaces
 
 from esbench.algorithms.openai_es import OpenAIESFamily, OpenAIESSettings
 from esbench.core.population import SampledPopulation
-from esbench.environments.behaviors.base import Behavior, SlotView
+from esbench.environments.behaviors.behavior import Behavior, SlotView
 from esbench.integrations.trackers.base import Tracker
 
 LONG: Final = 3600.0  # seconds

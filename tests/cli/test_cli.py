@@ -14,7 +14,7 @@ from fake_trials import edit, learning, make_records, make_trials, write_scores,
 
 from esbench.core.settings import Settings
 from esbench.grids.compose import compose_grid
-from esbench.policies.base import POLICIES, Policy
+from esbench.policies.policy import POLICIES, Policy
 from esbench.publish.catalog import example, settings_of
 
 SMALL = [

@@ -16,8 +16,8 @@ from esbench.engine.jobs import CENTER, EpisodeResult, Job, Task, collect, membe
 from esbench.engine.player import Player
 from esbench.engine.setup import Setup
 from esbench.grids.trial_spec import TrialSpec
-from esbench.policies.mlp import MLP
 from esbench.policies.normalization import Normalizer, ObservationStatistics
+from esbench.policies.perceptrons import MLP
 from esbench.policies.spaces import Actions, Observations
 
 Spec = Callable[..., TrialSpec]

@@ -5,7 +5,7 @@ import pytest
 
 from esbench.core.errors import TrainingError, UsageError
 from esbench.engine.random_policy import random_policy_returns, random_steps_per_second
-from esbench.environments.make import WrapperSettings
+from esbench.environments.make_environment import WrapperSettings
 from esbench.grids.trial_spec import EnvironmentSpec
 
 CARTPOLE = EnvironmentSpec(id="CartPole-v1")

@@ -18,15 +18,15 @@ from esbench.core.seeding import Purpose, noise_key
 from esbench.engine.jobs import Job, Task, member_tasks
 from esbench.engine.player import Player
 from esbench.engine.setup import Setup
-from esbench.environments.atari import screens
-from esbench.environments.atari.games import OF_FRAMES, Game
-from esbench.environments.atari.names import SUFFIXES, roms, without_alias
-from esbench.environments.atari.screens import camera
+from esbench.environments import atari_frames as screens
+from esbench.environments.atari_frames import camera
+from esbench.environments.atari_games import OF_FRAMES, Game
 from esbench.environments.backends import atari
 from esbench.environments.backends.atari import AtariBackend, mersenne_twister
-from esbench.environments.backends.base import MovableBackend, backend_name
+from esbench.environments.backends.backend import MovableBackend, backend_name
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
-from esbench.environments.make import make_environment, register_family
+from esbench.environments.make_environment import make_environment, register_family
+from esbench.environments.registration import SUFFIXES, roms, without_alias
 from esbench.grids.trial_spec import EnvironmentSpec, PolicySpec
 from esbench.policies.kernels.convolution import ConvBatch
 from esbench.policies.normalization import ObservationStatistics

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from esbench.environments.atari import resizing
-from esbench.environments.atari.resizing import AreaResize, Frames, taps
+from esbench.environments import atari_frames as resizing
+from esbench.environments.atari_frames import AreaResize, Frames, taps
 
 
 def plainly(frame: Frames, size: int) -> Frames:

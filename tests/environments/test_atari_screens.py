@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from esbench.environments.atari.games import Game
-from esbench.environments.atari.resizing import AreaResize, Frames
-from esbench.environments.atari.screens import Screens, camera
+from esbench.environments.atari_frames import AreaResize, Frames, Screens, camera
+from esbench.environments.atari_games import Game
 
 GRAY = np.random.default_rng(5).integers(0, 256, 256).astype(np.uint8)
 

@@ -18,11 +18,14 @@ from esbench.engine.player import Player
 from esbench.engine.setup import Setup
 from esbench.engine.worker_pool import WorkerPool
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
-from esbench.environments.behaviors.base import Behavior, BehaviorSettings, SlotView
-from esbench.environments.behaviors.final_observation import FinalObservation
-from esbench.environments.behaviors.final_position import FinalPosition
-from esbench.environments.behaviors.ram_trajectory import RamTrajectory, RamTrajectorySettings
-from esbench.environments.make import make_environment
+from esbench.environments.behaviors.behavior import Behavior, BehaviorSettings, SlotView
+from esbench.environments.behaviors.conti import (
+    FinalObservation,
+    FinalPosition,
+    RamTrajectory,
+    RamTrajectorySettings,
+)
+from esbench.environments.make_environment import make_environment
 from esbench.experiment.search_trainer import SearchTrainer
 from esbench.grids.trial_spec import TrialSpec
 
@@ -278,11 +281,11 @@ def test_an_environment_that_does_not_fit_is_one_sentence(
             for name in ("no_such_file:Mine", "maze:Mine", "maze:", ":Reach")
         ),
         *(
-            ({"behavior": name}, f"'{name}' .*esbench.environments.behaviors.base.Behavior")
+            ({"behavior": name}, f"'{name}' .*esbench.environments.behaviors.behavior.Behavior")
             for name in (
                 "maze:START",
                 "maze:DeceptiveMaze",
-                "esbench.environments.behaviors.base:Behavior",
+                "esbench.environments.behaviors.behavior:Behavior",
             )
         ),
         ({"behavior": "maze:Reach", "behavior_settings": {"scal": 1}}, "did you mean 'scale'"),

@@ -10,7 +10,7 @@ import pytest
 from beside_gymnasium import SLOTS, DiffersError, play
 
 from esbench.core.errors import UsageError
-from esbench.environments.backends.base import backend_name
+from esbench.environments.backends.backend import backend_name
 from esbench.environments.backends.cartpole import CartPoleBackend
 
 

@@ -26,7 +26,12 @@ from esbench.engine.random_policy import random_policy_returns
 from esbench.engine.worker_pool import WorkerPool
 from esbench.environments import episode_check
 from esbench.environments.episode_check import bounds_without_zero, check_episodes
-from esbench.environments.make import WrapperSettings, has_time_limit, make_environment, time_limit
+from esbench.environments.make_environment import (
+    WrapperSettings,
+    has_time_limit,
+    make_environment,
+    time_limit,
+)
 from esbench.experiment.agent_trainer import _CountedEnvironment, play
 from esbench.experiment.run_trial import check_trials
 from esbench.experiment.search_trainer import SearchTrainer

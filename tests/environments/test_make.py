@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from esbench.core.errors import UsageError, UserCodeError
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
-from esbench.environments.make import WrapperSettings, make_environment
+from esbench.environments.make_environment import WrapperSettings, make_environment
 from esbench.environments.wrappers import NewInstance
 
 MODULE = """\

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,11 @@ import pytest
 from beside_gymnasium import SLOTS, DiffersError, play
 
 from esbench.core.errors import UsageError
-from esbench.environments.backends.base import MovableBackend, backend_name
+from esbench.environments.backends import mujoco as module
+from esbench.environments.backends.backend import MovableBackend, backend_name
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
-from esbench.environments.backends.mujoco import MujocoBackend, physics
-from esbench.environments.backends.mujoco import backend as module
-from esbench.environments.backends.mujoco.moving import HalfCheetah, Hopper
-from esbench.environments.backends.mujoco.rules import Rules
+from esbench.environments.backends.mujoco import MujocoBackend
+from esbench.environments.backends.mujoco_robots import HalfCheetah, Hopper
 from esbench.environments.simulator_log import silenced
 
 INFINITE = float("inf")
@@ -97,13 +97,14 @@ def test_every_bit_is_gymnasiums(environment_id: str, kwargs: dict[str, Any]) ->
 def test_a_hopper_is_healthy_where_gymnasium_says_so(ranges: dict[str, Any]) -> None:
     """In states that no episode reaches: an angle at the edge and hardly any speed."""
     env: Any = gymnasium.make("Hopper-v5", **ranges).unwrapped
-    rules, draw = Hopper(env, 1), np.random.default_rng(0)
+    state = {name: np.zeros((1, size)) for name, size in (("qpos", 6), ("qvel", 6), ("ctrl", 3))}
+    rules, draw = Hopper(env, state), np.random.default_rng(0)
     healthy = []
     for _ in range(500):
         env.data.qpos[:] = draw.uniform(-1.2, 1.2, env.model.nq) * draw.choice([0.3, 1.0])
         env.data.qpos[1] = draw.uniform(0.0, 1.4)
         env.data.qvel[:] = draw.uniform(-0.4, 0.4, env.model.nv)
-        rules.physics.row(0)[:] = rules.physics.window(env.data)
+        state["qpos"][0], state["qvel"][0] = env.data.qpos, env.data.qvel
         healthy.append(env.is_healthy)
         assert rules._healthy(1)[0] == env.is_healthy
     assert 0 < sum(healthy) < 500
@@ -126,19 +127,30 @@ def test_one_ulp_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         play(MujocoBackend, "HalfCheetah-v5", {}, 3)
 
 
-def test_an_incomplete_move_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def restore(self: HalfCheetah, slot: int, saved: list[bytes]) -> None:
-        self.physics.row(slot)[:-8] = saved[0][:-8]  # all but the last control: harmless
-        self.begin(slot)
-        if spoiled:
-            self.state["qacc_warmstart"][slot] = 0.0
+@pytest.mark.parametrize("environment_id", ["HalfCheetah-v5", "Ant-v5"])
+def test_an_incomplete_move_is_noticed(
+    environment_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def restore(self: MujocoBackend, slot: int, state: Any) -> None:
+        right(self, slot, state)
+        self._rules.before[slot] += 1e-9
 
-    monkeypatch.setattr(Rules, "restore", restore)
-    spoiled = False
-    play(MujocoBackend, "HalfCheetah-v5", {}, 30)
-    spoiled = True
-    with pytest.raises(DiffersError):
-        play(MujocoBackend, "HalfCheetah-v5", {}, 30)
+    right = MujocoBackend._restore
+    monkeypatch.setattr(MujocoBackend, "_restore", restore)
+    with pytest.raises(DiffersError, match="reward"):
+        play(MujocoBackend, environment_id, {}, 30)
+
+
+@pytest.mark.parametrize(
+    "environment_id", ["HalfCheetah-v5", "Hopper-v5", "InvertedDoublePendulum-v5", "Reacher-v5"]
+)
+def test_a_loop_replaces_the_batch_of_newer_versions(
+    environment_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "mujoco.batch", None)
+    backend = MujocoBackend(environment_id, {}, 1)
+    assert isinstance(backend._slots, module._LoopedSlots)
+    assert play(MujocoBackend, environment_id, {"max_episode_steps": 40}, 150) >= SLOTS
 
 
 SLEEPY = (
@@ -153,7 +165,7 @@ SLEEPY = (
     [
         ("HalfCheetah-v5", "0 0 -9.81", "0 0 -20", True),
         ("Hopper-v5", "<motor ", '<general dyntype="filter" dynprm="0.05" ', True),
-        ("Hopper-v5", "<motor ", '<motor delay="0.02" nsample="6" ', False),
+        ("Hopper-v5", "<motor ", '<motor delay="0.02" nsample="6" ', True),
         ("Pusher-v5", "<worldbody>", SLEEPY, False),  # bodies that fall asleep
     ],
 )
@@ -183,12 +195,6 @@ def test_episodes_with_data_of_their_own_stay() -> None:
     with pytest.raises(AssertionError):
         exposed.restore(1, None)
     assert not isinstance(GymnasiumBackend("Hopper-v5", {}, 1), MovableBackend)
-
-
-def test_another_layout_of_the_state_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(physics, "FIELDS", ("qpos", "qvel", "act", "sensordata", "xpos", "ctrl"))
-    with pytest.raises(UsageError, match="MuJoCo .*use the backend 'gymnasium'"):
-        MujocoBackend("Hopper-v5", {}, 1)
 
 
 def test_what_an_own_xml_lacks_is_one_sentence(tmp_path: Path) -> None:

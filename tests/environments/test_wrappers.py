@@ -16,7 +16,7 @@ from gymnasium.wrappers import DiscretizeAction, FrameStackObservation, Normaliz
 from esbench import load_policy
 from esbench.core.errors import UsageError
 from esbench.environments.episode_check import check_episodes
-from esbench.environments.make import WrapperSettings, register_family
+from esbench.environments.make_environment import WrapperSettings, register_family
 from esbench.environments.wrappers import (
     AppendDifferences,
     ChannelsFirst,

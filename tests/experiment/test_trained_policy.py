@@ -23,9 +23,9 @@ from esbench.core.errors import TrainingError, UsageError
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.trained_policy import TrainedPolicy, export_policy
 from esbench.experiment.trials import Trial
-from esbench.policies.kernels.activations import ACTIVATIONS
 from esbench.policies.kernels.device import TOLERANCE
-from esbench.policies.kernels.torch_networks import MODULES
+from esbench.policies.kernels.feedforward import ACTIVATIONS
+from esbench.policies.kernels.torch_modules import MODULES
 
 Make = Callable[..., Trial]
 PICTURES = "doubles:Pictures-v0"

@@ -6,9 +6,9 @@ import pytest
 from esbench.core.errors import UsageError
 from esbench.core.settings import Table
 from esbench.engine.random_policy import random_policy_returns
-from esbench.environments.atari.games import OF_FRAMES, Game
-from esbench.environments.atari.names import SUFFIXES, atari_environments
-from esbench.environments.make import reason, register_family
+from esbench.environments.atari_games import OF_FRAMES, Game
+from esbench.environments.make_environment import reason, register_family
+from esbench.environments.registration import SUFFIXES, atari_environments
 from esbench.experiment.search_trainer import SearchTrainer
 from esbench.experiment.trials import grid_trials, open_grid
 from esbench.grids import environment_files
@@ -110,7 +110,7 @@ def test_every_argument_of_a_game_is_pinned(name: str) -> None:
     assert set(file.kwargs) == (pinned - OF_FRAMES if protocol == "ram" else pinned)
     game = {"rom": rom, "protocol": protocol}
     assert Game(**game, **file.kwargs) == Game(**game)
-    assert gymnasium.spec(name).entry_point == f"esbench.environments.atari.games:{protocol}"
+    assert gymnasium.spec(name).entry_point == f"esbench.environments.atari_games:{protocol}"
     human, es, *_ = file.scores.references
     assert file.scores.random is not None
     assert human.score > file.scores.random.mean  # OpenAI-ES is below it in Q*bert

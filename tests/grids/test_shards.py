@@ -23,7 +23,7 @@ from esbench.grids.shards import (
     parse_shard,
     planned_cost,
 )
-from esbench.policies.base import POLICIES
+from esbench.policies.policy import POLICIES
 
 MIXED: dict[str, Any] = {
     "name": "mixed",

@@ -107,7 +107,7 @@ def test_settings_of_an_unknown_algorithm_are_refused_also_in_a_part(tmp_path: P
 def test_the_memory_of_pong_is_observed_with_and_without_sticky_actions(tmp_path: Path) -> None:
     from ale_py.env import AtariEnv
 
-    from esbench.environments.make import make_environment
+    from esbench.environments.make_environment import make_environment
 
     repeats = {}
     for trial in open_grid("pong-ram", algorithms=["ars"], seeds="0", out=tmp_path)[1]:

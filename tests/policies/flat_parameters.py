@@ -7,7 +7,7 @@ from typing import final
 import numpy as np
 import torch
 
-from esbench.policies.base import Policy, PolicyBatch
+from esbench.policies.policy import Policy, PolicyBatch
 
 
 def members(policy: Policy, count: int, spread: float = 0.05) -> np.ndarray:

@@ -12,8 +12,8 @@ import pytest
 from test_conv_networks import NORMALIZED
 
 from esbench.core.settings import parse
-from esbench.policies.base import POLICIES, Policy, PolicyBatch, SharingBatch
-from esbench.policies.kernels.activations import Activation
+from esbench.policies.kernels.feedforward import Activation
+from esbench.policies.policy import POLICIES, Policy, PolicyBatch, SharingBatch
 
 LAYERS = [(17, 64, 64, 6), (3, 5, 2), (348, 64, 64, 17), (1, 1), (11, 3), (7, 13, 1)]
 WIDTHS = [1, 2, 3, 5, 7, 16, 33, 64]

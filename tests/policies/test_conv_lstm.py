@@ -11,7 +11,7 @@ import torch
 from flat_parameters import FlatParameters, loaded, members
 from test_conv_networks import frames, make
 
-from esbench.policies.base import Policy
+from esbench.policies.policy import Policy
 
 IMAGE = (1, 42, 42)
 STEPS = 5

@@ -15,7 +15,7 @@ from esbench.core.errors import UsageError
 from esbench.core.noise import GaussianNoise, LowRankNoise
 from esbench.core.population import SampledPopulation
 from esbench.core.settings import parse
-from esbench.policies.base import POLICIES, LowRankBatch, Policy
+from esbench.policies.policy import POLICIES, LowRankBatch, Policy
 
 IMAGE = (4, 84, 84)
 NAMES = ["small_conv", "openai_conv", "nature_conv"]

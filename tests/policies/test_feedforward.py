@@ -8,8 +8,8 @@ from flat_parameters import FlatParameters, loaded, members
 import esbench
 from esbench.core.errors import UsageError
 from esbench.core.settings import parse
-from esbench.policies.base import POLICIES
-from esbench.policies.kernels.activations import ACTIVATIONS, Activation
+from esbench.policies.kernels.feedforward import ACTIVATIONS, Activation
+from esbench.policies.policy import POLICIES
 
 LAYERS = [(17, 64, 64, 6), (3, 5, 2), (348, 64, 64, 17), (1, 1), (11, 3), (7, 13, 1)]
 

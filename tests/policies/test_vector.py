@@ -9,7 +9,7 @@ from flat_parameters import loaded
 from esbench.core.errors import UsageError
 from esbench.core.settings import parse
 from esbench.environments.functions import FUNCTIONS, optimum, shift
-from esbench.policies.base import POLICIES
+from esbench.policies.policy import POLICIES
 from esbench.policies.vector import VectorPolicy
 
 

@@ -17,9 +17,9 @@ from test_conv_networks import SMALL as IMAGE
 from esbench.core.errors import UsageError
 from esbench.core.settings import parse
 from esbench.policies import VirtualBatchNorm
-from esbench.policies.base import Policy, ReferredBatch
-from esbench.policies.kernels.torch_layers import refer
+from esbench.policies.kernels.torch_modules import refer
 from esbench.policies.module import ModulePolicy
+from esbench.policies.policy import Policy, ReferredBatch
 
 
 def normalized(**settings: Any) -> Policy:
@@ -161,7 +161,7 @@ def test_a_module_with_the_layer_is_tried_too() -> None:
 
 def test_the_torch_layer_says_what_is_wrong() -> None:
     layer = VirtualBatchNorm(5)
-    with pytest.raises(RuntimeError, match=r"torch_layers\.refer"):
+    with pytest.raises(RuntimeError, match=r"torch_modules\.refer"):
         layer(torch.zeros(2, 5))
     with pytest.raises(ValueError, match=r"VirtualBatchNorm\(5\) was given \[2, 4\]; expected"):
         layer(torch.zeros(2, 4))
@@ -169,7 +169,7 @@ def test_the_torch_layer_says_what_is_wrong() -> None:
 
 def test_nobody_who_does_not_ask_for_the_layer_imports_torch() -> None:
     code = (
-        "import sys; from esbench.policies.base import POLICIES; POLICIES.names();"
+        "import sys; from esbench.policies.policy import POLICIES; POLICIES.names();"
         "assert 'esbench.policies.conv_lstm' in sys.modules; assert 'torch' not in sys.modules"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, text=True)

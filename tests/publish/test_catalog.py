@@ -12,13 +12,13 @@ from pydantic import Field
 from esbench.algorithms.base import ALGORITHMS
 from esbench.core.errors import UsageError
 from esbench.core.settings import Settings, parse
-from esbench.environments.backends.base import BACKENDS
-from esbench.environments.behaviors.base import BEHAVIORS
+from esbench.environments.backends.backend import BACKENDS
+from esbench.environments.behaviors.behavior import BEHAVIORS
 from esbench.experiment.trials import grid_trials
 from esbench.grids.compose import apply_override
 from esbench.grids.environment_files import environment_names
 from esbench.grids.grid_file import grid_names, parse_grid
-from esbench.policies.base import POLICIES
+from esbench.policies.policy import POLICIES
 from esbench.publish.catalog import (
     REQUIRED,
     SettingRow,

@@ -25,11 +25,10 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from esbench.environments.atari.games import NOOP, Game
-from esbench.environments.atari.names import SUFFIXES
-from esbench.environments.atari.resizing import Frames
-from esbench.environments.atari.screens import Screens, camera
-from esbench.environments.backends.base import Array, FastBackend, StepResult, register_backend
+from esbench.environments.atari_frames import Frames, Screens, camera
+from esbench.environments.atari_games import NOOP, Game
+from esbench.environments.backends.backend import Array, FastBackend, StepResult, register_backend
+from esbench.environments.registration import SUFFIXES
 
 if TYPE_CHECKING:
     from ale_py.env import AtariEnv
@@ -44,7 +43,7 @@ class AtariBackend(FastBackend):
     """The games of ``esbench.environments.atari``, near the speed of the emulator."""
 
     name = "atari"
-    entry_points = tuple(f"esbench.environments.atari.games:{protocol}" for protocol in SUFFIXES)
+    entry_points = tuple(f"esbench.environments.atari_games:{protocol}" for protocol in SUFFIXES)
     plays = "a game such as 'esbench/Pong-v5'"
     most_slots = 8  # each takes long to load, and more are no faster
 

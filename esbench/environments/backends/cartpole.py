@@ -13,7 +13,12 @@ import gymnasium
 import numpy as np
 
 from esbench.core.arrays import Vector
-from esbench.environments.backends.base import Array, MovableBackend, StepResult, register_backend
+from esbench.environments.backends.backend import (
+    Array,
+    MovableBackend,
+    StepResult,
+    register_backend,
+)
 
 
 @final

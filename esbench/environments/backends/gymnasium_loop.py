@@ -18,9 +18,8 @@ from gymnasium.wrappers import TransformObservation
 from numpy import ndarray
 
 from esbench.core.flat_spaces import never_flat
-from esbench.environments.backends.base import Array, Backend, StepResult, register_backend
-from esbench.environments.composite_observations import observation_check
-from esbench.environments.make import Wrappers, make_environment, wrapped
+from esbench.environments.backends.backend import Array, Backend, StepResult, register_backend
+from esbench.environments.make_environment import Wrappers, make_environment, wrapped
 from esbench.environments.returned_values import FLOATS, ReturnedValues
 
 LONG: Final = 4.0  # seconds to make the environments of a worker
@@ -139,10 +138,10 @@ def flattened(env: gymnasium.Env[Any, Any], name: str) -> gymnasium.Env[Any, Any
         return env
     if not spaces.flatdim(space):
         return env
-    check = observation_check(space, name)
+    fit = ReturnedValues(name, space).observation
     flat: gymnasium.Env[Any, Any] = TransformObservation(
         env,
-        lambda observation: spaces.flatten(space, check(observation)),
+        lambda observation: spaces.flatten(space, fit(observation)),
         spaces.flatten_space(space),
     )
     return flat

@@ -18,11 +18,17 @@ from numpy.lib.stride_tricks import as_strided
 
 from esbench.core.arrays import Shapes, Vector
 from esbench.core.population import LowRankMember
-from esbench.policies.base import LowRankBatch, Rows, SharingBatch
-from esbench.policies.kernels import full_layers
-from esbench.policies.kernels.activations import ACTIVATIONS, Activation
-from esbench.policies.kernels.feedforward import layer_shapes
-from esbench.policies.kernels.full_layers import FullLayer, Tensor, is_wide, wide_weights
+from esbench.policies.kernels.feedforward import (
+    ACTIVATIONS,
+    Activation,
+    FullLayer,
+    Tensor,
+    full_layers,
+    is_wide,
+    layer_shapes,
+    wide_weights,
+)
+from esbench.policies.policy import LowRankBatch, Rows, SharingBatch
 
 F = TypeVar("F", bound=np.floating[Any])
 
@@ -242,9 +248,7 @@ class ConvBatch(SharingBatch, LowRankBatch):
         features = np.empty((len(rows), self._features), np.float32)
         for row, slot, network in zip(features, rows, networks, strict=True):
             row[:] = self._convolve(observations[slot], network.convolutions)
-        values = full_layers.forward(
-            features, [network.full for network in networks], self._activate
-        )
+        values = full_layers(features, [network.full for network in networks], self._activate)
         self._activate_outputs(values)
         if live is None:
             return values

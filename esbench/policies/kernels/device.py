@@ -21,9 +21,9 @@ import numpy as np
 
 from esbench.core.arrays import Vector
 from esbench.core.errors import UsageError
-from esbench.policies.base import PolicyBatch, Rows
-from esbench.policies.kernels.activations import Activation
 from esbench.policies.kernels.convolution import Architecture, split_tensors
+from esbench.policies.kernels.feedforward import Activation
+from esbench.policies.policy import PolicyBatch, Rows
 
 if TYPE_CHECKING:
     import torch

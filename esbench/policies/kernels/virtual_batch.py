@@ -17,8 +17,6 @@ from typing import Final, final
 import numpy as np
 
 from esbench.core.arrays import Shapes, Vector
-from esbench.policies.base import ReferredBatch, Rows, SharingBatch
-from esbench.policies.kernels.activations import ACTIVATIONS
 from esbench.policies.kernels.convolution import (
     Architecture,
     ConvBatch,
@@ -26,6 +24,8 @@ from esbench.policies.kernels.convolution import (
     ConvolutionStack,
     split_tensors,
 )
+from esbench.policies.kernels.feedforward import ACTIVATIONS
+from esbench.policies.policy import ReferredBatch, Rows, SharingBatch
 
 EPSILON: Final = 1e-3
 

@@ -19,7 +19,7 @@ from esbench.core.settings import Settings
 from esbench.core.units import NONE, format_duration, format_number, format_share, format_steps
 from esbench.grids.trainers import trainer_settings
 from esbench.grids.trial_spec import DEFAULT_LABEL, EnvironmentSpec, EvaluationSpec, NamedCell
-from esbench.policies.base import POLICIES
+from esbench.policies.policy import POLICIES
 from esbench.publish.gate.baselines import OWN_MEAN
 from esbench.publish.leaderboard.entries import Entry
 from esbench.publish.tables.render_table import INTERVAL, Sheet

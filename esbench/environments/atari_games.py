@@ -30,8 +30,8 @@ from pydantic import Field
 
 from esbench.core.errors import UsageError, shown, suggestion
 from esbench.core.settings import Count, Settings, parse
-from esbench.environments.atari.names import STICKY, atari_environments
-from esbench.environments.atari.resizing import AreaResize, Frames
+from esbench.environments.atari_frames import AreaResize, Frames
+from esbench.environments.registration import STICKY
 
 if TYPE_CHECKING:
     from ale_py.env import AtariEnv
@@ -196,10 +196,3 @@ class Preprocessing(AtariPreprocessing):
             np.maximum(newest, before, out=newest)
         small: Frames = self._resize(newest[np.newaxis])[0]
         return small
-
-
-def register() -> None:
-    """Register every game of the ALE with Gymnasium, under all protocols."""
-    for name, (rom, protocol) in atari_environments().items():
-        if name not in gymnasium.registry:
-            gymnasium.register(name, entry_point=f"{__name__}:{protocol}", kwargs={"game": rom})

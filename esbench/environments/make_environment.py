@@ -6,13 +6,14 @@ import contextlib
 import copy
 import importlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final, TypeAlias, final
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from pydantic import ConfigDict
 
+import esbench.environments.registration  # noqa: F401  # ours become known
 from esbench.core.errors import (
     USER_CODE_ERRORS,
     EsbenchError,
@@ -104,10 +105,12 @@ def making(environment_id: str, kwargs: dict[str, Any]) -> Iterator[None]:
 
 
 def register_family(environment_id: str) -> None:
-    """Register the environments of a namespace, "ALE" or "esbench", with Gymnasium."""
-    namespace, slash, _ = environment_id.partition("/")
-    if slash and namespace in FAMILIES:
-        FAMILIES[namespace]()
+    """Register the environments of the ALE with Gymnasium if it is one; importing it is slow."""
+    if environment_id.startswith("ALE/"):
+        import ale_py
+
+        ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner for each game
+        gymnasium.register_envs(ale_py)
 
 
 def module_of(name: str) -> str:
@@ -163,28 +166,6 @@ def entry_point(environment_id: str, kwargs: dict[str, Any]) -> str | None:
     if rendered or spec.additional_wrappers or not isinstance(spec.entry_point, str):
         return None
     return spec.entry_point
-
-
-def _register_atari() -> None:
-    import ale_py
-
-    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner for each game
-    gymnasium.register_envs(ale_py)
-
-
-def _register_ours() -> None:
-    from esbench.environments import functions
-    from esbench.environments.atari import games
-
-    gymnasium.register_envs(functions)
-    games.register()
-
-
-# Registered on first use, because their imports take time.
-FAMILIES: Final[dict[str, Callable[[], None]]] = {
-    "ALE": _register_atari,
-    "esbench": _register_ours,
-}
 
 
 def reason(error: BaseException) -> str:

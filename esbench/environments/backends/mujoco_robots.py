@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, final
 
 import numpy as np
 
 from esbench.core.arrays import Vector
-from esbench.environments.backends.base import Array, Flags
-from esbench.environments.backends.mujoco.rules import (
+from esbench.environments.backends.backend import Array, Flags
+from esbench.environments.backends.mujoco_rules import (
     MovingRules,
     Rules,
     StationaryRules,
@@ -89,8 +89,8 @@ class Hopper(Runner):
     clips = True
     places = ("x_position", "z_distance_from_origin")
 
-    def __init__(self, env: Any, slots: int) -> None:
-        super().__init__(env, slots)
+    def __init__(self, env: Any, state: Mapping[str, Vector]) -> None:
+        super().__init__(env, state)
         low, high = env._healthy_state_range
         low_z, high_z = env._healthy_z_range
         low_angle, high_angle = env._healthy_angle_range
@@ -157,8 +157,8 @@ class Ant(TouchingRules):
     fields = ("xpos", "cfrc_ext")
     places = ("x_position", "y_position", "distance_from_origin")
 
-    def __init__(self, env: Any, slots: int) -> None:
-        super().__init__(env, slots)
+    def __init__(self, env: Any, state: Mapping[str, Vector]) -> None:
+        super().__init__(env, state)
         self._body = env.data.body(env._main_body).id
 
     def observe(self, out: Vector) -> None:
@@ -197,8 +197,8 @@ class HumanoidRules(Rules, ABC):
     fields = (*INCLUDED, "xipos")
     contact_forces = True
 
-    def __init__(self, env: Any, slots: int) -> None:
-        super().__init__(env, slots)
+    def __init__(self, env: Any, state: Mapping[str, Vector]) -> None:
+        super().__init__(env, state)
         self._skipped = env.observation_structure["skipped_qpos"]
         # Gymnasium tests "is True", so 1 does not count.
         included = {field: getattr(env, f"_include_{field}_in_observation") for field in INCLUDED}
@@ -226,8 +226,8 @@ class Humanoid(HumanoidRules, TouchingRules):
         "distance_from_origin",
     )
 
-    def __init__(self, env: Any, slots: int) -> None:
-        super().__init__(env, slots)
+    def __init__(self, env: Any, state: Mapping[str, Vector]) -> None:
+        super().__init__(env, state)
         self._mass = env.model.body_mass
         self._total_mass = self._mass.sum()
 

@@ -1,7 +1,9 @@
-"""The environments of Atari games: one name per game and protocol, and the ALE's names as aliases.
+"""The environments that esbench adds to Gymnasium: Atari games and test functions.
 
-Scores of different protocols are not comparable, nor are policies that observe different things.
-``esbench.environments.atari.games`` describes the protocols.
+Importing this module registers them. Nothing of an environment is imported until it is made. Atari
+games have one name per game and protocol, because scores of different protocols are not comparable,
+nor are policies that observe different things; ``esbench.environments.atari_games`` describes the
+protocols. An ``ALE/<Game>-v5`` is an alias.
 """
 
 from __future__ import annotations
@@ -11,8 +13,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+import gymnasium
+from gymnasium.envs.registration import EnvSpec
+
 from esbench.core.errors import UsageError
 
+TARGET: Final = 1e-8  # the final target precision of BBOB
+FUNCTION_ENVIRONMENTS: Final[dict[str, dict[str, Any]]] = {
+    "esbench/Sphere-v0": {"function": "sphere"},
+    "esbench/Ellipsoid-v0": {"function": "ellipsoid"},
+    "esbench/RotatedEllipsoid-v0": {"function": "rotated_ellipsoid"},
+    "esbench/Rosenbrock-v0": {"function": "rosenbrock"},
+    "esbench/Rastrigin-v0": {"function": "rastrigin"},
+    "esbench/NoisySphere-v0": {"function": "sphere", "noise": 1.0},
+}
 SUFFIXES: Final = {"v5": "", "deterministic": "Deterministic", "ram": "-ram"}  # by protocol
 # Games without a version for one player in the ALE.
 OTHERS: Final = frozenset({"combat", "joust", "maze_craze", "warlords"})
@@ -66,3 +80,15 @@ def without_alias(name: str, kwargs: Any) -> tuple[str, Any]:
         own["frame_skip"] = own.pop("frameskip")
     suffix = SUFFIXES["ram"] if observed == "ram" else ""
     return f"esbench/{game.removesuffix('-v5')}{suffix}-v5", own
+
+
+def _register(name: str, entry_point: str, **specification: Any) -> None:
+    # Not gymnasium.register, which compares each name with all others: 0.1 s for all games.
+    gymnasium.registry[name] = EnvSpec(name, f"esbench.environments.{entry_point}", **specification)
+
+
+for _name, _kwargs in FUNCTION_ENVIRONMENTS.items():
+    _threshold = None if "noise" in _kwargs else -TARGET
+    _register(_name, "functions:FunctionEnv", kwargs=_kwargs, reward_threshold=_threshold)
+for _name, (_rom, _protocol) in atari_environments().items():
+    _register(_name, f"atari_games:{_protocol}", kwargs={"game": _rom})

@@ -16,7 +16,7 @@ from esbench.core.arrays import Vector
 from esbench.core.errors import UsageError, UserCodeError
 from esbench.core.registry import Registry, import_object
 from esbench.core.settings import Settings
-from esbench.environments.backends.base import Backend
+from esbench.environments.backends.backend import Backend
 
 
 class BehaviorSettings(Settings, ABC):
@@ -96,7 +96,7 @@ def behavior_class(name: str) -> type[Behavior]:
     if not (isinstance(found, type) and issubclass(found, Behavior)) or inspect.isabstract(found):
         raise UsageError(
             f"behavior {name!r} is not a behavior; expected a subclass of "
-            "esbench.environments.behaviors.base.Behavior with begin, step and end"
+            "esbench.environments.behaviors.behavior.Behavior with begin, step and end"
         )
     return found
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from esbench.core.arrays import Vector
 from esbench.core.errors import UsageError, unknown
 from esbench.core.registry import Registry
-from esbench.environments.make import entry_point, make_environment
+from esbench.environments.make_environment import entry_point, make_environment
 
 Array = npt.NDArray[Any]
 Flags = npt.NDArray[np.bool_]
